@@ -1,0 +1,49 @@
+//! What a session says about itself so that others may join, and until when it is believed.
+
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
+use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
+
+/// Who waits behind an advertisement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// Players waiting for players.
+    #[default]
+    Session,
+    /// A game server waiting for a match; found by queues, not by clients.
+    Server,
+}
+
+/// A range that one advertisement publishes on top of its ruleset: the searcher's attribute must lie in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AllowedRange {
+    /// The name of a number attribute.
+    pub attribute: Box<str>,
+    /// Least value that passes.
+    pub min: Option<f64>,
+    /// Greatest value that passes.
+    pub max: Option<f64>,
+}
+
+/// An advertisement as published. What changes under it by the minute, its expiry and its open seats, is kept beside it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Advertisement {
+    /// Its name.
+    pub id: AdvertisementId,
+    /// The set that it belongs to.
+    pub set_id: SetId,
+    /// Who waits behind it. Never changes.
+    pub kind: Kind,
+    /// The authenticated caller who published it; none when anonymous.
+    pub subject: Option<UserKey>,
+    /// Since when it has been advertised, so that its limits relax from there.
+    pub since: UnixMs,
+    /// The ruleset that it was published under.
+    pub hash: RulesetHash,
+    /// What it says.
+    pub session: Session,
+    /// Ranges tighter than the ruleset's.
+    pub allowed: Vec<AllowedRange>,
+    /// Given to whoever finds or joins it; opaque.
+    pub connect_data: Vec<u8>,
+}

@@ -1,0 +1,126 @@
+//! Names of things, as types, so that an advertisement is never taken for a reservation nor a set for a silo.
+
+use std::fmt;
+
+use sha2::{Digest, Sha256};
+
+/// Defines a 16-byte name that is written as 32 lower-case hexadecimal digits. Byte order and text order agree.
+macro_rules! sixteen_byte_name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name([u8; 16]);
+
+        impl $name {
+            /// Wraps sixteen bytes; every value is valid.
+            pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+                Self(bytes)
+            }
+
+            /// The sixteen bytes.
+            pub const fn as_bytes(&self) -> &[u8; 16] {
+                &self.0
+            }
+
+            /// Reads 32 hexadecimal digits of either case; `None` for anything else.
+            pub fn parse(text: &str) -> Option<Self> {
+                parse_hex(text).map(Self)
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!(stringify!($name), "({})"), self)
+            }
+        }
+    };
+}
+
+sixteen_byte_name! {
+    /// One advertisement. Chosen by the server, so nobody can aim at another's.
+    AdvertisementId
+}
+
+sixteen_byte_name! {
+    /// One reservation of seats in an advertisement.
+    ReservationId
+}
+
+sixteen_byte_name! {
+    /// A user, player or caller as the server remembers it: a digest, so that no account name is kept in memory or at rest.
+    UserKey
+}
+
+impl UserKey {
+    /// The first 16 bytes of the SHA-256 of `name`.
+    pub fn of(name: &str) -> Self {
+        let digest = Sha256::digest(name.as_bytes());
+        let mut bytes = [0; 16];
+        bytes.copy_from_slice(&digest[..16]);
+        Self(bytes)
+    }
+}
+
+fn parse_hex(text: &str) -> Option<[u8; 16]> {
+    let digits = text.as_bytes();
+    if digits.len() != 32 {
+        return None;
+    }
+    let mut bytes = [0; 16];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = (high * 16 + low) as u8;
+    }
+    Some(bytes)
+}
+
+/// A matchmaking set: one playlist, one ruleset.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SetId(pub u32);
+
+/// A population that never meets another: build, platform group, test realm, region.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SiloId(pub u64);
+
+/// The service configuration hash: names a ruleset's meaning, not its spelling.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RulesetHash(pub u32);
+
+impl fmt::Display for SetId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for SiloId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl fmt::Display for RulesetHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_bytes_say_the_same() {
+        let id = AdvertisementId::from_bytes([0xab; 16]);
+        assert_eq!(id.to_string(), "ab".repeat(16));
+        assert_eq!(AdvertisementId::parse(&id.to_string()), Some(id));
+        assert_eq!(AdvertisementId::parse("zz"), None);
+        assert_eq!(AdvertisementId::parse(&"g".repeat(32)), None);
+    }
+}

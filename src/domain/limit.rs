@@ -1,0 +1,48 @@
+//! Every bound on a size or a count in the domain, and proofs at compile time that they fit together.
+
+/// Parties in one session (S1-13).
+pub const PARTIES_MAX: usize = 32;
+/// Players in one session or one reservation.
+pub const PLAYERS_MAX: usize = 64;
+/// Open seats that an advertisement may offer.
+pub const SEATS_MAX: u16 = 1_000;
+/// Named attributes on one session, and attributes one ruleset may declare.
+pub const ATTRIBUTES_MAX: usize = 32;
+/// Bytes in a user id, an attribute's name, a text value or a region's name.
+pub const TEXT_BYTES_MAX: usize = 64;
+/// Entries in a list of texts.
+pub const TEXTS_MAX: usize = 32;
+/// Regions for which one session may give round trips.
+pub const REGIONS_MAX: usize = 32;
+/// Ranges that one advertisement may publish on top of its ruleset.
+pub const ALLOWED_RANGES_MAX: usize = 16;
+/// Bytes of connect data in one advertisement.
+pub const CONNECT_DATA_BYTES_MAX: usize = 512;
+/// Advertisements that one search may ask not to be shown.
+pub const EXCLUDED_MAX: usize = 256;
+/// Measurements in one latency report.
+pub const MEASUREMENTS_MAX: usize = 256;
+/// Bytes in an idempotency key.
+pub const IDEMPOTENCY_KEY_BYTES_MAX: usize = 128;
+/// Characters that an anonymous caller's idempotency key must have at least: it is all that keeps strangers apart.
+pub const ANONYMOUS_KEY_BYTES_MIN: usize = 16;
+/// The largest magnitude of a number that a session may state. Large enough for any rating, small enough that
+/// differences and squares stay exact to many digits.
+pub const NUMBER_MAGNITUDE_MAX: f64 = 1e12;
+/// The longest round trip that anyone may report, milliseconds.
+pub const ROUND_TRIP_MS_MAX: f32 = 60_000.0;
+/// Live reservations in one advertisement.
+pub const RESERVATIONS_MAX: usize = 256;
+/// Reservation ids that one update may confirm or settle.
+pub const SETTLED_MAX: usize = 256;
+
+/// Filters of one kind, expansions, steps of one expansion, or advertise chances in a ruleset.
+pub const RULES_MAX: usize = 64;
+/// Results that a ruleset may let one search return.
+pub const RESULTS_MAX: u32 = 200;
+/// Rows that a ruleset may let one search evaluate.
+pub const EVALUATED_MAX: u32 = 10_000_000;
+
+const _: () = assert!(PARTIES_MAX <= PLAYERS_MAX);
+const _: () = assert!(PLAYERS_MAX <= SEATS_MAX as usize);
+const _: () = assert!(SETTLED_MAX <= RESERVATIONS_MAX);

@@ -1,0 +1,70 @@
+//! Where a session is, in the form the scorer wants: a point in Cartesian miles on a sphere of radius 4000.
+//!
+//! Latitude and longitude are for people and databases; comparing two of them needs six trigonometric calls. A
+//! Cartesian point needs three multiplications, so the conversion is made once, on arrival (S1-25).
+
+/// The radius of the sphere, miles (Villegas, chapter 3: "which is the radius of Earth in miles"). The true mean is
+/// 3958.8; only order matters, so the paper's number stays (B-16).
+pub const RADIUS_MILES: f64 = 4000.0;
+
+/// Kilometres in a statute mile.
+pub const KM_PER_MILE: f64 = 1.609_344;
+
+/// The farthest that two localities can be apart: the sphere's diameter, miles.
+pub const DISTANCE_MILES_MAX: f64 = 2.0 * RADIUS_MILES;
+
+/// A point in Cartesian miles, computed in double and kept as float32 (S1-25). An unknown place is `None`, never the
+/// centre of the sphere, which would be equally near to everyone (S1-27).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Locality {
+    /// Towards latitude 0, longitude 0; miles.
+    pub x: f32,
+    /// Towards latitude 0, longitude 90 east; miles.
+    pub y: f32,
+    /// Towards the north pole; miles.
+    pub z: f32,
+}
+
+impl Locality {
+    /// Converts geographic degrees: latitude north in [-90, 90], longitude east in [-180, 180]. `None` outside those
+    /// ranges and for NaN.
+    pub fn from_degrees(latitude: f64, longitude: f64) -> Option<Self> {
+        if !(-90.0..=90.0).contains(&latitude) || !(-180.0..=180.0).contains(&longitude) {
+            return None;
+        }
+        let (sin_lat, cos_lat) = latitude.to_radians().sin_cos();
+        let (sin_lon, cos_lon) = longitude.to_radians().sin_cos();
+        Some(Self {
+            x: (RADIUS_MILES * cos_lat * cos_lon) as f32,
+            y: (RADIUS_MILES * cos_lat * sin_lon) as f32,
+            z: (RADIUS_MILES * sin_lat) as f32,
+        })
+    }
+
+    /// Accepts a point that somebody else computed if it lies on the sphere, give or take 5 miles (the paper's own
+    /// printed example is off by a third of a mile, B-15).
+    pub fn from_xyz(x: f32, y: f32, z: f32) -> Option<Self> {
+        let norm = (f64::from(x).powi(2) + f64::from(y).powi(2) + f64::from(z).powi(2)).sqrt();
+        ((norm - RADIUS_MILES).abs() <= 5.0).then_some(Self { x, y, z })
+    }
+
+    /// Straight-line distance through the sphere, miles, in [0, 8000] (S1-26).
+    pub fn chord_miles(self, other: Self) -> f64 {
+        let dx = f64::from(self.x) - f64::from(other.x);
+        let dy = f64::from(self.y) - f64::from(other.y);
+        let dz = f64::from(self.z) - f64::from(other.z);
+        (dx * dx + dy * dy + dz * dz).sqrt()
+    }
+}
+
+/// Moves a place to the centre of its cell in a grid of `cell_degrees`, so that no answer can give a player's place
+/// away and neighbours share a locality. A cell size of 0 or less leaves the place alone.
+///
+/// IP location is no better than about a degree, so little is lost (DESIGN section 6).
+pub fn snap_to_cell(latitude: f64, longitude: f64, cell_degrees: f64) -> (f64, f64) {
+    if !(0.0 < cell_degrees) {
+        return (latitude, longitude);
+    }
+    let centre = |degrees: f64| ((degrees / cell_degrees).floor() + 0.5) * cell_degrees;
+    (centre(latitude).clamp(-90.0, 90.0), centre(longitude).clamp(-180.0, 180.0))
+}

@@ -1,0 +1,245 @@
+//! A ruleset that has passed every check, and the hash that names its meaning.
+
+use std::sync::Arc;
+
+use crate::domain::attribute::{Attribute, Value};
+use crate::domain::expansion::Expansion;
+use crate::domain::id::{RulesetHash, SetId, SiloId};
+use crate::domain::latency::LatencyLine;
+use crate::domain::role::AdvertiseChances;
+
+/// What a limit, a hard filter or a soft filter measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Measure {
+    /// The difference between the two sides' values of a number attribute: its place in `Ruleset::attributes`.
+    Attribute(usize),
+    /// The round trip between the two sides, milliseconds.
+    Latency,
+    /// The chord between the two sides' localities, miles.
+    Distance,
+}
+
+/// Which silos a set serves.
+#[derive(Clone, Debug, PartialEq)]
+pub enum SiloRule {
+    /// Every silo.
+    Any,
+    /// These, sorted.
+    Only(Box<[SiloId]>),
+}
+
+impl SiloRule {
+    /// Whether `silo` is served.
+    pub fn serves(&self, silo: SiloId) -> bool {
+        match self {
+            SiloRule::Any => true,
+            SiloRule::Only(silos) => silos.binary_search(&silo).is_ok(),
+        }
+    }
+}
+
+/// What a hard filter does when either side lacks the value.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingHard {
+    /// The filter says nothing.
+    #[default]
+    Pass,
+    /// The filter refuses.
+    Refuse,
+}
+
+/// A rule that must hold exactly (S1-17). It never trades against a soft one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct HardFilter {
+    /// What refusals are counted under.
+    pub name: Box<str>,
+    /// When a value is missing.
+    pub missing: MissingHard,
+    /// The rule.
+    pub rule: HardRule,
+}
+
+/// What a hard filter asks. Attributes are places in `Ruleset::attributes`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HardRule {
+    /// Both sides' values are the same; or, with `value`, the advertiser's is that value.
+    Equal {
+        /// Any kind of attribute.
+        attribute: usize,
+        /// The constant to compare with.
+        value: Option<Value>,
+    },
+    /// Both sides' values differ; or, with `value`, the advertiser's is not that value.
+    NotEqual {
+        /// Any kind of attribute.
+        attribute: usize,
+        /// The constant to compare with.
+        value: Option<Value>,
+    },
+    /// The other side's value is one of a list.
+    In {
+        /// A text attribute.
+        attribute: usize,
+        /// The list.
+        list: InList,
+        /// Asked by both sides rather than by the searcher alone.
+        mutual: bool,
+    },
+    /// The advertiser's number lies in [min, max], both ends included (S1-17).
+    Range {
+        /// A number attribute.
+        attribute: usize,
+        /// Least value that passes.
+        min: f64,
+        /// Greatest value that passes.
+        max: f64,
+    },
+    /// The two lists of texts share an entry.
+    Overlap {
+        /// A texts attribute.
+        attribute: usize,
+    },
+    /// The pair of numbers, either way round, is in a table: NAT types, for one.
+    Compatible {
+        /// A number attribute that holds whole numbers.
+        attribute: usize,
+        /// Pairs with the lesser number first; sorted.
+        pairs: Box<[(i32, i32)]>,
+    },
+    /// The measure is within each side's limit at the time that side has waited (S1-36).
+    Within {
+        /// What is measured: the measure of the expansion.
+        measure: Measure,
+        /// A place in `Ruleset::expansions`.
+        expansion: usize,
+        /// How much of the measure the advertiser's limit must cover, percent: 100 is mutual, 0 asks the searcher
+        /// alone (S0-16).
+        reciprocal_percent: f64,
+    },
+    /// The advertisement was published under the ruleset that the search uses.
+    SameHash,
+}
+
+/// What an `In` filter compares with.
+#[derive(Clone, Debug, PartialEq)]
+pub enum InList {
+    /// The asking side's own list: a texts attribute.
+    Attribute(usize),
+    /// Fixed texts, sorted.
+    Texts(Box<[Box<str>]>),
+}
+
+/// How a soft filter reads the two sides' values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SoftMode {
+    /// |advertiser - searcher|: closeness, as for skill (S1-19).
+    Difference,
+    /// The advertiser's value, or the pair's measure, against the least of its range: a cost, as for latency (B-8).
+    LowerIsBetter,
+}
+
+/// How a normalised distance d in [0, 1] weighs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Curve {
+    /// d.
+    #[default]
+    Linear,
+    /// d²: forgives small differences (S4-8).
+    Quadratic,
+    /// √d: punishes small differences (S4-8).
+    SquareRoot,
+}
+
+/// What a soft filter adds when a value is missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MissingSoft {
+    /// The whole weight, as if the value were the worst.
+    #[default]
+    Worst,
+    /// Half the weight: neither a reward nor a punishment.
+    Neutral,
+}
+
+/// A weighted wish: its term is `weight * curve(distance)`, lower is better (S1-18).
+#[derive(Clone, Debug, PartialEq)]
+pub struct SoftFilter {
+    /// What its term is called in answers.
+    pub name: Box<str>,
+    /// How much it matters; positive, finite.
+    pub weight: f64,
+    /// What is measured.
+    pub measure: Measure,
+    /// How the values are read. `Difference` only with `Measure::Attribute`.
+    pub mode: SoftMode,
+    /// How distance weighs.
+    pub curve: Curve,
+    /// When a value is missing.
+    pub missing: MissingSoft,
+    /// The value that normalises to 0; less than `max`.
+    pub min: f64,
+    /// The value that normalises to 1.
+    pub max: f64,
+}
+
+impl SoftFilter {
+    /// `(value - min) / (max - min)`, clamped to [0, 1] (S1-19).
+    pub fn norm(&self, value: f64) -> f64 {
+        ((value - self.min) / (self.max - self.min)).clamp(0.0, 1.0)
+    }
+}
+
+/// How much work one search may cause (S1-46).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchLimits {
+    /// Candidates in an answer.
+    pub max_results: u32,
+    /// Rows looked at.
+    pub max_evaluated: u32,
+}
+
+/// A valid ruleset.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ruleset {
+    /// The playlist's name, for people.
+    pub name: Box<str>,
+    /// The set that it rules.
+    pub set_id: SetId,
+    /// Names its meaning.
+    pub hash: RulesetHash,
+    /// Which silos it serves.
+    pub silos: SiloRule,
+    /// Declared attributes, in file order.
+    pub attributes: Box<[Attribute]>,
+    /// Hard filters, in file order.
+    pub hard: Box<[HardFilter]>,
+    /// Soft filters, in file order; a score is summed in this order.
+    pub soft: Box<[SoftFilter]>,
+    /// Expansions, in file order.
+    pub expansions: Box<[Expansion]>,
+    /// Search or advertise?
+    pub chances: AdvertiseChances,
+    /// Limits on a search.
+    pub limits: SearchLimits,
+    /// Distance to milliseconds.
+    pub line: LatencyLine,
+    /// Share of candidates that must answer the quick probe before the involved one starts, percent (S1-29).
+    pub involved_phase_percent: f64,
+    /// The file, exactly as the designer wrote it.
+    pub xml: Arc<str>,
+}
+
+impl Ruleset {
+    /// The place of the attribute called `name`.
+    pub fn attribute_index(&self, name: &str) -> Option<usize> {
+        self.attributes.iter().position(|attribute| &*attribute.name == name)
+    }
+
+    /// Milliseconds until any limit that a hard filter uses next grows for someone who has waited `waited_ms`.
+    pub fn next_expansion_in_ms(&self, waited_ms: u64) -> Option<u64> {
+        let used = self.hard.iter().filter_map(|filter| match filter.rule {
+            HardRule::Within { expansion, .. } => Some(expansion),
+            _ => None,
+        });
+        used.filter_map(|expansion| self.expansions[expansion].next_growth_in_ms(waited_ms)).min()
+    }
+}

@@ -1,0 +1,56 @@
+//! Soft filters: a weighted sum of named terms, lower is better, 0 is perfect (S1-18).
+//!
+//! | weights 40/60, ranges -1000..1000 and 0..300      | score |
+//! |----------------------------------------------------|-------|
+//! | searcher 200 points, 150 ms; candidate 400, 225 ms | 0.19  |
+//! | 100 points of difference alone                     | 0.02  |
+//! | 10 ms of latency alone, lower is better            | 0.02  |
+
+use crate::domain::filter::{Listed, Searcher, measure_between};
+use crate::domain::ruleset::{Curve, Measure, MissingSoft, Ruleset, SoftFilter, SoftMode};
+
+/// The score of `listed` for `searcher`: the terms of all soft filters, added up in file order.
+pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, listed: &Listed<'_>, round_trip_ms: Option<f64>) -> f64 {
+    ruleset.soft.iter().fold(0.0, |sum, soft| sum + term(ruleset, soft, searcher, listed, round_trip_ms))
+}
+
+/// One soft filter's part of the score, in [0, weight].
+pub fn term(
+    ruleset: &Ruleset,
+    soft: &SoftFilter,
+    searcher: &Searcher<'_>,
+    listed: &Listed<'_>,
+    round_trip_ms: Option<f64>,
+) -> f64 {
+    let distance = match (soft.mode, soft.measure) {
+        (SoftMode::Difference, Measure::Attribute(index)) => {
+            let (theirs, ours) = (listed.facts.number(index), searcher.facts.number(index));
+            theirs.zip(ours).map(|(theirs, ours)| (soft.norm(theirs) - soft.norm(ours)).abs())
+        }
+        (SoftMode::LowerIsBetter, Measure::Attribute(index)) => listed.facts.number(index).map(|it| soft.norm(it)),
+        (_, Measure::Latency | Measure::Distance) => {
+            measure_between(ruleset, soft.measure, searcher, listed, round_trip_ms).map(|it| soft.norm(it))
+        }
+    };
+    match distance {
+        Some(distance) => soft.weight * curved(soft.curve, distance),
+        None => missing_term(soft),
+    }
+}
+
+/// What a soft filter adds when it has nothing to go by.
+pub fn missing_term(soft: &SoftFilter) -> f64 {
+    match soft.missing {
+        MissingSoft::Worst => soft.weight,
+        MissingSoft::Neutral => soft.weight * 0.5,
+    }
+}
+
+/// A distance in [0, 1] as a curve sees it; 0 stays 0 and 1 stays 1.
+pub fn curved(curve: Curve, distance: f64) -> f64 {
+    match curve {
+        Curve::Linear => distance,
+        Curve::Quadratic => distance * distance,
+        Curve::SquareRoot => distance.sqrt(),
+    }
+}

@@ -1,0 +1,263 @@
+//! What the engine is asked and what it answers, in the domain's words.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use crate::domain::advertisement::{AllowedRange, Kind};
+use crate::domain::attribute::Origin;
+use crate::domain::filter::Refusal;
+use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
+use crate::domain::role::Role;
+use crate::domain::ruleset::Ruleset;
+use crate::domain::session::Session;
+
+/// Who is calling.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Caller {
+    /// The authenticated subject; none when anonymous.
+    pub subject: Option<UserKey>,
+    /// What kind of program it is.
+    pub origin: Origin,
+    /// Its address, for locality alone. Never logged, never stored.
+    pub address: Option<IpAddr>,
+}
+
+/// Look for sessions.
+#[derive(Clone, Debug, Default)]
+pub struct Search {
+    /// The set.
+    pub set_id: SetId,
+    /// The ruleset the client was given; the current one when absent.
+    pub hash: Option<RulesetHash>,
+    /// Who looks.
+    pub session: Session,
+    /// From the previous answer of this search; empty for a new one.
+    pub token: Vec<u8>,
+    /// Advertisements not to show.
+    pub excluded: Vec<AdvertisementId>,
+    /// A developer's changes to the rules.
+    pub overrides: Option<Overrides>,
+}
+
+/// A developer's changes to one search.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Overrides {
+    /// Candidates in the answer.
+    pub max_results: Option<u32>,
+    /// Rows looked at.
+    pub max_evaluated: Option<u32>,
+    /// Evaluate as if the search had been running this long.
+    pub searching_for_ms: Option<u64>,
+    /// Weights by soft filter name.
+    pub weights: Vec<(String, f64)>,
+    /// Limits by expansion name.
+    pub limits: Vec<(String, f64)>,
+}
+
+/// One candidate, while the index is held: borrow, copy out, let go.
+#[derive(Clone, Copy, Debug)]
+pub struct CandidateView<'a> {
+    /// Which.
+    pub id: AdvertisementId,
+    /// What was encoded when it was published.
+    pub encoded: &'a [u8],
+    /// Exact.
+    pub score: f64,
+    /// Exact, in the order of `Ruleset::soft`.
+    pub terms: &'a [f64],
+    /// When both places are known, miles.
+    pub distance_miles: Option<f64>,
+    /// Expected or measured, milliseconds.
+    pub round_trip_ms: Option<f64>,
+    /// Seats that nobody holds.
+    pub open_seats: u16,
+}
+
+/// What a search found, but for the candidates, which went to the caller's closure one by one.
+#[derive(Clone, Debug)]
+pub struct SearchAnswer {
+    /// The rules it was judged by.
+    pub ruleset: Arc<Ruleset>,
+    /// Rows looked at.
+    pub evaluated: u32,
+    /// The evaluation limit cut it short.
+    pub truncated: bool,
+    /// Refusals among the rows looked at.
+    pub refusals: Vec<(Refusal, u32)>,
+    /// To send with the next search.
+    pub token: Vec<u8>,
+    /// How long it has been running.
+    pub searching_for_ms: u64,
+    /// When limits next relax.
+    pub next_expansion_in_ms: Option<u64>,
+    /// How old the picture is, when the store is out of reach.
+    pub stale_for_ms: Option<u64>,
+    /// Paths, relative to the session composition, that were not believed.
+    pub ignored: Vec<String>,
+}
+
+/// Publish, replace or keep alive.
+#[derive(Clone, Debug, Default)]
+pub struct Update {
+    /// Which one and the proof that it is the caller's; none for a new one.
+    pub target: Option<(AdvertisementId, Vec<u8>)>,
+    /// The whole session; none for a heartbeat.
+    pub session: Option<Session>,
+    /// The set; required for a new one.
+    pub set_id: Option<SetId>,
+    /// The ruleset the client was given.
+    pub hash: Option<RulesetHash>,
+    /// How long to believe it.
+    pub time_to_live_ms: Option<u32>,
+    /// For whoever finds it.
+    pub connect_data: Vec<u8>,
+    /// Tighter ranges.
+    pub allowed: Vec<AllowedRange>,
+    /// Who waits; none when not said.
+    pub kind: Option<Kind>,
+    /// Reservations whose parties the host has seen coming.
+    pub confirmed: Vec<ReservationId>,
+    /// Reservations whose parties are now among the players.
+    pub settled: Vec<ReservationId>,
+    /// Makes a retried create the same advertisement.
+    pub idempotency_key: Option<String>,
+    /// The envelope's nonce, which stands in for the key of an identified caller.
+    pub nonce: Option<u64>,
+}
+
+/// What an update did.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpdateAnswer {
+    /// Which advertisement.
+    pub id: AdvertisementId,
+    /// Proof for the next update.
+    pub token: Vec<u8>,
+    /// It was not there before.
+    pub created: bool,
+    /// How long it is believed from now.
+    pub expires_in_ms: u32,
+    /// The ruleset it is published under.
+    pub hash: RulesetHash,
+    /// When its limits next relax.
+    pub next_expansion_in_ms: Option<u64>,
+    /// Seats held by others.
+    pub reservations: Vec<ReservationAnswer>,
+    /// Accepted in memory, not yet durable.
+    pub pending: bool,
+    /// Paths, relative to the session composition, that were not believed.
+    pub ignored: Vec<String>,
+}
+
+/// A reservation as clients see it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReservationAnswer {
+    /// Which.
+    pub id: ReservationId,
+    /// Proof of who may release it; empty for anyone but the reserver.
+    pub token: Vec<u8>,
+    /// How many seats.
+    pub seats: u16,
+    /// When it lapses; none when confirmed.
+    pub expires_in_ms: Option<u32>,
+}
+
+/// Withdraw.
+#[derive(Clone, Debug)]
+pub struct Delete {
+    /// Which.
+    pub id: AdvertisementId,
+    /// Proof that it is the caller's.
+    pub token: Vec<u8>,
+}
+
+/// Take seats.
+#[derive(Clone, Debug)]
+pub struct Reserve {
+    /// Where.
+    pub advertisement_id: AdvertisementId,
+    /// The set, when said.
+    pub set_id: Option<SetId>,
+    /// The party that will sit: `players` of the request where given, else those of its composition.
+    pub session: Session,
+    /// The same key twice is the same reservation.
+    pub idempotency_key: String,
+    /// How long to hold.
+    pub hold_for_ms: Option<u32>,
+    /// From the search that found it.
+    pub search_token: Vec<u8>,
+}
+
+/// Seats taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReserveAnswer {
+    /// The seats.
+    pub reservation: ReservationAnswer,
+    /// How to reach the host.
+    pub connect_data: Vec<u8>,
+}
+
+/// Give seats back.
+#[derive(Clone, Debug)]
+pub struct Release {
+    /// Which reservation.
+    pub id: ReservationId,
+    /// Proof of who reserved.
+    pub token: Vec<u8>,
+}
+
+/// Measured round trips (S1-28, S1-29).
+#[derive(Clone, Debug)]
+pub struct ReportLatency {
+    /// The set.
+    pub set_id: SetId,
+    /// The ruleset the search used.
+    pub hash: Option<RulesetHash>,
+    /// From the search that found them.
+    pub token: Vec<u8>,
+    /// Who measured.
+    pub session: Session,
+    /// Every candidate of the last answer; none when it did not answer.
+    pub measurements: Vec<(AdvertisementId, Option<f32>)>,
+}
+
+/// What a report changes.
+#[derive(Clone, Debug)]
+pub struct ReportLatencyAnswer {
+    /// The rules it was judged by.
+    pub ruleset: Arc<Ruleset>,
+    /// Enough have answered the quick probe.
+    pub involved_phase_may_start: bool,
+}
+
+/// A drawn role.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RoleAnswer {
+    /// What to do next.
+    pub role: Role,
+    /// The chance it was drawn with.
+    pub advertise_percent: f64,
+}
+
+/// Something that the host of an advertisement must hear.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReservationEvent {
+    /// Whose.
+    pub advertisement_id: AdvertisementId,
+    /// The seats.
+    pub reservation: ReservationAnswer,
+    /// What happened to them.
+    pub change: ReservationChange,
+}
+
+/// What happened to a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationChange {
+    /// Taken.
+    Held,
+    /// Confirmed by the host.
+    Confirmed,
+    /// Given back.
+    Released,
+    /// Lapsed.
+    Expired,
+}

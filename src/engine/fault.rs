@@ -1,0 +1,61 @@
+//! Why the engine did not do what it was asked. Closed, so that `api/status.rs` gives each a status.
+
+use crate::domain::facts::FieldProblem;
+use crate::domain::filter::Side;
+use crate::domain::id::{RulesetHash, SetId};
+
+/// A refusal to act. The text of each is made at the door, in `api/status.rs`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// Fields at fault. Paths that begin with `session_composition` are relative to the request.
+    Fields(Vec<FieldProblem>),
+    /// No ruleset rules this set.
+    UnknownSet(SetId),
+    /// The client's ruleset is gone; it must fetch the current one.
+    UnknownHash {
+        /// What it sent.
+        given: RulesetHash,
+        /// What is current.
+        current: RulesetHash,
+    },
+    /// A token that is missing, forged or another's. The same whether or not the thing exists.
+    NotYours,
+    /// There is nothing of that name: send it whole.
+    Absent,
+    /// It was deleted and stays so.
+    Deleted,
+    /// Fewer seats are open than the party needs.
+    SeatsTaken {
+        /// Seats open now.
+        open_seats: u16,
+    },
+    /// A rule refuses the pair, as they are now.
+    Refused {
+        /// The rule: a hard filter's name, or `own`, `expired`, `silo`, `allowed`.
+        rule: String,
+        /// Whose rule.
+        side: Side,
+    },
+    /// The idempotency key stands for something else.
+    KeyReused,
+    /// The seats had been taken and were given back or lapsed.
+    ReservationEnded,
+    /// The advertisement holds as many reservations as it may.
+    TooManyReservations,
+    /// The server does not allow overrides.
+    OverridesForbidden,
+    /// Too much is waiting to be written.
+    Overloaded {
+        /// When to try again.
+        retry_after_ms: u32,
+    },
+    /// The store is out of reach.
+    StoreUnavailable {
+        /// When to try again.
+        retry_after_ms: u32,
+    },
+    /// The server is going away.
+    Draining,
+    /// The server broke a promise to itself; the log has more.
+    Internal,
+}

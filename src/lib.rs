@@ -1,0 +1,16 @@
+//! A server-side matchmaker: `domain` is what it decides, `engine` when, `api` how it is asked.
+
+pub mod api;
+pub mod auth;
+pub mod cli;
+pub mod clock;
+pub mod config;
+pub mod console;
+pub mod domain;
+pub mod engine;
+pub mod geo;
+pub mod rules;
+pub mod server;
+pub mod store;
+pub mod telemetry;
+pub mod watch;

@@ -1,0 +1,3 @@
+//! Hands the command line to `cli` and its exit code to the system.
+
+fn main() {}

@@ -1,0 +1,185 @@
+//! What must survive a restart, as a handful of verbs; never asked while searching.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use thiserror::Error;
+
+use crate::domain::advertisement::Advertisement;
+use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
+use crate::domain::time::UnixMs;
+
+/// Seats held in an advertisement for a party.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reservation {
+    /// Its name; derived from the caller and the idempotency key.
+    pub id: ReservationId,
+    /// Where the seats are.
+    pub advertisement_id: AdvertisementId,
+    /// How many.
+    pub seats: u16,
+    /// The users who will sit in them, sorted.
+    pub users: Vec<UserKey>,
+    /// A digest of what was asked, so that a key used for something else is noticed.
+    pub payload: [u8; 16],
+    /// How it stands.
+    pub state: ReservationState,
+    /// For `Held`: when it lapses. For `Ended`: when it is forgotten. For `Confirmed`: meaningless.
+    pub until: UnixMs,
+}
+
+/// How a reservation stands. Held and confirmed seats are not open; ended ones are kept a while to recognise retries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReservationState {
+    /// Taken until a deadline.
+    Held,
+    /// The host has seen the party coming: no deadline.
+    Confirmed,
+    /// Released, settled or lapsed.
+    Ended,
+}
+
+/// An advertisement as a restarted server finds it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredAdvertisement {
+    /// As published.
+    pub advertisement: Arc<Advertisement>,
+    /// Until when it is believed: never before what was acknowledged.
+    pub expires: UnixMs,
+    /// Its reservations, ended ones included.
+    pub reservations: Vec<Reservation>,
+}
+
+/// One change. `now` is the moment of the decision, by the server's clock.
+#[derive(Clone, Debug)]
+pub enum Write {
+    /// Publishes an advertisement whole, whether it was there or not; what is there keeps its `since`.
+    Put {
+        /// What to publish.
+        advertisement: Arc<Advertisement>,
+        /// The expiry to keep.
+        expires: UnixMs,
+        /// Held reservations that now have no deadline.
+        confirmed: Vec<ReservationId>,
+        /// Reservations that end with this change.
+        settled: Vec<ReservationId>,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Extends an advertisement's expiry, never shortens it, and confirms or settles reservations.
+    Extend {
+        /// Which.
+        id: AdvertisementId,
+        /// The expiry to keep.
+        expires: UnixMs,
+        /// Held reservations that now have no deadline.
+        confirmed: Vec<ReservationId>,
+        /// Reservations that end with this change.
+        settled: Vec<ReservationId>,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Removes an advertisement with its reservations; it stays deleted until `tombstone_until`.
+    Delete {
+        /// Which.
+        id: AdvertisementId,
+        /// How long a late update must not bring it back.
+        tombstone_until: UnixMs,
+    },
+    /// Removes an advertisement that has expired by `now`, with its reservations; leaves no tombstone.
+    Expire {
+        /// Which.
+        id: AdvertisementId,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Takes seats: all or none, once per reservation id.
+    Reserve {
+        /// What to take, in state `Held`.
+        reservation: Reservation,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Ends a reservation: released, or lapsed. Remembered until `forget_at`.
+    End {
+        /// Which.
+        id: ReservationId,
+        /// The advertisement that it is in.
+        advertisement_id: AdvertisementId,
+        /// When the row may go.
+        forget_at: UnixMs,
+    },
+}
+
+/// What one change did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// `Put` happened. `since` is what is stored now; `created` when nothing was there.
+    Put {
+        /// Nothing was there before.
+        created: bool,
+        /// Since when it has been advertised.
+        since: UnixMs,
+    },
+    /// `Put` did not happen: the advertisement was deleted.
+    Tombstoned,
+    /// `Extend`, `Delete`, `Expire` or `End` happened, or was no longer needed.
+    Done,
+    /// `Extend`, `Reserve` or `End`: there is no such advertisement or reservation.
+    Absent,
+    /// `Reserve` happened now, or had happened before: the reservation as it stands.
+    Reserved {
+        /// As stored.
+        reservation: Reservation,
+        /// An earlier call had made it.
+        replayed: bool,
+    },
+    /// `Reserve` did not happen: the id stands for another payload.
+    KeyReused,
+    /// `Reserve` did not happen: fewer seats are open.
+    Full {
+        /// Seats open now.
+        open_seats: u16,
+    },
+}
+
+/// Why the store could not do what was asked. The world's fault, never the client's.
+#[derive(Debug, Error)]
+pub enum StoreError {
+    /// It could not be reached, or gave up; nothing of the batch happened, or nobody knows.
+    #[error("store is unavailable: {0}")]
+    Unavailable(String),
+    /// Another server holds it.
+    #[error("{0} is in use by another server")]
+    Locked(String),
+    /// A row cannot be what it is.
+    #[error("corrupt row in {table}, column {column}: {what}")]
+    Corrupt {
+        /// The table.
+        table: &'static str,
+        /// The column.
+        column: &'static str,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The file is of a version that this server does not know.
+    #[error("{0}")]
+    Version(String),
+}
+
+/// Where advertisements are kept.
+#[async_trait]
+pub trait Store: Send + Sync + 'static {
+    /// Everything in it, for a start. Ended reservations and tombstones that are due are forgotten on the way.
+    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;
+
+    /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns; on an error, none
+    /// has happened.
+    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError>;
+
+    /// Forgets tombstones and ended reservations that are due, at most a thousand rows at a time.
+    async fn forget(&self, now: UnixMs) -> Result<(), StoreError>;
+
+    /// Flushes and lets go. No verb may follow.
+    async fn close(&self);
+}
