@@ -1,21 +1,47 @@
 //! Runs the domain in time: takes commands, decides with memory, has the store confirm, tells who must hear.
 
+mod answer;
+mod apply;
 pub mod command;
+mod core;
+mod directory;
+mod events;
 pub mod fault;
+mod job;
+mod overrides;
+mod prepare;
+mod reload;
+mod search;
+mod seats;
+mod seeker;
+pub mod settings;
+mod shelf;
+mod sweep;
+mod updates;
+mod writer;
 
 use std::sync::Arc;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
+use crate::store::StoreError;
 
-use command::{
-    Caller, CandidateView, Delete, Release, ReportLatency, ReportLatencyAnswer, ReservationEvent, Reserve,
-    ReserveAnswer, RoleAnswer, Search, SearchAnswer, Update, UpdateAnswer,
-};
-use fault::Fault;
+use self::command::{Caller, CandidateView, ReportLatency, ReportLatencyAnswer, RoleAnswer, Search, SearchAnswer};
+use self::core::Core;
+use self::fault::Fault;
+use self::job::Job;
+use self::shelf::Record;
+
+pub use self::core::Parts;
+pub use self::directory::EncodeStatic;
+pub use self::events::Listener;
 
 /// An answer that is there already, or that comes when the store has confirmed it. Dropping it cancels nothing: what
 /// was submitted happens.
@@ -37,73 +63,114 @@ impl<T> Submitted<T> {
     }
 }
 
-/// A connection that wants to hear of reservations. Its inbox is bounded; when it overflows, `overflowed` is cancelled
-/// and the connection must end, so that its client comes back and asks for all of them.
-#[derive(Clone, Debug)]
-pub struct Listener {
-    /// Where events go.
-    pub events: mpsc::Sender<ReservationEvent>,
-    /// Cancelled when the inbox overflowed.
-    pub overflowed: CancellationToken,
-}
-
 /// The matchmaker at work.
 #[derive(Debug)]
-pub struct Engine;
+pub struct Engine {
+    core: Arc<Core>,
+    inbox: mpsc::Sender<Job>,
+    draining: AtomicBool,
+    stop: CancellationToken,
+    tasks: Mutex<Vec<JoinHandle<()>>>,
+}
 
 impl Engine {
-    /// Finds sessions; `each` sees the candidates, best first, while the index is held, and must be quick.
+    /// Loads what the store has and starts the tasks. Ready to serve when it returns.
+    pub async fn start(parts: Parts) -> Result<Self, StoreError> {
+        let core = Arc::new(Core::new(parts));
+        let stop = CancellationToken::new();
+        let (inbox, jobs) = mpsc::channel(writer::INBOX_MAX);
+        core.directory.set_living(core.catalog.living());
+        load(&core).await?;
+        let tasks = vec![
+            tokio::spawn(writer::run(Arc::clone(&core), jobs, stop.clone())),
+            tokio::spawn(sweep::run(Arc::clone(&core), inbox.clone(), stop.clone())),
+        ];
+        Ok(Self { core, inbox, draining: AtomicBool::new(false), stop, tasks: Mutex::new(tasks) })
+    }
+
+    /// Finds sessions; `each` sees the candidates, best first, while the set's index is held, and must be quick.
     pub fn search(
         &self,
-        _caller: &Caller,
-        _search: &Search,
-        _each: &mut dyn FnMut(CandidateView<'_>),
+        caller: &Caller,
+        search: Search,
+        each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, Fault> {
-        unimplemented!()
+        self.core.search(caller, search, each)
     }
 
-    /// Publishes, replaces or keeps alive. Submissions about one advertisement take effect in the order submitted.
-    pub fn update(&self, _caller: &Caller, _update: Update) -> Result<Submitted<UpdateAnswer>, Fault> {
-        unimplemented!()
-    }
-
-    /// Withdraws.
-    pub fn delete(&self, _caller: &Caller, _delete: Delete) -> Result<Submitted<()>, Fault> {
-        unimplemented!()
-    }
-
-    /// Takes seats.
-    pub fn reserve(&self, _caller: &Caller, _reserve: Reserve) -> Result<Submitted<ReserveAnswer>, Fault> {
-        unimplemented!()
-    }
-
-    /// Gives seats back.
-    pub fn release(&self, _caller: &Caller, _release: Release) -> Result<Submitted<()>, Fault> {
-        unimplemented!()
-    }
-
-    /// Orders candidates by measured round trips.
+    /// Orders candidates by measured round trips (S1-28 to S1-31); `each` sees those still standing, best first.
     pub fn report_latency(
         &self,
-        _caller: &Caller,
-        _report: &ReportLatency,
-        _each: &mut dyn FnMut(CandidateView<'_>),
+        caller: &Caller,
+        report: ReportLatency,
+        each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault> {
-        unimplemented!()
+        self.core.report_latency(caller, report, each)
     }
 
-    /// Draws a role.
-    pub fn choose_role(&self, _set_id: SetId, _party_size: u16) -> Result<RoleAnswer, Fault> {
-        unimplemented!()
+    /// Draws a role from the ruleset's chances for this size of party (S1-5 to S1-8).
+    pub fn choose_role(&self, set_id: SetId, party_size: u16) -> Result<RoleAnswer, Fault> {
+        let ruleset = self.core.ruleset(set_id, None)?;
+        let role = ruleset.chances.draw(party_size, self.core.clock.dice());
+        Ok(RoleAnswer { role, advertise_percent: ruleset.chances.percent(party_size) })
     }
 
     /// The ruleset of a set: the current one, or the one of `hash` while it is still known.
-    pub fn ruleset(&self, _set_id: SetId, _hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault> {
-        unimplemented!()
+    pub fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault> {
+        self.core.ruleset(set_id, hash)
     }
 
     /// Lets `listener` hear of an advertisement's reservations from now on.
-    pub fn subscribe(&self, _id: AdvertisementId, _listener: &Listener) {
-        unimplemented!()
+    pub fn subscribe(&self, id: AdvertisementId, listener: &Listener) {
+        self.core.events.subscribe(id, listener);
     }
+
+    /// Takes what is due out now rather than at the next sweep; for tests that turn the clock.
+    pub async fn sweep(&self) {
+        sweep::sweep(&self.core, &self.inbox).await;
+    }
+
+    /// Takes no more changes; searches and what was submitted before go on.
+    pub fn drain(&self) {
+        self.draining.store(true, Ordering::Release);
+    }
+
+    /// Drains, writes what was submitted, closes the store.
+    pub async fn close(&self) {
+        self.drain();
+        self.stop.cancel();
+        let tasks = std::mem::take(&mut *self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        for task in tasks {
+            let _ = task.await;
+        }
+        self.core.store.close().await;
+    }
+
+    /// Puts a change in the writer's inbox; from here on nobody can cancel it.
+    fn submit(&self, job: Job) -> Result<(), Fault> {
+        if self.draining.load(Ordering::Acquire) {
+            return Err(Fault::Draining);
+        }
+        self.inbox.try_send(job).map_err(|refused| match refused {
+            TrySendError::Full(_) => Fault::Overloaded { retry_after_ms: writer::RETRY_AFTER_MS },
+            TrySendError::Closed(_) => Fault::Draining,
+        })
+    }
+}
+
+/// Fills memory from the store.
+async fn load(core: &Core) -> Result<(), StoreError> {
+    for stored in core.store.load(core.clock.now()).await? {
+        let time_to_live_ms = core.settings.time_to_live_default_ms;
+        let record = Record {
+            encoded: (core.encode)(&stored.advertisement),
+            expires: stored.expires,
+            stored_expires: stored.expires,
+            time_to_live_ms,
+            reservations: stored.reservations,
+            advertisement: stored.advertisement,
+        };
+        core.directory.shelf_or_new(record.advertisement.set_id).write().put(record);
+    }
+    Ok(())
 }

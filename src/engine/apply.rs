@@ -1,0 +1,208 @@
+//! From an outcome of the store to memory, to the answer, and to whoever must hear.
+
+use std::sync::Arc;
+
+use crate::auth::token::ReservationClaim;
+use crate::domain::id::{AdvertisementId, ReservationId, SetId};
+use crate::domain::time::UnixMs;
+use crate::engine::answer;
+use crate::engine::command::{ReservationChange, ReservationEvent, ReserveAnswer, UpdateAnswer};
+use crate::engine::core::Core;
+use crate::engine::fault::Fault;
+use crate::engine::job::{Extend, Job, Publish, Take};
+use crate::engine::shelf::Record;
+use crate::store::{Outcome, Reservation, ReservationState, Write};
+
+impl Core {
+    /// Brings memory to where the store is, then answers.
+    pub(super) fn apply(&self, job: Job, write: &Write, outcome: Outcome, now: UnixMs) {
+        match job {
+            Job::Publish(publish, reply, in_flight) => {
+                let answer = self.published(*publish, write, &outcome, now);
+                self.answer(reply, in_flight, answer);
+            }
+            Job::Extend(extend, reply, in_flight) => {
+                let answer = self.extended(&extend, write, &outcome, now);
+                self.answer(reply, in_flight, answer);
+            }
+            Job::Delete(id, set_id, reply, in_flight) => {
+                self.forget(id, set_id);
+                self.answer(reply, in_flight, Ok(()));
+            }
+            Job::Take(take, reply, in_flight) => {
+                let answer = self.taken(&take, outcome, now);
+                self.answer(reply, in_flight, answer);
+            }
+            Job::Release(id, advertisement_id, set_id, reply, in_flight) => {
+                self.ended(id, advertisement_id, set_id, ReservationChange::Released, now);
+                self.answer(reply, in_flight, Ok(()));
+            }
+            Job::Lapse(id, advertisement_id, set_id) => {
+                self.ended(id, advertisement_id, set_id, ReservationChange::Expired, now);
+            }
+            Job::Expire(..) | Job::Rules(..) => {}
+        }
+    }
+
+    fn published(
+        &self,
+        publish: Publish,
+        write: &Write,
+        outcome: &Outcome,
+        now: UnixMs,
+    ) -> Result<UpdateAnswer, Fault> {
+        let (created, since) = match outcome {
+            Outcome::Put { created, since } => (*created, *since),
+            Outcome::Tombstoned => return Err(Fault::Deleted),
+            other => return Err(self.broken("put", other)),
+        };
+        let Write::Put { expires: stored_expires, now: decided, .. } = write else {
+            return Err(self.broken("put", outcome));
+        };
+        let mut advertisement = publish.advertisement;
+        if advertisement.since != since {
+            Arc::make_mut(&mut advertisement).since = since;
+        }
+        let shelf = self.directory.shelf_or_new(advertisement.set_id);
+        let mut shelf = shelf.write();
+        let id = advertisement.id;
+        let mut reservations = shelf.get(id).map(|old| old.reservations.clone()).unwrap_or_default();
+        let events = self.settle(&mut reservations, &publish.confirmed, &publish.settled, *decided);
+        shelf.put(Record {
+            encoded: (self.encode)(&advertisement),
+            advertisement,
+            expires: decided.after(u64::from(publish.time_to_live_ms)),
+            stored_expires: *stored_expires,
+            time_to_live_ms: publish.time_to_live_ms,
+            reservations,
+        });
+        let record = shelf.get(id).ok_or(Fault::Internal)?;
+        let answer = self.update_answer(record, created, publish.ignored, now);
+        drop(shelf);
+        self.tell(id, events, now);
+        Ok(answer)
+    }
+
+    fn extended(&self, extend: &Extend, write: &Write, outcome: &Outcome, now: UnixMs) -> Result<UpdateAnswer, Fault> {
+        match outcome {
+            Outcome::Done => {}
+            Outcome::Absent => return Err(Fault::Absent),
+            other => return Err(self.broken("extend", other)),
+        }
+        let Write::Extend { expires: stored_expires, now: decided, .. } = write else {
+            return Err(self.broken("extend", outcome));
+        };
+        let shelf = self.directory.shelf(extend.set_id).ok_or(Fault::Absent)?;
+        let mut shelf = shelf.write();
+        let record = shelf.get(extend.id).ok_or(Fault::Absent)?;
+        let time_to_live_ms = u64::from(extend.time_to_live_ms.unwrap_or(record.time_to_live_ms));
+        shelf.note_stored(extend.id, *stored_expires);
+        shelf.extend(extend.id, decided.after(time_to_live_ms));
+        let events = if extend.confirmed.is_empty() && extend.settled.is_empty() {
+            Vec::new()
+        } else {
+            let change = |all: &mut Vec<_>| self.settle(all, &extend.confirmed, &extend.settled, *decided);
+            shelf.change_reservations(extend.id, change).unwrap_or_default()
+        };
+        let record = shelf.get(extend.id).ok_or(Fault::Absent)?;
+        let answer = self.update_answer(record, false, Vec::new(), now);
+        drop(shelf);
+        self.tell(extend.id, events, now);
+        Ok(answer)
+    }
+
+    fn taken(&self, take: &Take, outcome: Outcome, now: UnixMs) -> Result<ReserveAnswer, Fault> {
+        let (reservation, replayed) = match outcome {
+            Outcome::Reserved { reservation, replayed } => (reservation, replayed),
+            Outcome::Full { open_seats } => return Err(Fault::SeatsTaken { open_seats }),
+            Outcome::Absent => return Err(Fault::Absent),
+            Outcome::KeyReused => return Err(Fault::KeyReused),
+            other => return Err(self.broken("reserve", &other)),
+        };
+        if reservation.state == ReservationState::Ended {
+            return Err(Fault::ReservationEnded);
+        }
+        let shelf = self.directory.shelf(take.set_id).ok_or(Fault::Absent)?;
+        let mut shelf = shelf.write();
+        let held = reservation.clone();
+        shelf.change_reservations(take.advertisement_id, |all| {
+            all.retain(|known| known.state != ReservationState::Ended || now < known.until);
+            if !all.iter().any(|known| known.id == held.id) {
+                all.push(held);
+            }
+        });
+        let record = shelf.get(take.advertisement_id).ok_or(Fault::Absent)?;
+        let connect_data = record.advertisement.connect_data.clone();
+        drop(shelf);
+        let claim =
+            ReservationClaim { id: reservation.id, advertisement_id: take.advertisement_id, set_id: take.set_id };
+        let token = self.signer.seal_reservation(&claim);
+        let answer = ReserveAnswer { reservation: answer::reservation(&reservation, token, now), connect_data };
+        if !replayed {
+            self.tell(take.advertisement_id, vec![(reservation, ReservationChange::Held)], now);
+        }
+        Ok(answer)
+    }
+
+    fn forget(&self, id: AdvertisementId, set_id: SetId) {
+        if let Some(shelf) = self.directory.shelf(set_id) {
+            shelf.write().remove(id);
+        }
+        self.events.forget(id);
+    }
+
+    fn ended(&self, id: ReservationId, from: AdvertisementId, set_id: SetId, change: ReservationChange, now: UnixMs) {
+        let Some(shelf) = self.directory.shelf(set_id) else { return };
+        let forget_at = now.after(self.settings.ended_kept_ms);
+        let ended = shelf.write().change_reservations(from, |all| {
+            let live = |known: &&mut Reservation| known.id == id && known.state != ReservationState::Ended;
+            all.iter_mut().find(live).map(|reservation| end(reservation, forget_at))
+        });
+        if let Some(Some(reservation)) = ended {
+            self.tell(from, vec![(reservation, change)], now);
+        }
+    }
+
+    /// Confirms and ends reservations as the store has done; says what listeners must hear.
+    fn settle(
+        &self,
+        all: &mut Vec<Reservation>,
+        confirmed: &[ReservationId],
+        settled: &[ReservationId],
+        now: UnixMs,
+    ) -> Vec<(Reservation, ReservationChange)> {
+        let forget_at = now.after(self.settings.ended_kept_ms);
+        let mut events = Vec::new();
+        for reservation in all.iter_mut() {
+            let held = reservation.state == ReservationState::Held && now < reservation.until;
+            if held && confirmed.contains(&reservation.id) {
+                reservation.state = ReservationState::Confirmed;
+                events.push((reservation.clone(), ReservationChange::Confirmed));
+            }
+            if reservation.state != ReservationState::Ended && settled.contains(&reservation.id) {
+                end(reservation, forget_at);
+            }
+        }
+        all.retain(|known| known.state != ReservationState::Ended || now < known.until);
+        events
+    }
+
+    fn tell(&self, id: AdvertisementId, events: Vec<(Reservation, ReservationChange)>, now: UnixMs) {
+        for (reservation, change) in events {
+            let reservation = answer::reservation(&reservation, Vec::new(), now);
+            self.events.tell(&ReservationEvent { advertisement_id: id, reservation, change });
+        }
+    }
+
+    /// The store answered a question that was not asked: our bug.
+    fn broken(&self, asked: &'static str, outcome: &Outcome) -> Fault {
+        tracing::error!(asked, ?outcome, "store answered something else");
+        Fault::Internal
+    }
+}
+
+fn end(reservation: &mut Reservation, forget_at: UnixMs) -> Reservation {
+    reservation.state = ReservationState::Ended;
+    reservation.until = forget_at;
+    reservation.clone()
+}

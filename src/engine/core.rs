@@ -1,0 +1,143 @@
+//! What the engine's parts share: memory, the store, the rules, and the leaves. The writer changes it; searches read it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::auth::token::{AdvertisementClaim, Signer};
+use crate::clock::Clock;
+use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::ruleset::Ruleset;
+use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
+use crate::engine::answer;
+use crate::engine::command::{Caller, UpdateAnswer};
+use crate::engine::directory::{Directory, EncodeStatic};
+use crate::engine::events::Events;
+use crate::engine::fault::Fault;
+use crate::engine::job::{Flights, InFlight, Reply};
+use crate::engine::settings::Settings;
+use crate::engine::shelf::Record;
+use crate::geo::LocatorHandle;
+use crate::rules::Catalog;
+use crate::store::Store;
+use crate::telemetry::Metrics;
+
+/// What the engine is made of; given by `server`.
+pub struct Parts {
+    /// Time and dice.
+    pub clock: Arc<dyn Clock>,
+    /// What must survive.
+    pub store: Arc<dyn Store>,
+    /// The rulesets.
+    pub catalog: Arc<Catalog>,
+    /// Addresses to places.
+    pub locator: Arc<LocatorHandle>,
+    /// Tokens.
+    pub signer: Arc<Signer>,
+    /// Counts.
+    pub metrics: Arc<Metrics>,
+    /// Bounds and switches.
+    pub settings: Settings,
+    /// How the wire encodes what does not depend on a search.
+    pub encode: EncodeStatic,
+}
+
+/// The parts, and memory.
+pub(super) struct Core {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) catalog: Arc<Catalog>,
+    pub(super) locator: Arc<LocatorHandle>,
+    pub(super) signer: Arc<Signer>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) settings: Settings,
+    pub(super) encode: EncodeStatic,
+    pub(super) directory: Directory,
+    pub(super) events: Events,
+    pub(super) flights: Flights,
+}
+
+impl Core {
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { clock, store, catalog, locator, signer, metrics, settings, encode } = parts;
+        Self {
+            clock,
+            store,
+            catalog,
+            locator,
+            signer,
+            metrics,
+            settings,
+            encode,
+            directory: Directory::default(),
+            events: Events::default(),
+            flights: Flights::default(),
+        }
+    }
+
+    /// The ruleset of a set: the current one, or the one of `hash` while it is still known.
+    pub(super) fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault> {
+        let current = self.catalog.current(set_id).ok_or(Fault::UnknownSet(set_id))?;
+        match hash {
+            None => Ok(current),
+            Some(given) if given == current.hash => Ok(current),
+            Some(given) => {
+                self.catalog.by_hash(set_id, given).ok_or(Fault::UnknownHash { given, current: current.hash })
+            }
+        }
+    }
+
+    /// The session with the server's own idea of where it is, and the paths of what was set aside for it.
+    pub(super) fn placed(&self, caller: &Caller, mut session: Session) -> (Session, Vec<String>) {
+        if self.settings.allow_client_locality && session.locality.is_some() {
+            return (session, Vec::new());
+        }
+        let set_aside = session.locality.is_some().then(|| "locality_info".to_owned());
+        session.locality = caller.address.and_then(|address| self.locator.locate(address));
+        (session, set_aside.into_iter().collect())
+    }
+
+    /// What an update is answered with, from the record as it now is.
+    pub(super) fn update_answer(
+        &self,
+        record: &Record,
+        created: bool,
+        ignored: Vec<String>,
+        now: UnixMs,
+    ) -> UpdateAnswer {
+        let advertisement = &record.advertisement;
+        let claim = AdvertisementClaim {
+            id: advertisement.id,
+            set_id: advertisement.set_id,
+            kind: advertisement.kind,
+            subject: advertisement.subject,
+            since: advertisement.since,
+        };
+        let ruleset = self.ruleset(advertisement.set_id, Some(advertisement.hash));
+        let advertised_ms = now.since(advertisement.since);
+        UpdateAnswer {
+            id: claim.id,
+            token: self.signer.seal_advertisement(&claim),
+            created,
+            expires_in_ms: u32::try_from(record.expires.since(now)).unwrap_or(u32::MAX),
+            hash: advertisement.hash,
+            next_expansion_in_ms: ruleset.ok().and_then(|ruleset| ruleset.next_expansion_in_ms(advertised_ms)),
+            reservations: record.live().map(|it| answer::reservation(it, Vec::new(), now)).collect(),
+            pending: false,
+            ignored,
+        }
+    }
+
+    /// Answers a job. The change is no longer on its way once its answer is: a heartbeat that follows the answer finds
+    /// memory up to date.
+    pub(super) fn answer<T>(&self, reply: Reply<T>, in_flight: InFlight, answer: Result<T, Fault>) {
+        drop(in_flight);
+        let _ = reply.send(answer);
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,117 @@
+//! What waits in the writer's inbox: one change each, with whoever waits for its answer.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use crate::domain::advertisement::Advertisement;
+use crate::domain::facts::Facts;
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::ruleset::Ruleset;
+use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
+use crate::engine::command::{ReserveAnswer, UpdateAnswer};
+use crate::engine::fault::Fault;
+
+/// Where an answer goes. Nobody may be waiting any more; the change happens all the same.
+pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
+
+/// Publish or replace.
+#[derive(Debug)]
+pub(super) struct Publish {
+    pub(super) advertisement: Arc<Advertisement>,
+    pub(super) time_to_live_ms: u32,
+    pub(super) confirmed: Vec<ReservationId>,
+    pub(super) settled: Vec<ReservationId>,
+    pub(super) ignored: Vec<String>,
+}
+
+/// Keep alive when the store must hear of it.
+#[derive(Debug)]
+pub(super) struct Extend {
+    pub(super) id: AdvertisementId,
+    pub(super) set_id: SetId,
+    /// None: as long as before.
+    pub(super) time_to_live_ms: Option<u32>,
+    pub(super) confirmed: Vec<ReservationId>,
+    pub(super) settled: Vec<ReservationId>,
+}
+
+/// Take seats for a party that has searched.
+#[derive(Debug)]
+pub(super) struct Take {
+    pub(super) id: ReservationId,
+    pub(super) advertisement_id: AdvertisementId,
+    pub(super) set_id: SetId,
+    pub(super) silo: SiloId,
+    pub(super) ruleset: Arc<Ruleset>,
+    pub(super) session: Session,
+    pub(super) facts: Facts,
+    pub(super) users: Vec<UserKey>,
+    pub(super) subject: Option<UserKey>,
+    pub(super) searching_since: UnixMs,
+    pub(super) hold_ms: u32,
+    pub(super) payload: [u8; 16],
+}
+
+/// One change.
+#[derive(Debug)]
+pub(super) enum Job {
+    /// Publish or replace.
+    Publish(Box<Publish>, Reply<UpdateAnswer>, InFlight),
+    /// Keep alive.
+    Extend(Extend, Reply<UpdateAnswer>, InFlight),
+    /// Withdraw.
+    Delete(AdvertisementId, SetId, Reply<()>, InFlight),
+    /// Take seats.
+    Take(Box<Take>, Reply<ReserveAnswer>, InFlight),
+    /// Give seats back.
+    Release(ReservationId, AdvertisementId, SetId, Reply<()>, InFlight),
+    /// A hold's deadline has passed, by the sweep.
+    Lapse(ReservationId, AdvertisementId, SetId),
+    /// An advertisement's time is over, by the sweep.
+    Expire(AdvertisementId, SetId),
+    /// From now on these rulesets live; answered when every set has their views.
+    Rules(Vec<Arc<Ruleset>>, oneshot::Sender<()>),
+}
+
+/// How many changes of each advertisement are on their way, so that a heartbeat never overtakes an earlier change.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Flights(Arc<Mutex<HashMap<AdvertisementId, u32>>>);
+
+/// One change on its way; over when dropped.
+#[derive(Debug)]
+pub(super) struct InFlight {
+    flights: Flights,
+    id: AdvertisementId,
+}
+
+impl Flights {
+    /// Notes a change of `id` until the result is dropped.
+    pub(super) fn begin(&self, id: AdvertisementId) -> InFlight {
+        *self.lock().entry(id).or_insert(0) += 1;
+        InFlight { flights: self.clone(), id }
+    }
+
+    /// Whether any change of `id` is on its way.
+    pub(super) fn any(&self, id: AdvertisementId) -> bool {
+        self.lock().contains_key(&id)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AdvertisementId, u32>> {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+impl Drop for InFlight {
+    fn drop(&mut self) {
+        let mut flights = self.flights.lock();
+        if let Some(count) = flights.get_mut(&self.id) {
+            *count -= 1;
+            if *count == 0 {
+                flights.remove(&self.id);
+            }
+        }
+    }
+}

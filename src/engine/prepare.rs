@@ -1,0 +1,164 @@
+//! From a job to a write, or straight to its answer where memory already knows it.
+
+use std::sync::Arc;
+
+use crate::domain::advertisement::Kind;
+use crate::domain::facts::Facts;
+use crate::domain::filter::Side;
+use crate::domain::filter::{Refusal, Searcher, admit};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId};
+use crate::domain::limit;
+use crate::domain::time::UnixMs;
+use crate::engine::core::Core;
+use crate::engine::fault::Fault;
+use crate::engine::job::{Extend, Job, Publish, Take};
+use crate::engine::shelf::{Record, listed};
+use crate::store::{Reservation, ReservationState, Write};
+
+impl Core {
+    /// The write that `job` needs. `None` when it has been answered without one.
+    pub(super) fn prepare(&self, job: Job, now: UnixMs) -> Option<(Job, Write)> {
+        match job {
+            Job::Publish(publish, reply, in_flight) => {
+                let write = put(&publish, now);
+                Some((Job::Publish(publish, reply, in_flight), write))
+            }
+            Job::Extend(extend, reply, in_flight) => match self.extension(&extend, now) {
+                Ok(write) => Some((Job::Extend(extend, reply, in_flight), write)),
+                Err(fault) => {
+                    self.answer(reply, in_flight, Err(fault));
+                    None
+                }
+            },
+            Job::Delete(id, set_id, reply, in_flight) => {
+                let tombstone_until = now.after(u64::from(self.settings.time_to_live_max_ms) * 2);
+                Some((Job::Delete(id, set_id, reply, in_flight), Write::Delete { id, tombstone_until }))
+            }
+            Job::Take(take, reply, in_flight) => match self.taking(&take, now) {
+                Ok(write) => Some((Job::Take(take, reply, in_flight), write)),
+                Err(fault) => {
+                    self.answer(reply, in_flight, Err(fault));
+                    None
+                }
+            },
+            Job::Release(id, advertisement_id, set_id, reply, in_flight) => {
+                let write = self.ending(id, advertisement_id, now);
+                Some((Job::Release(id, advertisement_id, set_id, reply, in_flight), write))
+            }
+            Job::Lapse(id, advertisement_id, set_id) => {
+                let due = self.held_until(set_id, advertisement_id, id).is_some_and(|until| until <= now);
+                due.then(|| (Job::Lapse(id, advertisement_id, set_id), self.ending(id, advertisement_id, now)))
+            }
+            Job::Expire(id, set_id) => self.expiry(id, set_id, now).map(|write| (Job::Expire(id, set_id), write)),
+            Job::Rules(..) => None,
+        }
+    }
+
+    fn extension(&self, extend: &Extend, now: UnixMs) -> Result<Write, Fault> {
+        let shelf = self.directory.shelf(extend.set_id).ok_or(Fault::Absent)?;
+        let shelf = shelf.read();
+        let record = shelf.get(extend.id).filter(|record| now < record.expires).ok_or(Fault::Absent)?;
+        let time_to_live_ms = u64::from(extend.time_to_live_ms.unwrap_or(record.time_to_live_ms));
+        Ok(Write::Extend {
+            id: extend.id,
+            expires: padded(now, time_to_live_ms),
+            confirmed: extend.confirmed.clone(),
+            settled: extend.settled.clone(),
+            now,
+        })
+    }
+
+    /// Judges the rules again. A retry of what is already held goes to the store, which knows the answer.
+    fn taking(&self, take: &Take, now: UnixMs) -> Result<Write, Fault> {
+        let shelf = self.directory.shelf(take.set_id).ok_or(Fault::Absent)?;
+        let shelf = shelf.read();
+        let record = shelf.get(take.advertisement_id).ok_or(Fault::Absent)?;
+        if !record.reservations.iter().any(|known| known.id == take.id) {
+            judge(take, record, now)?;
+        }
+        let reservation = Reservation {
+            id: take.id,
+            advertisement_id: take.advertisement_id,
+            seats: take.session.player_count(),
+            users: take.users.clone(),
+            payload: take.payload,
+            state: ReservationState::Held,
+            until: now.after(u64::from(take.hold_ms)),
+        };
+        Ok(Write::Reserve { reservation, now })
+    }
+
+    fn ending(&self, id: ReservationId, advertisement_id: AdvertisementId, now: UnixMs) -> Write {
+        Write::End { id, advertisement_id, forget_at: now.after(self.settings.ended_kept_ms) }
+    }
+
+    fn held_until(&self, set_id: SetId, id: AdvertisementId, reservation: ReservationId) -> Option<UnixMs> {
+        let shelf = self.directory.shelf(set_id)?;
+        let shelf = shelf.read();
+        let held = shelf.get(id)?.reservations.iter().find(|known| known.id == reservation)?;
+        (held.state == ReservationState::Held).then_some(held.until)
+    }
+
+    /// Takes an expired advertisement out of memory, so that no heartbeat can be promised on it while the store is
+    /// told. The store's own expiry may lie ahead by the padding; what was promised to the host is over.
+    fn expiry(&self, id: AdvertisementId, set_id: SetId, now: UnixMs) -> Option<Write> {
+        let shelf = self.directory.shelf(set_id)?;
+        let mut shelf = shelf.write();
+        shelf.get(id).filter(|record| record.expires <= now)?;
+        let record = shelf.remove(id)?;
+        self.events.forget(id);
+        self.metrics.record_expired();
+        Some(Write::Expire { id, now: now.max(record.stored_expires) })
+    }
+}
+
+/// Whether `take` may sit down in `record`. Open seats are the store's to judge.
+fn judge(take: &Take, record: &Record, now: UnixMs) -> Result<(), Fault> {
+    let refused = |rule: &str, side| Err(Fault::Refused { rule: rule.into(), side });
+    let advertisement = &record.advertisement;
+    if advertisement.kind != Kind::Session || advertisement.session.silo != take.silo {
+        return refused("silo", Side::Searcher);
+    }
+    if record.holds_for(&take.users, take.id) {
+        return refused("own", Side::Searcher);
+    }
+    if limit::RESERVATIONS_MAX <= record.live().count() {
+        return Err(Fault::TooManyReservations);
+    }
+    let facts = Facts::of(&take.ruleset, &advertisement.session);
+    let searcher = Searcher {
+        facts: &take.facts,
+        locality: take.session.locality,
+        regions: &take.session.regions,
+        seats: take.session.player_count(),
+        users: &take.users,
+        subject: take.subject,
+        excluded: &[],
+        waited_ms: now.since(take.searching_since),
+    };
+    match admit(&take.ruleset, &searcher, &listed(record, &facts), None, now) {
+        Ok(()) | Err(Refusal::Full) => Ok(()),
+        Err(Refusal::Expired) => Err(Fault::Absent),
+        Err(Refusal::Filter { filter, side }) => {
+            refused(take.ruleset.hard.get(filter).map_or("allowed", |hard| &hard.name), side)
+        }
+        Err(Refusal::Silo) => refused("silo", Side::Searcher),
+        Err(Refusal::Own | Refusal::Excluded) => refused("own", Side::Searcher),
+    }
+}
+
+fn put(publish: &Publish, now: UnixMs) -> Write {
+    Write::Put {
+        advertisement: Arc::clone(&publish.advertisement),
+        expires: padded(now, u64::from(publish.time_to_live_ms)),
+        confirmed: publish.confirmed.clone(),
+        settled: publish.settled.clone(),
+        now,
+    }
+}
+
+/// What the store is told: one time to live beyond what the host is promised, so that the heartbeats until then need
+/// not be written (DESIGN section 6).
+fn padded(now: UnixMs, time_to_live_ms: u64) -> UnixMs {
+    now.after(time_to_live_ms * 2)
+}

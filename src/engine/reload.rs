@@ -1,0 +1,1 @@
+//! Gives the running engine new rulesets, whole, or keeps the old ones.

@@ -1,0 +1,202 @@
+//! Searching, and ordering again by measured round trips. Memory alone answers; the store is never asked.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::auth::token::SearchClaim;
+use crate::domain::advertisement::Kind;
+use crate::domain::facts::Facts;
+use crate::domain::filter::{Listed, Searcher, admit, measure_between};
+use crate::domain::id::{AdvertisementId, SetId};
+use crate::domain::index::{Found, Query};
+use crate::domain::ruleset::{Measure, Ruleset};
+use crate::domain::score::{score, term};
+use crate::domain::time::UnixMs;
+use crate::engine::command::{Caller, CandidateView, ReportLatency, ReportLatencyAnswer, Search, SearchAnswer};
+use crate::engine::core::Core;
+use crate::engine::fault::Fault;
+use crate::engine::overrides::overridden;
+use crate::engine::seeker::{Seeker, field};
+use crate::engine::shelf::listed;
+
+thread_local! {
+    /// What one thread's searches write into, kept so that a search allocates nothing per candidate.
+    static SCRATCH: RefCell<(Found, Vec<f64>)> = RefCell::default();
+}
+
+impl Core {
+    /// Finds sessions; `each` sees the candidates, best first, while the set's index is held, and must be quick.
+    pub(super) fn search(
+        &self,
+        caller: &Caller,
+        search: Search,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> Result<SearchAnswer, Fault> {
+        let now = self.clock.now();
+        let ruleset = self.ruleset(search.set_id, search.hash)?;
+        let judged = match &search.overrides {
+            None => Arc::clone(&ruleset),
+            Some(_) if !self.settings.allow_overrides => return Err(Fault::OverridesForbidden),
+            Some(overrides) => Arc::new(overridden(&ruleset, overrides)?),
+        };
+        let (session, ignored) = self.placed(caller, search.session);
+        let seeker = Seeker::new(&judged, caller, session, ignored)?;
+        let claim = self.search_claim(search.set_id, &seeker, &search.token, now)?;
+        let asked = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
+        let waited_ms = asked.unwrap_or_else(|| now.since(claim.since));
+
+        let mut excluded = search.excluded;
+        excluded.sort_unstable();
+        let query = Query {
+            ruleset: &judged,
+            searcher: seeker.searcher(&excluded, waited_ms),
+            silo: seeker.session.silo,
+            kind: Kind::Session,
+            limits: judged.limits,
+            now,
+        };
+        let mut answer = SearchAnswer {
+            ruleset: Arc::clone(&judged),
+            evaluated: 0,
+            truncated: false,
+            refusals: Vec::new(),
+            token: self.signer.seal_search(&claim),
+            searching_for_ms: waited_ms,
+            next_expansion_in_ms: judged.next_expansion_in_ms(waited_ms),
+            stale_for_ms: None,
+            ignored: seeker.ignored.clone(),
+        };
+        self.look(&query, &mut answer, each);
+        self.metrics.record_search(&answer);
+        Ok(answer)
+    }
+
+    /// Looks through the set's index; a set without advertisements has nothing to look through.
+    fn look(&self, query: &Query<'_>, answer: &mut SearchAnswer, each: &mut dyn FnMut(CandidateView<'_>)) {
+        let Some(shelf) = self.directory.shelf(query.ruleset.set_id) else { return };
+        let shelf = shelf.read();
+        let Some(view) = shelf.view(query.ruleset.hash) else { return };
+        SCRATCH.with_borrow_mut(|(found, terms)| {
+            view.search(query, found);
+            answer.evaluated = found.evaluated;
+            answer.truncated = found.truncated;
+            answer.refusals.extend_from_slice(&found.refusals);
+            for hit in &found.hits {
+                let entry = view.entry(hit.slot);
+                let shown = Shown { ruleset: query.ruleset, searcher: &query.searcher, round_trip_ms: None };
+                each(shown.view(&entry.listed(), &entry.encoded, hit.score, terms));
+            }
+        });
+    }
+
+    /// Orders candidates by what their round trips really are (S1-28, S1-29); from here on locality is ignored. Who
+    /// did not answer is out, and so is who has gone, filled up or is refused by a rule at the measured round trip.
+    pub(super) fn report_latency(
+        &self,
+        caller: &Caller,
+        report: ReportLatency,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> Result<ReportLatencyAnswer, Fault> {
+        let now = self.clock.now();
+        let ruleset = self.ruleset(report.set_id, report.hash)?;
+        let (session, ignored) = self.placed(caller, report.session);
+        let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
+        if report.token.is_empty() {
+            return Err(field("search_token", "is required: send the one of the search that found the candidates"));
+        }
+        let claim = self.search_claim(report.set_id, &seeker, &report.token, now)?;
+        let searcher = seeker.searcher(&[], now.since(claim.since));
+        let answered = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
+        self.order_measured(&ruleset, &searcher, &report.measurements, now, each);
+        let enough = ruleset.involved_phase_percent * report.measurements.len() as f64 / 100.0;
+        let involved_phase_may_start = 0 < answered && enough <= answered as f64;
+        Ok(ReportLatencyAnswer { ruleset, involved_phase_may_start })
+    }
+
+    fn order_measured(
+        &self,
+        ruleset: &Ruleset,
+        searcher: &Searcher<'_>,
+        measurements: &[(AdvertisementId, Option<f32>)],
+        now: UnixMs,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) {
+        let Some(shelf) = self.directory.shelf(ruleset.set_id) else { return };
+        let shelf = shelf.read();
+        let measured = measurements.iter().filter_map(|&(id, round_trip_ms)| Some((id, f64::from(round_trip_ms?))));
+        let mut standing: Vec<_> = measured
+            .filter_map(|(id, round_trip_ms)| {
+                let record = shelf.get(id)?;
+                let facts = Facts::of(ruleset, &record.advertisement.session);
+                let candidate = listed(record, &facts);
+                admit(ruleset, searcher, &candidate, Some(round_trip_ms), now).ok()?;
+                let score = score(ruleset, searcher, &candidate, Some(round_trip_ms));
+                Some((score, id, round_trip_ms, record, facts))
+            })
+            .collect();
+        standing.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        standing.dedup_by_key(|candidate| candidate.1);
+        let mut terms = Vec::new();
+        for (score, _, round_trip_ms, record, facts) in &standing {
+            let shown = Shown { ruleset, searcher, round_trip_ms: Some(*round_trip_ms) };
+            each(shown.view(&listed(record, facts), &record.encoded, *score, &mut terms));
+        }
+    }
+
+    /// The claim to go on with: the token's while it lasts, else a new one that begins now.
+    pub(super) fn search_claim(
+        &self,
+        set_id: SetId,
+        seeker: &Seeker,
+        token: &[u8],
+        now: UnixMs,
+    ) -> Result<SearchClaim, Fault> {
+        let party = self.signer.party_digest(seeker.subject, &seeker.users, seeker.session.player_count());
+        let fresh = SearchClaim { set_id, silo: seeker.session.silo, party, since: now, used: now };
+        if token.is_empty() {
+            return Ok(fresh);
+        }
+        let Some(claim) = self.signer.open_search(token) else {
+            return Err(field("search_token", "is not one of this server's: leave it out to begin a new search"));
+        };
+        if (claim.set_id, claim.silo, claim.party) != (fresh.set_id, fresh.silo, fresh.party) {
+            let what = "belongs to another set, silo or party: leave it out to begin a new search";
+            return Err(field("search_token", what));
+        }
+        if self.settings.search_token_lapse_ms < now.since(claim.used) {
+            return Ok(fresh);
+        }
+        Ok(SearchClaim { used: now, ..claim })
+    }
+}
+
+/// What a candidate is shown with.
+struct Shown<'a> {
+    ruleset: &'a Ruleset,
+    searcher: &'a Searcher<'a>,
+    round_trip_ms: Option<f64>,
+}
+
+impl Shown<'_> {
+    fn view<'v>(
+        &self,
+        listed: &Listed<'_>,
+        encoded: &'v [u8],
+        score: f64,
+        terms: &'v mut Vec<f64>,
+    ) -> CandidateView<'v> {
+        let between = |measure| measure_between(self.ruleset, measure, self.searcher, listed, self.round_trip_ms);
+        terms.clear();
+        let soft = self.ruleset.soft.iter();
+        terms.extend(soft.map(|soft| term(self.ruleset, soft, self.searcher, listed, self.round_trip_ms)));
+        CandidateView {
+            id: listed.advertisement.id,
+            encoded,
+            score,
+            terms,
+            distance_miles: between(Measure::Distance),
+            round_trip_ms: between(Measure::Latency),
+            open_seats: listed.open_seats,
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! What time alone does: expired advertisements and lapsed holds leave, bounds shrink, the store forgets.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::engine::core::Core;
+use crate::engine::job::Job;
+
+/// How often to look. What is expired is invisible at once; this bounds how long it takes up room and, for a lapsed
+/// hold, how long its seats stay closed: well under the 2 s that are promised (R10).
+const EVERY: Duration = Duration::from_millis(500);
+
+/// The store is asked to forget every so many sweeps.
+const FORGET_EVERY: u32 = 20;
+
+/// Advertisements and holds that one sweep may send to the writer from one set, so that a mass expiry does not fill the
+/// inbox that clients wait in.
+const MOST: usize = 2_000;
+
+/// Sweeps until told to stop.
+pub(super) async fn run(core: Arc<Core>, inbox: mpsc::Sender<Job>, stop: CancellationToken) {
+    let mut every = tokio::time::interval(EVERY);
+    every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut round = 0_u32;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            _ = every.tick() => {}
+        }
+        sweep(&core, &inbox).await;
+        round = round.wrapping_add(1);
+        if round.is_multiple_of(FORGET_EVERY)
+            && let Err(error) = core.store.forget(core.clock.now()).await
+        {
+            tracing::warn!(%error, "forget what is due");
+        }
+    }
+}
+
+/// One sweep: sends what is due to the writer, which looks again before it acts.
+pub(super) async fn sweep(core: &Core, inbox: &mpsc::Sender<Job>) {
+    let now = core.clock.now();
+    let mut expired = Vec::new();
+    for (set_id, shelf) in core.directory.shelves() {
+        expired.clear();
+        let lapsed = {
+            let shelf = shelf.read();
+            shelf.expired(now, MOST, &mut expired);
+            shelf.lapsed(now, MOST)
+        };
+        for &id in &expired {
+            if inbox.send(Job::Expire(id, set_id)).await.is_err() {
+                return;
+            }
+        }
+        for (advertisement_id, id) in lapsed {
+            if inbox.send(Job::Lapse(id, advertisement_id, set_id)).await.is_err() {
+                return;
+            }
+        }
+        shelf.write().tidy();
+    }
+    core.metrics.record_held(core.directory.shelves().iter().map(|(_, shelf)| shelf.read().len()).sum());
+}

@@ -1,0 +1,134 @@
+//! The one task that changes anything: takes what is queued, has the store confirm it in one transaction, applies it to
+//! memory in the same order, answers. Clients cannot cancel it.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use crate::domain::id::AdvertisementId;
+use crate::domain::time::UnixMs;
+use crate::engine::core::Core;
+use crate::engine::fault::Fault;
+use crate::engine::job::Job;
+use crate::store::{StoreError, Write};
+
+/// Jobs that may wait; more are refused with a retry delay.
+pub(super) const INBOX_MAX: usize = 16_384;
+
+/// Jobs in one transaction: enough to hide the cost of a commit, few enough that nobody waits long for it.
+const BATCH_MAX: usize = 1_000;
+
+/// What an overloaded or unreachable store makes clients wait before they try again, milliseconds.
+pub(super) const RETRY_AFTER_MS: u32 = 500;
+
+/// Runs until told to stop; what was submitted before that is written first.
+pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: CancellationToken) {
+    let mut jobs = Vec::with_capacity(BATCH_MAX);
+    loop {
+        let taken = tokio::select! {
+            biased;
+            taken = inbox.recv_many(&mut jobs, BATCH_MAX) => taken,
+            () = stop.cancelled(), if !inbox.is_closed() => {
+                inbox.close();
+                continue;
+            }
+        };
+        if taken == 0 {
+            return;
+        }
+        let mut batch = Batch::default();
+        for job in jobs.drain(..) {
+            if batch.must_come_first(&job) {
+                batch.commit(&core).await;
+            }
+            match job {
+                Job::Rules(living, done) => {
+                    let core = Arc::clone(&core);
+                    let built = tokio::task::spawn_blocking(move || core.directory.set_living(living)).await;
+                    if built.is_ok() {
+                        let _ = done.send(());
+                    }
+                }
+                job => batch.add(&core, job),
+            }
+        }
+        batch.commit(&core).await;
+    }
+}
+
+/// Jobs that share a transaction, with their writes.
+#[derive(Default)]
+struct Batch {
+    jobs: Vec<Job>,
+    writes: Vec<Write>,
+    changed: HashSet<AdvertisementId>,
+}
+
+impl Batch {
+    /// Whether this batch must be in memory before `job` can be judged: it depends on memory, and the batch changes
+    /// what it depends on.
+    fn must_come_first(&self, job: &Job) -> bool {
+        match job {
+            Job::Publish(..) | Job::Delete(..) => false,
+            Job::Extend(extend, ..) => self.changed.contains(&extend.id),
+            Job::Take(take, ..) => self.changed.contains(&take.advertisement_id),
+            Job::Release(_, id, ..) | Job::Lapse(_, id, _) | Job::Expire(id, _) => self.changed.contains(id),
+            Job::Rules(..) => !self.jobs.is_empty(),
+        }
+    }
+
+    /// Adds a job, unless memory already has its answer.
+    fn add(&mut self, core: &Core, job: Job) {
+        let now = core.clock.now();
+        if let Some((job, write)) = core.prepare(job, now) {
+            self.changed.insert(advertisement_of(&write));
+            self.jobs.push(job);
+            self.writes.push(write);
+        }
+    }
+
+    async fn commit(&mut self, core: &Arc<Core>) {
+        if self.jobs.is_empty() {
+            return;
+        }
+        let (jobs, writes) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.writes));
+        self.changed.clear();
+        let committed = core.store.commit(&writes).await;
+        let now = core.clock.now();
+        match committed {
+            Ok(outcomes) => {
+                for ((job, write), outcome) in jobs.into_iter().zip(&writes).zip(outcomes) {
+                    core.apply(job, write, outcome, now);
+                }
+            }
+            Err(error) => refuse_all(core, jobs, &error, now),
+        }
+    }
+}
+
+/// Nothing of the batch happened: whoever waits may try again, and what the sweep wanted it will want again.
+fn refuse_all(core: &Core, jobs: Vec<Job>, error: &StoreError, now: UnixMs) {
+    tracing::error!(%error, jobs = jobs.len(), at_ms = now.0, "commit a batch");
+    let fault = || Fault::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+    for job in jobs {
+        match job {
+            Job::Publish(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
+            Job::Extend(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
+            Job::Delete(_, _, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
+            Job::Take(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
+            Job::Release(_, _, _, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
+            Job::Lapse(..) | Job::Expire(..) | Job::Rules(..) => {}
+        }
+    }
+}
+
+fn advertisement_of(write: &Write) -> AdvertisementId {
+    match write {
+        Write::Put { advertisement, .. } => advertisement.id,
+        Write::Extend { id, .. } | Write::Delete { id, .. } | Write::Expire { id, .. } => *id,
+        Write::Reserve { reservation, .. } => reservation.advertisement_id,
+        Write::End { advertisement_id, .. } => *advertisement_id,
+    }
+}
