@@ -1,1 +1,3 @@
-//! Stub.
+//! The subcommands and the exit codes.
+
+pub mod check;

@@ -42,6 +42,24 @@ pub const RULES_MAX: usize = 64;
 pub const RESULTS_MAX: u32 = 200;
 /// Rows that a ruleset may let one search evaluate.
 pub const EVALUATED_MAX: u32 = 10_000_000;
+/// Mistakes that are reported about one file; a file with more needs another look, not a longer list.
+pub const PROBLEMS_MAX: usize = 100;
+/// The longest that one expansion step, deadline or period of a ruleset may be: 30 days, milliseconds.
+pub const DURATION_MS_MAX: u64 = 30 * 24 * 60 * 60 * 1000;
+/// The heaviest that one soft filter may weigh.
+pub const WEIGHT_MAX: f64 = 1_000.0;
+/// Bytes in one ruleset file.
+pub const RULESET_BYTES_MAX: usize = 256 * 1024;
+/// Elements within elements in a ruleset file, the root included.
+pub const RULESET_DEPTH_MAX: usize = 64;
+/// Attributes of one element in a ruleset file.
+pub const RULESET_ATTRIBUTES_MAX: usize = 64;
+/// Elements in one ruleset file.
+pub const RULESET_ELEMENTS_MAX: usize = 10_000;
+/// Ruleset files in one directory.
+pub const RULESET_FILES_MAX: usize = 256;
+/// Retired rulesets that are still resolved by hash; the oldest go first.
+pub const RETIRED_MAX: usize = 256;
 
 const _: () = assert!(PARTIES_MAX <= PLAYERS_MAX);
 const _: () = assert!(PLAYERS_MAX <= SEATS_MAX as usize);

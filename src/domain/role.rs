@@ -26,6 +26,11 @@ impl AdvertiseChances {
         (valid && !percents.is_empty()).then(|| Self { percents: percents.into() })
     }
 
+    /// The same chance for every size of party; `percent` is held to [0, 99].
+    pub fn constant(percent: f64) -> Self {
+        Self { percents: [percent.clamp(0.0, CHANCE_PERCENT_MAX)].into() }
+    }
+
     /// The rule of thumb for symmetric games: `party_size / (game_size / 2)`, as whole percents, rounded down and
     /// capped at 99 (S1-7). `game_size` is 2 or more.
     pub fn rule_of_thumb(game_size: u16) -> Self {

@@ -1,5 +1,14 @@
 //! A ruleset that has passed every check, and the hash that names its meaning.
 
+pub mod draft;
+mod fields;
+pub mod hash;
+pub mod queue;
+pub mod rating;
+pub mod suggest;
+pub mod teams;
+pub mod validate;
+
 use std::sync::Arc;
 
 use crate::domain::attribute::{Attribute, Value};
@@ -7,6 +16,9 @@ use crate::domain::expansion::Expansion;
 use crate::domain::id::{RulesetHash, SetId, SiloId};
 use crate::domain::latency::LatencyLine;
 use crate::domain::role::AdvertiseChances;
+use crate::domain::ruleset::queue::QueueSpec;
+use crate::domain::ruleset::rating::RatingSpec;
+use crate::domain::ruleset::teams::{ReadyCheck, TeamsSpec};
 
 /// What a limit, a hard filter or a soft filter measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -224,6 +236,14 @@ pub struct Ruleset {
     pub line: LatencyLine,
     /// Share of candidates that must answer the quick probe before the involved one starts, percent (S1-29).
     pub involved_phase_percent: f64,
+    /// How a match is divided; `None` for sets that are only advertised and searched.
+    pub teams: Option<TeamsSpec>,
+    /// How waiting parties are put together; `None` for sets without a queue.
+    pub queue: Option<QueueSpec>,
+    /// What players must agree to; `None` when matches begin at once.
+    pub ready_check: Option<ReadyCheck>,
+    /// How results become ratings; `None` when they do not.
+    pub rating: Option<RatingSpec>,
     /// The file, exactly as the designer wrote it.
     pub xml: Arc<str>,
 }

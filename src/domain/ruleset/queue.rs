@@ -1,0 +1,205 @@
+//! How waiting parties are put together, as a ruleset says it: gate, groups, window, quality, selection, wait bonus.
+
+use crate::domain::attribute::Reduction;
+use crate::domain::ruleset::Curve;
+
+/// One queue. Each step may be left out; what remains still makes matches.
+#[derive(Clone, Debug, PartialEq)]
+pub struct QueueSpec {
+    /// How often a pass is run, milliseconds (S0-17).
+    pub pass_every_ms: u32,
+    /// How the ratings of a party's players become the party's one rating (S0-26).
+    pub party_rating: Reduction,
+    /// Whether a pass is worth running.
+    pub gate: Gate,
+    /// Rating groups, lowest first; `None` when everyone is in one.
+    pub groups: Option<Groups>,
+    /// How far a ticket may look; `None` for as far as hard filters allow.
+    pub window: Option<Window>,
+    /// How good a match must be.
+    pub quality: Quality,
+    /// Which of the matches that would do is made.
+    pub selection: Selection,
+    /// What waiting adds to quality.
+    pub wait_bonus: Option<WaitBonus>,
+}
+
+/// Whether a pass is worth running.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Gate {
+    /// Share of the connected players who must be waiting, percent (S2-7).
+    pub min_waiting_percent: f64,
+    /// What happens to a fraction of a player (B-25).
+    pub rounding: GateRounding,
+    /// Matches that may be running at once; `None` for any number (S2-12).
+    pub max_parallel_matches: Option<u32>,
+    /// Skip passes while nothing has changed since one that found nothing (S0-23).
+    pub skip_unchanged: bool,
+}
+
+/// How a fraction of a player counts at the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GateRounding {
+    /// 3.9 players are 4.
+    Up,
+    /// 3.9 players are 3.
+    Down,
+}
+
+/// Rating groups: lowest first, each beginning where the one before ends. Ratings below the first are in the first,
+/// ratings above the last in the last (B-29).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Groups {
+    /// The groups.
+    pub groups: Box<[Group]>,
+    /// After how much waiting a ticket may meet one group further, milliseconds; `None` for never (B-30).
+    pub neighbour_every_ms: Option<u64>,
+    /// How many groups further at most.
+    pub max_neighbours: u16,
+}
+
+/// One rating group: `from <= rating < to` (S3-2).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Group {
+    /// What it is called.
+    pub name: Box<str>,
+    /// Its least rating.
+    pub from: f64,
+    /// The first rating above it.
+    pub to: f64,
+}
+
+/// How far a ticket may look, in buckets of ratings (S0-4 to S0-16).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Window {
+    /// Rating points in one bucket: a ticket is in bucket `rounding(rating / bucket_width)` (S0-13).
+    pub bucket_width: f64,
+    /// How a rating becomes a whole bucket.
+    pub rounding: BucketRounding,
+    /// Buckets to either side at first (S0-5).
+    pub start: u32,
+    /// Buckets added with each step (S0-14).
+    pub step: u32,
+    /// Time between steps, milliseconds.
+    pub step_every_ms: u64,
+    /// Buckets to either side at most (S0-15); `None` for no such bound.
+    pub max: Option<u32>,
+    /// The same bound as a share of the ticket's own rating, percent; `None` for no such bound.
+    pub max_percent: Option<f64>,
+    /// Which bound rules when there are both.
+    pub combine: CombineBounds,
+    /// How much of the distance the other side's range must cover, percent (S0-16).
+    pub reciprocal_percent: f64,
+    /// Whose clock widens the range (B-4).
+    pub clock: WindowClock,
+}
+
+/// How a rating becomes a bucket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BucketRounding {
+    /// To the nearest, halves away from zero.
+    Round,
+    /// Downwards.
+    Floor,
+    /// Upwards.
+    Ceiling,
+}
+
+/// Which of two bounds rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CombineBounds {
+    /// The tighter one.
+    Smaller,
+    /// The wider one.
+    Larger,
+}
+
+/// Whose clock widens a ticket's range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowClock {
+    /// One tick for the whole queue, so a newcomer may widen at once.
+    Queue,
+    /// Each ticket's own, from when it began to wait.
+    Ticket,
+}
+
+/// How good a match is, and how good it must be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Quality {
+    /// Any match that the hard rules and the window allow.
+    Any,
+    /// The worst soft score between two members is at most this; lower is better.
+    SoftScore {
+        /// The highest score that passes.
+        max_score: f64,
+    },
+    /// `scale * exp(-d² / (2 sigma²))` over the distance d in leaderboard positions (S2-9).
+    LeaderboardGauss {
+        /// Positions.
+        sigma: f64,
+        /// Quality at no distance (B-27).
+        scale: f64,
+        /// Least quality that passes (B-24).
+        threshold: f64,
+    },
+    /// `1 - |rating - mean| / rating_span`, of the least similar member (S4-6, S4-9).
+    AverageSimilarity {
+        /// The rating range that counts as 1.
+        rating_span: f64,
+        /// Similarity that must be exceeded, percent.
+        required_percent: f64,
+    },
+    /// The mean over members of a weight by distance in categories, of the least similar member (S4-7, S4-9).
+    CategorySimilarity {
+        /// How many categories there are (B-21).
+        categories: u16,
+        /// Rating points in one category.
+        category_width: f64,
+        /// What a difference in categories is divided by (B-22).
+        divisor: u16,
+        /// How distance weighs (S4-8).
+        curve: Curve,
+        /// Similarity that must be exceeded, percent.
+        required_percent: f64,
+    },
+}
+
+/// Which of the matches that would do is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Selection {
+    /// How.
+    pub mode: SelectionMode,
+    /// Who is served first.
+    pub start_with: StartWith,
+}
+
+/// How a match is chosen among those that would do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SelectionMode {
+    /// The nearest partners; ties by longest wait (S0-12).
+    Nearest,
+    /// Drawn, with quality as weight (S2-6).
+    WeightedSample,
+    /// The first window over the sorted ratings that is good enough (S4-5).
+    BestWindow,
+    /// All at once, so that the sum of qualities is greatest.
+    MaximumWeight,
+}
+
+/// Who is served first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StartWith {
+    /// Who has waited longest.
+    LongestWaiting,
+    /// Who is rated highest (S4-5).
+    HighestRated,
+}
+
+/// What waiting adds to quality: `max(0, combined minutes - free minutes) * per_minute`, unbounded (S2-11).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct WaitBonus {
+    /// Added per minute of combined waiting.
+    pub per_minute: f64,
+    /// Minutes of combined waiting that add nothing.
+    pub free_minutes: f64,
+}

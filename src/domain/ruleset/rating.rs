@@ -1,0 +1,102 @@
+//! Which rating system a matchmaking set uses, as a ruleset says it (B-32: one system a set, never two scales mixed).
+
+/// A rating system, its constants, and how its leaderboard is ordered.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatingSpec {
+    /// The system.
+    pub system: RatingSystem,
+    /// The leaderboard is ordered by `rating - z * deviation` (S2-3, B-26); 0 for systems without a deviation.
+    pub z: f64,
+    /// How idle players become less certain; `None` when they do not (S2-14).
+    pub decay: Option<Decay>,
+}
+
+/// The systems, with what each lets a designer choose.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RatingSystem {
+    /// Elo (S1-61); in teams, the mean change over all opponents (S4-14).
+    Elo {
+        /// What a newcomer has.
+        initial: f64,
+        /// The most that one game can move.
+        k: f64,
+        /// The difference that makes the odds ten to one.
+        scale: f64,
+    },
+    /// Glicko (S1-62).
+    Glicko {
+        /// What a newcomer has.
+        initial: f64,
+        /// A newcomer's deviation, and the greatest there is.
+        deviation: f64,
+        /// The least deviation, so that a rating never freezes.
+        min_deviation: f64,
+        /// How fast idle players become uncertain, points per square root of a period (S1-63).
+        c: f64,
+        /// One rating period, milliseconds.
+        period_ms: u64,
+    },
+    /// Glicko-2 (Glickman 2013).
+    Glicko2 {
+        /// What a newcomer has.
+        initial: f64,
+        /// A newcomer's deviation.
+        deviation: f64,
+        /// A newcomer's volatility.
+        volatility: f64,
+        /// How much volatility may change.
+        tau: f64,
+        /// One rating period, milliseconds.
+        period_ms: u64,
+    },
+    /// TrueSkill (Herbrich et al. 2006).
+    TrueSkill {
+        /// What a newcomer has.
+        mu: f64,
+        /// A newcomer's deviation.
+        sigma: f64,
+        /// How much luck there is in one game.
+        beta: f64,
+        /// Added to every deviation before a game.
+        tau: f64,
+        /// Draws among games of equals, percent.
+        draw_percent: f64,
+    },
+    /// Plackett-Luce after Weng and Lin (2011), as OpenSkill has it (S2-1).
+    PlackettLuce {
+        /// What a newcomer has.
+        mu: f64,
+        /// A newcomer's deviation.
+        sigma: f64,
+        /// How much luck there is in one game (D-10).
+        beta: f64,
+        /// The least factor by which a deviation shrinks.
+        kappa: f64,
+        /// Added to every deviation before a game.
+        tau: f64,
+    },
+}
+
+/// How the deviation of idle players grows.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decay {
+    /// How often, milliseconds.
+    pub every_ms: u64,
+    /// Added to the deviation each time.
+    pub deviation: f64,
+    /// Never beyond this.
+    pub max_deviation: f64,
+}
+
+impl RatingSystem {
+    /// The word in XML.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            RatingSystem::Elo { .. } => "elo",
+            RatingSystem::Glicko { .. } => "glicko",
+            RatingSystem::Glicko2 { .. } => "glicko2",
+            RatingSystem::TrueSkill { .. } => "trueskill",
+            RatingSystem::PlackettLuce { .. } => "plackett_luce",
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! The rulesets that the program carries, for a server that was given no directory.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::domain::ruleset::Ruleset;
+use crate::rules::{Problem, parse};
+
+/// Their files: names, and contents as shipped.
+pub const FILES: [(&str, &str); 3] = [
+    ("rulesets/casual_quickplay.xml", include_str!("../../rulesets/casual_quickplay.xml")),
+    ("rulesets/destiny_control_6v6.xml", include_str!("../../rulesets/destiny_control_6v6.xml")),
+    ("rulesets/ranked_duel.xml", include_str!("../../rulesets/ranked_duel.xml")),
+];
+
+/// All of them. A test keeps them valid, so problems here mean a broken build.
+pub fn load() -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<Problem>> {
+    FILES.iter().map(|(name, text)| parse(name, text).map(|ruleset| (name.into(), Arc::new(ruleset)))).collect()
+}

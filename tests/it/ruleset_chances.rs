@@ -1,0 +1,84 @@
+//! Search or advertise: the table of the thesis, the rule of thumb beside it, and the dice.
+
+use fireteam::domain::role::{AdvertiseChances, Role};
+use fireteam::rules;
+
+/// S1-6: the table for six against six, in percent.
+const TABLE: [f64; 6] = [16.0, 33.0, 50.0, 66.0, 83.0, 99.0];
+
+fn from_xml(inside: &str) -> AdvertiseChances {
+    let text = format!("<Ruleset Name='chances' SetId='1'>{inside}</Ruleset>");
+    rules::parse("chances.xml", &text).expect("a sound ruleset").chances
+}
+
+/// S1-6, S1-7, B-38: table and rule say the same for a game of twelve; the full party has 99, never 100.
+#[test]
+fn the_table_and_the_rule_agree() {
+    let rows: String = TABLE
+        .iter()
+        .zip(1..)
+        .map(|(percent, size)| format!("<Chance PartySize='{size}' Percent='{percent}'/>"))
+        .collect();
+    let table = from_xml(&format!("<AdvertiseChances>{rows}</AdvertiseChances>"));
+    let rule = from_xml("<AdvertiseChances GameSize='12'/>");
+    assert_eq!(table.percents(), TABLE);
+    assert_eq!(rule.percents(), TABLE);
+    assert_eq!((table.percent(7), table.percent(64)), (99.0, 99.0), "larger parties have the last entry's chance");
+}
+
+/// S1-7: party size over half the game, rounded down, for other sizes of game: (game, party, percent).
+#[test]
+fn the_rule_of_thumb_holds_for_other_games() {
+    let expected = [
+        (2, 1, 99.0),
+        (2, 2, 99.0),
+        (4, 1, 50.0),
+        (4, 2, 99.0),
+        (6, 1, 33.0),
+        (6, 2, 66.0),
+        (6, 3, 99.0),
+        (8, 1, 25.0),
+        (8, 3, 75.0),
+        (8, 6, 99.0),
+        (10, 1, 20.0),
+        (10, 4, 80.0),
+        (16, 1, 12.0),
+        (16, 3, 37.0),
+        (16, 6, 75.0),
+        (24, 1, 8.0),
+        (24, 2, 16.0),
+        (24, 8, 66.0),
+        (24, 12, 99.0),
+    ];
+    for (game, party, percent) in expected {
+        let chances = from_xml(&format!("<AdvertiseChances GameSize='{game}'/>"));
+        assert_eq!(chances.percent(party), percent, "party of {party} in a game of {game}");
+    }
+}
+
+/// S1-5: the choice is drawn; at exactly the chance the die says search.
+#[test]
+fn the_dice_decide() {
+    let chances = from_xml("<AdvertiseChances GameSize='12'/>");
+    let expected = [
+        (1, 0.0, Role::Advertise),
+        (1, 0.1599, Role::Advertise),
+        (1, 0.16, Role::Search),
+        (1, 0.99, Role::Search),
+        (3, 0.4999, Role::Advertise),
+        (3, 0.5, Role::Search),
+        (6, 0.9899, Role::Advertise),
+        (6, 0.99, Role::Search),
+        (6, 0.995, Role::Search),
+    ];
+    for (party, dice, role) in expected {
+        assert_eq!(chances.draw(party, dice), role, "party of {party}, {dice}");
+    }
+}
+
+/// S1-8: the chances are each set's own; left out, they follow from its teams, or are even.
+#[test]
+fn chances_follow_from_the_teams_unless_they_are_said() {
+    assert_eq!(from_xml("<Teams Count='2' Size='6'/>").percents(), TABLE);
+    assert_eq!(from_xml("").percents(), [50.0]);
+}

@@ -1,0 +1,61 @@
+//! Broken rulesets and exactly what is said about them: a person reads these files as a designer reads the terminal.
+
+use std::path::{Path, PathBuf};
+
+use fireteam::cli::check::check;
+use fireteam::rules;
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rulesets").join(name)
+}
+
+/// Compares what is said about `name`.xml with `name`.txt; with `UPDATE_GOLDEN=1` in the environment it writes the latter.
+#[track_caller]
+fn check_golden(name: &str) -> String {
+    let text = std::fs::read_to_string(golden(&format!("{name}.xml"))).unwrap();
+    let problems = rules::parse(&format!("{name}.xml"), &text).expect_err("a broken ruleset was accepted");
+    let mut said: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+    said.push_str("\n");
+    said.extend(problems.iter().map(|problem| format!("{}\n\n", problem.picture())));
+    let expected = golden(&format!("{name}.txt"));
+    if std::env::vars().any(|(key, value)| key == "UPDATE_GOLDEN" && value == "1") {
+        std::fs::write(&expected, &said).unwrap();
+    }
+    assert_eq!(said, std::fs::read_to_string(&expected).unwrap_or_default(), "{}", expected.display());
+    said
+}
+
+/// R: a ruleset broken in ten ways shows ten located problems.
+#[test]
+fn ten_mistakes_are_ten_problems() {
+    let said = check_golden("ten_mistakes");
+    assert_eq!(said.lines().filter(|line| line.starts_with("ten_mistakes.xml:")).count(), 10);
+}
+
+#[test]
+fn every_kind_of_mistake_has_its_words() {
+    for name in ["attributes", "hard_filters", "soft_filters", "expansions", "search", "queue", "rating", "strangers"] {
+        check_golden(name);
+    }
+}
+
+/// B-10: the thesis's sample, closed by the wrong tag as printed, is refused with the place.
+#[test]
+fn the_sample_as_printed_is_refused() {
+    let said = check_golden("as_printed");
+    assert!(said.starts_with("as_printed.xml:17:1:"), "{said}");
+}
+
+#[test]
+fn the_command_says_it_for_a_whole_directory_and_says_how_many() {
+    let mut out = Vec::new();
+    assert!(!check(&[golden("")], &mut out));
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.trim_end().ends_with(" problems"), "{out}");
+    assert!(out.contains("ten_mistakes.xml:"), "{out}");
+
+    let mut out = Vec::new();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("rulesets");
+    assert!(check(&[shipped], &mut out), "{}", String::from_utf8_lossy(&out));
+    assert!(String::from_utf8(out).unwrap().ends_with("3 files are sound\n"));
+}
