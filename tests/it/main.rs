@@ -1,0 +1,3 @@
+//! The one test binary beside the units: what is seen from outside.
+
+mod geo_vectors;
