@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest, Sha256};
 use thiserror::Error;
 
 use crate::auth::token::{KEY_BYTES, Signer};
@@ -84,24 +85,39 @@ fn parse_key(line: &str) -> Option<[u8; KEY_BYTES]> {
     Some(key)
 }
 
-/// Makes the file, durable before any token is signed with it; fails when it is there already, so that of two servers
-/// that start at once one makes it and the other reads it.
+/// Makes the file, whole and durable before any token is signed with it; fails when it is there already, so that of two
+/// servers that start at once one makes it and the other reads it.
 fn create(path: &Path, key: [u8; KEY_BYTES]) -> io::Result<()> {
     if path.try_exists()? {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
+    let draft = draft_beside(path, key);
+    let made = write_draft(&draft, key).and_then(|()| match fs::hard_link(&draft, path) {
+        // Some file systems have no links. Renaming would overwrite a file made this instant, but nothing older.
+        Err(why) if why.kind() != io::ErrorKind::AlreadyExists => fs::rename(&draft, path),
+        linked => linked,
+    });
+    // Gone already if it was renamed, and in nobody's way if it cannot be removed.
+    let _ = fs::remove_file(&draft);
+    made
+}
+
+/// A name of its own for every server that drafts: taken from the digest of a key that nobody else has.
+fn draft_beside(path: &Path, key: [u8; KEY_BYTES]) -> PathBuf {
+    let digest = Sha256::digest(key);
+    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    path.with_extension(format!("{name}.draft"))
+}
+
+fn write_draft(draft: &Path, key: [u8; KEY_BYTES]) -> io::Result<()> {
     let line: String = key.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let mut file = options.open(path)?;
-    let written = file.write_all(line.as_bytes()).and_then(|()| file.sync_all());
-    if written.is_err() {
-        // Half a key would stop every later start.
-        drop(fs::remove_file(path));
-    }
-    written
+    let mut file = options.open(draft)?;
+    file.write_all(line.as_bytes())?;
+    file.sync_all()
 }
 
 #[cfg(unix)]

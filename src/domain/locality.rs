@@ -62,7 +62,7 @@ impl Locality {
 ///
 /// IP location is no better than about a degree, so little is lost (DESIGN section 6).
 pub fn snap_to_cell(latitude: f64, longitude: f64, cell_degrees: f64) -> (f64, f64) {
-    if !(0.0 < cell_degrees) {
+    if cell_degrees.is_nan() || cell_degrees <= 0.0 {
         return (latitude, longitude);
     }
     let centre = |degrees: f64| ((degrees / cell_degrees).floor() + 0.5) * cell_degrees;
