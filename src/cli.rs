@@ -1,3 +1,78 @@
-//! The subcommands and the exit codes.
+//! The command line: what was asked for, and which exit code says how it went.
 
 pub mod check;
+pub mod health;
+pub mod serve;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::config::raw::Flags;
+
+/// How a command went, as the system is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// 0: all is well.
+    Well = 0,
+    /// 1: it failed, or `check` found problems, or `health` found no health.
+    Failed = 1,
+    /// 2: the command line or the configuration is wrong; nothing was started.
+    Misused = 2,
+    /// 3: the store is held by another server, damaged, or of an unknown version.
+    StoreRefused = 3,
+}
+
+/// A server-side matchmaker: clients advertise sessions and search for them; designers swap the rules while it runs.
+#[derive(Debug, Parser)]
+#[command(
+    name = "fireteam",
+    version,
+    args_conflicts_with_subcommands = true,
+    after_help = "Exit codes: 0 well; 1 failed, problems found or not healthy; 2 wrong usage or configuration; \
+                  3 the store is in use, damaged or of an unknown version."
+)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    serve: Flags,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve. The same as no command at all.
+    Serve(Box<Flags>),
+    /// Check ruleset files and directories, and show every problem.
+    Check {
+        /// Files and directories.
+        #[arg(required = true, value_name = "PATH")]
+        paths: Vec<PathBuf>,
+    },
+    /// Ask a running server whether it serves.
+    Health {
+        /// Where it listens.
+        #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
+        address: SocketAddr,
+    },
+}
+
+/// Does what the process's command line says.
+pub fn run() -> ExitCode {
+    // Prints help and usage errors itself; the latter end with code 2.
+    let cli = Cli::parse();
+    let exit = match cli.command {
+        None => serve::serve(cli.serve),
+        Some(Command::Serve(flags)) => serve::serve(*flags),
+        Some(Command::Check { paths }) => {
+            let mut out = io::stdout().lock();
+            let good = check::check(&paths, &mut out) && out.flush().is_ok();
+            if good { Exit::Well } else { Exit::Failed }
+        }
+        Some(Command::Health { address }) => health::health(address),
+    };
+    ExitCode::from(exit as u8)
+}

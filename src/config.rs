@@ -1,1 +1,188 @@
-//! Stub.
+//! How the server is set up: a TOML file, FIRETEAM_* variables and flags go in, one checked configuration comes out.
+//!
+//! Flags beat variables, variables beat the file, the file beats the defaults. Whatever cannot be right is said at once
+//! and all together, before anything is opened; a configuration that exists is valid.
+
+mod check;
+pub mod raw;
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use ipnet::IpNet;
+use thiserror::Error;
+
+use raw::{Flags, Settings};
+
+/// How long an advertisement may be believed, seconds: short enough to notice a crash, long enough for a heartbeat.
+pub const TIME_TO_LIVE_S: RangeInclusive<u32> = 5..=600;
+/// How long seats may be held for a party that has not come, seconds.
+pub const RESERVATION_HOLD_S: RangeInclusive<u32> = 1..=120;
+/// How long a ruleset that was replaced may stay resolvable, seconds (S1-37).
+pub const KEEP_RETIRED_RULESETS_S: RangeInclusive<u32> = 0..=86_400;
+/// How long a shutdown may take, seconds; Kubernetes kills after 30.
+pub const SHUTDOWN_DEADLINE_S: RangeInclusive<u32> = 1..=25;
+/// The grid that places are snapped to, degrees. Beyond ten a cell is a continent.
+pub const CELL_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
+/// The doubt about a place that is put up with, kilometres; half of Earth's girth at most.
+pub const MAX_ACCURACY_RADIUS_KM: RangeInclusive<f64> = 0.0..=20_040.0;
+
+/// Used for locality when nothing else is named and it is there: the piece of data that the tour needs.
+pub const TOUR_LOCALITY_FILE: &str = "data/dbip-tour.mmdb";
+
+/// Everything the server needs to know before it starts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where players' calls come in.
+    pub listen: SocketAddr,
+    /// Where operators look in: metrics, health, the operator's service.
+    pub operator_listen: SocketAddr,
+    /// Where advertisements are kept.
+    pub store: StoreTarget,
+    /// Where the rules come from.
+    pub rulesets: RulesetSource,
+    /// MaxMind-format files, asked in order. Empty: nobody has a locality from an address.
+    pub locality_files: Vec<PathBuf>,
+    /// Networks whose `x-forwarded-for` is believed.
+    pub trusted_proxies: Vec<IpNet>,
+    /// Where the token keys are; none with the memory store: a key is drawn at the start and dies with it.
+    pub token_key_file: Option<PathBuf>,
+    /// Whether a locality that a client states is believed where its address gives none (B-37).
+    pub allow_client_locality: bool,
+    /// Whether searches may override the rules, for developers (S1-12).
+    pub allow_search_overrides: bool,
+    /// Plaintext on addresses that others can reach.
+    pub insecure_allow_plaintext: bool,
+    /// Anonymous callers on addresses that others can reach.
+    pub insecure_allow_anonymous: bool,
+    /// How log lines look.
+    pub log_format: LogFormat,
+    /// What is logged: a level or directives.
+    pub log_level: String,
+    /// How long an advertisement is believed that does not say, seconds, in `TIME_TO_LIVE_S`. Clients may ask for any in
+    /// that range.
+    pub time_to_live_s: u32,
+    /// How long seats are held when the caller does not say, seconds, in `RESERVATION_HOLD_S`. Callers may ask for any in
+    /// that range.
+    pub reservation_hold_s: u32,
+    /// How long a ruleset that was replaced stays resolvable, seconds.
+    pub keep_retired_rulesets_s: u32,
+    /// The grid that places are snapped to, degrees; 0 for none.
+    pub cell_degrees: f64,
+    /// A place that its file doubts by more than this is unknown, kilometres.
+    pub max_accuracy_radius_km: f64,
+    /// How long a shutdown may take, seconds.
+    pub shutdown_deadline_s: u32,
+}
+
+/// Where advertisements are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreTarget {
+    /// `memory:`: gone with the process.
+    Memory,
+    /// `sqlite:PATH`: one file.
+    Sqlite(PathBuf),
+}
+
+/// Where the rules come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RulesetSource {
+    /// A directory, watched.
+    Directory(PathBuf),
+    /// `bundled:`: those that the program carries.
+    Bundled,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// For machines: one object a line.
+    Json,
+}
+
+/// Something in the configuration that cannot be right. Each message says what would be.
+#[derive(Debug, Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("{}: cannot be read: {why}", file.display())]
+    Unreadable {
+        /// Which file.
+        file: PathBuf,
+        /// What the system said.
+        #[source]
+        why: std::io::Error,
+    },
+    /// The file is no TOML, or a value in it is of the wrong type.
+    #[error("{}: {what}", file.display())]
+    Syntax {
+        /// Which file.
+        file: PathBuf,
+        /// Where and what.
+        what: String,
+    },
+    /// A key that means nothing.
+    #[error("{origin}: unknown key `{key}`{}", suggestion.as_ref().map(|it| format!(", did you mean `{it}`?")).unwrap_or_default())]
+    UnknownKey {
+        /// The file, or `environment`.
+        origin: String,
+        /// As written.
+        key: String,
+        /// The nearest that means something.
+        suggestion: Option<String>,
+    },
+    /// A value that cannot be used.
+    #[error("{key}: {what}")]
+    Invalid {
+        /// Which setting.
+        key: &'static str,
+        /// What is wrong and what would be right.
+        what: String,
+    },
+    /// An address that others can reach, without what keeps strangers out.
+    #[error(
+        "{key} = {address} can be reached from outside, and calls are neither encrypted nor authenticated: \
+         use a loopback address such as 127.0.0.1, or accept the risk with {flags}"
+    )]
+    Exposed {
+        /// `listen` or `operator_listen`.
+        key: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// The flags that are missing.
+        flags: String,
+    },
+}
+
+impl Config {
+    /// The configuration that `flags`, which the variables have already filled in, and the file that they name make.
+    /// `variables` are the names of all variables of the environment: those that look like ours and are none are errors.
+    pub fn load(flags: Flags, variables: impl Iterator<Item = String>) -> Result<Self, Vec<ConfigError>> {
+        let mut problems = raw::unknown_variables(variables);
+        let from_file = match &flags.config {
+            Some(file) => raw::read_file(file).map_err(|why| problems.extend(why)).unwrap_or_default(),
+            None => Settings::default(),
+        };
+        match check::check(flags.settings.over(from_file), Path::exists) {
+            Ok(config) if problems.is_empty() => Ok(config),
+            Ok(_) => Err(problems),
+            Err(more) => {
+                problems.extend(more);
+                Err(problems)
+            }
+        }
+    }
+
+    /// The whole configuration as TOML that loads again as the same one. It holds no secret: the token key is in a file
+    /// of its own, and only that file's name is here.
+    pub fn to_toml(&self) -> String {
+        // Settings are a flat list of plain values, which TOML can always hold.
+        toml::to_string(&check::uncheck(self)).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests;

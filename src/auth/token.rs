@@ -1,50 +1,164 @@
 //! Stateless tokens: what the server would have to remember about a client, signed and handed to the client.
+//!
+//! | bytes | meaning                                                                          |
+//! |-------|----------------------------------------------------------------------------------|
+//! | 1     | version of this layout                                                           |
+//! | 1     | kind of claim, so that one kind of token is never another                        |
+//! | 4     | which key signed it                                                              |
+//! | n     | the claim, of fixed length for its kind; numbers big-endian                      |
+//! | 16    | HMAC-SHA256 of all before, cut to 128 bits (RFC 2104, section 5, allows the cut) |
+//!
+//! Tokens are signed, not secret: nothing in them is news to whoever holds one.
 
-use crate::domain::advertisement::Kind;
-use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
-use crate::domain::time::UnixMs;
+mod claim;
 
-/// Says who may update or delete an advertisement and since when it has been advertised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AdvertisementClaim {
-    /// Which advertisement.
-    pub id: AdvertisementId,
-    /// Its set.
-    pub set_id: SetId,
-    /// Who waits behind it.
-    pub kind: Kind,
-    /// The caller it was given to; none for anonymous.
-    pub subject: Option<UserKey>,
-    /// Since when it has been advertised.
-    pub since: UnixMs,
+use std::fmt;
+
+use hmac::{Hmac, Mac};
+use sha2::Sha256;
+use subtle::ConstantTimeEq;
+
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
+
+pub use claim::{AdvertisementClaim, Claim, ReservationClaim, SearchClaim};
+
+/// Bytes of a signing key.
+pub const KEY_BYTES: usize = 32;
+/// Bytes in a token at most. What is longer is refused before anything is computed.
+pub const TOKEN_BYTES_MAX: usize = 128;
+
+const VERSION: u8 = 1;
+const HEAD_BYTES: usize = 1 + 1 + 4;
+const MAC_BYTES: usize = 16;
+
+const _: () = assert!(HEAD_BYTES + AdvertisementClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + SearchClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + ReservationClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
+
+/// What a digest is for; part of what is signed, so that one purpose's digest is worth nothing for another.
+#[derive(Clone, Copy)]
+enum Purpose {
+    KeyId,
+    Token,
+    AdvertisementId,
+    ReservationId,
+    Party,
 }
 
-/// Says since when a search has been running, and for whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SearchClaim {
-    /// The set searched.
-    pub set_id: SetId,
-    /// The population searched.
-    pub silo: SiloId,
-    /// A digest of caller and party: the token is good for them alone.
-    pub party: [u8; 16],
-    /// When the search began.
-    pub since: UnixMs,
-    /// When the token was last given out.
-    pub used: UnixMs,
+/// Signs tokens with the current key; opens those of the current and the previous one. Replicas share the keys.
+#[derive(Clone)]
+pub struct Signer {
+    current: Key,
+    previous: Option<Key>,
 }
 
-/// Says who may release a reservation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReservationClaim {
-    /// Which reservation.
-    pub id: ReservationId,
-    /// In which advertisement.
-    pub advertisement_id: AdvertisementId,
-    /// Its set.
-    pub set_id: SetId,
+#[derive(Clone)]
+struct Key {
+    id: [u8; 4],
+    secret: [u8; KEY_BYTES],
 }
 
-/// Signs and opens tokens.
-#[derive(Debug)]
-pub struct Signer;
+impl fmt::Debug for Signer {
+    /// Never shows a key.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Signer").field("keys", &(1 + usize::from(self.previous.is_some()))).finish_non_exhaustive()
+    }
+}
+
+impl Signer {
+    /// Signs with `current`; still opens what `previous` signed.
+    pub fn new(current: [u8; KEY_BYTES], previous: Option<[u8; KEY_BYTES]>) -> Self {
+        Self { current: Key::new(current), previous: previous.map(Key::new) }
+    }
+
+    /// A token that says `claim`.
+    pub fn seal<C: Claim>(&self, claim: &C) -> Vec<u8> {
+        let mut token = Vec::with_capacity(HEAD_BYTES + C::LENGTH + MAC_BYTES);
+        token.extend([VERSION, C::KIND]);
+        token.extend(self.current.id);
+        claim.write(&mut token);
+        debug_assert_eq!(token.len(), HEAD_BYTES + C::LENGTH);
+        let mac = self.current.digest(Purpose::Token, &[&token]);
+        token.extend(mac);
+        token
+    }
+
+    /// What `token` says, if one of the keys signed it as this kind of claim; `None` for everything else, with no word
+    /// on why.
+    pub fn open<C: Claim>(&self, token: &[u8]) -> Option<C> {
+        if token.len() != HEAD_BYTES + C::LENGTH + MAC_BYTES || token[..2] != [VERSION, C::KIND] {
+            return None;
+        }
+        let (said, mac) = token.split_at(token.len() - MAC_BYTES);
+        let signed_with = |key: &&Key| key.id == said[2..HEAD_BYTES];
+        let key = [Some(&self.current), self.previous.as_ref()].into_iter().flatten().find(signed_with)?;
+        let expected = key.digest(Purpose::Token, &[said]);
+        bool::from(expected.ct_eq(mac)).then(|| C::read(&said[HEAD_BYTES..])).flatten()
+    }
+
+    /// The advertisement that `caller` means by `idempotency_key`: the same three are always the same advertisement, on
+    /// every replica, until the current key changes. Nobody without the key can aim at another's.
+    pub fn advertisement_id(&self, caller: Option<UserKey>, set_id: SetId, idempotency_key: &str) -> AdvertisementId {
+        let parts = [&subject_bytes(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
+        AdvertisementId::from_bytes(self.current.digest(Purpose::AdvertisementId, &parts))
+    }
+
+    /// The reservation that `caller` means by `idempotency_key` in an advertisement; as `advertisement_id`.
+    pub fn reservation_id(
+        &self,
+        caller: Option<UserKey>,
+        advertisement_id: AdvertisementId,
+        idempotency_key: &str,
+    ) -> ReservationId {
+        let parts = [&subject_bytes(caller)[..], advertisement_id.as_bytes(), idempotency_key.as_bytes()];
+        ReservationId::from_bytes(self.current.digest(Purpose::ReservationId, &parts))
+    }
+
+    /// A digest of who searches: the caller, the users in their order and the size of each party. A search token is good
+    /// for them alone. It depends on no key, so that it outlives a rotation.
+    pub fn party_digest(caller: Option<UserKey>, users: &[UserKey], party_sizes: &[u8]) -> [u8; 16] {
+        let users: Vec<u8> = users.iter().flat_map(|user| *user.as_bytes()).collect();
+        Key { id: [0; 4], secret: [0; KEY_BYTES] }
+            .digest(Purpose::Party, &[&subject_bytes(caller), &users, party_sizes])
+    }
+}
+
+impl Key {
+    fn new(secret: [u8; KEY_BYTES]) -> Self {
+        let mut key = Self { id: [0; 4], secret };
+        let digest = key.digest(Purpose::KeyId, &[]);
+        key.id.copy_from_slice(&digest[..4]);
+        key
+    }
+
+    /// The first half of HMAC-SHA256 over purpose and parts. Each part is preceded by its length, so that no two lists
+    /// of parts are the same bytes.
+    fn digest(&self, purpose: Purpose, parts: &[&[u8]]) -> [u8; MAC_BYTES] {
+        let mut mac = keyed(&self.secret);
+        mac.update(&[purpose as u8]);
+        for part in parts {
+            mac.update(&(part.len() as u64).to_be_bytes());
+            mac.update(part);
+        }
+        let whole: [u8; 32] = mac.finalize().into_bytes().into();
+        std::array::from_fn(|at| whole[at])
+    }
+}
+
+#[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
+fn keyed(secret: &[u8; KEY_BYTES]) -> Hmac<Sha256> {
+    Hmac::new_from_slice(secret).expect("any length will do")
+}
+
+/// A caller in 17 bytes, so that none and a key of zeros differ.
+fn subject_bytes(subject: Option<UserKey>) -> [u8; 17] {
+    let mut bytes = [0; 17];
+    if let Some(subject) = subject {
+        bytes[0] = 1;
+        bytes[1..].copy_from_slice(subject.as_bytes());
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests;

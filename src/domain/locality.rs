@@ -62,9 +62,53 @@ impl Locality {
 ///
 /// IP location is no better than about a degree, so little is lost (DESIGN section 6).
 pub fn snap_to_cell(latitude: f64, longitude: f64, cell_degrees: f64) -> (f64, f64) {
-    if !(0.0 < cell_degrees) {
+    if cell_degrees.is_nan() || cell_degrees <= 0.0 {
         return (latitude, longitude);
     }
     let centre = |degrees: f64| ((degrees / cell_degrees).floor() + 0.5) * cell_degrees;
     (centre(latitude).clamp(-90.0, 90.0), centre(longitude).clamp(-180.0, 180.0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SEC-18: nothing that is not on the sphere becomes a locality.
+    #[test]
+    fn nonsense_is_nowhere() {
+        let bad = [
+            (90.1, 0.0),
+            (-91.0, 0.0),
+            (0.0, 180.1),
+            (0.0, -181.0),
+            (f64::NAN, 0.0),
+            (0.0, f64::NAN),
+            (f64::INFINITY, 0.0),
+        ];
+        for (latitude, longitude) in bad {
+            assert_eq!(Locality::from_degrees(latitude, longitude), None);
+        }
+        let bad = [
+            (0.0, 0.0, 0.0),
+            (f32::NAN, 0.0, 4000.0),
+            (4000.0, 4000.0, 0.0),
+            (f32::INFINITY, 0.0, 0.0),
+            (3990.0, 0.0, 0.0),
+        ];
+        for (x, y, z) in bad {
+            assert_eq!(Locality::from_xyz(x, y, z), None);
+        }
+    }
+
+    /// SEC-9: everyone in a cell has the same locality, and a cell's centre is in its cell.
+    #[test]
+    fn neighbours_share_a_cell() {
+        assert_eq!(snap_to_cell(47.61, -122.33, 1.0), (47.5, -122.5));
+        assert_eq!(snap_to_cell(47.01, -122.99, 1.0), (47.5, -122.5));
+        assert_eq!(snap_to_cell(-0.1, 0.1, 1.0), (-0.5, 0.5));
+        assert_eq!(snap_to_cell(90.0, 180.0, 1.0), (90.0, 180.0));
+        assert_eq!(snap_to_cell(-90.0, -180.0, 1.0), (-89.5, -179.5));
+        assert_eq!(snap_to_cell(47.61, -122.33, 0.0), (47.61, -122.33));
+        assert_eq!(snap_to_cell(47.61, -122.33, f64::NAN), (47.61, -122.33));
+    }
 }

@@ -1,0 +1,68 @@
+//! Cuts a small locality file out of a large one: the networks of the addresses given, one a line on standard input.
+//!
+//! `cut -d, -f4 site_ips.csv | cargo run --example trim_locality_db -- FULL.mmdb data/dbip-tour.mmdb`
+//!
+//! Lines that are no address are passed over. Records come out in MaxMind's own layout with country, city and place, and
+//! nothing else. The same input gives the same bytes.
+
+use std::collections::BTreeMap;
+use std::error::Error;
+use std::io::stdin;
+use std::net::IpAddr;
+use std::time::UNIX_EPOCH;
+
+use ipnet::IpNet;
+use maxminddb::{PathElement, Reader, path};
+use mmdb_writer::{IpVersion, Value, Writer};
+
+type Source = Reader<Vec<u8>>;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let [from, to] = arguments.as_slice() else { return Err("expected: FULL.mmdb SMALL.mmdb < addresses".into()) };
+    let source = Reader::open_readfile(from)?;
+
+    let mut networks = BTreeMap::new();
+    for line in stdin().lines() {
+        let Ok(address) = line?.trim().parse::<IpAddr>() else { continue };
+        if let Some((network, record)) = look_up(&source, address)? {
+            networks.insert(network, record);
+        }
+    }
+
+    let mut writer = Writer::builder("DBIP-City-Lite")
+        .ip_version(IpVersion::V4)
+        .description(&[("en", "A piece of DB-IP IP to City Lite, CC BY 4.0, https://db-ip.com")])
+        .build_epoch(UNIX_EPOCH + std::time::Duration::from_secs(source.metadata().build_epoch))
+        .build();
+    for (network, record) in &networks {
+        writer.insert_value(*network, record.clone())?;
+    }
+    let bytes = writer.to_bytes()?;
+    std::fs::write(to, &bytes)?;
+    println!("{} networks, {} bytes", networks.len(), bytes.len());
+    Ok(())
+}
+
+/// The network around `address` and what the source says of it; `None` when it has no place.
+fn look_up(source: &Source, address: IpAddr) -> Result<Option<(IpNet, Value)>, Box<dyn Error>> {
+    let found = source.lookup(address)?;
+    let text = |path: &[PathElement<'_>]| -> Result<Value, Box<dyn Error>> {
+        Ok(Value::from(found.decode_path::<String>(path)?.unwrap_or_default()))
+    };
+    let number = |path: &[PathElement<'_>]| found.decode_path::<f64>(path);
+    let (Some(latitude), Some(longitude)) =
+        (number(&path!["location", "latitude"])?, number(&path!["location", "longitude"])?)
+    else {
+        return Ok(None);
+    };
+    let names = Value::map([("en", text(&path!["city", "names", "en"])?)]);
+    let place = Value::map([("latitude", Value::Double(latitude)), ("longitude", Value::Double(longitude))]);
+    let record = Value::map([
+        ("city", Value::map([("names", names)])),
+        ("country", Value::map([("iso_code", text(&path!["country", "iso_code"])?)])),
+        ("location", place),
+    ]);
+    let network = found.network()?;
+    Ok(Some((IpNet::new(network.ip(), network.prefix())?, record)))
+}

@@ -1,0 +1,132 @@
+//! The file that holds the signing keys: one or two lines of 64 hexadecimal digits, for its owner's eyes alone.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use sha2::{Digest, Sha256};
+use thiserror::Error;
+
+use crate::auth::token::{KEY_BYTES, Signer};
+
+/// Bytes in a key file at most: two keys and some white space.
+const FILE_BYTES_MAX: u64 = 1024;
+
+/// Why there are no keys. Each message is one line and says what would help.
+#[derive(Debug, Error)]
+pub enum KeyFileError {
+    /// It could not be read or made.
+    #[error("token key file {}: {why}", file.display())]
+    Io {
+        /// Which file.
+        file: PathBuf,
+        /// What the system said.
+        #[source]
+        why: io::Error,
+    },
+    /// Others than its owner may read it.
+    #[error("token key file {0} can be read by others: run `chmod 600 {0}`", file.display())]
+    Exposed {
+        /// Which file.
+        file: PathBuf,
+    },
+    /// It holds something else than keys. Its content is never shown.
+    #[error(
+        "token key file {}: expected one or two lines of 64 hexadecimal digits; move it away to have a new one made",
+        file.display()
+    )]
+    Malformed {
+        /// Which file.
+        file: PathBuf,
+    },
+}
+
+/// Reads the keys: the first line signs, the second, if any, is the previous key and still opens. When there is no such
+/// file, one is made with `fresh` in it, readable by its owner alone.
+///
+/// To rotate: put a new line in front, drop the third.
+pub fn load_or_create(path: &Path, fresh: [u8; KEY_BYTES]) -> Result<Signer, KeyFileError> {
+    let io_error = |why| KeyFileError::Io { file: path.into(), why };
+    match create(path, fresh) {
+        Ok(()) => return Ok(Signer::new(fresh, None)),
+        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(why) => return Err(io_error(why)),
+    }
+    let file = File::open(path).map_err(io_error)?;
+    if is_exposed(&file).map_err(io_error)? {
+        return Err(KeyFileError::Exposed { file: path.into() });
+    }
+    let mut text = String::new();
+    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(io_error)?;
+    parse(&text).ok_or_else(|| KeyFileError::Malformed { file: path.into() })
+}
+
+fn parse(text: &str) -> Option<Signer> {
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let current = parse_key(lines.next()?)?;
+    let previous = match lines.next() {
+        Some(line) => Some(parse_key(line)?),
+        None => None,
+    };
+    lines.next().is_none().then(|| Signer::new(current, previous))
+}
+
+fn parse_key(line: &str) -> Option<[u8; KEY_BYTES]> {
+    let digits = line.as_bytes();
+    if digits.len() != 2 * KEY_BYTES {
+        return None;
+    }
+    let mut key = [0; KEY_BYTES];
+    for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
+        let high = char::from(pair[0]).to_digit(16)?;
+        let low = char::from(pair[1]).to_digit(16)?;
+        *byte = (high * 16 + low) as u8;
+    }
+    Some(key)
+}
+
+/// Makes the file, whole and durable before any token is signed with it; fails when it is there already, so that of two
+/// servers that start at once one makes it and the other reads it.
+fn create(path: &Path, key: [u8; KEY_BYTES]) -> io::Result<()> {
+    if path.try_exists()? {
+        return Err(io::ErrorKind::AlreadyExists.into());
+    }
+    let draft = draft_beside(path, key);
+    let made = write_draft(&draft, key).and_then(|()| match fs::hard_link(&draft, path) {
+        // Some file systems have no links. Renaming would overwrite a file made this instant, but nothing older.
+        Err(why) if why.kind() != io::ErrorKind::AlreadyExists => fs::rename(&draft, path),
+        linked => linked,
+    });
+    // Gone already if it was renamed, and in nobody's way if it cannot be removed.
+    let _ = fs::remove_file(&draft);
+    made
+}
+
+/// A name of its own for every server that drafts: taken from the digest of a key that nobody else has.
+fn draft_beside(path: &Path, key: [u8; KEY_BYTES]) -> PathBuf {
+    let digest = Sha256::digest(key);
+    let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    path.with_extension(format!("{name}.draft"))
+}
+
+fn write_draft(draft: &Path, key: [u8; KEY_BYTES]) -> io::Result<()> {
+    let line: String = key.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(draft)?;
+    file.write_all(line.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(unix)]
+fn is_exposed(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_exposed(_file: &File) -> io::Result<bool> {
+    Ok(false)
+}

@@ -1,0 +1,159 @@
+//! What each kind of token says, and its bytes.
+
+use crate::auth::token::subject_bytes;
+use crate::domain::advertisement::Kind;
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::time::UnixMs;
+
+/// Says who may update or delete an advertisement and since when it has been advertised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdvertisementClaim {
+    /// Which advertisement.
+    pub id: AdvertisementId,
+    /// Its set.
+    pub set_id: SetId,
+    /// Who waits behind it.
+    pub kind: Kind,
+    /// The caller it was given to; none for anonymous.
+    pub subject: Option<UserKey>,
+    /// Since when it has been advertised.
+    pub since: UnixMs,
+}
+
+/// Says since when a search has been running, and for whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SearchClaim {
+    /// The set searched.
+    pub set_id: SetId,
+    /// The population searched.
+    pub silo: SiloId,
+    /// A digest of caller and party: the token is good for them alone.
+    pub party: [u8; 16],
+    /// When the search began.
+    pub since: UnixMs,
+    /// When the token was last given out.
+    pub used: UnixMs,
+}
+
+/// Says who may release a reservation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReservationClaim {
+    /// Which reservation.
+    pub id: ReservationId,
+    /// In which advertisement.
+    pub advertisement_id: AdvertisementId,
+    /// Its set.
+    pub set_id: SetId,
+}
+
+/// One kind of token: its kind byte and its bytes. Every claim has one length, so a cut or padded one never opens.
+pub trait Claim: Sized {
+    /// Tells this kind from every other; signed with the rest.
+    const KIND: u8;
+    /// Bytes of the claim.
+    const LENGTH: usize;
+
+    /// Appends exactly `LENGTH` bytes.
+    fn write(&self, bytes: &mut Vec<u8>);
+
+    /// Reads what `write` wrote; `None` for bytes that no claim has.
+    fn read(bytes: &[u8]) -> Option<Self>;
+}
+
+/// Fields of a claim, taken off the front one by one.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn moment(&mut self) -> Option<UnixMs> {
+        self.take().map(|bytes| UnixMs(u64::from_be_bytes(bytes)))
+    }
+
+    fn set_id(&mut self) -> Option<SetId> {
+        self.take().map(|bytes| SetId(u32::from_be_bytes(bytes)))
+    }
+}
+
+impl Claim for AdvertisementClaim {
+    const KIND: u8 = 1;
+    const LENGTH: usize = 16 + 4 + 1 + 17 + 8;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.id.as_bytes());
+        bytes.extend(self.set_id.0.to_be_bytes());
+        bytes.push(match self.kind {
+            Kind::Session => 0,
+            Kind::Server => 1,
+        });
+        bytes.extend(subject_bytes(self.subject));
+        bytes.extend(self.since.0.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        Some(Self {
+            id: AdvertisementId::from_bytes(fields.take()?),
+            set_id: fields.set_id()?,
+            kind: match fields.take()? {
+                [0] => Kind::Session,
+                [1] => Kind::Server,
+                _ => return None,
+            },
+            subject: match (fields.take()?, fields.take()?) {
+                ([0], _) => None,
+                ([1], subject) => Some(UserKey::from_bytes(subject)),
+                _ => return None,
+            },
+            since: fields.moment()?,
+        })
+    }
+}
+
+impl Claim for SearchClaim {
+    const KIND: u8 = 2;
+    const LENGTH: usize = 4 + 8 + 16 + 8 + 8;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.set_id.0.to_be_bytes());
+        bytes.extend(self.silo.0.to_be_bytes());
+        bytes.extend(self.party);
+        bytes.extend(self.since.0.to_be_bytes());
+        bytes.extend(self.used.0.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        Some(Self {
+            set_id: fields.set_id()?,
+            silo: SiloId(u64::from_be_bytes(fields.take()?)),
+            party: fields.take()?,
+            since: fields.moment()?,
+            used: fields.moment()?,
+        })
+    }
+}
+
+impl Claim for ReservationClaim {
+    const KIND: u8 = 3;
+    const LENGTH: usize = 16 + 16 + 4;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.id.as_bytes());
+        bytes.extend(self.advertisement_id.as_bytes());
+        bytes.extend(self.set_id.0.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        Some(Self {
+            id: ReservationId::from_bytes(fields.take()?),
+            advertisement_id: AdvertisementId::from_bytes(fields.take()?),
+            set_id: fields.set_id()?,
+        })
+    }
+}

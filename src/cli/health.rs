@@ -1,0 +1,51 @@
+//! `fireteam health`: asks a running server whether it serves, for container images that have no other client.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use crate::cli::Exit;
+use crate::server;
+
+/// Asks the server at `address`; says why when it does not serve.
+pub(super) fn health(address: SocketAddr) -> Exit {
+    let asked = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(server::is_serving(reachable(address))));
+    match asked {
+        Ok(true) => Exit::Well,
+        Ok(false) => {
+            eprintln!("fireteam: {address} is not serving");
+            Exit::Failed
+        }
+        Err(why) => {
+            eprintln!("fireteam: {address} cannot be asked: {why:#}");
+            Exit::Failed
+        }
+    }
+}
+
+/// A server that listens everywhere is asked on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_listens_everywhere_is_asked_on_loopback() {
+        let check = |given: &str, expected: &str| {
+            assert_eq!(reachable(given.parse().unwrap()), expected.parse().unwrap());
+        };
+        check("0.0.0.0:1", "127.0.0.1:1");
+        check("[::]:1", "[::1]:1");
+        check("192.0.2.1:1", "192.0.2.1:1");
+    }
+}

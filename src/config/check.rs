@@ -1,0 +1,153 @@
+//! From settings as written to a configuration that is valid, and back for printing.
+
+use std::fmt::Display;
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use crate::config::raw::Settings;
+use crate::config::{
+    CELL_DEGREES, Config, ConfigError, KEEP_RETIRED_RULESETS_S, LogFormat, MAX_ACCURACY_RADIUS_KM, RESERVATION_HOLD_S,
+    RulesetSource, SHUTDOWN_DEADLINE_S, StoreTarget, TIME_TO_LIVE_S, TOUR_LOCALITY_FILE,
+};
+
+const BUNDLED: &str = "bundled:";
+const MEMORY: &str = "memory:";
+const SQLITE: &str = "sqlite:";
+
+/// Fills in defaults and checks every value; all mistakes at once. `exists` says which paths there are.
+pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Result<Config, Vec<ConfigError>> {
+    let mut problems = Problems(Vec::new());
+    let store = problems.store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
+    let token_key_file = settings.token_key_file.or_else(|| beside(&store));
+    let config = Config {
+        listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
+        operator_listen: settings.operator_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50052))),
+        store,
+        rulesets: match settings.rulesets {
+            Some(path) if path.as_os_str() == BUNDLED => RulesetSource::Bundled,
+            Some(path) => RulesetSource::Directory(path),
+            None if exists(Path::new("rulesets")) => RulesetSource::Directory("rulesets".into()),
+            None => RulesetSource::Bundled,
+        },
+        locality_files: settings.locality_db.unwrap_or_else(|| {
+            Some(PathBuf::from(TOUR_LOCALITY_FILE)).filter(|file| exists(file)).into_iter().collect()
+        }),
+        trusted_proxies: settings.trusted_proxies.unwrap_or_default(),
+        token_key_file,
+        allow_client_locality: settings.allow_client_locality.unwrap_or(false),
+        allow_search_overrides: settings.allow_search_overrides.unwrap_or(false),
+        insecure_allow_plaintext: settings.insecure_allow_plaintext.unwrap_or(false),
+        insecure_allow_anonymous: settings.insecure_allow_anonymous.unwrap_or(false),
+        log_format: settings.log_format.unwrap_or(LogFormat::Text),
+        log_level: settings.log_level.unwrap_or_else(|| "info".into()),
+        time_to_live_s: problems.within("time_to_live_s", settings.time_to_live_s.unwrap_or(90), TIME_TO_LIVE_S),
+        reservation_hold_s: problems.within(
+            "reservation_hold_s",
+            settings.reservation_hold_s.unwrap_or(30),
+            RESERVATION_HOLD_S,
+        ),
+        keep_retired_rulesets_s: problems.within(
+            "keep_retired_rulesets_s",
+            settings.keep_retired_rulesets_s.unwrap_or(600),
+            KEEP_RETIRED_RULESETS_S,
+        ),
+        cell_degrees: problems.within("cell_degrees", settings.cell_degrees.unwrap_or(1.0), CELL_DEGREES),
+        max_accuracy_radius_km: problems.within(
+            "max_accuracy_radius_km",
+            settings.max_accuracy_radius_km.unwrap_or(500.0),
+            MAX_ACCURACY_RADIUS_KM,
+        ),
+        shutdown_deadline_s: problems.within(
+            "shutdown_deadline_s",
+            settings.shutdown_deadline_s.unwrap_or(10),
+            SHUTDOWN_DEADLINE_S,
+        ),
+    };
+    problems.exposure(&config);
+    if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
+}
+
+/// The settings that make `config`, every one of them said.
+pub(super) fn uncheck(config: &Config) -> Settings {
+    Settings {
+        listen: Some(config.listen),
+        operator_listen: Some(config.operator_listen),
+        store: Some(match &config.store {
+            StoreTarget::Memory => MEMORY.into(),
+            StoreTarget::Sqlite(path) => format!("{SQLITE}{}", path.display()),
+        }),
+        rulesets: Some(match &config.rulesets {
+            RulesetSource::Bundled => BUNDLED.into(),
+            RulesetSource::Directory(path) => path.clone(),
+        }),
+        locality_db: Some(config.locality_files.clone()),
+        trusted_proxies: Some(config.trusted_proxies.clone()),
+        token_key_file: config.token_key_file.clone(),
+        allow_client_locality: Some(config.allow_client_locality),
+        allow_search_overrides: Some(config.allow_search_overrides),
+        insecure_allow_plaintext: Some(config.insecure_allow_plaintext),
+        insecure_allow_anonymous: Some(config.insecure_allow_anonymous),
+        log_format: Some(config.log_format),
+        log_level: Some(config.log_level.clone()),
+        time_to_live_s: Some(config.time_to_live_s),
+        reservation_hold_s: Some(config.reservation_hold_s),
+        keep_retired_rulesets_s: Some(config.keep_retired_rulesets_s),
+        cell_degrees: Some(config.cell_degrees),
+        max_accuracy_radius_km: Some(config.max_accuracy_radius_km),
+        shutdown_deadline_s: Some(config.shutdown_deadline_s),
+    }
+}
+
+/// The key file that belongs to a store: `fireteam.token-key` beside `fireteam.db`, never in it.
+fn beside(store: &StoreTarget) -> Option<PathBuf> {
+    match store {
+        StoreTarget::Memory => None,
+        StoreTarget::Sqlite(path) => Some(path.with_extension("token-key")),
+    }
+}
+
+struct Problems(Vec<ConfigError>);
+
+impl Problems {
+    fn invalid(&mut self, key: &'static str, what: String) {
+        self.0.push(ConfigError::Invalid { key, what });
+    }
+
+    /// Where `text` points; anything at all, and a problem, when nowhere.
+    fn store(&mut self, text: &str) -> StoreTarget {
+        match text.strip_prefix(SQLITE) {
+            Some(path) if !path.is_empty() => return StoreTarget::Sqlite(path.into()),
+            Some(_) | None if text == MEMORY => {}
+            Some(_) | None => self.invalid("store", format!("`{text}` is no store: use sqlite:PATH or memory:")),
+        }
+        StoreTarget::Memory
+    }
+
+    /// NaN is in no range.
+    fn within<N: PartialOrd + Display>(&mut self, key: &'static str, value: N, range: RangeInclusive<N>) -> N {
+        if !range.contains(&value) {
+            self.invalid(key, format!("{value} is out of range: use {} to {}", range.start(), range.end()));
+        }
+        value
+    }
+
+    /// SEC-15: until calls can be encrypted and authenticated, only loopback is safe, for operators as for players.
+    fn exposure(&mut self, config: &Config) {
+        let missing: Vec<&str> = [
+            (config.insecure_allow_plaintext, "--insecure-allow-plaintext"),
+            (config.insecure_allow_anonymous, "--insecure-allow-anonymous"),
+        ]
+        .iter()
+        .filter_map(|&(given, flag)| (!given).then_some(flag))
+        .collect();
+        if missing.is_empty() {
+            return;
+        }
+        for (key, address) in [("listen", config.listen), ("operator_listen", config.operator_listen)] {
+            if !address.ip().to_canonical().is_loopback() {
+                self.0.push(ConfigError::Exposed { key, address, flags: missing.join(" ") });
+            }
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Settings as people write them: in a file, in the environment, on the command line. Nothing here is checked yet.
+//!
+//! One struct serves all three, so a setting has one name: `--time-to-live-s`, `FIRETEAM_TIME_TO_LIVE_S` and
+//! `time_to_live_s` are the same. The lists of known keys and variables are read off the flags.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+use clap::{Arg, Args, Command};
+use ipnet::IpNet;
+use serde::{Deserialize, Serialize};
+
+use crate::config::{ConfigError, LogFormat};
+
+/// Bytes in a configuration file at most.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+/// Variables with our prefix that others set. Kubernetes gives every pod the addresses of a service called `fireteam`;
+/// `FIRETEAM_SHARED_DATA` tells the tests where measured data is.
+const FOREIGN_VARIABLES: [&str; 3] = ["FIRETEAM_SERVICE_", "FIRETEAM_PORT", "FIRETEAM_SHARED_DATA"];
+
+/// What `serve` takes.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Flags {
+    /// Read settings from this TOML file; keys are the flags' names with `_` for `-`.
+    #[arg(long, env = "FIRETEAM_CONFIG", value_name = "FILE.toml")]
+    pub config: Option<PathBuf>,
+    /// Print the settings in effect, as TOML, and exit.
+    #[arg(long)]
+    pub print_config: bool,
+    /// All else.
+    #[command(flatten)]
+    pub settings: Settings,
+}
+
+/// Every setting, each absent when not given.
+#[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Settings {
+    /// Where players' calls come in [default: 127.0.0.1:50051].
+    #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+    /// Where operators look in [default: 127.0.0.1:50052].
+    #[arg(long, env = "FIRETEAM_OPERATOR_LISTEN", value_name = "ADDRESS")]
+    pub operator_listen: Option<SocketAddr>,
+    /// Where advertisements are kept: `sqlite:PATH` or `memory:` [default: sqlite:fireteam.db].
+    #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE")]
+    pub store: Option<String>,
+    /// A directory of rulesets, watched, or `bundled:` [default: `rulesets` where it exists, else `bundled:`].
+    #[arg(long, env = "FIRETEAM_RULESETS", value_name = "DIR")]
+    pub rulesets: Option<PathBuf>,
+    /// MaxMind-format city files, asked in order [default: data/dbip-tour.mmdb where it exists].
+    #[arg(long, env = "FIRETEAM_LOCALITY_DB", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
+    pub locality_db: Option<Vec<PathBuf>>,
+    /// Networks whose `x-forwarded-for` is believed [default: none].
+    #[arg(long, env = "FIRETEAM_TRUSTED_PROXIES", value_name = "CIDR", num_args = 1.., value_delimiter = ',')]
+    pub trusted_proxies: Option<Vec<IpNet>>,
+    /// Where the keys are that sign tokens; made when absent [default: beside the SQLite file].
+    #[arg(long, env = "FIRETEAM_TOKEN_KEY_FILE", value_name = "FILE")]
+    pub token_key_file: Option<PathBuf>,
+    /// Believe a client's own locality where its address gives none.
+    #[arg(long, env = "FIRETEAM_ALLOW_CLIENT_LOCALITY", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub allow_client_locality: Option<bool>,
+    /// Let searches override the rules; for development.
+    #[arg(long, env = "FIRETEAM_ALLOW_SEARCH_OVERRIDES", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub allow_search_overrides: Option<bool>,
+    /// Serve plaintext on addresses that others can reach.
+    #[arg(long, env = "FIRETEAM_INSECURE_ALLOW_PLAINTEXT", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub insecure_allow_plaintext: Option<bool>,
+    /// Serve anonymous callers on addresses that others can reach.
+    #[arg(long, env = "FIRETEAM_INSECURE_ALLOW_ANONYMOUS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub insecure_allow_anonymous: Option<bool>,
+    /// How log lines look [default: text].
+    #[arg(long, env = "FIRETEAM_LOG_FORMAT", value_name = "FORMAT", value_enum)]
+    pub log_format: Option<LogFormat>,
+    /// What is logged: error, warn, info, debug, trace, or directives [default: info].
+    #[arg(long, env = "FIRETEAM_LOG_LEVEL", value_name = "LEVEL")]
+    pub log_level: Option<String>,
+    /// How long an advertisement is believed that does not say, seconds, 5 to 600 [default: 90].
+    #[arg(long, env = "FIRETEAM_TIME_TO_LIVE_S", value_name = "SECONDS")]
+    pub time_to_live_s: Option<u32>,
+    /// How long seats are held when nobody says, seconds, 1 to 120 [default: 30].
+    #[arg(long, env = "FIRETEAM_RESERVATION_HOLD_S", value_name = "SECONDS")]
+    pub reservation_hold_s: Option<u32>,
+    /// How long a replaced ruleset stays resolvable, seconds [default: 600].
+    #[arg(long, env = "FIRETEAM_KEEP_RETIRED_RULESETS_S", value_name = "SECONDS")]
+    pub keep_retired_rulesets_s: Option<u32>,
+    /// Snap places to a grid of this size, degrees; 0 for none [default: 1].
+    #[arg(long, env = "FIRETEAM_CELL_DEGREES", value_name = "DEGREES")]
+    pub cell_degrees: Option<f64>,
+    /// Treat places that their file doubts by more than this as unknown, kilometres [default: 500].
+    #[arg(long, env = "FIRETEAM_MAX_ACCURACY_RADIUS_KM", value_name = "KM")]
+    pub max_accuracy_radius_km: Option<f64>,
+    /// How long a shutdown may take, seconds, 1 to 25 [default: 10].
+    #[arg(long, env = "FIRETEAM_SHUTDOWN_DEADLINE_S", value_name = "SECONDS")]
+    pub shutdown_deadline_s: Option<u32>,
+}
+
+impl Settings {
+    /// These settings, and where they say nothing, those of `under`.
+    pub fn over(self, under: Settings) -> Settings {
+        Settings {
+            listen: self.listen.or(under.listen),
+            operator_listen: self.operator_listen.or(under.operator_listen),
+            store: self.store.or(under.store),
+            rulesets: self.rulesets.or(under.rulesets),
+            locality_db: self.locality_db.or(under.locality_db),
+            trusted_proxies: self.trusted_proxies.or(under.trusted_proxies),
+            token_key_file: self.token_key_file.or(under.token_key_file),
+            allow_client_locality: self.allow_client_locality.or(under.allow_client_locality),
+            allow_search_overrides: self.allow_search_overrides.or(under.allow_search_overrides),
+            insecure_allow_plaintext: self.insecure_allow_plaintext.or(under.insecure_allow_plaintext),
+            insecure_allow_anonymous: self.insecure_allow_anonymous.or(under.insecure_allow_anonymous),
+            log_format: self.log_format.or(under.log_format),
+            log_level: self.log_level.or(under.log_level),
+            time_to_live_s: self.time_to_live_s.or(under.time_to_live_s),
+            reservation_hold_s: self.reservation_hold_s.or(under.reservation_hold_s),
+            keep_retired_rulesets_s: self.keep_retired_rulesets_s.or(under.keep_retired_rulesets_s),
+            cell_degrees: self.cell_degrees.or(under.cell_degrees),
+            max_accuracy_radius_km: self.max_accuracy_radius_km.or(under.max_accuracy_radius_km),
+            shutdown_deadline_s: self.shutdown_deadline_s.or(under.shutdown_deadline_s),
+        }
+    }
+}
+
+/// The settings of a TOML file; every unknown key at once.
+pub(super) fn read_file(file: &Path) -> Result<Settings, Vec<ConfigError>> {
+    let unreadable = |why| vec![ConfigError::Unreadable { file: file.into(), why }];
+    let syntax = |what: String| vec![ConfigError::Syntax { file: file.into(), what }];
+    if FILE_BYTES_MAX < std::fs::metadata(file).map_err(unreadable)?.len() {
+        return Err(syntax(format!("larger than {FILE_BYTES_MAX} bytes")));
+    }
+    let text = std::fs::read_to_string(file).map_err(unreadable)?;
+    let table: toml::Table = text.parse().map_err(|why: toml::de::Error| syntax(why.to_string()))?;
+    let known: Vec<String> =
+        Settings::augment_args(Command::new("")).get_arguments().map(|it| it.get_id().to_string()).collect();
+    let unknown: Vec<ConfigError> = table
+        .keys()
+        .filter(|key| !known.contains(key))
+        .map(|key| unknown_key(file.display().to_string(), key, &known))
+        .collect();
+    if !unknown.is_empty() {
+        return Err(unknown);
+    }
+    toml::from_str(&text).map_err(|why| syntax(why.to_string()))
+}
+
+/// Every variable that begins like ours and is none.
+pub(super) fn unknown_variables(variables: impl Iterator<Item = String>) -> Vec<ConfigError> {
+    let command = Flags::augment_args(Command::new(""));
+    let name = |argument: &Arg| argument.get_env().and_then(|it| it.to_str()).map(str::to_owned);
+    let known: Vec<String> = command.get_arguments().filter_map(name).collect();
+    variables
+        .filter(|it| it.starts_with("FIRETEAM_") && !known.contains(it))
+        .filter(|it| !FOREIGN_VARIABLES.iter().any(|foreign| it.starts_with(foreign)))
+        .map(|it| unknown_key("environment".into(), &it, &known))
+        .collect()
+}
+
+/// Suggests the nearest known key if it is near enough to be meant.
+fn unknown_key(origin: String, key: &str, known: &[String]) -> ConfigError {
+    const ALIKE: f64 = 0.8;
+    let spelled = key.replace('-', "_");
+    let likeness = |it: &&String| strsim::jaro_winkler(&spelled, it);
+    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let suggestion = nearest.filter(|it| ALIKE < likeness(it)).cloned();
+    ConfigError::UnknownKey { origin, key: key.chars().filter(|it| !it.is_control()).take(64).collect(), suggestion }
+}

@@ -1,0 +1,181 @@
+//! What is accepted, what is refused, and what the refusal says.
+
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    flags: Flags,
+}
+
+fn flags(line: &[&str]) -> Flags {
+    Line::try_parse_from([&["fireteam"], line].concat()).unwrap().flags
+}
+
+fn load(line: &[&str]) -> Result<Config, Vec<String>> {
+    loaded_with(line, &[])
+}
+
+fn loaded_with(line: &[&str], variables: &[&str]) -> Result<Config, Vec<String>> {
+    Config::load(flags(line), variables.iter().map(|it| it.to_string()))
+        .map_err(|problems| problems.iter().map(ToString::to_string).collect())
+}
+
+/// Loads `text` from a file, with `line` on top.
+fn load_file(text: &str, line: &[&str]) -> Result<Config, Vec<String>> {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("fireteam.toml");
+    std::fs::write(&file, text).unwrap();
+    load(&[&["--config", file.to_str().unwrap()], line].concat())
+}
+
+fn problems_of(loaded: Result<Config, Vec<String>>) -> String {
+    loaded.unwrap_err().join("\n")
+}
+
+#[test]
+fn defaults_are_those_of_the_manual() {
+    let config = check::check(Settings::default(), |_| false).unwrap();
+    let expected = r#"listen = "127.0.0.1:50051"
+operator_listen = "127.0.0.1:50052"
+store = "sqlite:fireteam.db"
+rulesets = "bundled:"
+locality_db = []
+trusted_proxies = []
+token_key_file = "fireteam.token-key"
+allow_client_locality = false
+allow_search_overrides = false
+insecure_allow_plaintext = false
+insecure_allow_anonymous = false
+log_format = "text"
+log_level = "info"
+time_to_live_s = 90
+reservation_hold_s = 30
+keep_retired_rulesets_s = 600
+cell_degrees = 1.0
+max_accuracy_radius_km = 500.0
+shutdown_deadline_s = 10
+"#;
+    assert_eq!(config.to_toml(), expected);
+    let in_a_clone = check::check(Settings::default(), |_| true).unwrap();
+    assert_eq!(in_a_clone.rulesets, RulesetSource::Directory("rulesets".into()));
+    assert_eq!(in_a_clone.locality_files, [PathBuf::from("data/dbip-tour.mmdb")]);
+}
+
+#[test]
+fn what_is_printed_loads_again_as_the_same() {
+    let everything = [
+        "--listen=[::1]:1",
+        "--operator-listen=127.0.0.2:0",
+        "--store=sqlite:/var/lib/a \"b\".db",
+        "--rulesets=rules",
+        "--locality-db",
+        "a.mmdb",
+        "b.mmdb",
+        "--trusted-proxies=10.0.0.0/8,fd00::/8",
+        "--token-key-file=keys",
+        "--allow-client-locality",
+        "--allow-search-overrides=true",
+        "--insecure-allow-plaintext",
+        "--insecure-allow-anonymous",
+        "--log-format=json",
+        "--log-level=info,fireteam=debug",
+        "--time-to-live-s=5",
+        "--reservation-hold-s=120",
+        "--keep-retired-rulesets-s=0",
+        "--cell-degrees=0.25",
+        "--max-accuracy-radius-km=50",
+        "--shutdown-deadline-s=25",
+    ];
+    for line in [&everything[..], &[], &["--store=memory:", "--rulesets=bundled:"]] {
+        let config = load(line).unwrap();
+        assert_eq!(load_file(&config.to_toml(), &[]).unwrap(), config);
+    }
+    assert_eq!(load(&everything).unwrap().locality_files.len(), 2);
+    assert_eq!(load(&everything).unwrap().trusted_proxies.len(), 2);
+    assert_eq!(load(&["--store=memory:"]).unwrap().token_key_file, None);
+}
+
+#[test]
+fn flags_beat_the_file_and_the_file_beats_defaults() {
+    let config = load_file(
+        "time_to_live_s = 7\nreservation_hold_s = 8\nallow_client_locality = true",
+        &["--time-to-live-s=9", "--allow-client-locality=false"],
+    )
+    .unwrap();
+    assert_eq!((config.time_to_live_s, config.reservation_hold_s, config.shutdown_deadline_s), (9, 8, 10));
+    assert!(!config.allow_client_locality);
+}
+
+#[test]
+fn unknown_keys_name_themselves_their_source_and_what_was_meant() {
+    let said = problems_of(load_file("lisen = \"127.0.0.1:1\"\ntime-to-live-s = 9\nzebra = 1", &[]));
+    assert!(said.contains("fireteam.toml: unknown key `lisen`, did you mean `listen`?"), "{said}");
+    assert!(said.contains("unknown key `time-to-live-s`, did you mean `time_to_live_s`?"), "{said}");
+    assert!(said.ends_with("unknown key `zebra`"), "{said}");
+
+    let said = problems_of(loaded_with(&[], &["FIRETEAM_LISEN", "FIRETEAM_LISTEN", "PATH", "FIRETEAM_CONFIG"]));
+    assert_eq!(said, "environment: unknown key `FIRETEAM_LISEN`, did you mean `FIRETEAM_LISTEN`?");
+}
+
+/// A Kubernetes service called `fireteam` puts these into every pod.
+#[test]
+fn variables_that_others_set_are_passed_over() {
+    let others = ["FIRETEAM_SERVICE_HOST", "FIRETEAM_PORT", "FIRETEAM_PORT_50051_TCP_ADDR", "FIRETEAM_SHARED_DATA"];
+    assert!(loaded_with(&[], &others).is_ok());
+}
+
+#[test]
+fn every_mistake_is_said_at_once_with_what_would_be_right() {
+    let said = problems_of(load_file(
+        "time_to_live_s = 4\nreservation_hold_s = 121\nstore = \"mysql:x\"",
+        &[
+            "--cell-degrees=NaN",
+            "--max-accuracy-radius-km=-1",
+            "--shutdown-deadline-s=0",
+            "--keep-retired-rulesets-s=86401",
+        ],
+    ));
+    let expected = "store: `mysql:x` is no store: use sqlite:PATH or memory:
+time_to_live_s: 4 is out of range: use 5 to 600
+reservation_hold_s: 121 is out of range: use 1 to 120
+keep_retired_rulesets_s: 86401 is out of range: use 0 to 86400
+cell_degrees: NaN is out of range: use 0 to 10
+max_accuracy_radius_km: -1 is out of range: use 0 to 20040
+shutdown_deadline_s: 0 is out of range: use 1 to 25";
+    assert_eq!(said, expected);
+    assert!(problems_of(load(&["--store=sqlite:"])).contains("use sqlite:PATH"));
+    assert!(problems_of(load(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read"));
+    let said = problems_of(load_file("listen = 5", &[]));
+    assert!(said.contains("fireteam.toml") && said.contains("line 1"), "{said}");
+    assert!(problems_of(load_file("listen = ", &[])).contains("line 1"));
+    assert!(problems_of(load_file(&"#".repeat(70_000), &[])).contains("larger than"));
+}
+
+/// SEC-15: each cell of address × operator address × flags, refused unless both are loopback or both flags are given.
+#[test]
+fn addresses_that_others_can_reach_need_both_flags() {
+    let loopback = ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"];
+    let public = ["0.0.0.0:1", "192.0.2.1:1", "10.0.0.1:1", "[::]:1", "[2001:db8::1]:1", "[::ffff:1.2.3.4]:1"];
+    let addresses = || loopback.iter().map(|it| (it, false)).chain(public.iter().map(|it| (it, true)));
+    for (listen, listen_exposed) in addresses() {
+        for (operator, operator_exposed) in addresses() {
+            for (plaintext, anonymous) in [(false, false), (false, true), (true, false), (true, true)] {
+                let (listen, operator) = (format!("--listen={listen}"), format!("--operator-listen={operator}"));
+                let mut line = vec![listen.as_str(), &operator];
+                line.extend(plaintext.then_some("--insecure-allow-plaintext"));
+                line.extend(anonymous.then_some("--insecure-allow-anonymous"));
+                let problems = load(&line).err().unwrap_or_default();
+                let open = plaintext && anonymous;
+                let expected = if open { 0 } else { usize::from(listen_exposed) + usize::from(operator_exposed) };
+                assert_eq!(problems.len(), expected, "{line:?}");
+                for problem in problems {
+                    assert_eq!(problem.contains("--insecure-allow-plaintext"), !plaintext, "{problem}");
+                    assert_eq!(problem.contains("--insecure-allow-anonymous"), !anonymous, "{problem}");
+                }
+            }
+        }
+    }
+}

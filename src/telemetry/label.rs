@@ -1,0 +1,214 @@
+//! What a metric may be split by: closed lists of words, so that no client can add a series (SEC-19).
+
+use std::fmt;
+
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelSetEncoder, LabelValueEncoder};
+
+use crate::domain::filter::Refusal;
+
+/// Defines a closed list of label words: an enum, the label's name, and the word of each variant.
+macro_rules! label {
+    ($(#[$doc:meta])* $name:ident, $key:literal, $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)?) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum $name { $($(#[$variant_doc])* $variant),+ }
+
+        impl $name {
+            /// What the label is called.
+            pub const KEY: &'static str = $key;
+            /// Every word there is.
+            pub const ALL: &'static [$name] = &[$($name::$variant),+];
+
+            /// The word.
+            pub fn as_str(self) -> &'static str {
+                match self { $($name::$variant => $word),+ }
+            }
+        }
+
+        impl EncodeLabelValue for $name {
+            fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+                EncodeLabelValue::encode(&self.as_str(), encoder)
+            }
+        }
+
+        impl EncodeLabelSet for $name {
+            fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+                use prometheus_client::encoding::EncodeLabel;
+                (Self::KEY, *self).encode(encoder.encode_label())
+            }
+        }
+    };
+}
+
+label! {
+    /// A call, by whichever of the three doors it came.
+    Method, "method",
+    /// The envelope; what it carried is counted as well.
+    Core = "core",
+    /// A long-lived connection.
+    Connect = "connect",
+    /// Look for sessions.
+    Search = "search",
+    /// Publish, replace or keep alive.
+    UpdateAdvertisement = "update_advertisement",
+    /// Withdraw.
+    DeleteAdvertisement = "delete_advertisement",
+    /// Fetch a ruleset.
+    GetConfiguration = "get_configuration",
+    /// Take seats.
+    Reserve = "reserve",
+    /// Give seats back.
+    Release = "release",
+    /// Report measured round trips.
+    ReportLatency = "report_latency",
+    /// Draw a role.
+    ChooseRole = "choose_role",
+    /// Any call to the operator's service.
+    Operator = "operator",
+    /// Health, reflection, and names that do not exist.
+    Other = "other",
+}
+
+label! {
+    /// How a call ended: the sixteen codes of gRPC and success.
+    Code, "code",
+    /// 0.
+    Ok = "ok",
+    /// 1.
+    Cancelled = "cancelled",
+    /// 2, and numbers that gRPC does not have.
+    Unknown = "unknown",
+    /// 3.
+    InvalidArgument = "invalid_argument",
+    /// 4.
+    DeadlineExceeded = "deadline_exceeded",
+    /// 5.
+    NotFound = "not_found",
+    /// 6.
+    AlreadyExists = "already_exists",
+    /// 7.
+    PermissionDenied = "permission_denied",
+    /// 8.
+    ResourceExhausted = "resource_exhausted",
+    /// 9.
+    FailedPrecondition = "failed_precondition",
+    /// 10.
+    Aborted = "aborted",
+    /// 11.
+    OutOfRange = "out_of_range",
+    /// 12.
+    Unimplemented = "unimplemented",
+    /// 13.
+    Internal = "internal",
+    /// 14.
+    Unavailable = "unavailable",
+    /// 15.
+    DataLoss = "data_loss",
+    /// 16.
+    Unauthenticated = "unauthenticated",
+}
+
+impl Code {
+    /// The code that gRPC sends as `number`.
+    pub fn of(number: i32) -> Self {
+        usize::try_from(number).ok().and_then(|at| Self::ALL.get(at).copied()).unwrap_or(Code::Unknown)
+    }
+}
+
+label! {
+    /// Which kind of rule kept an advertisement from a searcher. A ruleset's own names never become labels.
+    RefusalKind, "refusal",
+    /// Another population.
+    Silo = "silo",
+    /// The searcher's own.
+    Own = "own",
+    /// Not wanted again.
+    Excluded = "excluded",
+    /// No longer believed.
+    Expired = "expired",
+    /// Too few open seats.
+    Full = "full",
+    /// A hard filter of the ruleset.
+    Filter = "filter",
+    /// A range that the advertisement itself published.
+    Allowed = "allowed",
+}
+
+impl RefusalKind {
+    /// The kind of `refusal` under a ruleset with `hard_filters` hard filters.
+    pub fn of(refusal: Refusal, hard_filters: usize) -> Self {
+        match refusal {
+            Refusal::Silo => RefusalKind::Silo,
+            Refusal::Own => RefusalKind::Own,
+            Refusal::Excluded => RefusalKind::Excluded,
+            Refusal::Expired => RefusalKind::Expired,
+            Refusal::Full => RefusalKind::Full,
+            Refusal::Filter { filter, side: _ } if filter < hard_filters => RefusalKind::Filter,
+            Refusal::Filter { .. } => RefusalKind::Allowed,
+        }
+    }
+}
+
+label! {
+    /// What the store was asked to do.
+    StoreVerb, "verb",
+    /// Everything, for a start.
+    Load = "load",
+    /// A batch of changes.
+    Commit = "commit",
+    /// What is due.
+    Forget = "forget",
+    /// Flush and let go.
+    Close = "close",
+}
+
+label! {
+    /// Why the store could not.
+    StoreFailure, "failure",
+    /// Out of reach.
+    Unavailable = "unavailable",
+    /// Another server holds it.
+    Locked = "locked",
+    /// A row cannot be what it is.
+    Corrupt = "corrupt",
+    /// Of a version that this server does not know.
+    Version = "version",
+}
+
+label! {
+    /// Whether an address had a place.
+    LookUp, "outcome",
+    /// It had.
+    Hit = "hit",
+    /// It had none.
+    Miss = "miss",
+}
+
+label! {
+    /// How an attempt to load something ended.
+    Load, "outcome",
+    /// It was adopted.
+    Adopted = "adopted",
+    /// It was refused; the old one stays.
+    Rejected = "rejected",
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::filter::Side;
+
+    #[test]
+    fn codes_are_numbered_as_grpc_numbers_them() {
+        let spelled: Vec<&str> = [0, 1, 4, 8, 14, 16, 17, -1].map(|it| Code::of(it).as_str()).into();
+        let expected = "ok cancelled deadline_exceeded resource_exhausted unavailable unauthenticated unknown unknown";
+        assert_eq!(spelled, expected.split(' ').collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_filter_beyond_the_rulesets_own_is_the_advertisements() {
+        let refusal = |filter| Refusal::Filter { filter, side: Side::Advertiser };
+        assert_eq!(RefusalKind::of(refusal(1), 2), RefusalKind::Filter);
+        assert_eq!(RefusalKind::of(refusal(2), 2), RefusalKind::Allowed);
+    }
+}

@@ -1,0 +1,193 @@
+//! Every metric there is, in one table: the table makes the registry, and a test holds docs/METRICS.md against it.
+
+use std::fmt::Write;
+
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Metric, Registry};
+
+use crate::domain::filter::Refusal;
+use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreFailure, StoreVerb};
+
+/// What `render` writes.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Counted by label.
+pub type CountBy<L> = Family<L, Counter>;
+/// Spread by label.
+pub type SpreadBy<L> = Family<L, Histogram, fn() -> Histogram>;
+
+/// One row of the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Row {
+    /// The name as scraped; histograms add `_bucket`, `_sum` and `_count`.
+    pub name: &'static str,
+    /// `counter`, `gauge` or `histogram`.
+    pub kind: &'static str,
+    /// The labels' names.
+    pub labels: &'static [&'static str],
+    /// One sentence.
+    pub help: &'static str,
+}
+
+/// Makes the struct, its registration and the table of rows out of one list.
+macro_rules! metrics {
+    ($(#[doc = $help:literal] $field:ident: $type:ty = $make:expr, $kind:literal $name:literal [$($label:expr),*];)*) => {
+        /// All metrics, to be shared by whoever counts. Recording is a few atomic additions and cannot fail.
+        #[derive(Debug)]
+        pub struct Metrics {
+            registry: Registry,
+            $(#[doc = $help] pub $field: $type,)*
+        }
+
+        /// The table, in the order of docs/METRICS.md.
+        pub const ROWS: &[Row] = &[
+            $(Row { name: $name, kind: $kind, labels: &[$($label),*], help: $help.trim_ascii() },)*
+            Row {
+                name: "fireteam_build_info",
+                kind: "info",
+                labels: &["version"],
+                help: "Always 1; says which version runs.",
+            },
+        ];
+
+        impl Metrics {
+            fn with(mut registry: Registry) -> Self {
+                $(
+                    let $field: $type = $make;
+                    register(&mut registry, $kind, $name, $help, $field.clone());
+                )*
+                Self { registry, $($field),* }
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Calls that ended, by how.
+    rpc_calls: CountBy<(Method, Code)> = Family::default(), "counter" "fireteam_rpc_calls_total" [Method::KEY, Code::KEY];
+    /// Time from a call's arrival to its answer.
+    rpc_seconds: SpreadBy<Method> = Family::new_with_constructor(seconds), "histogram" "fireteam_rpc_seconds" [Method::KEY];
+    /// Connections open now.
+    connections: Gauge = Gauge::default(), "gauge" "fireteam_connections" [];
+    /// Connect streams open now.
+    streams: Gauge = Gauge::default(), "gauge" "fireteam_streams" [];
+    /// Rows that a search looked at.
+    search_evaluated_rows: Histogram = powers_of_four(), "histogram" "fireteam_search_evaluated_rows" [];
+    /// Candidates that a search returned.
+    search_candidates: Histogram = powers_of_two(), "histogram" "fireteam_search_candidates" [];
+    /// Searches that the evaluation limit cut short.
+    search_truncated: Counter = Counter::default(), "counter" "fireteam_search_truncated_total" [];
+    /// Rows refused among those looked at, by the kind of rule that refused first.
+    search_refusals: CountBy<RefusalKind> = Family::default(), "counter" "fireteam_search_refusals_total" [RefusalKind::KEY];
+    /// Advertisements held now.
+    advertisements: Gauge = Gauge::default(), "gauge" "fireteam_advertisements" [];
+    /// Reservations that hold seats now.
+    reservations: Gauge = Gauge::default(), "gauge" "fireteam_reservations" [];
+    /// Time that the store took.
+    store_seconds: SpreadBy<StoreVerb> = Family::new_with_constructor(seconds), "histogram" "fireteam_store_seconds" [StoreVerb::KEY];
+    /// Rows that the store was asked to read or change.
+    store_rows: CountBy<StoreVerb> = Family::default(), "counter" "fireteam_store_rows_total" [StoreVerb::KEY];
+    /// What the store could not do, by why.
+    store_failures: CountBy<(StoreVerb, StoreFailure)> = Family::default(), "counter" "fireteam_store_failures_total" [StoreVerb::KEY, StoreFailure::KEY];
+    /// Rulesets in use now.
+    rulesets: Gauge = Gauge::default(), "gauge" "fireteam_rulesets" [];
+    /// Ruleset files that are refused now; whatever they replaced stays in use.
+    rulesets_rejected: Gauge = Gauge::default(), "gauge" "fireteam_rulesets_rejected" [];
+    /// Attempts to load the rulesets.
+    ruleset_loads: CountBy<Load> = Family::default(), "counter" "fireteam_ruleset_loads_total" [Load::KEY];
+    /// Attempts to load the locality files.
+    locality_loads: CountBy<Load> = Family::default(), "counter" "fireteam_locality_loads_total" [Load::KEY];
+    /// Addresses looked up.
+    locality_look_ups: CountBy<LookUp> = Family::default(), "counter" "fireteam_locality_look_ups_total" [LookUp::KEY];
+}
+
+impl Metrics {
+    /// All at zero.
+    pub fn new() -> Self {
+        let mut registry = Registry::default();
+        let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
+        // The encoder puts `_info` behind the name by itself.
+        registry.register("fireteam_build", "Always 1; says which version runs", build);
+        let metrics = Self::with(registry);
+        metrics.touch();
+        metrics
+    }
+
+    /// Everything, in OpenMetrics text (`CONTENT_TYPE`).
+    pub fn render(&self) -> String {
+        let mut text = String::with_capacity(16 * 1024);
+        if encode(&mut text, &self.registry).is_err() {
+            // A string takes whatever is written to it; should that ever change, say so in the scrape.
+            let _ = text.write_str("# metrics could not be written\n");
+        }
+        text
+    }
+
+    /// One search that was answered. `hard_filters` is how many hard filters its ruleset has.
+    pub fn record_search(
+        &self,
+        evaluated: u32,
+        candidates: usize,
+        truncated: bool,
+        refusals: &[(Refusal, u32)],
+        hard_filters: usize,
+    ) {
+        self.search_evaluated_rows.observe(f64::from(evaluated));
+        self.search_candidates.observe(candidates as f64);
+        self.search_truncated.inc_by(u64::from(truncated));
+        for &(refusal, count) in refusals {
+            let kind = RefusalKind::of(refusal, hard_filters);
+            self.search_refusals.get_or_create(&kind).inc_by(u64::from(count));
+        }
+    }
+
+    /// Makes every series with one label exist from the start, so that a rate over it is right from its first event.
+    fn touch(&self) {
+        RefusalKind::ALL.iter().for_each(|it| drop(self.search_refusals.get_or_create(it)));
+        LookUp::ALL.iter().for_each(|it| drop(self.locality_look_ups.get_or_create(it)));
+        Method::ALL.iter().for_each(|it| drop(self.rpc_seconds.get_or_create(it)));
+        for verb in StoreVerb::ALL {
+            drop(self.store_seconds.get_or_create(verb));
+            drop(self.store_rows.get_or_create(verb));
+        }
+        for load in Load::ALL {
+            drop(self.ruleset_loads.get_or_create(load));
+            drop(self.locality_loads.get_or_create(load));
+        }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The encoder puts `_total` behind a counter's name and a full stop behind the help by itself.
+fn register(registry: &mut Registry, kind: &str, name: &str, help: &str, metric: impl Metric) {
+    let name = if kind == "counter" { name.trim_end_matches("_total") } else { name };
+    registry.register(name, help.trim().trim_end_matches('.'), metric);
+}
+
+/// 50 µs to 26 s, doubling.
+fn seconds() -> Histogram {
+    Histogram::new(exponential_buckets(50e-6, 2.0, 20))
+}
+
+/// 1 to 4 million.
+fn powers_of_four() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 4.0, 12))
+}
+
+/// 1 to 256.
+fn powers_of_two() -> Histogram {
+    Histogram::new(exponential_buckets(1.0, 2.0, 9))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,91 @@
+//! What a scrape holds, and that the document says the same.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::domain::filter::Side;
+
+/// Names and kinds in a scrape, as its `# TYPE` lines give them, with `_total` and `_info` put back.
+fn scraped(text: &str) -> BTreeSet<(String, String)> {
+    let of_line = |line: &str| {
+        let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
+        let suffix = match kind {
+            "counter" => "_total",
+            "info" => "_info",
+            _ => "",
+        };
+        Some((format!("{name}{suffix}"), kind.to_owned()))
+    };
+    text.lines().filter_map(of_line).collect()
+}
+
+#[test]
+fn the_table_and_the_scrape_are_the_same() {
+    let metrics = Metrics::new();
+    metrics.rpc_calls.get_or_create(&(Method::Search, Code::Ok)).inc();
+    metrics.store_failures.get_or_create(&(StoreVerb::Commit, StoreFailure::Unavailable)).inc();
+    let table = ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
+    assert_eq!(scraped(&metrics.render()), table);
+}
+
+/// docs/METRICS.md has exactly one row for each metric, in this order, with its kind, labels and help.
+#[test]
+fn the_document_has_every_row() {
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/METRICS.md")).unwrap();
+    let documented: Vec<&str> = text.lines().filter(|line| line.starts_with("| `fireteam_")).collect();
+    let of_row = |row: &Row| {
+        let labels: Vec<String> = row.labels.iter().map(|label| format!("`{label}`")).collect();
+        format!("| `{}` | {} | {} | {} |", row.name, row.kind, labels.join(", "), row.help)
+    };
+    assert_eq!(documented, ROWS.iter().map(of_row).collect::<Vec<_>>());
+}
+
+#[test]
+fn names_follow_the_customs_of_prometheus() {
+    for row in ROWS {
+        assert!(row.name.starts_with("fireteam_"), "{}", row.name);
+        assert_eq!(row.kind == "counter", row.name.ends_with("_total"), "{}", row.name);
+        assert!(row.help.ends_with('.') && !row.help.contains('|'), "{}", row.help);
+    }
+}
+
+#[test]
+fn a_search_is_recorded_whole() {
+    let metrics = Metrics::new();
+    let filter = |filter| Refusal::Filter { filter, side: Side::Searcher };
+    metrics.record_search(100, 3, true, &[(Refusal::Full, 4), (filter(0), 2), (filter(1), 5), (filter(2), 1)], 2);
+    let text = metrics.render();
+    for line in [
+        "fireteam_search_refusals_total{refusal=\"full\"} 4",
+        "fireteam_search_refusals_total{refusal=\"filter\"} 7",
+        "fireteam_search_refusals_total{refusal=\"allowed\"} 1",
+        "fireteam_search_refusals_total{refusal=\"own\"} 0",
+        "fireteam_search_truncated_total 1",
+        "fireteam_search_evaluated_rows_sum 100.0",
+        "fireteam_search_candidates_count 1",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+    }
+}
+
+/// SEC-19: however much is recorded, the series are those that the closed lists allow.
+#[test]
+fn the_number_of_series_is_bounded() {
+    let metrics = Metrics::new();
+    let all = |metrics: &Metrics| {
+        for method in Method::ALL {
+            metrics.rpc_seconds.get_or_create(method).observe(0.1);
+            for number in -50..50 {
+                metrics.rpc_calls.get_or_create(&(*method, Code::of(number))).inc();
+            }
+        }
+        for filter in 0..1_000 {
+            metrics.record_search(1, 1, false, &[(Refusal::Filter { filter, side: Side::Advertiser }, 1)], 10);
+        }
+    };
+    all(&metrics);
+    let before = metrics.render().lines().count();
+    all(&metrics);
+    assert_eq!(metrics.render().lines().count(), before);
+    assert!(metrics.render().ends_with("# EOF\n"));
+}
