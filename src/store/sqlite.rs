@@ -52,11 +52,7 @@ impl Sqlite {
     /// `Damaged` when it is no sound database (R16). Each says in one line what to do.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let lock = Lock::take(path)?;
-        // SQLite makes its own files with the rights of this one.
-        lock::private_file(path)
-            .map_err(|error| StoreError::Unavailable(format!("cannot open {}: {error}", path.display())))?;
-        let mut connection = open::connect(path).await?;
-        open::prepare(&mut connection, path).await?;
+        let connection = open::open(path).await.map_err(|error| about(path, error))?;
         let door = Door { connection: Some(connection), lock: Some(lock) };
         Ok(Self { path: path.to_owned(), door: Arc::new(Mutex::new(door)) })
     }
@@ -69,18 +65,7 @@ impl Sqlite {
         let (door, path) = (Arc::clone(&self.door), self.path.clone());
         let task = tokio::spawn(async move {
             let mut door = door.lock().await;
-            if door.lock.is_none() {
-                return Err(StoreError::Unavailable("it is closed".into()));
-            }
-            let mut connection = match door.connection.take() {
-                Some(connection) => connection,
-                None => open::connect(&path).await?,
-            };
-            let answer = verb(&mut connection).await;
-            if answer.is_ok() {
-                door.connection = Some(connection);
-            }
-            answer
+            door.run(&path, verb).await.map_err(|error| about(&path, error))
         });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
     }
@@ -88,6 +73,27 @@ impl Sqlite {
     #[cfg(test)]
     async fn connection_for_test(&self) -> tokio::sync::MappedMutexGuard<'_, Option<SqliteConnection>> {
         tokio::sync::MutexGuard::map(self.door.lock().await, |door| &mut door.connection)
+    }
+}
+
+impl Door {
+    async fn run<T>(
+        &mut self,
+        path: &Path,
+        verb: impl for<'c> FnOnce(&'c mut SqliteConnection) -> Pending<'c, T>,
+    ) -> Result<T, StoreError> {
+        if self.lock.is_none() {
+            return Err(StoreError::Unavailable("it is closed".into()));
+        }
+        let mut connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => open::connect(path).await?,
+        };
+        let answer = verb(&mut connection).await;
+        if answer.is_ok() {
+            self.connection = Some(connection);
+        }
+        answer
     }
 }
 
@@ -189,11 +195,20 @@ fn unavailable(error: sqlx::Error) -> StoreError {
     }
 }
 
-fn damaged(path: &Path, what: &str) -> StoreError {
+/// The same error in one line, with the file that it is about and, for a damaged one, what to do.
+fn about(path: &Path, error: StoreError) -> StoreError {
     let path = path.display();
-    StoreError::Damaged(format!(
-        "{path} is damaged ({what}): move it and its -wal file away to begin with an empty one, or restore a copy"
-    ))
+    match error {
+        StoreError::Damaged(what) => {
+            let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+            StoreError::Damaged(format!(
+                "{path} is damaged ({what}): move it and its -wal file away to begin with an empty one, or restore a copy"
+            ))
+        }
+        StoreError::Version(what) => StoreError::Version(format!("{path}: {what}")),
+        StoreError::Unavailable(what) => StoreError::Unavailable(format!("{path}: {what}")),
+        other @ (StoreError::Locked(_) | StoreError::Corrupt { .. }) => other,
+    }
 }
 
 #[cfg(test)]

@@ -9,12 +9,12 @@ use fireteam::domain::time::UnixMs;
 use fireteam::store::{Reservation, ReservationState, Write};
 
 /// The advertisement called `n`.
-pub fn ad_id(n: u32) -> AdvertisementId {
+pub(crate) fn ad_id(n: u32) -> AdvertisementId {
     AdvertisementId::from_bytes(name(1, n))
 }
 
 /// The reservation called `n`.
-pub fn seat_id(n: u32) -> ReservationId {
+pub(crate) fn seat_id(n: u32) -> ReservationId {
     ReservationId::from_bytes(name(2, n))
 }
 
@@ -25,7 +25,7 @@ fn name(kind: u8, n: u32) -> [u8; 16] {
 }
 
 /// Advertisement `n` with so many open seats, which says `word`.
-pub fn ad(n: u32, join_seats: u16, since: u64, word: &str) -> Arc<Advertisement> {
+pub(crate) fn ad(n: u32, join_seats: u16, since: u64, word: &str) -> Arc<Advertisement> {
     let user = UserKey::of(&format!("host {n}"));
     let session = Session {
         silo: SiloId(u64::MAX - 1),
@@ -48,17 +48,17 @@ pub fn ad(n: u32, join_seats: u16, since: u64, word: &str) -> Arc<Advertisement>
 }
 
 /// Publishes; confirms and settles nothing.
-pub fn put(advertisement: Arc<Advertisement>, expires: u64, now: u64) -> Write {
+pub(crate) fn put(advertisement: Arc<Advertisement>, expires: u64, now: u64) -> Write {
     Write::Put { advertisement, expires: UnixMs(expires), confirmed: vec![], settled: vec![], now: UnixMs(now) }
 }
 
 /// A heartbeat; confirms and settles nothing.
-pub fn extend(n: u32, expires: u64, now: u64) -> Write {
+pub(crate) fn extend(n: u32, expires: u64, now: u64) -> Write {
     Write::Extend { id: ad_id(n), expires: UnixMs(expires), confirmed: vec![], settled: vec![], now: UnixMs(now) }
 }
 
 /// Reservation `n` of seats in advertisement `ad`, as it is asked for.
-pub fn seats(n: u32, ad: u32, seats: u16, until: u64) -> Reservation {
+pub(crate) fn seats(n: u32, ad: u32, seats: u16, until: u64) -> Reservation {
     Reservation {
         id: seat_id(n),
         advertisement_id: ad_id(ad),
@@ -71,6 +71,6 @@ pub fn seats(n: u32, ad: u32, seats: u16, until: u64) -> Reservation {
 }
 
 /// Takes them.
-pub fn reserve(reservation: Reservation, now: u64) -> Write {
+pub(crate) fn reserve(reservation: Reservation, now: u64) -> Write {
     Write::Reserve { reservation, now: UnixMs(now) }
 }

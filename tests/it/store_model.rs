@@ -7,17 +7,17 @@ use fireteam::store::{Outcome, Reservation, ReservationState as State, SETTLED_K
 
 /// Advertisements hold their reservations; tombstones are pairs.
 #[derive(Default)]
-pub struct Model {
+pub(crate) struct Model {
     ads: Vec<StoredAdvertisement>,
     tombstones: Vec<(AdvertisementId, UnixMs)>,
 }
 
 impl Model {
-    pub fn commit(&mut self, batch: &[Write]) -> Vec<Outcome> {
+    pub(crate) fn commit(&mut self, batch: &[Write]) -> Vec<Outcome> {
         batch.iter().map(|write| self.one(write.clone())).collect()
     }
 
-    pub fn load(&mut self, now: UnixMs) -> Vec<StoredAdvertisement> {
+    pub(crate) fn load(&mut self, now: UnixMs) -> Vec<StoredAdvertisement> {
         self.ads.retain(|ad| now < ad.expires);
         self.forget(now);
         self.ads.sort_by_key(|ad| ad.advertisement.id);
@@ -25,7 +25,7 @@ impl Model {
         self.ads.clone()
     }
 
-    pub fn forget(&mut self, now: UnixMs) {
+    pub(crate) fn forget(&mut self, now: UnixMs) {
         self.tombstones.retain(|(_, until)| now < *until);
         for ad in &mut self.ads {
             ad.reservations.retain(|reservation| reservation.state != State::Ended || now < reservation.until);

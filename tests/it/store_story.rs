@@ -216,17 +216,17 @@ async fn rush(store: Arc<dyn Store>) {
 }
 
 /// Each chapter begins with an empty store.
-async fn tell(open: impl AsyncFn() -> Arc<dyn Store>) {
-    advertisements(&*open().await).await;
-    reservations(&*open().await).await;
-    one_batch(&*open().await).await;
-    too_many(&*open().await).await;
-    rush(open().await).await;
+async fn tell<S: Store>(open: impl AsyncFn() -> S) {
+    advertisements(&open().await).await;
+    reservations(&open().await).await;
+    one_batch(&open().await).await;
+    too_many(&open().await).await;
+    rush(Arc::new(open().await)).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_knows_the_story() {
-    tell(async || Arc::new(Memory::new())).await;
+    tell(async || Memory::new()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -235,7 +235,7 @@ async fn sqlite_knows_the_story() {
     let next = std::sync::atomic::AtomicU32::new(0);
     tell(async || {
         let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Arc::new(Sqlite::open(&folder.path().join(format!("{n}.db"))).await.unwrap())
+        Sqlite::open(&folder.path().join(format!("{n}.db"))).await.unwrap()
     })
     .await;
 }

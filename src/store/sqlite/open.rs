@@ -8,7 +8,8 @@ use sqlx::migrate::{MigrateError, Migrator};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
 use crate::store::StoreError;
-use crate::store::sqlite::{damaged, unavailable};
+use crate::store::sqlite::lock::private_file;
+use crate::store::sqlite::unavailable;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
@@ -42,42 +43,45 @@ pub(super) fn options(path: &Path) -> SqliteConnectOptions {
         .disable_statement_logging()
 }
 
+/// Opens a file that is locked already: made if it is not there, looked over, its schema up to date.
+pub(super) async fn open(path: &Path) -> Result<SqliteConnection, StoreError> {
+    // SQLite gives its log the rights of this file.
+    private_file(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    let mut connection = connect(path).await?;
+    let size: i64 =
+        ask(&mut connection, "select page_count * page_size from pragma_page_count, pragma_page_size").await?;
+    if u64::try_from(size).unwrap_or(0) < CHECKED_BYTES_MAX {
+        let verdict: String = ask(&mut connection, "pragma quick_check(1)").await?;
+        if verdict != "ok" {
+            return Err(StoreError::Damaged(verdict));
+        }
+    }
+    MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_failed)?;
+    Ok(connection)
+}
+
 /// A connection that has been seen to be what it was asked to be.
 pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
-    let mut connection = options(path).connect().await.map_err(|error| at_start(path, error))?;
-    let version: String = ask(&mut connection, path, "select sqlite_version()").await?;
+    let mut connection = options(path).connect().await.map_err(unavailable)?;
+    let version: String = ask(&mut connection, "select sqlite_version()").await?;
     check_version(&version)?;
-    let journal: String = ask(&mut connection, path, "pragma journal_mode").await?;
-    let synchronous: i64 = ask(&mut connection, path, "pragma synchronous").await?;
-    let foreign_keys: i64 = ask(&mut connection, path, "pragma foreign_keys").await?;
+    let journal: String = ask(&mut connection, "pragma journal_mode").await?;
+    let synchronous: i64 = ask(&mut connection, "pragma synchronous").await?;
+    let foreign_keys: i64 = ask(&mut connection, "pragma foreign_keys").await?;
     if (journal.as_str(), synchronous, foreign_keys) != ("wal", 2, 1) {
         return Err(StoreError::Unavailable(format!(
-            "{} does not take write-ahead logging with full synchronisation (journal_mode {journal}, synchronous \
-             {synchronous}, foreign_keys {foreign_keys}): put it on a local disk",
-            path.display()
+            "it does not take write-ahead logging with full synchronisation (journal_mode {journal}, synchronous \
+             {synchronous}, foreign_keys {foreign_keys}): put it on a local disk"
         )));
     }
     Ok(connection)
 }
 
-/// Brings the schema up to date, and looks the file over if it is small enough.
-pub(super) async fn prepare(connection: &mut SqliteConnection, path: &Path) -> Result<(), StoreError> {
-    let size: i64 =
-        ask(connection, path, "select page_count * page_size from pragma_page_count, pragma_page_size").await?;
-    if u64::try_from(size).unwrap_or(0) < CHECKED_BYTES_MAX {
-        let verdict: String = ask(connection, path, "pragma quick_check(1)").await?;
-        if verdict != "ok" {
-            return Err(damaged(path, &verdict));
-        }
-    }
-    MIGRATIONS.run_direct(None, connection, false).await.map_err(|error| migration_failed(path, error))
-}
-
-async fn ask<T>(connection: &mut SqliteConnection, path: &Path, question: &'static str) -> Result<T, StoreError>
+async fn ask<T>(connection: &mut SqliteConnection, question: &'static str) -> Result<T, StoreError>
 where
     T: Send + Unpin + for<'r> sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
 {
-    sqlx::query_scalar(question).fetch_one(connection).await.map_err(|error| at_start(path, error))
+    sqlx::query_scalar(question).fetch_one(connection).await.map_err(unavailable)
 }
 
 fn check_version(version: &str) -> Result<(), StoreError> {
@@ -90,28 +94,18 @@ fn check_version(version: &str) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn at_start(path: &Path, error: sqlx::Error) -> StoreError {
-    match unavailable(error) {
-        StoreError::Damaged(what) => damaged(path, &what),
-        StoreError::Unavailable(what) => StoreError::Unavailable(format!("cannot open {}: {what}", path.display())),
-        other @ (StoreError::Locked(_) | StoreError::Corrupt { .. } | StoreError::Version(_)) => other,
-    }
-}
-
-fn migration_failed(path: &Path, error: MigrateError) -> StoreError {
-    let path_text = path.display();
+fn migration_failed(error: MigrateError) -> StoreError {
     match error {
         MigrateError::VersionMissing(version) => StoreError::Version(format!(
-            "{path_text} has schema {version}, this server knows up to {}: start the newer server, or restore an older \
-             copy",
+            "it has schema {version}, this server knows up to {}: start the newer server, or restore an older copy",
             MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
         )),
         MigrateError::VersionMismatch(version) => StoreError::Version(format!(
-            "{path_text} was made with another text of migration {version}: start the server that made it, or move the \
-             file away to begin with an empty one"
+            "it was made with another text of migration {version}: start the server that made it, or move the file away \
+             to begin with an empty one"
         )),
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => at_start(path, error),
-        other => StoreError::Unavailable(format!("cannot migrate {path_text}: {other}")),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => unavailable(error),
+        other => StoreError::Unavailable(format!("cannot migrate: {other}")),
     }
 }
 
