@@ -1,4 +1,14 @@
 //! What must survive a restart, as a handful of verbs; never asked while searching.
+//!
+//! Rows are judged as they stand: an advertisement is there until [`Write::Expire`], [`Write::Delete`] or [`Store::load`]
+//! removes it, however late it is, and a hold past its deadline frees its seats at once but stays `Held` until
+//! [`Write::End`]. So a store that was out of reach for a while can be told late what memory knew all along.
+
+mod decide;
+pub mod memory;
+pub mod metered;
+mod rows;
+pub mod sqlite;
 
 use std::sync::Arc;
 
@@ -8,6 +18,10 @@ use thiserror::Error;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
 use crate::domain::time::UnixMs;
+
+/// How long a settled reservation is remembered, so that a retried `Reserve` is still recognised: 24 hours, as R5 asks
+/// of every idempotency key. An advertisement that goes takes its reservations with it, so few last so long.
+pub const SETTLED_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Seats held in an advertisement for a party.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,15 +67,16 @@ pub struct StoredAdvertisement {
 /// One change. `now` is the moment of the decision, by the server's clock.
 #[derive(Clone, Debug)]
 pub enum Write {
-    /// Publishes an advertisement whole, whether it was there or not; what is there keeps its `since`.
+    /// Publishes an advertisement whole, whether it was there or not; what is there keeps its `since` and its
+    /// reservations. It may offer fewer seats than are held: the host decides, and no seat is open then.
     Put {
         /// What to publish.
         advertisement: Arc<Advertisement>,
         /// The expiry to keep.
         expires: UnixMs,
-        /// Held reservations that now have no deadline.
+        /// Reservations of this advertisement that now have no deadline, if they are held and have not lapsed by `now`.
         confirmed: Vec<ReservationId>,
-        /// Reservations that end with this change.
+        /// Reservations of this advertisement that end with this change, remembered for [`SETTLED_KEPT_MS`].
         settled: Vec<ReservationId>,
         /// The moment.
         now: UnixMs,
@@ -72,14 +87,15 @@ pub enum Write {
         id: AdvertisementId,
         /// The expiry to keep.
         expires: UnixMs,
-        /// Held reservations that now have no deadline.
+        /// Reservations of this advertisement that now have no deadline, if they are held and have not lapsed by `now`.
         confirmed: Vec<ReservationId>,
-        /// Reservations that end with this change.
+        /// Reservations of this advertisement that end with this change, remembered for [`SETTLED_KEPT_MS`].
         settled: Vec<ReservationId>,
         /// The moment.
         now: UnixMs,
     },
-    /// Removes an advertisement with its reservations; it stays deleted until `tombstone_until`.
+    /// Removes an advertisement with its reservations; it stays deleted until `tombstone_until`, or until whichever is
+    /// later of two deletes. Also deletes what is not there: the store may have forgotten it, a late update has not.
     Delete {
         /// Which.
         id: AdvertisementId,
@@ -93,14 +109,15 @@ pub enum Write {
         /// The moment.
         now: UnixMs,
     },
-    /// Takes seats: all or none, once per reservation id.
+    /// Takes seats: all or none, once per reservation id. Open are those of `join_seats` that no reservation of the same
+    /// advertisement has, confirmed or held past `now`; at most `limit::RESERVATIONS_MAX` such reservations at a time.
     Reserve {
         /// What to take, in state `Held`.
         reservation: Reservation,
         /// The moment.
         now: UnixMs,
     },
-    /// Ends a reservation: released, or lapsed. Remembered until `forget_at`.
+    /// Ends a reservation: released, or lapsed. Remembered until `forget_at`. One that has ended stays as it is.
     End {
         /// Which.
         id: ReservationId,
@@ -114,33 +131,36 @@ pub enum Write {
 /// What one change did.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// `Put` happened. `since` is what is stored now; `created` when nothing was there.
+    /// `Put` happened.
     Put {
         /// Nothing was there before.
         created: bool,
         /// Since when it has been advertised.
         since: UnixMs,
     },
-    /// `Put` did not happen: the advertisement was deleted.
+    /// `Put` did not happen, nor what it would have confirmed and settled: the advertisement was deleted.
     Tombstoned,
     /// `Extend`, `Delete`, `Expire` or `End` happened, or was no longer needed.
     Done,
     /// `Extend`, `Reserve` or `End`: there is no such advertisement or reservation.
     Absent,
-    /// `Reserve` happened now, or had happened before: the reservation as it stands.
+    /// `Reserve` happened now, or had happened before: the reservation as it stands, be it `Ended`, or `Held` with a
+    /// deadline that has passed.
     Reserved {
         /// As stored.
         reservation: Reservation,
         /// An earlier call had made it.
         replayed: bool,
     },
-    /// `Reserve` did not happen: the id stands for another payload.
+    /// `Reserve` did not happen: the id stands for another payload or advertisement.
     KeyReused,
     /// `Reserve` did not happen: fewer seats are open.
     Full {
         /// Seats open now.
         open_seats: u16,
     },
+    /// `Reserve` did not happen: the advertisement has as many live reservations as it may.
+    TooManyReservations,
 }
 
 /// Why the store could not do what was asked. The world's fault, never the client's.
@@ -162,22 +182,26 @@ pub enum StoreError {
         /// What is wrong with it.
         what: String,
     },
-    /// The file is of a version that this server does not know.
+    /// The file, or the database library, is of a version that this server does not know. The text says what to do.
     #[error("{0}")]
     Version(String),
+    /// The file is no sound database. The text says what to do.
+    #[error("{0}")]
+    Damaged(String),
 }
 
 /// Where advertisements are kept.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Everything in it, for a start. Ended reservations and tombstones that are due are forgotten on the way.
+    /// Everything in it that has not expired by `now`, in the order of ids, for a start. What has expired is removed,
+    /// ended reservations and tombstones that are due are forgotten on the way.
     async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;
 
     /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns; on an error, none
-    /// has happened.
+    /// has happened. A caller that stops waiting changes nothing about that (R4): the batch happens, or does not, whole.
     async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError>;
 
-    /// Forgets tombstones and ended reservations that are due, at most a thousand rows at a time.
+    /// Forgets tombstones and ended reservations that are due, at most a thousand rows in one transaction.
     async fn forget(&self, now: UnixMs) -> Result<(), StoreError>;
 
     /// Flushes and lets go. No verb may follow.

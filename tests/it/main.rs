@@ -1,6 +1,8 @@
-//! The one integration-test binary; each module below is a chapter.
+//! The one test binary; each module below is a chapter.
 
-mod ruleset_chances;
-mod ruleset_expansion;
-mod ruleset_golden;
-mod ruleset_hash;
+mod store_crash;
+mod store_file;
+mod store_kit;
+mod store_model;
+mod store_sequences;
+mod store_story;

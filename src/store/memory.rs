@@ -1,0 +1,79 @@
+//! The store that forgets when the process ends: for the simulator, for tests and for quick trials.
+
+use std::sync::Mutex;
+use std::sync::MutexGuard;
+use std::sync::PoisonError;
+
+use async_trait::async_trait;
+
+use crate::domain::time::UnixMs;
+use crate::store::decide::Picture;
+use crate::store::{Outcome, ReservationState, Store, StoreError, StoredAdvertisement, Write};
+
+/// Everything in memory, under one lock. Nothing waits while holding it.
+#[derive(Debug, Default)]
+pub struct Memory {
+    picture: Mutex<Picture>,
+}
+
+impl Memory {
+    /// An empty store.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A change cannot fail half-way, so what a panicking thread leaves behind is whole.
+    fn picture(&self) -> MutexGuard<'_, Picture> {
+        self.picture.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl Store for Memory {
+    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        let mut picture = self.picture();
+        let expired: Vec<_> =
+            picture.advertisements.iter().filter(|(_, it)| it.expires <= now).map(|(id, _)| *id).collect();
+        expired.into_iter().for_each(|id| picture.remove(id));
+        forget(&mut picture, now);
+
+        let mut stored: Vec<_> = picture
+            .advertisements
+            .values()
+            .filter_map(|standing| {
+                let reservations = standing.reservations.iter().filter_map(|id| picture.reservations.get(id));
+                Some(StoredAdvertisement {
+                    advertisement: standing.published.clone()?,
+                    expires: standing.expires,
+                    reservations: reservations.cloned().collect(),
+                })
+            })
+            .collect();
+        stored.sort_unstable_by_key(|stored| stored.advertisement.id);
+        Ok(stored)
+    }
+
+    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+        let mut picture = self.picture();
+        Ok(batch.iter().map(|write| picture.apply(write)).collect())
+    }
+
+    async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
+        forget(&mut self.picture(), now);
+        Ok(())
+    }
+
+    async fn close(&self) {}
+}
+
+fn forget(picture: &mut Picture, now: UnixMs) {
+    picture.tombstones.retain(|_, until| now < *until);
+    let Picture { advertisements, reservations, .. } = picture;
+    reservations.retain(|id, reservation| {
+        let keep = reservation.state != ReservationState::Ended || now < reservation.until;
+        if !keep && let Some(standing) = advertisements.get_mut(&reservation.advertisement_id) {
+            standing.reservations.remove(id);
+        }
+        keep
+    });
+}

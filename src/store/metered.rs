@@ -1,0 +1,103 @@
+//! A store around a store that counts and times each verb.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::domain::time::UnixMs;
+use crate::store::{Outcome, Store, StoreError, StoredAdvertisement, Write};
+
+/// Who hears about each verb. Brings its own clock, so that the store has none.
+pub trait Meter: Send + Sync + 'static {
+    /// A clock that never runs backwards, from any start.
+    fn elapsed(&self) -> Duration;
+
+    /// `verb` is `load`, `commit`, `forget` or `close`. `rows` are the changes of a commit, asked for or made, and the
+    /// advertisements of a load; 0 for the others, and for a load that failed.
+    fn on_verb(&self, verb: &'static str, took: Duration, ok: bool, rows: usize);
+}
+
+/// Passes every verb on, and tells its meter how it went. A verb that its caller stopped waiting for is not told.
+pub struct Metered<M> {
+    inner: Arc<dyn Store>,
+    meter: M,
+}
+
+impl<M: Meter> Metered<M> {
+    /// Measures `inner`.
+    pub fn new(inner: Arc<dyn Store>, meter: M) -> Self {
+        Self { inner, meter }
+    }
+
+    fn tell(&self, verb: &'static str, began: Duration, ok: bool, rows: usize) {
+        self.meter.on_verb(verb, self.meter.elapsed().saturating_sub(began), ok, rows);
+    }
+}
+
+#[async_trait]
+impl<M: Meter> Store for Metered<M> {
+    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.load(now).await;
+        self.tell("load", began, answer.is_ok(), answer.as_ref().map_or(0, Vec::len));
+        answer
+    }
+
+    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.commit(batch).await;
+        self.tell("commit", began, answer.is_ok(), batch.len());
+        answer
+    }
+
+    async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.forget(now).await;
+        self.tell("forget", began, answer.is_ok(), 0);
+        answer
+    }
+
+    async fn close(&self) {
+        let began = self.meter.elapsed();
+        self.inner.close().await;
+        self.tell("close", began, true, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::id::AdvertisementId;
+    use crate::store::memory::Memory;
+    use std::sync::Mutex;
+
+    /// Each reading is a second after the one before.
+    #[derive(Default)]
+    struct Notes(Mutex<(u64, Vec<(&'static str, u64, bool, usize)>)>);
+
+    impl Meter for Arc<Notes> {
+        fn elapsed(&self) -> Duration {
+            let mut notes = self.0.lock().unwrap();
+            notes.0 += 1;
+            Duration::from_secs(notes.0)
+        }
+
+        fn on_verb(&self, verb: &'static str, took: Duration, ok: bool, rows: usize) {
+            self.0.lock().unwrap().1.push((verb, took.as_secs(), ok, rows));
+        }
+    }
+
+    #[tokio::test]
+    async fn every_verb_is_passed_on_and_told() {
+        let notes = Arc::new(Notes::default());
+        let store = Metered::new(Arc::new(Memory::new()), Arc::clone(&notes));
+        let delete = Write::Delete { id: AdvertisementId::from_bytes([1; 16]), tombstone_until: UnixMs(9) };
+        assert_eq!(store.commit(&[delete.clone(), delete]).await.unwrap(), [Outcome::Done, Outcome::Done]);
+        assert_eq!(store.load(UnixMs(1)).await.unwrap(), []);
+        store.forget(UnixMs(1)).await.unwrap();
+        store.close().await;
+        let told = notes.0.lock().unwrap().1.clone();
+        assert_eq!(told, [("commit", 1, true, 2), ("load", 1, true, 0), ("forget", 1, true, 0), ("close", 1, true, 0)]);
+    }
+}

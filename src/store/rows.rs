@@ -1,0 +1,288 @@
+//! Rows to domain and back; the only place that can find a corrupt one.
+//!
+//! What SQL decides by, and what an operator would ask for, are columns of their own; the rest of an advertisement is
+//! one JSON text, `body`, whose keys `rows/body.rs` documents.
+
+mod body;
+
+use sha2::{Digest, Sha256};
+use sqlx::Row;
+use sqlx::sqlite::SqliteRow;
+
+use crate::domain::advertisement::{Advertisement, Kind};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::time::UnixMs;
+use crate::store::{Reservation, ReservationState, StoreError};
+
+/// A row of `advertisement`, but for `n`.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct AdvertisementRow {
+    pub(super) id: [u8; 16],
+    pub(super) silo_id: i64,
+    pub(super) set_id: i64,
+    pub(super) kind: i64,
+    pub(super) since_ms: i64,
+    pub(super) expires_ms: i64,
+    pub(super) join_seats: i64,
+    pub(super) body: String,
+    pub(super) connect_data: Vec<u8>,
+}
+
+impl AdvertisementRow {
+    pub(super) fn of(advertisement: &Advertisement, expires: UnixMs) -> Self {
+        Self {
+            id: *advertisement.id.as_bytes(),
+            silo_id: advertisement.session.silo.0.cast_signed(),
+            set_id: i64::from(advertisement.set_id.0),
+            kind: match advertisement.kind {
+                Kind::Session => 0,
+                Kind::Server => 1,
+            },
+            since_ms: to_ms(advertisement.since),
+            expires_ms: to_ms(expires),
+            join_seats: i64::from(advertisement.session.join_seats),
+            body: body::encode(advertisement),
+            connect_data: advertisement.connect_data.clone(),
+        }
+    }
+
+    /// Reads a row whose columns are in the order of `statements::LOAD_ADVERTISEMENTS`, and holds it against its checksum.
+    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+        let at = Place { table: "advertisement", row };
+        let read = Self {
+            id: at.name(0, "advertisement_id")?,
+            silo_id: at.number(1, "silo_id")?,
+            set_id: at.number(2, "set_id")?,
+            kind: at.number(3, "kind")?,
+            since_ms: at.number(4, "since_ms")?,
+            expires_ms: at.number(5, "expires_ms")?,
+            join_seats: at.number(6, "join_seats")?,
+            body: at.get::<String>(7, "body")?,
+            connect_data: at.get::<Vec<u8>>(8, "connect_data")?,
+        };
+        if at.number(9, "checksum")? != read.checksum() {
+            return Err(at.corrupt("checksum", "it does not agree with the row".into()));
+        }
+        Ok(read)
+    }
+
+    /// Until when it was believed as of its publishing.
+    pub(super) fn expires(&self) -> UnixMs {
+        from_ms(self.expires_ms)
+    }
+
+    /// The first 8 bytes of a SHA-256 over all columns: numbers big-endian, each text and blob after its length.
+    pub(super) fn checksum(&self) -> i64 {
+        let mut sum = Checksum::new();
+        sum.bytes(&self.id);
+        let numbers = [self.silo_id, self.set_id, self.kind, self.since_ms, self.expires_ms, self.join_seats];
+        numbers.into_iter().for_each(|number| sum.number(number));
+        sum.bytes(self.body.as_bytes());
+        sum.bytes(&self.connect_data);
+        sum.end()
+    }
+
+    /// The advertisement. Its expiry may have been moved by a lease, and is the caller's to find.
+    pub(super) fn advertisement(self) -> Result<Advertisement, StoreError> {
+        let corrupt = |column, what| StoreError::Corrupt { table: "advertisement", column, what };
+        let kind = match self.kind {
+            0 => Kind::Session,
+            1 => Kind::Server,
+            other => return Err(corrupt("kind", format!("{other} is no kind"))),
+        };
+        let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
+        let join_seats = u16::try_from(self.join_seats).map_err(|error| corrupt("join_seats", error.to_string()))?;
+        let mut advertisement = body::decode(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
+        advertisement.id = AdvertisementId::from_bytes(self.id);
+        advertisement.set_id = SetId(set_id);
+        advertisement.kind = kind;
+        advertisement.since = from_ms(self.since_ms);
+        advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
+        advertisement.session.join_seats = join_seats;
+        advertisement.connect_data = self.connect_data;
+        Ok(advertisement)
+    }
+}
+
+/// What a change asks about an advertisement in the database.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Held {
+    pub(super) id: AdvertisementId,
+    /// Its number, which is its name in `lease`.
+    pub(super) n: i64,
+    pub(super) since: UnixMs,
+    pub(super) expires: UnixMs,
+    pub(super) join_seats: u16,
+    /// A heartbeat has moved its expiry since it was published.
+    pub(super) leased: bool,
+}
+
+impl Held {
+    /// Reads a row whose columns are in the order of `statements::READ_ADVERTISEMENTS`.
+    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
+        let at = Place { table: "advertisement", row };
+        let seats = at.number(4, "join_seats")?;
+        let lease: Option<i64> = at.get(5, "expires_ms")?;
+        Ok(Self {
+            id: AdvertisementId::from_bytes(at.name(0, "advertisement_id")?),
+            n: at.number(1, "n")?,
+            since: from_ms(at.number(2, "since_ms")?),
+            expires: from_ms(lease.map_or_else(|| at.number(3, "expires_ms"), Ok)?),
+            join_seats: u16::try_from(seats).map_err(|error| at.corrupt("join_seats", error.to_string()))?,
+            leased: lease.is_some(),
+        })
+    }
+}
+
+/// A row of `reservation`.
+pub(super) struct ReservationRow {
+    pub(super) id: [u8; 16],
+    pub(super) advertisement_id: [u8; 16],
+    pub(super) seats: i64,
+    pub(super) users: Vec<u8>,
+    pub(super) payload: [u8; 16],
+    pub(super) state: i64,
+    pub(super) until_ms: i64,
+}
+
+impl ReservationRow {
+    pub(super) fn of(reservation: &Reservation) -> Self {
+        Self {
+            id: *reservation.id.as_bytes(),
+            advertisement_id: *reservation.advertisement_id.as_bytes(),
+            seats: i64::from(reservation.seats),
+            users: reservation.users.iter().flat_map(|user| *user.as_bytes()).collect(),
+            payload: reservation.payload,
+            state: match reservation.state {
+                ReservationState::Held => 0,
+                ReservationState::Confirmed => 1,
+                ReservationState::Ended => 2,
+            },
+            until_ms: to_ms(reservation.until),
+        }
+    }
+
+    pub(super) fn checksum(&self) -> i64 {
+        let mut sum = Checksum::new();
+        sum.bytes(&self.id);
+        sum.bytes(&self.advertisement_id);
+        sum.bytes(&self.users);
+        sum.bytes(&self.payload);
+        [self.seats, self.state, self.until_ms].into_iter().for_each(|number| sum.number(number));
+        sum.end()
+    }
+}
+
+/// Reads a row whose columns are in the order of `statements::RESERVATION_COLUMNS`, and holds it against its checksum.
+pub(super) fn reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
+    let at = Place { table: "reservation", row };
+    let read = ReservationRow {
+        id: at.name(0, "reservation_id")?,
+        advertisement_id: at.name(1, "advertisement_id")?,
+        seats: at.number(2, "seats")?,
+        users: at.get(3, "users")?,
+        payload: at.name(4, "payload")?,
+        state: at.number(5, "state")?,
+        until_ms: at.number(6, "until_ms")?,
+    };
+    if at.number(7, "checksum")? != read.checksum() {
+        return Err(at.corrupt("checksum", "it does not agree with the row".into()));
+    }
+    let (users, rest) = read.users.as_chunks::<16>();
+    if !rest.is_empty() {
+        return Err(at.corrupt("users", format!("{} bytes are no whole number of users", read.users.len())));
+    }
+    Ok(Reservation {
+        id: ReservationId::from_bytes(read.id),
+        advertisement_id: AdvertisementId::from_bytes(read.advertisement_id),
+        seats: u16::try_from(read.seats).map_err(|error| at.corrupt("seats", error.to_string()))?,
+        users: users.iter().map(|user| UserKey::from_bytes(*user)).collect(),
+        payload: read.payload,
+        state: match read.state {
+            0 => ReservationState::Held,
+            1 => ReservationState::Confirmed,
+            2 => ReservationState::Ended,
+            other => return Err(at.corrupt("state", format!("{other} is no state"))),
+        },
+        until: from_ms(read.until_ms),
+    })
+}
+
+/// Reads a row of `tombstone`: which, and until when.
+pub(super) fn tombstone(row: &SqliteRow) -> Result<(AdvertisementId, UnixMs), StoreError> {
+    let at = Place { table: "tombstone", row };
+    let id = AdvertisementId::from_bytes(at.name(0, "advertisement_id")?);
+    Ok((id, from_ms(at.number(1, "until_ms")?)))
+}
+
+/// The lease of a row of `statements::LOAD_ADVERTISEMENTS`, if a heartbeat has made one.
+pub(super) fn lease(row: &SqliteRow) -> Result<Option<UnixMs>, StoreError> {
+    let lease: Option<i64> = Place { table: "lease", row }.get(10, "expires_ms")?;
+    Ok(lease.map(from_ms))
+}
+
+/// A moment as a column keeps it. The 292 million years that a signed column cannot keep are cut off.
+pub(super) fn to_ms(moment: UnixMs) -> i64 {
+    i64::try_from(moment.0).unwrap_or(i64::MAX)
+}
+
+fn from_ms(ms: i64) -> UnixMs {
+    UnixMs(u64::try_from(ms).unwrap_or(0))
+}
+
+/// A row being read, and the table to name when it is corrupt.
+struct Place<'a> {
+    table: &'static str,
+    row: &'a SqliteRow,
+}
+
+impl<'a> Place<'a> {
+    fn get<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
+    where
+        T: sqlx::Decode<'a, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+    {
+        self.row.try_get(index).map_err(|error| self.corrupt(column, error.to_string()))
+    }
+
+    fn number(&self, index: usize, column: &'static str) -> Result<i64, StoreError> {
+        self.get(index, column)
+    }
+
+    /// Sixteen bytes.
+    fn name(&self, index: usize, column: &'static str) -> Result<[u8; 16], StoreError> {
+        let bytes: &[u8] = self.get(index, column)?;
+        bytes.try_into().map_err(|_| self.corrupt(column, format!("{} bytes, not 16", bytes.len())))
+    }
+
+    fn corrupt(&self, column: &'static str, what: String) -> StoreError {
+        StoreError::Corrupt { table: self.table, column, what }
+    }
+}
+
+/// Notices every flipped bit. No defence against someone who can write the file.
+struct Checksum(Sha256);
+
+impl Checksum {
+    fn new() -> Self {
+        Self(Sha256::new())
+    }
+
+    fn number(&mut self, number: i64) {
+        self.0.update(number.to_be_bytes());
+    }
+
+    fn bytes(&mut self, bytes: &[u8]) {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+    }
+
+    fn end(self) -> i64 {
+        let digest = self.0.finalize();
+        let mut first = [0; 8];
+        first.copy_from_slice(&digest[..8]);
+        i64::from_be_bytes(first)
+    }
+}
+
+#[cfg(test)]
+mod tests;

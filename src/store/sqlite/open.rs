@@ -1,0 +1,130 @@
+//! Opens the file, makes sure that SQLite does what was asked of it, and brings the schema up to date.
+
+use std::path::Path;
+use std::time::Duration;
+
+use sqlx::ConnectOptions;
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
+
+use crate::store::StoreError;
+use crate::store::sqlite::lock::private_file;
+use crate::store::sqlite::unavailable;
+
+static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// The first version without the bug that could corrupt a file when its log was reset (RELIABILITY.md section 1).
+const SQLITE_VERSION_MIN: [u32; 3] = [3, 51, 3];
+
+/// A file under this many bytes is checked whole at every start; above it the check would take seconds.
+const CHECKED_BYTES_MAX: u64 = 100_000_000;
+
+/// How the server connects to `path`: durable before fast (F8), and nothing that trusts the file.
+pub(super) fn options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        // Half of a page or less changes when an advertisement is published; small pages make less of a log of it.
+        .page_size(1_024)
+        .journal_mode(SqliteJournalMode::Wal)
+        .synchronous(SqliteSynchronous::Full)
+        .foreign_keys(true)
+        .busy_timeout(Duration::from_secs(2))
+        // What is deleted is gone from the file, not only from the index (SEC-17).
+        .pragma("secure_delete", "on")
+        .pragma("trusted_schema", "off")
+        // A file that shrinks under a map is a crash, and the log-reset bug was worse with it.
+        .pragma("mmap_size", "0")
+        .pragma("cache_size", "-32768")
+        // In pages. A checkpoint writes each page once, however often it changed since the last: 16 MiB of log gathers
+        // some twenty batches of a thousand.
+        .pragma("wal_autocheckpoint", "16384")
+        .pragma("journal_size_limit", "67108864")
+        .row_buffer_size(1_024)
+        .disable_statement_logging()
+}
+
+/// Opens a file that is locked already: made if it is not there, looked over, its schema up to date.
+pub(super) async fn open(path: &Path) -> Result<SqliteConnection, StoreError> {
+    // SQLite gives its log the rights of this file.
+    private_file(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
+    let mut connection = connect(path).await?;
+    let size: i64 =
+        ask(&mut connection, "select page_count * page_size from pragma_page_count, pragma_page_size").await?;
+    if u64::try_from(size).unwrap_or(0) < CHECKED_BYTES_MAX {
+        let verdict: String = ask(&mut connection, "pragma quick_check(1)").await?;
+        if verdict != "ok" {
+            return Err(StoreError::Damaged(verdict));
+        }
+    }
+    MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_failed)?;
+    Ok(connection)
+}
+
+/// A connection that has been seen to be what it was asked to be.
+pub(super) async fn connect(path: &Path) -> Result<SqliteConnection, StoreError> {
+    let mut connection = options(path).connect().await.map_err(unavailable)?;
+    let version: String = ask(&mut connection, "select sqlite_version()").await?;
+    check_version(&version)?;
+    let journal: String = ask(&mut connection, "pragma journal_mode").await?;
+    let synchronous: i64 = ask(&mut connection, "pragma synchronous").await?;
+    let foreign_keys: i64 = ask(&mut connection, "pragma foreign_keys").await?;
+    if (journal.as_str(), synchronous, foreign_keys) != ("wal", 2, 1) {
+        return Err(StoreError::Unavailable(format!(
+            "it does not take write-ahead logging with full synchronisation (journal_mode {journal}, synchronous \
+             {synchronous}, foreign_keys {foreign_keys}): put it on a local disk"
+        )));
+    }
+    Ok(connection)
+}
+
+async fn ask<T>(connection: &mut SqliteConnection, question: &'static str) -> Result<T, StoreError>
+where
+    T: Send + Unpin + for<'r> sqlx::Decode<'r, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+{
+    sqlx::query_scalar(question).fetch_one(connection).await.map_err(unavailable)
+}
+
+fn check_version(version: &str) -> Result<(), StoreError> {
+    let numbers: Vec<u32> = version.split('.').map_while(|part| part.parse().ok()).collect();
+    if numbers.as_slice() < SQLITE_VERSION_MIN.as_slice() {
+        return Err(StoreError::Version(format!(
+            "SQLite {version} can corrupt a file in write-ahead mode: build the server with 3.51.3 or newer"
+        )));
+    }
+    Ok(())
+}
+
+fn migration_failed(error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::VersionMissing(version) => StoreError::Version(format!(
+            "it has schema {version}, this server knows up to {}: start the newer server, or restore an older copy",
+            MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+        )),
+        MigrateError::VersionMismatch(version) => StoreError::Version(format!(
+            "it was made with another text of migration {version}: start the server that made it, or move the file away \
+             to begin with an empty one"
+        )),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => unavailable(error),
+        other => StoreError::Unavailable(format!("cannot migrate: {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn old_libraries_are_refused() {
+        for (version, fine) in [
+            ("3.51.3", true),
+            ("3.52.0", true),
+            ("4.0.0", true),
+            ("3.51.2", false),
+            ("3.9.9", false),
+            ("3.51", false),
+            ("", false),
+        ] {
+            assert_eq!(check_version(version).is_ok(), fine, "{version}");
+        }
+    }
+}

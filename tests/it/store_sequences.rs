@@ -1,0 +1,119 @@
+//! Whatever is done to a store, in whatever order and grouping, it answers and remembers as the model does (R23).
+
+use std::path::Path;
+
+use fireteam::domain::id::ReservationId;
+use fireteam::domain::time::UnixMs;
+use fireteam::store::memory::Memory;
+use fireteam::store::sqlite::Sqlite;
+use fireteam::store::{SETTLED_KEPT_MS, Store, Write};
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::store_kit::{ad, ad_id, extend, put, reserve, seat_id, seats};
+use crate::store_model::Model;
+
+/// One thing to do to a store.
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<Write>),
+    Load(u64),
+    Forget(u64),
+    /// Drop it as a crash would, and open it again.
+    Reopen,
+}
+
+/// Few names and few moments, so that everything meets everything.
+fn write() -> impl Strategy<Value = Write> {
+    let (n, r, now) = (0..3_u32, 0..5_u32, 0..60_u64);
+    let ids = prop::collection::vec((0..5_u32).prop_map(seat_id), 0..3);
+    let marks = (ids.clone(), ids);
+    fn marked(write: Write, (ids_confirmed, ids_settled): (Vec<ReservationId>, Vec<ReservationId>)) -> Write {
+        match write {
+            Write::Put { advertisement, expires, now, .. } => {
+                Write::Put { advertisement, expires, confirmed: ids_confirmed, settled: ids_settled, now }
+            }
+            Write::Extend { id, expires, now, .. } => {
+                Write::Extend { id, expires, confirmed: ids_confirmed, settled: ids_settled, now }
+            }
+            other => other,
+        }
+    }
+    prop_oneof![
+        5 => (n.clone(), 0..5_u16, now.clone(), 0..60_u64, marks.clone(), "[a-c]").prop_map(
+            |(n, open, now, more, marks, word)| marked(put(ad(n, open, now, &word), now + more, now), marks)
+        ),
+        3 => (n.clone(), now.clone(), 0..60_u64, marks)
+            .prop_map(|(n, now, more, marks)| marked(extend(n, now + more, now), marks)),
+        1 => (n.clone(), 0..60_u64).prop_map(|(n, until)| Write::Delete { id: ad_id(n), tombstone_until: UnixMs(until) }),
+        2 => (n.clone(), now.clone()).prop_map(|(n, now)| Write::Expire { id: ad_id(n), now: UnixMs(now) }),
+        6 => (r.clone(), n.clone(), 1..4_u16, now, 0..60_u64)
+            .prop_map(|(r, n, count, now, more)| reserve(seats(r, n, count, now + more), now)),
+        2 => (r, n, 0..60_u64).prop_map(|(r, n, at)| {
+            Write::End { id: seat_id(r), advertisement_id: ad_id(n), forget_at: UnixMs(at) }
+        }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let moment = prop_oneof![4 => 0..60_u64, 1 => Just(SETTLED_KEPT_MS + 70)];
+    let step = prop_oneof![
+        10 => prop::collection::vec(write(), 1..12).prop_map(Step::Commit),
+        1 => moment.clone().prop_map(Step::Load),
+        1 => moment.prop_map(Step::Forget),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..20)
+}
+
+/// Takes every step on the store and on the model, and ends by loading both.
+async fn check<S: Store>(steps: Vec<Step>, open: impl AsyncFn(Option<S>) -> S) {
+    let mut store = open(None).await;
+    let mut model = Model::default();
+    for step in steps.into_iter().chain([Step::Load(0)]) {
+        match step {
+            Step::Commit(batch) => assert_eq!(store.commit(&batch).await.unwrap(), model.commit(&batch)),
+            Step::Load(now) => assert_eq!(store.load(UnixMs(now)).await.unwrap(), model.load(UnixMs(now))),
+            Step::Forget(now) => {
+                store.forget(UnixMs(now)).await.unwrap();
+                model.forget(UnixMs(now));
+            }
+            Step::Reopen => store = open(Some(store)).await,
+        }
+    }
+}
+
+fn runner(cases: u32) -> TestRunner {
+    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// R23.
+#[test]
+fn memory_does_what_the_model_does() {
+    let runtime = runtime();
+    let outcome = runner(2_000).run(&steps(), |steps| {
+        runtime.block_on(check(steps, async |before: Option<Memory>| before.unwrap_or_default()));
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+/// R23, and R2 without the kill: what was acknowledged is there after any reopening.
+#[test]
+fn sqlite_does_what_the_model_does() {
+    let runtime = runtime();
+    let outcome = runner(60).run(&steps(), |steps| {
+        let folder = tempfile::tempdir().unwrap();
+        let path: &Path = &folder.path().join("a.db");
+        runtime.block_on(check(steps, async |before: Option<Sqlite>| {
+            drop(before);
+            Sqlite::open(path).await.unwrap()
+        }));
+        Ok(())
+    });
+    outcome.unwrap();
+}
