@@ -326,7 +326,9 @@ fn scale_of(ruleset: &Ruleset, attribute: usize) -> Number {
         None => (0.0, 1.0, WINDOW_UNDECLARED),
     };
     let span = if min < max { max - min } else { 1.0 };
-    Number { attribute, offset: min, span, window, pull: 0.0 }
+    let ranges = ruleset.soft.iter().filter(own).flat_map(|soft| [soft.min, soft.max]);
+    let reach = ranges.map(|value| ((value - min) / span).abs()).fold(window, f64::max);
+    Number { attribute, offset: min, span, window: reach.min(WINDOW_UNDECLARED), pull: 0.0 }
 }
 
 /// What one unit of a value is worth to the score, as a share of all weights; `units` says how many units of the

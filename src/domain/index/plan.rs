@@ -196,14 +196,18 @@ impl Plan {
             (Measure::Attribute(attribute), mode) => {
                 let Some(column) = layout.number(attribute) else { return };
                 let number = layout.numbers[column];
+                let (scale, shift) = (number.span / width, (number.offset - soft.min) / width);
                 let source = match (mode, query.searcher.facts.number(attribute)) {
                     (SoftMode::Difference, None) => return self.base += missing,
-                    (SoftMode::Difference, Some(at)) => Source::Difference { column, at: soft.norm(at) as f32 },
+                    // Clamped as rows are: only then are the two never farther apart than in truth.
+                    (SoftMode::Difference, Some(at)) => {
+                        let at = number.unit(at).clamp(-number.window, number.window) * scale + shift;
+                        Source::Difference { column, at: at.clamp(0.0, 1.0) as f32 }
+                    }
                     // A value clamped from below is stored as more than it is.
                     (SoftMode::LowerIsBetter, _) if number.unit(soft.min) < -number.window => return,
                     (SoftMode::LowerIsBetter, _) => Source::Lower { column },
                 };
-                let (scale, shift) = (number.span / width, (number.offset - soft.min) / width);
                 (source, scale, shift, (scale * number.window + shift.abs() + 2.0) * 4.0 * f64::from(f32::EPSILON))
             }
             (measure @ (Measure::Distance | Measure::Latency), _) => match self.gauge(query, layout, measure) {
