@@ -32,6 +32,11 @@ pub fn term(
             measure_between(ruleset, soft.measure, searcher, listed, round_trip_ms).map(|it| soft.norm(it))
         }
     };
+    weighed(soft, distance)
+}
+
+/// A soft filter's term out of its normalised distance in [0, 1]; `None` when a value is missing.
+pub fn weighed(soft: &SoftFilter, distance: Option<f64>) -> f64 {
     match distance {
         Some(distance) => soft.weight * curved(soft.curve, distance),
         None => missing_term(soft),

@@ -1,0 +1,276 @@
+//! One search: leaves in the order of their bounds, rows in columns, the survivors exactly.
+
+use std::cmp::Ordering;
+
+use crate::domain::filter::{Refusal, admit};
+use crate::domain::index::best::{Best, Scored};
+use crate::domain::index::kernel::{BLOCK, Leaves, Path, Rows, Scratch, judge};
+use crate::domain::index::layout::word;
+use crate::domain::index::leaf::Leaf;
+use crate::domain::index::plan::{Exact, Plan, counter, place, refusal};
+use crate::domain::index::tree::Place;
+use crate::domain::index::{Found, Hit, Index, Query};
+use crate::domain::score::{score, weighed};
+
+/// Buffers that a search uses and leaves behind for the next.
+#[derive(Debug, Default)]
+pub(super) struct Desk {
+    pub(super) scratch: Scratch,
+    best: Best,
+    /// Bounds of the leaves of all partitions visited, one partition after the other.
+    pub(super) bounds: Vec<f32>,
+    /// Partition, and where its leaves begin in `bounds`.
+    parts: Vec<(u32, usize)>,
+    /// Bound and place in `bounds` of leaves, to be sorted.
+    order: Vec<u64>,
+    counts: Vec<u32>,
+    excluded: Vec<Place>,
+    survivors: Vec<(f32, u32)>,
+}
+
+/// Leaves that are visited in order before it is judged whether the rest is worth sorting.
+const HEAD: usize = 16;
+/// When more than one in this many leaves is left after the head, all are swept in the order of memory.
+const SWEEP_SHARE: usize = 6;
+
+pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Found) {
+    found.hits.clear();
+    found.refusals.clear();
+    (found.evaluated, found.truncated) = (0, false);
+    if query.limits.max_results == 0 {
+        return;
+    }
+    let Found { hits, evaluated, truncated, refusals, desk } = found;
+    let plan = Plan::of(query, &index.layout, &index.codes, &index.clock);
+    desk.best.begin(query.limits.max_results as usize);
+    desk.counts.clear();
+    desk.counts.resize(counter(Refusal::Full) + 3 + 2 * query.ruleset.hard.len(), 0);
+    desk.excluded.clear();
+    let slots = query.searcher.excluded.iter().filter_map(|&id| index.slot(id));
+    desk.excluded.extend(slots.map(|slot| index.places[slot as usize]));
+    // An id may have been given twice.
+    desk.excluded.dedup();
+    let left = query.limits.max_evaluated;
+    let mut search = Search { index, query, path, plan, desk, left, truncated: false };
+    search.bound_leaves();
+    search.visit();
+    search.settle();
+    (*evaluated, *truncated) = (left - search.left, search.truncated);
+    hits.extend(desk.best.rows().iter().map(|row| Hit { slot: row.slot, score: row.score }));
+    let counts = desk.counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
+    refusals.extend(counts.map(|(counter, &count)| (refusal(counter), count)));
+}
+
+struct Search<'a, 'q> {
+    index: &'a Index,
+    query: &'a Query<'q>,
+    path: Path,
+    plan: Plan,
+    desk: &'a mut Desk,
+    /// Rows that may still be looked at.
+    left: u32,
+    truncated: bool,
+}
+
+impl Search<'_, '_> {
+    fn bound_leaves(&mut self) {
+        let Desk { bounds, parts, scratch, counts, .. } = &mut *self.desk;
+        bounds.clear();
+        parts.clear();
+        let (index, plan, path) = (self.index, &self.plan, self.path);
+        index.each_partition(self.query, |number, tree| {
+            parts.push((number, bounds.len()));
+            for from in (0..tree.summary.leaves()).step_by(BLOCK) {
+                let len = BLOCK.min(tree.summary.leaves() - from);
+                let rows = &tree.summary.len[from..][..len];
+                let begin = scratch.bound.iter_mut().zip(rows);
+                begin.for_each(|(bound, &rows)| *bound = if rows == 0 { f32::INFINITY } else { plan.base });
+                judge(path, plan, Leaves { summary: &tree.summary, from, len }, scratch, counts, len);
+                bounds.extend_from_slice(&scratch.bound[..len]);
+            }
+        });
+        // Leaves are no rows: what was refused here was not looked at.
+        counts.fill(0);
+    }
+
+    /// Visits leaves until no other can hold anything better.
+    fn visit(&mut self) {
+        let mut order = std::mem::take(&mut self.desk.order);
+        self.list(&mut order);
+        let head = order.len().min(HEAD);
+        if HEAD < order.len() {
+            order.select_nth_unstable(HEAD);
+        }
+        order[..head].sort_unstable();
+        let mut going = order[..head].iter().all(|&key| self.visit_key(key));
+        if going {
+            self.list(&mut order);
+            let rows_left: usize = order.len() * super::leaf::ROWS;
+            let sweep = self.desk.bounds.len() < order.len() * SWEEP_SHARE && rows_left < self.left as usize;
+            if !sweep {
+                order.sort_unstable();
+            }
+            for &key in &order {
+                going = self.visit_key(key);
+                if !going && !sweep {
+                    break;
+                }
+            }
+        }
+        self.desk.order = order;
+    }
+
+    /// The leaves that may hold something, in the order of memory. Bounds are not negative, so their bits sort as
+    /// they do.
+    fn list(&mut self, order: &mut Vec<u64>) {
+        let cutoff = self.cutoff();
+        order.clear();
+        let bounds = self.desk.bounds.iter().enumerate();
+        let hopeful = bounds.filter(|&(_, &bound)| bound < f32::INFINITY && bound <= cutoff);
+        order.extend(hopeful.map(|(at, bound)| (u64::from(bound.to_bits()) << 32) | at as u64));
+    }
+
+    fn cutoff(&self) -> f32 {
+        self.desk.best.worst().map_or(f32::INFINITY, |worst| self.plan.cutoff(worst.score))
+    }
+
+    /// Looks at a leaf; `false` when neither this nor any with a greater bound is of use, or when the limit is
+    /// reached.
+    fn visit_key(&mut self, key: u64) -> bool {
+        let at = (key & u64::from(u32::MAX)) as usize;
+        if self.cutoff() < self.desk.bounds[at] {
+            return false;
+        }
+        self.desk.bounds[at] = f32::INFINITY;
+        let part = self.desk.parts.partition_point(|&(_, from)| from <= at) - 1;
+        let (number, first) = self.desk.parts[part];
+        let leaf = &self.index.tree(number).leaves[at - first];
+        for from in (0..leaf.len()).step_by(BLOCK) {
+            if self.left == 0 {
+                self.truncated = true;
+                return false;
+            }
+            let wanted = BLOCK.min(leaf.len() - from);
+            let len = wanted.min(self.left as usize);
+            self.truncated |= len < wanted;
+            self.left -= len as u32;
+            let place = Place { partition: number, leaf: (at - first) as u32, row: from as u32 };
+            self.look_at(leaf, place, len);
+        }
+        true
+    }
+
+    fn look_at(&mut self, leaf: &Leaf, at: Place, len: usize) {
+        let from = at.row as usize;
+        self.desk.scratch.bound[..len].fill(self.plan.base);
+        self.exclude(at, len);
+        let cutoff = self.cutoff().min(f32::MAX);
+        let Desk { scratch, counts, survivors, .. } = &mut *self.desk;
+        judge(self.path, &self.plan, Rows { leaf, from, len }, scratch, counts, len);
+        survivors.clear();
+        for (row, &bound) in scratch.bound[..len].iter().enumerate() {
+            if bound <= cutoff {
+                survivors.push((bound, (from + row) as u32));
+            }
+        }
+        self.weigh_survivors(leaf);
+    }
+
+    /// Marks the rows of this block that the searcher asked not to see.
+    fn exclude(&mut self, at: Place, len: usize) {
+        for number in 0..self.desk.excluded.len() {
+            let place = self.desk.excluded[number];
+            let same_leaf = place.partition == at.partition && place.leaf == at.leaf;
+            if same_leaf && at.row <= place.row && place.row < at.row + len as u32 {
+                self.desk.scratch.bound[(place.row - at.row) as usize] = f32::INFINITY;
+                let slot = self.index.tree(at.partition).leaves[at.leaf as usize].word(word::SLOT, place.row as usize);
+                let verdict = admit(
+                    self.query.ruleset,
+                    &self.query.searcher,
+                    &self.index.entry(slot).listed(),
+                    None,
+                    self.query.now,
+                );
+                if let Err(refused) = verdict {
+                    self.desk.counts[counter(refused)] += 1;
+                }
+            }
+        }
+    }
+
+    /// Scores survivors; while there are not enough admitted, the most promising first, so that few need be scored.
+    fn weigh_survivors(&mut self, leaf: &Leaf) {
+        let mut survivors = std::mem::take(&mut self.desk.survivors);
+        let mut rest = &mut survivors[..];
+        while !rest.is_empty() {
+            let most = self.query.limits.max_results as usize;
+            let mut turn = rest.len();
+            if self.desk.best.worst().is_none() && 2 * most < rest.len() {
+                turn = most + most / 8;
+                rest.select_nth_unstable_by(turn, |one, other| one.0.total_cmp(&other.0));
+            }
+            let cutoff = self.cutoff();
+            let (now, later) = rest.split_at_mut(turn);
+            for &(bound, row) in now.iter() {
+                if bound <= cutoff {
+                    self.offer(leaf, row as usize);
+                }
+            }
+            rest = later;
+            if self.desk.best.is_full() || self.desk.best.could_fill() {
+                self.settle();
+            }
+        }
+        self.desk.survivors = survivors;
+    }
+
+    fn offer(&mut self, leaf: &Leaf, row: usize) {
+        let (slot, id) = (leaf.word(word::SLOT, row), leaf.word(word::ID, row));
+        let score = self.score(leaf, row, slot);
+        self.desk.best.offer(Scored { score, id, slot });
+    }
+
+    /// The exact score: from columns where they say it all, else from the entry.
+    fn score(&self, leaf: &Leaf, row: usize, slot: u32) -> f64 {
+        let (query, layout) = (self.query, &self.index.layout);
+        let has_region = || layout.region().is_some_and(|column| !leaf.float(column, row).is_nan());
+        let Some(exact) = self.plan.exact.as_ref().filter(|_| !(self.plan.regions && has_region())) else {
+            return score(query.ruleset, &query.searcher, &self.index.entry(slot).listed(), None);
+        };
+        let chord = || {
+            let x = layout.x()?;
+            let there = place([leaf.float(x, row), leaf.float(x + 1, row), leaf.float(x + 2, row)])?;
+            Some(query.searcher.locality?.chord_miles(there))
+        };
+        let number = |column| Some(leaf.exact(column, row)).filter(|it| !it.is_nan());
+        query.ruleset.soft.iter().zip(exact).fold(0.0, |sum, (soft, exact)| {
+            let distance = match *exact {
+                Exact::Constant(term) => return sum + term,
+                Exact::Difference { column, at } => number(column).map(|theirs| (soft.norm(theirs) - at).abs()),
+                Exact::Lower { column } => number(column).map(|it| soft.norm(it)),
+                Exact::Distance => chord().map(|it| soft.norm(it)),
+                Exact::Latency => chord().map(|it| soft.norm(query.ruleset.line.round_trip_ms(it))),
+            };
+            sum + weighed(soft, distance)
+        })
+    }
+
+    fn settle(&mut self) {
+        let (index, query) = (self.index, self.query);
+        let Desk { best, counts, .. } = &mut *self.desk;
+        let id = |slot: u32| index.entry(slot).advertisement.id;
+        let order = |one: &Scored, other: &Scored| {
+            let by_score = one.score.total_cmp(&other.score).then(one.id.cmp(&other.id));
+            if by_score == Ordering::Equal { id(one.slot).cmp(&id(other.slot)) } else { by_score }
+        };
+        best.settle(order, |slot| {
+            match admit(query.ruleset, &query.searcher, &index.entry(slot).listed(), None, query.now) {
+                Ok(()) => true,
+                Err(refused) => {
+                    counts[counter(refused)] += 1;
+                    false
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,80 @@
+//! What is known of each leaf without reading it: never too tight, sometimes too wide.
+
+use crate::domain::index::layout::{Row, word};
+use crate::domain::index::leaf::Leaf;
+
+/// Bounds of every leaf of a partition, one array each so that all leaves are judged in one plain loop.
+#[derive(Debug, Default)]
+pub(super) struct Summary {
+    /// By float column, then by leaf: the least value; infinite when there is none.
+    pub(super) least: Vec<Vec<f32>>,
+    /// The greatest value; minus infinite when there is none.
+    pub(super) greatest: Vec<Vec<f32>>,
+    /// 1 when some row may lack the value.
+    pub(super) gaps: Vec<Vec<u32>>,
+    /// The latest expiry.
+    pub(super) expires: Vec<u32>,
+    /// The most open seats.
+    pub(super) seats: Vec<u32>,
+    /// The earliest `since`.
+    pub(super) since: Vec<u32>,
+    /// Rows.
+    pub(super) len: Vec<u32>,
+}
+
+impl Summary {
+    pub(super) fn new(floats: usize) -> Self {
+        Self {
+            least: vec![Vec::new(); floats],
+            greatest: vec![Vec::new(); floats],
+            gaps: vec![Vec::new(); floats],
+            ..Self::default()
+        }
+    }
+
+    /// How many leaves there are.
+    pub(super) fn leaves(&self) -> usize {
+        self.len.len()
+    }
+
+    /// Adds an empty leaf.
+    pub(super) fn push(&mut self) {
+        self.least.iter_mut().for_each(|column| column.push(f32::INFINITY));
+        self.greatest.iter_mut().for_each(|column| column.push(f32::NEG_INFINITY));
+        self.gaps.iter_mut().for_each(|column| column.push(0));
+        self.expires.push(0);
+        self.seats.push(0);
+        self.since.push(u32::MAX);
+        self.len.push(0);
+    }
+
+    /// Widens a leaf's bounds to take in `row`.
+    pub(super) fn widen(&mut self, leaf: usize, row: &Row) {
+        for (column, &value) in row.floats.iter().enumerate() {
+            if value.is_nan() {
+                self.gaps[column][leaf] = 1;
+            } else {
+                let (least, greatest) = (&mut self.least[column][leaf], &mut self.greatest[column][leaf]);
+                (*least, *greatest) = (least.min(value), greatest.max(value));
+            }
+        }
+        self.expires[leaf] = self.expires[leaf].max(row.words[word::EXPIRES]);
+        self.seats[leaf] = self.seats[leaf].max(row.words[word::SEATS]);
+        self.since[leaf] = self.since[leaf].min(row.words[word::SINCE]);
+    }
+
+    /// Computes a leaf's bounds anew.
+    pub(super) fn recompute(&mut self, at: usize, leaf: &Leaf) {
+        for column in 0..self.least.len() {
+            let values = leaf.floats(column);
+            // `f32::min` and `f32::max` pass over NaN.
+            self.least[column][at] = values.iter().copied().fold(f32::INFINITY, f32::min);
+            self.greatest[column][at] = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            self.gaps[column][at] = u32::from(values.iter().any(|value| value.is_nan()));
+        }
+        self.expires[at] = leaf.words(word::EXPIRES).iter().copied().max().unwrap_or(0);
+        self.seats[at] = leaf.words(word::SEATS).iter().copied().max().unwrap_or(0);
+        self.since[at] = leaf.words(word::SINCE).iter().copied().min().unwrap_or(u32::MAX);
+        self.len[at] = leaf.len() as u32;
+    }
+}

@@ -1,0 +1,1 @@
+//! Single properties of the index, each told by a small population.

@@ -1,0 +1,240 @@
+//! One partition: a kd-B-tree whose leaves are columns. It grows by splitting full leaves and shrinks by joining
+//! leaves that have run empty.
+
+use crate::domain::index::layout::{Layout, Row, STAND_IN, word};
+use crate::domain::index::leaf::{Leaf, ROWS};
+use crate::domain::index::summary::Summary;
+
+/// Where a row is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// Which partition.
+    pub(super) partition: u32,
+    /// Which leaf of it.
+    pub(super) leaf: u32,
+    /// Which row of it.
+    pub(super) row: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Child {
+    Node(u32),
+    Leaf(u32),
+}
+
+/// Rows below `at` along `dim` are under the first child, the others under the second.
+#[derive(Clone, Copy, Debug)]
+struct Node {
+    dim: u32,
+    at: f32,
+    children: [Child; 2],
+    parent: Option<u32>,
+}
+
+/// The rows of one partition.
+#[derive(Debug)]
+pub(super) struct Tree {
+    root: Child,
+    nodes: Vec<Node>,
+    free_nodes: Vec<u32>,
+    /// The leaves; those that are not in the tree at the moment are empty.
+    pub(super) leaves: Vec<Leaf>,
+    free_leaves: Vec<u32>,
+    /// Their bounds.
+    pub(super) summary: Summary,
+    len: usize,
+    tidied: usize,
+}
+
+impl Tree {
+    pub(super) fn new(layout: &Layout) -> Self {
+        let mut summary = Summary::new(layout.floats());
+        summary.push();
+        let leaves = vec![Leaf::new()];
+        let (nodes, free_nodes, free_leaves) = (Vec::new(), Vec::new(), Vec::new());
+        Self { root: Child::Leaf(0), nodes, free_nodes, leaves, free_leaves, summary, len: 0, tidied: 0 }
+    }
+
+    /// How many rows it has.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Puts `row` in. `moved` hears of every row that now is somewhere else: its slot, leaf and row.
+    pub(super) fn insert(&mut self, layout: &Layout, row: &Row, mut moved: impl FnMut(u32, u32, u32)) {
+        let leaf = self.leaf_of(row);
+        let at = self.leaves[leaf].push(row);
+        self.summary.widen(leaf, row);
+        self.summary.len[leaf] += 1;
+        self.len += 1;
+        moved(row.words[word::SLOT], leaf as u32, at as u32);
+        if self.leaves[leaf].split_at <= self.leaves[leaf].len() {
+            self.split(layout, leaf, &mut moved);
+        }
+    }
+
+    /// Takes a row out. Bounds stay as wide as they were.
+    pub(super) fn remove(&mut self, leaf: u32, row: u32, mut moved: impl FnMut(u32, u32, u32)) {
+        if let Some(slot) = self.leaves[leaf as usize].remove(row as usize) {
+            moved(slot, leaf, row);
+        }
+        self.summary.len[leaf as usize] -= 1;
+        self.len -= 1;
+    }
+
+    /// Overwrites a row that stays in its leaf; `false` when it belongs elsewhere now.
+    pub(super) fn overwrite(&mut self, leaf: u32, at: u32, row: &Row) -> bool {
+        let stays = self.leaf_of(row) == leaf as usize;
+        if stays {
+            self.leaves[leaf as usize].write(at as usize, row);
+            self.summary.widen(leaf as usize, row);
+        }
+        stays
+    }
+
+    /// Changes one word of a row; `bound` is the bound that it may widen.
+    pub(super) fn set_word(&mut self, column: usize, leaf: u32, row: u32, value: u32) {
+        let at = leaf as usize;
+        self.leaves[at].set_word(column, row as usize, value);
+        if column == word::EXPIRES {
+            self.summary.expires[at] = self.summary.expires[at].max(value);
+        }
+        if column == word::SEATS {
+            self.summary.seats[at] = self.summary.seats[at].max(value);
+        }
+    }
+
+    /// Recomputes the bounds of the next `leaves` leaves and joins small neighbours.
+    pub(super) fn tidy(&mut self, leaves: usize, mut moved: impl FnMut(u32, u32, u32)) {
+        for _ in 0..leaves {
+            let leaf = self.tidied % self.leaves.len();
+            self.tidied = leaf + 1;
+            self.join(leaf, &mut moved);
+            self.summary.recompute(leaf, &self.leaves[leaf]);
+        }
+    }
+
+    fn leaf_of(&self, row: &Row) -> usize {
+        let mut child = self.root;
+        loop {
+            match child {
+                Child::Leaf(leaf) => return leaf as usize,
+                Child::Node(node) => {
+                    let node = &self.nodes[node as usize];
+                    child = node.children[usize::from(node.at <= placed(row.floats[node.dim as usize]))];
+                }
+            }
+        }
+    }
+
+    /// Splits a leaf in two along the dimension in which its rows are spread widest, by worth. When all its rows are
+    /// alike it stays whole and overflows.
+    fn split(&mut self, layout: &Layout, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
+        let Some((dim, at)) = best_split(layout, &self.leaves[leaf]) else {
+            self.leaves[leaf].split_at = 2 * self.leaves[leaf].len();
+            return;
+        };
+        let parent = self.leaves[leaf].parent;
+        let other = self.new_leaf();
+        let children = [Child::Leaf(leaf as u32), Child::Leaf(other as u32)];
+        let node = self.new_node(Node { dim: dim as u32, at, children, parent });
+        self.replace(parent, Child::Leaf(leaf as u32), Child::Node(node));
+        self.leaves[leaf].parent = Some(node);
+        self.leaves[other].parent = Some(node);
+        let mut row = Row::default();
+        for from in (0..self.leaves[leaf].len()).rev() {
+            if at <= placed(self.leaves[leaf].float(dim, from)) {
+                self.leaves[leaf].read(from, &mut row);
+                self.leaves[other].push(&row);
+                self.leaves[leaf].remove(from);
+            }
+        }
+        for half in [leaf, other] {
+            self.leaves[half].split_at = (ROWS + 1).max(self.leaves[half].len() + 1);
+            self.settle(half, moved);
+        }
+    }
+
+    /// Joins a leaf with its sibling when both together fill less than half a leaf.
+    fn join(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
+        let Some(node) = self.leaves[leaf].parent else { return };
+        let [Child::Leaf(one), Child::Leaf(other)] = self.nodes[node as usize].children else { return };
+        let (one, other) = (one as usize, other as usize);
+        if ROWS / 2 < self.leaves[one].len() + self.leaves[other].len() {
+            return;
+        }
+        let mut row = Row::default();
+        for from in 0..self.leaves[other].len() {
+            self.leaves[other].read(from, &mut row);
+            self.leaves[one].push(&row);
+        }
+        let parent = self.nodes[node as usize].parent;
+        self.replace(parent, Child::Node(node), Child::Leaf(one as u32));
+        self.leaves[one].parent = parent;
+        self.leaves[one].split_at = ROWS + 1;
+        self.leaves[other].parent = None;
+        self.leaves[other].clear();
+        self.free_leaves.push(other as u32);
+        self.free_nodes.push(node);
+        self.settle(one, moved);
+        self.summary.recompute(other, &self.leaves[other]);
+    }
+
+    fn settle(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
+        let slots = self.leaves[leaf].words(word::SLOT);
+        slots.iter().enumerate().for_each(|(row, &slot)| moved(slot, leaf as u32, row as u32));
+        self.summary.recompute(leaf, &self.leaves[leaf]);
+    }
+
+    fn new_leaf(&mut self) -> usize {
+        if let Some(free) = self.free_leaves.pop() {
+            return free as usize;
+        }
+        self.leaves.push(Leaf::new());
+        self.summary.push();
+        self.leaves.len() - 1
+    }
+
+    fn new_node(&mut self, node: Node) -> u32 {
+        let Some(free) = self.free_nodes.pop() else {
+            self.nodes.push(node);
+            return self.nodes.len() as u32 - 1;
+        };
+        self.nodes[free as usize] = node;
+        free
+    }
+
+    fn replace(&mut self, parent: Option<u32>, old: Child, new: Child) {
+        match parent {
+            None => self.root = new,
+            Some(parent) => {
+                let children = &mut self.nodes[parent as usize].children;
+                children.iter_mut().filter(|child| **child == old).for_each(|child| *child = new);
+            }
+        }
+    }
+}
+
+/// Where the tree puts a value: a missing one has a fixed stand-in, so that it can be found again.
+fn placed(value: f32) -> f32 {
+    if value.is_nan() { STAND_IN } else { value }
+}
+
+/// The dimension and the value to split at. Both sides are sure to get rows: the value is greater than the least, so
+/// runs of equal values stay together.
+fn best_split(layout: &Layout, leaf: &Leaf) -> Option<(usize, f32)> {
+    let spread = |dim: usize| {
+        let values = leaf.floats(dim).iter().map(|&value| placed(value));
+        let (least, greatest) = values.fold((f32::INFINITY, f32::NEG_INFINITY), |(l, g), it| (l.min(it), g.max(it)));
+        (least < greatest).then(|| (layout.pull(dim) * (greatest - least), dim, least))
+    };
+    let widest = |one: &(f32, usize, f32), other: &(f32, usize, f32)| one.0.total_cmp(&other.0);
+    let (_, dim, least) = (0..layout.dims()).filter_map(spread).max_by(widest)?;
+    let mut values: Vec<f32> = leaf.floats(dim).iter().map(|&value| placed(value)).collect();
+    let middle = values.len() / 2;
+    let (_, median, above) = values.select_nth_unstable_by(middle, f32::total_cmp);
+    if least < *median {
+        return Some((dim, *median));
+    }
+    above.iter().copied().filter(|&value| least < value).min_by(f32::total_cmp).map(|at| (dim, at))
+}
