@@ -1,1 +1,82 @@
-//! Stub.
+//! The gRPC door: services, reflection, health, and the layer in front of them.
+
+pub mod answer;
+pub mod caller;
+pub mod connect;
+pub mod convert;
+pub mod core;
+pub mod drain;
+pub mod handler;
+pub mod health;
+pub mod layer;
+pub mod matchmaker;
+pub mod method;
+pub mod operator;
+pub mod pb;
+pub mod status;
+pub mod typed;
+
+use std::sync::Arc;
+
+use tonic::Status;
+use tonic::service::{Routes, RoutesBuilder};
+
+use crate::engine::fault::Fault;
+
+use caller::{Callers, ClientAddress};
+use drain::Drain;
+use handler::Handler;
+use health::Health;
+use matchmaker::Matchmaker;
+use operator::{OperatorService, RulesetsDesk};
+use pb::matchmaking_server::MatchmakingServer;
+use pb::operator_server::OperatorServer;
+use status::Rejection;
+use typed::MatchmakingService;
+
+/// Bytes of a message to the server.
+pub const MESSAGE_IN_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of a message to a client: a whole ruleset file of 256 KiB, and what is around it.
+pub const MESSAGE_OUT_BYTES_MAX: usize = 260 * 1024;
+
+/// Bytes of a message to the operator's service: a whole ruleset file, and its name.
+pub const OPERATOR_MESSAGE_IN_BYTES_MAX: usize = 260 * 1024;
+
+/// What clients are served.
+pub fn routes(
+    engine: Arc<dyn Matchmaker>,
+    client_address: ClientAddress,
+    health: &Health,
+    drain: &Drain,
+) -> Result<Routes, tonic_reflection::server::Error> {
+    let service = MatchmakingService::new(Handler::new(engine), Callers::new(client_address), drain.clone());
+    let service = MatchmakingServer::new(service)
+        .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
+        .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
+    let mut routes = RoutesBuilder::default();
+    routes.add_service(service);
+    health.add_to(&mut routes);
+    health::add_reflection(health::MATCHMAKING, &mut routes)?;
+    Ok(routes.routes())
+}
+
+/// What operators are served.
+pub fn operator_routes(
+    rulesets: Arc<dyn RulesetsDesk>,
+    health: &Health,
+    drain: &Drain,
+) -> Result<Routes, tonic_reflection::server::Error> {
+    let service = OperatorServer::new(OperatorService::new(rulesets, drain.clone()))
+        .max_decoding_message_size(OPERATOR_MESSAGE_IN_BYTES_MAX);
+    let mut routes = RoutesBuilder::default();
+    routes.add_service(service);
+    health.add_to(&mut routes);
+    health::add_reflection(health::OPERATOR, &mut routes)?;
+    Ok(routes.routes())
+}
+
+/// What a call says when the server broke a promise to itself.
+fn fault_in_server() -> Status {
+    Rejection::from(Fault::Internal).into_status()
+}

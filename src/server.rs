@@ -1,15 +1,144 @@
-//! Stub.
+//! Puts the parts together: binds, starts in order, stops in reverse.
+
+pub mod edge;
+pub mod gate;
+pub mod guarded;
+pub mod incoming;
+pub mod port;
+pub mod signal;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
 
-use crate::config::Config;
+use anyhow::Context as _;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use tonic::service::Routes;
 
-/// Serves until told to stop.
-pub async fn run(_config: Config) -> anyhow::Result<()> {
-    Ok(())
+use crate::api;
+use crate::api::caller::ClientAddress;
+use crate::api::drain::Drain;
+use crate::api::health::Health;
+use crate::api::layer::report::RpcObserver;
+use crate::api::matchmaker::Matchmaker;
+use crate::api::operator::RulesetsDesk;
+use crate::clock::Clock;
+use crate::console;
+
+use edge::Edge;
+use incoming::Incoming;
+use port::Port;
+
+/// What a server is made of.
+pub struct Parts {
+    /// Where clients come; port 0 takes any that is free.
+    pub listen: SocketAddr,
+    /// Where operators come.
+    pub operator_listen: SocketAddr,
+    /// Answers.
+    pub engine: Arc<dyn Matchmaker>,
+    /// The rulesets folder.
+    pub rulesets: Arc<dyn RulesetsDesk>,
+    /// All metrics, as OpenMetrics text.
+    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Counts calls and connections.
+    pub observer: Arc<dyn RpcObserver>,
+    /// Looks past proxies.
+    pub client_address: ClientAddress,
+    /// Dice for lifetimes, so that clients of replicas started together do not all come back together.
+    pub clock: Arc<dyn Clock>,
+    /// Limits on connections.
+    pub edge: Edge,
 }
 
-/// Whether the server at `address` says that it serves.
-pub async fn is_serving(_address: SocketAddr) -> anyhow::Result<bool> {
-    Ok(false)
+/// Starts servers.
+#[derive(Debug)]
+pub struct Server;
+
+/// A server that runs until it is told to stop; dropping this stops it at once.
+#[derive(Debug)]
+pub struct Running {
+    /// Where clients come.
+    pub address: SocketAddr,
+    /// Where operators come.
+    pub operator_address: SocketAddr,
+    drain: Drain,
+    /// Ends every port's accepting.
+    stopping: CancellationToken,
+    /// Ends every connection.
+    hard_stop: CancellationToken,
+    ports: Vec<JoinHandle<()>>,
+    linger: Duration,
+    grace: Duration,
+}
+
+impl Server {
+    /// Binds both ports, then serves them. Healthy when it returns.
+    pub async fn start(parts: Parts) -> anyhow::Result<Running> {
+        let edge = Arc::new(parts.edge);
+        let health = Health::starting().await;
+        let drain = Drain::new(health.clone());
+        let (stopping, hard_stop) = (CancellationToken::new(), CancellationToken::new());
+
+        let bind = |listen, what: &'static str| {
+            Incoming::bind(listen, edge.clone(), parts.clock.clone(), parts.observer.clone(), hard_stop.clone())
+                .with_context(|| format!("bind the {what} port at {listen}"))
+        };
+        let clients = bind(parts.listen, "client")?;
+        let operators = bind(parts.operator_listen, "operator")?;
+        let (address, operator_address) = (clients.address(), operators.address());
+
+        let routes =
+            api::routes(parts.engine, parts.client_address, &health, &drain).context("describe the service")?;
+        let desk = api::operator_routes(parts.rulesets, &health, &drain).context("describe the operator's service")?;
+        let ready = drain.clone();
+        let pages = console::Pages { metrics: parts.metrics, is_ready: Arc::new(move || ready.is_serving()) };
+        let desk = Routes::from(console::with_pages(desk.into_axum_router(), pages));
+
+        let port =
+            Port { edge: edge.clone(), observer: parts.observer, drain: drain.clone(), dice: parts.clock.dice() };
+        let ports = vec![
+            tokio::spawn(port.clone().serve_clients(clients, routes, stopping.clone())),
+            tokio::spawn(port.serve_operators(operators, desk, stopping.clone())),
+        ];
+        health.set_serving(true).await;
+        let (linger, grace) = (edge.linger, edge.grace);
+        Ok(Running { address, operator_address, drain, stopping, hard_stop, ports, linger, grace })
+    }
+}
+
+impl Running {
+    /// The first half of a shutdown: not serving any more, streams end, calls are still answered.
+    pub async fn drain(&self) {
+        self.drain.begin().await;
+    }
+
+    /// Stops in good order: drains, lingers for balancers to look away, closes the ports, lets calls finish, and after
+    /// the grace period closes what is still open (R11).
+    pub async fn shutdown(mut self) {
+        self.drain().await;
+        let ports = std::mem::take(&mut self.ports);
+        let stopping = self.stopping.clone();
+        let linger = self.linger;
+        let in_order = async {
+            tokio::time::sleep(linger).await;
+            stopping.cancel();
+            for port in ports {
+                // A port's task ends with its last connection; that it panicked is in the log already.
+                drop(port.await);
+            }
+        };
+        if tokio::time::timeout(self.grace, in_order).await.is_err() {
+            tracing::warn!("connections were still open after the grace period; closing them");
+        }
+        self.hard_stop.cancel();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.stopping.cancel();
+        self.hard_stop.cancel();
+    }
 }

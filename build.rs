@@ -1,0 +1,48 @@
+//! Compiles proto/ with protox, so that building needs no protoc, and saves the descriptors that reflection serves.
+
+use std::env;
+use std::error::Error;
+use std::path::{Path, PathBuf};
+
+/// Messages that the server writes already encoded, so that an answer of many candidates costs one buffer.
+const ENCODED_BY_HAND: [&str; 2] =
+    [".fireteam.v1.MatchmakingSearchResponse", ".fireteam.v1.MatchmakingReportLatencyResponse"];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    println!("cargo:rerun-if-changed=migrations");
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+
+    // One descriptor set for each port: what players see must not list the operator's service.
+    for name in ["matchmaking", "operator"] {
+        let compiler = compiled(&[&format!("fireteam/v1/{name}.proto")])?;
+        std::fs::write(out.join(format!("{name}.bin")), compiler.encode_file_descriptor_set())?;
+    }
+    let all = compiled(&["fireteam/v1/matchmaking.proto", "fireteam/v1/operator.proto"])?.file_descriptor_set();
+
+    let mut server = tonic_prost_build::configure().build_client(false).btree_map(".");
+    for message in ENCODED_BY_HAND {
+        server = server.extern_path(message, "crate::api::answer::Encoded");
+    }
+    server.compile_fds(all.clone())?;
+
+    // The same messages in their plain form, with clients, for tests alone: a judge of what is written by hand.
+    let plain = out.join("plain");
+    std::fs::create_dir_all(&plain)?;
+    // A generated `connect()` would clash with the rpc of that name, hence no transport.
+    tonic_prost_build::configure()
+        .build_server(false)
+        .build_transport(false)
+        .btree_map(".")
+        .out_dir(plain)
+        .compile_fds(all)?;
+    Ok(())
+}
+
+/// Comments are kept: they become documentation of the generated code and of what reflection describes.
+fn compiled(files: &[&str]) -> Result<protox::Compiler, Box<dyn Error>> {
+    let mut compiler = protox::Compiler::new([Path::new("proto")])?;
+    compiler.include_source_info(true).include_imports(true);
+    compiler.open_files(files)?;
+    Ok(compiler)
+}

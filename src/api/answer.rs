@@ -1,0 +1,262 @@
+//! Answers full of candidates, written straight into one buffer: nothing is allocated for a single candidate.
+//!
+//! What an advertisement always says is encoded once, when it is published (`encode_static`). An answer splices those
+//! bytes and appends what depends on the search. Protobuf lets fields come in any order, so a spliced candidate is as
+//! good as a generated one.
+
+use std::sync::Arc;
+
+use prost::bytes::{Buf, BufMut};
+use prost::encoding::{self, DecodeContext, WireType};
+use prost::{DecodeError, Message};
+
+use crate::api::pb;
+use crate::domain::advertisement::Advertisement;
+use crate::domain::attribute::Trust;
+use crate::domain::filter::{Refusal, Side};
+use crate::domain::ruleset::{Measure, Ruleset};
+use crate::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
+
+/// Bytes of candidates in one answer; the rest of the answer and the frame fit into what is left of 256 KiB.
+const CANDIDATES_BYTES_MAX: usize = 240 * 1024;
+
+/// Bytes that a candidate usually takes, for a buffer that seldom grows.
+const CANDIDATE_BYTES_USUAL: usize = 160;
+
+/// A message that is encoded already. Stands for the generated `MatchmakingSearchResponse` and
+/// `MatchmakingReportLatencyResponse`; `build.rs` says so.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Encoded {
+    bytes: Vec<u8>,
+}
+
+impl Message for Encoded {
+    fn encode_raw(&self, buf: &mut impl BufMut) {
+        buf.put_slice(&self.bytes);
+    }
+
+    /// Keeps the field as it came: whoever reads the bytes later gives it a meaning.
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        let out = &mut self.bytes;
+        match wire_type {
+            WireType::Varint => {
+                let value = encoding::decode_varint(buf)?;
+                encoding::uint64::encode(tag, &value, out);
+            }
+            WireType::LengthDelimited => {
+                let mut value = Vec::new();
+                encoding::bytes::merge(wire_type, &mut value, buf, ctx)?;
+                encoding::bytes::encode(tag, &value, out);
+            }
+            WireType::SixtyFourBit => {
+                let mut value = 0u64;
+                encoding::fixed64::merge(wire_type, &mut value, buf, ctx)?;
+                encoding::fixed64::encode(tag, &value, out);
+            }
+            WireType::ThirtyTwoBit => {
+                let mut value = 0u32;
+                encoding::fixed32::merge(wire_type, &mut value, buf, ctx)?;
+                encoding::fixed32::encode(tag, &value, out);
+            }
+            WireType::StartGroup | WireType::EndGroup => encoding::skip_field(wire_type, tag, buf, ctx)?,
+        }
+        Ok(())
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+    }
+}
+
+/// Encodes the part of a candidate that no search changes: id, party sizes and connect data.
+pub fn encode_static(advertisement: &Advertisement) -> Arc<[u8]> {
+    let candidate = pb::Candidate {
+        advertisement_id: advertisement.id.to_string(),
+        party_size_composition: advertisement.session.party_sizes.iter().map(|&size| i32::from(size)).collect(),
+        connect_data: advertisement.connect_data.clone(),
+        ..pb::Candidate::default()
+    };
+    candidate.encode_to_vec().into()
+}
+
+/// Writes candidates, best first, and then the rest of the answer that they belong to.
+#[derive(Debug)]
+pub struct AnswerWriter {
+    bytes: Vec<u8>,
+    terms: Vec<TermShape>,
+}
+
+/// What is known of a term before its value.
+#[derive(Debug)]
+struct TermShape {
+    /// The name, encoded as field 1 of a `ScoreTerm`.
+    name: Vec<u8>,
+    /// Whether the value is rounded before it leaves.
+    rounded: bool,
+}
+
+impl AnswerWriter {
+    /// A writer of candidates that are judged by `ruleset`.
+    pub fn new(ruleset: &Ruleset) -> Self {
+        let terms = ruleset.soft.iter().map(|soft| {
+            let mut name = Vec::with_capacity(soft.name.len() + 2);
+            encoding::bytes::encode(1, &soft.name.as_bytes().to_vec(), &mut name);
+            TermShape { name, rounded: is_rounded(ruleset, soft.measure) }
+        });
+        let usual = ruleset.limits.max_results as usize * CANDIDATE_BYTES_USUAL + 256;
+        Self { bytes: Vec::with_capacity(usual), terms: terms.collect() }
+    }
+
+    /// Appends a candidate. One that would make the answer larger than a client accepts is left out, and so are all
+    /// that come after it, which are worse.
+    pub fn push(&mut self, candidate: &CandidateView<'_>) {
+        let score = thousandths(candidate.score);
+        let length = candidate.encoded.len()
+            + double_len(score)
+            + self.terms.iter().zip(candidate.terms).map(|(shape, &value)| shape.len(value)).sum::<usize>()
+            + optional_float_len(candidate.distance_miles)
+            + optional_float_len(candidate.round_trip_ms)
+            + open_seats_len(candidate.open_seats);
+        if CANDIDATES_BYTES_MAX < self.bytes.len() + length {
+            return;
+        }
+        let out = &mut self.bytes;
+        encoding::encode_key(1, WireType::LengthDelimited, out);
+        encoding::encode_varint(length as u64, out);
+        out.extend_from_slice(candidate.encoded);
+        put_double(2, score, out);
+        for (shape, &value) in self.terms.iter().zip(candidate.terms) {
+            shape.put(value, out);
+        }
+        put_optional_float(4, candidate.distance_miles, out);
+        put_optional_float(5, candidate.round_trip_ms, out);
+        if candidate.open_seats != 0 {
+            encoding::uint32::encode(6, &u32::from(candidate.open_seats), out);
+        }
+    }
+
+    /// Appends what else a search says.
+    pub fn finish_search(self, answer: SearchAnswer) -> Encoded {
+        let mut bytes = self.bytes;
+        let out = &mut bytes;
+        encoding::uint32::encode(2, &answer.evaluated, out);
+        encoding::bool::encode(3, &answer.truncated, out);
+        for (refusal, count) in &answer.refusals {
+            encoding::message::encode(4, &refusal_count(&answer.ruleset, *refusal, *count), out);
+        }
+        encoding::uint32::encode(5, &answer.ruleset.hash.0, out);
+        encoding::bytes::encode(6, &answer.token, out);
+        encoding::uint64::encode(7, &answer.searching_for_ms, out);
+        if let Some(ms) = answer.next_expansion_in_ms {
+            encoding::uint64::encode(8, &ms, out);
+        }
+        if let Some(ms) = answer.stale_for_ms {
+            encoding::uint64::encode(9, &ms, out);
+        }
+        let ignored: Vec<String> = answer.ignored.iter().map(|path| format!("session_composition.{path}")).collect();
+        encoding::string::encode_repeated(10, &ignored, out);
+        Encoded { bytes }
+    }
+
+    /// Appends what else a latency report's answer says.
+    pub fn finish_report(self, answer: &ReportLatencyAnswer) -> Encoded {
+        let mut bytes = self.bytes;
+        encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
+        Encoded { bytes }
+    }
+}
+
+impl TermShape {
+    fn value(&self, exact: f64) -> f64 {
+        if self.rounded { thousandths(exact) } else { exact }
+    }
+
+    fn body_len(&self, value: f64) -> usize {
+        self.name.len() + double_len(value)
+    }
+
+    /// The length of the whole term with its key.
+    fn len(&self, exact: f64) -> usize {
+        let body = self.body_len(self.value(exact));
+        1 + encoding::encoded_len_varint(body as u64) + body
+    }
+
+    fn put(&self, exact: f64, out: &mut Vec<u8>) {
+        let value = self.value(exact);
+        encoding::encode_key(3, WireType::LengthDelimited, out);
+        encoding::encode_varint(self.body_len(value) as u64, out);
+        out.extend_from_slice(&self.name);
+        put_double(2, value, out);
+    }
+}
+
+/// Terms from which somebody's place or rating could be computed are rounded: all but those of attributes that clients
+/// state themselves (DESIGN section 4).
+fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
+    match measure {
+        Measure::Attribute(index) => ruleset.attributes[index].trust != Trust::Client,
+        Measure::Latency | Measure::Distance => true,
+    }
+}
+
+fn thousandths(exact: f64) -> f64 {
+    (exact * 1000.0).round() / 1000.0
+}
+
+fn double_len(value: f64) -> usize {
+    if value == 0.0 { 0 } else { 9 }
+}
+
+fn put_double(tag: u32, value: f64, out: &mut Vec<u8>) {
+    if value != 0.0 {
+        encoding::double::encode(tag, &value, out);
+    }
+}
+
+fn optional_float_len(value: Option<f64>) -> usize {
+    if value.is_some() { 5 } else { 0 }
+}
+
+fn put_optional_float(tag: u32, value: Option<f64>, out: &mut Vec<u8>) {
+    if let Some(value) = value {
+        encoding::float::encode(tag, &(value as f32), out);
+    }
+}
+
+fn open_seats_len(seats: u16) -> usize {
+    if seats == 0 { 0 } else { 1 + encoding::encoded_len_varint(u64::from(seats)) }
+}
+
+fn refusal_count(ruleset: &Ruleset, refusal: Refusal, count: u32) -> pb::RefusalCount {
+    use pb::RefusalKind as Kind;
+    let plain = |kind: Kind| (kind, pb::RefusalSide::Unspecified, String::new());
+    let (kind, side, rule) = match refusal {
+        Refusal::Silo => plain(Kind::Silo),
+        Refusal::Own => plain(Kind::Own),
+        Refusal::Excluded => plain(Kind::Excluded),
+        Refusal::Expired => plain(Kind::Expired),
+        Refusal::Full => plain(Kind::Full),
+        Refusal::Filter { filter, side } => {
+            let rule = ruleset.hard.get(filter).map_or("allowed", |hard| &*hard.name);
+            (Kind::Filter, wire_side(side), rule.to_owned())
+        }
+    };
+    pb::RefusalCount { rule, count, kind: kind.into(), side: side.into() }
+}
+
+fn wire_side(side: Side) -> pb::RefusalSide {
+    match side {
+        Side::Searcher => pb::RefusalSide::Searcher,
+        Side::Advertiser => pb::RefusalSide::Advertiser,
+    }
+}

@@ -1,0 +1,89 @@
+//! Who is calling: read from the connection and the headers, in this one place.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
+
+use http::{Extensions, HeaderMap};
+
+use crate::engine::command::Caller;
+
+/// Hops of a forwarded-for header that are looked at, from the right: what is further left was written by strangers.
+const FORWARDED_HOPS_MAX: usize = 16;
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its address; an IPv4 address written as IPv6 is IPv4.
+    pub address: IpAddr,
+    /// Streams that it has open on this connection.
+    pub streams: Arc<AtomicU32>,
+    /// Streams that it may have open at once.
+    pub streams_max: u32,
+}
+
+/// The client's address, from the peer's and the hops that proxies noted, left to right as they came.
+pub type ClientAddress = Arc<dyn Fn(IpAddr, &[&str]) -> IpAddr + Send + Sync>;
+
+/// Tells who is calling.
+#[derive(Clone)]
+pub struct Callers {
+    client_address: ClientAddress,
+}
+
+impl Callers {
+    /// Uses `client_address` to look past proxies.
+    pub fn new(client_address: ClientAddress) -> Self {
+        Self { client_address }
+    }
+
+    /// The caller of a request. Everyone is an anonymous game client until there are identities.
+    pub fn of(&self, headers: &HeaderMap, extensions: &Extensions) -> Caller {
+        let address = extensions.get::<Peer>().map(|peer| {
+            let mut hops: Vec<&str> = headers
+                .get_all("x-forwarded-for")
+                .iter()
+                .filter_map(|value| value.to_str().ok())
+                .flat_map(|value| value.split(','))
+                .map(str::trim)
+                .collect();
+            hops.drain(..hops.len().saturating_sub(FORWARDED_HOPS_MAX));
+            (self.client_address)(peer.address, &hops).to_canonical()
+        });
+        Caller { address, ..Caller::default() }
+    }
+}
+
+impl std::fmt::Debug for Callers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Callers").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SEC-7 asks the rule of the configuration; here: it sees the peer and every hop in order, never more than 16.
+    #[test]
+    fn the_hops_come_in_order_and_in_bounds() {
+        let check = |headers: &[&'static str], wanted: &'static [&'static str]| {
+            let mut map = HeaderMap::new();
+            headers.iter().for_each(|value| drop(map.append("x-forwarded-for", value.parse().unwrap())));
+            let mut extensions = Extensions::new();
+            let peer = "::ffff:10.0.0.1".parse().unwrap();
+            extensions.insert(Peer { address: peer, streams: Arc::default(), streams_max: 4 });
+            let callers = Callers::new(Arc::new(move |given, hops| {
+                assert_eq!((given, hops), (peer, wanted));
+                given
+            }));
+            assert_eq!(callers.of(&map, &extensions).address, Some("10.0.0.1".parse().unwrap()));
+        };
+        check(&[], &[]);
+        check(&["1.1.1.1, 2.2.2.2", "3.3.3.3"], &["1.1.1.1", "2.2.2.2", "3.3.3.3"]);
+        check(
+            &["x,x,x,x,x,0,1,2,3,4,5,6,7,8,9,a,b,c,d,e,f"],
+            &["0", "1", "2", "3", "4", "5", "6", "7", "8", "9", "a", "b", "c", "d", "e", "f"],
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! One long-lived connection: requests are put to the engine in the order sent, answered in any order by nonce, and
+//! news of reservations is pushed in between.
+//!
+//! The stream of answers is itself the loop: it is polled when the client has room for more, and reads a request only
+//! then. A client that stops reading is therefore no longer read from, and no task or channel stands in between.
+
+use std::collections::BTreeSet;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::mpsc;
+use tokio_stream::Stream;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::{Code, Status, Streaming};
+
+use crate::api::convert::{Door, out};
+use crate::api::core::{Answer, Echo, Taken};
+use crate::api::drain::Drain;
+use crate::api::handler::Handler;
+use crate::api::pb;
+use crate::api::pb::matchmaking_connect_response::Message;
+use crate::api::status::Rejection;
+use crate::domain::id::AdvertisementId;
+use crate::engine::Listener;
+use crate::engine::command::{Caller, ReservationEvent};
+
+/// Requests that one connection may have unanswered; past that, it is not read from.
+pub const IN_FLIGHT_MAX: usize = 256;
+
+/// Events that wait for a slow client, before the connection is ended.
+pub const EVENTS_MAX: usize = 64;
+
+/// Advertisements that one connection hears of. A host of more opens another connection.
+pub const SUBSCRIPTIONS_MAX: usize = 4_096;
+
+/// The answers of one connection.
+#[derive(Debug)]
+pub struct Conversation {
+    handler: Handler,
+    caller: Caller,
+    /// None when the client has said all that it wanted.
+    inbound: Option<Streaming<pb::ConnectRequest>>,
+    pending: FuturesUnordered<Taken>,
+    listener: Listener,
+    events: mpsc::Receiver<ReservationEvent>,
+    subscribed: BTreeSet<AdvertisementId>,
+    overflowed: Pin<Box<WaitForCancellationFutureOwned>>,
+    draining: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// The server is going away: no more is read, and what was taken is still answered.
+    closing: bool,
+    ended: bool,
+}
+
+type Item = Result<pb::ConnectResponse, Status>;
+
+impl Conversation {
+    /// A conversation with `caller`, which ends when `drain` begins.
+    pub fn new(handler: Handler, caller: Caller, inbound: Streaming<pb::ConnectRequest>, drain: &Drain) -> Self {
+        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let overflowed = CancellationToken::new();
+        Self {
+            handler,
+            caller,
+            inbound: Some(inbound),
+            pending: FuturesUnordered::new(),
+            listener: Listener { events: sender, overflowed: overflowed.clone() },
+            events,
+            subscribed: BTreeSet::new(),
+            overflowed: Box::pin(overflowed.cancelled_owned()),
+            draining: Box::pin(drain.token().clone().cancelled_owned()),
+            closing: false,
+            ended: false,
+        }
+    }
+
+    fn take(&mut self, request: pb::ConnectRequest) -> Taken {
+        let core = request.core.unwrap_or_default();
+        if core.request_nonce.is_none() {
+            let mut problems = Door::default().problems();
+            problems.add("request_nonce", "is missing: on a connection it says which answer belongs to which request");
+            let echo = Echo::of(&core);
+            return match problems.finish(()) {
+                Err(rejection) => Taken::refused(echo, rejection),
+                Ok(()) => self.handler.take(&self.caller, core),
+            };
+        }
+        self.handler.take(&self.caller, core)
+    }
+
+    /// An answer in its envelope. Whoever has updated an advertisement hears of it from now on.
+    fn answer(&mut self, echo: Echo, answer: Result<Answer, Rejection>) -> Item {
+        let core = match answer {
+            Err(rejection) => echo.around_refusal(rejection),
+            Ok(answer) => {
+                self.listen(&answer);
+                echo.around(answer)
+            }
+        };
+        Ok(pb::ConnectResponse { message: Some(Message::Core(core)) })
+    }
+
+    fn listen(&mut self, answer: &Answer) {
+        match answer {
+            Answer::Update(update) => {
+                let room = self.subscribed.len() < SUBSCRIPTIONS_MAX;
+                let is_new = room && self.subscribed.insert(update.id);
+                if is_new || update.created && self.subscribed.contains(&update.id) {
+                    self.handler.subscribe(update.id, &self.listener);
+                }
+            }
+            Answer::Delete(id) => drop(self.subscribed.remove(id)),
+            Answer::Search(_) | Answer::Configuration(_) => {}
+        }
+    }
+
+    fn end(&mut self, rejection: Rejection) -> Poll<Option<Item>> {
+        self.ended = true;
+        Poll::Ready(Some(Err(rejection.into_status())))
+    }
+
+    /// What is there to say without reading a request.
+    fn poll_outbound(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
+        if let Poll::Ready(Some((echo, answer))) = Pin::new(&mut self.pending).poll_next(cx) {
+            return Poll::Ready(Some(self.answer(echo, answer)));
+        }
+        if let Poll::Ready(Some(event)) = self.events.poll_recv(cx) {
+            let event = out::reservation_event(event);
+            return Poll::Ready(Some(Ok(pb::ConnectResponse { message: Some(Message::Reservation(event)) })));
+        }
+        if self.overflowed.as_mut().poll(cx).is_ready() {
+            let text = "the connection fell behind its events; reconnect and update every advertisement to hear all";
+            return self.end(Rejection::new(Code::ResourceExhausted, "EVENTS_OVERFLOWED", text));
+        }
+        self.closing = self.closing || self.draining.as_mut().poll(cx).is_ready();
+        if self.closing && self.pending.is_empty() {
+            return self.end(Rejection::going_away());
+        }
+        Poll::Pending
+    }
+}
+
+impl Stream for Conversation {
+    type Item = Item;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Item>> {
+        let this = &mut *self;
+        loop {
+            if this.ended {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(said) = this.poll_outbound(cx) {
+                return Poll::Ready(said);
+            }
+            let Some(inbound) = this.inbound.as_mut().filter(|_| !this.closing) else {
+                this.ended = this.inbound.is_none() && this.pending.is_empty();
+                if this.ended { continue } else { return Poll::Pending }
+            };
+            if IN_FLIGHT_MAX <= this.pending.len() {
+                return Poll::Pending;
+            }
+            match ready!(Pin::new(inbound).poll_next(cx)) {
+                Some(Ok(request)) => {
+                    let mut taken = this.take(request);
+                    if let Some(answer) = taken.now() {
+                        return Poll::Ready(Some(this.answer(taken.echo, answer)));
+                    }
+                    this.pending.push(taken);
+                }
+                Some(Err(status)) => {
+                    this.ended = true;
+                    return Poll::Ready(Some(Err(status)));
+                }
+                None => this.inbound = None,
+            }
+        }
+    }
+}

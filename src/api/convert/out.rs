@@ -1,0 +1,73 @@
+//! Domain to wire, never failing.
+
+use crate::api::pb;
+use crate::domain::id::RulesetHash;
+use crate::domain::role::Role;
+use crate::domain::ruleset::Ruleset;
+use crate::engine::command::{
+    ReservationAnswer, ReservationChange, ReservationEvent, ReserveAnswer, RoleAnswer, UpdateAnswer,
+};
+
+/// What an update did.
+pub fn update_response(answer: UpdateAnswer) -> pb::UpdateAdvertisementResponse {
+    pb::UpdateAdvertisementResponse {
+        advertisement_id: answer.id.to_string(),
+        advertisement_token: answer.token,
+        created: answer.created,
+        expires_in_ms: answer.expires_in_ms,
+        service_configuration_hash: answer.hash.0,
+        next_expansion_in_ms: answer.next_expansion_in_ms,
+        reservations: answer.reservations.into_iter().map(reservation).collect(),
+        pending: answer.pending,
+        ignored_fields: answer.ignored.into_iter().map(|path| format!("session_composition.{path}")).collect(),
+    }
+}
+
+/// The current ruleset, without its text when the client has it already.
+pub fn configuration_response(ruleset: &Ruleset, known: Option<RulesetHash>) -> pb::GetConfigurationResponse {
+    let not_modified = known == Some(ruleset.hash);
+    pb::GetConfigurationResponse {
+        matchmaking_set_id: ruleset.set_id.0,
+        service_configuration_hash: ruleset.hash.0,
+        not_modified,
+        ruleset_xml: if not_modified { String::new() } else { ruleset.xml.to_string() },
+    }
+}
+
+/// Seats taken.
+pub fn reserve_response(answer: ReserveAnswer) -> pb::ReserveResponse {
+    pb::ReserveResponse { reservation: Some(reservation(answer.reservation)), connect_data: answer.connect_data }
+}
+
+/// A drawn role.
+pub fn role_response(answer: RoleAnswer) -> pb::ChooseRoleResponse {
+    let role = match answer.role {
+        Role::Search => pb::Role::Search,
+        Role::Advertise => pb::Role::Advertise,
+    };
+    pb::ChooseRoleResponse { role: role.into(), advertise_percent: answer.advertise_percent }
+}
+
+/// News of seats.
+pub fn reservation_event(event: ReservationEvent) -> pb::ReservationEvent {
+    let state = match event.change {
+        ReservationChange::Held => pb::ReservationState::Held,
+        ReservationChange::Confirmed => pb::ReservationState::Confirmed,
+        ReservationChange::Released => pb::ReservationState::Released,
+        ReservationChange::Expired => pb::ReservationState::Expired,
+    };
+    pb::ReservationEvent {
+        advertisement_id: event.advertisement_id.to_string(),
+        reservation: Some(reservation(event.reservation)),
+        state: state.into(),
+    }
+}
+
+fn reservation(answer: ReservationAnswer) -> pb::Reservation {
+    pb::Reservation {
+        reservation_id: answer.id.to_string(),
+        reservation_token: answer.token,
+        seats: u32::from(answer.seats),
+        expires_in_ms: answer.expires_in_ms.unwrap_or(0),
+    }
+}

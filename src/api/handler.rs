@@ -1,0 +1,114 @@
+//! One handler behind three doors: each request is converted, put to the engine, and its answer written.
+
+use std::sync::Arc;
+
+use crate::api::answer::{AnswerWriter, Encoded};
+use crate::api::convert::{Door, out};
+use crate::api::matchmaker::Matchmaker;
+use crate::api::pb;
+use crate::api::status::Rejection;
+use crate::domain::id::AdvertisementId;
+use crate::engine::command::{Caller, UpdateAnswer};
+use crate::engine::{Listener, Submitted};
+
+/// Asks the engine.
+#[derive(Clone)]
+pub struct Handler {
+    engine: Arc<dyn Matchmaker>,
+}
+
+impl Handler {
+    /// A handler that asks `engine`.
+    pub fn new(engine: Arc<dyn Matchmaker>) -> Self {
+        Self { engine }
+    }
+
+    /// Search. The ruleset is looked up first, so that every candidate's terms have their names at once, and the search
+    /// is pinned to it.
+    pub fn search(&self, door: Door, caller: &Caller, wire: pb::SearchRequest) -> Result<Encoded, Rejection> {
+        let mut search = door.search(caller, wire)?;
+        let ruleset = self.engine.ruleset(search.set_id, search.hash)?;
+        search.hash = Some(ruleset.hash);
+        let mut writer = AnswerWriter::new(&ruleset);
+        let answer = self.engine.search(caller, &search, &mut |candidate| writer.push(&candidate));
+        let answer = answer.map_err(|fault| door.rejection(fault))?;
+        Ok(writer.finish_search(answer))
+    }
+
+    /// Submits an update; its place among others about the same advertisement is taken when this returns.
+    pub fn update(
+        &self,
+        door: Door,
+        caller: &Caller,
+        wire: pb::UpdateAdvertisementRequest,
+    ) -> Result<Submitted<UpdateAnswer>, Rejection> {
+        let update = door.update(caller, wire)?;
+        self.engine.update(caller, update).map_err(|fault| door.rejection(fault))
+    }
+
+    /// Submits a deletion.
+    pub fn delete(
+        &self,
+        door: Door,
+        caller: &Caller,
+        wire: pb::DeleteAdvertisementRequest,
+    ) -> Result<(AdvertisementId, Submitted<()>), Rejection> {
+        let delete = door.delete(wire)?;
+        let id = delete.id;
+        let submitted = self.engine.delete(caller, delete).map_err(|fault| door.rejection(fault))?;
+        Ok((id, submitted))
+    }
+
+    /// The current ruleset of a set.
+    pub fn configuration(
+        &self,
+        door: Door,
+        wire: pb::GetConfigurationRequest,
+    ) -> Result<pb::GetConfigurationResponse, Rejection> {
+        let (set_id, known) = door.configuration(wire)?;
+        let ruleset = self.engine.ruleset(set_id, None)?;
+        Ok(out::configuration_response(&ruleset, known))
+    }
+
+    /// Takes seats.
+    pub async fn reserve(&self, caller: Caller, wire: pb::ReserveRequest) -> Result<pb::ReserveResponse, Rejection> {
+        let reserve = Door::default().reserve(&caller, wire)?;
+        let answer = self.engine.reserve(&caller, reserve)?.settle().await?;
+        Ok(out::reserve_response(answer))
+    }
+
+    /// Gives seats back.
+    pub async fn release(&self, caller: Caller, wire: pb::ReleaseRequest) -> Result<pb::ReleaseResponse, Rejection> {
+        let release = Door::default().release(wire)?;
+        self.engine.release(&caller, release)?.settle().await?;
+        Ok(pb::ReleaseResponse {})
+    }
+
+    /// Orders candidates by measured round trips.
+    pub fn report_latency(&self, caller: &Caller, wire: pb::ReportLatencyRequest) -> Result<Encoded, Rejection> {
+        let mut report = Door::default().report_latency(caller, wire)?;
+        let ruleset = self.engine.ruleset(report.set_id, report.hash)?;
+        report.hash = Some(ruleset.hash);
+        let mut writer = AnswerWriter::new(&ruleset);
+        let answer = self.engine.report_latency(caller, &report, &mut |candidate| writer.push(&candidate))?;
+        Ok(writer.finish_report(&answer))
+    }
+
+    /// Draws a role.
+    pub fn choose_role(&self, wire: pb::ChooseRoleRequest) -> Result<pb::ChooseRoleResponse, Rejection> {
+        let (set_id, party_size) = Door::default().choose_role(wire)?;
+        let answer = self.engine.choose_role(set_id, party_size)?;
+        Ok(out::role_response(answer))
+    }
+
+    /// Lets a connection hear of an advertisement.
+    pub fn subscribe(&self, id: AdvertisementId, listener: &Listener) {
+        self.engine.subscribe(id, listener);
+    }
+}
+
+impl std::fmt::Debug for Handler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handler").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,148 @@
+//! The body of an answer, watched to its end: streams stop at their deadline and when the server goes away, always with
+//! a status, never with a reset.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http_body::{Frame, SizeHint};
+use tokio::time::Sleep;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+use tonic::body::Body;
+use tonic::{Code, Status};
+
+use crate::api::fault_in_server;
+use crate::api::layer::deadline;
+use crate::api::layer::report::Report;
+use crate::api::status::Rejection;
+
+/// An answer's body.
+pub struct CallBody {
+    inner: Body,
+    report: Option<Report>,
+    guard: Option<Guard>,
+    ended: bool,
+}
+
+/// What ends a stream before its time.
+pub struct Guard {
+    _slot: StreamSlot,
+    deadline: Option<Pin<Box<Sleep>>>,
+    draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+}
+
+/// A stream's place among those of its connection; given back when the stream ends.
+pub struct StreamSlot(Option<Arc<AtomicU32>>);
+
+impl StreamSlot {
+    /// A place that nobody counts.
+    pub fn free() -> Self {
+        Self(None)
+    }
+
+    /// A place that has been counted in `open`.
+    pub fn taken(open: Arc<AtomicU32>) -> Self {
+        Self(Some(open))
+    }
+}
+
+impl Drop for StreamSlot {
+    fn drop(&mut self) {
+        if let Some(open) = &self.0 {
+            open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Guard {
+    /// Ends a stream when the client no longer waits, or when `draining` is cancelled.
+    pub fn new(slot: StreamSlot, asked: Option<Duration>, draining: Option<CancellationToken>) -> Self {
+        Self {
+            _slot: slot,
+            deadline: asked.map(|asked| Box::pin(tokio::time::sleep(asked))),
+            draining: draining.map(|token| Box::pin(token.cancelled_owned())),
+        }
+    }
+
+    fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<Status> {
+        if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
+            return Some(deadline::exceeded());
+        }
+        let draining = self.draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready());
+        draining.then(|| Rejection::going_away().into_status())
+    }
+}
+
+impl CallBody {
+    /// The body of something that is no gRPC call.
+    pub fn plain(inner: Body) -> Self {
+        Self { inner, report: None, guard: None, ended: false }
+    }
+
+    /// The body of a call.
+    pub fn new(inner: Body, report: Report, guard: Option<Guard>) -> Self {
+        Self { inner, report: Some(report), guard, ended: false }
+    }
+
+    fn finish(&mut self, code: Code) {
+        if let Some(report) = &mut self.report {
+            report.finish(code);
+        }
+    }
+
+    /// Ends the stream with a status of our own.
+    fn end(&mut self, status: Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        self.ended = true;
+        self.guard = None;
+        self.finish(status.code());
+        let mut trailers = HeaderMap::new();
+        match status.add_header(&mut trailers) {
+            Ok(()) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
+            Err(status) => Poll::Ready(Some(Err(status))),
+        }
+    }
+}
+
+impl http_body::Body for CallBody {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let this = self.get_mut();
+        if this.ended {
+            return Poll::Ready(None);
+        }
+        match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut this.inner).poll_frame(cx))) {
+            Err(_panic) => this.end(fault_in_server()),
+            Ok(Poll::Pending) => match this.guard.as_mut().and_then(|guard| guard.poll_end(cx)) {
+                Some(status) => this.end(status),
+                None => Poll::Pending,
+            },
+            Ok(Poll::Ready(Some(Ok(frame)))) => {
+                if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
+                    this.finish(status.code());
+                }
+                Poll::Ready(Some(Ok(frame)))
+            }
+            Ok(end) => {
+                // Without trailers: something that is no gRPC answer, or an error that says so itself.
+                this.finish(if matches!(end, Poll::Ready(None)) { Code::Ok } else { Code::Internal });
+                end
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.ended || self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

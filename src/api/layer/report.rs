@@ -1,0 +1,78 @@
+//! What is said of a call when it is over: one count, and one line when it failed. Never an address, never a token.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tonic::Code;
+
+/// Who counts.
+pub trait RpcObserver: Send + Sync + 'static {
+    /// A call is over. `method` is one of a fixed set of names, `code` is the gRPC code in words.
+    fn finished(&self, method: &'static str, code: &'static str, elapsed: Duration);
+
+    /// A connection was turned away at the door: `too_many` or `too_many_from_one_place`.
+    fn turned_away(&self, why: &'static str);
+}
+
+/// Tells of one call, once.
+pub struct Report {
+    method: &'static str,
+    started: Instant,
+    observer: Option<Arc<dyn RpcObserver>>,
+}
+
+impl Report {
+    /// A call has begun.
+    pub fn new(method: &'static str, observer: Arc<dyn RpcObserver>) -> Self {
+        Self { method, started: Instant::now(), observer: Some(observer) }
+    }
+
+    /// It is over; whatever is said after the first time is not heard.
+    pub fn finish(&mut self, code: Code) {
+        let Some(observer) = self.observer.take() else { return };
+        let elapsed = self.started.elapsed();
+        let (method, word) = (self.method, code_word(code));
+        observer.finished(method, word, elapsed);
+        let ms = elapsed.as_secs_f64() * 1000.0;
+        match code {
+            Code::Ok => {}
+            // Somebody hung up: the most usual end of a stream.
+            Code::Cancelled => tracing::debug!(method, code = word, ms, "call ended early"),
+            Code::Internal | Code::Unknown | Code::DataLoss | Code::DeadlineExceeded | Code::Unavailable => {
+                tracing::warn!(method, code = word, ms, "call failed");
+            }
+            _ => tracing::info!(method, code = word, ms, "call refused"),
+        }
+    }
+}
+
+/// A call that nobody finished was given up by its client.
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.finish(Code::Cancelled);
+    }
+}
+
+/// A code as metrics and logs write it.
+pub fn code_word(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}

@@ -1,0 +1,31 @@
+//! The generated code, named here and nowhere else.
+
+#![expect(clippy::all, reason = "generated")]
+
+tonic::include_proto!("fireteam.v1");
+
+pub use MatchmakingChooseRoleRequest as ChooseRoleRequest;
+pub use MatchmakingChooseRoleResponse as ChooseRoleResponse;
+pub use MatchmakingConnectRequest as ConnectRequest;
+pub use MatchmakingConnectResponse as ConnectResponse;
+pub use MatchmakingCoreRequest as CoreRequest;
+pub use MatchmakingCoreRequestType as CoreRequestType;
+pub use MatchmakingCoreResponse as CoreResponse;
+pub use MatchmakingDeleteAdvertisementRequest as DeleteAdvertisementRequest;
+pub use MatchmakingDeleteAdvertisementResponse as DeleteAdvertisementResponse;
+pub use MatchmakingGetConfigurationRequest as GetConfigurationRequest;
+pub use MatchmakingGetConfigurationResponse as GetConfigurationResponse;
+pub use MatchmakingReleaseRequest as ReleaseRequest;
+pub use MatchmakingReleaseResponse as ReleaseResponse;
+pub use MatchmakingReportLatencyRequest as ReportLatencyRequest;
+pub use MatchmakingReserveRequest as ReserveRequest;
+pub use MatchmakingReserveResponse as ReserveResponse;
+pub use MatchmakingSearchRequest as SearchRequest;
+pub use MatchmakingUpdateAdvertisementRequest as UpdateAdvertisementRequest;
+pub use MatchmakingUpdateAdvertisementResponse as UpdateAdvertisementResponse;
+
+/// What reflection says of the port that players use.
+pub const MATCHMAKING_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/matchmaking.bin"));
+
+/// What reflection says of the operator's service.
+pub const OPERATOR_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/operator.bin"));

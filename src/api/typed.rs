@@ -1,0 +1,104 @@
+//! The Matchmaking service: every call is handed to the one handler.
+
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::api::answer::Encoded;
+use crate::api::caller::Callers;
+use crate::api::connect::Conversation;
+use crate::api::convert::{Door, out};
+use crate::api::drain::Drain;
+use crate::api::handler::Handler;
+use crate::api::pb;
+use crate::api::pb::matchmaking_server::Matchmaking;
+use crate::engine::command::Caller;
+
+/// The service.
+#[derive(Clone, Debug)]
+pub struct MatchmakingService {
+    handler: Handler,
+    callers: Callers,
+    drain: Drain,
+}
+
+impl MatchmakingService {
+    /// A service that asks `handler` and ends its streams when `drain` begins.
+    pub fn new(handler: Handler, callers: Callers, drain: Drain) -> Self {
+        Self { handler, callers, drain }
+    }
+
+    fn open<T>(&self, request: Request<T>) -> (Caller, T) {
+        let (metadata, extensions, wire) = request.into_parts();
+        (self.callers.of(metadata.as_ref(), &extensions), wire)
+    }
+}
+
+type Answered<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Matchmaking for MatchmakingService {
+    async fn core(&self, request: Request<pb::CoreRequest>) -> Answered<pb::CoreResponse> {
+        let (caller, core) = self.open(request);
+        let (echo, answer) = self.handler.take(&caller, core).await;
+        Ok(Response::new(echo.around(answer?)))
+    }
+
+    type ConnectStream = Conversation;
+
+    async fn connect(&self, request: Request<Streaming<pb::ConnectRequest>>) -> Answered<Conversation> {
+        let (caller, inbound) = self.open(request);
+        Ok(Response::new(Conversation::new(self.handler.clone(), caller, inbound, &self.drain)))
+    }
+
+    async fn search(&self, request: Request<pb::SearchRequest>) -> Answered<Encoded> {
+        let (caller, wire) = self.open(request);
+        Ok(Response::new(self.handler.search(Door::default(), &caller, wire)?))
+    }
+
+    async fn update_advertisement(
+        &self,
+        request: Request<pb::UpdateAdvertisementRequest>,
+    ) -> Answered<pb::UpdateAdvertisementResponse> {
+        let (caller, wire) = self.open(request);
+        let submitted = self.handler.update(Door::default(), &caller, wire)?;
+        let answer = submitted.settle().await.map_err(|fault| Door::default().rejection(fault))?;
+        Ok(Response::new(out::update_response(answer)))
+    }
+
+    async fn delete_advertisement(
+        &self,
+        request: Request<pb::DeleteAdvertisementRequest>,
+    ) -> Answered<pb::DeleteAdvertisementResponse> {
+        let (caller, wire) = self.open(request);
+        let (_, submitted) = self.handler.delete(Door::default(), &caller, wire)?;
+        submitted.settle().await.map_err(|fault| Door::default().rejection(fault))?;
+        Ok(Response::new(pb::DeleteAdvertisementResponse {}))
+    }
+
+    async fn get_configuration(
+        &self,
+        request: Request<pb::GetConfigurationRequest>,
+    ) -> Answered<pb::GetConfigurationResponse> {
+        let (_, wire) = self.open(request);
+        Ok(Response::new(self.handler.configuration(Door::default(), wire)?))
+    }
+
+    async fn reserve(&self, request: Request<pb::ReserveRequest>) -> Answered<pb::ReserveResponse> {
+        let (caller, wire) = self.open(request);
+        Ok(Response::new(self.handler.reserve(caller, wire).await?))
+    }
+
+    async fn release(&self, request: Request<pb::ReleaseRequest>) -> Answered<pb::ReleaseResponse> {
+        let (caller, wire) = self.open(request);
+        Ok(Response::new(self.handler.release(caller, wire).await?))
+    }
+
+    async fn report_latency(&self, request: Request<pb::ReportLatencyRequest>) -> Answered<Encoded> {
+        let (caller, wire) = self.open(request);
+        Ok(Response::new(self.handler.report_latency(&caller, wire)?))
+    }
+
+    async fn choose_role(&self, request: Request<pb::ChooseRoleRequest>) -> Answered<pb::ChooseRoleResponse> {
+        let (_, wire) = self.open(request);
+        Ok(Response::new(self.handler.choose_role(wire)?))
+    }
+}

@@ -1,0 +1,66 @@
+//! Every limit on a connection, with its reason (RELIABILITY section 3.1). tonic leaves most of them open.
+
+use std::time::Duration;
+
+/// Limits on connections and their lives.
+#[derive(Clone, Debug)]
+pub struct Edge {
+    /// Connections in all. Keep it below the limit of file descriptors.
+    pub connections_max: usize,
+    /// Connections from one IPv4 address or one IPv6 /64.
+    pub connections_per_place_max: u32,
+    /// The same from this machine, where proxies live.
+    pub connections_per_local_place_max: u32,
+    /// Streams open at once on one connection: each may hold 400 KiB that its client does not read.
+    pub streams_per_connection_max: u32,
+    /// The same for a peer on this machine: a proxy carries many clients on one connection.
+    pub streams_per_local_connection_max: u32,
+    /// How long the first bytes of a connection may take.
+    pub first_bytes: Duration,
+    /// When a connection is asked to go (GOAWAY), so that balancers may spread clients anew.
+    pub connection_age: Duration,
+    /// How long after that it is closed.
+    pub connection_age_grace: Duration,
+    /// How long a client may leave bytes unread before its connection is closed.
+    pub write_progress: Duration,
+    /// How long a unary call may take; a client may only ask for less.
+    pub unary_deadline: Duration,
+    /// How long a drained server still takes connections.
+    pub linger: Duration,
+    /// How long a shutdown may take in all before what is open is closed.
+    pub grace: Duration,
+}
+
+impl Default for Edge {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            connections_per_place_max: 64,
+            connections_per_local_place_max: 10_000,
+            streams_per_connection_max: 4,
+            streams_per_local_connection_max: 64,
+            first_bytes: Duration::from_secs(5),
+            connection_age: Duration::from_secs(30 * 60),
+            connection_age_grace: Duration::from_secs(60),
+            write_progress: Duration::from_secs(30),
+            unary_deadline: Duration::from_secs(5),
+            linger: Duration::from_millis(200),
+            grace: Duration::from_secs(9),
+        }
+    }
+}
+
+/// The share of the age that dice may add to it.
+const AGE_JITTER: f64 = 0.2;
+
+impl Edge {
+    /// The age at which a connection is asked to go, with `dice` in [0, 1).
+    pub fn jittered_age(&self, dice: f64) -> Duration {
+        self.connection_age.mul_f64(1.0 + AGE_JITTER * dice)
+    }
+
+    /// When a connection is closed whatever it does: after the latest age at which it may be asked to go.
+    pub fn lifetime(&self, dice: f64) -> Duration {
+        self.jittered_age(1.0) + self.connection_age_grace.mul_f64(1.0 + AGE_JITTER * dice)
+    }
+}
