@@ -35,7 +35,7 @@ async fn host(client: &Client, advertised: &mut Advertised, events: &mut Events)
                 Ok(event) => seats_changed(advertised, event).await?,
                 Err(why) => {
                     println!("{why}; connecting again");
-                    let (connection, renewed) = reconnect(client).await?;
+                    let (connection, renewed) = reconnect(client).await;
                     *events = renewed;
                     advertised.over(connection);
                     let answer = advertised.heartbeat().await?;
@@ -58,14 +58,14 @@ async fn seats_changed(advertised: &mut Advertised, event: pb::ReservationEvent)
     Ok(())
 }
 
-async fn reconnect(client: &Client) -> Result<(Connection, Events), Error> {
-    for wait_s in [1, 2, 4, 8, 16] {
-        tokio::time::sleep(Duration::from_secs(wait_s)).await;
+/// Tries until it works. A crowd that was cut off at one moment should not come back in step: a game adds jitter here.
+async fn reconnect(client: &Client) -> (Connection, Events) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(1)).await;
         if let Ok(opened) = client.open().await {
-            return Ok(opened);
+            return opened;
         }
     }
-    client.open().await
 }
 
 fn session(set_id: u32) -> pb::MatchmakingUpdateAdvertisementRequest {
