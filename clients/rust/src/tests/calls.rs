@@ -31,8 +31,8 @@ fn session() -> pb::MatchmakingUpdateAdvertisementRequest {
     }
 }
 
-/// R5, the client's half: a create or a reservation that is sent again carries the key of its first attempt, and
-/// another one carries another.
+/// The client's half of exactly-once: a create or a reservation that is sent again carries the key of its first
+/// attempt, and another one carries another.
 #[tokio::test]
 async fn a_repeated_create_keeps_its_key_and_another_create_has_another() {
     let (script, client) = failing(vec![Status::unavailable("b"), Status::unavailable("a")]).play().await;
