@@ -21,13 +21,13 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "telemetry",
         ours: &["domain"],
-        theirs: &["prometheus_client", "tracing", "tracing_subscriber", "serde"],
+        theirs: &["prometheus_client", "tracing", "tracing_subscriber", "serde", "serde_json"],
     },
     Layer { name: "auth", ours: &["domain", "config", "clock"], theirs: &["hmac", "subtle", "tracing", "ipnet"] },
     Layer {
         name: "store",
         ours: &["domain", "telemetry", "clock"],
-        theirs: &["sqlx", "tokio", "tokio_util", "tracing"],
+        theirs: &["sqlx", "serde", "serde_json", "tokio", "tokio_stream", "tokio_util", "tracing"],
     },
     Layer {
         name: "rules",
@@ -37,7 +37,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "geo",
         ours: &["domain", "watch", "telemetry", "clock"],
-        theirs: &["maxminddb", "arc_swap", "serde", "tokio", "tokio_util", "tracing"],
+        theirs: &["maxminddb", "arc_swap", "ipnet", "serde", "tokio", "tokio_util", "tracing"],
     },
     Layer {
         name: "engine",
