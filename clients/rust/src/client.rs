@@ -1,0 +1,206 @@
+//! Typed calls: each door of the server as one function, repeated when the server is out of reach.
+
+use std::time::Duration;
+
+use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Response, Status};
+
+use crate::advertised::{Advertised, Door};
+use crate::connection::{self, Connection, Events};
+use crate::dice;
+use crate::error::Error;
+use crate::pb;
+use crate::pb::matchmaking_client::MatchmakingClient;
+use crate::retry::Retries;
+use crate::searching::Searching;
+
+/// How long one attempt may take, unless [`Client::with_deadline`] says otherwise.
+const DEADLINE: Duration = Duration::from_secs(5);
+/// How long connecting may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How often a quiet connection is asked whether it is still there. Routers forget idle ones after some minutes.
+const KEEPALIVE: Duration = Duration::from_secs(30);
+
+/// A fireteam server, seen from a game. Cloning is cheap: clones share one HTTP/2 connection.
+#[derive(Clone, Debug)]
+pub struct Client {
+    stub: MatchmakingClient<Channel>,
+    metadata: MetadataMap,
+    retries: Retries,
+    deadline: Duration,
+}
+
+impl Client {
+    /// Connects to `endpoint`, a URI such as `http://127.0.0.1:50051`. Fails at once when nobody answers there; later
+    /// the connection is renewed by itself.
+    pub async fn connect(endpoint: impl Into<String>) -> Result<Self, Error> {
+        let uri = endpoint.into();
+        let endpoint = Endpoint::from_shared(uri.clone()).map_err(|_| Error::Endpoint(uri))?;
+        let channel = endpoint
+            .connect_timeout(CONNECT_TIMEOUT)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEPALIVE)
+            .keep_alive_while_idle(true)
+            .connect()
+            .await
+            .map_err(|error| Status::from_error(Box::new(error)))?;
+        Ok(Self::over(channel))
+    }
+
+    /// Speaks over a channel that the caller has made, with TLS or a balancer of its own.
+    pub fn over(channel: Channel) -> Self {
+        Self {
+            stub: MatchmakingClient::new(channel),
+            metadata: MetadataMap::new(),
+            retries: Retries::default(),
+            deadline: DEADLINE,
+        }
+    }
+
+    /// Sends `key: value` with every call and every stream: `authorization`, say.
+    pub fn with_metadata(mut self, key: &str, value: &str) -> Result<Self, Error> {
+        let wrong = || Error::Metadata(key.to_owned());
+        let header: AsciiMetadataKey = key.parse().map_err(|_| wrong())?;
+        let value: AsciiMetadataValue = value.parse().map_err(|_| wrong())?;
+        self.metadata.insert(header, value);
+        Ok(self)
+    }
+
+    /// Repeats calls so and no other way.
+    pub fn with_retries(mut self, retries: Retries) -> Self {
+        self.retries = retries;
+        self
+    }
+
+    /// Gives each attempt this long, and each answer on a [`Connection`].
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The generated stub, for calls that shall go out exactly as they are: no metadata, no key, no second attempt.
+    pub fn stub(&self) -> MatchmakingClient<Channel> {
+        self.stub.clone()
+    }
+
+    /// Publishes a session and returns the handle that keeps it alive. The id and token of `request` stay empty.
+    pub async fn advertise(&self, request: pb::MatchmakingUpdateAdvertisementRequest) -> Result<Advertised, Error> {
+        Advertised::publish(Door::Calls(Box::new(self.clone())), request).await
+    }
+
+    /// Begins a search of `set_id` for `party`. Asks nothing yet.
+    pub fn searching(&self, set_id: u32, party: pb::SessionCompositionData) -> Searching {
+        Searching::new(self.clone(), set_id, party)
+    }
+
+    /// Opens the stream on which many requests are in flight and reservations are heard of.
+    pub async fn open(&self) -> Result<(Connection, Events), Error> {
+        connection::open(self.stub.clone(), self.metadata.clone(), self.deadline).await
+    }
+
+    /// The envelope with one of the four core requests.
+    pub async fn core(&self, mut request: pb::MatchmakingCoreRequest) -> Result<pb::MatchmakingCoreResponse, Error> {
+        if let Some(update) = request.update_advertisement_request.as_mut() {
+            make_repeatable(update);
+        }
+        self.call(request, |mut stub, request| async move { stub.core(request).await }).await
+    }
+
+    /// Searches once. [`Searching`] keeps the token between searches.
+    pub async fn search(&self, request: pb::MatchmakingSearchRequest) -> Result<pb::MatchmakingSearchResponse, Error> {
+        self.call(request, |mut stub, request| async move { stub.search(request).await }).await
+    }
+
+    /// Publishes, replaces or keeps alive. A new advertisement without a key is given one.
+    pub async fn update_advertisement(
+        &self,
+        mut request: pb::MatchmakingUpdateAdvertisementRequest,
+    ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {
+        make_repeatable(&mut request);
+        self.call(request, |mut stub, request| async move { stub.update_advertisement(request).await }).await
+    }
+
+    /// Withdraws an advertisement; one that is gone already is a success.
+    pub async fn delete_advertisement(
+        &self,
+        request: pb::MatchmakingDeleteAdvertisementRequest,
+    ) -> Result<pb::MatchmakingDeleteAdvertisementResponse, Error> {
+        self.call(request, |mut stub, request| async move { stub.delete_advertisement(request).await }).await
+    }
+
+    /// Fetches the ruleset of a set.
+    pub async fn get_configuration(
+        &self,
+        request: pb::MatchmakingGetConfigurationRequest,
+    ) -> Result<pb::MatchmakingGetConfigurationResponse, Error> {
+        self.call(request, |mut stub, request| async move { stub.get_configuration(request).await }).await
+    }
+
+    /// Takes seats. A request without a key is given one.
+    pub async fn reserve(
+        &self,
+        mut request: pb::MatchmakingReserveRequest,
+    ) -> Result<pb::MatchmakingReserveResponse, Error> {
+        if request.idempotency_key.is_empty() {
+            request.idempotency_key = dice::key();
+        }
+        self.call(request, |mut stub, request| async move { stub.reserve(request).await }).await
+    }
+
+    /// Gives seats back.
+    pub async fn release(
+        &self,
+        request: pb::MatchmakingReleaseRequest,
+    ) -> Result<pb::MatchmakingReleaseResponse, Error> {
+        self.call(request, |mut stub, request| async move { stub.release(request).await }).await
+    }
+
+    /// Tells measured round trips and gets the new order.
+    pub async fn report_latency(
+        &self,
+        request: pb::MatchmakingReportLatencyRequest,
+    ) -> Result<pb::MatchmakingReportLatencyResponse, Error> {
+        self.call(request, |mut stub, request| async move { stub.report_latency(request).await }).await
+    }
+
+    /// Asks whether a party of `party_size` shall search or advertise.
+    pub async fn choose_role(&self, set_id: u32, party_size: u32) -> Result<pb::MatchmakingChooseRoleResponse, Error> {
+        let request = pb::MatchmakingChooseRoleRequest { matchmaking_set_id: Some(set_id), party_size };
+        self.call(request, |mut stub, request| async move { stub.choose_role(request).await }).await
+    }
+
+    /// Makes one call, and makes it again while [`Retries`] says so.
+    async fn call<Question, Reply, Asked>(
+        &self,
+        question: Question,
+        ask: impl Fn(MatchmakingClient<Channel>, Request<Question>) -> Asked,
+    ) -> Result<Reply, Error>
+    where
+        Question: Clone,
+        Asked: Future<Output = Result<Response<Reply>, Status>>,
+    {
+        let mut made = 0;
+        loop {
+            let mut request = Request::new(question.clone());
+            *request.metadata_mut() = self.metadata.clone();
+            request.set_timeout(self.deadline);
+            let error = match ask(self.stub.clone(), request).await {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(status) => Error::from(status),
+            };
+            made += 1;
+            match self.retries.wait_after(made, &error, dice::jitter()) {
+                Some(wait) => tokio::time::sleep(wait).await,
+                None => return Err(error),
+            }
+        }
+    }
+}
+
+/// Gives a create the key without which repeating it would make a second advertisement.
+pub(crate) fn make_repeatable(update: &mut pb::MatchmakingUpdateAdvertisementRequest) {
+    if update.advertisement_id.is_empty() && update.idempotency_key.is_empty() {
+        update.idempotency_key = dice::key();
+    }
+}

@@ -1,0 +1,261 @@
+//! The long-lived connection: many requests in flight, answers matched by nonce, reservation events pushed.
+//!
+//! One task reads the stream; callers write to it through a bounded channel. When the stream ends, for whatever reason,
+//! every waiting caller hears of it, and so does everyone who comes later.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::metadata::MetadataMap;
+use tonic::transport::Channel;
+use tonic::{Code, Request, Status, Streaming};
+
+use crate::advertised::{Advertised, Door};
+use crate::client::make_repeatable;
+use crate::error::{Error, Failure};
+use crate::pb;
+use crate::pb::matchmaking_client::MatchmakingClient;
+use crate::pb::matchmaking_connect_response::Message;
+
+/// Requests sent and not yet answered; a caller beyond that waits its turn.
+const IN_FLIGHT_MAX: usize = 64;
+/// Reservation events that have arrived and not been read; one more ends the stream.
+const EVENTS_MAX: usize = 256;
+
+/// A stream to the server. Clones share it; when the last one goes, the stream ends.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    outbox: mpsc::Sender<pb::MatchmakingConnectRequest>,
+    places: Arc<Semaphore>,
+    next_nonce: AtomicU64,
+    deadline: Duration,
+    waiting: Arc<Waiting>,
+    reader: AbortHandle,
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+/// Who waits for which nonce, and whether there is any point in waiting. A std mutex: it is held for a look-up, never
+/// across an await.
+#[derive(Debug, Default)]
+struct Waiting(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    callers: HashMap<u64, oneshot::Sender<Result<pb::MatchmakingCoreResponse, Error>>>,
+    ended: Option<Error>,
+}
+
+impl Waiting {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing that can panic happens under the lock, so a poisoned one is as good as any.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, why: Error) {
+        let mut state = self.state();
+        for (_, caller) in state.callers.drain() {
+            // A caller that has stopped waiting does not need to hear.
+            let _ = caller.send(Err(why.clone()));
+        }
+        state.ended.get_or_insert(why);
+    }
+}
+
+/// Reservation events of every advertisement that the connection has updated.
+#[derive(Debug)]
+pub struct Events {
+    inbox: mpsc::Receiver<pb::ReservationEvent>,
+    waiting: Arc<Waiting>,
+}
+
+impl Events {
+    /// The next event. An error says that the stream has ended and why; there are no more events after it. Dropping
+    /// `Events` is fine: events are then discarded as they come.
+    pub async fn next(&mut self) -> Result<pb::ReservationEvent, Error> {
+        match self.inbox.recv().await {
+            Some(event) => Ok(event),
+            None => Err(self.waiting.state().ended.clone().unwrap_or(Error::Ended(None))),
+        }
+    }
+}
+
+/// An answer that is on its way. Dropping it does not recall the request.
+#[derive(Debug)]
+pub struct Answer {
+    nonce: u64,
+    inbox: oneshot::Receiver<Result<pb::MatchmakingCoreResponse, Error>>,
+    deadline: Duration,
+    waiting: Arc<Waiting>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Answer {
+    /// Waits for the answer.
+    pub async fn settle(mut self) -> Result<pb::MatchmakingCoreResponse, Error> {
+        match tokio::time::timeout(self.deadline, &mut self.inbox).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(Error::Ended(None)),
+            Err(_) => Err(Error::from(Status::new(Code::DeadlineExceeded, "no answer on the connection in time"))),
+        }
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        self.waiting.state().callers.remove(&self.nonce);
+    }
+}
+
+pub(crate) async fn open(
+    mut stub: MatchmakingClient<Channel>,
+    metadata: MetadataMap,
+    deadline: Duration,
+) -> Result<(Connection, Events), Error> {
+    let (outbox, requests) = mpsc::channel(IN_FLIGHT_MAX);
+    let mut request = Request::new(ReceiverStream::new(requests));
+    *request.metadata_mut() = metadata;
+    let answers = match tokio::time::timeout(deadline, stub.connect(request)).await {
+        Ok(opened) => opened?.into_inner(),
+        Err(_) => return Err(Error::from(Status::new(Code::DeadlineExceeded, "the stream did not open in time"))),
+    };
+
+    let (events, inbox) = mpsc::channel(EVENTS_MAX);
+    let waiting = Arc::new(Waiting::default());
+    let reader = tokio::spawn(read(answers, events, waiting.clone())).abort_handle();
+    let shared = Shared {
+        outbox,
+        places: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
+        next_nonce: AtomicU64::new(1),
+        deadline,
+        waiting: waiting.clone(),
+        reader,
+    };
+    Ok((Connection { shared: Arc::new(shared) }, Events { inbox, waiting }))
+}
+
+/// Hands out what arrives until nothing does.
+async fn read(
+    mut answers: Streaming<pb::MatchmakingConnectResponse>,
+    events: mpsc::Sender<pb::ReservationEvent>,
+    waiting: Arc<Waiting>,
+) {
+    let why = loop {
+        match answers.message().await {
+            Ok(Some(answer)) => match answer.message {
+                Some(Message::Core(core)) => deliver(core, &waiting),
+                Some(Message::Reservation(event)) => {
+                    if let Err(mpsc::error::TrySendError::Full(_)) = events.try_send(event) {
+                        break Error::EventsOverflowed;
+                    }
+                }
+                // A server newer than this client may push what this client does not know.
+                None => {}
+            },
+            Ok(None) => break Error::Ended(None),
+            Err(status) => break Error::Ended(Some(Box::new(Failure::from(&status)))),
+        }
+    };
+    // The reason is written down before `events` closes, so that whoever sees it closed finds the reason.
+    waiting.end(why);
+}
+
+fn deliver(mut core: pb::MatchmakingCoreResponse, waiting: &Waiting) {
+    let nonce = core.request_nonce.unwrap_or_default();
+    let Some(caller) = waiting.state().callers.remove(&nonce) else { return };
+    let answer = match core.refusal.take() {
+        Some(refusal) => Err(Error::of_refusal(refusal)),
+        None => Ok(core),
+    };
+    // A caller that has stopped waiting does not need to hear.
+    let _ = caller.send(answer);
+}
+
+impl Connection {
+    /// Publishes a session; the handle's updates travel on this connection, and [`Events`] tells of its reservations.
+    pub async fn advertise(&self, request: pb::MatchmakingUpdateAdvertisementRequest) -> Result<Advertised, Error> {
+        Advertised::publish(Door::Stream(self.clone()), request).await
+    }
+
+    /// Sends an envelope and returns before it is answered. Envelopes go out in the order of these calls, and the
+    /// server applies those about one advertisement in that order. Its nonce is chosen here.
+    pub async fn send(&self, mut core: pb::MatchmakingCoreRequest) -> Result<Answer, Error> {
+        let shared = &self.shared;
+        let ended = || shared.waiting.state().ended.clone().unwrap_or(Error::Ended(None));
+        let place = shared.places.clone().acquire_owned().await.map_err(|_| ended())?;
+        let nonce = shared.next_nonce.fetch_add(1, Ordering::Relaxed);
+        core.request_nonce = Some(nonce);
+
+        let (caller, inbox) = oneshot::channel();
+        {
+            let mut state = shared.waiting.state();
+            if let Some(why) = &state.ended {
+                return Err(why.clone());
+            }
+            state.callers.insert(nonce, caller);
+        }
+        let waiting = shared.waiting.clone();
+        let answer = Answer { nonce, inbox, deadline: shared.deadline, waiting, _place: place };
+        shared.outbox.send(pb::MatchmakingConnectRequest { core: Some(core) }).await.map_err(|_| ended())?;
+        Ok(answer)
+    }
+
+    /// Searches once.
+    pub async fn search(&self, request: pb::MatchmakingSearchRequest) -> Result<pb::MatchmakingSearchResponse, Error> {
+        let mut core = envelope(pb::MatchmakingCoreRequestType::Search);
+        core.search_request = Some(request);
+        self.send(core).await?.settle().await?.search_response.ok_or(Error::Incomplete("search_response"))
+    }
+
+    /// Publishes, replaces or keeps alive, and has this connection hear of the advertisement's reservations.
+    pub async fn update_advertisement(
+        &self,
+        mut request: pb::MatchmakingUpdateAdvertisementRequest,
+    ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {
+        make_repeatable(&mut request);
+        let mut core = envelope(pb::MatchmakingCoreRequestType::UpdateAdvertisement);
+        core.update_advertisement_request = Some(request);
+        let answer = self.send(core).await?.settle().await?;
+        answer.update_advertisement_response.ok_or(Error::Incomplete("update_advertisement_response"))
+    }
+
+    /// Withdraws an advertisement; one that is gone already is a success.
+    pub async fn delete_advertisement(
+        &self,
+        request: pb::MatchmakingDeleteAdvertisementRequest,
+    ) -> Result<pb::MatchmakingDeleteAdvertisementResponse, Error> {
+        let mut core = envelope(pb::MatchmakingCoreRequestType::DeleteAdvertisement);
+        core.delete_advertisement_request = Some(request);
+        let answer = self.send(core).await?.settle().await?;
+        answer.delete_advertisement_response.ok_or(Error::Incomplete("delete_advertisement_response"))
+    }
+
+    /// Fetches the ruleset of a set.
+    pub async fn get_configuration(
+        &self,
+        request: pb::MatchmakingGetConfigurationRequest,
+    ) -> Result<pb::MatchmakingGetConfigurationResponse, Error> {
+        let mut core = envelope(pb::MatchmakingCoreRequestType::GetConfiguration);
+        core.get_configuration_request = Some(request);
+        let answer = self.send(core).await?.settle().await?;
+        answer.get_configuration_response.ok_or(Error::Incomplete("get_configuration_response"))
+    }
+}
+
+fn envelope(kind: pb::MatchmakingCoreRequestType) -> pb::MatchmakingCoreRequest {
+    pb::MatchmakingCoreRequest { request_type: Some(kind.into()), ..Default::default() }
+}

@@ -1,0 +1,5 @@
+//! The client against a stand-in server that says what each test wants to hear, over a real socket.
+
+mod calls;
+mod stand_in;
+mod stream;

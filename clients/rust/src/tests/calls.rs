@@ -1,0 +1,159 @@
+//! Calls: what is repeated and with which key, what metadata travels, what the handles remember.
+
+use std::time::Duration;
+
+use tonic::{Code, Status};
+use tonic_types::{ErrorDetails, StatusExt};
+
+use crate::client::Client;
+use crate::error::Error;
+use crate::pb;
+use crate::retry::Retries;
+
+use super::stand_in::Script;
+
+const SOON: Retries =
+    Retries { attempts: 3, first_wait: Duration::from_millis(1), longest_wait: Duration::from_millis(5) };
+
+fn failing(failures: Vec<Status>) -> Script {
+    Script { failures: failures.into(), ..Default::default() }
+}
+
+fn party() -> pb::SessionCompositionData {
+    pb::SessionCompositionData { party_size_composition: vec![2], ..Default::default() }
+}
+
+fn session() -> pb::MatchmakingUpdateAdvertisementRequest {
+    pb::MatchmakingUpdateAdvertisementRequest {
+        session_composition: Some(party()),
+        matchmaking_set_id: Some(7),
+        ..Default::default()
+    }
+}
+
+/// The client's half of exactly-once: a create or a reservation that is sent again carries the key of its first
+/// attempt, and another one carries another.
+#[tokio::test]
+async fn a_repeated_create_keeps_its_key_and_another_create_has_another() {
+    let (script, client) = failing(vec![Status::unavailable("b"), Status::unavailable("a")]).play().await;
+    let client = client.with_retries(SOON);
+    client.advertise(session()).await.unwrap();
+    client.advertise(session()).await.unwrap();
+    let keys: Vec<String> = script.updates.lock().unwrap().iter().map(|it| it.idempotency_key.clone()).collect();
+    assert_eq!(keys.len(), 4);
+    assert!(keys[0] == keys[1] && keys[1] == keys[2], "one create, one key: {keys:?}");
+    assert_ne!(keys[2], keys[3]);
+    assert!(16 <= keys[0].len());
+
+    script.failures.lock().unwrap().push(Status::unavailable(""));
+    let reserved = client.searching(7, party()).reserve("ad").await.unwrap();
+    let reserves = script.reserves.lock().unwrap().clone();
+    assert_eq!(reserves.len(), 2);
+    assert!(!reserves[0].idempotency_key.is_empty());
+    assert_eq!(reserves[0], reserves[1]);
+    assert_eq!((reserved.seats, reserved.connect_data.as_slice()), (2, b"host:1".as_slice()));
+}
+
+#[tokio::test]
+async fn the_last_refusal_is_handed_over_when_patience_ends() {
+    let later = |ms| {
+        let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(ms)));
+        Status::with_error_details(Code::Unavailable, "draining", details)
+    };
+    let (script, client) = failing(vec![later(60_000), later(1)]).play().await;
+    let error = client.with_retries(SOON).search(Default::default()).await.unwrap_err();
+    // The first asked for a millisecond and got it; the second asked for more than this client waits.
+    assert_eq!(script.searches.lock().unwrap().len(), 2);
+    assert_eq!(error.code(), Some(Code::Unavailable));
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
+}
+
+#[tokio::test]
+async fn a_wrong_request_is_asked_once_and_names_its_field() {
+    let details = ErrorDetails::with_bad_request_violation("matchmaking_set_id", "a set that has a ruleset");
+    let wrong = Status::with_error_details(Code::InvalidArgument, "no such set", details);
+    let (script, client) = failing(vec![wrong]).play().await;
+    let error = client.with_retries(SOON).search(Default::default()).await.unwrap_err();
+    assert_eq!(script.searches.lock().unwrap().len(), 1);
+    assert_eq!(error.fields()[0].field, "matchmaking_set_id");
+}
+
+#[tokio::test]
+async fn metadata_and_a_deadline_travel_with_every_attempt() {
+    let (script, client) = failing(vec![Status::unavailable("")]).play().await;
+    let client = client.with_retries(SOON).with_metadata("x-forwarded-for", "203.0.113.9").unwrap();
+    client.search(Default::default()).await.unwrap();
+    let metadata = script.metadata.lock().unwrap();
+    assert_eq!(metadata.len(), 2);
+    for sent in metadata.iter() {
+        assert_eq!(sent.get("x-forwarded-for").unwrap(), "203.0.113.9");
+        assert!(sent.contains_key("grpc-timeout"));
+    }
+    assert!(matches!(client.clone().with_metadata("no good", ""), Err(Error::Metadata(_))));
+}
+
+#[tokio::test]
+async fn a_place_where_nobody_answers_is_an_error_at_once() {
+    assert!(matches!(Client::connect("not a uri").await, Err(Error::Endpoint(_))));
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let error = Client::connect(uri).await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::Unavailable));
+}
+
+#[tokio::test]
+async fn a_search_carries_its_token_from_answer_to_answer() {
+    let (script, client) = Script::default().play().await;
+    let mut searching = client.searching(7, party());
+    searching.search().await.unwrap();
+    searching.exclude("gone");
+    searching.search().await.unwrap();
+    assert_eq!(searching.next_expansion_in_ms, Some(10_000));
+    searching.report_latency(pb::LatencyPhase::Quick, [("ad".to_owned(), Some(12.0))]).await.unwrap();
+    searching.reserve("ad").await.unwrap().release().await.unwrap();
+
+    let searches = script.searches.lock().unwrap();
+    assert_eq!(searches[0].search_token, b"");
+    assert_eq!(searches[1].search_token, b"+");
+    assert_eq!(searches[1].exclude_advertisement_ids, ["gone"]);
+    assert_eq!(script.reports.lock().unwrap()[0].search_token, b"++");
+    assert_eq!(script.reserves.lock().unwrap()[0].search_token, b"++");
+    let releases = script.releases.lock().unwrap();
+    assert_eq!((releases[0].reservation_id.as_str(), releases[0].reservation_token.as_slice()), ("seat", &b"ours"[..]));
+}
+
+/// S1-44, the client's half: a heartbeat that nobody knows turns into the whole advertisement, with its token.
+#[tokio::test]
+async fn a_forgotten_advertisement_is_told_again_whole() {
+    let (script, client) = Script::default().play().await;
+    let mut advertised = client.advertise(session()).await.unwrap();
+    script.failures.lock().unwrap().push(Status::not_found("never heard of it"));
+    advertised.heartbeat().await.unwrap();
+    advertised.delete().await.unwrap();
+
+    let updates = script.updates.lock().unwrap();
+    assert_eq!(updates.len(), 3);
+    assert_eq!(updates[1].session_composition, None, "a heartbeat is short");
+    assert_eq!(updates[2].session_composition, Some(party()));
+    assert_eq!((updates[2].advertisement_id.as_str(), updates[2].advertisement_token.as_slice()), ("ad", &b"mine"[..]));
+    assert_eq!(script.deletes.lock().unwrap()[0].advertisement_token, b"mine");
+}
+
+#[tokio::test]
+async fn settled_reservations_are_said_once() {
+    let (script, client) = Script::default().play().await;
+    let mut advertised = client.advertise(session()).await.unwrap();
+    advertised.confirm(vec!["seat".into()]).await.unwrap();
+    let settling =
+        pb::MatchmakingUpdateAdvertisementRequest { settled_reservation_ids: vec!["seat".into()], ..session() };
+    advertised.update(settling).await.unwrap();
+    script.failures.lock().unwrap().push(Status::not_found(""));
+    advertised.heartbeat().await.unwrap();
+
+    let updates = script.updates.lock().unwrap();
+    assert_eq!(updates[1].confirmed_reservation_ids, ["seat"]);
+    assert_eq!(updates[2].settled_reservation_ids, ["seat"]);
+    assert_eq!(updates[4].session_composition, Some(party()));
+    assert!(updates[4].settled_reservation_ids.is_empty());
+}

@@ -1,0 +1,64 @@
+//! The C++ client builds, says when nobody listens, and plays both sides against a real server.
+//!
+//! Needs cmake, a C++ compiler and gRPC's development packages; says loudly what was not tested where they are missing.
+//! With `REQUIRE_CPP=1` in the environment, missing packages are a failure.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+
+/// What cmake says when a package is missing, rather than our files being wrong.
+const MISSING: &[&str] = &["Could NOT find", "Could not find", "No CMAKE_CXX_COMPILER", "is not able to compile"];
+
+/// The built demo; `None` where it cannot be built. Built once, however many tests ask.
+pub(crate) fn demo() -> Option<&'static Path> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT.get_or_init(build).as_deref()
+}
+
+/// Runs the demo against `target`.
+pub(crate) fn play(demo: &Path, target: &str) -> Output {
+    Command::new(demo).arg(target).output().expect("the demo starts")
+}
+
+fn build() -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/cpp");
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp");
+    let configured = Command::new("cmake").arg("-S").arg(source).arg("-B").arg(&folder).output();
+    let Ok(configured) = configured else {
+        skip("cmake is not installed");
+        return None;
+    };
+    let said = text(&configured);
+    if !configured.status.success() {
+        assert!(MISSING.iter().any(|it| said.contains(it)), "cmake does not like clients/cpp:\n{said}");
+        skip(said.lines().find(|line| MISSING.iter().any(|it| line.contains(it))).unwrap_or_default());
+        return None;
+    }
+    let built = Command::new("cmake").arg("--build").arg(&folder).output().expect("cmake was there a moment ago");
+    assert!(built.status.success(), "the C++ client does not build:\n{}", text(&built));
+    Some(folder.join("fireteam_demo"))
+}
+
+fn skip(why: &str) {
+    assert!(std::env::var_os("REQUIRE_CPP").is_none(), "REQUIRE_CPP is set, and {why}");
+    eprintln!(
+        "SKIPPED: the C++ client was NOT built or run: {why}\n  apt-get install -y --no-install-recommends g++ cmake \
+         pkg-config libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc"
+    );
+}
+
+fn text(output: &Output) -> String {
+    [output.stdout.as_slice(), output.stderr.as_slice()].map(String::from_utf8_lossy).concat()
+}
+
+#[test]
+fn the_demo_says_in_one_line_that_nobody_listens() {
+    let Some(demo) = demo() else { return };
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let target = listener.local_addr().unwrap().to_string();
+    drop(listener);
+    let output = play(demo, &target);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(text(&output), format!("not as expected: a server listens at {target}\n"));
+}
