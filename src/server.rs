@@ -1,11 +1,17 @@
 //! Puts the parts together: binds, starts in order, stops in reverse.
 
+pub mod assemble;
+pub mod desk;
 pub mod edge;
 pub mod gate;
 pub mod guarded;
 pub mod incoming;
+mod meters;
 pub mod port;
+mod run;
 pub mod signal;
+
+pub use run::{is_serving, run};
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -136,7 +136,7 @@ impl Core {
         drop(shelf);
         let claim =
             ReservationClaim { id: reservation.id, advertisement_id: take.advertisement_id, set_id: take.set_id };
-        let token = self.signer.seal_reservation(&claim);
+        let token = self.signer.seal(&claim);
         let answer = ReserveAnswer { reservation: answer::reservation(&reservation, token, now), connect_data };
         if !replayed {
             self.tell(take.advertisement_id, vec![(reservation, ReservationChange::Held)], now);

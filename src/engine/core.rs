@@ -20,7 +20,8 @@ use crate::engine::shelf::Record;
 use crate::geo::LocatorHandle;
 use crate::rules::Catalog;
 use crate::store::Store;
-use crate::telemetry::Metrics;
+use crate::telemetry::label::LookUp;
+use crate::telemetry::metric::Metrics;
 
 /// What the engine is made of; given by `server`.
 pub struct Parts {
@@ -93,7 +94,13 @@ impl Core {
             return (session, Vec::new());
         }
         let set_aside = session.locality.is_some().then(|| "locality_info".to_owned());
-        session.locality = caller.address.and_then(|address| self.locator.locate(address));
+        if let Some(address) = caller.address.filter(|_| self.locator.is_loaded()) {
+            session.locality = self.locator.locate(address);
+            let look_up = if session.locality.is_some() { LookUp::Hit } else { LookUp::Miss };
+            self.metrics.locality_look_ups.get_or_create(&look_up).inc();
+        } else {
+            session.locality = None;
+        }
         (session, set_aside.into_iter().collect())
     }
 
@@ -117,7 +124,7 @@ impl Core {
         let advertised_ms = now.since(advertisement.since);
         UpdateAnswer {
             id: claim.id,
-            token: self.signer.seal_advertisement(&claim),
+            token: self.signer.seal(&claim),
             created,
             expires_in_ms: u32::try_from(record.expires.since(now)).unwrap_or(u32::MAX),
             hash: advertisement.hash,

@@ -107,7 +107,7 @@ impl Core {
         shelf.get(id).filter(|record| record.expires <= now)?;
         let record = shelf.remove(id)?;
         self.events.forget(id);
-        self.metrics.record_expired();
+        self.metrics.expired.inc();
         Some(Write::Expire { id, now: now.max(record.stored_expires) })
     }
 }

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
-use crate::auth::token::SearchClaim;
+use crate::auth::token::{SearchClaim, Signer};
 use crate::domain::advertisement::Kind;
 use crate::domain::facts::Facts;
 use crate::domain::filter::{Listed, Searcher, admit, measure_between};
@@ -29,7 +29,7 @@ impl Core {
     pub(super) fn search(
         &self,
         caller: &Caller,
-        search: Search,
+        search: &Search,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, Fault> {
         let now = self.clock.now();
@@ -39,13 +39,13 @@ impl Core {
             Some(_) if !self.settings.allow_overrides => return Err(Fault::OverridesForbidden),
             Some(overrides) => Arc::new(overridden(&ruleset, overrides)?),
         };
-        let (session, ignored) = self.placed(caller, search.session);
+        let (session, ignored) = self.placed(caller, search.session.clone());
         let seeker = Seeker::new(&judged, caller, session, ignored)?;
         let claim = self.search_claim(search.set_id, &seeker, &search.token, now)?;
         let asked = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
         let waited_ms = asked.unwrap_or_else(|| now.since(claim.since));
 
-        let mut excluded = search.excluded;
+        let mut excluded = search.excluded.clone();
         excluded.sort_unstable();
         let query = Query {
             ruleset: &judged,
@@ -60,22 +60,29 @@ impl Core {
             evaluated: 0,
             truncated: false,
             refusals: Vec::new(),
-            token: self.signer.seal_search(&claim),
+            token: self.signer.seal(&claim),
             searching_for_ms: waited_ms,
             next_expansion_in_ms: judged.next_expansion_in_ms(waited_ms),
             stale_for_ms: None,
             ignored: seeker.ignored.clone(),
         };
-        self.look(&query, &mut answer, each);
-        self.metrics.record_search(&answer);
+        let candidates = self.look(&query, &mut answer, each);
+        let hard_filters = judged.hard.len();
+        self.metrics.record_search(answer.evaluated, candidates, answer.truncated, &answer.refusals, hard_filters);
         Ok(answer)
     }
 
-    /// Looks through the set's index; a set without advertisements has nothing to look through.
-    fn look(&self, query: &Query<'_>, answer: &mut SearchAnswer, each: &mut dyn FnMut(CandidateView<'_>)) {
-        let Some(shelf) = self.directory.shelf(query.ruleset.set_id) else { return };
+    /// Looks through the set's index and says how many it found; a set without advertisements has nothing to look
+    /// through.
+    fn look(
+        &self,
+        query: &Query<'_>,
+        answer: &mut SearchAnswer,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> usize {
+        let Some(shelf) = self.directory.shelf(query.ruleset.set_id) else { return 0 };
         let shelf = shelf.read();
-        let Some(view) = shelf.view(query.ruleset.hash) else { return };
+        let Some(view) = shelf.view(query.ruleset.hash) else { return 0 };
         SCRATCH.with_borrow_mut(|(found, terms)| {
             view.search(query, found);
             answer.evaluated = found.evaluated;
@@ -86,7 +93,8 @@ impl Core {
                 let shown = Shown { ruleset: query.ruleset, searcher: &query.searcher, round_trip_ms: None };
                 each(shown.view(&entry.listed(), &entry.encoded, hit.score, terms));
             }
-        });
+            found.hits.len()
+        })
     }
 
     /// Orders candidates by what their round trips really are (S1-28, S1-29); from here on locality is ignored. Who
@@ -94,12 +102,12 @@ impl Core {
     pub(super) fn report_latency(
         &self,
         caller: &Caller,
-        report: ReportLatency,
+        report: &ReportLatency,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault> {
         let now = self.clock.now();
         let ruleset = self.ruleset(report.set_id, report.hash)?;
-        let (session, ignored) = self.placed(caller, report.session);
+        let (session, ignored) = self.placed(caller, report.session.clone());
         let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
         if report.token.is_empty() {
             return Err(field("search_token", "is required: send the one of the search that found the candidates"));
@@ -151,12 +159,12 @@ impl Core {
         token: &[u8],
         now: UnixMs,
     ) -> Result<SearchClaim, Fault> {
-        let party = self.signer.party_digest(seeker.subject, &seeker.users, seeker.session.player_count());
+        let party = Signer::party_digest(seeker.subject, &seeker.users, &seeker.session.party_sizes);
         let fresh = SearchClaim { set_id, silo: seeker.session.silo, party, since: now, used: now };
         if token.is_empty() {
             return Ok(fresh);
         }
-        let Some(claim) = self.signer.open_search(token) else {
+        let Some(claim) = self.signer.open::<SearchClaim>(token) else {
             return Err(field("search_token", "is not one of this server's: leave it out to begin a new search"));
         };
         if (claim.set_id, claim.silo, claim.party) != (fresh.set_id, fresh.silo, fresh.party) {

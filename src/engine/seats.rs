@@ -2,6 +2,7 @@
 
 use tokio::sync::oneshot;
 
+use crate::auth::token::{ReservationClaim, SearchClaim, Signer};
 use crate::domain::id::SetId;
 use crate::engine::command::{Caller, Release, Reserve, ReserveAnswer};
 use crate::engine::fault::Fault;
@@ -17,7 +18,7 @@ impl Engine {
         if reserve.search_token.is_empty() {
             return Err(field("search_token", "is required: send the one of the search that found the session"));
         }
-        let Some(searched) = self.core.signer.open_search(&reserve.search_token) else {
+        let Some(searched) = self.core.signer.open::<SearchClaim>(&reserve.search_token) else {
             return Err(field("search_token", "is not one of this server's: search again"));
         };
         if reserve.set_id.is_some_and(|set_id| set_id != searched.set_id) {
@@ -31,7 +32,7 @@ impl Engine {
         let claim = self.core.search_claim(set_id, &seeker, &reserve.search_token, now)?;
         let key = &reserve.idempotency_key;
         let id = self.core.signer.reservation_id(caller.subject, reserve.advertisement_id, key);
-        let payload = self.core.signer.party_digest(seeker.subject, &seeker.users, seeker.session.player_count());
+        let payload = Signer::party_digest(seeker.subject, &seeker.users, &seeker.session.party_sizes);
         let take = Take {
             id,
             advertisement_id: reserve.advertisement_id,
@@ -52,8 +53,8 @@ impl Engine {
     }
 
     /// Gives seats back. What has ended has ended: releasing twice succeeds.
-    pub fn release(&self, release: Release) -> Result<Submitted<()>, Fault> {
-        let claim = self.core.signer.open_reservation(&release.token).filter(|claim| claim.id == release.id);
+    pub fn release(&self, _caller: &Caller, release: Release) -> Result<Submitted<()>, Fault> {
+        let claim = self.core.signer.open::<ReservationClaim>(&release.token).filter(|claim| claim.id == release.id);
         let claim = claim.ok_or(Fault::NotYours)?;
         let (reply, answer) = oneshot::channel();
         let in_flight = self.core.flights.begin(claim.advertisement_id);

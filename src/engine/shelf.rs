@@ -53,11 +53,17 @@ pub(super) struct Shelf {
     lapses: BTreeSet<(UnixMs, AdvertisementId, ReservationId)>,
     /// While a new view is being built from a copy: whose expiry has changed since the copy was made.
     touched: Option<Vec<AdvertisementId>>,
+    live_reservations: usize,
 }
 
 impl Shelf {
     pub(super) fn len(&self) -> usize {
         self.records.len()
+    }
+
+    /// Reservations that hold seats.
+    pub(super) fn live_reservations(&self) -> usize {
+        self.live_reservations
     }
 
     pub(super) fn get(&self, id: AdvertisementId) -> Option<&Record> {
@@ -79,8 +85,10 @@ impl Shelf {
         let id = record.advertisement.id;
         if let Some(old) = self.records.get(&id) {
             unschedule(&mut self.lapses, old);
+            self.live_reservations -= old.live().count();
         }
         schedule(&mut self.lapses, &record);
+        self.live_reservations += record.live().count();
         for view in &mut self.views {
             view.upsert(entry(&record, view.ruleset()));
         }
@@ -91,6 +99,7 @@ impl Shelf {
     pub(super) fn remove(&mut self, id: AdvertisementId) -> Option<Record> {
         let record = self.records.remove(&id)?;
         unschedule(&mut self.lapses, &record);
+        self.live_reservations -= record.live().count();
         for view in &mut self.views {
             view.remove(id);
         }
@@ -127,8 +136,10 @@ impl Shelf {
     ) -> Option<T> {
         let record = self.records.get_mut(&id)?;
         unschedule(&mut self.lapses, record);
+        self.live_reservations -= record.live().count();
         let changed = change(&mut record.reservations);
         schedule(&mut self.lapses, record);
+        self.live_reservations += record.live().count();
         let open_seats = record.open_seats();
         for view in &mut self.views {
             view.set_open_seats(id, open_seats);

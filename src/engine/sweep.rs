@@ -63,5 +63,12 @@ pub(super) async fn sweep(core: &Core, inbox: &mpsc::Sender<Job>) {
         }
         shelf.write().tidy();
     }
-    core.metrics.record_held(core.directory.shelves().iter().map(|(_, shelf)| shelf.read().len()).sum());
+    let (mut advertisements, mut reservations) = (0, 0);
+    for (_, shelf) in core.directory.shelves() {
+        let shelf = shelf.read();
+        advertisements += shelf.len();
+        reservations += shelf.live_reservations();
+    }
+    core.metrics.advertisements.set(i64::try_from(advertisements).unwrap_or(i64::MAX));
+    core.metrics.reservations.set(i64::try_from(reservations).unwrap_or(i64::MAX));
 }

@@ -51,7 +51,7 @@ impl Engine {
 
     /// The claim in `token`, if it is about `id` and was given to this caller.
     fn own_claim(&self, caller: &Caller, id: AdvertisementId, token: &[u8]) -> Result<AdvertisementClaim, Fault> {
-        let claim = self.core.signer.open_advertisement(token).ok_or(Fault::NotYours)?;
+        let claim = self.core.signer.open::<AdvertisementClaim>(token).ok_or(Fault::NotYours)?;
         if claim.id != id || claim.subject != caller.subject {
             return Err(Fault::NotYours);
         }
@@ -157,7 +157,7 @@ impl Engine {
         }
         shelf.extend(claim.id, expires);
         let record = shelf.get(claim.id).ok_or(Fault::Absent)?;
-        self.core.metrics.record_heartbeat();
+        self.core.metrics.quiet_heartbeats.inc();
         Ok(Some(self.core.update_answer(record, false, Vec::new(), now)))
     }
 }

@@ -89,6 +89,13 @@ impl Catalog {
         current.into_iter().chain(retired).find(|ruleset| ruleset.hash == hash).cloned()
     }
 
+    /// Every ruleset that can be resolved: those in force and those retired.
+    pub fn living(&self) -> Vec<Arc<Ruleset>> {
+        let state = self.state.load();
+        let current = state.current.values().map(|current| &current.ruleset);
+        current.chain(state.retired.iter().map(|retired| &retired.ruleset)).cloned().collect()
+    }
+
     /// Puts `rulesets`, of sets that differ, in force at `now`, all at once. What they replace stays resolved for
     /// `keep_retired_ms`. Earlier problems are forgotten.
     pub fn adopt(&self, rulesets: Vec<(PathBuf, Arc<Ruleset>)>, now: UnixMs, keep_retired_ms: u64) -> Changes {

@@ -163,19 +163,6 @@ label! {
 }
 
 label! {
-    /// Why the store could not.
-    StoreFailure, "failure",
-    /// Out of reach.
-    Unavailable = "unavailable",
-    /// Another server holds it.
-    Locked = "locked",
-    /// A row cannot be what it is.
-    Corrupt = "corrupt",
-    /// Of a version that this server does not know.
-    Version = "version",
-}
-
-label! {
     /// Whether an address had a place.
     LookUp, "outcome",
     /// It had.

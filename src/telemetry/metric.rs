@@ -11,7 +11,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
-use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreFailure, StoreVerb};
+use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreVerb};
 
 /// What `render` writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -86,14 +86,18 @@ metrics! {
     search_refusals: CountBy<RefusalKind> = Family::default(), "counter" "fireteam_search_refusals_total" [RefusalKind::KEY];
     /// Advertisements held now.
     advertisements: Gauge = Gauge::default(), "gauge" "fireteam_advertisements" [];
+    /// Heartbeats that were answered from memory, without a write.
+    quiet_heartbeats: Counter = Counter::default(), "counter" "fireteam_quiet_heartbeats_total" [];
+    /// Advertisements that ended because nobody kept them alive.
+    expired: Counter = Counter::default(), "counter" "fireteam_advertisements_expired_total" [];
     /// Reservations that hold seats now.
     reservations: Gauge = Gauge::default(), "gauge" "fireteam_reservations" [];
     /// Time that the store took.
     store_seconds: SpreadBy<StoreVerb> = Family::new_with_constructor(seconds), "histogram" "fireteam_store_seconds" [StoreVerb::KEY];
     /// Rows that the store was asked to read or change.
     store_rows: CountBy<StoreVerb> = Family::default(), "counter" "fireteam_store_rows_total" [StoreVerb::KEY];
-    /// What the store could not do, by why.
-    store_failures: CountBy<(StoreVerb, StoreFailure)> = Family::default(), "counter" "fireteam_store_failures_total" [StoreVerb::KEY, StoreFailure::KEY];
+    /// Verbs that the store could not do; the log says why.
+    store_failures: CountBy<StoreVerb> = Family::default(), "counter" "fireteam_store_failures_total" [StoreVerb::KEY];
     /// Rulesets in use now.
     rulesets: Gauge = Gauge::default(), "gauge" "fireteam_rulesets" [];
     /// Ruleset files that are refused now; whatever they replaced stays in use.

@@ -8,8 +8,8 @@ use tonic::Code;
 
 /// Who counts.
 pub trait RpcObserver: Send + Sync + 'static {
-    /// A call is over. `method` is one of a fixed set of names, `code` is the gRPC code in words.
-    fn finished(&self, method: &'static str, code: &'static str, elapsed: Duration);
+    /// A call is over. `method` is one of a fixed set of names, `code` is how it ended.
+    fn finished(&self, method: &'static str, code: Code, elapsed: Duration);
 
     /// A connection was turned away at the door: `too_many` or `too_many_from_one_place`.
     fn turned_away(&self, why: &'static str);
@@ -33,7 +33,7 @@ impl Report {
         let Some(observer) = self.observer.take() else { return };
         let elapsed = self.started.elapsed();
         let (method, word) = (self.method, code_word(code));
-        observer.finished(method, word, elapsed);
+        observer.finished(method, code, elapsed);
         let ms = elapsed.as_secs_f64() * 1000.0;
         match code {
             Code::Ok => {}

@@ -1,0 +1,144 @@
+//! From a configuration to a server: opens the store, loads rules and places, starts the engine, binds the ports.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, anyhow};
+use tokio::time::Instant;
+
+use crate::api::answer::encode_static;
+use crate::auth::key_file;
+use crate::auth::proxy::client_address;
+use crate::auth::token::{KEY_BYTES, Signer};
+use crate::clock::Clock;
+use crate::config::{Config, StoreTarget};
+use crate::engine::settings::Settings;
+use crate::engine::{Engine, Parts};
+use crate::geo::{LocatorHandle, LocatorSettings};
+use crate::rules::Catalog;
+use crate::server::desk::{self, Desk};
+use crate::server::edge::Edge;
+use crate::server::meters::{Calls, StoreMeter};
+use crate::server::{self, Running, Server};
+use crate::store::Store;
+use crate::store::memory::Memory;
+use crate::store::metered::Metered;
+use crate::store::sqlite::Sqlite;
+use crate::telemetry::label::Load;
+use crate::telemetry::metric::Metrics;
+
+/// Everything that runs, for whoever must reach a part of it.
+#[derive(Debug)]
+pub struct House {
+    /// The ports.
+    pub running: Running,
+    /// The matchmaker.
+    pub engine: Arc<Engine>,
+    /// The rulesets folder.
+    pub desk: Arc<Desk>,
+    /// The locality files.
+    pub locator: Arc<LocatorHandle>,
+    /// The counts.
+    pub metrics: Arc<Metrics>,
+}
+
+/// Opens and starts everything. Serving when it returns.
+pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<House> {
+    let metrics = Arc::new(Metrics::new());
+    let catalog = Arc::new(Catalog::default());
+    let rulesets = desk::read(&config.rulesets).map_err(|problems| {
+        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        anyhow!("load rulesets: nothing to fall back on yet\n{}", lines.join("\n"))
+    })?;
+    catalog.adopt(rulesets, clock.now(), 0);
+    let settings = settings(config);
+    let signer = Arc::new(signer(config, &*clock)?);
+    let locator = Arc::new(locator(config, &metrics)?);
+    let store = open_store(&config.store, &metrics).await.context("open store")?;
+    let parts = Parts {
+        clock: clock.clone(),
+        store,
+        catalog: catalog.clone(),
+        locator: locator.clone(),
+        signer,
+        metrics: metrics.clone(),
+        settings,
+        encode: encode_static,
+    };
+    let engine = Arc::new(Engine::start(parts).await.context("load advertisements")?);
+    let desk = Arc::new(Desk::new(config.rulesets.clone(), engine.clone(), catalog, metrics.clone()));
+    let (trusted, rendered) = (config.trusted_proxies.clone(), metrics.clone());
+    let running = Server::start(server::Parts {
+        listen: config.listen,
+        operator_listen: config.operator_listen,
+        engine: engine.clone(),
+        rulesets: desk.clone(),
+        metrics: Arc::new(move || rendered.render()),
+        observer: Arc::new(Calls(metrics.clone())),
+        client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
+        clock,
+        edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },
+    })
+    .await?;
+    Ok(House { running, engine, desk, locator, metrics })
+}
+
+impl House {
+    /// Stops in reverse: no more changes, ports closed in good order, what was submitted written, the store closed.
+    pub async fn shutdown(self) {
+        let Self { running, engine, .. } = self;
+        running.shutdown().await;
+        engine.close().await;
+    }
+}
+
+fn settings(config: &Config) -> Settings {
+    let ms = |seconds: u32| seconds.saturating_mul(1000);
+    Settings {
+        time_to_live_default_ms: ms(config.time_to_live_s),
+        hold_default_ms: ms(config.reservation_hold_s),
+        retired_kept_ms: u64::from(config.keep_retired_rulesets_s) * 1000,
+        allow_client_locality: config.allow_client_locality,
+        allow_overrides: config.allow_search_overrides,
+        ..Settings::default()
+    }
+}
+
+/// The keys of the file, made on first use; without a file, keys that die with the process.
+fn signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<Signer> {
+    let mut fresh = [0; KEY_BYTES];
+    for half in fresh.chunks_mut(16) {
+        half.copy_from_slice(&clock.random_bytes()[..half.len()]);
+    }
+    match &config.token_key_file {
+        Some(path) => key_file::load_or_create(path, fresh).context("load token keys"),
+        None => Ok(Signer::new(fresh, None)),
+    }
+}
+
+/// The locality files, or nobody's place: said once.
+fn locator(config: &Config, metrics: &Metrics) -> anyhow::Result<LocatorHandle> {
+    let files: Vec<PathBuf> = config.locality_files.clone();
+    let settings = LocatorSettings {
+        cell_degrees: config.cell_degrees,
+        max_accuracy_radius_km: config.max_accuracy_radius_km,
+    };
+    let none = files.is_empty();
+    let locator = LocatorHandle::new(files, settings);
+    if none {
+        tracing::info!("no locality files: nobody's place is known, and latency is guessed from measurements alone");
+        return Ok(locator);
+    }
+    locator.reload().context("load locality files")?;
+    metrics.locality_loads.get_or_create(&Load::Adopted).inc();
+    Ok(locator)
+}
+
+async fn open_store(target: &StoreTarget, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Store>> {
+    let inner: Arc<dyn Store> = match target {
+        StoreTarget::Memory => Arc::new(Memory::new()),
+        StoreTarget::Sqlite(path) => Arc::new(Sqlite::open(path).await?),
+    };
+    Ok(Arc::new(Metered::new(inner, StoreMeter { metrics: metrics.clone(), started: Instant::now() })))
+}

@@ -1,0 +1,176 @@
+//! Seats are taken here and nowhere else: all or none, once, never over capacity, whoever races.
+
+use std::collections::BTreeSet;
+
+use fireteam_client::{Code, pb};
+
+use crate::harness::{House, host, party};
+
+/// A house with one session that has `seats` open seats, and a searcher for each name that has found it.
+async fn with_session(seats: i32) -> (House, fireteam_client::Advertised) {
+    let house = House::open().await;
+    let client = house.client().await;
+    let advertised = client.advertise(host(&[("host", 0.0)], seats)).await.expect("advertise");
+    (house, advertised)
+}
+
+/// S1-40, R1: 64 parties fight for 10 seats over 64 connections; exactly 10 get one, and the table says the same.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sixty_four_takers_never_get_more_seats_than_there_are() {
+    let (house, mut advertised) = with_session(10).await;
+    let mut takers = tokio::task::JoinSet::new();
+    for taker in 0..64 {
+        let client = house.client().await;
+        let id = advertised.id().to_owned();
+        takers.spawn(async move {
+            let mut searching = client.searching(1, party(&[(&format!("taker {taker}"), 0.0)]));
+            searching.search().await.expect("search");
+            searching.reserve(&id).await
+        });
+    }
+    let mut taken = 0;
+    let mut refused = 0;
+    while let Some(answer) = takers.join_next().await {
+        match answer.expect("no taker panics") {
+            Ok(_) => taken += 1,
+            Err(error) => {
+                assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((taken, refused), (10, 54));
+    let answer = advertised.heartbeat().await.expect("heartbeat");
+    let ids: BTreeSet<&str> = answer.reservations.iter().map(|held| held.reservation_id.as_str()).collect();
+    assert_eq!(ids.len(), 10);
+    let mut late = house.client().await.searching(1, party(&[("late", 0.0)]));
+    let found = late.search().await.expect("search");
+    assert!(found.candidates.is_empty(), "a full session is shown to nobody");
+    let full = found.refusals.iter().find(|it| it.kind() == pb::RefusalKind::Full).expect("the refusal is counted");
+    assert_eq!(full.count, 1);
+}
+
+/// R5: the same key is the same reservation; the same key for another party is refused.
+#[tokio::test]
+async fn a_retried_reservation_takes_no_second_seat() {
+    let (house, advertised) = with_session(2).await;
+    let client = house.client().await;
+    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let found = searching.search().await.expect("search");
+    let request = pb::MatchmakingReserveRequest {
+        advertisement_id: advertised.id().into(),
+        idempotency_key: "sixteen characters or more".into(),
+        search_token: found.search_token,
+        session_composition: Some(party(&[("guest", 0.0)])),
+        ..Default::default()
+    };
+    let first = client.reserve(request.clone()).await.expect("reserve").reservation.expect("a reservation");
+    let again = client.reserve(request.clone()).await.expect("reserve again").reservation.expect("a reservation");
+    assert_eq!(first.reservation_id, again.reservation_id);
+
+    let mut other = client.searching(1, party(&[("stranger", 0.0)]));
+    let token = other.search().await.expect("search").search_token;
+    let stolen = pb::MatchmakingReserveRequest {
+        search_token: token,
+        session_composition: Some(party(&[("stranger", 0.0)])),
+        ..request
+    };
+    let error = client.reserve(stolen).await.expect_err("another payload under the same key");
+    assert_eq!(error.code(), Some(Code::AlreadyExists), "{error}");
+}
+
+/// Released seats are open again at once; releasing twice succeeds; a stranger's token releases nothing.
+#[tokio::test]
+async fn released_seats_are_open_again() {
+    let (house, advertised) = with_session(1).await;
+    let client = house.client().await;
+    let mut first = client.searching(1, party(&[("first", 0.0)]));
+    first.search().await.expect("search");
+    let reserved = first.reserve(advertised.id()).await.expect("reserve");
+    let release = pb::MatchmakingReleaseRequest {
+        reservation_id: reserved.reservation.reservation_id.clone(),
+        reservation_token: reserved.reservation.reservation_token.clone(),
+    };
+    let forged = pb::MatchmakingReleaseRequest { reservation_token: vec![7; 40], ..release.clone() };
+    let error = client.release(forged).await.expect_err("a forged token");
+    assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
+    client.release(release.clone()).await.expect("release");
+    client.release(release).await.expect("release again");
+
+    let mut second = client.searching(1, party(&[("second", 0.0)]));
+    assert_eq!(second.search().await.expect("search").candidates.len(), 1);
+    second.reserve(advertised.id()).await.expect("the seat is open again");
+}
+
+/// A hold lapses at its deadline, not before; a confirmed one does not lapse; the host hears of each on its connection.
+#[tokio::test]
+async fn holds_lapse_and_confirmed_seats_do_not() {
+    let house = House::open().await;
+    let client = house.client().await;
+    let (connection, mut events) = client.open().await.expect("open a connection");
+    let mut advertised = connection.advertise(host(&[("host", 0.0)], 2)).await.expect("advertise");
+    let mut ids = Vec::new();
+    for name in ["stays", "goes"] {
+        let mut searching = client.searching(1, party(&[(name, 0.0)]));
+        searching.search().await.expect("search");
+        ids.push(searching.reserve(advertised.id()).await.expect("reserve").reservation.reservation_id.clone());
+        let heard = events.next().await.expect("an event");
+        assert_eq!(heard.state(), pb::ReservationState::Held);
+    }
+    advertised.confirm(vec![ids[0].clone()]).await.expect("confirm");
+    assert_eq!(events.next().await.expect("an event").state(), pb::ReservationState::Confirmed);
+
+    house.clock.advance_ms(29_999);
+    house.sweep().await;
+    assert_eq!(advertised.heartbeat().await.expect("heartbeat").reservations.len(), 2, "not before its time");
+    house.clock.advance_ms(1);
+    house.sweep().await;
+    let lapsed = events.next().await.expect("an event");
+    assert_eq!(lapsed.state(), pb::ReservationState::Expired);
+    assert_eq!(lapsed.reservation.expect("a reservation").reservation_id, ids[1]);
+    let left = advertised.heartbeat().await.expect("heartbeat").reservations;
+    assert_eq!(left.iter().map(|it| it.reservation_id.clone()).collect::<Vec<_>>(), vec![ids[0].clone()]);
+}
+
+/// Settling a reservation ends it in the same step as the lowered seat count: no seat is counted twice or lost.
+#[tokio::test]
+async fn settling_moves_a_party_from_its_reservation_to_the_players() {
+    let (house, mut advertised) = with_session(3).await;
+    let client = house.client().await;
+    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    searching.search().await.expect("search");
+    let reserved = searching.reserve(advertised.id()).await.expect("reserve");
+    let mut whole = host(&[("host", 0.0), ("guest", 0.0)], 2);
+    whole.settled_reservation_ids = vec![reserved.reservation.reservation_id.clone()];
+    let answer = advertised.update(whole).await.expect("update");
+    assert!(answer.reservations.is_empty());
+    let mut looking = client.searching(1, party(&[("third", 0.0)]));
+    assert_eq!(looking.search().await.expect("search").candidates[0].open_seats, 2);
+}
+
+/// The rules are judged again at the moment of taking: who no longer fits is refused by name.
+#[tokio::test]
+async fn a_session_that_changed_its_mind_refuses_by_rule() {
+    let (house, mut advertised) = with_session(4).await;
+    let client = house.client().await;
+    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    assert_eq!(searching.search().await.expect("search").candidates.len(), 1);
+    advertised.update(host(&[("host", 900.0)], 4)).await.expect("update");
+    let error = searching.reserve(advertised.id()).await.expect_err("skill is now too far");
+    assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
+    assert!(error.to_string().contains("skill"), "names the rule: {error}");
+}
+
+/// Two players of one user are never put together, whether among the players or among those with seats.
+#[tokio::test]
+async fn one_user_never_sits_twice() {
+    let (house, advertised) = with_session(4).await;
+    let client = house.client().await;
+    let mut own = client.searching(1, party(&[("host", 0.0)]));
+    assert!(own.search().await.expect("search").candidates.is_empty(), "S1-50: never one's own");
+    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    searching.search().await.expect("search");
+    searching.reserve(advertised.id()).await.expect("reserve");
+    let again = searching.reserve(advertised.id()).await.expect_err("the same user under a new key");
+    assert_eq!(again.code(), Some(Code::FailedPrecondition), "{again}");
+}
