@@ -178,9 +178,9 @@ impl Config {
 
     /// The whole configuration as TOML that loads again as the same one. It holds no secret: the token key is in a file
     /// of its own, and only that file's name is here.
-    pub fn to_toml(&self) -> String {
-        // Settings are a flat list of plain values, which TOML can always hold.
-        toml::to_string(&check::uncheck(self)).unwrap_or_default()
+    /// Fails for a path that is not UTF-8, which TOML cannot hold.
+    pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(&check::uncheck(self))
     }
 }
 

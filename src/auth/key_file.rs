@@ -99,7 +99,19 @@ fn create(path: &Path, key: [u8; KEY_BYTES]) -> io::Result<()> {
     });
     // Gone already if it was renamed, and in nobody's way if it cannot be removed.
     let _ = fs::remove_file(&draft);
-    made
+    made.and_then(|()| sync_folder_of(path))
+}
+
+/// A file's name is kept in its folder, which has to reach the disk as well.
+#[cfg(unix)]
+fn sync_folder_of(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_folder_of(_path: &Path) -> io::Result<()> {
+    Ok(())
 }
 
 /// A name of its own for every server that drafts: taken from the digest of a key that nobody else has.

@@ -130,7 +130,7 @@ mod tests {
             hops in proptest::collection::vec(proptest::option::of(0_u32..4), 0..8),
             split in 0_usize..8,
         ) {
-            let name = |it: u32| IpAddr::from([if it % 2 == 0 { 10 } else { 9 }, 0, 0, it as u8]);
+            let name = |it: u32| IpAddr::from([if it.is_multiple_of(2) { 10 } else { 9 }, 0, 0, it as u8]);
             let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
             let texts: Vec<String> = hops.iter().map(|it| it.map_or("junk".into(), |it| name(it).to_string())).collect();
             let (first, second) = texts.split_at(split.min(texts.len()));

@@ -25,8 +25,7 @@ pub(super) fn serve(flags: Flags) -> Exit {
         return Exit::Misused;
     }
     if print {
-        let printed = io::stdout().write_all(config.to_toml().as_bytes());
-        return if printed.is_ok() { Exit::Well } else { Exit::Failed };
+        return print_config(&config);
     }
     if let Err(why) = log::init(config.log_format == LogFormat::Json, &config.log_level) {
         eprintln!("fireteam: {why}");
@@ -37,6 +36,17 @@ pub(super) fn serve(flags: Flags) -> Exit {
         Err(why) => {
             tracing::error!("{why:#}");
             exit_for(&why)
+        }
+    }
+}
+
+fn print_config(config: &Config) -> Exit {
+    let printed = config.to_toml().map_err(io::Error::other).and_then(|text| io::stdout().write_all(text.as_bytes()));
+    match printed {
+        Ok(()) => Exit::Well,
+        Err(why) => {
+            eprintln!("fireteam: the configuration cannot be printed: {why}");
+            Exit::Failed
         }
     }
 }

@@ -64,6 +64,8 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
             SHUTDOWN_DEADLINE_S,
         ),
     };
+    problems.proxies(&config);
+    problems.doors(&config);
     problems.exposure(&config);
     if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
 }
@@ -130,6 +132,30 @@ impl Problems {
             self.invalid(key, format!("{value} is out of range: use {} to {}", range.start(), range.end()));
         }
         value
+    }
+
+    /// SEC-7: a network that holds everybody would let anybody choose an address, and one in IPv6 clothes would hold
+    /// nobody, because addresses are compared in canonical form.
+    fn proxies(&mut self, config: &Config) {
+        for network in &config.trusted_proxies {
+            if network.prefix_len() == 0 {
+                let what = format!("{network} would believe anybody: name the networks that your proxies are in");
+                self.invalid("trusted_proxies", what);
+            }
+            let bare = network.network();
+            if bare != bare.to_canonical() {
+                let what = format!("{network} is IPv4 in IPv6 clothes: write it as IPv4, {}/…", bare.to_canonical());
+                self.invalid("trusted_proxies", what);
+            }
+        }
+    }
+
+    /// Two doors cannot share a port; port 0 is a free one, another each time.
+    fn doors(&mut self, config: &Config) {
+        if config.listen == config.operator_listen && config.listen.port() != 0 {
+            let what = format!("{} is where players' calls come in: use another port", config.listen);
+            self.invalid("operator_listen", what);
+        }
     }
 
     /// SEC-15: until calls can be encrypted and authenticated, only loopback is safe, for operators as for players.

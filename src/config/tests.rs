@@ -58,7 +58,7 @@ cell_degrees = 1.0
 max_accuracy_radius_km = 500.0
 shutdown_deadline_s = 10
 "#;
-    assert_eq!(config.to_toml(), expected);
+    assert_eq!(config.to_toml().unwrap(), expected);
     let in_a_clone = check::check(Settings::default(), |_| true).unwrap();
     assert_eq!(in_a_clone.rulesets, RulesetSource::Directory("rulesets".into()));
     assert_eq!(in_a_clone.locality_files, [PathBuf::from("data/dbip-tour.mmdb")]);
@@ -91,7 +91,7 @@ fn what_is_printed_loads_again_as_the_same() {
     ];
     for line in [&everything[..], &[], &["--store=memory:", "--rulesets=bundled:"]] {
         let config = load(line).unwrap();
-        assert_eq!(load_file(&config.to_toml(), &[]).unwrap(), config);
+        assert_eq!(load_file(&config.to_toml().unwrap(), &[]).unwrap(), config);
     }
     assert_eq!(load(&everything).unwrap().locality_files.len(), 2);
     assert_eq!(load(&everything).unwrap().trusted_proxies.len(), 2);
@@ -146,6 +146,11 @@ cell_degrees: NaN is out of range: use 0 to 10
 max_accuracy_radius_km: -1 is out of range: use 0 to 20040
 shutdown_deadline_s: 0 is out of range: use 1 to 25";
     assert_eq!(said, expected);
+    assert!(problems_of(load(&["--trusted-proxies=0.0.0.0/0"])).contains("would believe anybody"));
+    assert!(problems_of(load(&["--trusted-proxies=::/0"])).contains("would believe anybody"));
+    assert!(problems_of(load(&["--trusted-proxies=::ffff:10.0.0.0/104"])).contains("write it as IPv4, 10.0.0.0/"));
+    assert!(problems_of(load(&["--operator-listen=127.0.0.1:50051"])).contains("use another port"));
+    assert!(load(&["--operator-listen=127.0.0.1:0", "--listen=127.0.0.1:0"]).is_ok());
     assert!(problems_of(load(&["--store=sqlite:"])).contains("use sqlite:PATH"));
     assert!(problems_of(load(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read"));
     let said = problems_of(load_file("listen = 5", &[]));
@@ -157,13 +162,13 @@ shutdown_deadline_s: 0 is out of range: use 1 to 25";
 /// SEC-15: each cell of address × operator address × flags, refused unless both are loopback or both flags are given.
 #[test]
 fn addresses_that_others_can_reach_need_both_flags() {
-    let loopback = ["127.0.0.1:1", "127.9.9.9:1", "[::1]:1", "[::ffff:127.0.0.1]:1"];
-    let public = ["0.0.0.0:1", "192.0.2.1:1", "10.0.0.1:1", "[::]:1", "[2001:db8::1]:1", "[::ffff:1.2.3.4]:1"];
+    let loopback = ["127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]"];
+    let public = ["0.0.0.0", "192.0.2.1", "10.0.0.1", "[::]", "[2001:db8::1]", "[::ffff:1.2.3.4]"];
     let addresses = || loopback.iter().map(|it| (it, false)).chain(public.iter().map(|it| (it, true)));
     for (listen, listen_exposed) in addresses() {
         for (operator, operator_exposed) in addresses() {
             for (plaintext, anonymous) in [(false, false), (false, true), (true, false), (true, true)] {
-                let (listen, operator) = (format!("--listen={listen}"), format!("--operator-listen={operator}"));
+                let (listen, operator) = (format!("--listen={listen}:1"), format!("--operator-listen={operator}:2"));
                 let mut line = vec![listen.as_str(), &operator];
                 line.extend(plaintext.then_some("--insecure-allow-plaintext"));
                 line.extend(anonymous.then_some("--insecure-allow-anonymous"));

@@ -10,7 +10,7 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use crate::geo::{FILE_BYTES_MAX, GeoError};
 
-/// Records read in order before a file is trusted: all of a small file's, enough of a large one's (about 60 ms).
+/// Records read in order before a file is trusted: all of a small file's, enough of a large one's (a tenth of a second).
 const WALKED_MAX: usize = 1 << 17;
 /// Addresses asked besides, spread evenly over the whole space, because damage need not be at the front.
 const PROBES: u32 = 4096;

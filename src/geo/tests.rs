@@ -184,7 +184,7 @@ fn a_file_that_breaks_is_never_adopted() {
             }
             asked
         });
-        for cycle in 0..60_usize {
+        for cycle in 0..340_usize {
             let next = if cycle % 2 == 0 { &tokyo } else { &seattle };
             std::fs::write(&path, &next[..next.len() * (cycle % 7) / 8]).unwrap();
             assert!(handle.reload().is_err());

@@ -108,6 +108,30 @@ label! {
     Unauthenticated = "unauthenticated",
 }
 
+impl Method {
+    /// The method behind a request's path, such as `/fireteam.v1.Matchmaking/Search`. Whatever a client makes up is
+    /// `Other`.
+    pub fn of_path(path: &str) -> Self {
+        let Some((service, name)) = path.strip_prefix("/fireteam.v1.").and_then(|it| it.split_once('/')) else {
+            return Method::Other;
+        };
+        match (service, name) {
+            ("Operator", _) => Method::Operator,
+            ("Matchmaking", "Core") => Method::Core,
+            ("Matchmaking", "Connect") => Method::Connect,
+            ("Matchmaking", "Search") => Method::Search,
+            ("Matchmaking", "UpdateAdvertisement") => Method::UpdateAdvertisement,
+            ("Matchmaking", "DeleteAdvertisement") => Method::DeleteAdvertisement,
+            ("Matchmaking", "GetConfiguration") => Method::GetConfiguration,
+            ("Matchmaking", "Reserve") => Method::Reserve,
+            ("Matchmaking", "Release") => Method::Release,
+            ("Matchmaking", "ReportLatency") => Method::ReportLatency,
+            ("Matchmaking", "ChooseRole") => Method::ChooseRole,
+            _ => Method::Other,
+        }
+    }
+}
+
 impl Code {
     /// The code that gRPC sends as `number`.
     pub fn of(number: i32) -> Self {
@@ -190,6 +214,22 @@ mod tests {
         let spelled: Vec<&str> = [0, 1, 4, 8, 14, 16, 17, -1].map(|it| Code::of(it).as_str()).into();
         let expected = "ok cancelled deadline_exceeded resource_exhausted unavailable unauthenticated unknown unknown";
         assert_eq!(spelled, expected.split(' ').collect::<Vec<_>>());
+    }
+
+    /// Every call of the wire contract is counted by its name, and nothing else has one.
+    #[test]
+    fn every_call_has_its_label() {
+        let contract = include_str!("../../proto/fireteam/v1/matchmaking.proto");
+        let calls = contract.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
+        let labels: Vec<Method> =
+            calls.map(|call| Method::of_path(&format!("/fireteam.v1.Matchmaking/{call}"))).collect();
+        let mut expected = Method::ALL.to_vec();
+        expected.retain(|it| !matches!(it, Method::Operator | Method::Other));
+        assert_eq!(labels, expected);
+        assert_eq!(Method::of_path("/fireteam.v1.Operator/Drain"), Method::Operator);
+        for made_up in ["", "/", "/fireteam.v1.Matchmaking/Nothing", "/grpc.health.v1.Health/Check", "Search"] {
+            assert_eq!(Method::of_path(made_up), Method::Other);
+        }
     }
 
     #[test]

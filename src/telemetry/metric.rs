@@ -132,6 +132,27 @@ impl Metrics {
         text
     }
 
+    /// One call that ended, `seconds` after it came.
+    pub fn record_call(&self, method: Method, code: Code, seconds: f64) {
+        self.rpc_calls.get_or_create(&(method, code)).inc();
+        self.rpc_seconds.get_or_create(&method).observe(seconds);
+    }
+
+    /// One verb of the store that ended: how many rows it was about, how long it took, and why it failed if it did.
+    pub fn record_store(&self, verb: StoreVerb, rows: u64, seconds: f64, failure: Option<StoreFailure>) {
+        self.store_seconds.get_or_create(&verb).observe(seconds);
+        self.store_rows.get_or_create(&verb).inc_by(rows);
+        if let Some(failure) = failure {
+            self.store_failures.get_or_create(&(verb, failure)).inc();
+        }
+    }
+
+    /// One address that was looked up.
+    pub fn record_look_up(&self, found: bool) {
+        let outcome = if found { LookUp::Hit } else { LookUp::Miss };
+        self.locality_look_ups.get_or_create(&outcome).inc();
+    }
+
     /// One search that was answered. `hard_filters` is how many hard filters its ruleset has.
     pub fn record_search(
         &self,

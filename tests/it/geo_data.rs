@@ -72,6 +72,7 @@ fn the_published_test_database_is_read() {
             checked += 1;
         }
         assert!(200 < checked, "{name}: {checked}");
+        assert_near(locator.locate(at("89.160.20.112")), 58.4167, 15.6167, "89.160.20.112");
         // S1-27: vectors of addresses that it does not know.
         for unknown in ["1.1.1.1", "193.0.6.139", "128.112.1.1", "2606:4700:4700::1111", "10.0.0.1", "192.0.2.1"] {
             assert_eq!(locator.locate(at(unknown)), None, "{unknown}");

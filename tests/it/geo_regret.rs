@@ -100,11 +100,14 @@ fn an_order_without_places_loses_much() {
     assert!(20.0 < world.mean_regret_ms(SEARCHERS));
 }
 
-/// Coarser and finer grids, for docs/BENCHMARKS.md: a quarter of a degree costs next to nothing.
+/// The default grid is where it stops being free: finer cells are as good as none, cells of two degrees cost.
 #[test]
-fn a_finer_grid_is_no_worse_than_the_limit() {
-    for cell_degrees in [0.25, 0.5, 2.0] {
+fn cells_of_a_degree_cost_next_to_nothing_and_larger_ones_do() {
+    let Some(exact) = mean_regret_ms(0.0) else { return };
+    for cell_degrees in [0.25, 0.5, 1.0] {
         let Some(regret) = mean_regret_ms(cell_degrees) else { return };
-        assert!(2.0 <= cell_degrees || regret <= 3.5, "cell {cell_degrees}: {regret} ms");
+        assert!((regret - exact).abs() < 0.1, "cell {cell_degrees}: {regret} ms");
     }
+    let Some(coarse) = mean_regret_ms(2.0) else { return };
+    assert!(exact + 0.5 < coarse, "{coarse} ms");
 }

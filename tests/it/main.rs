@@ -3,16 +3,54 @@
 
 // `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
 #[cfg(test)]
+mod advertise_rpc;
+#[cfg(test)]
+mod config_command;
+#[cfg(test)]
 mod coverage;
 #[cfg(test)]
 mod cpp_client;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
+mod geo_data;
+#[cfg(test)]
+mod geo_regret;
+#[cfg(test)]
+mod geo_tour;
+#[cfg(test)]
+mod geo_vectors;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
 mod layering;
 #[cfg(test)]
+mod ruleset_chances;
+#[cfg(test)]
+mod ruleset_expansion;
+#[cfg(test)]
+mod ruleset_golden;
+#[cfg(test)]
+mod ruleset_hash;
+#[cfg(test)]
+mod seats_rpc;
+#[cfg(test)]
+mod shared_data;
+#[cfg(test)]
 mod sources;
 #[cfg(test)]
+mod store_crash;
+#[cfg(test)]
+mod store_file;
+#[cfg(test)]
+mod store_kit;
+#[cfg(test)]
+mod store_model;
+#[cfg(test)]
+mod store_sequences;
+#[cfg(test)]
+mod store_story;
+#[cfg(test)]
 mod tidy;
+#[cfg(test)]
+mod token_key_file;

@@ -22,8 +22,8 @@ fn scraped(text: &str) -> BTreeSet<(String, String)> {
 #[test]
 fn the_table_and_the_scrape_are_the_same() {
     let metrics = Metrics::new();
-    metrics.rpc_calls.get_or_create(&(Method::Search, Code::Ok)).inc();
-    metrics.store_failures.get_or_create(&(StoreVerb::Commit, StoreFailure::Unavailable)).inc();
+    metrics.record_call(Method::Search, Code::Ok, 0.001);
+    metrics.record_store(StoreVerb::Commit, 3, 0.001, Some(StoreFailure::Unavailable));
     let table = ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
     assert_eq!(scraped(&metrics.render()), table);
 }
@@ -63,6 +63,27 @@ fn a_search_is_recorded_whole() {
         "fireteam_search_truncated_total 1",
         "fireteam_search_evaluated_rows_sum 100.0",
         "fireteam_search_candidates_count 1",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+    }
+}
+
+#[test]
+fn calls_look_ups_and_store_verbs_are_recorded() {
+    let metrics = Metrics::new();
+    metrics.record_call(Method::Reserve, Code::of(9), 0.25);
+    metrics.record_store(StoreVerb::Commit, 3, 0.5, None);
+    metrics.record_store(StoreVerb::Commit, 2, 0.5, Some(StoreFailure::Unavailable));
+    metrics.record_look_up(true);
+    let text = metrics.render();
+    for line in [
+        "fireteam_rpc_calls_total{method=\"reserve\",code=\"failed_precondition\"} 1",
+        "fireteam_rpc_seconds_sum{method=\"reserve\"} 0.25",
+        "fireteam_store_rows_total{verb=\"commit\"} 5",
+        "fireteam_store_seconds_count{verb=\"commit\"} 2",
+        "fireteam_store_failures_total{verb=\"commit\",failure=\"unavailable\"} 1",
+        "fireteam_locality_look_ups_total{outcome=\"hit\"} 1",
+        "fireteam_locality_look_ups_total{outcome=\"miss\"} 0",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
     }
