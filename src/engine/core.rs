@@ -20,7 +20,6 @@ use crate::engine::shelf::Record;
 use crate::geo::LocatorHandle;
 use crate::rules::Catalog;
 use crate::store::Store;
-use crate::telemetry::label::LookUp;
 use crate::telemetry::metric::Metrics;
 
 /// What the engine is made of; given by `server`.
@@ -96,8 +95,7 @@ impl Core {
         let set_aside = session.locality.is_some().then(|| "locality_info".to_owned());
         if let Some(address) = caller.address.filter(|_| self.locator.is_loaded()) {
             session.locality = self.locator.locate(address);
-            let look_up = if session.locality.is_some() { LookUp::Hit } else { LookUp::Miss };
-            self.metrics.locality_look_ups.get_or_create(&look_up).inc();
+            self.metrics.record_look_up(session.locality.is_some());
         } else {
             session.locality = None;
         }

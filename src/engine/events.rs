@@ -11,7 +11,7 @@ use crate::domain::id::AdvertisementId;
 use crate::engine::command::ReservationEvent;
 
 /// Events that one connection may be behind by. A slower one is closed: its client comes back and asks for everything.
-pub const INBOX_MAX: usize = 64;
+pub(super) const INBOX_MAX: usize = 64;
 
 /// Connections that may listen to one advertisement: its host's, and a few that its host has lost without noticing.
 const LISTENERS_MAX: usize = 8;

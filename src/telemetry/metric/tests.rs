@@ -23,7 +23,7 @@ fn scraped(text: &str) -> BTreeSet<(String, String)> {
 fn the_table_and_the_scrape_are_the_same() {
     let metrics = Metrics::new();
     metrics.record_call(Method::Search, Code::Ok, 0.001);
-    metrics.record_store(StoreVerb::Commit, 3, 0.001, Some(StoreFailure::Unavailable));
+    metrics.record_store(StoreVerb::Commit, 3, 0.001, false);
     let table = ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
     assert_eq!(scraped(&metrics.render()), table);
 }
@@ -73,7 +73,7 @@ fn calls_look_ups_and_store_verbs_are_recorded() {
     let metrics = Metrics::new();
     metrics.record_call(Method::Reserve, Code::of(9), 0.25);
     metrics.record_store(StoreVerb::Commit, 3, 0.5, None);
-    metrics.record_store(StoreVerb::Commit, 2, 0.5, Some(StoreFailure::Unavailable));
+    metrics.record_store(StoreVerb::Commit, 2, 0.5, false);
     metrics.record_look_up(true);
     let text = metrics.render();
     for line in [
@@ -81,7 +81,7 @@ fn calls_look_ups_and_store_verbs_are_recorded() {
         "fireteam_rpc_seconds_sum{method=\"reserve\"} 0.25",
         "fireteam_store_rows_total{verb=\"commit\"} 5",
         "fireteam_store_seconds_count{verb=\"commit\"} 2",
-        "fireteam_store_failures_total{verb=\"commit\",failure=\"unavailable\"} 1",
+        "fireteam_store_failures_total{verb=\"commit\"} 1",
         "fireteam_locality_look_ups_total{outcome=\"hit\"} 1",
         "fireteam_locality_look_ups_total{outcome=\"miss\"} 0",
     ] {
