@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fireteam_client::{Advertised, Client, Connection, Error, Events, pb};
+use fireteam_client::{Advertised, Client, Error, Events, pb};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -25,24 +25,30 @@ async fn main() -> Result<(), Error> {
     advertised.delete().await
 }
 
-/// Keeps the advertisement alive and prints what happens to its seats; reconnects when the server goes away.
+/// Keeps the advertisement alive and prints what happens to its seats; connects again when the server goes away.
 async fn host(client: &Client, advertised: &mut Advertised, events: &mut Events) -> Result<(), Error> {
     loop {
         // Three heartbeats a lifetime: two may be lost.
         let pause = Duration::from_millis(u64::from(advertised.expires_in_ms / 3).max(100));
-        tokio::select! {
+        let done = tokio::select! {
             event = events.next() => match event {
-                Ok(event) => seats_changed(advertised, event).await?,
-                Err(why) => {
-                    println!("{why}; connecting again");
-                    let (connection, renewed) = reconnect(client).await;
-                    *events = renewed;
-                    advertised.over(connection);
-                    let answer = advertised.heartbeat().await?;
-                    println!("back with {} reservations", answer.reservations.len());
-                }
+                Ok(event) => seats_changed(advertised, event).await,
+                Err(why) => Err(why),
             },
-            () = tokio::time::sleep(pause) => { advertised.heartbeat().await?; }
+            () = tokio::time::sleep(pause) => advertised.heartbeat().await.map(|_| ()),
+        };
+        let Err(why) = done else { continue };
+        if !matches!(why, Error::Ended(_) | Error::EventsOverflowed) {
+            return Err(why);
+        }
+        println!("{why}; connecting again");
+        // A crowd that was cut off at one moment should not come back in step: a game adds jitter here.
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        if let Ok((connection, renewed)) = client.open().await {
+            *events = renewed;
+            advertised.over(connection);
+            // Subscribes the new stream; when that fails too, the next round sees it.
+            let _ = advertised.heartbeat().await;
         }
     }
 }
@@ -58,25 +64,14 @@ async fn seats_changed(advertised: &mut Advertised, event: pb::ReservationEvent)
     Ok(())
 }
 
-/// Tries until it works. A crowd that was cut off at one moment should not come back in step: a game adds jitter here.
-async fn reconnect(client: &Client) -> (Connection, Events) {
-    loop {
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        if let Ok(opened) = client.open().await {
-            return opened;
-        }
-    }
-}
-
 fn session(set_id: u32) -> pb::MatchmakingUpdateAdvertisementRequest {
     let host = pb::PlayerData { user_id: "host".into(), skill: Some(200.0), ..Default::default() };
+    let (players, seats) = (vec![host], Some(11));
+    let session =
+        pb::SessionCompositionData { players, max_allowed_join_reservation_count: seats, ..Default::default() };
     pb::MatchmakingUpdateAdvertisementRequest {
         matchmaking_set_id: Some(set_id),
-        session_composition: Some(pb::SessionCompositionData {
-            players: vec![host],
-            max_allowed_join_reservation_count: Some(11),
-            ..Default::default()
-        }),
+        session_composition: Some(session),
         connect_data: b"203.0.113.7:7777".to_vec(),
         ..Default::default()
     }

@@ -26,6 +26,10 @@ const IDS: &[(&str, u32, u32)] = &[
 /// What this release promises: no row of these may say `later`.
 const PROMISED: &[(&str, u32, u32)] = &[("S1-", 1, 52), ("B-", 8, 16), ("B-", 36, 38), ("R", 17, 17), ("SEC-", 20, 20)];
 
+/// What the last column says of a requirement that is not promised yet, though some tests name it: a file that is read,
+/// a limit that is kept. The whole of it is still to come.
+const BEGUN: &str = "later; begun in ";
+
 /// Most tests that one row names. The others still name the id; the page stays readable.
 const NAMED_MAX: usize = 3;
 
@@ -50,7 +54,7 @@ fn what_this_release_promises_is_not_left_for_later() {
     let promised = numbered(PROMISED);
     // As the page would be when rewritten, so that an old page hides nothing and a new test counts at once.
     let page = rewritten(text_of(&tree, PAGE), &tests_by_id(&tree));
-    let later = rows(&page).into_iter().filter(|row| row.shown_by == "later" && promised.contains(&row.id));
+    let later = rows(&page).into_iter().filter(|row| row.shown_by.starts_with("later") && promised.contains(&row.id));
     let broken: Vec<String> = later.map(|row| format!("{}: no test names it ({})", row.id, row.subject)).collect();
     none(&broken);
 }
@@ -93,8 +97,10 @@ fn a_page_that_lies_is_noticed() {
     );
 
     let repaired = rewritten(&page, &tests);
-    assert!(repaired.contains("| S0-1 | something | `tests/it/b.rs::waits` |"));
+    assert!(repaired.contains("| S0-1 | something | later; begun in `tests/it/b.rs::waits` |"));
+    assert!(repaired.contains("| S1-25 | true | `src/a.rs::it_holds` |"));
     assert!(repaired.contains("| S1-27 | does not exist | later |"));
+    exactly(&complaints(&repaired, &tests), &["R9: has no row", "S1-99", "R8: has two rows", "S1-28: "]);
 }
 
 /// One line of the table.
@@ -141,7 +147,7 @@ fn complaints(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> Vec<Str
                 complaints.push(format!("{id}: say what stands in for a test"));
             }
         } else {
-            for test in shown_by.split(", ") {
+            for test in shown_by.strip_prefix(BEGUN).unwrap_or(&shown_by).split(", ") {
                 if !naming.is_some_and(|it| it.contains(test.trim_matches('`'))) {
                     complaints.push(format!("{id}: {test} does not name it, or is not there"));
                 }
@@ -154,6 +160,7 @@ fn complaints(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> Vec<Str
 
 /// The page with its last column made from the tests.
 fn rewritten(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let promised = numbered(PROMISED);
     let rewrite = |line: &str| match row_of(line) {
         None => line.to_owned(),
         Some(Row { id, subject, shown_by }) => {
@@ -163,7 +170,8 @@ fn rewritten(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> String {
                     let mut named: Vec<String> = naming.iter().map(|it| format!("`{it}`")).collect();
                     named.sort_by_key(|it| !it.starts_with("`tests/"));
                     named.truncate(NAMED_MAX);
-                    named.join(", ")
+                    let begun = if promised.contains(&id) { "" } else { BEGUN };
+                    format!("{begun}{}", named.join(", "))
                 }
                 None if shown_by.starts_with("design:") => shown_by,
                 None => "later".to_owned(),
@@ -178,7 +186,8 @@ fn rewritten(page: &str, tests: &BTreeMap<String, BTreeSet<String>>) -> String {
 fn tests_by_id(tree: &[Source]) -> BTreeMap<String, BTreeSet<String>> {
     let known = numbered(IDS);
     let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for source in tree.iter().filter(|it| it.path.ends_with(".rs")) {
+    // This file's ids are examples in strings.
+    for source in tree.iter().filter(|it| it.path.ends_with(".rs") && it.path != "tests/it/coverage.rs") {
         for (name, comments) in tests_of(&source.text) {
             for id in ids_in(&comments).into_iter().filter(|id| known.contains(id)) {
                 found.entry(id).or_default().insert(format!("{}::{name}", source.path));

@@ -76,6 +76,11 @@ fn nothing_names_the_place_where_it_was_written() {
 }
 
 #[test]
+fn links_lead_somewhere() {
+    none(&dead_links(&sources::read(sources::root())));
+}
+
+#[test]
 fn migrations_come_in_pairs() {
     none(&unpaired_migrations(&sources::read(sources::root())));
 }
@@ -157,6 +162,34 @@ fn places(tree: &[Source]) -> Vec<String> {
     complaints
 }
 
+/// `[words](path#place)` in our documents, where the path is not an address: relative to the document.
+fn dead_links(tree: &[Source]) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for source in tree.iter().filter(|it| it.path.ends_with(".md")) {
+        let folder = source.path.rsplit_once('/').map_or("", |it| it.0);
+        for link in source.text.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|it| it.0) {
+            let path = link.split('#').next().unwrap_or_default();
+            if !path.is_empty() && !path.contains(':') && !leads_somewhere(tree, folder, path) {
+                complaints.push(format!("{}: nothing is at {path}", source.path));
+            }
+        }
+    }
+    complaints
+}
+
+/// Whether a file or a folder with files is at `path`, seen from `folder`.
+fn leads_somewhere(tree: &[Source], folder: &str, path: &str) -> bool {
+    let mut steps: Vec<&str> = folder.split('/').filter(|step| !step.is_empty()).collect();
+    for step in path.split('/').filter(|step| !step.is_empty() && *step != ".") {
+        match step {
+            ".." => drop(steps.pop()),
+            step => steps.push(step),
+        }
+    }
+    let target = steps.join("/");
+    tree.iter().any(|it| it.path == target || it.path.starts_with(&format!("{target}/")))
+}
+
 /// Once there are two databases, each change is written for both, under the same name.
 fn unpaired_migrations(tree: &[Source]) -> Vec<String> {
     let names = |folder: &str| -> BTreeSet<String> {
@@ -219,6 +252,8 @@ fn an_untidy_house_is_noticed() {
         ("proto/a.proto", "syntax = \"proto3\";\n"),
         ("rulesets/a.xml", "<?xml version=\"1.0\"?>\n<Ruleset/>\n"),
         ("rulesets/b.xml", "<?xml version=\"1.0\"?>\n<!-- A duel. -->\n<Ruleset/>\n"),
+        ("docs/A.md", "[b](B.md), [c](../src/long.rs#x), [d](decisions/), [e](https://example.com), [f](#here)\n"),
+        ("docs/decisions/1.md", "[a](../A.md)\n"),
         ("Cargo.lock", "source = \"registry+https://example.com/index\"\n"),
     ]);
     exactly(&too_long(&tree), &["src/long.rs: 601 lines"]);
@@ -226,6 +261,7 @@ fn an_untidy_house_is_noticed() {
     exactly(&places(&tree), &["src/place.rs:1: ", "Cargo.lock: another registry"]);
     let silent = ["src/headless.rs", "src/mumbling.rs", "0002_b.sql", "proto/a.proto", "rulesets/a.xml"];
     exactly(&headless(&tree), &silent);
+    exactly(&dead_links(&tree), &["docs/A.md: nothing is at B.md"]);
     exactly(&unpaired_migrations(&tree), &["0002_b.sql"]);
     exactly(&undocumented_metrics(&tree).unwrap(), &["fireteam_updates", "fireteam_ghosts"]);
     assert_eq!(undocumented_metrics(&tree[..1]), None);

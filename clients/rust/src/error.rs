@@ -144,11 +144,14 @@ impl From<&Status> for Failure {
     }
 }
 
-/// The code, with one repair: tonic files a deadline that passed on this side under CANCELLED, where every other
-/// client says DEADLINE_EXCEEDED.
+/// The code, with two repairs. tonic files a deadline that passed on this side under CANCELLED, where every other client
+/// says DEADLINE_EXCEEDED; and a connection that broke under UNKNOWN, where it is UNAVAILABLE. Only a status that was
+/// made on this side has a source.
 fn code_of(status: &Status) -> Code {
+    let made_here = std::error::Error::source(status).is_some();
     match status.code() {
         Code::Cancelled if status.message() == "Timeout expired" => Code::DeadlineExceeded,
+        Code::Unknown if made_here => Code::Unavailable,
         code => code,
     }
 }
@@ -196,5 +199,6 @@ mod tests {
     fn a_deadline_is_called_a_deadline() {
         assert_eq!(Error::from(Status::cancelled("Timeout expired")).code(), Some(Code::DeadlineExceeded));
         assert_eq!(Error::from(Status::cancelled("by the caller")).code(), Some(Code::Cancelled));
+        assert_eq!(Error::from(Status::unknown("by the server")).code(), Some(Code::Unknown));
     }
 }

@@ -1,7 +1,10 @@
 //! Calls: what is repeated and with which key, what metadata travels, what the handles remember.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, StatusExt};
 
@@ -100,6 +103,29 @@ async fn a_place_where_nobody_answers_is_an_error_at_once() {
     drop(listener);
     let error = Client::connect(uri).await.unwrap_err();
     assert_eq!(error.code(), Some(Code::Unavailable));
+}
+
+#[tokio::test]
+async fn a_server_that_dies_with_the_call_in_hand_is_out_of_reach_and_asked_again() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let uri = format!("http://{}", listener.local_addr().unwrap());
+    let deaths = Arc::new(AtomicU32::new(0));
+    let died = deaths.clone();
+    let dying = tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = listener.accept().await.unwrap();
+            died.fetch_add(1, Ordering::SeqCst);
+            // Settings go out, so that the handshake is done; the call comes in, and then the server is gone.
+            socket.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
+            socket.read_exact(&mut [0; 24]).await.unwrap();
+        }
+    });
+    let client = Client::connect(uri).await.unwrap().with_retries(SOON);
+    let error = client.search(Default::default()).await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
+    // One connection may have died before the call; a call that is made once sees at most one more.
+    assert!(SOON.attempts <= deaths.load(Ordering::SeqCst));
+    dying.abort();
 }
 
 #[tokio::test]
