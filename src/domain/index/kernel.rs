@@ -225,7 +225,9 @@ fn read<B: Block>(block: &B, gauge: &Gauge, least: &mut [f32], gap: &mut [u32]) 
                 gap.fill(1);
             } else {
                 chord(block, x, at, least, gap);
-                least.iter_mut().for_each(|it| *it = intercept + slope * *it);
+                // Infinity stays, even by a slope of 0.
+                let line = |far: f32| if far < f32::INFINITY { intercept + slope * far } else { far };
+                least.iter_mut().for_each(|it| *it = line(*it));
             }
             if !best.is_nan() {
                 regions(block, region, best, least);

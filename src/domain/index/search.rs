@@ -15,10 +15,10 @@ use crate::domain::score::{score, weighed};
 /// Buffers that a search uses and leaves behind for the next.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
-    pub(super) scratch: Scratch,
+    scratch: Scratch,
     best: Best,
     /// Bounds of the leaves of all partitions visited, one partition after the other.
-    pub(super) bounds: Vec<f32>,
+    bounds: Vec<f32>,
     /// Partition, and where its leaves begin in `bounds`.
     parts: Vec<(u32, usize)>,
     /// Bound and place in `bounds` of leaves, to be sorted.

@@ -1,0 +1,105 @@
+//! Rounds that interleave a subject with its reference, so that a noisy machine slows both; medians of their ratio.
+
+use std::time::Instant;
+
+/// Rounds of each comparison.
+pub(crate) const ROUNDS: usize = 9;
+
+/// What one side of a round took for each operation.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Took {
+    /// Wall-clock, microseconds; of many operations whichever statistic the side chose.
+    pub(crate) wall_us: f64,
+    /// Processor time of this thread, microseconds.
+    pub(crate) cpu_us: f64,
+}
+
+/// Reads the clock; benches are the one place that may.
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+pub(crate) fn clock() -> Instant {
+    Instant::now()
+}
+
+/// Processor time that this thread has used, nanoseconds; 0 where the system does not say.
+fn cpu_ns() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    stat.split_whitespace().next().and_then(|ns| ns.parse().ok()).unwrap_or(0)
+}
+
+/// Times `operations` calls of `run` together.
+pub(crate) fn together(operations: usize, mut run: impl FnMut(usize)) -> Took {
+    let (begin, cpu) = (clock(), cpu_ns());
+    (0..operations).for_each(&mut run);
+    let per = operations as f64;
+    Took { wall_us: begin.elapsed().as_secs_f64() * 1e6 / per, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / per }
+}
+
+/// Times each call of `run` and gives the quantile `at`, in [0, 1].
+pub(crate) fn quantile(operations: usize, at: f64, mut run: impl FnMut(usize)) -> Took {
+    let cpu = cpu_ns();
+    let mut times: Vec<f64> = (0..operations)
+        .map(|number| {
+            let begin = clock();
+            run(number);
+            begin.elapsed().as_secs_f64() * 1e6
+        })
+        .collect();
+    times.sort_by(f64::total_cmp);
+    let wall_us = times[((operations - 1) as f64 * at) as usize];
+    Took { wall_us, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / operations as f64 }
+}
+
+/// The middle value.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Prints the head of the table.
+pub(crate) fn header() {
+    println!(
+        "| goal | subject | reference | ratio (median) | spread | n | subject us | reference us | cpu us per op | machine |"
+    );
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+}
+
+/// Runs subject and reference by turns and prints how many times the subject's time the reference took: above 1 the
+/// subject is faster.
+pub(crate) fn compare(
+    goal: &str,
+    subject: &str,
+    reference: &str,
+    mut run_subject: impl FnMut() -> Took,
+    mut run_reference: impl FnMut() -> Took,
+) -> f64 {
+    run_subject();
+    run_reference();
+    let rounds: Vec<(Took, Took)> = (0..ROUNDS).map(|_| (run_reference(), run_subject())).collect();
+    let mut ratios: Vec<f64> = rounds.iter().map(|(reference, subject)| reference.wall_us / subject.wall_us).collect();
+    ratios.sort_by(f64::total_cmp);
+    let of = |pick: fn(&(Took, Took)) -> f64| median(rounds.iter().map(pick).collect());
+    println!(
+        "| {goal} | {subject} | {reference} | {:.2} | {:.2}-{:.2} | {ROUNDS} | {:.2} | {:.2} | {:.2} | {} |",
+        ratios[ROUNDS / 2],
+        ratios[0],
+        ratios[ROUNDS - 1],
+        of(|round| round.1.wall_us),
+        of(|round| round.0.wall_us),
+        of(|round| round.1.cpu_us),
+        machine(),
+    );
+    ratios[ROUNDS / 2]
+}
+
+/// Cores and architecture.
+pub(crate) fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
+    format!("{cores} x {}", std::env::consts::ARCH)
+}
+
+/// Resident memory of this process, bytes.
+pub(crate) fn resident_bytes() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}

@@ -1,0 +1,159 @@
+//! Made-up advertisements: ratings from a bell curve, places all over the globe.
+
+use std::sync::Arc;
+
+use fireteam::domain::advertisement::{Advertisement, Kind};
+use fireteam::domain::attribute::{Attribute, Reduction, Source, Trust, Value, ValueKind};
+use fireteam::domain::expansion::{Expansion, Step};
+use fireteam::domain::facts::Facts;
+use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
+use fireteam::domain::index::Entry;
+use fireteam::domain::latency::DEFAULT_LINE;
+use fireteam::domain::locality::Locality;
+use fireteam::domain::role::AdvertiseChances;
+use fireteam::domain::ruleset::{
+    Curve, HardFilter, HardRule, Measure, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter,
+    SoftMode,
+};
+use fireteam::domain::session::{Player, Session};
+use fireteam::domain::time::UnixMs;
+
+/// The moment of every search.
+pub(crate) const NOW: u64 = 1_700_000_000_000;
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        it ^ (it >> 31)
+    }
+
+    pub(crate) fn below(&mut self, below: u64) -> u64 {
+        self.next() % below
+    }
+
+    pub(crate) fn unit(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// About N(0, 1): twelve uniform draws (Irwin-Hall).
+    pub(crate) fn bell(&mut self) -> f64 {
+        (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
+    }
+}
+
+/// What a population looks like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Spread {
+    /// Everybody somewhere else.
+    Globe,
+    /// Two hundred cities, one default rating: points that are the same to the bit.
+    Duplicates,
+}
+
+fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
+    let reduction = Reduction::Mean;
+    let (kind, source, trust, unit) = (ValueKind::Number, Source::Map, Trust::Client, "".into());
+    Attribute { name: name.into(), kind, source, range, unit, reduction, trust }
+}
+
+/// Weights of skill and distance; `limits` adds mutual limits on skill, `mode` an uncorrelated `NotEqual` on a text,
+/// `key` an `Equal` on one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rules {
+    pub(crate) skill: f64,
+    pub(crate) distance: f64,
+    pub(crate) limits: bool,
+    pub(crate) mode: bool,
+    pub(crate) key: bool,
+}
+
+pub(crate) fn ruleset(rules: Rules) -> Ruleset {
+    let text = |name: &str| Attribute { kind: ValueKind::Text, ..number(name, None) };
+    let soft = |name: &str, weight, measure, mode, min, max| SoftFilter {
+        name: name.into(),
+        weight,
+        measure,
+        mode,
+        curve: Curve::Linear,
+        missing: MissingSoft::Worst,
+        min,
+        max,
+    };
+    let skill = soft("skill", rules.skill, Measure::Attribute(0), SoftMode::Difference, 0.0, 3000.0);
+    let distance = soft("distance", rules.distance, Measure::Distance, SoftMode::LowerIsBetter, 0.0, 8000.0);
+    let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| Step { start_ms, value });
+    let within = HardRule::Within { measure: Measure::Attribute(0), expansion: 0, reciprocal_percent: 100.0 };
+    let list = fireteam::domain::ruleset::InList::Texts(["m7".into()].into());
+    let listed = HardRule::In { attribute: 1, list, mutual: false };
+    let equal = HardRule::Equal { attribute: 2, value: None };
+    let hard = [(rules.limits, within), (rules.mode, listed), (rules.key, equal)];
+    let filter = |rule| HardFilter { name: "hard".into(), missing: MissingHard::Pass, rule };
+    Ruleset {
+        name: "bench".into(),
+        set_id: SetId(1),
+        hash: RulesetHash(1),
+        silos: SiloRule::Any,
+        attributes: [number("skill", Some((0.0, 3000.0))), text("mode"), text("playlist")].into(),
+        hard: hard.into_iter().filter(|(used, _)| *used).map(|(_, rule)| filter(rule)).collect(),
+        soft: [skill, distance].into_iter().filter(|soft| 0.0 < soft.weight).collect(),
+        expansions: [Expansion::new("e", Measure::Attribute(0), steps.to_vec()).expect("grows")].into(),
+        chances: AdvertiseChances::rule_of_thumb(12),
+        limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        line: DEFAULT_LINE,
+        involved_phase_percent: 50.0,
+        xml: "".into(),
+    }
+}
+
+pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
+    let user = UserKey::from_bytes(u128::from(dice.next()).to_be_bytes());
+    let city = dice.below(200);
+    let mut at = match spread {
+        Spread::Globe => Dice(dice.next()),
+        Spread::Duplicates => Dice(city),
+    };
+    let (latitude, longitude) = (at.unit().mul_add(2.0, -1.0).asin().to_degrees(), at.unit() * 360.0 - 180.0);
+    let skill = match spread {
+        Spread::Globe => (1500.0 + 350.0 * dice.bell()).clamp(0.0, 3000.0),
+        Spread::Duplicates => 1500.0,
+    };
+    Session {
+        silo: SiloId(1),
+        party_sizes: vec![1],
+        players: vec![Player { user, player: user, skill: None }],
+        locality: Locality::from_degrees(latitude, longitude),
+        attributes: vec![
+            ("mode".into(), Value::Text(format!("m{}", dice.below(100)).into())),
+            ("playlist".into(), Value::Text(format!("p{}", dice.below(100)).into())),
+            ("skill".into(), Value::Number(skill)),
+        ],
+        ..Session::default()
+    }
+}
+
+pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spread) -> Entry {
+    let session = session(dice, spread);
+    let mut ids = Dice(number);
+    let id = (u128::from(ids.next()) << 64) | u128::from(ids.next());
+    let facts = Facts::of(ruleset, &session);
+    let advertisement = Advertisement {
+        id: AdvertisementId::from_bytes(id.to_be_bytes()),
+        set_id: SetId(1),
+        kind: Kind::Session,
+        subject: None,
+        since: UnixMs(NOW - dice.below(60_000)),
+        hash: RulesetHash(1),
+        session,
+        allowed: Vec::new(),
+        connect_data: vec![0; 16],
+    };
+    let expires = UnixMs(NOW + 1_000 + dice.below(60_000));
+    let open_seats = dice.below(6) as u16;
+    Entry { advertisement: Arc::new(advertisement), facts, expires, open_seats, encoded: Arc::from([0; 56]) }
+}
