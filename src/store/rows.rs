@@ -107,7 +107,6 @@ impl AdvertisementRow {
 /// What a change asks about an advertisement in the database.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
-    pub(super) id: AdvertisementId,
     /// Its number, which is its name in `lease`.
     pub(super) n: i64,
     pub(super) since: UnixMs,
@@ -117,21 +116,28 @@ pub(super) struct Held {
     pub(super) leased: bool,
 }
 
-impl Held {
-    /// Reads a row whose columns are in the order of `statements::READ_ADVERTISEMENTS`.
-    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
-        let at = Place { table: "advertisement", row };
-        let seats = at.number(4, "join_seats")?;
-        let lease: Option<i64> = at.get(5, "expires_ms")?;
-        Ok(Self {
-            id: AdvertisementId::from_bytes(at.name(0, "advertisement_id")?),
-            n: at.number(1, "n")?,
-            since: from_ms(at.number(2, "since_ms")?),
-            expires: from_ms(lease.map_or_else(|| at.number(3, "expires_ms"), Ok)?),
-            join_seats: u16::try_from(seats).map_err(|error| at.corrupt("join_seats", error.to_string()))?,
-            leased: lease.is_some(),
-        })
-    }
+/// An element of what `statements::READ_ADVERTISEMENTS` answers: the place of the id that was asked for, then `n`,
+/// `since_ms`, `expires_ms` and `join_seats` of the advertisement, the lease's `expires_ms`, the tombstone's `until_ms`.
+type Found = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
+
+/// For each id that was found, by its place in the question: the advertisement, and until when it stays deleted.
+pub(super) fn found(answer: &str) -> Result<Vec<(usize, Option<Held>, Option<UnixMs>)>, StoreError> {
+    let corrupt = |column, what| StoreError::Corrupt { table: "advertisement", column, what };
+    let all: Vec<Found> = serde_json::from_str(answer).map_err(|error| corrupt("n", error.to_string()))?;
+    let read = |(at, n, since, expires, seats, lease, until): Found| {
+        let held = match (n, since, expires, seats) {
+            (Some(n), Some(since), Some(expires), Some(seats)) => Some(Held {
+                n,
+                since: from_ms(since),
+                expires: from_ms(lease.unwrap_or(expires)),
+                join_seats: u16::try_from(seats).map_err(|error| corrupt("join_seats", error.to_string()))?,
+                leased: lease.is_some(),
+            }),
+            _ => None,
+        };
+        Ok((at, held, until.map(from_ms)))
+    };
+    all.into_iter().map(read).collect()
 }
 
 /// A row of `reservation`.
@@ -208,17 +214,15 @@ pub(super) fn reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
     })
 }
 
-/// Reads a row of `tombstone`: which, and until when.
-pub(super) fn tombstone(row: &SqliteRow) -> Result<(AdvertisementId, UnixMs), StoreError> {
-    let at = Place { table: "tombstone", row };
-    let id = AdvertisementId::from_bytes(at.name(0, "advertisement_id")?);
-    Ok((id, from_ms(at.number(1, "until_ms")?)))
-}
-
 /// The lease of a row of `statements::LOAD_ADVERTISEMENTS`, if a heartbeat has made one.
 pub(super) fn lease(row: &SqliteRow) -> Result<Option<UnixMs>, StoreError> {
     let lease: Option<i64> = Place { table: "lease", row }.get(10, "expires_ms")?;
     Ok(lease.map(from_ms))
+}
+
+/// The number of a row of `statements::LOAD_ADVERTISEMENTS`, to go on from.
+pub(super) fn number(row: &SqliteRow) -> Result<i64, StoreError> {
+    Place { table: "advertisement", row }.number(11, "n")
 }
 
 /// A moment as a column keeps it. The 292 million years that a signed column cannot keep are cut off.

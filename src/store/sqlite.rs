@@ -4,11 +4,11 @@
 //! failed is thrown away and another opened for the next verb: whatever state a full disk left it in goes with it.
 
 mod change;
+mod load;
 mod lock;
 mod open;
 mod statements;
 
-use std::collections::HashMap;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
@@ -18,13 +18,11 @@ use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::Mutex;
-use tokio_stream::StreamExt;
 
-use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::sqlite::lock::Lock;
 use crate::store::sqlite::statements as sql;
-use crate::store::{Outcome, Reservation, Store, StoreError, StoredAdvertisement, Write, rows};
+use crate::store::{Outcome, Store, StoreError, StoredAdvertisement, Write, rows};
 
 /// How often one call of `forget` goes on to the next thousand rows.
 const FORGET_ROUNDS_MAX: usize = 100;
@@ -102,7 +100,7 @@ type Pending<'c, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send 
 #[async_trait]
 impl Store for Sqlite {
     async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.run(move |connection| Box::pin(load(connection, now))).await
+        self.run(move |connection| Box::pin(load::load(connection, now))).await
     }
 
     async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
@@ -130,43 +128,6 @@ impl Store for Sqlite {
         });
         let _ = task.await;
     }
-}
-
-async fn load(connection: &mut SqliteConnection, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-    let mut stored = Vec::new();
-    let mut expired: Vec<AdvertisementId> = Vec::new();
-    let mut rows = connection.fetch(sql::LOAD_ADVERTISEMENTS);
-    while let Some(row) = rows.next().await {
-        let row = row.map_err(unavailable)?;
-        let published = rows::AdvertisementRow::read(&row)?;
-        let expires = rows::lease(&row)?.unwrap_or(published.expires());
-        let advertisement = published.advertisement()?;
-        match expires <= now {
-            true => expired.push(advertisement.id),
-            false => {
-                stored.push(StoredAdvertisement {
-                    advertisement: Arc::new(advertisement),
-                    expires,
-                    reservations: vec![],
-                });
-            }
-        }
-    }
-    drop(rows);
-    stored.sort_unstable_by_key(|stored| stored.advertisement.id);
-    change::remove(connection, &expired).await.map_err(unavailable)?;
-    forget(connection, now).await?;
-
-    let mut reservations: HashMap<AdvertisementId, Vec<Reservation>> = HashMap::new();
-    let mut rows = connection.fetch(sql::LOAD_RESERVATIONS);
-    while let Some(row) = rows.next().await {
-        let reservation = rows::reservation(&row.map_err(unavailable)?)?;
-        reservations.entry(reservation.advertisement_id).or_default().push(reservation);
-    }
-    for stored in &mut stored {
-        stored.reservations = reservations.remove(&stored.advertisement.id).unwrap_or_default();
-    }
-    Ok(stored)
 }
 
 async fn forget(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use sqlx::sqlite::{SqliteConnection, SqliteRow};
-use sqlx::{Connection, Executor};
+use sqlx::Connection;
+use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{AdvertisementId, ReservationId};
 use crate::domain::time::UnixMs;
@@ -32,8 +32,6 @@ pub(super) async fn commit(connection: &mut SqliteConnection, batch: &[Write]) -
 #[derive(Default)]
 struct Touched {
     advertisements: BTreeSet<AdvertisementId>,
-    /// Those of `Put` and `Delete`, which alone look at tombstones.
-    buriable: BTreeSet<AdvertisementId>,
     /// Those whose seats are counted.
     counted: BTreeSet<AdvertisementId>,
     reservations: BTreeSet<ReservationId>,
@@ -46,18 +44,13 @@ impl Touched {
             match write {
                 Write::Put { advertisement, confirmed, settled, .. } => {
                     touched.advertisements.insert(advertisement.id);
-                    touched.buriable.insert(advertisement.id);
                     touched.reservations.extend(confirmed.iter().chain(settled));
                 }
                 Write::Extend { id, confirmed, settled, .. } => {
                     touched.advertisements.insert(*id);
                     touched.reservations.extend(confirmed.iter().chain(settled));
                 }
-                Write::Delete { id, .. } => {
-                    touched.advertisements.insert(*id);
-                    touched.buriable.insert(*id);
-                }
-                Write::Expire { id, .. } => {
+                Write::Delete { id, .. } | Write::Expire { id, .. } => {
                     touched.advertisements.insert(*id);
                 }
                 Write::Reserve { reservation, .. } => {
@@ -86,22 +79,18 @@ impl Before {
     async fn read(connection: &mut SqliteConnection, touched: &Touched) -> Result<Self, StoreError> {
         let mut before = Self::default();
         if !touched.advertisements.is_empty() {
-            let ids = json_array(&touched.advertisements);
-            for row in fetch(connection, sqlx::query(sql::READ_ADVERTISEMENTS).bind(ids)).await? {
-                let held = Held::read(&row)?;
-                before.advertisements.insert(held.id, held);
-            }
-        }
-        if !touched.buriable.is_empty() {
-            let ids = json_array(&touched.buriable);
-            for row in fetch(connection, sqlx::query(sql::READ_TOMBSTONES).bind(ids)).await? {
-                let (id, until) = rows::tombstone(&row)?;
-                before.tombstones.insert(id, until);
+            let asked: Vec<AdvertisementId> = touched.advertisements.iter().copied().collect();
+            let query = sqlx::query_scalar(sql::READ_ADVERTISEMENTS).bind(json_array(&touched.advertisements));
+            let answer: String = query.fetch_one(&mut *connection).await.map_err(unavailable)?;
+            for (at, held, until) in rows::found(&answer)? {
+                before.advertisements.extend(held.map(|held| (asked[at], held)));
+                before.tombstones.extend(until.map(|until| (asked[at], until)));
             }
         }
         if !touched.reservations.is_empty() {
             let (ids, counted) = (json_array(&touched.reservations), json_array(&touched.counted));
-            for row in fetch(connection, sqlx::query(sql::READ_RESERVATIONS).bind(ids).bind(counted)).await? {
+            let query = sqlx::query(sql::READ_RESERVATIONS).bind(ids).bind(counted);
+            for row in query.fetch_all(connection).await.map_err(unavailable)? {
                 let reservation = rows::reservation(&row)?;
                 before.reservations.insert(reservation.id, reservation);
             }
@@ -112,11 +101,11 @@ impl Before {
     /// The same, for the changes to be made in.
     fn picture(&self) -> Picture {
         let mut picture = Picture { tombstones: self.tombstones.clone(), ..Picture::default() };
-        for held in self.advertisements.values() {
+        for (id, held) in &self.advertisements {
             let Held { since, expires, join_seats, .. } = *held;
             let reservations = BTreeSet::new();
             let standing = Standing { since, expires, join_seats, published: None, fresh: false, reservations };
-            picture.advertisements.insert(held.id, standing);
+            picture.advertisements.insert(*id, standing);
         }
         self.reservations.values().for_each(|it| picture.add_reservation(it.clone()));
         picture
@@ -145,13 +134,13 @@ impl<'a> Difference<'a> {
     fn between(before: &Before, after: &'a Picture) -> Self {
         let mut difference = Self::default();
         let mut removed = BTreeSet::new();
-        for held in before.advertisements.values() {
-            match after.advertisements.get(&held.id) {
+        for (id, held) in &before.advertisements {
+            match after.advertisements.get(id) {
                 None => {
-                    removed.insert(held.id);
+                    removed.insert(*id);
                 }
                 Some(standing) if standing.fresh => {
-                    removed.insert(held.id);
+                    removed.insert(*id);
                 }
                 Some(standing) if standing.published.is_some() && held.leased => difference.unleased.push(held.n),
                 Some(standing) if standing.published.is_none() && standing.expires != held.expires => {
@@ -219,13 +208,6 @@ fn bind_reservation(reservation: &&Reservation, to: &mut sql::Binds) {
     let row = ReservationRow::of(reservation);
     to.add(row.id.as_slice()).add(row.advertisement_id.as_slice()).add(row.seats).add(row.users.as_slice());
     to.add(row.payload.as_slice()).add(row.state).add(row.until_ms).add(row.checksum());
-}
-
-async fn fetch(
-    connection: &mut SqliteConnection,
-    query: sqlx::query::Query<'_, sqlx::Sqlite, sqlx::sqlite::SqliteArguments>,
-) -> Result<Vec<SqliteRow>, StoreError> {
-    connection.fetch_all(query).await.map_err(unavailable)
 }
 
 /// `["0123…", "4567…"]`. Hexadecimal digits need no escapes.

@@ -4,7 +4,7 @@ use sqlx::AssertSqlSafe;
 
 use super::*;
 use crate::domain::advertisement::{Advertisement, Kind};
-use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::session::Session;
 
 fn put(n: u8) -> Write {

@@ -1,0 +1,339 @@
+//! What the store's own work costs on top of what the database can do: goals PD1, PD3, PD5 and PD6 on SQLite.
+//!
+//! Each function returns rows of subject against reference, taken in turns within one run: disks here are fast one minute
+//! and slow the next, so only ratios mean anything. PD4, sqlx against rusqlite, cannot be built in one tree (both want to
+//! be the one that links SQLite); docs/BENCHMARKS.md has it from a crate of its own.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fireteam::domain::advertisement::{Advertisement, Kind};
+use fireteam::domain::attribute::Value;
+use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
+use fireteam::domain::locality::Locality;
+use fireteam::domain::session::{Player, RegionLatency, Session};
+use fireteam::domain::time::UnixMs;
+use fireteam::store::sqlite::Sqlite;
+use fireteam::store::{Store, Write};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
+use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
+use tokio_stream::StreamExt;
+
+/// Advertisements in the store while it is measured.
+const STORED: u64 = 100_000;
+/// Changes in one commit, as group commit makes it.
+const BATCH: u64 = 1_000;
+/// Rounds of subject and reference in turns.
+const ROUNDS: usize = 7;
+/// Commits in one round of each.
+const COMMITS: u64 = 20;
+
+/// One comparison.
+struct Row {
+    goal: &'static str,
+    /// What was measured, and its median, with a unit.
+    subject: String,
+    /// What it was held against.
+    reference: String,
+    /// Subject by reference, median of the rounds.
+    ratio: f64,
+    /// Least and greatest ratio of a round.
+    spread: (f64, f64),
+    /// Rounds.
+    n: usize,
+}
+
+fn main() {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
+    let rows = runtime.block_on(rows());
+    for Row { goal, subject, reference, ratio, spread: (least, greatest), n } in rows {
+        println!("{goal:4} {ratio:6.2} ({least:.2}-{greatest:.2}, n={n})  {subject}  |  {reference}");
+    }
+}
+
+/// Everything that this file measures.
+async fn rows() -> Vec<Row> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let store = Sqlite::open(&folder.path().join("store.db")).await.expect("a store");
+    let mut dice = Dice(1);
+    for from in (0..STORED).step_by(BATCH as usize) {
+        let batch: Vec<Write> = (from..from + BATCH).map(|k| put(k, 0)).collect();
+        store.commit(&batch).await.expect("a commit");
+    }
+    let mut raw = Raw::copy_of(folder.path(), &store).await;
+    let mut rows = publishing(&store, &mut raw, folder.path(), &mut dice).await;
+    rows.push(heartbeats(&store, &mut dice).await);
+    rows.push(loading(&store, &mut raw).await);
+    rows
+}
+
+/// PD1: acknowledged upserts against the same statement with its values ready. PD3: the slowest acknowledgement in a
+/// hundred against three batch times and two of the disk's slowest flushes in a hundred.
+async fn publishing(store: &Sqlite, raw: &mut Raw, folder: &Path, dice: &mut Dice) -> Vec<Row> {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut acks, mut batches, mut flushes) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..ROUNDS as u64 {
+        let (mut our_time, mut their_time) = (Duration::ZERO, Duration::ZERO);
+        for _ in 0..COMMITS {
+            let keys: Vec<u64> = (0..BATCH).map(|k| k * (STORED / BATCH) + dice.below(STORED / BATCH)).collect();
+            let batch: Vec<Write> = keys.iter().map(|k| put(*k, round)).collect();
+            let took = timed(async { store.commit(&batch).await.expect("a commit") }).await;
+            our_time += took;
+            acks.push(took);
+            let rows: Vec<Publication> = keys.iter().map(|k| Publication::of(*k, round)).collect();
+            let took = timed(raw.publish(&rows)).await;
+            their_time += took;
+            batches.push(took);
+            flushes.push(flush(folder));
+        }
+        ours.push(rate(COMMITS * BATCH, our_time));
+        theirs.push(rate(COMMITS * BATCH, their_time));
+    }
+    let promised = 3 * percentile(&mut batches, 50) + 2 * percentile(&mut flushes, 99);
+    let (ack, batch) = (percentile(&mut acks, 99), percentile(&mut batches, 50));
+    let late = ack.as_secs_f64() / promised.as_secs_f64();
+    vec![
+        compare("PD1", "durable upserts/s", &ours, "raw upserts/s", &theirs),
+        Row {
+            goal: "PD3",
+            subject: format!("ack p99 {ack:.1?}, p50 {:.1?}", percentile(&mut acks, 50)),
+            reference: format!("3 raw batches of {batch:.1?} + 2 flushes p99 of {:.1?}", percentile(&mut flushes, 99)),
+            ratio: late,
+            spread: (late, late),
+            n: acks.len(),
+        },
+    ]
+}
+
+/// PD5, the store's part: what the heartbeats cost that are written at all, against publishing the same sessions.
+async fn heartbeats(store: &Sqlite, dice: &mut Dice) -> Row {
+    let (mut beats, mut puts) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS as u64 {
+        let (mut beat_time, mut put_time) = (Duration::ZERO, Duration::ZERO);
+        for commit in 0..COMMITS {
+            let keys: Vec<u64> = (0..BATCH).map(|k| k * (STORED / BATCH) + dice.below(STORED / BATCH)).collect();
+            let expires = UnixMs(MUCH_LATER + round * COMMITS + commit);
+            let extend =
+                |k: &u64| Write::Extend { id: id(*k), expires, confirmed: vec![], settled: vec![], now: UnixMs(1) };
+            let batch: Vec<Write> = keys.iter().map(extend).collect();
+            beat_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
+            let batch: Vec<Write> = keys.iter().map(|k| put(*k, round)).collect();
+            put_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
+        }
+        beats.push(rate(COMMITS * BATCH, beat_time));
+        puts.push(rate(COMMITS * BATCH, put_time));
+    }
+    compare("PD5", "durable heartbeats/s", &beats, "durable upserts/s", &puts)
+}
+
+/// PD6, without the index: reading and decoding everything against a bare select of the same columns.
+async fn loading(store: &Sqlite, raw: &mut Raw) -> Row {
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let mut loaded = 0;
+        let took = timed(async { loaded = store.load(UnixMs(1)).await.expect("a load").len() }).await;
+        assert_eq!(loaded, STORED as usize);
+        ours.push(took.as_secs_f64() * 1e3);
+        theirs.push(timed(raw.read_all()).await.as_secs_f64() * 1e3);
+    }
+    compare("PD6", "ms to load 100,000", &ours, "ms for a bare select", &theirs)
+}
+
+/// The database without the store: the same file format, the same settings, the same statement.
+struct Raw {
+    connection: SqliteConnection,
+}
+
+/// The columns of one published advertisement, ready to bind.
+struct Publication {
+    id: [u8; 16],
+    expires_ms: i64,
+    body: String,
+    connect_data: Vec<u8>,
+    checksum: i64,
+}
+
+impl Publication {
+    fn of(k: u64, round: u64) -> Self {
+        let body = format!(
+            r#"{{"h":123456,"z":[1],"p":[["{0:032x}","{0:032x}",{0}.25]],"n":1,"g":false,"l":[1234.5,-3456.25,1022.125],"a":[["level",{1}.0],["maps",["a1","b2","c3"]],["mode","control"]],"r":[["eu-west",34.5],["us-east",110.0]]}}"#,
+            k, round
+        );
+        let expires_ms = (MUCH_LATER + round) as i64;
+        Self { id: *id(k).as_bytes(), expires_ms, body, connect_data: vec![7; 40], checksum: k as i64 }
+    }
+}
+
+impl Raw {
+    /// A copy of the store's file, so that both write to rows of the same shape.
+    async fn copy_of(folder: &Path, _store: &Sqlite) -> Self {
+        let (from, to): (PathBuf, PathBuf) = (folder.join("store.db"), folder.join("raw.db"));
+        let mut source = SqliteConnectOptions::new().filename(&from).connect().await.expect("a connection");
+        let vacuum = format!("vacuum into '{}'", to.display());
+        source.execute(AssertSqlSafe(vacuum)).await.expect("a copy");
+        let options = SqliteConnectOptions::new()
+            .filename(&to)
+            .journal_mode(sqlx::sqlite::SqliteJournalMode::Wal)
+            .synchronous(sqlx::sqlite::SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .pragma("secure_delete", "on")
+            .pragma("cache_size", "-32768")
+            .pragma("wal_autocheckpoint", "16384")
+            .row_buffer_size(1_024)
+            .disable_statement_logging();
+        Self { connection: options.connect().await.expect("a connection") }
+    }
+
+    async fn publish(&mut self, rows: &[Publication]) {
+        let mut transaction = self.connection.begin_with("begin immediate").await.expect("a transaction");
+        let mut rest = rows;
+        while !rest.is_empty() {
+            let size = 1_usize << rest.len().ilog2();
+            let (now, later) = rest.split_at(size);
+            let values = vec!["(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"; size].join(",");
+            let text = format!(
+                "insert into advertisement (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
+                    body, connect_data, checksum) values {values} on conflict (advertisement_id) do update set
+                    silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
+                    expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, body = excluded.body,
+                    connect_data = excluded.connect_data, checksum = excluded.checksum"
+            );
+            let mut query = sqlx::query(AssertSqlSafe(text));
+            for row in now {
+                query = query.bind(row.id.as_slice()).bind(0_i64).bind(7_i64).bind(0_i64).bind(1_i64);
+                query = query.bind(row.expires_ms).bind(5_i64).bind(row.body.as_str());
+                query = query.bind(row.connect_data.as_slice()).bind(row.checksum);
+            }
+            query.execute(&mut *transaction).await.expect("an upsert");
+            rest = later;
+        }
+        transaction.commit().await.expect("a commit");
+    }
+
+    async fn read_all(&mut self) {
+        let mut rows = self.connection.fetch("select * from advertisement");
+        let mut count = 0;
+        while let Some(row) = rows.next().await {
+            row.expect("a row");
+            count += 1;
+        }
+        assert_eq!(count, STORED);
+    }
+}
+
+/// Later than any `now` here.
+const MUCH_LATER: u64 = 1_000_000_000;
+
+/// The k-th name: as good as random, so that neighbours in a batch are strangers in the file.
+fn id(k: u64) -> AdvertisementId {
+    let mut dice = Dice(k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+    let (high, low) = (dice.next(), dice.next());
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&high.to_be_bytes());
+    bytes[8..].copy_from_slice(&low.to_be_bytes());
+    AdvertisementId::from_bytes(bytes)
+}
+
+/// A session of one player with what games usually say: some 330 bytes as JSON.
+fn put(k: u64, round: u64) -> Write {
+    let mut key = [0; 16];
+    key[..8].copy_from_slice(&k.to_be_bytes());
+    let user = UserKey::from_bytes(key);
+    let texts = ["a1", "b2", "c3"].map(Box::from).to_vec();
+    let region = |name: &str, round_trip_ms| RegionLatency { region: name.into(), round_trip_ms };
+    let session = Session {
+        party_sizes: vec![1],
+        players: vec![Player { user, player: user, skill: Some(k as f64 + 0.25) }],
+        nat_type: Some(1),
+        game_in_progress: Some(false),
+        join_seats: 5,
+        locality: Some(Locality { x: 1234.5, y: -3456.25, z: 1022.125 }),
+        attributes: vec![
+            ("level".into(), Value::Number(round as f64)),
+            ("maps".into(), Value::texts(texts)),
+            ("mode".into(), Value::Text("control".into())),
+        ],
+        regions: vec![region("eu-west", 34.5), region("us-east", 110.0)],
+        ..Session::default()
+    };
+    let advertisement = Advertisement {
+        id: id(k),
+        set_id: SetId(7),
+        kind: Kind::Session,
+        subject: None,
+        since: UnixMs(1),
+        hash: RulesetHash(123_456),
+        session,
+        allowed: vec![],
+        connect_data: vec![7; 40],
+    };
+    let (expires, now) = (UnixMs(MUCH_LATER + round), UnixMs(1));
+    Write::Put { advertisement: Arc::new(advertisement), expires, confirmed: vec![], settled: vec![], now }
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014): the same numbers in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, bound: u64) -> u64 {
+        self.next() % bound
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark is about real time")]
+fn stopwatch() -> Instant {
+    Instant::now()
+}
+
+async fn timed<T>(work: impl Future<Output = T>) -> Duration {
+    let began = stopwatch();
+    work.await;
+    began.elapsed()
+}
+
+/// How long the disk takes to keep 8 KiB, right now.
+fn flush(folder: &Path) -> Duration {
+    let mut file = std::fs::File::options().create(true).append(true).open(folder.join("flush")).expect("a file");
+    file.write_all(&[1; 8_192]).expect("room");
+    let began = stopwatch();
+    file.sync_data().expect("a flush");
+    began.elapsed()
+}
+
+fn rate(count: u64, took: Duration) -> f64 {
+    count as f64 / took.as_secs_f64()
+}
+
+fn percentile(times: &mut [Duration], percent: usize) -> Duration {
+    times.sort_unstable();
+    times[(times.len() - 1) * percent / 100]
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted[sorted.len() / 2]
+}
+
+fn compare(goal: &'static str, subject: &str, ours: &[f64], reference: &str, theirs: &[f64]) -> Row {
+    let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our / their).collect();
+    ratios.sort_by(f64::total_cmp);
+    Row {
+        goal,
+        subject: format!("{:.0} {subject}", median(ours)),
+        reference: format!("{:.0} {reference}", median(theirs)),
+        ratio: ratios[ratios.len() / 2],
+        spread: (ratios[0], ratios[ratios.len() - 1]),
+        n: ratios.len(),
+    }
+}
