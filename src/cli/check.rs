@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::tradeoff::tradeoffs;
+use crate::domain::ruleset::{Measure, Ruleset, SoftFilter};
 use crate::rules::{self, Document, Problem};
 
 /// Checks every path: a directory as the server would load it, a file on its own, be it a ruleset or a fragment of
@@ -60,5 +61,25 @@ fn summary(path: &Path, ruleset: &Ruleset) -> String {
         format!("{} soft", soft.len()),
         format!("{} expansions", expansions.len()),
     ];
-    format!("{}: `{name}` rules set {set_id}, hash {hash}: {}", path.display(), counts.join(", "))
+    let mut lines = format!("{}: `{name}` rules set {set_id}, hash {hash}: {}", path.display(), counts.join(", "));
+    for trade in tradeoffs(ruleset) {
+        let (given, bought) = (amount(ruleset, trade.given, trade.of), amount(ruleset, trade.bought, trade.from));
+        let bent = if trade.is_linear { "" } else { ", from end to end: a curve bends it between" };
+        lines.push_str(&format!("\n      {given} weigh as much as {bought}{bent}"));
+    }
+    lines
+}
+
+/// `10 ms of latency`, `100 points of skill`: whole numbers where they are large, two decimals where they are small.
+fn amount(ruleset: &Ruleset, amount: f64, soft: &SoftFilter) -> String {
+    let decimals = if amount < 10.0 { 2 } else { 0 };
+    let unit = match soft.measure {
+        Measure::Latency => "ms of ".into(),
+        Measure::Distance => "miles of ".into(),
+        Measure::Attribute(index) => match &*ruleset.attributes[index].unit {
+            "" => "of ".into(),
+            unit => format!("{unit} of "),
+        },
+    };
+    format!("{amount:.decimals$} {unit}{}", soft.name)
 }

@@ -7,6 +7,7 @@ pub mod queue;
 pub mod rating;
 pub mod suggest;
 pub mod teams;
+pub mod tradeoff;
 pub mod validate;
 
 use std::sync::Arc;
