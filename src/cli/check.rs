@@ -32,8 +32,7 @@ fn check_all(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool> {
     match (problems.len(), sound) {
         (0, 1) => writeln!(out, "1 file is sound")?,
         (0, files) => writeln!(out, "{files} files are sound")?,
-        (1, _) => writeln!(out, "1 problem")?,
-        (count, _) => writeln!(out, "{count} problems")?,
+        (count, _) => writeln!(out, "{}", counted(count, "problem"))?,
     }
     Ok(problems.is_empty())
 }
@@ -48,7 +47,7 @@ fn check_file(path: &Path) -> Result<Vec<String>, Vec<Problem>> {
     Ok(vec![match rules::parse_document(&path.to_string_lossy(), &text)? {
         Document::Ruleset(ruleset) => summary(path, &ruleset),
         Document::Fragment(fragment) => {
-            format!("{}: a fragment of {} expansions", path.display(), fragment.expansions.len())
+            format!("{}: a fragment of {}", path.display(), counted(fragment.expansions.len(), "expansion"))
         }
     }])
 }
@@ -56,10 +55,10 @@ fn check_file(path: &Path) -> Result<Vec<String>, Vec<Problem>> {
 fn summary(path: &Path, ruleset: &Ruleset) -> String {
     let Ruleset { name, set_id, hash, attributes, hard, soft, expansions, .. } = ruleset;
     let counts = [
-        format!("{} attributes", attributes.len()),
-        format!("{} hard", hard.len()),
-        format!("{} soft", soft.len()),
-        format!("{} expansions", expansions.len()),
+        counted(attributes.len(), "attribute"),
+        counted(hard.len(), "hard filter"),
+        counted(soft.len(), "soft filter"),
+        counted(expansions.len(), "expansion"),
     ];
     let mut lines = format!("{}: `{name}` rules set {set_id}, hash {hash}: {}", path.display(), counts.join(", "));
     for trade in tradeoffs(ruleset) {
@@ -82,4 +81,9 @@ fn amount(ruleset: &Ruleset, amount: f64, soft: &SoftFilter) -> String {
         },
     };
     format!("{amount:.decimals$} {unit}{}", soft.name)
+}
+
+/// `1 problem`, `2 problems`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -30,7 +30,7 @@ fn the_bundled_files_are_those_of_the_directory() {
     }
 }
 
-/// S1-19 to S1-21, S1-46, S1-48: Control has the thesis's ranges and weights, and keeps its file word for word.
+/// S1-19 to S1-21, S1-24, S1-36, S1-46, S1-48, B-8, B-9: Control has the thesis's ranges and weights, and keeps its file word for word.
 #[test]
 fn control_has_the_numbers_of_the_thesis() {
     let carried = rules::bundled::load().unwrap();
