@@ -3,7 +3,8 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::tradeoff::tradeoffs;
+use crate::domain::ruleset::{Measure, Ruleset, SoftFilter};
 use crate::rules::{self, Document, Problem};
 
 /// Checks every path: a directory as the server would load it, a file on its own, be it a ruleset or a fragment of
@@ -31,8 +32,7 @@ fn check_all(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool> {
     match (problems.len(), sound) {
         (0, 1) => writeln!(out, "1 file is sound")?,
         (0, files) => writeln!(out, "{files} files are sound")?,
-        (1, _) => writeln!(out, "1 problem")?,
-        (count, _) => writeln!(out, "{count} problems")?,
+        (count, _) => writeln!(out, "{}", counted(count, "problem"))?,
     }
     Ok(problems.is_empty())
 }
@@ -47,7 +47,7 @@ fn check_file(path: &Path) -> Result<Vec<String>, Vec<Problem>> {
     Ok(vec![match rules::parse_document(&path.to_string_lossy(), &text)? {
         Document::Ruleset(ruleset) => summary(path, &ruleset),
         Document::Fragment(fragment) => {
-            format!("{}: a fragment of {} expansions", path.display(), fragment.expansions.len())
+            format!("{}: a fragment of {}", path.display(), counted(fragment.expansions.len(), "expansion"))
         }
     }])
 }
@@ -55,10 +55,35 @@ fn check_file(path: &Path) -> Result<Vec<String>, Vec<Problem>> {
 fn summary(path: &Path, ruleset: &Ruleset) -> String {
     let Ruleset { name, set_id, hash, attributes, hard, soft, expansions, .. } = ruleset;
     let counts = [
-        format!("{} attributes", attributes.len()),
-        format!("{} hard", hard.len()),
-        format!("{} soft", soft.len()),
-        format!("{} expansions", expansions.len()),
+        counted(attributes.len(), "attribute"),
+        counted(hard.len(), "hard filter"),
+        counted(soft.len(), "soft filter"),
+        counted(expansions.len(), "expansion"),
     ];
-    format!("{}: `{name}` rules set {set_id}, hash {hash}: {}", path.display(), counts.join(", "))
+    let mut lines = format!("{}: `{name}` rules set {set_id}, hash {hash}: {}", path.display(), counts.join(", "));
+    for trade in tradeoffs(ruleset) {
+        let (given, bought) = (amount(ruleset, trade.given, trade.of), amount(ruleset, trade.bought, trade.from));
+        let bent = if trade.is_linear { "" } else { ", from end to end: a curve bends it between" };
+        lines.push_str(&format!("\n      {given} weigh as much as {bought}{bent}"));
+    }
+    lines
+}
+
+/// `10 ms of latency`, `100 points of skill`: whole numbers where they are large, two decimals where they are small.
+fn amount(ruleset: &Ruleset, amount: f64, soft: &SoftFilter) -> String {
+    let decimals = if amount < 10.0 { 2 } else { 0 };
+    let unit = match soft.measure {
+        Measure::Latency => "ms of ".into(),
+        Measure::Distance => "miles of ".into(),
+        Measure::Attribute(index) => match &*ruleset.attributes[index].unit {
+            "" => "of ".into(),
+            unit => format!("{unit} of "),
+        },
+    };
+    format!("{amount:.decimals$} {unit}{}", soft.name)
+}
+
+/// `1 problem`, `2 problems`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

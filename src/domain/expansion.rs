@@ -63,3 +63,64 @@ impl Expansion {
         Some(next.start_ms - waited_ms)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn steps(steps: &[(u64, f64)]) -> Vec<Step> {
+        steps.iter().map(|&(start_ms, value)| Step { start_ms, value }).collect()
+    }
+
+    /// S1-32: what would tighten, or begin late, or never be a number, is no expansion.
+    #[test]
+    fn only_limits_that_relax_exist() {
+        let refused: [&[(u64, f64)]; 6] = [
+            &[],
+            &[(1, 5.0)],
+            &[(0, 5.0), (0, 6.0)],
+            &[(0, 5.0), (10, 4.0)],
+            &[(0, f64::NAN)],
+            &[(0, 5.0), (10, f64::INFINITY)],
+        ];
+        for case in refused {
+            assert_eq!(Expansion::new("a", Measure::Latency, steps(case)), None, "{case:?}");
+        }
+        assert!(Expansion::new("a", Measure::Latency, steps(&[(0, 5.0), (10, 5.0)])).is_some(), "equal neighbours");
+        assert!(Expansion::constant("a", Measure::Latency, f64::NAN).is_none());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Judged by walking the steps one by one, as the file lists them.
+        #[test]
+        fn limits_are_those_of_the_step_one_is_in(
+            written in proptest::collection::vec((1_u64..50, 0_u32..3), 1..8),
+            waited_ms in 0_u64..400,
+        ) {
+            let (mut start_ms, mut value, mut all) = (0, 0.0, Vec::new());
+            for &(duration_ms, more) in &written {
+                value += f64::from(more);
+                all.push(Step { start_ms, value });
+                start_ms += duration_ms;
+            }
+            let slow = |waited_ms: u64| {
+                let mut left = waited_ms;
+                for (&(duration_ms, _), step) in written.iter().zip(&all) {
+                    if left < duration_ms {
+                        return step.value;
+                    }
+                    left -= duration_ms;
+                }
+                value
+            };
+            let expansion = Expansion::new("a", Measure::Distance, all.clone()).unwrap();
+            prop_assert_eq!(expansion.limit_at(waited_ms), slow(waited_ms));
+            let slow_next = (waited_ms + 1..1_000).find(|&later| slow(waited_ms) < slow(later));
+            prop_assert_eq!(expansion.next_growth_in_ms(waited_ms), slow_next.map(|later| later - waited_ms));
+        }
+    }
+}

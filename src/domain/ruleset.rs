@@ -7,6 +7,7 @@ pub mod queue;
 pub mod rating;
 pub mod suggest;
 pub mod teams;
+pub mod tradeoff;
 pub mod validate;
 
 use std::sync::Arc;
@@ -97,7 +98,7 @@ pub enum HardRule {
         /// Asked by both sides rather than by the searcher alone.
         mutual: bool,
     },
-    /// The advertiser's number lies in [min, max], both ends included (S1-17).
+    /// The advertiser's number lies in [min, max], both ends included (S1-17). An end that the file leaves out is infinite.
     Range {
         /// A number attribute.
         attribute: usize,

@@ -53,8 +53,9 @@ impl Problem {
         let group = match &self.place {
             None => title.element(annotate_snippets::Origin::path(self.file.as_str())).element(help),
             Some((text, span)) => {
-                let end = span.end.clamp(span.start, text.len());
-                let mark = AnnotationKind::Primary.span(span.start.min(end)..end);
+                let start = text.floor_char_boundary(span.start);
+                let end = text.ceil_char_boundary(span.end).max(start);
+                let mark = AnnotationKind::Primary.span(start..end);
                 title.element(Snippet::source(&**text).path(self.file.as_str()).annotation(mark)).element(help)
             }
         };

@@ -134,7 +134,8 @@ impl<'a> Tree<'a> {
                 let right = format!("keep to {RULESET_ATTRIBUTES_MAX}");
                 return Err(mistake(name_span, "the element has too many attributes", right));
             }
-            if !self.text[..name_span.start].ends_with([' ', '\t', '\n', '\r']) {
+            let before = self.text.get(..name_span.start).unwrap_or_default();
+            if !before.ends_with([' ', '\t', '\n', '\r']) {
                 return Err(mistake(name_span, "no space stands before the attribute", "put one there"));
             }
             if raw.contains('<') {

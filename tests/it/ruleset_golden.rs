@@ -15,7 +15,7 @@ fn check_golden(name: &str) -> String {
     let text = std::fs::read_to_string(golden(&format!("{name}.xml"))).unwrap();
     let problems = rules::parse(&format!("{name}.xml"), &text).expect_err("a broken ruleset was accepted");
     let mut said: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
-    said.push_str("\n");
+    said.push('\n');
     said.extend(problems.iter().map(|problem| format!("{}\n\n", problem.picture())));
     let expected = golden(&format!("{name}.txt"));
     if std::env::vars().any(|(key, value)| key == "UPDATE_GOLDEN" && value == "1") {
@@ -39,6 +39,33 @@ fn every_kind_of_mistake_has_its_words() {
     }
 }
 
+/// A file that is not XML has one problem, and it is where the eye should go.
+#[test]
+fn syntax_errors_have_their_place() {
+    let cases = [
+        ("<Ruleset Name=a/>", "1:15", "quotes"),
+        ("<Ruleset\n  Name/>", "2:7", "no value"),
+        ("<Ruleset Name='a' Name='b'/>", "1:19", "second time"),
+        ("<Ruleset Name='a'SetId='1'/>", "1:18", "no space"),
+        ("<Ruleset>\n <Limits>\n</Ruleset>", "3:1", "</Ruleset> closes <Limits>"),
+        ("<Ruleset>\n <Limits/>\n", "1:2", "never closed"),
+        ("<Ruleset Name='a", "1:1", "not closed"),
+        ("<Ruleset Name='é & b'/>", "1:16", "reference"),
+        ("<!-- a -- b --><Ruleset/>", "1:8", "--"),
+        ("<Ruleset/> tail", "1:12", "outside"),
+        ("<Ruleset/>\n<Ruleset/>", "2:2", "second root"),
+        ("<Ruleset>&nbsp;</Ruleset>", "1:10", "`&nbsp;` means nothing"),
+        ("", "1:1", "no element"),
+    ];
+    for (text, place, part) in cases {
+        let problems = rules::parse("a.xml", text).expect_err(text);
+        let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(said[0].starts_with(&format!("a.xml:{place}: ")) && said[0].contains(part), "{text}\n{said:?}");
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(problems[0].picture().contains("a.xml"), "{}", problems[0].picture());
+    }
+}
+
 /// B-10: the thesis's sample, closed by the wrong tag as printed, is refused with the place.
 #[test]
 fn the_sample_as_printed_is_refused() {
@@ -57,5 +84,8 @@ fn the_command_says_it_for_a_whole_directory_and_says_how_many() {
     let mut out = Vec::new();
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("rulesets");
     assert!(check(&[shipped], &mut out), "{}", String::from_utf8_lossy(&out));
-    assert!(String::from_utf8(out).unwrap().ends_with("3 files are sound\n"));
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.ends_with("3 files are sound\n"), "{out}");
+    // S1-21, S1-23: the trade-off that the thesis computed by hand.
+    assert!(out.contains("10 ms of latency weigh as much as 100 points of skill\n"), "{out}");
 }

@@ -70,6 +70,11 @@ impl Mistakes {
         self.0.borrow().is_empty()
     }
 
+    /// How many more are kept.
+    pub fn room(&self) -> usize {
+        PROBLEMS_MAX.saturating_sub(self.0.borrow().len())
+    }
+
     /// All of them, in file order.
     pub fn into_sorted(self) -> Vec<Mistake> {
         let mut found = self.0.into_inner();

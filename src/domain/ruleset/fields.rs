@@ -228,7 +228,9 @@ impl<'a> Fields<'a> {
     pub(super) fn finish(mut self) {
         let element = self.element;
         let tag = &element.name;
-        for written in element.attributes.iter().filter(|written| !self.attributes.contains(&&*written.name)) {
+        // Suggestions take time; beyond what is reported at all, nobody would see them.
+        let strangers = element.attributes.iter().filter(|written| !self.attributes.contains(&&*written.name));
+        for written in strangers.take(self.mistakes.room()) {
             // A misspelt attribute is one mistake, not two: what it was meant to be is not missing as well.
             let meant = nearest(&written.name, self.attributes.iter().copied());
             self.missing.retain(|(missing, _)| Some(*missing) != meant);
@@ -238,7 +240,8 @@ impl<'a> Fields<'a> {
             };
             self.wrong(written.name_span, format!("<{tag}> has no attribute {}", quoted(&written.name)), right);
         }
-        for child in element.children.iter().filter(|child| !self.children.contains(&&*child.name)) {
+        let strangers = element.children.iter().filter(|child| !self.children.contains(&&*child.name));
+        for child in strangers.take(self.mistakes.room()) {
             let right = match self.children.as_slice() {
                 [] => "leave it out".into(),
                 known => instead(&child.name, known.iter().copied()),

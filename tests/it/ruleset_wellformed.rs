@@ -1,0 +1,123 @@
+//! What is XML and what is not, judged by another parser on thousands of damaged files.
+
+use fireteam::rules::bundled::FILES;
+use fireteam::rules::xml;
+use proptest::prelude::*;
+
+/// Pieces that damage a file where it hurts.
+const PIECES: [&str; 40] = [
+    "<",
+    ">",
+    "&",
+    "'",
+    "\"",
+    "/",
+    "=",
+    " ",
+    "\n",
+    "-",
+    "--",
+    "]]>",
+    "<!--",
+    "-->",
+    "<![CDATA[",
+    "&amp;",
+    "&#65;",
+    "&#0;",
+    "&x;",
+    "</",
+    "/>",
+    "<a>",
+    "</a>",
+    "<a/>",
+    "<1/>",
+    "<a b='1' b='2'/>",
+    "<a b='1'c='2'/>",
+    "<a b=1/>",
+    "<a b/>",
+    "é",
+    "x",
+    "<a b='<'/>",
+    "</Ruleset>",
+    "< a/>",
+    "</ a>",
+    "<a / >",
+    "<a b = 'c' >",
+    "</a >",
+    "&#x41;",
+    "<a\u{a0}b='1'/>",
+];
+
+/// What we refuse though it is XML: see `rules/xml.rs`.
+fn is_refused_by_choice(text: &str) -> bool {
+    let strange_name = |name: &str| !name.is_ascii() || name.contains(':');
+    let document = roxmltree::Document::parse(text);
+    let strange = document.is_ok_and(|document| {
+        document.descendants().filter(|node| node.is_element()).any(|node| {
+            strange_name(node.tag_name().name()) || node.attributes().any(|attribute| strange_name(attribute.name()))
+        })
+    });
+    strange || text.contains("xmlns") || text.contains("<!DOCTYPE")
+}
+
+#[track_caller]
+fn compare(text: &str) {
+    let judged = roxmltree::Document::parse(text);
+    match (xml::parse(text), &judged) {
+        (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
+        (Ok(_), Err(error)) => panic!("accepted, though {error}:\n{text}"),
+        // The judge does not look into the XML declaration, and takes instructions.
+        (Err(mistake), Ok(_)) if ["XML declaration", "instruction"].iter().any(|it| mistake.what.contains(it)) => {}
+        (Err(mistake), Ok(_)) => assert!(
+            is_refused_by_choice(text),
+            "refused, {mistake:?} `{}`:\n{text}",
+            &text[mistake.span.start..mistake.span.end]
+        ),
+    }
+}
+
+/// A small file, so that damage is near something that matters.
+const SMALL: &str = "<?xml version='1.0'?>\n<!-- a --><Ruleset Name='a &amp; b' SetId=\"1\">\n <A b='1' c=\"2\"/>\n \
+                     <B>t &lt; &#65;<![CDATA[ < ]]></B></Ruleset>\n<!-- z -->\n";
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 20_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// A piece is put in, or bytes are cut out, at up to four places.
+    #[test]
+    fn damaged_files_are_judged_alike(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..PIECES.len(), 0_usize..4), 1..=4),
+    ) {
+        compare(&damaged(SMALL, &damage));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// The same with the shipped files; and whatever comes out, it never ends the program.
+    #[test]
+    fn damaged_rulesets_are_judged_alike(
+        file in 0..FILES.len(),
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..PIECES.len(), 0_usize..4), 1..=4),
+    ) {
+        let text = damaged(FILES[file].1, &damage);
+        compare(&text);
+        if let Err(problems) = fireteam::rules::parse_document("damaged.xml", &text) {
+            for problem in problems {
+                prop_assert!(0 < problem.line && !problem.what.is_empty() && !problem.right.is_empty());
+                prop_assert!(!problem.picture().is_empty());
+            }
+        }
+    }
+}
+
+fn damaged(text: &str, damage: &[(prop::sample::Index, usize, usize)]) -> String {
+    let mut letters: Vec<char> = text.chars().collect();
+    for (place, piece, cut) in damage {
+        let at = place.index(letters.len() + 1);
+        let end = (at + cut).min(letters.len());
+        letters.splice(at..end, PIECES[*piece].chars());
+    }
+    letters.into_iter().collect()
+}
