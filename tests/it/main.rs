@@ -25,13 +25,23 @@ mod harness;
 #[cfg(test)]
 mod layering;
 #[cfg(test)]
+mod ruleset_catalog;
+#[cfg(test)]
 mod ruleset_chances;
 #[cfg(test)]
 mod ruleset_expansion;
 #[cfg(test)]
+mod ruleset_files;
+#[cfg(test)]
 mod ruleset_golden;
 #[cfg(test)]
 mod ruleset_hash;
+#[cfg(test)]
+mod ruleset_hostile;
+#[cfg(test)]
+mod ruleset_seeds;
+#[cfg(test)]
+mod ruleset_wellformed;
 #[cfg(test)]
 mod seats_rpc;
 #[cfg(test)]
