@@ -117,6 +117,7 @@ impl Core {
             Outcome::Full { open_seats } => return Err(Fault::SeatsTaken { open_seats }),
             Outcome::Absent => return Err(Fault::Absent),
             Outcome::KeyReused => return Err(Fault::KeyReused),
+            Outcome::TooManyReservations => return Err(Fault::TooManyReservations),
             other => return Err(self.broken("reserve", &other)),
         };
         if reservation.state == ReservationState::Ended {
