@@ -31,6 +31,9 @@ pub(crate) const WAITS_MS: u32 = 777;
 /// A search of this silo makes the matchmaker panic.
 pub(crate) const PANICS_SILO: u64 = 666;
 
+/// Where an update's answer goes.
+type UpdateSender = oneshot::Sender<Result<UpdateAnswer, Fault>>;
+
 /// The matchmaker.
 #[derive(Debug)]
 pub(crate) struct Scripted {
@@ -40,7 +43,7 @@ pub(crate) struct Scripted {
     /// Who was calling.
     pub(crate) callers: Mutex<Vec<Caller>>,
     /// Updates that wait for the test, by nonce.
-    pub(crate) waiting: Mutex<Vec<(u64, oneshot::Sender<Result<UpdateAnswer, Fault>>)>>,
+    pub(crate) waiting: Mutex<Vec<(u64, UpdateSender)>>,
     /// Who listens to what.
     pub(crate) listeners: Mutex<Vec<(AdvertisementId, Listener)>>,
 }
