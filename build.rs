@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 const ENCODED_BY_HAND: [&str; 2] =
     [".fireteam.v1.MatchmakingSearchResponse", ".fireteam.v1.MatchmakingReportLatencyResponse"];
 
+#[expect(clippy::disallowed_methods, reason = "a build script is told where to write by its environment alone")]
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-changed=migrations");

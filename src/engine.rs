@@ -125,9 +125,15 @@ impl Engine {
         self.core.events.subscribe(id, listener);
     }
 
-    /// Takes what is due out now rather than at the next sweep; for tests that turn the clock.
+    /// Takes what is due out now rather than at the next sweep, and returns when it is out; for tests that turn the
+    /// clock.
     pub async fn sweep(&self) {
         sweep::sweep(&self.core, &self.inbox).await;
+        // The writer answers this when it has done everything before it.
+        let (done, written) = oneshot::channel();
+        if self.submit(Job::Rules(self.core.directory.living(), done)).is_ok() {
+            let _ = written.await;
+        }
     }
 
     /// Takes no more changes; searches and what was submitted before go on.

@@ -157,3 +157,6 @@ where
     })
     .await
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,6 @@
 //! The generated code, named here and nowhere else.
 
-#![expect(clippy::all, reason = "generated")]
+#![expect(clippy::all, clippy::allow_attributes, clippy::too_many_lines, reason = "generated")]
 
 tonic::include_proto!("fireteam.v1");
 

@@ -147,3 +147,60 @@ impl<S> Connected for Guarded<S> {
         self.peer.clone()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+
+    use super::*;
+    use crate::server::gate::{Gate, Limits};
+
+    const LONG: Duration = Duration::from_secs(3_600);
+    const SHORT: Duration = Duration::from_millis(5);
+
+    /// A guarded end, the other end, and the switch that ends it.
+    fn guarded(deadlines: Deadlines) -> (Guarded<DuplexStream>, DuplexStream, CancellationToken) {
+        let (near, far) = duplex(16);
+        let gate = Gate::new(Limits { total: 1, per_place: 1, per_local_place: 1 });
+        let address = "127.0.0.1".parse().unwrap();
+        let peer = Peer { address, streams: Arc::default(), streams_max: 1 };
+        let stop = CancellationToken::new();
+        (Guarded::new(near, peer, deadlines, &stop, gate.admit(address).unwrap()), far, stop)
+    }
+
+    const PATIENT: Deadlines = Deadlines { first_bytes: LONG, lifetime: LONG, write_progress: LONG };
+
+    /// F3: 23 bytes are too few, 24 are a beginning.
+    #[tokio::test]
+    async fn the_first_bytes_come_in_time_or_not_at_all() {
+        let (mut near, mut far, _stop) = guarded(Deadlines { first_bytes: SHORT, ..PATIENT });
+        let mut read = [0; 24];
+        far.write_all(&[7; 16]).await.unwrap();
+        assert_eq!(near.read(&mut read).await.unwrap(), 16);
+        assert_eq!(near.read(&mut read).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+
+        let (mut near, mut far, _stop) = guarded(Deadlines { first_bytes: LONG, lifetime: SHORT, ..PATIENT });
+        far.write_all(&[7; 12]).await.unwrap();
+        near.read_exact(&mut read[..12]).await.unwrap();
+        far.write_all(&[7; 12]).await.unwrap();
+        near.read_exact(&mut read[..12]).await.unwrap();
+        let ended = near.read(&mut read).await.unwrap_err();
+        assert_eq!(ended.kind(), io::ErrorKind::TimedOut, "from here on the lifetime counts");
+    }
+
+    #[tokio::test]
+    async fn a_client_that_does_not_read_is_given_up() {
+        let (mut near, _far, _stop) = guarded(Deadlines { write_progress: SHORT, ..PATIENT });
+        assert_eq!(near.write_all(&[0; 17]).await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+    }
+
+    #[tokio::test]
+    async fn a_hard_stop_ends_a_reader_and_a_writer() {
+        let (mut near, _far, stop) = guarded(PATIENT);
+        stop.cancel();
+        assert!(near.read(&mut [0; 1]).await.is_err());
+        assert!(near.write_all(&[0; 17]).await.is_err());
+    }
+}

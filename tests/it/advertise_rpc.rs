@@ -9,7 +9,7 @@ use crate::harness::{House, host, party};
 async fn an_update_recreates_what_a_lost_store_forgot() {
     let house = House::open().await;
     let mut advertised = house.client().await.advertise(host(&[("host", 0.0)], 5)).await.expect("advertise");
-    house.clock.advance_ms(31_000);
+    house.clock.turn(31_000);
     let empty = house.with_an_empty_store().await;
     let client = empty.client().await;
     let request = pb::MatchmakingUpdateAdvertisementRequest {
@@ -40,12 +40,12 @@ async fn an_advertisement_lives_as_long_as_promised_and_no_longer() {
     let mut advertised = client.advertise(request).await.expect("advertise");
     assert_eq!(advertised.expires_in_ms, 10_000);
     let mut searching = client.searching(1, party(&[("guest", 0.0)]));
-    house.clock.advance_ms(9_999);
+    house.clock.turn(9_999);
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1, "not before its time");
     advertised.heartbeat().await.expect("heartbeat");
-    house.clock.advance_ms(9_999);
+    house.clock.turn(9_999);
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1, "extended");
-    house.clock.advance_ms(1);
+    house.clock.turn(1);
     let gone = searching.search().await.expect("search");
     assert!(gone.candidates.is_empty(), "over is over, swept or not");
     house.sweep().await;

@@ -1,24 +1,85 @@
 //! A whole server on port 0 with its own store and a clock turned by hand, driven through the Rust client.
-//!
-//! What a chapter writes:
-//!
-//! ```text
-//! let house = House::open(Setup::default()).await;       // memory store, the bundled rulesets, 127.0.0.1:0
-//! let seattle = house.client_from("50.54.2.2").await;    // as if the packets came from there (x-forwarded-for)
-//! let mut advertised = seattle.advertise(host(1, 11)).await.unwrap();
-//! house.clock.turn(30_000);                              // half a minute passes, for the server and nobody else
-//! house.swept().await;                                   // until the sweeper has seen the new time
-//! house.close().await;                                   // drains; panics if a task is left or a log line was a WARN
-//! ```
-//!
-//! What it needs of the server: to be handed a clock, a store and listeners, to say its addresses, and to stop when told
-//! (`server::run(parts, shutdown)`), so that a test never races for a port and never reads the environment.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fireteam::clock::Clock;
+use fireteam::config::{Config, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
-use fireteam_client::pb;
+use fireteam::server::assemble::{self, assemble};
+use fireteam_client::{Client, pb};
+
+/// A running server and what a test may do to it. Everything of it is gone when this is dropped.
+pub(crate) struct House {
+    /// The server's time and dice.
+    pub(crate) clock: Arc<HandClock>,
+    /// Its parts.
+    pub(crate) parts: assemble::House,
+    config: Config,
+    /// Holds the token key, and whatever else a test puts there.
+    pub(crate) folder: tempfile::TempDir,
+}
+
+impl House {
+    /// Bundled rulesets, nothing on disk but the token key.
+    pub(crate) async fn open() -> Self {
+        Self::open_with(|_| {}).await
+    }
+
+    /// The same, with a configuration changed by `change`.
+    pub(crate) async fn open_with(change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().expect("a folder of its own");
+        let free = "127.0.0.1:0".parse().expect("an address");
+        let mut config = Config {
+            listen: free,
+            operator_listen: free,
+            store: StoreTarget::Memory,
+            rulesets: RulesetSource::Bundled,
+            locality_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],
+            trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
+            token_key_file: Some(folder.path().join("token-key")),
+            allow_client_locality: false,
+            allow_search_overrides: false,
+            insecure_allow_plaintext: false,
+            insecure_allow_anonymous: false,
+            log_format: fireteam::config::LogFormat::Text,
+            log_level: "info".into(),
+            time_to_live_s: 90,
+            reservation_hold_s: 30,
+            keep_retired_rulesets_s: 600,
+            cell_degrees: 1.0,
+            max_accuracy_radius_km: 500.0,
+            shutdown_deadline_s: 10,
+        };
+        change(&mut config);
+        let clock = Arc::new(HandClock::new());
+        let parts = assemble(&config, clock.clone()).await.expect("the server starts");
+        Self { clock, parts, config, folder }
+    }
+
+    /// The same server after its store was lost: the same key, the same time, nothing else.
+    pub(crate) async fn with_an_empty_store(self) -> Self {
+        let Self { clock, parts, config, folder } = self;
+        parts.shutdown().await;
+        let parts = assemble(&config, clock.clone()).await.expect("the server starts again");
+        Self { clock, parts, config, folder }
+    }
+
+    /// A client whose packets come from this machine, which is nowhere.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(format!("http://{}", self.parts.running.address)).await.expect("connect")
+    }
+
+    /// A client as if its packets came from `address`.
+    pub(crate) async fn client_from(&self, address: &str) -> Client {
+        self.client().await.with_metadata("x-forwarded-for", address).expect("a header")
+    }
+
+    /// Lets the sweep see the time as it is now, and waits until the writer has done what it asked for.
+    pub(crate) async fn sweep(&self) {
+        self.parts.engine.sweep().await;
+    }
+}
 
 /// Time and chance in a test's hands: time stands still until turned, dice fall as told, bytes are a count.
 #[derive(Debug)]
@@ -63,20 +124,23 @@ impl Clock for HandClock {
     }
 }
 
-/// A session of one party of strangers, `players` strong.
-pub(crate) fn party(name: &str, players: usize) -> pb::SessionCompositionData {
-    let player =
-        |number| pb::PlayerData { user_id: format!("{name}-{number}"), skill: Some(0.0), ..Default::default() };
-    pb::SessionCompositionData { players: (0..players).map(player).collect(), ..Default::default() }
+/// A session of one party: its users, with their skills.
+pub(crate) fn party(players: &[(&str, f64)]) -> pb::SessionCompositionData {
+    let player = |&(name, skill): &(&str, f64)| pb::PlayerData {
+        user_id: name.to_owned(),
+        skill: Some(skill),
+        ..Default::default()
+    };
+    pb::SessionCompositionData { players: players.iter().map(player).collect(), ..Default::default() }
 }
 
-/// An advertisement of a lone host in set `set_id` with `seats` to give.
-pub(crate) fn host(name: &str, set_id: u32, seats: i32) -> pb::MatchmakingUpdateAdvertisementRequest {
-    let session = pb::SessionCompositionData { max_allowed_join_reservation_count: Some(seats), ..party(name, 1) };
+/// An advertisement of such a party in set 1 with `seats` to give.
+pub(crate) fn host(players: &[(&str, f64)], seats: i32) -> pb::MatchmakingUpdateAdvertisementRequest {
+    let session = pb::SessionCompositionData { max_allowed_join_reservation_count: Some(seats), ..party(players) };
     pb::MatchmakingUpdateAdvertisementRequest {
-        matchmaking_set_id: Some(set_id),
+        matchmaking_set_id: Some(1),
         session_composition: Some(session),
-        connect_data: format!("{name}:7777").into_bytes(),
+        connect_data: b"host:7777".to_vec(),
         ..Default::default()
     }
 }
@@ -91,11 +155,4 @@ fn the_clock_moves_only_when_turned() {
     clock.load_dice(0.99);
     assert_eq!(clock.dice(), 0.99);
     assert_ne!(clock.random_bytes(), clock.random_bytes());
-}
-
-#[test]
-fn a_host_has_one_player_and_its_own_connect_data() {
-    let request = host("ada", 7, 11);
-    assert_eq!(request.session_composition.unwrap().players[0].user_id, "ada-0");
-    assert_eq!(request.connect_data, b"ada:7777");
 }

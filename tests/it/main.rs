@@ -7,6 +7,12 @@ mod advertise_rpc;
 #[cfg(test)]
 mod config_command;
 #[cfg(test)]
+mod convert_answer;
+#[cfg(test)]
+mod convert_fields;
+#[cfg(test)]
+mod convert_session;
+#[cfg(test)]
 mod coverage;
 #[cfg(test)]
 mod cpp_client;
@@ -24,6 +30,8 @@ mod geo_vectors;
 mod harness;
 #[cfg(test)]
 mod layering;
+#[cfg(test)]
+mod plain;
 #[cfg(test)]
 mod ruleset_catalog;
 #[cfg(test)]
@@ -43,11 +51,15 @@ mod ruleset_seeds;
 #[cfg(test)]
 mod ruleset_wellformed;
 #[cfg(test)]
+mod scripted;
+#[cfg(test)]
 mod seats_rpc;
 #[cfg(test)]
 mod shared_data;
 #[cfg(test)]
 mod sources;
+#[cfg(test)]
+mod stage;
 #[cfg(test)]
 mod store_crash;
 #[cfg(test)]
@@ -64,3 +76,15 @@ mod store_story;
 mod tidy;
 #[cfg(test)]
 mod token_key_file;
+#[cfg(test)]
+mod wire_connect;
+#[cfg(test)]
+mod wire_doors;
+#[cfg(test)]
+mod wire_edge;
+#[cfg(test)]
+mod wire_operator;
+#[cfg(test)]
+mod wire_shutdown;
+#[cfg(test)]
+mod wire_vectors;

@@ -85,11 +85,18 @@ async fn released_seats_are_open_again() {
     let (house, advertised) = with_session(1).await;
     let client = house.client().await;
     let mut first = client.searching(1, party(&[("first", 0.0)]));
-    first.search().await.expect("search");
-    let reserved = first.reserve(advertised.id()).await.expect("reserve");
+    let found = first.search().await.expect("search");
+    let reserve = pb::MatchmakingReserveRequest {
+        advertisement_id: advertised.id().into(),
+        idempotency_key: "sixteen characters or more".into(),
+        search_token: found.search_token,
+        session_composition: Some(party(&[("first", 0.0)])),
+        ..Default::default()
+    };
+    let held = client.reserve(reserve).await.expect("reserve").reservation.expect("a reservation");
     let release = pb::MatchmakingReleaseRequest {
-        reservation_id: reserved.reservation.reservation_id.clone(),
-        reservation_token: reserved.reservation.reservation_token.clone(),
+        reservation_id: held.reservation_id,
+        reservation_token: held.reservation_token,
     };
     let forged = pb::MatchmakingReleaseRequest { reservation_token: vec![7; 40], ..release.clone() };
     let error = client.release(forged).await.expect_err("a forged token");
@@ -113,17 +120,17 @@ async fn holds_lapse_and_confirmed_seats_do_not() {
     for name in ["stays", "goes"] {
         let mut searching = client.searching(1, party(&[(name, 0.0)]));
         searching.search().await.expect("search");
-        ids.push(searching.reserve(advertised.id()).await.expect("reserve").reservation.reservation_id.clone());
+        ids.push(searching.reserve(advertised.id()).await.expect("reserve").id);
         let heard = events.next().await.expect("an event");
         assert_eq!(heard.state(), pb::ReservationState::Held);
     }
     advertised.confirm(vec![ids[0].clone()]).await.expect("confirm");
     assert_eq!(events.next().await.expect("an event").state(), pb::ReservationState::Confirmed);
 
-    house.clock.advance_ms(29_999);
+    house.clock.turn(29_999);
     house.sweep().await;
     assert_eq!(advertised.heartbeat().await.expect("heartbeat").reservations.len(), 2, "not before its time");
-    house.clock.advance_ms(1);
+    house.clock.turn(1);
     house.sweep().await;
     let lapsed = events.next().await.expect("an event");
     assert_eq!(lapsed.state(), pb::ReservationState::Expired);
@@ -141,7 +148,7 @@ async fn settling_moves_a_party_from_its_reservation_to_the_players() {
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
     let mut whole = host(&[("host", 0.0), ("guest", 0.0)], 2);
-    whole.settled_reservation_ids = vec![reserved.reservation.reservation_id.clone()];
+    whole.settled_reservation_ids = vec![reserved.id.clone()];
     let answer = advertised.update(whole).await.expect("update");
     assert!(answer.reservations.is_empty());
     let mut looking = client.searching(1, party(&[("third", 0.0)]));

@@ -27,7 +27,7 @@ pub(super) fn short_text(text: &str, path: &str, problems: &mut Problems) {
 /// subnormal numbers become zero, so that equal values have equal bits.
 pub(super) fn number(number: f64, path: &str, problems: &mut Problems) -> f64 {
     let max = limit::NUMBER_MAGNITUDE_MAX;
-    if !(number.abs() <= max) {
+    if !(-max..=max).contains(&number) {
         problems.add(path, format!("is {number}, must be a number from -{max:e} to {max:e}"));
         return 0.0;
     }

@@ -90,7 +90,9 @@ impl CallBody {
         Self { inner, report: Some(report), guard, ended: false }
     }
 
+    /// The stream is over: its place is free before anybody hears of it.
     fn finish(&mut self, code: Code) {
+        self.guard = None;
         if let Some(report) = &mut self.report {
             report.finish(code);
         }
@@ -99,7 +101,6 @@ impl CallBody {
     /// Ends the stream with a status of our own.
     fn end(&mut self, status: Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.ended = true;
-        self.guard = None;
         self.finish(status.code());
         let mut trailers = HeaderMap::new();
         match status.add_header(&mut trailers) {

@@ -1,0 +1,74 @@
+//! Calls that never end, end badly or are no calls, put through the layer without a network.
+
+use std::convert::Infallible;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use tonic::Code;
+use tonic::body::Body;
+use tower::{Layer, Service, service_fn};
+
+use super::*;
+use crate::api::health::Health;
+
+const HOUR: Duration = Duration::from_secs(3_600);
+
+#[derive(Default)]
+struct Counted(Mutex<Vec<(&'static str, &'static str)>>);
+
+impl RpcObserver for Counted {
+    fn finished(&self, method: &'static str, code: &'static str, _: Duration) {
+        self.0.lock().unwrap().push((method, code));
+    }
+
+    fn turned_away(&self, _: &'static str) {}
+}
+
+fn request(timeout: Option<&str>, content_type: &str) -> Request<Body> {
+    let mut request = Request::builder().uri("/fireteam.v1.Matchmaking/Search").header("content-type", content_type);
+    if let Some(timeout) = timeout {
+        request = request.header("grpc-timeout", timeout);
+    }
+    request.body(Body::empty()).unwrap()
+}
+
+/// What a call says that `request` makes of a service that never answers.
+async fn check(request: Request<Body>, limit: Duration, wanted: Code) {
+    let counted = Arc::new(Counted::default());
+    let layer = CallLayer::new(counted.clone(), limit, &Drain::new(Health::default()));
+    let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
+    let response = layer.layer(never).call(request).await.unwrap();
+    assert_eq!(Status::from_header_map(response.headers()).unwrap().code(), wanted);
+    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", "DEADLINE_EXCEEDED")]);
+}
+
+/// G3: the sooner of the client's deadline and the server's ends the call.
+#[tokio::test]
+async fn the_sooner_deadline_ends_a_call() {
+    let soon = Duration::from_millis(5);
+    check(request(Some("5m"), "application/grpc"), HOUR, Code::DeadlineExceeded).await;
+    check(request(Some("1H"), "application/grpc"), soon, Code::DeadlineExceeded).await;
+    check(request(None, "application/grpc+proto"), soon, Code::DeadlineExceeded).await;
+    check(request(Some("nonsense"), "application/grpc"), soon, Code::DeadlineExceeded).await;
+}
+
+/// A call whose client has gone is counted as given up, once.
+#[tokio::test]
+async fn a_call_that_is_dropped_is_counted() {
+    let counted = Arc::new(Counted::default());
+    let layer = CallLayer::new(counted.clone(), HOUR, &Drain::new(Health::default()));
+    let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
+    drop(layer.layer(never).call(request(None, "application/grpc")));
+    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", "CANCELLED")]);
+}
+
+/// Pages pass through untouched and uncounted.
+#[tokio::test]
+async fn what_is_no_call_is_left_alone() {
+    let counted = Arc::new(Counted::default());
+    let layer = CallLayer::new(counted.clone(), HOUR, &Drain::new(Health::default()));
+    let page = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
+    layer.layer(page).call(request(None, "text/html")).await.unwrap();
+    assert!(counted.0.lock().unwrap().is_empty());
+}

@@ -1,0 +1,228 @@
+//! Answers written by hand mean what the generated code would have written.
+
+use proptest::prelude::*;
+use prost::Message;
+
+use fireteam::api::answer::{AnswerWriter, Encoded, encode_static};
+use fireteam::domain::attribute::Trust;
+use fireteam::domain::filter::{Refusal, Side};
+use fireteam::domain::ruleset::Ruleset;
+use fireteam::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
+
+use crate::plain;
+use crate::scripted::{advertisement, ruleset};
+
+#[derive(Clone, Debug)]
+struct Hit {
+    byte: u8,
+    party_sizes: Vec<u8>,
+    connect_data: Vec<u8>,
+    score: f64,
+    terms: [f64; 2],
+    distance_miles: Option<f64>,
+    round_trip_ms: Option<f64>,
+    open_seats: u16,
+}
+
+prop_compose! {
+    fn hits()(hits in prop::collection::vec(hit(), 0..20)) -> Vec<Hit> { hits }
+}
+
+prop_compose! {
+    fn hit()(
+        byte in any::<u8>(),
+        party_sizes in prop::collection::vec(1u8..=64, 0..32),
+        connect_data in prop::collection::vec(any::<u8>(), 0..512),
+        score in value(),
+        terms in [value(), value()],
+        distance_miles in prop::option::of(0.0..8000.0),
+        round_trip_ms in prop::option::of(0.0..60_000.0),
+        open_seats in 0u16..=1000,
+    ) -> Hit {
+        Hit { byte, party_sizes, connect_data, score, terms, distance_miles, round_trip_ms, open_seats }
+    }
+}
+
+/// Zeros are left out of the wire, so they must be tried often.
+fn value() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.0), Just(0.0004), 0.0..1.0, 0.0..1e9]
+}
+
+fn rounded(exact: f64) -> f64 {
+    (exact * 1000.0).round() / 1000.0
+}
+
+/// The obvious way: a generated message, filled field by field.
+fn generated(ruleset: &Ruleset, hits: &[Hit]) -> Vec<plain::Candidate> {
+    let candidate = |hit: &Hit| plain::Candidate {
+        advertisement_id: format!("{:02x}", hit.byte).repeat(16),
+        score: rounded(hit.score),
+        terms: ruleset
+            .soft
+            .iter()
+            .zip(hit.terms)
+            .map(|(soft, exact)| {
+                let value = if &*soft.name == "skill" { exact } else { rounded(exact) };
+                plain::ScoreTerm { name: soft.name.to_string(), value }
+            })
+            .collect(),
+        distance_miles: hit.distance_miles.map(|it| it as f32),
+        round_trip_ms: hit.round_trip_ms.map(|it| it as f32),
+        open_seats: u32::from(hit.open_seats),
+        party_size_composition: hit.party_sizes.iter().map(|&size| i32::from(size)).collect(),
+        connect_data: hit.connect_data.clone(),
+    };
+    hits.iter().map(candidate).collect()
+}
+
+fn written(ruleset: &Ruleset, hits: &[Hit]) -> AnswerWriter {
+    let mut writer = AnswerWriter::new(ruleset);
+    for hit in hits {
+        let mut published = advertisement(hit.byte);
+        published.session.party_sizes.clone_from(&hit.party_sizes);
+        published.connect_data.clone_from(&hit.connect_data);
+        writer.push(&CandidateView {
+            id: published.id,
+            encoded: &encode_static(&published),
+            score: hit.score,
+            terms: &hit.terms,
+            distance_miles: hit.distance_miles,
+            round_trip_ms: hit.round_trip_ms,
+            open_seats: hit.open_seats,
+        });
+    }
+    writer
+}
+
+fn answer(ruleset: Ruleset) -> SearchAnswer {
+    SearchAnswer {
+        ruleset: ruleset.into(),
+        evaluated: 0,
+        truncated: false,
+        refusals: vec![],
+        token: vec![],
+        searching_for_ms: 0,
+        next_expansion_in_ms: None,
+        stale_for_ms: None,
+        ignored: vec![],
+    }
+}
+
+proptest! {
+    /// Spliced candidates read as generated ones, and a decoded answer is the answer.
+    #[test]
+    fn spliced_answers_mean_what_generated_ones_do(hits in hits(), evaluated in any::<u32>(), truncated: bool) {
+        let ruleset = ruleset();
+        let found = SearchAnswer { evaluated, truncated, ..answer(ruleset.clone()) };
+        let encoded = written(&ruleset, &hits).finish_search(found);
+        let bytes = encoded.encode_to_vec();
+        prop_assert_eq!(bytes.len(), encoded.encoded_len());
+        let wanted = plain::MatchmakingSearchResponse {
+            candidates: generated(&ruleset, &hits),
+            evaluated,
+            truncated,
+            service_configuration_hash: ruleset.hash.0,
+            ..Default::default()
+        };
+        prop_assert_eq!(plain::MatchmakingSearchResponse::decode(&*bytes).unwrap(), wanted);
+        prop_assert_eq!(Encoded::decode(&*bytes).unwrap(), encoded);
+    }
+
+    /// Any message survives being kept as bytes.
+    #[test]
+    fn what_is_kept_encoded_is_kept_whole(score in any::<f64>(), miles in any::<f32>(), text in ".{0,20}", count: u32) {
+        prop_assume!(!score.is_nan() && !miles.is_nan());
+        let message = plain::Candidate {
+            advertisement_id: text,
+            score,
+            distance_miles: Some(miles),
+            open_seats: count,
+            ..Default::default()
+        };
+        let kept = Encoded::decode(&*message.encode_to_vec()).unwrap();
+        prop_assert_eq!(plain::Candidate::decode(&*kept.encode_to_vec()).unwrap(), message);
+    }
+}
+
+#[test]
+fn the_rest_of_an_answer_is_written_whole() {
+    let rules = ruleset();
+    let found = SearchAnswer {
+        evaluated: 7,
+        truncated: true,
+        refusals: vec![(Refusal::Own, 1), (Refusal::Filter { filter: 9, side: Side::Searcher }, 3)],
+        token: vec![1, 2],
+        searching_for_ms: 10,
+        next_expansion_in_ms: Some(0),
+        stale_for_ms: Some(5),
+        ignored: vec!["nat_type".into()],
+        ..answer(rules.clone())
+    };
+    let bytes = AnswerWriter::new(&rules).finish_search(found).encode_to_vec();
+    let decoded = plain::MatchmakingSearchResponse::decode(&*bytes).unwrap();
+    let own = plain::RefusalCount { count: 1, kind: plain::RefusalKind::Own.into(), ..Default::default() };
+    let allowed = plain::RefusalCount {
+        rule: "allowed".into(),
+        count: 3,
+        kind: plain::RefusalKind::Filter.into(),
+        side: plain::RefusalSide::Searcher.into(),
+    };
+    let wanted = plain::MatchmakingSearchResponse {
+        candidates: vec![],
+        evaluated: 7,
+        truncated: true,
+        refusals: vec![own, allowed],
+        service_configuration_hash: rules.hash.0,
+        search_token: vec![1, 2],
+        searching_for_ms: 10,
+        next_expansion_in_ms: Some(0),
+        stale_for_ms: Some(5),
+        ignored_fields: vec!["session_composition.nat_type".into()],
+    };
+    assert_eq!(decoded, wanted);
+    let report = ReportLatencyAnswer { ruleset: rules.clone().into(), involved_phase_may_start: true };
+    let bytes = AnswerWriter::new(&rules).finish_report(&report).encode_to_vec();
+    let decoded = plain::MatchmakingReportLatencyResponse::decode(&*bytes).unwrap();
+    assert!(decoded.involved_phase_may_start && decoded.candidates.is_empty());
+}
+
+/// A term that clients do not state themselves is rounded, whatever it is called.
+#[test]
+fn what_the_server_knows_is_rounded() {
+    let check = |trust: Trust, wanted: f64| {
+        let mut rules = ruleset();
+        rules.attributes[0].trust = trust;
+        let hit = Hit { score: 0.123_456, terms: [0.123_456, 0.987_654], ..plain_hit() };
+        let bytes = written(&rules, &[hit]).finish_search(answer(rules.clone())).encode_to_vec();
+        let decoded = plain::MatchmakingSearchResponse::decode(&*bytes).unwrap();
+        let values: Vec<f64> = decoded.candidates[0].terms.iter().map(|term| term.value).collect();
+        assert_eq!((decoded.candidates[0].score, values), (0.123, vec![wanted, 0.988]));
+    };
+    check(Trust::Client, 0.123_456);
+    check(Trust::Server, 0.123);
+    check(Trust::Token, 0.123);
+}
+
+/// However many candidates a ruleset allows, the answer fits into what a client accepts; the best stay.
+#[test]
+fn an_answer_stays_within_its_size() {
+    let rules = ruleset();
+    let hits: Vec<Hit> = (0..1_000).map(|_| Hit { connect_data: vec![0; 512], ..plain_hit() }).collect();
+    let encoded = written(&rules, &hits).finish_search(answer(rules.clone()));
+    assert!(encoded.encoded_len() < 256 * 1024);
+    let decoded = plain::MatchmakingSearchResponse::decode(&*encoded.encode_to_vec()).unwrap();
+    assert!(400 < decoded.candidates.len());
+}
+
+fn plain_hit() -> Hit {
+    Hit {
+        byte: 1,
+        party_sizes: vec![1],
+        connect_data: vec![],
+        score: 0.5,
+        terms: [0.25, 0.25],
+        distance_miles: None,
+        round_trip_ms: None,
+        open_seats: 1,
+    }
+}

@@ -1,0 +1,222 @@
+//! Every other request that is refused, by path and what would be right; and every fault of the engine, by status.
+
+use tonic::{Code, Status};
+use tonic_types::StatusExt;
+
+use fireteam::api::convert::Door;
+use fireteam::api::pb;
+use fireteam::api::status::Rejection;
+use fireteam::domain::facts::FieldProblem;
+use fireteam::domain::filter::Side;
+use fireteam::domain::id::{RulesetHash, SetId, UserKey};
+use fireteam::engine::command::Caller;
+use fireteam::engine::fault::Fault;
+
+const ID: &str = "0123456789abcdef0123456789ABCDEF";
+
+fn party() -> Option<pb::SessionCompositionData> {
+    Some(pb::SessionCompositionData { party_size_composition: vec![2], ..Default::default() })
+}
+
+fn check<T: std::fmt::Debug>(answer: Result<T, Rejection>, wanted: &[(&str, &str)]) {
+    let rejection = match (answer, wanted.is_empty()) {
+        (Ok(_), true) => return,
+        (answer, _) => answer.expect_err(&format!("{wanted:?}")),
+    };
+    assert_eq!(rejection.code, Code::InvalidArgument);
+    let found: Vec<(&str, &str)> = rejection.fields.iter().map(|field| (&*field.path, &*field.what)).collect();
+    assert_eq!(found.len(), wanted.len(), "{found:?}");
+    for ((path, what), (wanted_path, fragment)) in found.iter().zip(wanted) {
+        assert_eq!(path, wanted_path);
+        assert!(what.contains(fragment), "{what:?} does not say {fragment:?}");
+    }
+}
+
+#[test]
+fn searches() {
+    let good = || pb::SearchRequest { session_composition: party(), matchmaking_set_id: Some(1), ..Default::default() };
+    let check = |change: fn(&mut pb::SearchRequest), wanted: &[(&str, &str)]| {
+        let mut wire = good();
+        change(&mut wire);
+        check(Door::default().search(&Caller::default(), wire), wanted);
+    };
+    check(|_| {}, &[]);
+    check(|wire| wire.session_composition = None, &[("session_composition", "is missing")]);
+    check(|wire| wire.matchmaking_set_id = None, &[("matchmaking_set_id", "is missing")]);
+    check(|wire| wire.search_token = vec![0; 513], &[("search_token", "513 bytes, at most 512")]);
+    check(|wire| wire.exclude_advertisement_ids = vec![ID.into(); 256], &[]);
+    check(
+        |wire| wire.exclude_advertisement_ids = vec![ID.into(); 257],
+        &[("exclude_advertisement_ids", "257 entries")],
+    );
+    check(
+        |wire| wire.exclude_advertisement_ids = vec![ID.into(), "42".into(), String::new()],
+        &[("exclude_advertisement_ids[1]", "32 hexadecimal"), ("exclude_advertisement_ids[2]", "is missing")],
+    );
+    check(
+        |wire| {
+            let wire = wire.search_config_overrides.insert(Default::default());
+            (wire.max_results, wire.max_evaluated) = (Some(201), Some(0));
+            wire.weights.insert("skill".into(), -1.0);
+            wire.limits.insert("wide".into(), f64::NAN);
+        },
+        &[
+            ("search_config_overrides.max_results", "is 201, must be from 1 to 200"),
+            ("search_config_overrides.max_evaluated", "is 0"),
+            ("search_config_overrides.weights[\"skill\"]", "must not be negative"),
+            ("search_config_overrides.limits[\"wide\"]", "must be a number"),
+        ],
+    );
+}
+
+#[test]
+fn updates() {
+    let heartbeat = || pb::UpdateAdvertisementRequest {
+        advertisement_id: ID.into(),
+        advertisement_token: vec![1],
+        ..Default::default()
+    };
+    let create = || pb::UpdateAdvertisementRequest {
+        session_composition: party(),
+        matchmaking_set_id: Some(1),
+        ..Default::default()
+    };
+    let check = |mut wire: pb::UpdateAdvertisementRequest,
+                 change: fn(&mut pb::UpdateAdvertisementRequest),
+                 wanted: &[(&str, &str)]| {
+        change(&mut wire);
+        check(Door::default().update(&Caller::default(), wire), wanted);
+    };
+    check(heartbeat(), |_| {}, &[]);
+    check(create(), |_| {}, &[]);
+    check(heartbeat(), |wire| wire.connect_data = vec![1], &[("connect_data", "cannot change in a heartbeat")]);
+    check(heartbeat(), |wire| wire.advertisement_id = "nonsense".into(), &[("advertisement_id", "32 hexadecimal")]);
+    check(create(), |wire| wire.advertisement_token = vec![1], &[("advertisement_id", "send both or neither")]);
+    check(create(), |wire| wire.session_composition = None, &[("session_composition", "is missing")]);
+    check(create(), |wire| wire.matchmaking_set_id = None, &[("matchmaking_set_id", "is missing")]);
+    check(create(), |wire| wire.connect_data = vec![0; 513], &[("connect_data", "513 bytes, at most 512")]);
+    check(create(), |wire| wire.kind = 9, &[("kind", "is 9")]);
+    check(create(), |wire| wire.idempotency_key = "short".into(), &[("idempotency_key", "16 random ones")]);
+    check(create(), |wire| wire.idempotency_key = "x".repeat(129), &[("idempotency_key", "129 bytes, at most 128")]);
+    check(create(), |wire| wire.settled_reservation_ids = vec!["x".into()], &[("settled_reservation_ids[0]", "no id")]);
+    check(
+        create(),
+        |wire| {
+            let range = |min, max| pb::AllowedRange { attribute: "skill".into(), min, max };
+            let (up, down) = (range(Some(1.0), Some(2.0)), range(Some(2.0), Some(1.0)));
+            let odd = pb::AllowedRange { max: Some(f64::NAN), ..Default::default() };
+            wire.allowed = vec![up, down, range(None, None), odd];
+        },
+        &[
+            ("allowed[1]", "has min 2 above max 1"),
+            ("allowed[2]", "neither min nor max"),
+            ("allowed[3].attribute", "is missing"),
+            ("allowed[3].max", "must be a number"),
+        ],
+    );
+    let named = Caller { subject: Some(UserKey::of("ann")), ..Caller::default() };
+    let wire = pb::UpdateAdvertisementRequest { idempotency_key: "short".into(), ..create() };
+    assert!(
+        Door::default().update(&named, wire).is_ok(),
+        "an identity keeps callers apart, so their keys may be short"
+    );
+}
+
+#[test]
+fn seats_latency_and_roles() {
+    let door = Door::default();
+    check(door.delete(pb::DeleteAdvertisementRequest::default()), &[("advertisement_id", "is missing")]);
+    check(door.release(pb::ReleaseRequest::default()), &[("reservation_id", "is missing")]);
+    check(
+        door.reserve(&Caller::default(), pb::ReserveRequest::default()),
+        &[
+            ("advertisement_id", "is missing"),
+            ("idempotency_key", "is missing"),
+            ("session_composition.party_size_composition", "is missing"),
+            ("search_token", "is missing"),
+        ],
+    );
+    let good = pb::ReserveRequest {
+        advertisement_id: ID.into(),
+        idempotency_key: "0123456789abcdef".into(),
+        search_token: vec![1],
+        session_composition: party(),
+        players: vec![pb::PlayerData { skill: Some(f64::NAN), ..Default::default() }],
+        ..Default::default()
+    };
+    check(
+        door.reserve(&Caller::default(), good),
+        &[
+            ("players[0].user_id", "is missing"),
+            ("players[0].skill", "must be a number"),
+            ("session_composition.party_size_composition", "adds up to 2, but players has 1"),
+        ],
+    );
+    let measured = |id: &str, ms| pb::LatencyMeasurement { advertisement_id: id.into(), round_trip_ms: ms };
+    let report = pb::ReportLatencyRequest {
+        measurements: vec![measured(ID, Some(-1.0)), measured(ID, None), measured("x", None)],
+        session_composition: party(),
+        ..Default::default()
+    };
+    check(
+        door.report_latency(&Caller::default(), report),
+        &[
+            ("phase", "LATENCY_PHASE_QUICK"),
+            ("search_token", "is missing"),
+            ("matchmaking_set_id", "is missing"),
+            ("measurements[0].round_trip_ms", "must be from 0 to 60000"),
+            ("measurements[1].advertisement_id", "is measured twice"),
+            ("measurements[2].advertisement_id", "no id"),
+        ],
+    );
+    for size in [0, 65, u32::MAX] {
+        let wire = pb::ChooseRoleRequest { matchmaking_set_id: Some(1), party_size: size };
+        check(door.choose_role(wire), &[("party_size", "must be from 1 to 64")]);
+    }
+    check(door.configuration(pb::GetConfigurationRequest::default()), &[("matchmaking_set_id", "is missing")]);
+}
+
+/// Every fault has a status, and what a program needs to go on comes with it.
+#[test]
+fn faults_and_their_statuses() {
+    let check = |fault: Fault, code: Code, reason: &str, facts: &[(&str, &str)], retry_ms: Option<u32>| {
+        let rejection = Rejection::from(fault.clone());
+        let wire = rejection.clone().into_wire();
+        let status: Status = rejection.into();
+        assert_eq!((status.code(), wire.code), (code, i32::from(code)), "{fault:?}");
+        assert_eq!(status.message(), wire.message, "{fault:?}");
+        let details = status.get_error_details();
+        let info = details.error_info().unwrap();
+        assert_eq!((&*info.reason, &*info.domain), (reason, "fireteam"), "{fault:?}");
+        for (key, value) in facts {
+            assert_eq!(info.metadata[*key], *value, "{fault:?}");
+        }
+        let pushback = status.metadata().get("grpc-retry-pushback-ms").map(|value| value.to_str().unwrap().to_owned());
+        assert_eq!(pushback, retry_ms.map(|ms| ms.to_string()), "{fault:?}");
+        let delay = details.retry_info().and_then(|info| info.retry_delay);
+        assert_eq!(delay.map(|delay| delay.as_millis()), retry_ms.map(u128::from), "{fault:?}");
+        assert_eq!(wire.retry_after_ms, retry_ms);
+    };
+    let problem = FieldProblem { path: "session_composition.players".into(), what: "is wrong".into() };
+    check(Fault::Fields(vec![problem]), Code::InvalidArgument, "INVALID_REQUEST", &[], None);
+    let set = Fault::UnknownSet(SetId(9));
+    check(set, Code::NotFound, "UNKNOWN_MATCHMAKING_SET", &[("matchmaking_set_id", "9")], None);
+    let hash = Fault::UnknownHash { given: RulesetHash(1), current: RulesetHash(2) };
+    check(hash, Code::FailedPrecondition, "STALE_CONFIGURATION", &[("current_hash", "2")], None);
+    check(Fault::NotYours, Code::PermissionDenied, "NOT_YOURS", &[], None);
+    check(Fault::Absent, Code::NotFound, "ABSENT", &[], None);
+    check(Fault::Deleted, Code::FailedPrecondition, "DELETED", &[], None);
+    let taken = Fault::SeatsTaken { open_seats: 1 };
+    check(taken, Code::FailedPrecondition, "SEATS_TAKEN", &[("open_seats", "1")], None);
+    let refused = Fault::Refused { rule: "build".into(), side: Side::Advertiser };
+    let facts = [("rule", "build"), ("side", "advertiser")];
+    check(refused, Code::FailedPrecondition, "REFUSED_BY_RULE", &facts, None);
+    check(Fault::KeyReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED", &[], None);
+    check(Fault::ReservationEnded, Code::FailedPrecondition, "RESERVATION_ENDED", &[], None);
+    check(Fault::TooManyReservations, Code::ResourceExhausted, "TOO_MANY_RESERVATIONS", &[], None);
+    check(Fault::OverridesForbidden, Code::PermissionDenied, "OVERRIDES_FORBIDDEN", &[], None);
+    check(Fault::Overloaded { retry_after_ms: 40 }, Code::ResourceExhausted, "OVERLOADED", &[], Some(40));
+    check(Fault::StoreUnavailable { retry_after_ms: 900 }, Code::Unavailable, "STORE_UNAVAILABLE", &[], Some(900));
+    check(Fault::Draining, Code::Unavailable, "GOING_AWAY", &[], None);
+    check(Fault::Internal, Code::Internal, "INTERNAL", &[], None);
+}

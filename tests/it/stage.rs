@@ -1,0 +1,193 @@
+//! Real doors on free ports with a scripted matchmaker behind them, and the ways in.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tonic::Code;
+use tonic::transport::{Channel, Endpoint};
+
+use fireteam::api::layer::report::{RpcObserver, code_word};
+use fireteam::api::operator::{ListedRuleset, Problem, Reloaded, RulesetsDesk};
+use fireteam::clock::Clock;
+use fireteam::domain::id::{RulesetHash, SetId};
+use fireteam::domain::time::UnixMs;
+use fireteam::server::edge::Edge;
+use fireteam::server::{Parts, Running, Server};
+
+use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::plain::{self, operator_client::OperatorClient};
+use crate::scripted::{SET, Scripted};
+
+/// Longer than anything here should take; only a broken server makes a test wait for it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A server at work.
+pub(crate) struct Stage {
+    pub(crate) running: Option<Running>,
+    pub(crate) address: SocketAddr,
+    pub(crate) operator_address: SocketAddr,
+    pub(crate) matchmaker: Arc<Scripted>,
+    pub(crate) counted: Arc<Counted>,
+}
+
+/// Calls as they were counted.
+#[derive(Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) calls: Mutex<Vec<(&'static str, &'static str)>>,
+    pub(crate) turned_away: Mutex<Vec<&'static str>>,
+    changed: Notify,
+}
+
+impl Counted {
+    /// Waits until a call of `method` has ended with `code`.
+    pub(crate) async fn wait_for(&self, method: &'static str, code: &'static str) {
+        let heard = async {
+            loop {
+                let changed = self.changed.notified();
+                if self.calls.lock().unwrap().contains(&(method, code)) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, heard).await.expect("the call is counted");
+    }
+}
+
+impl RpcObserver for Counted {
+    fn finished(&self, method: &'static str, code: Code, _: Duration) {
+        self.calls.lock().unwrap().push((method, code_word(code)));
+        self.changed.notify_waiters();
+    }
+
+    fn turned_away(&self, why: &'static str) {
+        self.turned_away.lock().unwrap().push(why);
+    }
+}
+
+struct StillClock;
+
+impl Clock for StillClock {
+    fn now(&self) -> UnixMs {
+        UnixMs(1_000)
+    }
+
+    fn dice(&self) -> f64 {
+        0.5
+    }
+
+    fn random_bytes(&self) -> [u8; 16] {
+        [4; 16]
+    }
+}
+
+struct Desk;
+
+#[tonic::async_trait]
+impl RulesetsDesk for Desk {
+    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<Problem>> {
+        match xml {
+            "<Ruleset/>" => Ok(RulesetHash(5)),
+            _ => Err(vec![Problem { file_name: file_name.into(), line: 2, column: 3, text: "is no ruleset".into() }]),
+        }
+    }
+
+    async fn reload(&self) -> Reloaded {
+        Reloaded { changes: vec![(SetId(SET), Some(RulesetHash(1)), Some(RulesetHash(2)))], problems: vec![] }
+    }
+
+    fn list(&self) -> Vec<ListedRuleset> {
+        vec![ListedRuleset {
+            name: "duel".into(),
+            set_id: SetId(SET),
+            hash: RulesetHash(2),
+            file_name: "duel.xml".into(),
+            is_current: false,
+            loaded: UnixMs(77),
+            problems: vec![],
+        }]
+    }
+}
+
+impl Stage {
+    /// A server with ordinary limits.
+    pub(crate) async fn open() -> Self {
+        Self::with_edge(Edge::default()).await
+    }
+
+    /// A server with limits that a test can reach.
+    pub(crate) async fn with_edge(edge: Edge) -> Self {
+        let (matchmaker, counted) = (Scripted::new(), Arc::new(Counted::default()));
+        let any = "127.0.0.1:0".parse().unwrap();
+        let parts = Parts {
+            listen: any,
+            operator_listen: any,
+            engine: matchmaker.clone(),
+            rulesets: Arc::new(Desk),
+            metrics: Arc::new(|| "# EOF\n".into()),
+            observer: counted.clone(),
+            client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
+            clock: Arc::new(StillClock),
+            edge,
+        };
+        let running = Server::start(parts).await.unwrap();
+        let (address, operator_address) = (running.address, running.operator_address);
+        Self { running: Some(running), address, operator_address, matchmaker, counted }
+    }
+
+    /// A connection to the client port.
+    pub(crate) async fn channel(&self) -> Channel {
+        Endpoint::from_shared(format!("http://{}", self.address)).unwrap().connect().await.unwrap()
+    }
+
+    /// A game client.
+    pub(crate) async fn client(&self) -> MatchmakingClient<Channel> {
+        MatchmakingClient::new(self.channel().await)
+    }
+
+    /// An operator.
+    pub(crate) async fn operator(&self) -> OperatorClient<Channel> {
+        let at = format!("http://{}", self.operator_address);
+        OperatorClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap())
+    }
+
+    /// A bare connection to the client port.
+    pub(crate) async fn socket(&self) -> TcpStream {
+        TcpStream::connect(self.address).await.unwrap()
+    }
+
+    /// Stops the server in good order, and tells how long it took.
+    pub(crate) async fn shut_down(&mut self) -> Duration {
+        let began = tokio::time::Instant::now();
+        let stopped = self.running.take().unwrap().shutdown();
+        tokio::time::timeout(PATIENCE, stopped).await.expect("the server stops");
+        began.elapsed()
+    }
+}
+
+/// A search by one player.
+pub(crate) fn search() -> plain::MatchmakingSearchRequest {
+    plain::MatchmakingSearchRequest {
+        session_composition: Some(composition()),
+        matchmaking_set_id: Some(SET),
+        ..Default::default()
+    }
+}
+
+/// One player's session.
+pub(crate) fn composition() -> plain::SessionCompositionData {
+    let player = plain::PlayerData { user_id: "ann".into(), skill: Some(12.5), ..Default::default() };
+    plain::SessionCompositionData { players: vec![player], ..Default::default() }
+}
+
+/// An update that publishes.
+pub(crate) fn publish() -> plain::MatchmakingUpdateAdvertisementRequest {
+    plain::MatchmakingUpdateAdvertisementRequest {
+        session_composition: Some(composition()),
+        matchmaking_set_id: Some(SET),
+        ..Default::default()
+    }
+}
