@@ -58,7 +58,9 @@ fn run(config: Config) -> anyhow::Result<()> {
 /// A store that will not open is a matter for the operator, and restarting does not help.
 fn exit_for(why: &anyhow::Error) -> Exit {
     match why.chain().find_map(|cause| cause.downcast_ref::<StoreError>()) {
-        Some(StoreError::Locked(_) | StoreError::Corrupt { .. } | StoreError::Damaged(_) | StoreError::Version(_)) => Exit::StoreRefused,
+        Some(StoreError::Locked(_) | StoreError::Corrupt { .. } | StoreError::Damaged(_) | StoreError::Version(_)) => {
+            Exit::StoreRefused
+        }
         Some(StoreError::Unavailable(_)) | None => Exit::Failed,
     }
 }

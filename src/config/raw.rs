@@ -11,6 +11,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, LogFormat};
+use crate::domain::ruleset::suggest::nearest;
 
 /// Bytes in a configuration file at most.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -158,10 +159,6 @@ pub(super) fn unknown_variables(variables: impl Iterator<Item = String>) -> Vec<
 
 /// Suggests the nearest known key if it is near enough to be meant.
 fn unknown_key(origin: String, key: &str, known: &[String]) -> ConfigError {
-    const ALIKE: f64 = 0.8;
-    let spelled = key.replace('-', "_");
-    let likeness = |it: &&String| strsim::jaro_winkler(&spelled, it);
-    let nearest = known.iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-    let suggestion = nearest.filter(|it| ALIKE < likeness(it)).cloned();
+    let suggestion = nearest(key, known.iter().map(String::as_str)).map(str::to_owned);
     ConfigError::UnknownKey { origin, key: key.chars().filter(|it| !it.is_control()).take(64).collect(), suggestion }
 }

@@ -74,12 +74,7 @@ impl Core {
 
     /// Looks through the set's index and says how many it found; a set without advertisements has nothing to look
     /// through.
-    fn look(
-        &self,
-        query: &Query<'_>,
-        answer: &mut SearchAnswer,
-        each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> usize {
+    fn look(&self, query: &Query<'_>, answer: &mut SearchAnswer, each: &mut dyn FnMut(CandidateView<'_>)) -> usize {
         let Some(shelf) = self.directory.shelf(query.ruleset.set_id) else { return 0 };
         let shelf = shelf.read();
         let Some(view) = shelf.view(query.ruleset.hash) else { return 0 };

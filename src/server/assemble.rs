@@ -120,10 +120,8 @@ fn signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<Signer> {
 /// The locality files, or nobody's place: said once.
 fn locator(config: &Config, metrics: &Metrics) -> anyhow::Result<LocatorHandle> {
     let files: Vec<PathBuf> = config.locality_files.clone();
-    let settings = LocatorSettings {
-        cell_degrees: config.cell_degrees,
-        max_accuracy_radius_km: config.max_accuracy_radius_km,
-    };
+    let settings =
+        LocatorSettings { cell_degrees: config.cell_degrees, max_accuracy_radius_km: config.max_accuracy_radius_km };
     let none = files.is_empty();
     let locator = LocatorHandle::new(files, settings);
     if none {

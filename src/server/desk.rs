@@ -74,7 +74,10 @@ impl RulesetsDesk for Desk {
     async fn reload(&self) -> Reloaded {
         let source = self.source.clone();
         let Ok(loaded) = tokio::task::spawn_blocking(move || read(&source)).await else {
-            return Reloaded { problems: vec![broke("reading the rulesets failed; see the log")], ..Default::default() };
+            return Reloaded {
+                problems: vec![broke("reading the rulesets failed; see the log")],
+                ..Default::default()
+            };
         };
         let rulesets = match loaded {
             Ok(rulesets) => rulesets,
@@ -141,12 +144,7 @@ fn name_of(path: &Path) -> String {
 }
 
 fn told(problem: &rules::Problem) -> Problem {
-    Problem {
-        file_name: problem.file.clone(),
-        line: problem.line,
-        column: problem.column,
-        text: problem.message(),
-    }
+    Problem { file_name: problem.file.clone(), line: problem.line, column: problem.column, text: problem.message() }
 }
 
 fn broke(text: &str) -> Problem {

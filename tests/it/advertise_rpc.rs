@@ -17,7 +17,11 @@ async fn an_update_recreates_what_a_lost_store_forgot() {
         advertisement_token: advertised.token().to_vec(),
         ..host(&[("host", 0.0)], 5)
     };
-    let heartbeat = pb::MatchmakingUpdateAdvertisementRequest { session_composition: None, ..request.clone() };
+    let heartbeat = pb::MatchmakingUpdateAdvertisementRequest {
+        session_composition: None,
+        connect_data: Vec::new(),
+        ..request.clone()
+    };
     let error = client.update_advertisement(heartbeat).await.expect_err("a heartbeat of a lost row");
     assert_eq!(error.code(), Some(Code::NotFound), "send it whole: {error}");
     let answer = client.update_advertisement(request).await.expect("update");
@@ -33,10 +37,8 @@ async fn an_update_recreates_what_a_lost_store_forgot() {
 async fn an_advertisement_lives_as_long_as_promised_and_no_longer() {
     let house = House::open().await;
     let client = house.client().await;
-    let request = pb::MatchmakingUpdateAdvertisementRequest {
-        time_to_live_ms: Some(10_000),
-        ..host(&[("host", 0.0)], 5)
-    };
+    let request =
+        pb::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(10_000), ..host(&[("host", 0.0)], 5) };
     let mut advertised = client.advertise(request).await.expect("advertise");
     assert_eq!(advertised.expires_in_ms, 10_000);
     let mut searching = client.searching(1, party(&[("guest", 0.0)]));

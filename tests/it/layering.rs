@@ -48,6 +48,7 @@ const LAYERS: &[Layer] = &[
         name: "api",
         ours: &["domain", "engine", "auth", "telemetry"],
         theirs: &[
+            "futures_util",
             "tonic",
             "tonic_health",
             "tonic_prost",

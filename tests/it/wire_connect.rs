@@ -7,10 +7,10 @@ use tonic::{Code, Streaming};
 
 use fireteam::api::connect::{EVENTS_MAX, IN_FLIGHT_MAX};
 
-use crate::stage::{Stage, PATIENCE, publish, search};
 use crate::plain::matchmaking_connect_response::Message as Said;
 use crate::plain::{self, MatchmakingCoreRequestType as Type};
 use crate::scripted::{WAITS_MS, event, id, updated};
+use crate::stage::{PATIENCE, Stage, publish, search};
 
 struct Talk {
     to: mpsc::Sender<plain::MatchmakingConnectRequest>,

@@ -5,10 +5,10 @@ use tokio_stream::StreamExt;
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use crate::stage::{Stage, composition, publish, search};
 use crate::plain::matchmaking_connect_response::Message as Said;
 use crate::plain::{self, MatchmakingCoreRequestType as Type};
 use crate::scripted::{HASH, SET};
+use crate::stage::{Stage, composition, publish, search};
 
 fn envelope(request_type: Type) -> plain::MatchmakingCoreRequest {
     plain::MatchmakingCoreRequest {

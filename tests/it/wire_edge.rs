@@ -12,10 +12,10 @@ use tonic::{Code, Status};
 
 use fireteam::server::edge::Edge;
 
-use crate::stage::{Stage, PATIENCE, publish, search};
 use crate::plain;
 use crate::plain::matchmaking_client::MatchmakingClient;
 use crate::scripted::{PANICS_SILO, SET, WAITS_MS};
+use crate::stage::{PATIENCE, Stage, publish, search};
 
 /// Reads until the other side closes.
 async fn until_closed(socket: &mut TcpStream) -> Vec<u8> {

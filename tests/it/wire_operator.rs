@@ -11,9 +11,9 @@ use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
 use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
 use tonic_reflection::pb::v1alpha;
 
-use crate::stage::{Stage, search};
 use crate::plain;
 use crate::scripted::SET;
+use crate::stage::{Stage, search};
 
 #[tokio::test]
 async fn rulesets_are_checked_listed_and_reloaded() {

@@ -11,9 +11,9 @@ use tonic_health::pb::health_client::HealthClient;
 
 use fireteam::server::edge::Edge;
 
-use crate::stage::{Stage, PATIENCE, publish, search};
 use crate::plain;
 use crate::scripted::{WAITS_MS, id, updated};
+use crate::stage::{PATIENCE, Stage, publish, search};
 
 /// R11, G1: with open streams of every kind and a silent connection the server stops by itself, long before it would be
 /// made to; every stream ends with UNAVAILABLE, and whoever watches health heard first.
