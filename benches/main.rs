@@ -4,6 +4,10 @@ mod harness;
 mod index;
 mod population;
 
+/// The server's allocator, so that updates cost here what they cost there.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() {
     // `cargo test --all-targets` builds and starts this too, but without the word that `cargo bench` passes.
     if !std::env::args().any(|word| word == "--bench") {

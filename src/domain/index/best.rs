@@ -58,6 +58,11 @@ impl Best {
         }
     }
 
+    /// The offers not yet looked through.
+    pub(super) fn waiting(&self) -> &[Scored] {
+        &self.waiting
+    }
+
     /// Merges the offers in: best first, admitting each until there are enough.
     pub(super) fn settle(&mut self, order: impl Fn(&Scored, &Scored) -> Ordering, mut admit: impl FnMut(u32) -> bool) {
         self.waiting.sort_unstable_by(&order);

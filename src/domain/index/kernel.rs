@@ -247,6 +247,12 @@ fn regions<B: Block>(block: &B, region: usize, best: f32, least: &mut [f32]) {
     }
 }
 
+/// One machine instruction, which `f32::max` with its care for NaN is not.
+#[inline(always)]
+fn greater(one: f32, other: f32) -> f32 {
+    if other < one { one } else { other }
+}
+
 /// How far `at` is from the column's value or bounds.
 #[inline(always)]
 fn interval<B: Block>(block: &B, column: usize, at: f32, least: &mut [f32], gap: &mut [u32]) {
@@ -259,7 +265,7 @@ fn interval<B: Block>(block: &B, column: usize, at: f32, least: &mut [f32], gap:
     } else {
         let bounds = block.least(column).iter().zip(block.greatest(column));
         for (out, (&low, &high)) in least.iter_mut().zip(bounds) {
-            *out = (low - at).max(at - high).max(0.0);
+            *out = greater(greater(low - at, at - high), 0.0);
         }
         gap.copy_from_slice(block.gaps(column));
     }
@@ -282,7 +288,7 @@ fn chord<B: Block>(block: &B, x: usize, at: [f32; 3], least: &mut [f32], gap: &m
         return;
     }
     let (xt, yt, zt) = (&block.greatest(x)[..len], &block.greatest(x + 1)[..len], &block.greatest(x + 2)[..len]);
-    let outside = |low: f32, high: f32, at: f32| (low - at).max(at - high).max(0.0);
+    let outside = |low: f32, high: f32, at: f32| greater(greater(low - at, at - high), 0.0);
     for i in 0..len {
         let (dx, dy, dz) = (outside(xs[i], xt[i], at[0]), outside(ys[i], yt[i], at[1]), outside(zs[i], zt[i], at[2]));
         least[i] = (dx * dx + dy * dy + dz * dz).sqrt();
@@ -395,7 +401,7 @@ fn add<B: Block>(
             } else {
                 let bounds = block.least(column).iter().zip(block.greatest(column));
                 for (out, (&low, &high)) in distance.iter_mut().zip(bounds) {
-                    *out = (norm(low) - at).max(at - norm(high)).max(0.0);
+                    *out = greater(greater(norm(low) - at, at - norm(high)), 0.0);
                 }
             }
             mark_gaps(block, column, gap);

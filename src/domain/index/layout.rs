@@ -211,11 +211,6 @@ impl Layout {
         self.hash.then_some(word::FIXED + self.coded.len() + 2 * self.blooms.len())
     }
 
-    /// How many word columns there are.
-    pub(super) fn words(&self) -> usize {
-        word::FIXED + self.coded.len() + 2 * self.blooms.len() + usize::from(self.hash)
-    }
-
     /// What a unit along `dim` is worth to a split.
     pub(super) fn pull(&self, dim: usize) -> f32 {
         self.numbers.get(dim).map_or(self.place_pull, |number| number.pull)

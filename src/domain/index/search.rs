@@ -28,10 +28,12 @@ pub(super) struct Desk {
     survivors: Vec<(f32, u32)>,
 }
 
-/// Leaves that are visited in order before it is judged whether the rest is worth sorting.
+/// Leaves that are picked one by one, best first, before the rest is looked over.
 const HEAD: usize = 16;
 /// When more than one in this many leaves is left after the head, all are swept in the order of memory.
 const SWEEP_SHARE: usize = 6;
+/// Bounds that are passed over together.
+const STRIDE: usize = 16;
 
 pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Found) {
     found.hits.clear();
@@ -95,39 +97,57 @@ impl Search<'_, '_> {
 
     /// Visits leaves until no other can hold anything better.
     fn visit(&mut self) {
+        for _ in 0..HEAD {
+            if self.desk.best.worst().is_some() {
+                break;
+            }
+            let Some(at) = self.most_hopeful() else { return };
+            if !self.visit_leaf(at) {
+                return;
+            }
+        }
         let mut order = std::mem::take(&mut self.desk.order);
         self.list(&mut order);
-        let head = order.len().min(HEAD);
-        if HEAD < order.len() {
-            order.select_nth_unstable(HEAD);
+        let rows_left = order.len() * super::leaf::ROWS;
+        let sweep = self.desk.bounds.len() < order.len() * SWEEP_SHARE && rows_left < self.left as usize;
+        if !sweep {
+            order.sort_unstable();
         }
-        order[..head].sort_unstable();
-        let mut going = order[..head].iter().all(|&key| self.visit_key(key));
-        if going {
-            self.list(&mut order);
-            let rows_left: usize = order.len() * super::leaf::ROWS;
-            let sweep = self.desk.bounds.len() < order.len() * SWEEP_SHARE && rows_left < self.left as usize;
-            if !sweep {
-                order.sort_unstable();
-            }
-            for &key in &order {
-                going = self.visit_key(key);
-                if !going && !sweep {
-                    break;
-                }
+        for &key in &order {
+            if !self.visit_leaf((key & u64::from(u32::MAX)) as usize) && !sweep {
+                break;
             }
         }
         self.desk.order = order;
     }
 
+    /// The leaf with the least bound; `None` when none is left.
+    fn most_hopeful(&self) -> Option<usize> {
+        let bounds = &self.desk.bounds;
+        let least_of =
+            |bounds: &[f32]| bounds.iter().fold(f32::INFINITY, |least, &it| if it < least { it } else { least });
+        let mut lanes = [f32::INFINITY; STRIDE];
+        let (strides, rest) = bounds.as_chunks::<STRIDE>();
+        for stride in strides {
+            lanes.iter_mut().zip(stride).for_each(|(lane, &it)| *lane = if it < *lane { it } else { *lane });
+        }
+        let least = least_of(&lanes).min(least_of(rest));
+        (least < f32::INFINITY).then(|| bounds.iter().position(|&bound| bound == least)).flatten()
+    }
+
     /// The leaves that may hold something, in the order of memory. Bounds are not negative, so their bits sort as
     /// they do.
     fn list(&mut self, order: &mut Vec<u64>) {
-        let cutoff = self.cutoff();
+        let cutoff = self.cutoff().min(f32::MAX);
         order.clear();
-        let bounds = self.desk.bounds.iter().enumerate();
-        let hopeful = bounds.filter(|&(_, &bound)| bound < f32::INFINITY && bound <= cutoff);
-        order.extend(hopeful.map(|(at, bound)| (u64::from(bound.to_bits()) << 32) | at as u64));
+        for (stride, bounds) in self.desk.bounds.chunks(STRIDE).enumerate() {
+            if bounds.iter().fold(0, |hopeful, &bound| hopeful + u32::from(bound <= cutoff)) == 0 {
+                continue;
+            }
+            let at = stride * STRIDE;
+            let hopeful = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
+            order.extend(hopeful.map(|(i, bound)| (u64::from(bound.to_bits()) << 32) | (at + i) as u64));
+        }
     }
 
     fn cutoff(&self) -> f32 {
@@ -136,8 +156,7 @@ impl Search<'_, '_> {
 
     /// Looks at a leaf; `false` when neither this nor any with a greater bound is of use, or when the limit is
     /// reached.
-    fn visit_key(&mut self, key: u64) -> bool {
-        let at = (key & u64::from(u32::MAX)) as usize;
+    fn visit_leaf(&mut self, at: usize) -> bool {
         if self.cutoff() < self.desk.bounds[at] {
             return false;
         }
@@ -258,6 +277,7 @@ impl Search<'_, '_> {
     fn settle(&mut self) {
         let (index, query) = (self.index, self.query);
         let Desk { best, counts, .. } = &mut *self.desk;
+        warm(index, best.waiting());
         let id = |slot: u32| index.entry(slot).advertisement.id;
         let order = |one: &Scored, other: &Scored| {
             let by_score = one.score.total_cmp(&other.score).then(one.id.cmp(&other.id));
@@ -273,4 +293,17 @@ impl Search<'_, '_> {
             }
         });
     }
+}
+
+/// Reads a little of each entry that is about to be admitted, level by level, so that the machine fetches many at once
+/// and admitting them one after the other need not wait for memory.
+fn warm(index: &Index, rows: &[Scored]) {
+    let entries = || rows.iter().map(|row| index.entry(row.slot));
+    let seats: usize = entries().map(|entry| usize::from(entry.open_seats)).sum();
+    let players: usize = entries().map(|entry| entry.advertisement.session.players.len()).sum();
+    let users: usize = entries()
+        .filter_map(|entry| entry.advertisement.session.players.first())
+        .map(|it| usize::from(it.user.as_bytes()[0]))
+        .sum();
+    std::hint::black_box(seats + players + users);
 }

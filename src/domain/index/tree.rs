@@ -60,6 +60,12 @@ impl Tree {
         self.len
     }
 
+    /// How many leaves have rows.
+    #[cfg(test)]
+    pub(super) fn filled_leaves(&self) -> usize {
+        self.leaves.iter().filter(|leaf| 0 < leaf.len()).count()
+    }
+
     /// Puts `row` in. `moved` hears of every row that now is somewhere else: its slot, leaf and row.
     pub(super) fn insert(&mut self, layout: &Layout, row: &Row, mut moved: impl FnMut(u32, u32, u32)) {
         let leaf = self.leaf_of(row);
