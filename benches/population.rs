@@ -107,6 +107,10 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
         limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         line: DEFAULT_LINE,
         involved_phase_percent: 50.0,
+        teams: None,
+        queue: None,
+        ready_check: None,
+        rating: None,
         xml: "".into(),
     }
 }

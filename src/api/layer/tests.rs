@@ -15,10 +15,10 @@ use crate::api::health::Health;
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[derive(Default)]
-struct Counted(Mutex<Vec<(&'static str, &'static str)>>);
+struct Counted(Mutex<Vec<(&'static str, Code)>>);
 
 impl RpcObserver for Counted {
-    fn finished(&self, method: &'static str, code: &'static str, _: Duration) {
+    fn finished(&self, method: &'static str, code: Code, _: Duration) {
         self.0.lock().unwrap().push((method, code));
     }
 
@@ -40,7 +40,7 @@ async fn check(request: Request<Body>, limit: Duration, wanted: Code) {
     let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
     let response = layer.layer(never).call(request).await.unwrap();
     assert_eq!(Status::from_header_map(response.headers()).unwrap().code(), wanted);
-    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", "DEADLINE_EXCEEDED")]);
+    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", Code::DeadlineExceeded)]);
 }
 
 /// G3: the sooner of the client's deadline and the server's ends the call.
@@ -60,7 +60,7 @@ async fn a_call_that_is_dropped_is_counted() {
     let layer = CallLayer::new(counted.clone(), HOUR, &Drain::new(Health::default()));
     let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
     drop(layer.layer(never).call(request(None, "application/grpc")));
-    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", "CANCELLED")]);
+    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", Code::Cancelled)]);
 }
 
 /// Pages pass through untouched and uncounted.

@@ -72,7 +72,7 @@ fn a_search_is_recorded_whole() {
 fn calls_look_ups_and_store_verbs_are_recorded() {
     let metrics = Metrics::new();
     metrics.record_call(Method::Reserve, Code::of(9), 0.25);
-    metrics.record_store(StoreVerb::Commit, 3, 0.5, None);
+    metrics.record_store(StoreVerb::Commit, 3, 0.5, true);
     metrics.record_store(StoreVerb::Commit, 2, 0.5, false);
     metrics.record_look_up(true);
     let text = metrics.render();

@@ -88,6 +88,10 @@ pub(super) fn ruleset(dice: &mut Dice) -> Ruleset {
         limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         line: if dice.one_in(2) { DEFAULT_LINE } else { line },
         involved_phase_percent: 50.0,
+        teams: None,
+        queue: None,
+        ready_check: None,
+        rating: None,
         xml: "".into(),
     }
 }
