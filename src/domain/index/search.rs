@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use crate::domain::filter::{Refusal, admit};
 use crate::domain::index::best::{Best, Scored};
-use crate::domain::index::kernel::{BLOCK, Leaves, Path, Rows, Scratch, judge};
+use crate::domain::index::block::{Leaves, Rows};
+use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
 use crate::domain::index::layout::word;
 use crate::domain::index::leaf::Leaf;
 use crate::domain::index::plan::{Exact, Plan, counter, place, refusal};
