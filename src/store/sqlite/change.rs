@@ -82,9 +82,10 @@ impl Before {
             let asked: Vec<AdvertisementId> = touched.advertisements.iter().copied().collect();
             let query = sqlx::query_scalar(sql::READ_ADVERTISEMENTS).bind(json_array(&touched.advertisements));
             let answer: String = query.fetch_one(&mut *connection).await.map_err(unavailable)?;
-            for (at, held, until) in rows::found(&answer)? {
-                before.advertisements.extend(held.map(|held| (asked[at], held)));
-                before.tombstones.extend(until.map(|until| (asked[at], until)));
+            for found in rows::findings(&answer)? {
+                let id = asked[found.at];
+                before.advertisements.extend(found.held.map(|held| (id, held)));
+                before.tombstones.extend(found.tombstone.map(|until| (id, until)));
             }
         }
         if !touched.reservations.is_empty() {
