@@ -10,10 +10,10 @@ use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey}
 use fireteam::domain::index::Entry;
 use fireteam::domain::latency::DEFAULT_LINE;
 use fireteam::domain::locality::Locality;
+use fireteam::domain::measure::Measure;
 use fireteam::domain::role::AdvertiseChances;
 use fireteam::domain::ruleset::{
-    Curve, HardFilter, HardRule, Measure, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter,
-    SoftMode,
+    Curve, HardFilter, HardRule, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;

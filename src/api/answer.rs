@@ -14,7 +14,8 @@ use crate::api::pb;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::attribute::Trust;
 use crate::domain::filter::{Refusal, Side};
-use crate::domain::ruleset::{Measure, Ruleset};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::Ruleset;
 use crate::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
 
 /// Bytes of candidates in one answer; the rest of the answer and the frame fit into what is left of 256 KiB.

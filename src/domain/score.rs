@@ -7,7 +7,8 @@
 //! | 10 ms of latency alone, lower is better            | 0.02  |
 
 use crate::domain::filter::{Listed, Searcher, measure_between};
-use crate::domain::ruleset::{Curve, Measure, MissingSoft, Ruleset, SoftFilter, SoftMode};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::{Curve, MissingSoft, Ruleset, SoftFilter, SoftMode};
 
 /// The score of `listed` for `searcher`: the terms of all soft filters, added up in file order.
 pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, listed: &Listed<'_>, round_trip_ms: Option<f64>) -> f64 {

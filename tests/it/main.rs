@@ -1,7 +1,6 @@
 //! The one test binary; each module below is a chapter. One binary, because every file beside it would link the
 //! whole server again.
 
-<<<<<<< HEAD
 // `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
 #[cfg(test)]
 mod advertise_rpc;
@@ -62,10 +61,6 @@ mod sources;
 #[cfg(test)]
 mod stage;
 #[cfg(test)]
-=======
-#![expect(clippy::unwrap_used, reason = "a helper that cannot go on has failed its test")]
-
->>>>>>> store
 mod store_crash;
 #[cfg(test)]
 mod store_file;

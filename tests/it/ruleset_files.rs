@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use fireteam::domain::attribute::Trust;
-use fireteam::domain::ruleset::{HardRule, Measure, SoftMode};
+use fireteam::domain::measure::Measure;
+use fireteam::domain::ruleset::{HardRule, SoftMode};
 use fireteam::rules;
 
 fn root() -> &'static Path {

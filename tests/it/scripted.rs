@@ -11,8 +11,9 @@ use fireteam::domain::attribute::{Attribute, Reduction, Source, Trust, ValueKind
 use fireteam::domain::filter::{Refusal, Side};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
 use fireteam::domain::latency::DEFAULT_LINE;
+use fireteam::domain::measure::Measure;
 use fireteam::domain::role::{AdvertiseChances, Role};
-use fireteam::domain::ruleset::{Curve, Measure, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode};
+use fireteam::domain::ruleset::{Curve, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode};
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{

@@ -8,7 +8,8 @@ use crate::domain::filter::{Refusal, Searcher};
 use crate::domain::id::{AdvertisementId, SiloId};
 use crate::domain::index::tests::world::{self, Dice, NOW, Taste};
 use crate::domain::index::{Entry, Found, Index, Query, oracle};
-use crate::domain::ruleset::{Curve, Measure, MissingSoft, Ruleset, SearchLimits, SoftFilter, SoftMode};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::{Curve, MissingSoft, Ruleset, SearchLimits, SoftFilter, SoftMode};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 
