@@ -33,6 +33,8 @@ mod layering;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
+mod rulebook;
+#[cfg(test)]
 mod ruleset_catalog;
 #[cfg(test)]
 mod ruleset_chances;
@@ -76,6 +78,8 @@ mod store_story;
 mod tidy;
 #[cfg(test)]
 mod token_key_file;
+#[cfg(test)]
+mod vector_scores;
 #[cfg(test)]
 mod wire_connect;
 #[cfg(test)]
