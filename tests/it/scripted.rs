@@ -242,7 +242,7 @@ impl Matchmaker for Scripted {
                 open_seats: 0,
             });
         }
-        Ok(ReportLatencyAnswer { ruleset: self.ruleset.clone(), involved_phase_may_start: true })
+        Ok(ReportLatencyAnswer { ruleset: self.ruleset.clone(), involved_phase_may_start: true, ignored: Vec::new() })
     }
 
     fn choose_role(&self, set_id: SetId, _: u16) -> Result<RoleAnswer, Fault> {
@@ -260,7 +260,12 @@ impl Matchmaker for Scripted {
         }
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &Listener) {
+    fn searched_by(&self, set_id: SetId, hash: Option<RulesetHash>, _: &[u8]) -> Result<Arc<Ruleset>, Fault> {
+        self.ruleset(set_id, hash)
+    }
+
+    fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
         self.listeners.lock().unwrap().push((id, listener.clone()));
+        vec![event(id).reservation]
     }
 }
