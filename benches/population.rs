@@ -144,6 +144,16 @@ pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
     }
 }
 
+/// A session as a client of a server says it: skill is its player's.
+pub(crate) fn client_session(dice: &mut Dice) -> Session {
+    let mut session = session(dice, Spread::Globe);
+    if let Some((_, Value::Number(skill))) = session.attributes.pop_if(|(name, _)| **name == *"skill") {
+        session.players[0].skill = Some(skill);
+    }
+    session.join_seats = 5;
+    session
+}
+
 pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spread) -> Entry {
     let session = session(dice, spread);
     let mut ids = Dice(number);
