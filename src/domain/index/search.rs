@@ -56,6 +56,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     let mut search = Search { index, query, path, plan, desk, left, truncated: false };
     search.bound_leaves();
     search.visit();
+    search.explain();
     search.settle();
     (*evaluated, *truncated) = (left - search.left, search.truncated);
     hits.extend(desk.best.rows().iter().map(|row| Hit { slot: row.slot, score: row.score }));
@@ -119,6 +120,21 @@ impl Search<'_, '_> {
             }
         }
         self.desk.order = order;
+    }
+
+    /// When every leaf was refused by its bounds alone, looks at rows of the first few all the same: whoever finds
+    /// nobody is told which rules are to blame.
+    fn explain(&mut self) {
+        if self.left < self.query.limits.max_evaluated {
+            return;
+        }
+        for at in 0..self.desk.bounds.len().min(HEAD) {
+            if !self.visit_leaf(at) {
+                break;
+            }
+        }
+        // Nothing that was not looked at could have been shown.
+        self.truncated = false;
     }
 
     /// The leaf with the least bound; `None` when none is left.
