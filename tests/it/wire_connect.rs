@@ -163,8 +163,8 @@ async fn news_of_seats_is_pushed_to_the_host() {
     }
 }
 
-/// Seats taken between an update's answer and the moment when the connection listens are in that answer: nothing is lost
-/// between the two.
+/// Seats taken between an update's answer and the moment when the connection listens are in that answer: nothing is
+/// lost between the two.
 #[tokio::test]
 async fn what_is_taken_before_anybody_listens_is_in_the_answer() {
     let house = Stage::open().await;

@@ -125,7 +125,7 @@ impl Search<'_, '_> {
     /// When every leaf was refused by its bounds alone, looks at rows of the first few all the same: whoever finds
     /// nobody is told which rules are to blame.
     fn explain(&mut self) {
-        if self.left < self.query.limits.max_evaluated {
+        if self.truncated || self.left < self.query.limits.max_evaluated {
             return;
         }
         for at in 0..self.desk.bounds.len().min(HEAD) {
