@@ -1,4 +1,5 @@
-//! The long-lived connection of a whole server: many in flight, order where order matters, news, and how one comes back.
+//! The long-lived connection of a whole server: many in flight, order where order matters, news, and how one comes
+//! back.
 
 use fireteam_client::{Answer, Code, Connection, Error, pb};
 
@@ -66,8 +67,8 @@ async fn many_are_in_flight_and_each_is_answered() {
     assert_eq!(found.candidates.len(), 20, "acknowledged is searchable");
 }
 
-/// Updates about one advertisement take effect in the order sent, none waiting for the answer of the one before; a heartbeat
-/// right behind an update overtakes nothing, and a refused one in between changes nothing and ends nothing.
+/// Updates about one advertisement take effect in the order sent, none waiting for the answer of the one before; a
+/// heartbeat right behind an update overtakes nothing, and a refused one in between changes nothing and ends nothing.
 #[tokio::test]
 async fn updates_of_one_advertisement_keep_their_order() {
     let house = House::open().await;
@@ -130,8 +131,8 @@ async fn updates_of_one_advertisement_keep_their_order() {
     assert_eq!(beat.settle().await.expect_err("deleted").code(), Some(Code::NotFound));
 }
 
-/// A host that is away while seats are taken hears of all of them with its next update, and of those that come after it on its
-/// new connection; the old connection hears no more.
+/// A host that is away while seats are taken hears of all of them with its next update, and of those that come after it
+/// on its new connection; the old connection hears no more.
 #[tokio::test]
 async fn coming_back_returns_all_reservations() {
     let house = House::open().await;
@@ -173,8 +174,8 @@ async fn coming_back_returns_all_reservations() {
     assert_eq!(events.next().await.expect("news").state(), pb::ReservationState::Held, "once, though updated twice");
 }
 
-/// A hold whose deadline has passed is never shown as one without a deadline, swept or not: not to the host, not to the taker
-/// who asks again; and the user may take a seat anew at once.
+/// A hold whose deadline has passed is never shown as one without a deadline, swept or not: not to the host, not to the
+/// taker who asks again; and the user may take a seat anew at once.
 #[tokio::test]
 async fn a_lapsed_hold_is_over_before_it_is_swept() {
     let house = House::open().await;
@@ -254,8 +255,8 @@ async fn an_expired_advertisement_goes_on_where_it_was() {
     }
 }
 
-/// Whoever does not read is not waited for: the connection ends, by the server's word or by the client's own limit, and the
-/// next one is told everything.
+/// Whoever does not read is not waited for: the connection ends, by the server's word or by the client's own limit, and
+/// the next one is told everything.
 #[tokio::test]
 async fn a_host_that_does_not_read_loses_nothing_but_its_connection() {
     let house = House::open().await;

@@ -97,8 +97,8 @@ async fn every_door_gives_the_same_bytes() {
     }
 }
 
-/// S1-48, B-13: the ruleset comes byte for byte as the designer wrote it, with the hash that searches answer with; whoever has
-/// it already is told no more than that.
+/// S1-48, B-13: the ruleset comes byte for byte as the designer wrote it, with the hash that searches answer with;
+/// whoever has it already is told no more than that.
 #[tokio::test]
 async fn the_configuration_is_the_file() {
     let house = House::open().await;
@@ -119,8 +119,9 @@ async fn the_configuration_is_the_file() {
     assert_eq!(client.get_configuration(nowhere).await.expect_err("no set").code(), Some(Code::NotFound));
 }
 
-/// S1-13, B-14: one big-party count, and above the seven printed fields the players with their skill and a map of named
-/// attributes: casual play refuses two big parties, pairs by the modes both want, and reads an empty composition as wrong.
+/// S1-13, S1-43, B-14: one big-party count, and above the seven printed fields the players with their skill and a map
+/// of named attributes: casual play refuses two big parties, pairs by the modes both want, and reads an empty
+/// composition as wrong.
 #[tokio::test]
 async fn the_composition_has_what_the_print_lost() {
     let house = House::open().await;

@@ -1,4 +1,5 @@
-//! Rulesets swapped under a running server: old hashes by old rules, new by new, the pool untouched, mistakes without effect.
+//! Rulesets swapped under a running server: old hashes by old rules, new by new, the pool untouched, mistakes without
+//! effect.
 
 use fireteam_client::{Client, Code, pb};
 
@@ -42,8 +43,9 @@ async fn forget(house: &House, ms: u64) {
     house.parts.engine.forget_rulesets().await.expect("forget");
 }
 
-/// S1-11, S1-37, R19: after the swap a search that names the old hash goes by the old rules and one that names none by the
-/// new; the pool is what it was; the old hash is known for as long as it was promised, and then the current one is named.
+/// S1-11, S1-37, R19: after the swap a search that names the old hash goes by the old rules and one that names none by
+/// the new; the pool is what it was; the old hash is known for as long as it was promised, and then the current one is
+/// named.
 #[tokio::test]
 async fn a_swap_empties_no_pool_and_old_hashes_live_on_for_a_while() {
     let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, ""))]);
@@ -72,7 +74,8 @@ async fn a_swap_empties_no_pool_and_old_hashes_live_on_for_a_while() {
         [0, 0, 1]
     );
 
-    // A search is judged wholly by its own rules: who was shown a session by the old ones gets its seats by the old ones.
+    // A search is judged wholly by its own rules: who was shown a session by the old ones gets its seats by the old
+    // ones.
     before.reserve(near.id()).await.expect("reserve");
     let mut after = client.searching(1, party(&[("after", 0.0)]));
     after.search().await.expect("search");
@@ -138,8 +141,8 @@ async fn same_hash_parts_the_pool() {
     assert_eq!([shown(&client, None).await, shown(&client, Some(old)).await], [1, 0]);
 }
 
-/// S1-38: a directory with a mistake in one file changes nothing of any: the problem has its place, the metric and the list
-/// say so, the old rules go on; mended, all is taken at once.
+/// S1-38: a directory with a mistake in one file changes nothing of any: the problem has its place, the metric and the
+/// list say so, the old rules go on; mended, all is taken at once.
 #[tokio::test]
 async fn a_broken_directory_changes_nothing() {
     let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, "")), ("two.xml", &rules(2, 100.0, ""))]);
@@ -166,8 +169,8 @@ async fn a_broken_directory_changes_nothing() {
     assert!(house.parts.metrics.render().contains("fireteam_rulesets_rejected 0"));
 }
 
-/// S1-37: a ruleset whose file is taken away is searched by its hash while that is known; its advertisements live on, by
-/// heartbeats, and are there when the file comes back.
+/// S1-37: a ruleset whose file is taken away is searched by its hash while that is known; its advertisements live on,
+/// by heartbeats, and are there when the file comes back.
 #[tokio::test]
 async fn a_set_may_go_and_come_back() {
     let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, "")), ("two.xml", &rules(2, 100.0, ""))]);

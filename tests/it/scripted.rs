@@ -45,6 +45,8 @@ pub(crate) struct Scripted {
     pub(crate) callers: Mutex<Vec<Caller>>,
     /// Updates that wait for the test, by nonce.
     pub(crate) waiting: Mutex<Vec<(u64, UpdateSender)>>,
+    /// Seats that were taken after an update was answered and before anybody listened.
+    pub(crate) taken_meanwhile: Mutex<Vec<ReservationAnswer>>,
     /// Who listens to what.
     pub(crate) listeners: Mutex<Vec<(AdvertisementId, Listener)>>,
 }
@@ -56,6 +58,7 @@ impl Scripted {
             asked: Mutex::default(),
             callers: Mutex::default(),
             waiting: Mutex::default(),
+            taken_meanwhile: Mutex::default(),
             listeners: Mutex::default(),
         })
     }
@@ -266,6 +269,6 @@ impl Matchmaker for Scripted {
 
     fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
         self.listeners.lock().unwrap().push((id, listener.clone()));
-        vec![event(id).reservation]
+        self.taken_meanwhile.lock().unwrap().clone()
     }
 }

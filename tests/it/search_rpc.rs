@@ -17,8 +17,8 @@ fn by_filter(found: &pb::MatchmakingSearchResponse, rule: &str, side: pb::Refusa
     refused(found, rule, pb::RefusalKind::Filter, side)
 }
 
-/// S1-18, S1-23, S1-25, S1-26, B-15: a host in Seattle, found from Los Angeles: 968 miles apart, give or take the grid that
-/// places are snapped to; the round trip that the ruleset's line expects, and a term for each soft filter.
+/// S1-18, S1-23, S1-25, S1-26, B-15: a host in Seattle, found from Los Angeles: 968 miles apart, give or take the grid
+/// that places are snapped to; the round trip that the ruleset's line expects, and a term for each soft filter.
 #[tokio::test]
 async fn a_host_in_seattle_is_found_from_los_angeles() {
     let house = House::open().await;
@@ -47,8 +47,8 @@ async fn a_host_in_seattle_is_found_from_los_angeles() {
     assert!(found.ignored_fields.is_empty() && found.stale_for_ms.is_none());
 }
 
-/// SEC-7, S1-27: what a stranger writes into x-forwarded-for moves nobody; without a place there is no distance, and the
-/// latency term is the worst there is.
+/// SEC-7, S1-27: what a stranger writes into x-forwarded-for moves nobody; without a place there is no distance, and
+/// the latency term is the worst there is.
 #[tokio::test]
 async fn a_strangers_forwarded_address_is_not_believed() {
     let house = House::open_with(|config| config.trusted_proxies = Vec::new()).await;
@@ -117,8 +117,8 @@ fn session(request: &mut pb::MatchmakingUpdateAdvertisementRequest) -> &mut pb::
     request.session_composition.as_mut().expect("a session")
 }
 
-/// S1-32, S1-36: a gap of 250 points needs both to have waited 10 s: the searcher's limit and the session's are each asked at
-/// the time that side has waited, and the answer says whose it was and when to come back.
+/// S1-32, S1-36: a gap of 250 points needs both to have waited 10 s: the searcher's limit and the session's are each
+/// asked at the time that side has waited, and the answer says whose it was and when to come back.
 #[tokio::test]
 async fn acceptance_is_mutual_at_both_waiting_times() {
     let house = House::open().await;

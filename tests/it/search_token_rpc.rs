@@ -26,8 +26,8 @@ fn check_field(error: &Error, path: &str) {
     assert_eq!((error.code(), &*paths), (Some(Code::InvalidArgument), [path].as_slice()), "{error}");
 }
 
-/// S1-32: the token carries the start, over a restart too, since the server keeps no state of a search (S1-41); it lapses
-/// when it has not been used for 60 s, not before, and every use renews it.
+/// S1-32: the token carries the start, over a restart too, since the server keeps no state of a search (S1-41); it
+/// lapses when it has not been used for 60 s, not before, and every use renews it.
 #[tokio::test]
 async fn a_token_carries_the_start_until_it_lapses() {
     let house = House::open().await;
@@ -45,7 +45,8 @@ async fn a_token_carries_the_start_until_it_lapses() {
     assert_eq!(client.search(search(guest(), token)).await.expect("search").searching_for_ms, 15);
 }
 
-/// A token is good for its party, set, silo and nobody else; a forged one is no token; neither begins a search in silence.
+/// A token is good for its party, set, silo and nobody else; a forged one is no token; neither begins a search in
+/// silence.
 #[tokio::test]
 async fn a_token_is_of_one_party_set_and_silo() {
     let house = House::open().await;
@@ -166,8 +167,8 @@ async fn allowed_overrides_change_one_search() {
     }
 }
 
-/// S1-46, B-36: two limits, the ruleset's: so many candidates, so many rows looked at; `truncated` says that there were more
-/// rows, and only that.
+/// S1-46, B-36: two limits, the ruleset's: so many candidates, so many rows looked at; `truncated` says that there were
+/// more rows, and only that.
 #[tokio::test]
 async fn a_search_looks_and_shows_so_far_and_no_further() {
     let xml = r#"<Ruleset Name="limits" SetId="1">

@@ -105,8 +105,8 @@ fn vectors() -> Vectors {
     serde_json::from_str(include_str!("../vectors/three_phase_latency.json")).unwrap()
 }
 
-/// S1-26, S1-28, S1-29, S1-30, S1-31: by locality, by a quick probe that drops the silent, by an involved one that drops the
-/// incompatible, and then joins in that order until the first that succeeds.
+/// S1-26, S1-28, S1-29, S1-30, S1-31, B-37: by locality, by a quick probe that drops the silent, by an involved one
+/// that drops the incompatible, and then joins in that order until the first that succeeds.
 #[tokio::test]
 async fn three_phases_end_in_a_join() {
     let vectors = vectors();
@@ -189,8 +189,8 @@ async fn when_all_joins_fail_the_search_expands() {
     world.searching.reserve(&found.candidates[0].advertisement_id).await.expect("reserve");
 }
 
-/// S1-28: from the quick probe on locality counts for nothing, even where a ruleset sorts by distance alone; the measured
-/// order is by round trip, and measured latency is what latency limits judge.
+/// S1-28: from the quick probe on locality counts for nothing, even where a ruleset sorts by distance alone; the
+/// measured order is by round trip, and measured latency is what latency limits judge.
 #[tokio::test]
 async fn a_measured_round_trip_replaces_the_place() {
     let by_distance = XML.replace(

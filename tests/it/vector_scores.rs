@@ -184,8 +184,8 @@ fn the_worked_example_is_nineteen_hundredths() {
     assert!(near(cost[0].1, 0.04 + 0.6 * 0.75), "{cost:?}");
 }
 
-/// S1-18, S1-19, S1-21, S1-22, S1-23, B-9: every case, score and terms; where the client has no latency of its own, as a
-/// difference and as a cost alike.
+/// S1-18, S1-19, S1-21, S1-22, S1-23, B-9: every case, score and terms; where the client has no latency of its own, as
+/// a difference and as a cost alike.
 #[test]
 fn every_case_has_its_score_and_its_terms() {
     let vectors = vectors();
@@ -228,8 +228,8 @@ fn beyond_the_range_all_are_equally_bad() {
     assert!(near(found[0].1, 1.0), "{found:?}");
 }
 
-/// S1-18, S1-23, S1-31: the sort example over the wire, latency measured; scores and terms that a place or a round trip could
-/// be told from are rounded to a thousandth, and the order is exact.
+/// S1-18, S1-23, S1-31: the sort example over the wire, latency measured; scores and terms that a place or a round trip
+/// could be told from are rounded to a thousandth, and the order is exact.
 #[tokio::test]
 async fn the_sort_example_comes_over_the_wire() {
     let Vectors { sort_example: sort, weights, .. } = vectors();

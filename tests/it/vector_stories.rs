@@ -122,8 +122,8 @@ struct Decision {
     advertise: bool,
 }
 
-/// S1-5, S1-6, S1-7, B-34, B-38: with loaded dice every decision of the vectors, and the percent it was drawn with; a full
-/// party has 99 %, never 100. No party is too small or too large to be told so.
+/// S1-5, S1-6, S1-7, B-34, B-38: with loaded dice every decision of the vectors, and the percent it was drawn with; a
+/// full party has 99 %, never 100. No party is too small or too large to be told so.
 #[tokio::test]
 async fn loaded_dice_choose_the_role_of_the_vectors() {
     let vectors: Chances = serde_json::from_str(include_str!("../vectors/advertisement.json")).unwrap();
@@ -169,8 +169,8 @@ struct Window {
     max: f64,
 }
 
-/// S1-33, S1-35, S1-36, B-12: a session of skill 200 and searchers at both edges of its window, and a point beyond; both sides
-/// have waited as long. In the end skill is ignored.
+/// S1-33, S1-35, S1-36, B-12: a session of skill 200 and searchers at both edges of its window, and a point beyond;
+/// both sides have waited as long. In the end skill is ignored.
 #[tokio::test]
 async fn the_window_of_skill_two_hundred_opens_as_told() {
     let vectors: Windows = serde_json::from_str(include_str!("../vectors/expansion.json")).unwrap();

@@ -78,8 +78,8 @@ impl Walker {
     }
 }
 
-/// S1-4, S1-5, S1-30, S1-32, S1-39, S1-40, S1-51: three parties become six players. One client speaks for each party; who
-/// searches and who advertises is drawn; who is too far apart expands and comes again; a full match leaves.
+/// S1-4, S1-5, S1-30, S1-32, S1-39, S1-40, S1-51: three parties become six players. One client speaks for each party;
+/// who searches and who advertises is drawn; who is too far apart expands and comes again; a full match leaves.
 #[tokio::test]
 async fn three_parties_become_a_match() {
     let house = House::open().await;
@@ -123,8 +123,8 @@ async fn three_parties_become_a_match() {
     assert_eq!(big.steps, ["choose", "search", "expand", "search", "expand", "choose"]);
 }
 
-/// S1-41, S1-43: one central place to store, query and update; what is in it has a type and an end: when its time is over and
-/// nobody has said it again, nothing is left of it, in memory or in the store.
+/// S1-41, S1-43: one central place to store, query and update; what is in it has a type and an end: when its time is
+/// over and nobody has said it again, nothing is left of it, in memory or in the store.
 #[tokio::test]
 async fn what_is_stored_passes() {
     let folder = tempfile::tempdir().expect("a folder");
