@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use crate::harness::House;
+
 /// What cmake says when a package is missing, rather than our files being wrong.
 const MISSING: &[&str] = &["Could NOT find", "Could not find", "No CMAKE_CXX_COMPILER", "is not able to compile"];
 
@@ -61,4 +63,15 @@ fn the_demo_says_in_one_line_that_nobody_listens() {
     let output = play(demo, &target);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output), format!("not as expected: a server listens at {target}\n"));
+}
+
+/// S1-37, S1-40: advertised, found, reserved, heard of, confirmed and given back, by another language's client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_demo_plays_both_sides() {
+    let Some(demo) = tokio::task::spawn_blocking(demo).await.unwrap() else { return };
+    let house = House::open().await;
+    let target = house.parts.running.address.to_string();
+    let output = tokio::task::spawn_blocking(move || play(demo, &target)).await.unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).ends_with("\nok\n"), "{}", text(&output));
 }
