@@ -26,6 +26,7 @@ pub(crate) fn play(demo: &Path, target: &str) -> Output {
 fn build() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/cpp");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp");
+    forget_another_places_build(&folder);
     let configured = Command::new("cmake").arg("-S").arg(source).arg("-B").arg(&folder).output();
     let Ok(configured) = configured else {
         skip("cmake is not installed");
@@ -40,6 +41,14 @@ fn build() -> Option<PathBuf> {
     let built = Command::new("cmake").arg("--build").arg(&folder).output().expect("cmake was there a moment ago");
     assert!(built.status.success(), "the C++ client does not build:\n{}", text(&built));
     Some(folder.join("fireteam_demo"))
+}
+
+/// CMake refuses a build folder that was made elsewhere and copied here.
+fn forget_another_places_build(folder: &Path) {
+    let cache = std::fs::read_to_string(folder.join("CMakeCache.txt")).unwrap_or_default();
+    if !cache.is_empty() && !cache.contains(&format!("CMAKE_CACHEFILE_DIR:INTERNAL={}\n", folder.display())) {
+        std::fs::remove_dir_all(folder).expect("a folder of ours");
+    }
 }
 
 fn skip(why: &str) {

@@ -39,8 +39,9 @@ pub(crate) struct Ended {
 /// The binary, in `folder`, with nothing of our environment's settings.
 pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fireteam"));
-    let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FIRETEAM_"));
-    ours.for_each(|(name, _)| drop(command.env_remove(name)));
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("FIRETEAM_")) {
+        command.env_remove(name);
+    }
     command.current_dir(folder).args(arguments).stdin(Stdio::null());
     command
 }

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::process::{PATIENCE, Process};
 use crate::process_lane::Lane;
 
-const ROUNDS: u64 = 4;
+const ROUNDS: u64 = 5;
 const LANES: u64 = 12;
 /// Acknowledged changes before each kill, and up to as many again by chance.
 const CHANGES_MIN: u64 = 2_000;
@@ -46,10 +46,10 @@ async fn live_until_killed(server: Process, lanes: Vec<Lane>, changes: u64) -> V
     let (told, mut acknowledged) = mpsc::channel::<()>(64);
     let mut living = Vec::new();
     for mut lane in lanes {
-        let mut voice = lane.speak(server.client().await).await;
+        let voice = lane.speak(server.client().await).await;
         let (told, is_killed) = (told.clone(), is_killed.clone());
         living.push(tokio::spawn(async move {
-            let error = lane.live(&mut voice, told).await;
+            let error = lane.live(&voice, told).await;
             assert!(is_killed.load(Ordering::SeqCst), "refused by a living server: {error}");
             lane
         }));
@@ -85,8 +85,8 @@ async fn a_killed_server_loses_nothing_that_it_acknowledged() {
     for round in 0..ROUNDS {
         let server = Process::start(folder.path(), &[]);
         for lane in &mut lanes {
-            let mut voice = lane.speak(server.client().await).await;
-            lane.check(&mut voice).await;
+            let voice = lane.speak(server.client().await).await;
+            lane.check(&voice).await;
         }
         let target = CHANGES_MIN + (CHANGES_MORE * dice.dice()) as u64;
         println!("round {round}: serving after {:?}, killed after {target} changes", server.started_in);
@@ -96,8 +96,8 @@ async fn a_killed_server_loses_nothing_that_it_acknowledged() {
     }
     let server = Process::start(folder.path(), &[]);
     for lane in &mut lanes {
-        let mut voice = lane.speak(server.client().await).await;
-        lane.check(&mut voice).await;
+        let voice = lane.speak(server.client().await).await;
+        lane.check(&voice).await;
     }
     println!("{changes} acknowledged changes survived {ROUNDS} kills");
 }

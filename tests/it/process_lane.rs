@@ -13,6 +13,8 @@ use crate::harness::{host, party};
 const SEATS: u32 = 8;
 /// Sessions at once; a search shows 50.
 const ALIVE_MAX: usize = 40;
+/// Parties that take seats; fewer than there are, so that a session is always shown.
+const GUESTS: usize = 6;
 /// Longer than the test; what lapses by itself proves nothing.
 const LONG_MS: u32 = 600_000;
 
@@ -23,8 +25,8 @@ struct Known {
     token: Vec<u8>,
     /// Published as connect data; another with each replacement.
     word: u32,
-    /// Reservations by their keys.
-    seats: BTreeMap<String, pb::Reservation>,
+    /// Reservations by who sits there: a guest has one at a time.
+    seats: BTreeMap<usize, pb::Reservation>,
     is_gone: bool,
 }
 
@@ -41,8 +43,8 @@ enum Asked {
     Create { word: u32 },
     Replace { at: usize, word: u32 },
     Delete { at: usize },
-    Reserve { at: usize, key: String },
-    Release { at: usize, key: String },
+    Reserve { at: usize, guest: usize, word: u32 },
+    Release { at: usize, guest: usize },
 }
 
 /// How a lane speaks to the server; another after each restart.
@@ -50,7 +52,8 @@ pub(crate) struct Voice {
     client: Client,
     /// Half of the lanes speak on a stream.
     stream: Option<Connection>,
-    search_token: Vec<u8>,
+    /// Of each guest.
+    search_tokens: [Vec<u8>; GUESTS],
 }
 
 /// The caller and its history.
@@ -75,14 +78,16 @@ impl Lane {
             0 => Some(client.open().await.expect("a stream").0),
             _ => None,
         };
-        let mut voice = Voice { client, stream, search_token: Vec::new() };
-        self.look(&mut voice).await;
+        let mut voice = Voice { client, stream, search_tokens: Default::default() };
+        for guest in 0..GUESTS {
+            voice.search_tokens[guest] = self.search(&voice, guest).await.search_token;
+        }
         voice
     }
 
     /// Asks for one thing after the other until the server does not answer any more. `acknowledged` hears
     /// of each answer.
-    pub(crate) async fn live(&mut self, voice: &mut Voice, acknowledged: mpsc::Sender<()>) -> Error {
+    pub(crate) async fn live(&mut self, voice: &Voice, acknowledged: mpsc::Sender<()>) -> Error {
         loop {
             let asked = self.choose();
             self.asked = Some(asked.clone());
@@ -91,13 +96,13 @@ impl Lane {
             }
             self.asked = None;
             // Nobody counts any more: the end is near.
-            drop(acknowledged.send(()).await);
+            let _ = acknowledged.send(()).await;
         }
     }
 
     /// After a restart: everything acknowledged is there, nothing deleted is, and the one thing that was not answered has
     /// happened wholly or not at all. Asks for it again, and then there is no doubt left.
-    pub(crate) async fn check(&mut self, voice: &mut Voice) {
+    pub(crate) async fn check(&mut self, voice: &Voice) {
         let mut found = self.look(voice).await;
         let unanswered = self.asked.take();
         for (at, known) in self.sessions.iter().enumerate() {
@@ -158,11 +163,11 @@ impl Lane {
         let seats = &self.sessions[at].seats;
         match dice {
             ..0.35 => Asked::Delete { at },
-            ..0.60 if seats.len() < 6 => {
+            ..0.60 if let Some(guest) = (0..GUESTS).find(|guest| !seats.contains_key(guest)) => {
                 self.words += 1;
-                Asked::Reserve { at, key: format!("a key of lane {} {:08}", self.number, self.words) }
+                Asked::Reserve { at, guest, word: self.words }
             }
-            ..0.75 if let Some(key) = seats.keys().next() => Asked::Release { at, key: key.clone() },
+            ..0.75 if let Some(&guest) = seats.keys().next() => Asked::Release { at, guest },
             _ => {
                 self.words += 1;
                 Asked::Replace { at, word: self.words }
@@ -203,23 +208,23 @@ impl Lane {
                 voice.delete(known.id.clone(), known.token.clone()).await?;
                 self.sessions[at].is_gone = true;
             }
-            Asked::Reserve { at, key } => {
+            Asked::Reserve { at, guest, word } => {
                 let request = pb::MatchmakingReserveRequest {
                     advertisement_id: self.sessions[at].id.clone(),
-                    idempotency_key: key.clone(),
+                    idempotency_key: format!("a seat of lane {} {word:08}", self.number),
                     hold_for_ms: Some(LONG_MS),
-                    search_token: voice.search_token.clone(),
-                    session_composition: Some(self.guest()),
+                    search_token: voice.search_tokens[guest].clone(),
+                    session_composition: Some(self.guest(guest)),
                     ..Default::default()
                 };
                 let answer = voice.client.reserve(request).await?;
-                self.sessions[at].seats.insert(key, answer.reservation.expect("a reservation"));
+                self.sessions[at].seats.insert(guest, answer.reservation.expect("a reservation"));
             }
-            Asked::Release { at, key } => {
-                let held = self.sessions[at].seats[&key].clone();
+            Asked::Release { at, guest } => {
+                let held = self.sessions[at].seats[&guest].clone();
                 let (reservation_id, reservation_token) = (held.reservation_id, held.reservation_token);
                 voice.client.release(pb::MatchmakingReleaseRequest { reservation_id, reservation_token }).await?;
-                self.sessions[at].seats.remove(&key);
+                self.sessions[at].seats.remove(&guest);
             }
         }
         Ok(())
@@ -245,15 +250,19 @@ impl Lane {
         request
     }
 
-    fn guest(&self) -> pb::SessionCompositionData {
-        let session = party(&[(&format!("guest of lane {}", self.number), 0.0)]);
+    fn guest(&self, guest: usize) -> pb::SessionCompositionData {
+        let session = party(&[(&format!("guest {guest} of lane {}", self.number), 0.0)]);
         pb::SessionCompositionData { silo_id: Some(self.number), ..session }
     }
 
+    async fn search(&self, voice: &Voice, guest: usize) -> pb::MatchmakingSearchResponse {
+        voice.client.searching(1, self.guest(guest)).search().await.expect("a search")
+    }
+
     /// All that a searcher sees in this lane's silo, by id.
-    async fn look(&self, voice: &mut Voice) -> BTreeMap<String, Option<(u32, u32)>> {
-        let found = voice.client.searching(1, self.guest()).search().await.expect("a search");
-        voice.search_token = found.search_token;
+    async fn look(&self, voice: &Voice) -> BTreeMap<String, Option<(u32, u32)>> {
+        // Somebody who has no seat anywhere.
+        let found = self.search(voice, GUESTS).await;
         let word = |it: &pb::Candidate| String::from_utf8(it.connect_data.clone()).unwrap().parse().unwrap();
         found.candidates.iter().map(|it| (it.advertisement_id.clone(), Some((word(it), it.open_seats)))).collect()
     }

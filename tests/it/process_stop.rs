@@ -54,6 +54,17 @@ async fn a_server_that_is_asked_to_stop_says_goodbye_and_goes() {
     assert_eq!(found.candidates.iter().map(|it| it.advertisement_id.as_str()).collect::<Vec<_>>(), [advertised.id()]);
 }
 
+/// R11: a signal that comes at the very first moment is heard as well.
+#[test]
+fn a_server_that_has_just_started_stops_in_good_order_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Process::start(folder.path(), &["--store", "memory:"]);
+    server.terminate();
+    let ended = server.end();
+    assert_eq!(ended.code, Some(0), "{}", ended.log);
+    assert!(ended.log.ends_with("going away"), "{}", ended.log);
+}
+
 /// R2: a killed server's advertisements are all searched again after its restart; the time to serving is printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_server_has_every_advertisement() {
