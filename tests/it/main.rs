@@ -37,6 +37,24 @@ mod layering;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
+mod process;
+#[cfg(test)]
+mod process_canary;
+#[cfg(test)]
+mod process_kill;
+#[cfg(test)]
+mod process_lane;
+#[cfg(test)]
+mod process_start;
+#[cfg(test)]
+mod process_stop;
+#[cfg(test)]
+mod process_swap;
+#[cfg(test)]
+mod readme;
+#[cfg(test)]
+mod readme_calls;
+#[cfg(test)]
 mod reload_rpc;
 #[cfg(test)]
 mod rulebook;
