@@ -57,12 +57,13 @@ impl Desk {
     }
 
     fn refuse(&self, problems: Vec<rules::Problem>) -> Reloaded {
+        let told = problems.iter().map(told).collect();
+        // Listed before it is logged: whoever reads the log and then asks gets the same answer.
+        self.catalog.reject(problems.clone());
+        self.count(Load::Rejected);
         for problem in &problems {
             tracing::warn!(%problem, "ruleset refused; the old ones stay in force");
         }
-        let told = problems.iter().map(told).collect();
-        self.catalog.reject(problems);
-        self.count(Load::Rejected);
         Reloaded { changes: Vec::new(), problems: told }
     }
 }
