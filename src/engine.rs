@@ -103,7 +103,7 @@ impl Engine {
     pub fn search(
         &self,
         caller: &Caller,
-        search: &Search,
+        search: Search,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, Fault> {
         self.core.search(caller, search, each)
@@ -113,7 +113,7 @@ impl Engine {
     pub fn report_latency(
         &self,
         caller: &Caller,
-        report: &ReportLatency,
+        report: ReportLatency,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault> {
         self.core.report_latency(caller, report, each)

@@ -15,7 +15,7 @@ use crate::domain::advertisement::Advertisement;
 use crate::domain::attribute::Trust;
 use crate::domain::filter::{Refusal, Side};
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
 
 /// Bytes of candidates in one answer; the rest of the answer and the frame fit into what is left of 256 KiB.
@@ -92,39 +92,36 @@ pub fn encode_static(advertisement: &Advertisement) -> Arc<[u8]> {
 
 /// Writes candidates, best first, and then the rest of the answer that they belong to.
 #[derive(Debug)]
-pub struct AnswerWriter {
+pub struct AnswerWriter<'a> {
     bytes: Vec<u8>,
-    terms: Vec<TermShape>,
+    ruleset: &'a Ruleset,
 }
 
 /// What is known of a term before its value.
 #[derive(Debug)]
-struct TermShape {
-    /// The name, encoded as field 1 of a `ScoreTerm`.
-    name: Vec<u8>,
+struct TermShape<'a> {
+    name: &'a str,
     /// Whether the value is rounded before it leaves.
     rounded: bool,
 }
 
-impl AnswerWriter {
+impl<'a> AnswerWriter<'a> {
     /// A writer of candidates that are judged by `ruleset`.
-    pub fn new(ruleset: &Ruleset) -> Self {
-        let terms = ruleset.soft.iter().map(|soft| {
-            let mut name = Vec::with_capacity(soft.name.len() + 2);
-            encoding::bytes::encode(1, &soft.name.as_bytes().to_vec(), &mut name);
-            TermShape { name, rounded: is_rounded(ruleset, soft.measure) }
-        });
+    pub fn new(ruleset: &'a Ruleset) -> Self {
         let usual = ruleset.limits.max_results as usize * CANDIDATE_BYTES_USUAL + 256;
-        Self { bytes: Vec::with_capacity(usual), terms: terms.collect() }
+        Self { bytes: Vec::with_capacity(usual), ruleset }
     }
 
     /// Appends a candidate. One that would make the answer larger than a client accepts is left out, and so are all
     /// that come after it, which are worse.
     pub fn push(&mut self, candidate: &CandidateView<'_>) {
         let score = thousandths(candidate.score);
+        let ruleset = self.ruleset;
+        let terms =
+            || ruleset.soft.iter().map(|soft| TermShape::of(ruleset, soft)).zip(candidate.terms.iter().copied());
         let length = candidate.encoded.len()
             + double_len(score)
-            + self.terms.iter().zip(candidate.terms).map(|(shape, &value)| shape.len(value)).sum::<usize>()
+            + terms().map(|(shape, value)| shape.len(value)).sum::<usize>()
             + optional_float_len(candidate.distance_miles)
             + optional_float_len(candidate.round_trip_ms)
             + open_seats_len(candidate.open_seats);
@@ -136,7 +133,7 @@ impl AnswerWriter {
         encoding::encode_varint(length as u64, out);
         out.extend_from_slice(candidate.encoded);
         put_double(2, score, out);
-        for (shape, &value) in self.terms.iter().zip(candidate.terms) {
+        for (shape, value) in terms() {
             shape.put(value, out);
         }
         put_optional_float(4, candidate.distance_miles, out);
@@ -177,13 +174,17 @@ impl AnswerWriter {
     }
 }
 
-impl TermShape {
+impl<'a> TermShape<'a> {
+    fn of(ruleset: &Ruleset, soft: &'a SoftFilter) -> Self {
+        Self { name: &soft.name, rounded: is_rounded(ruleset, soft.measure) }
+    }
+
     fn value(&self, exact: f64) -> f64 {
         if self.rounded { thousandths(exact) } else { exact }
     }
 
     fn body_len(&self, value: f64) -> usize {
-        self.name.len() + double_len(value)
+        1 + encoding::encoded_len_varint(self.name.len() as u64) + self.name.len() + double_len(value)
     }
 
     /// The length of the whole term with its key.
@@ -196,7 +197,9 @@ impl TermShape {
         let value = self.value(exact);
         encoding::encode_key(3, WireType::LengthDelimited, out);
         encoding::encode_varint(self.body_len(value) as u64, out);
-        out.extend_from_slice(&self.name);
+        encoding::encode_key(1, WireType::LengthDelimited, out);
+        encoding::encode_varint(self.name.len() as u64, out);
+        out.extend_from_slice(self.name.as_bytes());
         put_double(2, value, out);
     }
 }

@@ -29,6 +29,9 @@ use crate::engine::command::{Caller, ReservationEvent};
 /// Requests that one connection may have unanswered; past that, it is not read from.
 pub const IN_FLIGHT_MAX: usize = 256;
 
+/// Requests that are read in a row before anything else is looked at: enough that the looking costs each of them little.
+const IN_A_ROW_MAX: u8 = 16;
+
 /// Events that wait for a slow client, before the connection is ended.
 pub const EVENTS_MAX: usize = 64;
 
@@ -48,6 +51,8 @@ pub struct Conversation {
     subscribed: BTreeSet<AdvertisementId>,
     overflowed: Pin<Box<WaitForCancellationFutureOwned>>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
+    /// Requests read since there was last nothing else to say.
+    in_a_row: u8,
     /// The server is going away: no more is read, and what was taken is still answered.
     closing: bool,
     ended: bool,
@@ -70,6 +75,7 @@ impl Conversation {
             subscribed: BTreeSet::new(),
             overflowed: Box::pin(overflowed.cancelled_owned()),
             draining: Box::pin(drain.token().clone().cancelled_owned()),
+            in_a_row: 0,
             closing: false,
             ended: false,
         }
@@ -121,6 +127,29 @@ impl Conversation {
         Poll::Ready(Some(Err(rejection.into_status())))
     }
 
+    /// Reads a request, if there is one and room for it: its answer, or none when that takes a while.
+    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
+        let Some(inbound) = self.inbound.as_mut().filter(|_| !self.closing) else { return Poll::Pending };
+        if IN_FLIGHT_MAX <= self.pending.len() {
+            return Poll::Pending;
+        }
+        match ready!(Pin::new(inbound).poll_next(cx)) {
+            Some(Ok(request)) => {
+                let mut taken = self.take(request);
+                if let Some(answer) = taken.now() {
+                    return Poll::Ready(Some(self.answer(taken.echo, answer)));
+                }
+                self.pending.push(taken);
+            }
+            Some(Err(status)) => {
+                self.ended = true;
+                return Poll::Ready(Some(Err(status)));
+            }
+            None => self.inbound = None,
+        }
+        Poll::Ready(None)
+    }
+
     /// What is there to say without reading a request.
     fn poll_outbound(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
         if let Poll::Ready(Some((echo, answer))) = Pin::new(&mut self.pending).poll_next(cx) {
@@ -145,36 +174,30 @@ impl Conversation {
 impl Stream for Conversation {
     type Item = Item;
 
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Item>> {
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        loop {
-            if this.ended {
-                return Poll::Ready(None);
+        let mut dry = false;
+        while !this.ended {
+            if this.in_a_row < IN_A_ROW_MAX {
+                match this.poll_inbound(cx) {
+                    Poll::Ready(said) => {
+                        this.in_a_row += 1;
+                        if said.is_some() { return Poll::Ready(said) } else { continue }
+                    }
+                    Poll::Pending => dry = true,
+                }
             }
+            // Until there is nothing left to say, nothing more is read.
+            this.in_a_row = IN_A_ROW_MAX;
             if let Poll::Ready(said) = this.poll_outbound(cx) {
                 return Poll::Ready(said);
             }
-            let Some(inbound) = this.inbound.as_mut().filter(|_| !this.closing) else {
-                this.ended = this.inbound.is_none() && this.pending.is_empty();
-                if this.ended { continue } else { return Poll::Pending }
-            };
-            if IN_FLIGHT_MAX <= this.pending.len() {
+            this.in_a_row = 0;
+            this.ended = this.inbound.is_none() && this.pending.is_empty();
+            if dry && !this.ended {
                 return Poll::Pending;
             }
-            match ready!(Pin::new(inbound).poll_next(cx)) {
-                Some(Ok(request)) => {
-                    let mut taken = this.take(request);
-                    if let Some(answer) = taken.now() {
-                        return Poll::Ready(Some(this.answer(taken.echo, answer)));
-                    }
-                    this.pending.push(taken);
-                }
-                Some(Err(status)) => {
-                    this.ended = true;
-                    return Poll::Ready(Some(Err(status)));
-                }
-                None => this.inbound = None,
-            }
         }
+        Poll::Ready(None)
     }
 }

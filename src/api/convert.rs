@@ -7,6 +7,8 @@ pub mod search;
 pub mod seats;
 pub mod session;
 
+use std::fmt::Display;
+
 use crate::api::status::Rejection;
 use crate::domain::facts::FieldProblem;
 use crate::domain::id::SetId;
@@ -68,8 +70,8 @@ pub struct Problems {
 
 impl Problems {
     /// Notes that the field at `path` cannot be used, and what would be right.
-    pub fn add(&mut self, path: impl AsRef<str>, what: impl Into<String>) {
-        let path = format!("{}{}", self.prefix, path.as_ref());
+    pub fn add(&mut self, path: impl Display, what: impl Into<String>) {
+        let path = format!("{}{path}", self.prefix);
         self.found.push(FieldProblem { path, what: what.into() });
     }
 

@@ -30,7 +30,7 @@ impl Handler {
         let ruleset = self.engine.ruleset(search.set_id, search.hash)?;
         search.hash = Some(ruleset.hash);
         let mut writer = AnswerWriter::new(&ruleset);
-        let answer = self.engine.search(caller, &search, &mut |candidate| writer.push(&candidate));
+        let answer = self.engine.search(caller, search, &mut |candidate| writer.push(&candidate));
         let answer = answer.map_err(|fault| door.rejection(fault))?;
         Ok(writer.finish_search(answer))
     }
@@ -90,7 +90,7 @@ impl Handler {
         let ruleset = self.engine.searched_by(report.set_id, report.hash, &report.token)?;
         report.hash = Some(ruleset.hash);
         let mut writer = AnswerWriter::new(&ruleset);
-        let answer = self.engine.report_latency(caller, &report, &mut |candidate| writer.push(&candidate))?;
+        let answer = self.engine.report_latency(caller, report, &mut |candidate| writer.push(&candidate))?;
         Ok(writer.finish_report(&answer))
     }
 

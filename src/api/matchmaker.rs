@@ -17,7 +17,7 @@ pub trait Matchmaker: Send + Sync + 'static {
     fn search(
         &self,
         caller: &Caller,
-        search: &Search,
+        search: Search,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, Fault>;
     fn update(&self, caller: &Caller, update: Update) -> Result<Submitted<UpdateAnswer>, Fault>;
@@ -27,7 +27,7 @@ pub trait Matchmaker: Send + Sync + 'static {
     fn report_latency(
         &self,
         caller: &Caller,
-        report: &ReportLatency,
+        report: ReportLatency,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault>;
     fn choose_role(&self, set_id: SetId, party_size: u16) -> Result<RoleAnswer, Fault>;
@@ -40,7 +40,7 @@ impl Matchmaker for Engine {
     fn search(
         &self,
         caller: &Caller,
-        search: &Search,
+        search: Search,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, Fault> {
         Engine::search(self, caller, search, each)
@@ -65,7 +65,7 @@ impl Matchmaker for Engine {
     fn report_latency(
         &self,
         caller: &Caller,
-        report: &ReportLatency,
+        report: ReportLatency,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault> {
         Engine::report_latency(self, caller, report, each)

@@ -42,16 +42,19 @@ pub struct FieldProblem {
 pub fn check(ruleset: &Ruleset, session: &Session) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     for (name, value) in &session.attributes {
-        let path = format!("attributes[\"{name}\"]");
+        let path = || format!("attributes[\"{name}\"]");
         match ruleset.attribute_index(name).map(|index| &ruleset.attributes[index]) {
-            None => problems.push(FieldProblem { path, what: unknown_attribute(ruleset, name) }),
+            None => problems.push(FieldProblem { path: path(), what: unknown_attribute(ruleset, name) }),
             Some(attribute) if attribute.source != Source::Map => {
                 let what = format!("`{name}` is read from its own field, not from the attributes");
-                problems.push(FieldProblem { path, what });
+                problems.push(FieldProblem { path: path(), what });
             }
             Some(attribute) if attribute.kind != value.kind() => {
                 let (wanted, given) = (attribute.kind.as_str(), value.kind().as_str());
-                problems.push(FieldProblem { path, what: format!("is a {given}, the ruleset declares a {wanted}") });
+                problems.push(FieldProblem {
+                    path: path(),
+                    what: format!("is a {given}, the ruleset declares a {wanted}"),
+                });
             }
             Some(_) => {}
         }

@@ -1,6 +1,7 @@
 //! Names of things, as types, so that an advertisement is never taken for a reservation nor a set for a silo.
 
 use std::fmt;
+use std::hash::{BuildHasherDefault, Hasher};
 
 use sha2::{Digest, Sha256};
 
@@ -30,7 +31,8 @@ macro_rules! sixteen_byte_name {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+                let digits = hex(self.0);
+                f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
             }
         }
 
@@ -64,6 +66,32 @@ impl UserKey {
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&digest[..16]);
         Self(bytes)
+    }
+}
+
+/// Sixteen bytes as digits; ids are written in every answer, and `{:02x}` takes its time.
+fn hex(bytes: [u8; 16]) -> [u8; 32] {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
+    std::array::from_fn(|at| DIGITS[usize::from(if at % 2 == 0 { bytes[at / 2] >> 4 } else { bytes[at / 2] & 15 })])
+}
+
+/// Hashes ids for maps: they are outputs of a keyed hash or of dice, which nobody can choose, so eight of their bytes
+/// are hash enough.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct IdHasher(u64);
+
+/// Makes `IdHasher`s.
+pub type IdState = BuildHasherDefault<IdHasher>;
+
+impl Hasher for IdHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(first) = bytes.first_chunk() {
+            self.0 ^= u64::from_le_bytes(*first);
+        }
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 

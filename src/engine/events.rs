@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::id::AdvertisementId;
+use crate::domain::id::{AdvertisementId, IdState};
 use crate::engine::command::ReservationEvent;
 
 /// Events that one connection may be behind by. A slower one is closed: its client comes back and asks for everything.
@@ -39,7 +39,7 @@ impl Listener {
 /// A std mutex: nothing is awaited while it is held, and it is held for a look-up.
 #[derive(Debug, Default)]
 pub(super) struct Events {
-    listeners: Mutex<HashMap<AdvertisementId, Vec<Listener>>>,
+    listeners: Mutex<HashMap<AdvertisementId, Vec<Listener>, IdState>>,
 }
 
 impl Events {
@@ -79,7 +79,7 @@ impl Events {
         self.lock().remove(&id);
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AdvertisementId, Vec<Listener>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AdvertisementId, Vec<Listener>, IdState>> {
         self.listeners.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

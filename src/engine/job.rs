@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use crate::domain::advertisement::Advertisement;
 use crate::domain::facts::Facts;
-use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::id::{AdvertisementId, IdState, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
@@ -78,7 +78,7 @@ pub(super) enum Job {
 
 /// How many changes of each advertisement are on their way, so that a heartbeat never overtakes an earlier change.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Flights(Arc<Mutex<HashMap<AdvertisementId, u32>>>);
+pub(super) struct Flights(Arc<Mutex<HashMap<AdvertisementId, u32, IdState>>>);
 
 /// One change on its way; over when dropped.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ impl Flights {
         self.lock().contains_key(&id)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AdvertisementId, u32>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AdvertisementId, u32, IdState>> {
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

@@ -32,7 +32,7 @@ impl Core {
     pub(super) fn search(
         &self,
         caller: &Caller,
-        search: &Search,
+        search: Search,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, Fault> {
         let now = self.clock.now();
@@ -42,13 +42,13 @@ impl Core {
             Some(_) if !self.settings.allow_overrides => return Err(Fault::OverridesForbidden),
             Some(overrides) => Arc::new(overridden(&ruleset, overrides)?),
         };
-        let (session, ignored) = self.placed(caller, search.session.clone());
+        let (session, ignored) = self.placed(caller, search.session);
         let seeker = Seeker::new(&judged, caller, session, ignored)?;
         let claim = self.search_claim(&ruleset, &seeker, &search.token, now)?;
         let asked = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
         let waited_ms = asked.unwrap_or_else(|| now.since(claim.since));
 
-        let mut excluded = search.excluded.clone();
+        let mut excluded = search.excluded;
         excluded.sort_unstable();
         let query = Query {
             ruleset: &judged,
@@ -101,12 +101,12 @@ impl Core {
     pub(super) fn report_latency(
         &self,
         caller: &Caller,
-        report: &ReportLatency,
+        report: ReportLatency,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault> {
         let now = self.clock.now();
         let ruleset = self.searched_by(report.set_id, report.hash, &report.token)?;
-        let (session, ignored) = self.placed(caller, report.session.clone());
+        let (session, ignored) = self.placed(caller, report.session);
         let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
         if report.token.is_empty() {
             return Err(field("search_token", "is required: send the one of the search that found the candidates"));

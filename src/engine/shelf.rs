@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::facts::Facts;
 use crate::domain::filter::Listed;
-use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, UserKey};
+use crate::domain::id::{AdvertisementId, IdState, ReservationId, RulesetHash, UserKey};
 use crate::domain::index::{Entry, Index};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
@@ -52,7 +52,7 @@ impl Record {
 /// The records of one set and their views.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
-    records: HashMap<AdvertisementId, Record>,
+    records: HashMap<AdvertisementId, Record, IdState>,
     views: Vec<Index>,
     /// Held reservations by deadline, so that the sweep looks at those that are due and at no others.
     lapses: BTreeSet<(UnixMs, AdvertisementId, ReservationId)>,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::id::AdvertisementId;
+use crate::domain::id::{AdvertisementId, IdState};
 use crate::domain::time::UnixMs;
 use crate::engine::core::Core;
 use crate::engine::fault::Fault;
@@ -63,7 +63,7 @@ pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: C
 struct Batch {
     jobs: Vec<Job>,
     writes: Vec<Write>,
-    changed: HashSet<AdvertisementId>,
+    changed: HashSet<AdvertisementId, IdState>,
 }
 
 impl Batch {

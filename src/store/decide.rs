@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::advertisement::Advertisement;
-use crate::domain::id::{AdvertisementId, ReservationId};
+use crate::domain::id::{AdvertisementId, IdState, ReservationId};
 use crate::domain::limit::RESERVATIONS_MAX;
 use crate::domain::time::UnixMs;
 use crate::store::{Outcome, Reservation, ReservationState, SETTLED_KEPT_MS, Write};
@@ -34,10 +34,10 @@ pub(super) struct Standing {
 /// What a store holds, or as much of it as a batch can touch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Picture {
-    pub(super) advertisements: HashMap<AdvertisementId, Standing>,
+    pub(super) advertisements: HashMap<AdvertisementId, Standing, IdState>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
     /// Until when each deleted advertisement stays deleted.
-    pub(super) tombstones: HashMap<AdvertisementId, UnixMs>,
+    pub(super) tombstones: HashMap<AdvertisementId, UnixMs, IdState>,
 }
 
 impl Picture {

@@ -75,7 +75,7 @@ fn generated(ruleset: &Ruleset, hits: &[Hit]) -> Vec<plain::Candidate> {
     hits.iter().map(candidate).collect()
 }
 
-fn written(ruleset: &Ruleset, hits: &[Hit]) -> AnswerWriter {
+fn written<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> AnswerWriter<'a> {
     let mut writer = AnswerWriter::new(ruleset);
     for hit in hits {
         let mut published = advertisement(hit.byte);

@@ -157,11 +157,11 @@ impl Matchmaker for Scripted {
     fn search(
         &self,
         caller: &Caller,
-        search: &Search,
+        search: Search,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, Fault> {
         assert!(search.session.silo.0 != PANICS_SILO, "as the script says");
-        self.note(caller, search);
+        self.note(caller, &search);
         for (byte, score) in [(1, 0.123_456), (2, 0.5)] {
             let encoded = encode_static(&advertisement(byte));
             each(CandidateView {
@@ -228,10 +228,10 @@ impl Matchmaker for Scripted {
     fn report_latency(
         &self,
         caller: &Caller,
-        report: &ReportLatency,
+        report: ReportLatency,
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault> {
-        self.note(caller, report);
+        self.note(caller, &report);
         for &(id, round_trip_ms) in &report.measurements {
             let encoded = encode_static(&Advertisement { id, ..advertisement(1) });
             let round_trip_ms = round_trip_ms.map(f64::from);

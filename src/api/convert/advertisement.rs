@@ -1,5 +1,7 @@
 //! Updates and deletions of advertisements from the wire.
 
+use std::fmt::Display;
+
 use crate::api::convert::{Door, Problems, field, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
@@ -85,10 +87,10 @@ fn allowed(wire: Vec<pb::AllowedRange>, problems: &mut Problems) -> Vec<AllowedR
         return Vec::new();
     }
     let ranges = wire.into_iter().enumerate().map(|(index, range)| {
-        let path = format!("allowed[{index}]");
-        field::name(&range.attribute, &format!("{path}.attribute"), problems);
-        let min = range.min.map(|min| field::number(min, &format!("{path}.min"), problems));
-        let max = range.max.map(|max| field::number(max, &format!("{path}.max"), problems));
+        let path = format_args!("allowed[{index}]");
+        field::name(&range.attribute, format_args!("{path}.attribute"), problems);
+        let min = range.min.map(|min| field::number(min, format_args!("{path}.min"), problems));
+        let max = range.max.map(|max| field::number(max, format_args!("{path}.max"), problems));
         match (min, max) {
             (None, None) => problems.add(path, "has neither min nor max: give one or both"),
             (Some(min), Some(max)) if max < min => problems.add(path, format!("has min {min} above max {max}")),
@@ -111,10 +113,10 @@ fn kind(wire: i32, problems: &mut Problems) -> Option<Kind> {
     }
 }
 
-fn reservations(wire: &[String], path: &str, problems: &mut Problems) -> Vec<ReservationId> {
+fn reservations(wire: &[String], path: impl Display + Copy, problems: &mut Problems) -> Vec<ReservationId> {
     if !field::count(wire.len(), limit::SETTLED_MAX, path, problems) {
         return Vec::new();
     }
     let ids = wire.iter().enumerate();
-    ids.filter_map(|(index, id)| field::reservation_id(id, &format!("{path}[{index}]"), problems)).collect()
+    ids.filter_map(|(index, id)| field::reservation_id(id, format_args!("{path}[{index}]"), problems)).collect()
 }

@@ -1,5 +1,7 @@
 //! The checks that many fields share: texts, numbers, ids, counts.
 
+use std::fmt::Display;
+
 use crate::api::convert::Problems;
 use crate::domain::id::{AdvertisementId, ReservationId};
 use crate::domain::limit;
@@ -8,7 +10,7 @@ use crate::domain::limit;
 const TOKEN_BYTES_MAX: usize = 512;
 
 /// A text of at most `limit::TEXT_BYTES_MAX` bytes; empty ones are refused.
-pub(super) fn name(text: &str, path: &str, problems: &mut Problems) {
+pub(super) fn name(text: &str, path: impl Display + Copy, problems: &mut Problems) {
     if text.is_empty() {
         problems.add(path, "is missing");
     }
@@ -16,7 +18,7 @@ pub(super) fn name(text: &str, path: &str, problems: &mut Problems) {
 }
 
 /// A text of at most `limit::TEXT_BYTES_MAX` bytes, or none.
-pub(super) fn short_text(text: &str, path: &str, problems: &mut Problems) {
+pub(super) fn short_text(text: &str, path: impl Display + Copy, problems: &mut Problems) {
     let max = limit::TEXT_BYTES_MAX;
     if max < text.len() {
         problems.add(path, format!("has {} bytes, at most {max} are allowed", text.len()));
@@ -25,7 +27,7 @@ pub(super) fn short_text(text: &str, path: &str, problems: &mut Problems) {
 
 /// A finite number of a magnitude that leaves room for differences and squares (SEC-18). Negative zero becomes zero and
 /// subnormal numbers become zero, so that equal values have equal bits.
-pub(super) fn number(number: f64, path: &str, problems: &mut Problems) -> f64 {
+pub(super) fn number(number: f64, path: impl Display + Copy, problems: &mut Problems) -> f64 {
     let max = limit::NUMBER_MAGNITUDE_MAX;
     if !(-max..=max).contains(&number) {
         problems.add(path, format!("is {number}, must be a number from -{max:e} to {max:e}"));
@@ -35,7 +37,7 @@ pub(super) fn number(number: f64, path: &str, problems: &mut Problems) -> f64 {
 }
 
 /// A number of at least 0.
-pub(super) fn positive(value: f64, path: &str, problems: &mut Problems) -> f64 {
+pub(super) fn positive(value: f64, path: impl Display + Copy, problems: &mut Problems) -> f64 {
     let value = number(value, path, problems);
     if value < 0.0 {
         problems.add(path, format!("is {value}, must not be negative"));
@@ -44,7 +46,7 @@ pub(super) fn positive(value: f64, path: &str, problems: &mut Problems) -> f64 {
 }
 
 /// A measured round trip, milliseconds.
-pub(super) fn round_trip_ms(ms: f32, path: &str, problems: &mut Problems) -> f32 {
+pub(super) fn round_trip_ms(ms: f32, path: impl Display + Copy, problems: &mut Problems) -> f32 {
     let max = limit::ROUND_TRIP_MS_MAX;
     if !(0.0..=max).contains(&ms) {
         problems.add(path, format!("is {ms}, must be from 0 to {max} milliseconds"));
@@ -54,7 +56,7 @@ pub(super) fn round_trip_ms(ms: f32, path: &str, problems: &mut Problems) -> f32
 }
 
 /// A whole number in a range.
-pub(super) fn whole(value: i32, min: i32, max: i32, path: &str, problems: &mut Problems) -> i32 {
+pub(super) fn whole(value: i32, min: i32, max: i32, path: impl Display + Copy, problems: &mut Problems) -> i32 {
     if !(min..=max).contains(&value) {
         let text = match max {
             i32::MAX => format!("is {value}, must not be less than {min}"),
@@ -66,7 +68,7 @@ pub(super) fn whole(value: i32, min: i32, max: i32, path: &str, problems: &mut P
 }
 
 /// Whether a list has at most `max` entries; if not, that is said, and its entries need no further look.
-pub(super) fn count(given: usize, max: usize, path: &str, problems: &mut Problems) -> bool {
+pub(super) fn count(given: usize, max: usize, path: impl Display + Copy, problems: &mut Problems) -> bool {
     if max < given {
         problems.add(path, format!("has {given} entries, at most {max} are allowed"));
     }
@@ -74,20 +76,20 @@ pub(super) fn count(given: usize, max: usize, path: &str, problems: &mut Problem
 }
 
 /// A list of at most `max` bytes, or a text that has no other name.
-pub(super) fn size(given: usize, max: usize, path: &str, problems: &mut Problems) {
+pub(super) fn size(given: usize, max: usize, path: impl Display + Copy, problems: &mut Problems) {
     if max < given {
         problems.add(path, format!("has {given} bytes, at most {max} are allowed"));
     }
 }
 
 /// A token, kept as it came.
-pub(super) fn token(token: Vec<u8>, path: &str, problems: &mut Problems) -> Vec<u8> {
+pub(super) fn token(token: Vec<u8>, path: impl Display + Copy, problems: &mut Problems) -> Vec<u8> {
     size(token.len(), TOKEN_BYTES_MAX, path, problems);
     token
 }
 
 /// An idempotency key. What an anonymous caller sends is all that keeps it apart from strangers, so it must be long.
-pub(super) fn key(key: &str, anonymous: bool, path: &str, problems: &mut Problems) {
+pub(super) fn key(key: &str, anonymous: bool, path: impl Display + Copy, problems: &mut Problems) {
     size(key.len(), limit::IDEMPOTENCY_KEY_BYTES_MAX, path, problems);
     let min = limit::ANONYMOUS_KEY_BYTES_MIN;
     if anonymous && key.len() < min {
@@ -97,7 +99,11 @@ pub(super) fn key(key: &str, anonymous: bool, path: &str, problems: &mut Problem
 }
 
 /// The name of an advertisement.
-pub(super) fn advertisement_id(text: &str, path: &str, problems: &mut Problems) -> Option<AdvertisementId> {
+pub(super) fn advertisement_id(
+    text: &str,
+    path: impl Display + Copy,
+    problems: &mut Problems,
+) -> Option<AdvertisementId> {
     let id = AdvertisementId::parse(text);
     if id.is_none() {
         problems.add(path, bad_id(text));
@@ -106,7 +112,7 @@ pub(super) fn advertisement_id(text: &str, path: &str, problems: &mut Problems) 
 }
 
 /// The name of a reservation.
-pub(super) fn reservation_id(text: &str, path: &str, problems: &mut Problems) -> Option<ReservationId> {
+pub(super) fn reservation_id(text: &str, path: impl Display + Copy, problems: &mut Problems) -> Option<ReservationId> {
     let id = ReservationId::parse(text);
     if id.is_none() {
         problems.add(path, bad_id(text));

@@ -1,6 +1,7 @@
 //! Searches, latency reports, role draws and configuration requests from the wire.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
 
 use crate::api::convert::{Door, Problems, field, session};
 use crate::api::pb;
@@ -79,7 +80,7 @@ fn excluded(wire: &[String], problems: &mut Problems) -> Vec<AdvertisementId> {
         return Vec::new();
     }
     let ids = wire.iter().enumerate();
-    let ids = ids.filter_map(|(index, id)| field::advertisement_id(id, &format!("{path}[{index}]"), problems));
+    let ids = ids.filter_map(|(index, id)| field::advertisement_id(id, format_args!("{path}[{index}]"), problems));
     let mut ids: Vec<AdvertisementId> = ids.collect();
     ids.sort_unstable();
     ids.dedup();
@@ -93,13 +94,13 @@ fn measurements(wire: &[pb::LatencyMeasurement], problems: &mut Problems) -> Vec
     let mut seen = BTreeSet::new();
     let mut measured = Vec::with_capacity(wire.len());
     for (index, measurement) in wire.iter().enumerate() {
-        let path = format!("measurements[{index}].advertisement_id");
-        let Some(id) = field::advertisement_id(&measurement.advertisement_id, &path, problems) else { continue };
+        let path = format_args!("measurements[{index}].advertisement_id");
+        let Some(id) = field::advertisement_id(&measurement.advertisement_id, path, problems) else { continue };
         if !seen.insert(id) {
             problems.add(path, "is measured twice: each candidate once");
         }
-        let path = format!("measurements[{index}].round_trip_ms");
-        measured.push((id, measurement.round_trip_ms.map(|ms| field::round_trip_ms(ms, &path, problems))));
+        let path = format_args!("measurements[{index}].round_trip_ms");
+        measured.push((id, measurement.round_trip_ms.map(|ms| field::round_trip_ms(ms, path, problems))));
     }
     measured
 }
@@ -107,7 +108,7 @@ fn measurements(wire: &[pb::LatencyMeasurement], problems: &mut Problems) -> Vec
 fn overrides(wire: pb::MatchmakingSearchConfigOverrides, problems: &mut Problems) -> Overrides {
     let within = |value: Option<u32>, max: u32, name: &str, problems: &mut Problems| {
         if let Some(value) = value.filter(|value| !(1..=max).contains(value)) {
-            let path = format!("search_config_overrides.{name}");
+            let path = format_args!("search_config_overrides.{name}");
             problems.add(path, format!("is {value}, must be from 1 to {max}"));
         }
         value
@@ -121,14 +122,19 @@ fn overrides(wire: pb::MatchmakingSearchConfigOverrides, problems: &mut Problems
     }
 }
 
-fn named_numbers(wire: BTreeMap<String, f64>, path: &str, problems: &mut Problems) -> Vec<(String, f64)> {
+fn named_numbers(
+    wire: BTreeMap<String, f64>,
+    path: impl Display + Copy,
+    problems: &mut Problems,
+) -> Vec<(String, f64)> {
     if !field::count(wire.len(), limit::RULES_MAX, path, problems) {
         return Vec::new();
     }
     let named = wire.into_iter().map(|(name, value)| {
-        let path = format!("{path}[{name:?}]");
-        field::name(&name, &path, problems);
-        (name, field::positive(value, &path, problems))
+        let path = format_args!("{path}[{name:?}]");
+        field::name(&name, path, problems);
+        let value = field::positive(value, path, problems);
+        (name, value)
     });
     named.collect()
 }

@@ -1,6 +1,7 @@
 //! A session composition from the wire: every count, text and number held against its limit (S1-13, SEC-18).
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
 use crate::api::convert::{Problems, field};
 use crate::api::pb;
@@ -19,25 +20,25 @@ pub(super) fn required(wire: Option<pb::SessionCompositionData>, origin: Origin,
         problems.add(PATH, "is missing: say who it is about");
         return Session::default();
     };
-    let players_path = format!("{PATH}.players");
-    session(wire, &players_path, origin, problems)
+    let players_path = format_args!("{PATH}.players");
+    session(wire, players_path, origin, problems)
 }
 
 /// A composition whose players may have come from elsewhere, at `players_path`.
 pub(super) fn session(
     wire: pb::SessionCompositionData,
-    players_path: &str,
+    players_path: impl Display + Copy,
     origin: Origin,
     problems: &mut Problems,
 ) -> Session {
     let players = players(&wire.players, players_path, problems);
     let party_sizes = party_sizes(&wire.party_size_composition, wire.players.len(), players_path, problems);
     let not_negative = |value: Option<i32>, name: &str, problems: &mut Problems| {
-        value.map(|value| field::whole(value, 0, i32::MAX, &format!("{PATH}.{name}"), problems))
+        value.map(|value| field::whole(value, 0, i32::MAX, format_args!("{PATH}.{name}"), problems))
     };
-    let seats_path = format!("{PATH}.max_allowed_join_reservation_count");
+    let seats_path = format_args!("{PATH}.max_allowed_join_reservation_count");
     let seats = wire.max_allowed_join_reservation_count.unwrap_or(0);
-    let seats = field::whole(seats, 0, i32::from(limit::SEATS_MAX), &seats_path, problems);
+    let seats = field::whole(seats, 0, i32::from(limit::SEATS_MAX), seats_path, problems);
     Session {
         silo: SiloId(wire.silo_id.unwrap_or(0)),
         party_sizes,
@@ -53,54 +54,60 @@ pub(super) fn session(
     }
 }
 
-fn party_sizes(wire: &[i32], player_count: usize, players_path: &str, problems: &mut Problems) -> Vec<u8> {
-    let path = format!("{PATH}.party_size_composition");
+fn party_sizes(
+    wire: &[i32],
+    player_count: usize,
+    players_path: impl Display + Copy,
+    problems: &mut Problems,
+) -> Vec<u8> {
+    let path = format_args!("{PATH}.party_size_composition");
     if wire.is_empty() {
         if player_count == 0 {
             problems.add(path, "is missing, and there are no players: give party sizes, players or both");
         }
         return vec![u8::try_from(player_count.clamp(1, limit::PLAYERS_MAX)).unwrap_or(1)];
     }
-    if !field::count(wire.len(), limit::PARTIES_MAX, &path, problems) {
+    if !field::count(wire.len(), limit::PARTIES_MAX, path, problems) {
         return Vec::new();
     }
     let max = limit::PLAYERS_MAX as i32;
     for (index, &size) in wire.iter().enumerate() {
-        field::whole(size, 1, max, &format!("{path}[{index}]"), problems);
+        field::whole(size, 1, max, format_args!("{path}[{index}]"), problems);
     }
     let sum: i64 = wire.iter().map(|&size| i64::from(size)).sum();
     if i64::from(max) < sum {
-        problems.add(&path, format!("adds up to {sum} players, at most {max} are allowed"));
+        problems.add(path, format!("adds up to {sum} players, at most {max} are allowed"));
     } else if player_count != 0 && sum != player_count as i64 {
-        problems.add(&path, format!("adds up to {sum}, but {players_path} has {player_count}: they must agree"));
+        problems.add(path, format!("adds up to {sum}, but {players_path} has {player_count}: they must agree"));
     }
     wire.iter().map(|&size| u8::try_from(size).unwrap_or(0)).collect()
 }
 
-fn players(wire: &[pb::PlayerData], path: &str, problems: &mut Problems) -> Vec<Player> {
+fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut Problems) -> Vec<Player> {
     if !field::count(wire.len(), limit::PLAYERS_MAX, path, problems) {
         return Vec::new();
     }
     let mut first_of_user: BTreeMap<&str, usize> = BTreeMap::new();
     let mut players = Vec::with_capacity(wire.len());
     for (index, player) in wire.iter().enumerate() {
-        let user_path = format!("{path}[{index}].user_id");
-        field::name(&player.user_id, &user_path, problems);
-        field::short_text(&player.player_id, &format!("{path}[{index}].player_id"), problems);
+        let user_path = format_args!("{path}[{index}].user_id");
+        field::name(&player.user_id, user_path, problems);
+        field::short_text(&player.player_id, format_args!("{path}[{index}].player_id"), problems);
         if let Some(first) = first_of_user.insert(&player.user_id, index)
             && !player.user_id.is_empty()
         {
-            problems.add(&user_path, format!("is the user of {path}[{first}] too: two players of one user never meet"));
+            problems.add(user_path, format!("is the user of {path}[{first}] too: two players of one user never meet"));
         }
-        let skill = player.skill.map(|skill| field::number(skill, &format!("{path}[{index}].skill"), problems));
-        let player_id = if player.player_id.is_empty() { &player.user_id } else { &player.player_id };
-        players.push(Player { user: UserKey::of(&player.user_id), player: UserKey::of(player_id), skill });
+        let skill = player.skill.map(|skill| field::number(skill, format_args!("{path}[{index}].skill"), problems));
+        let user = UserKey::of(&player.user_id);
+        let player = if player.player_id.is_empty() { user } else { UserKey::of(&player.player_id) };
+        players.push(Player { user, player, skill });
     }
     players
 }
 
 fn locality(wire: pb::LocalityData, problems: &mut Problems) -> Option<Locality> {
-    let path = format!("{PATH}.locality_info");
+    let path = format_args!("{PATH}.locality_info");
     let (Some(x), Some(y), Some(z)) = (wire.locality_x, wire.locality_y, wire.locality_z) else {
         problems.add(path, "has not all of x, y and z: give all three, or leave it out");
         return None;
@@ -113,37 +120,43 @@ fn locality(wire: pb::LocalityData, problems: &mut Problems) -> Option<Locality>
 }
 
 fn attributes(wire: BTreeMap<String, pb::AttributeValue>, problems: &mut Problems) -> Vec<(Box<str>, Value)> {
-    if !field::count(wire.len(), limit::ATTRIBUTES_MAX, &format!("{PATH}.attributes"), problems) {
+    if !field::count(wire.len(), limit::ATTRIBUTES_MAX, format_args!("{PATH}.attributes"), problems) {
         return Vec::new();
     }
     // A BTreeMap goes in name order, which is the order that a session promises.
     let named = wire.into_iter().filter_map(|(name, value)| {
-        let path = format!("{PATH}.attributes[{name:?}]");
-        field::name(&name, &path, problems);
-        let value = attribute(value.value, &path, problems)?;
+        let path = format_args!("{PATH}.attributes[{name:?}]");
+        field::name(&name, path, problems);
+        let value = attribute(value.value, path, problems)?;
         Some((name.into_boxed_str(), value))
     });
     named.collect()
 }
 
-fn attribute(wire: Option<pb::attribute_value::Value>, path: &str, problems: &mut Problems) -> Option<Value> {
+fn attribute(
+    wire: Option<pb::attribute_value::Value>,
+    path: impl Display + Copy,
+    problems: &mut Problems,
+) -> Option<Value> {
     use pb::attribute_value::Value as Wire;
     match wire {
         None => {
             problems.add(path, "has no value: give a number, a text, a flag or texts");
             None
         }
-        Some(Wire::Number(number)) => Some(Value::Number(field::number(number, &format!("{path}.number"), problems))),
+        Some(Wire::Number(number)) => {
+            Some(Value::Number(field::number(number, format_args!("{path}.number"), problems)))
+        }
         Some(Wire::Text(text)) => {
-            field::short_text(&text, &format!("{path}.text"), problems);
+            field::short_text(&text, format_args!("{path}.text"), problems);
             Some(Value::Text(text.into()))
         }
         Some(Wire::Flag(flag)) => Some(Value::Flag(flag)),
         Some(Wire::Texts(list)) => {
-            let path = format!("{path}.texts.values");
-            if field::count(list.values.len(), limit::TEXTS_MAX, &path, problems) {
+            let path = format_args!("{path}.texts.values");
+            if field::count(list.values.len(), limit::TEXTS_MAX, path, problems) {
                 for (index, text) in list.values.iter().enumerate() {
-                    field::short_text(text, &format!("{path}[{index}]"), problems);
+                    field::short_text(text, format_args!("{path}[{index}]"), problems);
                 }
             }
             Some(Value::texts(list.values.into_iter().map(String::into_boxed_str).collect()))
@@ -152,16 +165,16 @@ fn attribute(wire: Option<pb::attribute_value::Value>, path: &str, problems: &mu
 }
 
 fn regions(wire: Vec<pb::RegionLatency>, problems: &mut Problems) -> Vec<RegionLatency> {
-    let path = format!("{PATH}.region_latencies");
-    if !field::count(wire.len(), limit::REGIONS_MAX, &path, problems) {
+    let path = format_args!("{PATH}.region_latencies");
+    if !field::count(wire.len(), limit::REGIONS_MAX, path, problems) {
         return Vec::new();
     }
     let mut regions = Vec::with_capacity(wire.len());
     for (index, region) in wire.into_iter().enumerate() {
-        field::name(&region.region, &format!("{path}[{index}].region"), problems);
-        let ms = field::round_trip_ms(region.round_trip_ms, &format!("{path}[{index}].round_trip_ms"), problems);
+        field::name(&region.region, format_args!("{path}[{index}].region"), problems);
+        let ms = field::round_trip_ms(region.round_trip_ms, format_args!("{path}[{index}].round_trip_ms"), problems);
         if regions.iter().any(|known: &RegionLatency| *known.region == *region.region) {
-            problems.add(format!("{path}[{index}].region"), "is named twice: each region once");
+            problems.add(format_args!("{path}[{index}].region"), "is named twice: each region once");
         }
         regions.push(RegionLatency { region: region.region.into(), round_trip_ms: ms });
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
-use crate::domain::id::{AdvertisementId, ReservationId};
+use crate::domain::id::{AdvertisementId, IdState, ReservationId};
 use crate::domain::time::UnixMs;
 use crate::store::decide::{Picture, Standing};
 use crate::store::rows::{self, AdvertisementRow, Held, ReservationRow};
@@ -72,7 +72,7 @@ impl Touched {
 struct Before {
     advertisements: HashMap<AdvertisementId, Held>,
     reservations: BTreeMap<ReservationId, Reservation>,
-    tombstones: HashMap<AdvertisementId, UnixMs>,
+    tombstones: HashMap<AdvertisementId, UnixMs, IdState>,
 }
 
 impl Before {
