@@ -3,6 +3,7 @@
 mod harness;
 mod index;
 mod population;
+mod store;
 
 /// The server's allocator, so that updates cost here what they cost there.
 #[global_allocator]
@@ -17,4 +18,5 @@ fn main() {
     let wanted = |goal: &str| named.is_empty() || named.iter().any(|name| goal.starts_with(name.as_str()));
     harness::header();
     index::run(&wanted);
+    store::run(&wanted);
 }

@@ -94,20 +94,49 @@ fn cut<'a>(text: &mut &'a str, bytes: usize, column: &'static str) -> Result<&'a
 
 /// Fills `bytes` from twice as many digits, as SQLite's `hex` writes them; `None` for anything else.
 fn decode_hex(digits: &str, bytes: &mut [u8]) -> Option<()> {
-    let value = |digit: u8| match digit {
-        b'0'..=b'9' => Some(digit - b'0'),
-        b'A'..=b'F' => Some(digit - b'A' + 10),
-        _ => None,
-    };
     if digits.len() != 2 * bytes.len() {
         return None;
     }
+    let mut all = 0;
     for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-        *byte = (value(pair[0])? << 4) | value(pair[1])?;
+        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
+        all |= high | low;
+        *byte = (high << 4) | (low & 15);
     }
-    Some(())
+    (all < 16).then_some(())
 }
+
+/// What each byte means as a digit; more than 15 for those that are none.
+const DIGITS: [u8; 256] = {
+    let mut digits = [0xff; 256];
+    let mut value = 0;
+    while value < 16 {
+        digits[b"0123456789ABCDEF"[value] as usize] = value as u8;
+        value += 1;
+    }
+    digits
+};
 
 fn corrupt(column: &'static str, what: impl ToString) -> StoreError {
     StoreError::Corrupt { table: "advertisement", column, what: what.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_bytes_and_nothing_else_is() {
+        let check = |digits: &str, expected: Option<[u8; 2]>| {
+            let mut bytes = [0; 2];
+            assert_eq!(decode_hex(digits, &mut bytes).map(|()| bytes), expected, "{digits}");
+        };
+        check("00FF", Some([0, 255]));
+        check("A9B1", Some([0xa9, 0xb1]));
+        check("a9b1", None);
+        check("A9B", None);
+        check("A9B10", None);
+        check("G9B1", None);
+        check("A9B ", None);
+    }
 }
