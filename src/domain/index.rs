@@ -6,6 +6,7 @@
 mod best;
 mod block;
 mod code;
+mod gauge;
 mod kernel;
 mod key;
 mod layout;
@@ -121,7 +122,7 @@ pub struct Index {
     places: Vec<Place>,
     free: Vec<u32>,
     /// Slots by id.
-    ids: HashTable<u32>,
+    ids: HashTable<(AdvertisementId, u32)>,
     keys: BTreeMap<Key, u32>,
     /// By number; `None` where free.
     partitions: Vec<Option<(Key, Tree)>>,
@@ -173,8 +174,9 @@ impl Index {
         self.len() == 0
     }
 
-    /// Adds `entry`, or replaces the one of the same id wholly.
-    pub fn upsert(&mut self, entry: Entry) {
+    /// Adds `entry`, or replaces the one of the same id wholly and returns it: giving back what it holds takes as long
+    /// as the rest, and need not be done while others wait for the index.
+    pub fn upsert(&mut self, entry: Entry) -> Option<Entry> {
         self.clock.anchor(entry.advertisement.since);
         let id = entry.advertisement.id;
         let Some(slot) = self.slot(id) else {
@@ -186,9 +188,9 @@ impl Index {
             self.write_row(&entry, slot);
             let partition = self.partition_of(&entry);
             self.entries[slot as usize] = Some(entry);
-            let entries = &self.entries;
-            self.ids.insert_unique(hash(id), slot, |&it| hash(id_of(entries, it)));
-            return self.insert_row(partition);
+            self.ids.insert_unique(hash(id), (id, slot), |&(id, _)| hash(id));
+            self.insert_row(partition);
+            return None;
         };
         self.write_row(&entry, slot);
         let place = self.places[slot as usize];
@@ -197,23 +199,22 @@ impl Index {
         if key.is_of(silo, kind, &self.layout.keyed, &entry.facts) {
             if !tree.overwrite(place.leaf, place.row, &self.row) {
                 let places = &mut self.places;
-                let mut moved = |slot, leaf, row| note(places, place.partition, slot, leaf, row);
-                tree.remove(place.leaf, place.row, &mut moved);
-                tree.insert(&self.layout, &self.row, &mut moved);
+                let moved = |slot, leaf, row| note(places, place.partition, slot, leaf, row);
+                tree.remove(place.leaf, place.row);
+                tree.insert(&self.layout, &self.row, moved);
             }
         } else {
             self.remove_row(place);
             let partition = self.partition_of(&entry);
             self.insert_row(partition);
         }
-        self.entries[slot as usize] = Some(entry);
+        self.entries[slot as usize].replace(entry)
     }
 
     /// Takes an entry out; `None` when there is none.
     pub fn remove(&mut self, id: AdvertisementId) -> Option<Entry> {
-        let entries = &self.entries;
-        let found = self.ids.find_entry(hash(id), |&slot| id_of(entries, slot) == id).ok()?;
-        let (slot, _) = found.remove();
+        let found = self.ids.find_entry(hash(id), |&(known, _)| known == id).ok()?;
+        let ((_, slot), _) = found.remove();
         self.remove_row(self.places[slot as usize]);
         self.free.push(slot);
         if self.ids.is_empty() {
@@ -252,9 +253,12 @@ impl Index {
     pub fn expired(&self, now: UnixMs, most: usize, out: &mut Vec<AdvertisementId>) {
         let tick = self.clock.tick(now);
         let leaves = self.partitions.iter().flatten().flat_map(|(_, tree)| &tree.leaves);
-        let rows = leaves.flat_map(|leaf| leaf.words(word::EXPIRES).iter().zip(leaf.words(word::SLOT)));
-        let perhaps = rows.filter(|&(&expires, _)| expires <= tick).map(|(_, &slot)| self.entry(slot));
-        out.extend(perhaps.filter(|entry| entry.expires <= now).map(|entry| entry.advertisement.id).take(most));
+        let perhaps = leaves.flat_map(|leaf| {
+            let rows = leaf.words(word::EXPIRES).iter().enumerate().filter(move |&(_, &expires)| expires <= tick);
+            rows.filter(|&(row, _)| !leaf.holes().contains(&(row as u32))).map(|(row, _)| leaf.slot(row))
+        });
+        let due = perhaps.map(|slot| self.entry(slot)).filter(|entry| entry.expires <= now);
+        out.extend(due.map(|entry| entry.advertisement.id).take(most));
     }
 
     /// Recomputes the bounds of some leaves that removals have left wider than needed; call it now and then. About
@@ -283,7 +287,7 @@ impl Index {
     }
 
     fn slot(&self, id: AdvertisementId) -> Option<u32> {
-        self.ids.find(hash(id), |&slot| id_of(&self.entries, slot) == id).copied()
+        self.ids.find(hash(id), |&(known, _)| known == id).map(|&(_, slot)| slot)
     }
 
     fn tree(&self, partition: u32) -> &Tree {
@@ -332,9 +336,9 @@ impl Index {
     }
 
     fn remove_row(&mut self, place: Place) {
-        let (places, partition) = (&mut self.places, &mut self.partitions[place.partition as usize]);
+        let partition = &mut self.partitions[place.partition as usize];
         let Some((key, tree)) = partition else { return };
-        tree.remove(place.leaf, place.row, |slot, leaf, row| note(places, place.partition, slot, leaf, row));
+        tree.remove(place.leaf, place.row);
         if tree.len() == 0 {
             self.keys.remove(key);
             *partition = None;
@@ -351,10 +355,6 @@ impl Index {
         self.entries[slot as usize].as_mut().map(change);
         true
     }
-}
-
-fn id_of(entries: &[Option<Entry>], slot: u32) -> AdvertisementId {
-    entries[slot as usize].as_ref().expect("a listed slot is taken").advertisement.id
 }
 
 fn note(places: &mut [Place], partition: u32, slot: u32, leaf: u32, row: u32) {

@@ -6,7 +6,6 @@ use crate::domain::filter::{Refusal, admit};
 use crate::domain::index::best::{Best, Scored};
 use crate::domain::index::block::{Leaves, Rows};
 use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
-use crate::domain::index::layout::word;
 use crate::domain::index::leaf::Leaf;
 use crate::domain::index::plan::{Exact, Plan, counter, place, refusal};
 use crate::domain::index::tree::Place;
@@ -165,15 +164,19 @@ impl Search<'_, '_> {
         let part = self.desk.parts.partition_point(|&(_, from)| from <= at) - 1;
         let (number, first) = self.desk.parts[part];
         let leaf = &self.index.tree(number).leaves[at - first];
-        for from in (0..leaf.len()).step_by(BLOCK) {
-            if self.left == 0 {
+        for from in (0..leaf.end()).step_by(BLOCK) {
+            let wanted = BLOCK.min(leaf.end() - from);
+            let (mut len, mut rows) = (wanted, rows_in(leaf, from, wanted));
+            if 0 < rows && self.left == 0 {
                 self.truncated = true;
                 return false;
             }
-            let wanted = BLOCK.min(leaf.len() - from);
-            let len = wanted.min(self.left as usize);
+            while self.left < rows {
+                len -= 1;
+                rows = rows_in(leaf, from, len);
+            }
             self.truncated |= len < wanted;
-            self.left -= len as u32;
+            self.left -= rows;
             let place = Place { partition: number, leaf: (at - first) as u32, row: from as u32 };
             self.look_at(leaf, place, len);
         }
@@ -183,15 +186,24 @@ impl Search<'_, '_> {
     fn look_at(&mut self, leaf: &Leaf, at: Place, len: usize) {
         let from = at.row as usize;
         self.desk.scratch.bound[..len].fill(self.plan.base);
+        for hole in leaf.holes().iter().map(|&hole| hole as usize) {
+            if from <= hole && hole < from + len {
+                self.desk.scratch.bound[hole - from] = f32::INFINITY;
+            }
+        }
         self.exclude(at, len);
         let cutoff = self.cutoff().min(f32::MAX);
         let Desk { scratch, counts, survivors, .. } = &mut *self.desk;
-        judge(self.path, &self.plan, Rows { leaf, from, len }, scratch, counts, len);
+        if judge(self.path, &self.plan, Rows { leaf, from, len }, scratch, counts, len) == 0 {
+            return;
+        }
         survivors.clear();
-        for (row, &bound) in scratch.bound[..len].iter().enumerate() {
-            if bound <= cutoff {
-                survivors.push((bound, (from + row) as u32));
+        for (stride, bounds) in scratch.bound[..len].chunks(STRIDE).enumerate() {
+            if bounds.iter().fold(0, |hopeful, &bound| hopeful | u32::from(bound <= cutoff)) == 0 {
+                continue;
             }
+            let hopeful = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
+            survivors.extend(hopeful.map(|(row, &bound)| (bound, (from + stride * STRIDE + row) as u32)));
         }
         self.weigh_survivors(leaf);
     }
@@ -203,7 +215,7 @@ impl Search<'_, '_> {
             let same_leaf = place.partition == at.partition && place.leaf == at.leaf;
             if same_leaf && at.row <= place.row && place.row < at.row + len as u32 {
                 self.desk.scratch.bound[(place.row - at.row) as usize] = f32::INFINITY;
-                let slot = self.index.tree(at.partition).leaves[at.leaf as usize].word(word::SLOT, place.row as usize);
+                let slot = self.index.tree(at.partition).leaves[at.leaf as usize].slot(place.row as usize);
                 let verdict = admit(
                     self.query.ruleset,
                     &self.query.searcher,
@@ -245,7 +257,7 @@ impl Search<'_, '_> {
     }
 
     fn offer(&mut self, leaf: &Leaf, row: usize) {
-        let (slot, id) = (leaf.word(word::SLOT, row), leaf.word(word::ID, row));
+        let (slot, id) = (leaf.slot(row), leaf.id(row));
         let score = self.score(leaf, row, slot);
         self.desk.best.offer(Scored { score, id, slot });
     }
@@ -294,6 +306,12 @@ impl Search<'_, '_> {
             }
         });
     }
+}
+
+/// How many of the places `from..from + len` of a leaf have a row.
+fn rows_in(leaf: &Leaf, from: usize, len: usize) -> u32 {
+    let holes = leaf.holes().iter().filter(|&&hole| from <= hole as usize && (hole as usize) < from + len).count();
+    (len - holes) as u32
 }
 
 /// Reads a little of each entry that is about to be admitted, level by level, so that the machine fetches many at once

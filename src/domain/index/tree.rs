@@ -48,7 +48,7 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) fn new(layout: &Layout) -> Self {
-        let mut summary = Summary::new(layout.floats());
+        let mut summary = Summary::new(layout);
         summary.push();
         let leaves = vec![Leaf::new()];
         let (nodes, free_nodes, free_leaves) = (Vec::new(), Vec::new(), Vec::new());
@@ -73,17 +73,15 @@ impl Tree {
         self.summary.widen(leaf, row);
         self.summary.len[leaf] += 1;
         self.len += 1;
-        moved(row.words[word::SLOT], leaf as u32, at as u32);
+        moved(row.slot, leaf as u32, at as u32);
         if self.leaves[leaf].split_at <= self.leaves[leaf].len() {
             self.split(layout, leaf, &mut moved);
         }
     }
 
     /// Takes a row out. Bounds stay as wide as they were.
-    pub(super) fn remove(&mut self, leaf: u32, row: u32, mut moved: impl FnMut(u32, u32, u32)) {
-        if let Some(slot) = self.leaves[leaf as usize].remove(row as usize) {
-            moved(slot, leaf, row);
-        }
+    pub(super) fn remove(&mut self, leaf: u32, row: u32) {
+        self.leaves[leaf as usize].remove(row as usize);
         self.summary.len[leaf as usize] -= 1;
         self.len -= 1;
     }
@@ -116,7 +114,7 @@ impl Tree {
             let leaf = self.tidied % self.leaves.len();
             self.tidied = leaf + 1;
             self.join(leaf, &mut moved);
-            self.summary.recompute(leaf, &self.leaves[leaf]);
+            self.close(leaf, &mut moved);
         }
     }
 
@@ -136,6 +134,7 @@ impl Tree {
     /// Splits a leaf in two along the dimension in which its rows are spread widest, by worth. When all its rows are
     /// alike it stays whole and overflows.
     fn split(&mut self, layout: &Layout, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
+        self.close(leaf, moved);
         let Some((dim, at)) = best_split(layout, &self.leaves[leaf]) else {
             self.leaves[leaf].split_at = 2 * self.leaves[leaf].len();
             return;
@@ -147,17 +146,11 @@ impl Tree {
         self.replace(parent, Child::Leaf(leaf as u32), Child::Node(node));
         self.leaves[leaf].parent = Some(node);
         self.leaves[other].parent = Some(node);
-        let mut row = Row::default();
-        for from in (0..self.leaves[leaf].len()).rev() {
-            if at <= placed(self.leaves[leaf].float(dim, from)) {
-                self.leaves[leaf].read(from, &mut row);
-                self.leaves[other].push(&row);
-                self.leaves[leaf].remove(from);
-            }
-        }
+        let goes = |tree: &Self, from: usize| at <= placed(tree.leaves[leaf].float(dim, from));
+        self.carry(leaf, other, goes, moved);
         for half in [leaf, other] {
-            self.leaves[half].split_at = (ROWS + 1).max(self.leaves[half].len() + 1);
-            self.settle(half, moved);
+            self.leaves[half].split_at = ROWS.max(self.leaves[half].len() + 1);
+            self.close(half, moved);
         }
     }
 
@@ -169,26 +162,42 @@ impl Tree {
         if ROWS / 2 < self.leaves[one].len() + self.leaves[other].len() {
             return;
         }
-        let mut row = Row::default();
-        for from in 0..self.leaves[other].len() {
-            self.leaves[other].read(from, &mut row);
-            self.leaves[one].push(&row);
-        }
+        self.close(other, moved);
+        self.carry(other, one, |_, _| true, moved);
         let parent = self.nodes[node as usize].parent;
         self.replace(parent, Child::Node(node), Child::Leaf(one as u32));
         self.leaves[one].parent = parent;
-        self.leaves[one].split_at = ROWS + 1;
+        self.leaves[one].split_at = ROWS;
         self.leaves[other].parent = None;
         self.leaves[other].clear();
         self.free_leaves.push(other as u32);
         self.free_nodes.push(node);
-        self.settle(one, moved);
-        self.summary.recompute(other, &self.leaves[other]);
+        self.close(one, moved);
+        self.close(other, moved);
     }
 
-    fn settle(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
-        let slots = self.leaves[leaf].words(word::SLOT);
-        slots.iter().enumerate().for_each(|(row, &slot)| moved(slot, leaf as u32, row as u32));
+    /// Moves the rows of a leaf without holes that `goes` picks to another.
+    fn carry(
+        &mut self,
+        from: usize,
+        to: usize,
+        goes: impl Fn(&Self, usize) -> bool,
+        moved: &mut impl FnMut(u32, u32, u32),
+    ) {
+        let mut row = Row::default();
+        for at in (0..self.leaves[from].len()).rev() {
+            if goes(self, at) {
+                self.leaves[from].read(at, &mut row);
+                self.leaves[from].remove(at);
+                let now = self.leaves[to].push(&row);
+                moved(row.slot, to as u32, now as u32);
+            }
+        }
+    }
+
+    /// Closes a leaf's holes and computes its bounds anew.
+    fn close(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
+        self.leaves[leaf].compact(|slot, row| moved(slot, leaf as u32, row));
         self.summary.recompute(leaf, &self.leaves[leaf]);
     }
 
