@@ -15,6 +15,7 @@ pub mod oracle;
 mod plan;
 mod rules;
 mod search;
+mod slab;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -23,8 +24,6 @@ mod tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-
 use crate::domain::advertisement::{Advertisement, Kind};
 use crate::domain::facts::Facts;
 use crate::domain::filter::{Listed, Refusal, Searcher};
@@ -32,6 +31,7 @@ use crate::domain::id::{AdvertisementId, SiloId};
 use crate::domain::index::code::Codes;
 use crate::domain::index::key::{Key, Wish};
 use crate::domain::index::layout::{Layout, Row, Ticks, word};
+use crate::domain::index::slab::Slab;
 use crate::domain::index::tree::{Place, Tree};
 use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
@@ -116,25 +116,13 @@ pub struct Index {
     layout: Layout,
     codes: Codes,
     clock: Ticks,
-    /// By slot; `None` where free.
-    entries: Vec<Option<Entry>>,
-    /// By slot: where its row is.
-    places: Vec<Place>,
-    free: Vec<u32>,
-    /// Slots by id.
-    ids: HashTable<(AdvertisementId, u32)>,
+    slab: Slab,
     keys: BTreeMap<Key, u32>,
     /// By number; `None` where free.
     partitions: Vec<Option<(Key, Tree)>>,
     free_partitions: Vec<u32>,
     row: Row,
     tidied: usize,
-}
-
-/// Ids are outputs of a keyed hash that nobody can choose, so their first bytes are hash enough.
-fn hash(id: AdvertisementId) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = *id.as_bytes();
-    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 impl Index {
@@ -147,10 +135,7 @@ impl Index {
             layout,
             codes,
             clock: Ticks::default(),
-            entries: Vec::new(),
-            places: Vec::new(),
-            free: Vec::new(),
-            ids: HashTable::new(),
+            slab: Slab::default(),
             keys: BTreeMap::new(),
             partitions: Vec::new(),
             free_partitions: Vec::new(),
@@ -166,7 +151,7 @@ impl Index {
 
     /// How many advertisements it holds.
     pub fn len(&self) -> usize {
-        self.ids.len()
+        self.slab.len()
     }
 
     /// Whether it holds none.
@@ -178,64 +163,53 @@ impl Index {
     /// as the rest, and need not be done while others wait for the index.
     pub fn upsert(&mut self, entry: Entry) -> Option<Entry> {
         self.clock.anchor(entry.advertisement.since);
-        let id = entry.advertisement.id;
-        let Some(slot) = self.slot(id) else {
-            let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
-            if slot as usize == self.entries.len() {
-                self.entries.push(None);
-                self.places.push(Place::default());
-            }
-            self.write_row(&entry, slot);
+        let Some(slot) = self.slab.find(entry.advertisement.id) else {
             let partition = self.partition_of(&entry);
-            self.entries[slot as usize] = Some(entry);
-            self.ids.insert_unique(hash(id), (id, slot), |&(id, _)| hash(id));
+            let slot = self.slab.add(entry);
+            let Self { layout, slab, clock, codes, row, .. } = self;
+            layout.write(slab.entry(slot), slot, clock, codes, row);
             self.insert_row(partition);
             return None;
         };
-        self.write_row(&entry, slot);
-        let place = self.places[slot as usize];
+        self.layout.write(&entry, slot, &self.clock, &mut self.codes, &mut self.row);
+        let place = self.slab.place(slot);
         let (key, tree) = self.partitions[place.partition as usize].as_mut().expect("a row's partition exists");
         let (silo, kind) = (entry.advertisement.session.silo, entry.advertisement.kind);
         if key.is_of(silo, kind, &self.layout.keyed, &entry.facts) {
-            if !tree.overwrite(place.leaf, place.row, &self.row) {
-                let places = &mut self.places;
-                let moved = |slot, leaf, row| note(places, place.partition, slot, leaf, row);
-                tree.remove(place.leaf, place.row);
-                tree.insert(&self.layout, &self.row, moved);
-            }
+            let slab = &mut self.slab;
+            let moved = |slot, leaf, row| slab.note(slot, Place { partition: place.partition, leaf, row });
+            tree.replace(&self.layout, place, &self.row, moved);
         } else {
             self.remove_row(place);
             let partition = self.partition_of(&entry);
             self.insert_row(partition);
         }
-        self.entries[slot as usize].replace(entry)
+        self.slab.replace(slot, entry)
     }
 
     /// Takes an entry out; `None` when there is none.
     pub fn remove(&mut self, id: AdvertisementId) -> Option<Entry> {
-        let found = self.ids.find_entry(hash(id), |&(known, _)| known == id).ok()?;
-        let ((_, slot), _) = found.remove();
-        self.remove_row(self.places[slot as usize]);
-        self.free.push(slot);
-        if self.ids.is_empty() {
+        let (place, entry) = self.slab.remove(id)?;
+        self.remove_row(place);
+        if self.slab.len() == 0 {
             self.codes.clear();
         }
-        self.entries[slot as usize].take()
+        Some(entry)
     }
 
     /// The entry of that id.
     pub fn get(&self, id: AdvertisementId) -> Option<&Entry> {
-        self.slot(id).map(|slot| self.entry(slot))
+        self.slab.find(id).map(|slot| self.slab.entry(slot))
     }
 
     /// The entry of a hit.
     pub fn entry(&self, slot: u32) -> &Entry {
-        self.entries[slot as usize].as_ref().expect("a hit's slot is taken until the index changes")
+        self.slab.entry(slot)
     }
 
     /// All entries, in no particular order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().flatten()
+        self.slab.entries()
     }
 
     /// Sets until when an advertisement is believed. `false` when it is not there.
@@ -264,14 +238,14 @@ impl Index {
     /// Recomputes the bounds of some leaves that removals have left wider than needed; call it now and then. About
     /// one leaf in a hundred a call, and at least one of a partition.
     pub fn tidy(&mut self) {
-        let places = &mut self.places;
+        let slab = &mut self.slab;
         let turns = self.partitions.len().div_ceil(100).max(1);
         for _ in 0..turns.min(self.partitions.len()) {
             let number = self.tidied % self.partitions.len();
             self.tidied = number + 1;
             if let Some((_, tree)) = &mut self.partitions[number] {
                 let leaves = if turns == 1 { tree.leaves.len().div_ceil(100) } else { tree.leaves.len() };
-                tree.tidy(leaves, |slot, leaf, row| note(places, number as u32, slot, leaf, row));
+                tree.tidy(leaves, |slot, leaf, row| slab.note(slot, Place { partition: number as u32, leaf, row }));
             }
         }
     }
@@ -284,10 +258,6 @@ impl Index {
     /// The same on a chosen instruction set; the answer is the same.
     pub fn search_on(&self, path: Path, query: &Query<'_>, found: &mut Found) {
         search::run(self, query, path, found);
-    }
-
-    fn slot(&self, id: AdvertisementId) -> Option<u32> {
-        self.ids.find(hash(id), |&(known, _)| known == id).map(|&(_, slot)| slot)
     }
 
     fn tree(&self, partition: u32) -> &Tree {
@@ -309,10 +279,6 @@ impl Index {
         }
     }
 
-    fn write_row(&mut self, entry: &Entry, slot: u32) {
-        self.layout.write(entry, slot, &self.clock, &mut self.codes, &mut self.row);
-    }
-
     fn partition_of(&mut self, entry: &Entry) -> u32 {
         let session = &entry.advertisement.session;
         let key = Key::of(session.silo, entry.advertisement.kind, &self.layout.keyed, &entry.facts);
@@ -329,9 +295,10 @@ impl Index {
     }
 
     fn insert_row(&mut self, number: u32) {
-        let places = &mut self.places;
+        let slab = &mut self.slab;
         if let Some((_, tree)) = &mut self.partitions[number as usize] {
-            tree.insert(&self.layout, &self.row, |slot, leaf, row| note(places, number, slot, leaf, row));
+            let moved = |slot, leaf, row| slab.note(slot, Place { partition: number, leaf, row });
+            tree.insert(&self.layout, &self.row, moved);
         }
     }
 
@@ -347,16 +314,12 @@ impl Index {
     }
 
     fn change(&mut self, id: AdvertisementId, column: usize, value: u32, change: impl FnOnce(&mut Entry)) -> bool {
-        let Some(slot) = self.slot(id) else { return false };
-        let Place { partition, leaf, row } = self.places[slot as usize];
+        let Some(slot) = self.slab.find(id) else { return false };
+        let Place { partition, leaf, row } = self.slab.place(slot);
         if let Some((_, tree)) = &mut self.partitions[partition as usize] {
             tree.set_word(column, leaf, row, value);
         }
-        self.entries[slot as usize].as_mut().map(change);
+        self.slab.entry_mut(slot).map(change);
         true
     }
-}
-
-fn note(places: &mut [Place], partition: u32, slot: u32, leaf: u32, row: u32) {
-    places[slot as usize] = Place { partition, leaf, row };
 }

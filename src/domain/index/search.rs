@@ -48,8 +48,8 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     desk.counts.clear();
     desk.counts.resize(counter(Refusal::Full) + 3 + 2 * query.ruleset.hard.len(), 0);
     desk.excluded.clear();
-    let slots = query.searcher.excluded.iter().filter_map(|&id| index.slot(id));
-    desk.excluded.extend(slots.map(|slot| index.places[slot as usize]));
+    let slots = query.searcher.excluded.iter().filter_map(|&id| index.slab.find(id));
+    desk.excluded.extend(slots.map(|slot| index.slab.place(slot)));
     // An id may have been given twice.
     desk.excluded.dedup();
     let left = query.limits.max_evaluated;

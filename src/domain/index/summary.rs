@@ -11,6 +11,9 @@ pub(super) struct Summary {
     pub(super) least: Vec<Vec<f32>>,
     /// The greatest value; minus infinite when there is none.
     pub(super) greatest: Vec<Vec<f32>>,
+    /// By leaf, then by float column: least and greatest once more. Most rows widen nothing, and here that is seen in
+    /// one place.
+    hulls: Vec<[f32; 2]>,
     /// 1 when some row may lack the value.
     pub(super) gaps: Vec<Vec<u32>>,
     /// The latest expiry.
@@ -51,6 +54,7 @@ impl Summary {
         self.least.iter_mut().for_each(|column| column.push(f32::INFINITY));
         self.greatest.iter_mut().for_each(|column| column.push(f32::NEG_INFINITY));
         self.gaps.iter_mut().for_each(|column| column.push(0));
+        self.hulls.extend(self.least.iter().map(|_| [f32::INFINITY, f32::NEG_INFINITY]));
         self.sets.iter_mut().for_each(|column| column.push(0));
         self.expires.push(0);
         self.seats.push(0);
@@ -60,12 +64,13 @@ impl Summary {
 
     /// Widens a leaf's bounds to take in `row`.
     pub(super) fn widen(&mut self, leaf: usize, row: &Row) {
-        for (column, &value) in row.floats.iter().enumerate() {
+        let hull = &mut self.hulls[leaf * row.floats.len()..][..row.floats.len()];
+        for (column, (&value, [least, greatest])) in row.floats.iter().zip(hull).enumerate() {
             if value.is_nan() {
                 self.gaps[column][leaf] = 1;
-            } else {
-                let (least, greatest) = (&mut self.least[column][leaf], &mut self.greatest[column][leaf]);
+            } else if value < *least || *greatest < value {
                 (*least, *greatest) = (least.min(value), greatest.max(value));
+                (self.least[column][leaf], self.greatest[column][leaf]) = (*least, *greatest);
             }
         }
         self.expires[leaf] = self.expires[leaf].max(row.words[word::EXPIRES]);
@@ -83,6 +88,7 @@ impl Summary {
             // `f32::min` and `f32::max` pass over NaN.
             self.least[column][at] = values.iter().copied().fold(f32::INFINITY, f32::min);
             self.greatest[column][at] = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            self.hulls[at * self.least.len() + column] = [self.least[column][at], self.greatest[column][at]];
             self.gaps[column][at] = u32::from(values.iter().any(|value| value.is_nan()));
         }
         self.expires[at] = leaf.words(word::EXPIRES).iter().copied().max().unwrap_or(0);
