@@ -53,7 +53,9 @@ impl World {
         let ruleset = Arc::new(ruleset(rules));
         let mut index = Index::new(Arc::clone(&ruleset));
         let mut dice = Dice(7);
-        (0..ROWS).for_each(|number| index.upsert(entry(&mut dice, &ruleset, number, spread)));
+        for number in 0..ROWS {
+            index.upsert(entry(&mut dice, &ruleset, number, spread));
+        }
         let searchers = (0..SEARCHES).map(|_| session(&mut dice, Spread::Globe));
         let searchers = searchers.map(|it| (it.clone(), Facts::of(&ruleset, &it))).collect();
         Self { ruleset, index, searchers, seats: 1 }
@@ -241,7 +243,9 @@ fn under_writes(world: World) {
             };
             let batch: Vec<Entry> = (0..64).map(next).collect();
             let mut index = lock.write().expect("no thread panics");
-            batch.into_iter().for_each(|entry| index.upsert(entry));
+            for entry in batch {
+                index.upsert(entry);
+            }
             wrote.fetch_add(64, Ordering::Relaxed);
         }
     };

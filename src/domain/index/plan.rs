@@ -42,7 +42,8 @@ pub(super) enum Check {
     /// The number lies outside.
     Outside { column: usize, least: f32, greatest: f32, gaps: bool },
     /// The code is one of these, or none of these when `wanted`; or there is a gap and gaps are refused.
-    Code { column: usize, codes: Vec<u32>, wanted: bool, gaps: bool },
+    /// A leaf none of whose `code::bit`s is in `set` has only such rows.
+    Code { column: usize, codes: Vec<u32>, wanted: bool, gaps: bool, set: u32 },
     /// The lists of texts share no bit.
     Bloom { column: usize, bits: u64 },
     /// The ruleset's hash differs.
@@ -108,6 +109,8 @@ pub(super) struct Plan {
     pub(super) unit: f64,
     /// In the order of `Ruleset::soft`; `None` when a column is lacking.
     pub(super) exact: Option<Vec<Exact>>,
+    /// Whether the exact score of any row is had from columns alone.
+    pub(super) cheap: bool,
     /// Whether rows with a best region must be scored from their entries.
     pub(super) regions: bool,
 }
@@ -156,6 +159,7 @@ impl Plan {
             base: 0.0,
             unit: if unit == 0.0 { 1.0 } else { unit },
             exact: None,
+            cheap: false,
             regions: !query.searcher.regions.is_empty(),
         };
         plan.rule(Refusal::Expired, Check::Expires(clock.tick(query.now)));
@@ -166,6 +170,7 @@ impl Plan {
             query.ruleset.soft.iter().for_each(|soft| plan.add_term(query, layout, soft));
         }
         plan.exact = query.ruleset.soft.iter().map(|soft| exact(query, layout, soft)).collect();
+        plan.cheap = plan.exact.is_some() && !plan.regions;
         plan
     }
 

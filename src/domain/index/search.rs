@@ -6,7 +6,6 @@ use crate::domain::filter::{Refusal, admit};
 use crate::domain::index::best::{Best, Scored};
 use crate::domain::index::block::{Leaves, Rows};
 use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
-use crate::domain::index::layout::word;
 use crate::domain::index::leaf::Leaf;
 use crate::domain::index::plan::{Exact, Plan, counter, place, refusal};
 use crate::domain::index::tree::Place;
@@ -53,8 +52,8 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     desk.counts.clear();
     desk.counts.resize(counter(Refusal::Full) + 3 + 2 * query.ruleset.hard.len(), 0);
     desk.excluded.clear();
-    let slots = query.searcher.excluded.iter().filter_map(|&id| index.slot(id));
-    desk.excluded.extend(slots.map(|slot| index.places[slot as usize]));
+    let slots = query.searcher.excluded.iter().filter_map(|&id| index.slab.find(id));
+    desk.excluded.extend(slots.map(|slot| index.slab.place(slot)));
     // An id may have been given twice.
     desk.excluded.dedup();
     let left = query.limits.max_evaluated;
@@ -196,15 +195,19 @@ impl Search<'_, '_> {
         self.desk.bounds[at] = SEEN;
         let (number, first) = self.part_of(at);
         let leaf = &self.index.tree(number).leaves[at - first];
-        for from in (0..leaf.len()).step_by(BLOCK) {
-            if self.left == 0 {
+        for from in (0..leaf.end()).step_by(BLOCK) {
+            let wanted = BLOCK.min(leaf.end() - from);
+            let (mut len, mut rows) = (wanted, rows_in(leaf, from, wanted));
+            if 0 < rows && self.left == 0 {
                 self.truncated = true;
                 return false;
             }
-            let wanted = BLOCK.min(leaf.len() - from);
-            let len = wanted.min(self.left as usize);
+            while self.left < rows {
+                len -= 1;
+                rows = rows_in(leaf, from, len);
+            }
             self.truncated |= len < wanted;
-            self.left -= len as u32;
+            self.left -= rows;
             let place = Place { partition: number, leaf: (at - first) as u32, row: from as u32 };
             self.look_at(leaf, place, len);
         }
@@ -214,15 +217,24 @@ impl Search<'_, '_> {
     fn look_at(&mut self, leaf: &Leaf, at: Place, len: usize) {
         let from = at.row as usize;
         self.desk.scratch.bound[..len].fill(self.plan.base);
+        for hole in leaf.holes().iter().map(|&hole| hole as usize) {
+            if from <= hole && hole < from + len {
+                self.desk.scratch.bound[hole - from] = f32::INFINITY;
+            }
+        }
         self.exclude(at, len);
         let cutoff = self.cutoff().min(f32::MAX);
         let Desk { scratch, counts, survivors, .. } = &mut *self.desk;
-        judge(self.path, &self.plan, Rows { leaf, from, len }, scratch, counts, len);
+        if judge(self.path, &self.plan, Rows { leaf, from, len }, scratch, counts, len) == 0 {
+            return;
+        }
         survivors.clear();
-        for (row, &bound) in scratch.bound[..len].iter().enumerate() {
-            if bound <= cutoff {
-                survivors.push((bound, (from + row) as u32));
+        for (stride, bounds) in scratch.bound[..len].chunks(STRIDE).enumerate() {
+            if bounds.iter().fold(0, |hopeful, &bound| hopeful | u32::from(bound <= cutoff)) == 0 {
+                continue;
             }
+            let hopeful = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
+            survivors.extend(hopeful.map(|(row, &bound)| (bound, (from + stride * STRIDE + row) as u32)));
         }
         self.weigh_survivors(leaf);
     }
@@ -234,7 +246,7 @@ impl Search<'_, '_> {
             let same_leaf = place.partition == at.partition && place.leaf == at.leaf;
             if same_leaf && at.row <= place.row && place.row < at.row + len as u32 {
                 self.desk.scratch.bound[(place.row - at.row) as usize] = f32::INFINITY;
-                let slot = self.index.tree(at.partition).leaves[at.leaf as usize].word(word::SLOT, place.row as usize);
+                let slot = self.index.tree(at.partition).leaves[at.leaf as usize].slot(place.row as usize);
                 let verdict = admit(
                     self.query.ruleset,
                     &self.query.searcher,
@@ -276,7 +288,7 @@ impl Search<'_, '_> {
     }
 
     fn offer(&mut self, leaf: &Leaf, row: usize) {
-        let (slot, id) = (leaf.word(word::SLOT, row), leaf.word(word::ID, row));
+        let (slot, id) = (leaf.slot(row), leaf.id(row));
         let score = self.score(leaf, row, slot);
         self.desk.best.offer(Scored { score, id, slot });
     }
@@ -325,6 +337,12 @@ impl Search<'_, '_> {
             }
         });
     }
+}
+
+/// How many of the places `from..from + len` of a leaf have a row.
+fn rows_in(leaf: &Leaf, from: usize, len: usize) -> u32 {
+    let holes = leaf.holes().iter().filter(|&&hole| from <= hole as usize && (hole as usize) < from + len).count();
+    (len - holes) as u32
 }
 
 /// Reads a little of each entry that is about to be admitted, level by level, so that the machine fetches many at once
