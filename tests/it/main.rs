@@ -53,6 +53,8 @@ mod ruleset_wellformed;
 #[cfg(test)]
 mod scripted;
 #[cfg(test)]
+mod search_allocations;
+#[cfg(test)]
 mod seats_rpc;
 #[cfg(test)]
 mod shared_data;
