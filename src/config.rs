@@ -23,8 +23,6 @@ pub const RESERVATION_HOLD_S: RangeInclusive<u32> = 1..=120;
 pub const KEEP_RETIRED_RULESETS_S: RangeInclusive<u32> = 0..=86_400;
 /// How long a shutdown may take, seconds; Kubernetes kills after 30.
 pub const SHUTDOWN_DEADLINE_S: RangeInclusive<u32> = 1..=25;
-/// Threads that serve players' connections; 0 stands for the number of cores.
-pub const WORKERS: RangeInclusive<u32> = 0..=256;
 /// The grid that places are snapped to, degrees. Beyond ten a cell is a continent.
 pub const CELL_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// The doubt about a place that is put up with, kilometres; half of Earth's girth at most.
@@ -76,8 +74,6 @@ pub struct Config {
     pub max_accuracy_radius_km: f64,
     /// How long a shutdown may take, seconds.
     pub shutdown_deadline_s: u32,
-    /// Threads that serve players' connections; 0 for as many as there are cores.
-    pub workers: u32,
 }
 
 /// Where advertisements are kept.

@@ -10,7 +10,6 @@ mod meters;
 pub mod port;
 mod run;
 pub mod signal;
-mod workers;
 
 pub use run::{is_serving, run};
 
@@ -36,7 +35,6 @@ use crate::console;
 use edge::Edge;
 use incoming::Incoming;
 use port::Port;
-use workers::Ends;
 
 /// What a server is made of.
 pub struct Parts {
@@ -58,8 +56,6 @@ pub struct Parts {
     pub clock: Arc<dyn Clock>,
     /// Limits on connections.
     pub edge: Edge,
-    /// Threads that serve clients; 0 counts as 1.
-    pub workers: usize,
 }
 
 /// Starts servers.
@@ -108,9 +104,10 @@ impl Server {
 
         let port =
             Port { edge: edge.clone(), observer: parts.observer, drain: drain.clone(), dice: parts.clock.dice() };
-        let ends = Ends { stopping: stopping.clone(), hard_stop: hard_stop.clone() };
-        let mut ports = workers::start(parts.workers, clients, &port, &routes, &ends).context("start the workers")?;
-        ports.push(tokio::spawn(port.serve_operators(operators, desk, stopping.clone())));
+        let ports = vec![
+            tokio::spawn(port.clone().serve_clients(clients, routes, stopping.clone())),
+            tokio::spawn(port.serve_operators(operators, desk, stopping.clone())),
+        ];
         health.set_serving(true).await;
         let (linger, grace) = (edge.linger, edge.grace);
         Ok(Running { address, operator_address, drain, stopping, hard_stop, ports, linger, grace })

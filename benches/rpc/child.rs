@@ -131,7 +131,6 @@ fn config(rulesets: RulesetSource) -> Config {
         cell_degrees: 1.0,
         max_accuracy_radius_km: 500.0,
         shutdown_deadline_s: 10,
-        workers: 0,
     }
 }
 

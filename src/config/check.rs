@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::config::raw::Settings;
 use crate::config::{
     CELL_DEGREES, Config, ConfigError, KEEP_RETIRED_RULESETS_S, LogFormat, MAX_ACCURACY_RADIUS_KM, RESERVATION_HOLD_S,
-    RulesetSource, SHUTDOWN_DEADLINE_S, StoreTarget, TIME_TO_LIVE_S, TOUR_LOCALITY_FILE, WORKERS,
+    RulesetSource, SHUTDOWN_DEADLINE_S, StoreTarget, TIME_TO_LIVE_S, TOUR_LOCALITY_FILE,
 };
 
 const BUNDLED: &str = "bundled:";
@@ -63,7 +63,6 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
             settings.shutdown_deadline_s.unwrap_or(10),
             SHUTDOWN_DEADLINE_S,
         ),
-        workers: problems.within("workers", settings.workers.unwrap_or(0), WORKERS),
     };
     problems.proxies(&config);
     problems.doors(&config);
@@ -99,7 +98,6 @@ pub(super) fn uncheck(config: &Config) -> Settings {
         cell_degrees: Some(config.cell_degrees),
         max_accuracy_radius_km: Some(config.max_accuracy_radius_km),
         shutdown_deadline_s: Some(config.shutdown_deadline_s),
-        workers: Some(config.workers),
     }
 }
 

@@ -94,9 +94,6 @@ pub struct Settings {
     /// How long a shutdown may take, seconds, 1 to 25 [default: 10].
     #[arg(long, env = "FIRETEAM_SHUTDOWN_DEADLINE_S", value_name = "SECONDS")]
     pub shutdown_deadline_s: Option<u32>,
-    /// Threads that serve players' connections, up to 256; 0 for as many as there are cores [default: 0].
-    #[arg(long, env = "FIRETEAM_WORKERS", value_name = "COUNT")]
-    pub workers: Option<u32>,
 }
 
 impl Settings {
@@ -122,7 +119,6 @@ impl Settings {
             cell_degrees: self.cell_degrees.or(under.cell_degrees),
             max_accuracy_radius_km: self.max_accuracy_radius_km.or(under.max_accuracy_radius_km),
             shutdown_deadline_s: self.shutdown_deadline_s.or(under.shutdown_deadline_s),
-            workers: self.workers.or(under.workers),
         }
     }
 }

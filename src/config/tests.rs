@@ -57,7 +57,6 @@ keep_retired_rulesets_s = 600
 cell_degrees = 1.0
 max_accuracy_radius_km = 500.0
 shutdown_deadline_s = 10
-workers = 0
 "#;
     assert_eq!(config.to_toml().unwrap(), expected);
     let in_a_clone = check::check(Settings::default(), |_| true).unwrap();
@@ -137,7 +136,6 @@ fn every_mistake_is_said_at_once_with_what_would_be_right() {
             "--max-accuracy-radius-km=-1",
             "--shutdown-deadline-s=0",
             "--keep-retired-rulesets-s=86401",
-            "--workers=257",
         ],
     ));
     let expected = "store: `mysql:x` is no store: use sqlite:PATH or memory:
@@ -146,8 +144,7 @@ reservation_hold_s: 121 is out of range: use 1 to 120
 keep_retired_rulesets_s: 86401 is out of range: use 0 to 86400
 cell_degrees: NaN is out of range: use 0 to 10
 max_accuracy_radius_km: -1 is out of range: use 0 to 20040
-shutdown_deadline_s: 0 is out of range: use 1 to 25
-workers: 257 is out of range: use 0 to 256";
+shutdown_deadline_s: 0 is out of range: use 1 to 25";
     assert_eq!(said, expected);
     assert!(problems_of(load(&["--trusted-proxies=0.0.0.0/0"])).contains("would believe anybody"));
     assert!(problems_of(load(&["--trusted-proxies=::/0"])).contains("would believe anybody"));

@@ -1,6 +1,5 @@
 //! From a configuration to a server: opens the store, loads rules and places, starts the engine, binds the ports.
 
-use std::num::NonZero;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,7 +79,6 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
         clock,
         edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },
-        workers: workers(config),
     })
     .await?;
     Ok(House { running, engine, desk, locator, metrics })
@@ -92,14 +90,6 @@ impl House {
         let Self { running, engine, .. } = self;
         running.shutdown().await;
         engine.close().await;
-    }
-}
-
-/// As many threads as are asked for, or as there are cores.
-fn workers(config: &Config) -> usize {
-    match config.workers {
-        0 => std::thread::available_parallelism().map_or(1, NonZero::get),
-        asked => asked as usize,
     }
 }
 

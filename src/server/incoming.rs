@@ -18,7 +18,7 @@ use crate::api::caller::Peer;
 use crate::api::layer::report::RpcObserver;
 use crate::clock::Clock;
 use crate::server::edge::Edge;
-use crate::server::gate::{Gate, Limits, Pass};
+use crate::server::gate::{Gate, Limits};
 use crate::server::guarded::{Deadlines, Guarded};
 
 /// Connections that the kernel keeps until they are accepted.
@@ -38,16 +38,6 @@ pub struct Incoming {
     observer: Arc<dyn RpcObserver>,
     hard_stop: CancellationToken,
     resting: Option<Pin<Box<Sleep>>>,
-}
-
-/// A connection that has been let in and is not served yet.
-#[derive(Debug)]
-pub struct Arrival {
-    stream: TcpStream,
-    peer: Peer,
-    deadlines: Deadlines,
-    hard_stop: CancellationToken,
-    pass: Pass,
 }
 
 impl Incoming {
@@ -81,7 +71,7 @@ impl Incoming {
     }
 
     /// A connection with its deadlines, or none when there are too many.
-    fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<Arrival> {
+    fn admit(&self, stream: TcpStream, peer: SocketAddr) -> Option<Guarded<TcpStream>> {
         let address = peer.ip().to_canonical();
         let pass = match self.gate.admit(address) {
             Ok(pass) => pass,
@@ -102,25 +92,12 @@ impl Incoming {
             lifetime: self.edge.lifetime(self.clock.dice()),
             write_progress: self.edge.write_progress,
         };
-        Some(Arrival { stream, peer, deadlines, hard_stop: self.hard_stop.clone(), pass })
-    }
-}
-
-impl Arrival {
-    /// The connection, guarded; it stays with the runtime that accepted it.
-    pub fn stay(self) -> Guarded<TcpStream> {
-        Guarded::new(self.stream, self.peer, self.deadlines, &self.hard_stop, self.pass)
-    }
-
-    /// The connection, guarded; from now on it belongs to the runtime that this is called on.
-    pub fn move_in(self) -> io::Result<Guarded<TcpStream>> {
-        let stream = TcpStream::from_std(self.stream.into_std()?)?;
-        Ok(Arrival { stream, ..self }.stay())
+        Some(Guarded::new(stream, peer, deadlines, &self.hard_stop, pass))
     }
 }
 
 impl Stream for Incoming {
-    type Item = Arrival;
+    type Item = io::Result<Guarded<TcpStream>>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
@@ -131,7 +108,7 @@ impl Stream for Incoming {
             }
             match ready!(this.listener.poll_accept(cx)) {
                 Ok((stream, peer)) => match this.admit(stream, peer) {
-                    Some(arrival) => return Poll::Ready(Some(arrival)),
+                    Some(connection) => return Poll::Ready(Some(Ok(connection))),
                     None => continue,
                 },
                 Err(error) if is_one_connections_own(&error) => continue,

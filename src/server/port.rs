@@ -1,12 +1,9 @@
 //! Serves one port with every limit set, until it is told to stop and its last connection has ended.
 
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use http::{HeaderName, Method};
-use tokio::net::TcpStream;
-use tokio_stream::{Stream, StreamExt as _};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
@@ -17,7 +14,6 @@ use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
 use crate::api::layer::report::RpcObserver;
 use crate::server::edge::Edge;
-use crate::server::guarded::Guarded;
 use crate::server::incoming::Incoming;
 
 /// Streams and calls in flight on one connection; Envoy's edge has 100.
@@ -49,9 +45,6 @@ const PING_ANSWER: Duration = Duration::from_secs(10);
 /// How long a browser may remember what CORS allows.
 const CORS_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// A connection to serve, or why there is none.
-pub type Connection = io::Result<Guarded<TcpStream>>;
-
 /// What every port needs.
 #[derive(Clone)]
 pub struct Port {
@@ -67,12 +60,7 @@ pub struct Port {
 
 impl Port {
     /// gRPC for game clients, and gRPC-Web for browsers.
-    pub async fn serve_clients(
-        self,
-        incoming: impl Stream<Item = Connection>,
-        routes: Routes,
-        stopping: CancellationToken,
-    ) {
+    pub async fn serve_clients(self, incoming: Incoming, routes: Routes, stopping: CancellationToken) {
         let mut server = self.builder().layer(cors()).layer(GrpcWebLayer::new()).layer(self.calls());
         let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopping.cancelled_owned());
         log_failure("client", served.await);
@@ -81,7 +69,6 @@ impl Port {
     /// gRPC and pages for operators. Without gRPC-Web, whose layer answers every other HTTP/1.1 request itself.
     pub async fn serve_operators(self, incoming: Incoming, routes: Routes, stopping: CancellationToken) {
         let mut server = self.builder().layer(self.calls());
-        let incoming = incoming.map(|arrival| Ok::<_, io::Error>(arrival.stay()));
         let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopping.cancelled_owned());
         log_failure("operator", served.await);
     }

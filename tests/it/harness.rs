@@ -50,7 +50,6 @@ impl House {
             cell_degrees: 1.0,
             max_accuracy_radius_km: 500.0,
             shutdown_deadline_s: 10,
-            workers: 2,
         };
         change(&mut config);
         let clock = Arc::new(HandClock::new());

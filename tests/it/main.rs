@@ -79,6 +79,8 @@ mod ruleset_wellformed;
 #[cfg(test)]
 mod scripted;
 #[cfg(test)]
+mod search_allocations;
+#[cfg(test)]
 mod search_rpc;
 #[cfg(test)]
 mod search_token_rpc;

@@ -132,7 +132,6 @@ impl Stage {
             client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
             clock: Arc::new(StillClock),
             edge,
-            workers: 2,
         };
         let running = Server::start(parts).await.unwrap();
         let (address, operator_address) = (running.address, running.operator_address);

@@ -1,0 +1,65 @@
+//! What a search allocates, counted.
+
+use fireteam::api::convert::Door;
+use fireteam::api::handler::Handler;
+use fireteam::api::pb;
+use fireteam::engine::command::Caller;
+
+use prost::Message;
+
+use crate::harness::House;
+use crate::plain;
+
+fn composition(silo: u64, user: &str) -> pb::SessionCompositionData {
+    pb::SessionCompositionData {
+        silo_id: Some(silo),
+        players: vec![pb::PlayerData { user_id: user.into(), skill: Some(10.0), ..Default::default() }],
+        max_allowed_join_reservation_count: Some(4),
+        ..Default::default()
+    }
+}
+
+fn candidates_in(answer: &[u8]) -> usize {
+    plain::MatchmakingSearchResponse::decode(answer).unwrap().candidates.len()
+}
+
+/// PR7: an answer of fifty candidates is made with as many allocations as an answer of one.
+#[tokio::test]
+async fn a_search_allocates_no_more_for_more_candidates() {
+    let house = House::open().await;
+    let (handler, caller) = (Handler::new(house.parts.engine.clone()), Caller::default());
+    let populations = [1, 10, 50];
+    for silo in populations {
+        for number in 0..silo {
+            let wire = pb::UpdateAdvertisementRequest {
+                matchmaking_set_id: Some(2),
+                session_composition: Some(composition(silo, &format!("host {number} of {silo}"))),
+                connect_data: vec![7; 16],
+                ..Default::default()
+            };
+            handler.update(Door::default(), &caller, wire).unwrap().settle().await.unwrap();
+        }
+    }
+    let search = |silo| {
+        let wire = pb::SearchRequest {
+            matchmaking_set_id: Some(2),
+            session_composition: Some(composition(silo, "seeker")),
+            ..Default::default()
+        };
+        let mut bytes = Vec::new();
+        let counted = allocation_counter::measure(|| {
+            let answer = handler.search(Door::default(), &caller, wire).unwrap();
+            bytes = answer.encode_to_vec();
+        });
+        (candidates_in(&bytes), counted.count_total)
+    };
+    // The first searches of a thread make the desk that later ones work at.
+    populations.iter().for_each(|silo| drop(search(*silo)));
+    let counted = populations.map(|silo| {
+        let (candidates, allocations) = search(silo);
+        assert_eq!(candidates, silo as usize);
+        allocations
+    });
+    assert_eq!(counted, [counted[0]; 3]);
+    assert!(counted[0] <= 20, "{} allocations", counted[0]);
+}
