@@ -44,9 +44,14 @@ pub(crate) fn quantile(operations: usize, at: f64, mut run: impl FnMut(usize)) -
             begin.elapsed().as_secs_f64() * 1e6
         })
         .collect();
-    times.sort_by(f64::total_cmp);
-    let wall_us = times[((operations - 1) as f64 * at) as usize];
+    let wall_us = quantile_of(&mut times, at);
     Took { wall_us, cpu_us: (cpu_ns() - cpu) as f64 / 1e3 / operations as f64 }
+}
+
+/// The quantile `at`, in [0, 1], of some values.
+pub(crate) fn quantile_of(values: &mut [f64], at: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * at) as usize]
 }
 
 /// The middle value.
@@ -91,6 +96,22 @@ pub(crate) fn compare(
     ratios[ROUNDS / 2]
 }
 
+/// Prints a row of rounds, each the subject's figure and the reference's: what the first is by the second.
+pub(crate) fn report(goal: &str, subject: &str, reference: &str, rounds: &[(f64, f64)], cpu_us: f64) {
+    let mut ratios: Vec<f64> = rounds.iter().map(|(subject, reference)| subject / reference).collect();
+    ratios.sort_by(f64::total_cmp);
+    println!(
+        "| {goal} | {subject} | {reference} | {:.2} | {:.2}-{:.2} | {} | {:.2} | {:.2} | {cpu_us:.2} | {} |",
+        ratios[ratios.len() / 2],
+        ratios[0],
+        ratios[ratios.len() - 1],
+        ratios.len(),
+        median(rounds.iter().map(|round| round.0).collect()),
+        median(rounds.iter().map(|round| round.1).collect()),
+        machine(),
+    );
+}
+
 /// Cores and architecture.
 pub(crate) fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
@@ -99,7 +120,12 @@ pub(crate) fn machine() -> String {
 
 /// Resident memory of this process, bytes.
 pub(crate) fn resident_bytes() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    resident_bytes_of("self")
+}
+
+/// Resident memory of a process by its number, bytes.
+pub(crate) fn resident_bytes_of(process: &str) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }

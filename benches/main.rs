@@ -1,8 +1,10 @@
 //! Measures what docs/BENCHMARKS.md promises: `cargo bench -- PS1 PU1` runs the goals named, without names all.
 
+mod engine;
 mod harness;
 mod index;
 mod population;
+mod rpc;
 mod store;
 
 /// The server's allocator, so that updates cost here what they cost there.
@@ -14,9 +16,15 @@ fn main() {
     if !std::env::args().any(|word| word == "--bench") {
         return;
     }
+    let words: Vec<String> = std::env::args().collect();
+    if let Some(at) = words.iter().position(|word| word == rpc::child::WORD) {
+        return rpc::child::serve(&words[at + 1], words[at + 2].parse().expect("a number of advertisements"));
+    }
     let named: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let wanted = |goal: &str| named.is_empty() || named.iter().any(|name| goal.starts_with(name.as_str()));
     harness::header();
     index::run(&wanted);
+    engine::run(&wanted);
+    rpc::run(&wanted);
     store::run(&wanted);
 }

@@ -10,10 +10,10 @@ use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey}
 use fireteam::domain::index::Entry;
 use fireteam::domain::latency::DEFAULT_LINE;
 use fireteam::domain::locality::Locality;
+use fireteam::domain::measure::Measure;
 use fireteam::domain::role::AdvertiseChances;
 use fireteam::domain::ruleset::{
-    Curve, HardFilter, HardRule, Measure, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter,
-    SoftMode,
+    Curve, HardFilter, HardRule, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -62,14 +62,15 @@ fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
     Attribute { name: name.into(), kind, source, range, unit, reduction, trust }
 }
 
-/// Weights of skill and distance; `limits` adds mutual limits on skill, `mode` an uncorrelated `NotEqual` on a text,
-/// `key` an `Equal` on one.
+/// Weights of skill and distance; `limits` adds mutual limits on skill, `mode` an uncorrelated `In` on a text,
+/// `nobody` one that no row passes, `key` an `Equal`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules {
     pub(crate) skill: f64,
     pub(crate) distance: f64,
     pub(crate) limits: bool,
     pub(crate) mode: bool,
+    pub(crate) nobody: bool,
     pub(crate) key: bool,
 }
 
@@ -91,8 +92,10 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
     let within = HardRule::Within { measure: Measure::Attribute(0), expansion: 0, reciprocal_percent: 100.0 };
     let list = fireteam::domain::ruleset::InList::Texts(["m7".into()].into());
     let listed = HardRule::In { attribute: 1, list, mutual: false };
+    let list = fireteam::domain::ruleset::InList::Texts(["none".into()].into());
+    let nobody = HardRule::In { attribute: 1, list, mutual: false };
     let equal = HardRule::Equal { attribute: 2, value: None };
-    let hard = [(rules.limits, within), (rules.mode, listed), (rules.key, equal)];
+    let hard = [(rules.limits, within), (rules.mode, listed), (rules.nobody, nobody), (rules.key, equal)];
     let filter = |rule| HardFilter { name: "hard".into(), missing: MissingHard::Pass, rule };
     Ruleset {
         name: "bench".into(),
@@ -139,6 +142,16 @@ pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
         ],
         ..Session::default()
     }
+}
+
+/// A session as a client of a server says it: skill is its player's.
+pub(crate) fn client_session(dice: &mut Dice) -> Session {
+    let mut session = session(dice, Spread::Globe);
+    if let Some((_, Value::Number(skill))) = session.attributes.pop_if(|(name, _)| **name == *"skill") {
+        session.players[0].skill = Some(skill);
+    }
+    session.join_seats = 5;
+    session
 }
 
 pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spread) -> Entry {

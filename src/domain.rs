@@ -10,6 +10,7 @@ pub mod index;
 pub mod latency;
 pub mod limit;
 pub mod locality;
+pub mod measure;
 pub mod role;
 pub mod ruleset;
 pub mod score;

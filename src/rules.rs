@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use crate::domain::limit::RULESET_BYTES_MAX;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::draft::{Element, Mistake};
+use crate::domain::ruleset::draft::{Element, Mistake, Span};
 use crate::domain::ruleset::validate::{self, Fragment};
 
 pub use catalog::Catalog;
@@ -65,7 +65,7 @@ pub fn text_of<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<Problem>>
     }
     std::str::from_utf8(bytes).map_err(|error| {
         let sound = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
-        let span = crate::domain::ruleset::draft::Span { start: sound.len(), end: sound.len() };
+        let span = Span { start: sound.len(), end: sound.len() };
         let what = "what follows is not UTF-8".to_owned();
         let mistake = Mistake { span, what, right: "save the file as UTF-8".into() };
         vec![Problem::at(file, sound, mistake)]

@@ -14,7 +14,8 @@ use crate::api::pb;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::attribute::Trust;
 use crate::domain::filter::{Refusal, Side};
-use crate::domain::ruleset::{Measure, Ruleset};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::Ruleset;
 use crate::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
 
 /// Bytes of candidates in one answer; the rest of the answer and the frame fit into what is left of 256 KiB.
@@ -163,8 +164,7 @@ impl AnswerWriter {
         if let Some(ms) = answer.stale_for_ms {
             encoding::uint64::encode(9, &ms, out);
         }
-        let ignored: Vec<String> = answer.ignored.iter().map(|path| format!("session_composition.{path}")).collect();
-        encoding::string::encode_repeated(10, &ignored, out);
+        encoding::string::encode_repeated(10, &ignored(&answer.ignored), out);
         Encoded { bytes }
     }
 
@@ -172,6 +172,7 @@ impl AnswerWriter {
     pub fn finish_report(self, answer: &ReportLatencyAnswer) -> Encoded {
         let mut bytes = self.bytes;
         encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
+        encoding::string::encode_repeated(3, &ignored(&answer.ignored), &mut bytes);
         Encoded { bytes }
     }
 }
@@ -207,6 +208,11 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
         Measure::Attribute(index) => ruleset.attributes[index].trust != Trust::Client,
         Measure::Latency | Measure::Distance => true,
     }
+}
+
+/// Paths as the typed request has them.
+fn ignored(paths: &[String]) -> Vec<String> {
+    paths.iter().map(|path| format!("session_composition.{path}")).collect()
 }
 
 fn thousandths(exact: f64) -> f64 {

@@ -3,8 +3,9 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use crate::domain::measure::Measure;
 use crate::domain::ruleset::tradeoff::tradeoffs;
-use crate::domain::ruleset::{Measure, Ruleset, SoftFilter};
+use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::rules::{self, Document, Problem};
 
 /// Checks every path: a directory as the server would load it, a file on its own, be it a ruleset or a fragment of

@@ -9,7 +9,7 @@
 //!
 //! Durations are per step, values are absolute, steps are half-open, and the last value holds for ever (S1-35).
 
-use crate::domain::ruleset::Measure;
+use crate::domain::measure::Measure;
 
 /// One step: from `start_ms` of waiting on, the limit is `value`.
 #[derive(Clone, Copy, Debug, PartialEq)]

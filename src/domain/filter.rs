@@ -6,7 +6,8 @@ use crate::domain::facts::Facts;
 use crate::domain::id::{AdvertisementId, RulesetHash, UserKey};
 use crate::domain::latency::{End, expected_round_trip_ms};
 use crate::domain::locality::Locality;
-use crate::domain::ruleset::{HardFilter, HardRule, InList, Measure, MissingHard, Ruleset};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::{HardFilter, HardRule, InList, MissingHard, Ruleset};
 use crate::domain::session::RegionLatency;
 use crate::domain::time::UnixMs;
 

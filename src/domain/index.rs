@@ -4,6 +4,7 @@
 //! (DESIGN section 8). Columns only prefilter: `filter::admit` and `score::score` define every answer.
 
 mod best;
+mod block;
 mod code;
 mod kernel;
 mod key;

@@ -16,21 +16,11 @@ use crate::domain::attribute::{Attribute, Value};
 use crate::domain::expansion::Expansion;
 use crate::domain::id::{RulesetHash, SetId, SiloId};
 use crate::domain::latency::LatencyLine;
+use crate::domain::measure::Measure;
 use crate::domain::role::AdvertiseChances;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::ruleset::teams::{ReadyCheck, TeamsSpec};
-
-/// What a limit, a hard filter or a soft filter measures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Measure {
-    /// The difference between the two sides' values of a number attribute: its place in `Ruleset::attributes`.
-    Attribute(usize),
-    /// The round trip between the two sides, milliseconds.
-    Latency,
-    /// The chord between the two sides' localities, miles.
-    Distance,
-}
 
 /// Which silos a set serves.
 #[derive(Clone, Debug, PartialEq)]

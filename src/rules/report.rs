@@ -77,6 +77,6 @@ fn line_and_column(text: &str, offset: usize) -> (u32, u32) {
     let before = text.get(..offset).unwrap_or(text);
     let before = before.strip_prefix('\u{feff}').unwrap_or(before);
     let line = before.bytes().filter(|byte| *byte == b'\n').count();
-    let last = before.rsplit('\n').next().unwrap_or_default();
+    let last = &before[before.rfind('\n').map_or(0, |newline| newline + 1)..];
     (line as u32 + 1, last.chars().count() as u32 + 1)
 }

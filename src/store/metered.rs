@@ -72,9 +72,11 @@ mod tests {
     use crate::store::memory::Memory;
     use std::sync::Mutex;
 
+    type Told = (&'static str, u64, bool, usize);
+
     /// Each reading is a second after the one before.
     #[derive(Default)]
-    struct Notes(Mutex<(u64, Vec<(&'static str, u64, bool, usize)>)>);
+    struct Notes(Mutex<(u64, Vec<Told>)>);
 
     impl Meter for Arc<Notes> {
         fn elapsed(&self) -> Duration {

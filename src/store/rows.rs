@@ -103,11 +103,18 @@ pub(super) struct Held {
 /// `since_ms`, `expires_ms` and `join_seats` of the advertisement, the lease's `expires_ms`, the tombstone's `until_ms`.
 type Found = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
-/// An id that was found, by its place in the question: the advertisement, and until when it stays deleted.
-pub(super) type Known = (usize, Option<Held>, Option<UnixMs>);
+/// What was found under one of the ids that were asked for.
+pub(super) struct Finding {
+    /// The id's place in the question.
+    pub(super) at: usize,
+    /// The advertisement, if it is there.
+    pub(super) held: Option<Held>,
+    /// Until when it stays deleted, if it was.
+    pub(super) tombstone: Option<UnixMs>,
+}
 
-/// What is known of each id that was found.
-pub(super) fn found(answer: &str) -> Result<Vec<Known>, StoreError> {
+/// Reads the answer to `the first question of `statements::BEGIN_AND_READ``.
+pub(super) fn findings(answer: &str) -> Result<Vec<Finding>, StoreError> {
     let corrupt = |column, what| StoreError::Corrupt { table: "advertisement", column, what };
     let all: Vec<Found> = serde_json::from_str(answer).map_err(|error| corrupt("n", error.to_string()))?;
     let read = |(at, n, since, expires, seats, lease, until): Found| {
@@ -121,7 +128,7 @@ pub(super) fn found(answer: &str) -> Result<Vec<Known>, StoreError> {
             }),
             _ => None,
         };
-        Ok((at, held, until.map(from_ms)))
+        Ok(Finding { at, held, tombstone: until.map(from_ms) })
     };
     all.into_iter().map(read).collect()
 }

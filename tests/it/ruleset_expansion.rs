@@ -1,7 +1,7 @@
 //! How limits relax with time waited: the thesis's two expansions and its example in words, instant by instant.
 
 use fireteam::domain::expansion::Expansion;
-use fireteam::domain::ruleset::Measure;
+use fireteam::domain::measure::Measure;
 use fireteam::rules;
 
 /// The thesis's sample in the corrected form (S1-34, B-10): closed by the right tag, the last duration -1.

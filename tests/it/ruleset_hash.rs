@@ -58,15 +58,54 @@ proptest! {
         respell(document.root_element(), &mut dice, &mut other);
         prop_assert_eq!(hash(text), hash(&other));
     }
+}
 
-    /// S1-11: every number is part of the meaning.
-    #[test]
-    fn another_number_changes_the_hash(number in any::<prop::sample::Index>(), by in 1_u32..=3) {
-        let numbers = numbers_of(EVERYTHING);
-        let (start, end) = *number.get(&numbers);
+/// S1-11: every number is part of the meaning. All of them are tried, none is drawn.
+#[test]
+fn another_number_changes_the_hash() {
+    for (start, end) in numbers_of(EVERYTHING) {
         let value: f64 = EVERYTHING[start..end].parse().unwrap();
-        let other = format!("{}{}{}", &EVERYTHING[..start], value + f64::from(by), &EVERYTHING[end..]);
-        prop_assert_ne!(hash(EVERYTHING), hash(&other), "{}", other);
+        for by in [1.0, 2.0] {
+            let other = format!("{}{}{}", &EVERYTHING[..start], value + by, &EVERYTHING[end..]);
+            assert_ne!(hash(EVERYTHING), hash(&other), "{value} + {by} at {start}:\n{other}");
+        }
+    }
+}
+
+/// S1-11: so is every word of a closed list.
+#[test]
+fn another_word_changes_the_hash() {
+    let words = [
+        ("Reduce=\"max\"", "Reduce=\"min\""),
+        ("Trust=\"client\"", "Trust=\"token\""),
+        ("Value=\"true\"", "Value=\"false\""),
+        ("duel brawl", "duel"),
+        ("Mutual=\"true\"", "Mutual=\"false\""),
+        ("Missing=\"refuse\"", "Missing=\"pass\""),
+        ("1-1 2-1", "1-1"),
+        ("<SameHash/>", ""),
+        ("\"square_root\"", "\"linear\""),
+        ("Missing=\"neutral\"", "Missing=\"worst\""),
+        ("Mode=\"lower_is_better\"", "Mode=\"difference\""),
+        ("Type=\"skill\"", "Type=\"level\""),
+        ("RoleAttribute=\"roles\"", "RoleAttribute=\"maps\""),
+        ("Name=\"tank\"", "Name=\"scout\""),
+        ("PartyRating=\"median\"", "PartyRating=\"mean\""),
+        ("Rounding=\"down\"", "Rounding=\"up\""),
+        ("SkipUnchanged=\"false\"", "SkipUnchanged=\"true\""),
+        ("\"bronze\"", "\"copper\""),
+        ("Rounding=\"floor\"", "Rounding=\"ceiling\""),
+        ("Combine=\"larger\"", "Combine=\"smaller\""),
+        ("Clock=\"ticket\"", "Clock=\"queue\""),
+        ("DivideBy=\"span\"", "DivideBy=\"count\""),
+        ("Curve=\"quadratic\"", "Curve=\"linear\""),
+        ("\"best_window\"", "\"nearest\""),
+        ("\"highest_rated\"", "\"longest_waiting\""),
+        ("Silos=\"3 7\"", "Silos=\"any\""),
+    ];
+    for (from, to) in words {
+        assert!(EVERYTHING.contains(from), "{from}");
+        assert_ne!(hash(EVERYTHING), hash(&EVERYTHING.replacen(from, to, 1)), "{from}");
     }
 }
 

@@ -27,7 +27,7 @@ async fn sql(path: &Path, text: &str) {
 }
 
 async fn refusal(path: &Path) -> StoreError {
-    Sqlite::open(path).await.err().expect("it opened")
+    Sqlite::open(path).await.expect_err("it opened")
 }
 
 /// R17.

@@ -114,7 +114,7 @@ impl Model {
             }
         }
         let total = u32::from(ad.advertisement.session.join_seats);
-        let open = if taken < total { total - taken } else { 0 };
+        let open = total.saturating_sub(taken);
         if open < u32::from(wanted.seats) {
             return Outcome::Full { open_seats: open as u16 };
         }

@@ -7,7 +7,8 @@
 use crate::domain::attribute::{Value, ValueKind};
 use crate::domain::index::Entry;
 use crate::domain::index::code::Codes;
-use crate::domain::ruleset::{HardRule, InList, Measure, Ruleset, SoftFilter};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::{HardRule, InList, Ruleset, SoftFilter};
 use crate::domain::time::UnixMs;
 
 /// Column of `x`, after the numbers; `y` and `z` follow.

@@ -10,7 +10,8 @@ use crate::domain::filter::{Refusal, Side};
 use crate::domain::index::Query;
 use crate::domain::index::layout::{Layout, Ticks};
 use crate::domain::locality::Locality;
-use crate::domain::ruleset::{Curve, HardFilter, Measure, MissingHard, SoftFilter, SoftMode};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::{Curve, HardFilter, MissingHard, SoftFilter, SoftMode};
 use crate::domain::score::{missing_term, weighed};
 
 /// Something between the searcher and a row that several rules and terms read.

@@ -7,7 +7,8 @@ use crate::domain::index::Query;
 use crate::domain::index::code::Codes;
 use crate::domain::index::layout::{Layout, Ticks, bloom_bit, bloom_of};
 use crate::domain::index::plan::{Check, NoGauge, Plan, refuses_gaps, text, up};
-use crate::domain::ruleset::{HardFilter, HardRule, InList, Measure};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::{HardFilter, HardRule, InList};
 use crate::domain::time::UnixMs;
 
 /// Steps of an expansion that a check tells apart; neighbours are taken together at the wider limit.

@@ -4,7 +4,8 @@ use std::cmp::Ordering;
 
 use crate::domain::filter::{Refusal, admit};
 use crate::domain::index::best::{Best, Scored};
-use crate::domain::index::kernel::{BLOCK, Leaves, Path, Rows, Scratch, judge};
+use crate::domain::index::block::{Leaves, Rows};
+use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
 use crate::domain::index::layout::word;
 use crate::domain::index::leaf::Leaf;
 use crate::domain::index::plan::{Exact, Plan, counter, place, refusal};
@@ -34,6 +35,10 @@ const HEAD: usize = 16;
 const SWEEP_SHARE: usize = 6;
 /// Bounds that are passed over together.
 const STRIDE: usize = 16;
+/// Rows that a search which found too few looks at only to say what refused them.
+const EXPLAINED_ROWS: usize = 4096;
+/// The bound of a leaf that was looked at: less than nothing, and nothing is less.
+const SEEN: f32 = f32::NAN;
 
 pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Found) {
     found.hits.clear();
@@ -57,6 +62,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     search.bound_leaves();
     search.visit();
     search.settle();
+    search.explain();
     (*evaluated, *truncated) = (left - search.left, search.truncated);
     hits.extend(desk.best.rows().iter().map(|row| Hit { slot: row.slot, score: row.score }));
     let counts = desk.counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
@@ -121,6 +127,33 @@ impl Search<'_, '_> {
         self.desk.order = order;
     }
 
+    /// After a search that found fewer than were asked for, counts what refused the leaves that were passed over whole,
+    /// so that who finds nothing is told why.
+    fn explain(&mut self) {
+        let mut budget = EXPLAINED_ROWS;
+        for at in 0..self.desk.bounds.len() {
+            if self.desk.best.worst().is_some() || self.truncated {
+                return;
+            }
+            let rows = self.rows_of(at);
+            if self.desk.bounds[at] == f32::INFINITY && rows <= budget.min(self.left as usize) {
+                budget -= rows;
+                self.visit_leaf(at);
+                self.settle();
+            }
+        }
+    }
+
+    fn rows_of(&self, at: usize) -> usize {
+        let (number, first) = self.part_of(at);
+        self.index.tree(number).leaves[at - first].len()
+    }
+
+    /// The partition of a leaf, and where its leaves begin.
+    fn part_of(&self, at: usize) -> (u32, usize) {
+        self.desk.parts[self.desk.parts.partition_point(|&(_, from)| from <= at) - 1]
+    }
+
     /// The leaf with the least bound; `None` when none is left.
     fn most_hopeful(&self) -> Option<usize> {
         let bounds = &self.desk.bounds;
@@ -160,9 +193,8 @@ impl Search<'_, '_> {
         if self.cutoff() < self.desk.bounds[at] {
             return false;
         }
-        self.desk.bounds[at] = f32::INFINITY;
-        let part = self.desk.parts.partition_point(|&(_, from)| from <= at) - 1;
-        let (number, first) = self.desk.parts[part];
+        self.desk.bounds[at] = SEEN;
+        let (number, first) = self.part_of(at);
         let leaf = &self.index.tree(number).leaves[at - first];
         for from in (0..leaf.len()).step_by(BLOCK) {
             if self.left == 0 {

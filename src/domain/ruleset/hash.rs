@@ -5,10 +5,11 @@ use sha2::{Digest, Sha256};
 use crate::domain::attribute::{Attribute, Value};
 use crate::domain::expansion::Expansion;
 use crate::domain::id::RulesetHash;
+use crate::domain::measure::Measure;
 use crate::domain::ruleset::queue::{Quality, QueueSpec};
 use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::domain::ruleset::teams::{ReadyCheck, TeamsSpec};
-use crate::domain::ruleset::{HardFilter, HardRule, InList, Measure, Ruleset, SiloRule, SoftFilter};
+use crate::domain::ruleset::{HardFilter, HardRule, InList, Ruleset, SiloRule, SoftFilter};
 
 /// Names `ruleset` by its meaning: the first 32 bits of the SHA-256 of everything that matters for matching, and never
 /// 0, which clients send for "none".

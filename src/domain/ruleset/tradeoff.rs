@@ -1,6 +1,7 @@
 //! What one soft filter's unit buys of another's: the designer's question about weights (S1-21 to S1-23).
 
-use crate::domain::ruleset::{Curve, Measure, Ruleset, SoftFilter};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::{Curve, Ruleset, SoftFilter};
 
 /// Two amounts that weigh the same in a score.
 #[derive(Clone, Debug, PartialEq)]

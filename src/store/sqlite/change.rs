@@ -95,10 +95,10 @@ impl Before {
         let rows = query.fetch_all(connection).await.map_err(unavailable)?;
         let (first, reservations) = rows.split_first().ok_or_else(|| unavailable(sqlx::Error::RowNotFound))?;
         let asked: Vec<AdvertisementId> = touched.advertisements.iter().copied().collect();
-        for (place, held, until) in rows::found(first.try_get(0).map_err(unavailable)?)? {
-            let Some(&id) = asked.get(place) else { continue };
-            before.advertisements.extend(held.map(|held| (id, held)));
-            before.tombstones.extend(until.map(|until| (id, until)));
+        for found in rows::findings(first.try_get(0).map_err(unavailable)?)? {
+            let id = asked[found.at];
+            before.advertisements.extend(found.held.map(|held| (id, held)));
+            before.tombstones.extend(found.tombstone.map(|until| (id, until)));
         }
         for row in reservations {
             let reservation = rows::reservation(row)?;

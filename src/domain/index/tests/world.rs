@@ -11,10 +11,11 @@ use crate::domain::index::Entry;
 use crate::domain::latency::{DEFAULT_LINE, LatencyLine};
 use crate::domain::limit::NUMBER_MAGNITUDE_MAX;
 use crate::domain::locality::Locality;
+use crate::domain::measure::Measure;
 use crate::domain::role::AdvertiseChances;
 use crate::domain::ruleset::{
-    Curve, HardFilter, HardRule, InList, Measure, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule,
-    SoftFilter, SoftMode,
+    Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter,
+    SoftMode,
 };
 use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use crate::domain::attribute::ValueKind;
 use crate::domain::expansion::{Expansion, Step};
 use crate::domain::limit::{DURATION_MS_MAX, NUMBER_MAGNITUDE_MAX, RULES_MAX};
-use crate::domain::ruleset::Measure;
+use crate::domain::measure::Measure;
 use crate::domain::ruleset::draft::{Element, Mistakes, Written, quoted};
 use crate::domain::ruleset::fields::{Bounds, Fields};
 use crate::domain::ruleset::suggest::{instead, nearest};

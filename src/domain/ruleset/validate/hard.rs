@@ -2,11 +2,12 @@
 
 use crate::domain::attribute::{Value, ValueKind};
 use crate::domain::limit::{TEXT_BYTES_MAX, TEXTS_MAX};
+use crate::domain::measure::Measure;
 use crate::domain::ruleset::draft::{Element, Mistakes, Span, Written, quoted};
 use crate::domain::ruleset::fields::{Bounds, Fields};
 use crate::domain::ruleset::validate::attributes::{ANY_NUMBER, Declared};
 use crate::domain::ruleset::validate::expansions::{Expansions, LIMIT};
-use crate::domain::ruleset::{HardFilter, HardRule, InList, Measure, MissingHard};
+use crate::domain::ruleset::{HardFilter, HardRule, InList, MissingHard};
 
 const ELEMENTS: [&str; 8] = ["Equal", "NotEqual", "In", "Range", "Overlap", "Compatible", "Within", "SameHash"];
 

@@ -2,10 +2,11 @@
 
 use crate::domain::attribute::ValueKind;
 use crate::domain::limit::WEIGHT_MAX;
+use crate::domain::measure::Measure;
 use crate::domain::ruleset::draft::{Element, Mistakes, quoted};
 use crate::domain::ruleset::fields::Fields;
 use crate::domain::ruleset::validate::attributes::{Declared, MEASURED, min_and_max};
-use crate::domain::ruleset::{Curve, Measure, MissingSoft, SoftFilter, SoftMode};
+use crate::domain::ruleset::{Curve, MissingSoft, SoftFilter, SoftMode};
 
 /// Round trips beyond this are all as bad: the thesis's range (S1-19), milliseconds.
 const LATENCY_RANGE_MS: (f64, f64) = (0.0, 300.0);

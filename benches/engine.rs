@@ -1,0 +1,159 @@
+//! Goal PD5: heartbeats through the engine alone, and what they make the store write.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use async_trait::async_trait;
+use fireteam::api::answer::encode_static;
+use fireteam::auth::token::Signer;
+use fireteam::clock::{Clock, ManualClock};
+use fireteam::domain::id::{AdvertisementId, SetId};
+use fireteam::domain::time::UnixMs;
+use fireteam::engine::command::{Caller, Update};
+use fireteam::engine::settings::Settings;
+use fireteam::engine::{Engine, Parts, Submitted};
+use fireteam::geo::{LocatorHandle, LocatorSettings};
+use fireteam::rules::Catalog;
+use fireteam::store::memory::Memory;
+use fireteam::store::{Outcome, Store, StoreError, StoredAdvertisement, Write};
+use fireteam::telemetry::metric::Metrics;
+
+use crate::harness::{ROUNDS, machine, median, together};
+use crate::population::{Dice, NOW, Rules, Spread, ruleset, session};
+
+/// Hosts that send heartbeats.
+const HOSTS: usize = 100_000;
+/// The time that passes in the second part, and how often each host is heard in it, milliseconds.
+const PASSING_MS: u64 = 600_000;
+const EVERY_MS: u64 = 30_000;
+
+/// A store that counts what it is told of heartbeats.
+#[derive(Debug, Default)]
+struct Counting {
+    inner: Memory,
+    extended: AtomicU64,
+}
+
+#[async_trait]
+impl Store for Counting {
+    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.load(now).await
+    }
+
+    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+        let extended = batch.iter().filter(|write| matches!(write, Write::Extend { .. })).count();
+        self.extended.fetch_add(extended as u64, Ordering::Relaxed);
+        self.inner.commit(batch).await
+    }
+
+    async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.forget(now).await
+    }
+
+    async fn close(&self) {}
+}
+
+/// An engine with hosts.
+struct Hosts {
+    engine: Engine,
+    clock: Arc<ManualClock>,
+    store: Arc<Counting>,
+    hosts: Vec<(AdvertisementId, Vec<u8>)>,
+}
+
+pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+    if wanted("PD5") {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+        runtime.block_on(heartbeats());
+    }
+}
+
+async fn heartbeats() {
+    let hosts = Hosts::new().await;
+    let (mut walls, mut cpus) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let took = together(HOSTS, |number| drop(hosts.beat(number)));
+        walls.push(took.wall_us);
+        cpus.push(took.cpu_us);
+    }
+    let (wall_us, cpu_us) = (median(walls), median(cpus));
+    let rate = 1.0 / wall_us;
+    println!(
+        "| PD5 >= 1 | M heartbeats/s of {HOSTS} hosts, one thread | 1 | {rate:.2} | | {ROUNDS} | {wall_us:.2} | | {cpu_us:.2} | {} |",
+        machine()
+    );
+    let written = hosts.pass().await;
+    println!(
+        "| PD5 <= 0.4 | rows written for a heartbeat, every 30 s of 90 s, ten minutes | 0.4 | {written:.3} | | {HOSTS} | | | | {} |",
+        machine()
+    );
+    hosts.engine.close().await;
+}
+
+impl Hosts {
+    async fn new() -> Self {
+        let clock = Arc::new(ManualClock::new(UnixMs(NOW), 1));
+        let store = Arc::new(Counting::default());
+        let catalog = Arc::new(Catalog::default());
+        let rules = ruleset(Rules { skill: 0.6, distance: 0.4, ..Rules::default() });
+        catalog.adopt(vec![("bench.xml".into(), Arc::new(rules))], UnixMs(NOW), 0);
+        let places = LocatorSettings { cell_degrees: 1.0, max_accuracy_radius_km: 500.0 };
+        let parts = Parts {
+            clock: clock.clone(),
+            store: store.clone(),
+            catalog,
+            locator: Arc::new(LocatorHandle::new(Vec::new(), places)),
+            signer: Arc::new(Signer::new([7; 32], None)),
+            metrics: Arc::new(Metrics::new()),
+            settings: Settings { allow_client_locality: true, ..Settings::default() },
+            encode: encode_static,
+        };
+        let engine = Engine::start(parts).await.expect("an empty store loads");
+        let mut this = Self { engine, clock, store, hosts: Vec::new() };
+        let mut dice = Dice(3);
+        for from in (0..HOSTS).step_by(1_000) {
+            let submitted: Vec<_> = (from..from + 1_000).map(|number| this.publish(&mut dice, number)).collect();
+            for submitted in submitted {
+                let answer = submitted.settle().await.expect("it is stored");
+                this.hosts.push((answer.id, answer.token));
+            }
+        }
+        this
+    }
+
+    fn publish(&self, dice: &mut Dice, number: usize) -> Submitted<fireteam::engine::command::UpdateAnswer> {
+        let update = Update {
+            session: Some(session(dice, Spread::Globe)),
+            set_id: Some(SetId(1)),
+            idempotency_key: Some(format!("host number {number:020}")),
+            ..Update::default()
+        };
+        self.engine.update(&Caller::default(), update).expect("a good update")
+    }
+
+    fn beat(&self, number: usize) -> Submitted<fireteam::engine::command::UpdateAnswer> {
+        let update = Update { target: Some(self.hosts[number].clone()), ..Update::default() };
+        self.engine.update(&Caller::default(), update).expect("a good heartbeat")
+    }
+
+    /// Lets ten minutes pass, each host heard every thirty seconds at a moment of its own; rows written for each
+    /// heartbeat.
+    async fn pass(&self) -> f64 {
+        let before = self.store.extended.load(Ordering::Relaxed);
+        let slices = 1_000;
+        let each = HOSTS / slices;
+        let mut beats = 0_u64;
+        for _ in 0..PASSING_MS / EVERY_MS {
+            for slice in 0..slices {
+                self.clock.advance_ms(EVERY_MS / slices as u64);
+                let submitted: Vec<_> = (slice * each..(slice + 1) * each).map(|number| self.beat(number)).collect();
+                beats += submitted.len() as u64;
+                for submitted in submitted {
+                    submitted.settle().await.expect("it lives");
+                }
+            }
+        }
+        assert_eq!(self.clock.now().since(UnixMs(NOW)), PASSING_MS, "ten minutes");
+        (self.store.extended.load(Ordering::Relaxed) - before) as f64 / beats as f64
+    }
+}

@@ -1,0 +1,185 @@
+//! Goals PR1 to PR6: what the server adds to what tonic costs, with server and clients in processes of their own.
+
+mod asks;
+pub(crate) mod child;
+mod delay;
+mod echo;
+mod load;
+
+use std::future::Future;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fireteam_client::pb;
+use prost::Message;
+
+use crate::harness::{ROUNDS, machine, median, report};
+
+use asks::{CONNECT, Hosts, SEARCH, UPDATE, alone, blobs, enveloped, is_updated, searches};
+use child::Child;
+use load::{Cost, Target, call, channel, one_by_one, open, raw_one_by_one, streamed, unary};
+
+const ECHO: &str = "/bench.Echo/Unary";
+const ECHO_STREAM: &str = "/bench.Echo/Stream";
+/// Calls in a round.
+const CALLS: usize = 16_000;
+/// Messages in a round of a stream.
+const STREAMED: usize = 100_000;
+/// Calls one after another in a round.
+const ONE_BY_ONE: usize = 2_000;
+/// Advertisements that the clients keep.
+const HOSTS: u64 = 1_024;
+/// Streams, and messages that each may have unanswered: as many as the server allows.
+const WINDOWS: (usize, usize, usize) = (2, 256, STREAMED);
+/// Connections that do nothing.
+const IDLE: usize = 2_000;
+
+/// What a row shows of a cost.
+#[derive(Clone, Copy)]
+enum Shown {
+    Wall,
+    Cpu,
+}
+
+pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+    if !["PR", "DELAY", "MEM"].iter().any(|goal| wanted(goal)) && !(1..=6).any(|goal| wanted(&format!("PR{goal}"))) {
+        return;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let echo = Child::start("echo", 0);
+        if ["PR1", "PR2", "PR3", "PR5"].iter().any(|goal| wanted(goal)) {
+            updates(wanted, &echo).await;
+        }
+        if wanted("PR4") || wanted("MEM") {
+            searching(wanted, &echo).await;
+        }
+        if wanted("PR6") {
+            idle().await;
+        }
+        if wanted("DELAY") {
+            delay::run().await;
+        }
+    });
+}
+
+/// Takes reference and subject by turns and prints the subject's figure by the reference's.
+async fn by_turns<S: Future<Output = Cost>, R: Future<Output = Cost>>(
+    (goal, subject, reference): (&str, &str, &str),
+    shown: Shown,
+    run_subject: impl Fn() -> S,
+    run_reference: impl Fn() -> R,
+) {
+    let (mut rounds, mut cpu) = (Vec::new(), Vec::new());
+    let pick = |cost: Cost| match shown {
+        Shown::Wall => cost.wall_us,
+        Shown::Cpu => cost.cpu_us,
+    };
+    run_subject().await;
+    for _ in 0..ROUNDS {
+        let reference = run_reference().await;
+        let subject = run_subject().await;
+        rounds.push((pick(subject), pick(reference)));
+        cpu.push(subject.cpu_us);
+    }
+    report(goal, subject, reference, &rounds, median(cpu));
+}
+
+/// PR1, PR2, PR3 and PR5.
+async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
+    let server = Child::start("fireteam", 0);
+    let first = channel(server.address).await;
+    let hosts = Hosts::publish(&first, HOSTS).await;
+    let (replacing, beats) = (hosts.replacing(alone), hosts.heartbeats(alone));
+    let (replacing_streamed, beats_streamed) = (hosts.replacing(enveloped), hosts.heartbeats(enveloped));
+    let answer = call(&first, UPDATE, replacing[0].clone()).await.expect("an answer");
+    let unary_blobs = blobs(&replacing, answer.len());
+    // The envelope adds its key and length, the type, the nonce, and the key and length of the answer.
+    let stream_blobs = blobs(&replacing_streamed, answer.len() + 10);
+    let (update, connect) = (Target { child: &server, path: UPDATE }, Target { child: &server, path: CONNECT });
+    let (plain, stream) = (Target { child: echo, path: ECHO }, Target { child: echo, path: ECHO_STREAM });
+    let say = format!("{} B in, {} B out", replacing[0].len(), answer.len());
+    if wanted("PR1") {
+        let subject = format!("CPU of an upsert, {say}");
+        let name = ("PR1 <= 1.3", subject.as_str(), "CPU of a tonic echo of the size");
+        by_turns(name, Shown::Cpu, || unary(update, &replacing, CALLS), || unary(plain, &unary_blobs, CALLS)).await;
+        let name = ("PR1", "CPU of a unary heartbeat", "CPU of a tonic echo of an upsert's size");
+        by_turns(name, Shown::Cpu, || unary(update, &beats, CALLS), || unary(plain, &unary_blobs, CALLS)).await;
+    }
+    if wanted("PR2") {
+        for (what, messages) in [("heartbeat", &beats_streamed), ("upsert", &replacing_streamed)] {
+            let subject = format!("CPU of a streamed {what}");
+            let name = ("PR2 <= 0.15", subject.as_str(), "CPU of a unary upsert");
+            let run_subject = || streamed(connect, messages, WINDOWS, is_updated);
+            by_turns(name, Shown::Cpu, run_subject, || unary(update, &replacing, CALLS)).await;
+        }
+    }
+    if wanted("PR3") {
+        let echoed = || streamed(stream, &stream_blobs, WINDOWS, |_| {});
+        for (what, messages) in [("upsert", &replacing_streamed), ("heartbeat", &beats_streamed)] {
+            let subject = format!("time of a streamed {what}");
+            let name = ("PR3 <= 1.43", subject.as_str(), "time of a tonic stream echo of an upsert's size");
+            by_turns(name, Shown::Wall, || streamed(connect, messages, WINDOWS, is_updated), echoed).await;
+        }
+    }
+    if wanted("PR5") {
+        let raw = || raw_one_by_one(echo, replacing[0].len(), ONE_BY_ONE);
+        let name = ("PR5", "p50 of a tonic echo, one by one", "p50 of a TCP echo");
+        by_turns(name, Shown::Wall, || one_by_one(plain, &unary_blobs, ONE_BY_ONE), raw).await;
+        for (what, messages) in [("heartbeat", &beats), ("upsert", &replacing)] {
+            let subject = format!("p50 of a unary {what}, one by one");
+            let name = ("PR5 <= 1.4", subject.as_str(), "p50 of a TCP echo");
+            by_turns(name, Shown::Wall, || one_by_one(update, messages, ONE_BY_ONE), raw).await;
+        }
+    }
+}
+
+/// PR4, and what a whole server with that many advertisements takes.
+async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
+    let advertisements = 1_000_000;
+    let empty = Child::start("fireteam", 0).resident_bytes();
+    let server = Child::start("fireteam", advertisements);
+    let bytes = (server.resident_bytes() - empty) / advertisements;
+    println!(
+        "| MEM | bytes for each of 1M in a whole server, memory store | 1024 | {bytes} | | 1 | | | | {} |",
+        machine()
+    );
+    if !wanted("PR4") {
+        return;
+    }
+    let asked = searches(512);
+    let first = channel(server.address).await;
+    let answer = call(&first, SEARCH, asked[0].clone()).await.expect("an answer");
+    let found = pb::MatchmakingSearchResponse::decode(answer.clone()).expect("an answer");
+    assert_eq!(found.candidates.len(), 50, "fifty candidates");
+    let say = format!("{} B in, {} B out", asked[0].len(), answer.len());
+    let constant: Arc<[Bytes]> = blobs(&asked, answer.len());
+    let (search, plain) = (Target { child: &server, path: SEARCH }, Target { child: echo, path: ECHO });
+    let subject = format!("time of a search of 1M, 50 hits, {say}");
+    let name = ("PR4 <= 1.82", subject.as_str(), "time of a constant answer of the size");
+    by_turns(name, Shown::Wall, || unary(search, &asked, CALLS), || unary(plain, &constant, CALLS)).await;
+    let name = ("PR4", "CPU of the same", "CPU of the same");
+    by_turns(name, Shown::Cpu, || unary(search, &asked, CALLS), || unary(plain, &constant, CALLS)).await;
+    let name = ("PR4 <= 1.3", "p50 of the same, one by one", "p50 of the same");
+    let run_subject = || one_by_one(search, &asked, ONE_BY_ONE);
+    by_turns(name, Shown::Wall, run_subject, || one_by_one(plain, &constant, ONE_BY_ONE)).await;
+}
+
+/// PR6: connections that have said one thing and wait.
+async fn idle() {
+    let server = Child::start("fireteam", 0);
+    let first = channel(server.address).await;
+    let beats = Hosts::publish(&first, IDLE as u64).await.heartbeats(enveloped);
+    let before = server.resident_bytes();
+    let mut kept = Vec::with_capacity(IDLE);
+    for beat in beats.iter() {
+        let channel = channel(server.address).await;
+        let (sender, mut answers) = open(&channel, CONNECT).await;
+        sender.send(beat.clone()).await.expect("the stream is open");
+        is_updated(&answers.message().await.expect("the stream is open").expect("an answer"));
+        kept.push((channel, sender, answers));
+    }
+    let kib = (server.resident_bytes() - before) as f64 / 1024.0 / IDLE as f64;
+    let what = format!("KiB of each of {IDLE} idle connections");
+    println!("| PR6 <= 60 | {what} | 60 | {kib:.1} | | 1 | | | | {} |", machine());
+}

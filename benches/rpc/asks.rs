@@ -1,0 +1,146 @@
+//! The messages that the goals send, encoded once: publishing, replacing, keeping alive, searching.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use fireteam_client::pb;
+use prost::Message;
+use tonic::transport::Channel;
+
+use crate::population::{Dice, client_session};
+use crate::rpc::echo::Blob;
+use crate::rpc::load::call;
+
+pub(crate) const UPDATE: &str = "/fireteam.v1.Matchmaking/UpdateAdvertisement";
+pub(crate) const SEARCH: &str = "/fireteam.v1.Matchmaking/Search";
+pub(crate) const CONNECT: &str = "/fireteam.v1.Matchmaking/Connect";
+
+type Update = pb::MatchmakingUpdateAdvertisementRequest;
+
+/// The advertisements that the clients keep.
+#[derive(Debug)]
+pub(crate) struct Hosts {
+    updates: Vec<Update>,
+}
+
+/// A session somewhere on the globe, as clients write it.
+pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
+    use fireteam::domain::attribute::Value;
+    let session = client_session(dice);
+    let value = |value: &Value| match value {
+        Value::Number(number) => pb::attribute_value::Value::Number(*number),
+        Value::Text(text) => pb::attribute_value::Value::Text(text.to_string()),
+        _ => pb::attribute_value::Value::Flag(true),
+    };
+    let named = session.attributes.iter();
+    let attributes =
+        named.map(|(name, it)| (name.to_string(), pb::AttributeValue { value: Some(value(it)) })).collect();
+    let [x, y, z] = session.locality.map_or([4000.0, 0.0, 0.0], |it| [it.x, it.y, it.z]);
+    let locality = pb::LocalityData { locality_x: Some(x), locality_y: Some(y), locality_z: Some(z) };
+    let user_id = format!("user{:016x}", dice.next());
+    pb::SessionCompositionData {
+        silo_id: Some(1),
+        players: vec![pb::PlayerData { user_id, skill: session.players[0].skill, ..Default::default() }],
+        party_size_composition: vec![1],
+        max_allowed_join_reservation_count: Some(5),
+        locality_info: Some(locality),
+        attributes,
+        ..Default::default()
+    }
+}
+
+impl Hosts {
+    /// Publishes so many.
+    pub(crate) async fn publish(channel: &Channel, count: u64) -> Self {
+        let mut dice = Dice(17);
+        let mut updates = Vec::new();
+        for number in 0..count {
+            let new = Update {
+                matchmaking_set_id: Some(1),
+                session_composition: Some(composition(&mut dice)),
+                connect_data: vec![7; 16],
+                idempotency_key: format!("a host of the bench {number:020}"),
+                ..Default::default()
+            };
+            let answer = call(channel, UPDATE, new.encode_to_vec().into()).await.expect("it is published");
+            let answer = pb::MatchmakingUpdateAdvertisementResponse::decode(answer).expect("an answer");
+            updates.push(Update {
+                advertisement_id: answer.advertisement_id,
+                advertisement_token: answer.advertisement_token,
+                idempotency_key: String::new(),
+                ..new
+            });
+        }
+        Self { updates }
+    }
+
+    /// Replaces each, alone or in an envelope.
+    pub(crate) fn replacing<M: Message>(&self, in_what: fn(Update) -> M) -> Arc<[Bytes]> {
+        self.updates.iter().map(|update| encoded(&in_what(update.clone()))).collect()
+    }
+
+    /// Keeps each alive.
+    pub(crate) fn heartbeats<M: Message>(&self, in_what: fn(Update) -> M) -> Arc<[Bytes]> {
+        let heartbeat = |update: &Update| Update {
+            advertisement_id: update.advertisement_id.clone(),
+            advertisement_token: update.advertisement_token.clone(),
+            ..Default::default()
+        };
+        self.updates.iter().map(|update| encoded(&in_what(heartbeat(update)))).collect()
+    }
+}
+
+/// For calls.
+pub(crate) fn alone(update: Update) -> Update {
+    update
+}
+
+/// For connections.
+pub(crate) fn enveloped(update: Update) -> pb::MatchmakingConnectRequest {
+    let core = pb::MatchmakingCoreRequest {
+        request_type: Some(pb::MatchmakingCoreRequestType::UpdateAdvertisement.into()),
+        request_nonce: Some(1),
+        update_advertisement_request: Some(update),
+        ..Default::default()
+    };
+    pb::MatchmakingConnectRequest { core: Some(core) }
+}
+
+/// Searches from all over the globe.
+pub(crate) fn searches(count: usize) -> Arc<[Bytes]> {
+    let mut dice = Dice(23);
+    let search = |_| {
+        encoded(&pb::MatchmakingSearchRequest {
+            matchmaking_set_id: Some(1),
+            session_composition: Some(composition(&mut dice)),
+            ..Default::default()
+        })
+    };
+    (0..count).map(search).collect()
+}
+
+/// Messages to the echo, as long as `like`, whose answers have about `answer_bytes`.
+pub(crate) fn blobs(like: &Arc<[Bytes]>, answer_bytes: usize) -> Arc<[Bytes]> {
+    // Two keys, the number, and a length of one or two bytes come on top of the bytes themselves.
+    let head = |bytes: usize| 7 + usize::from(127 < bytes);
+    let blob = |message: &Bytes| {
+        let bytes = vec![1; message.len() - head(message.len())].into();
+        encoded(&Blob { answer_bytes: (answer_bytes - head(answer_bytes)) as u32, bytes })
+    };
+    like.iter().map(blob).collect()
+}
+
+fn encoded(message: &impl Message) -> Bytes {
+    message.encode_to_vec().into()
+}
+
+/// Panics unless the answer of a connection is an update's.
+pub(crate) fn is_updated(answer: &Bytes) {
+    let answer = pb::MatchmakingConnectResponse::decode(answer.clone()).expect("an answer");
+    match answer.message {
+        Some(pb::matchmaking_connect_response::Message::Core(core)) => {
+            assert!(core.update_advertisement_response.is_some(), "refused: {:?}", core.refusal);
+        }
+        other => panic!("no answer: {other:?}"),
+    }
+}

@@ -1,0 +1,156 @@
+//! Servers in processes of their own, so that their processor time and memory can be told from their clients'.
+
+use std::io::{BufRead, BufReader, Read as _};
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use fireteam::clock::SystemClock;
+use fireteam::config::{Config, LogFormat, RulesetSource, StoreTarget};
+use fireteam::domain::id::SetId;
+use fireteam::engine::Engine;
+use fireteam::engine::command::{Caller, Update};
+use fireteam::server::assemble::assemble;
+
+use crate::population::{Dice, client_session};
+use crate::rpc::echo;
+
+/// The word that makes this program a server.
+pub(crate) const WORD: &str = "--serve";
+
+/// Skill and distance, nothing refused: the population and the question of the index's goals.
+const RULESET: &str = r#"<Ruleset Name="bench" SetId="1">
+  <Attributes>
+    <Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/>
+    <Attribute Name="mode" Type="text" Trust="client"/>
+    <Attribute Name="playlist" Type="text" Trust="client"/>
+  </Attributes>
+  <SoftFilters>
+    <SoftFilter Attribute="skill" Weight="60%"/>
+    <SoftFilter Attribute="distance" Weight="40%"/>
+  </SoftFilters>
+  <Limits MaxResults="50" MaxEvaluated="10000000"/>
+</Ruleset>
+"#;
+
+/// A server process; killed when dropped.
+#[derive(Debug)]
+pub(crate) struct Child {
+    process: std::process::Child,
+    /// Where it serves gRPC.
+    pub(crate) address: SocketAddr,
+    /// Where the echo gives back bytes; the same as `address` for others.
+    pub(crate) raw_address: SocketAddr,
+}
+
+impl Child {
+    /// Starts `echo`, or `fireteam` with so many advertisements, and waits until it serves.
+    pub(crate) fn start(what: &str, advertisements: u64) -> Self {
+        let program = std::env::current_exe().expect("a program knows where it is");
+        let mut process = Command::new(program)
+            .args(["--bench", WORD, what, &advertisements.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the program starts once more");
+        let mut line = String::new();
+        let stdout = process.stdout.take().expect("it was asked for");
+        BufReader::new(stdout).read_line(&mut line).expect("the server says where it is");
+        let mut addresses = line.split_whitespace().map(|it| it.parse().expect("an address"));
+        let address = addresses.next().expect("the server started");
+        Self { process, address, raw_address: addresses.next().unwrap_or(address) }
+    }
+
+    /// Processor time of all its threads, microseconds.
+    pub(crate) fn cpu_us(&self) -> f64 {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.process.id())).expect("the server lives");
+        let ns = |entry: std::io::Result<std::fs::DirEntry>| {
+            let stat = std::fs::read_to_string(entry.ok()?.path().join("schedstat")).ok()?;
+            stat.split_whitespace().next()?.parse::<u64>().ok()
+        };
+        threads.filter_map(ns).sum::<u64>() as f64 / 1e3
+    }
+
+    /// Its resident memory, bytes.
+    pub(crate) fn resident_bytes(&self) -> u64 {
+        crate::harness::resident_bytes_of(&self.process.id().to_string())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        drop(self.process.kill());
+        drop(self.process.wait());
+    }
+}
+
+/// What the child does: serves until its parent lets go of its standard input.
+pub(crate) fn serve(what: &str, advertisements: u64) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(async {
+        let _kept = match what {
+            "echo" => {
+                let (address, raw_address) = echo::serve().await;
+                println!("{address} {raw_address}");
+                None
+            }
+            _ => {
+                let folder = tempfile::tempdir().expect("a folder");
+                std::fs::write(folder.path().join("bench.xml"), RULESET).expect("a file");
+                let config = config(RulesetSource::Directory(folder.path().into()));
+                let house = assemble(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
+                fill(&house.engine, advertisements).await;
+                println!("{}", house.running.address);
+                Some((house, folder))
+            }
+        };
+        let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
+        drop(ended.await);
+    });
+}
+
+fn config(rulesets: RulesetSource) -> Config {
+    let free = "127.0.0.1:0".parse().expect("an address");
+    Config {
+        listen: free,
+        operator_listen: free,
+        store: StoreTarget::Memory,
+        rulesets,
+        locality_files: Vec::new(),
+        trusted_proxies: Vec::new(),
+        token_key_file: None,
+        allow_client_locality: true,
+        allow_search_overrides: true,
+        insecure_allow_plaintext: false,
+        insecure_allow_anonymous: false,
+        log_format: LogFormat::Text,
+        log_level: "warn".into(),
+        time_to_live_s: 600,
+        reservation_hold_s: 30,
+        keep_retired_rulesets_s: 600,
+        cell_degrees: 1.0,
+        max_accuracy_radius_km: 500.0,
+        shutdown_deadline_s: 10,
+    }
+}
+
+/// Publishes a population, many at a time.
+async fn fill(engine: &Engine, advertisements: u64) {
+    let mut dice = Dice(7);
+    let mut waiting = Vec::new();
+    for number in 0..advertisements {
+        let update = Update {
+            session: Some(client_session(&mut dice)),
+            set_id: Some(SetId(1)),
+            idempotency_key: Some(format!("advertisement number {number:020}")),
+            connect_data: vec![7; 16],
+            ..Update::default()
+        };
+        waiting.push(engine.update(&Caller::default(), update).expect("a good update"));
+        if waiting.len() == 8_000 || number + 1 == advertisements {
+            for submitted in waiting.drain(..) {
+                submitted.settle().await.expect("it is stored");
+            }
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! How long it takes from sending an update to the first search that finds it.
+
+use bytes::Bytes;
+use fireteam_client::pb;
+use prost::Message;
+
+use crate::harness::{clock, machine, quantile_of};
+use crate::population::Dice;
+use crate::rpc::asks::{CONNECT, SEARCH, composition, enveloped};
+use crate::rpc::child::Child;
+use crate::rpc::load::{call, channel, open};
+
+/// Updates that are timed.
+const UPDATES: u32 = 3_000;
+
+/// One advertisement is replaced on a connection; another connection searches until it sees the new connect data.
+pub(crate) async fn run() {
+    let server = Child::start("fireteam", 0);
+    let (host, seeker) = (channel(server.address).await, channel(server.address).await);
+    let (sender, mut answers) = open(&host, CONNECT).await;
+    let mut dice = Dice(31);
+    let (session, party) = (composition(&mut dice), composition(&mut dice));
+    let update = |version: u32| {
+        enveloped(pb::MatchmakingUpdateAdvertisementRequest {
+            matchmaking_set_id: Some(1),
+            session_composition: Some(session.clone()),
+            connect_data: version.to_be_bytes().to_vec(),
+            idempotency_key: "the one that is looked for".into(),
+            ..Default::default()
+        })
+    };
+    let search = pb::MatchmakingSearchRequest {
+        matchmaking_set_id: Some(1),
+        session_composition: Some(party),
+        ..Default::default()
+    };
+    let search: Bytes = search.encode_to_vec().into();
+    let (mut acked, mut found) = (Vec::new(), Vec::new());
+    for version in 0..UPDATES {
+        let message = update(version).encode_to_vec().into();
+        let begin = clock();
+        sender.send(message).await.expect("the stream is open");
+        answers.message().await.expect("the stream is open").expect("an answer");
+        acked.push(begin.elapsed().as_secs_f64() * 1e6);
+        let answer = call(&seeker, SEARCH, search.clone()).await.expect("an answer");
+        assert_eq!(version_of(&answer), Some(version), "acknowledged is searchable");
+    }
+    for version in UPDATES..2 * UPDATES {
+        let message = update(version).encode_to_vec().into();
+        let begin = clock();
+        sender.send(message).await.expect("the stream is open");
+        while version_of(&call(&seeker, SEARCH, search.clone()).await.expect("an answer")) != Some(version) {}
+        found.push(begin.elapsed().as_secs_f64() * 1e6);
+        answers.message().await.expect("the stream is open").expect("an answer");
+    }
+    for (what, times) in
+        [("its acknowledgement", &mut acked), ("the answer of the first search that finds it", &mut found)]
+    {
+        let (p50, p99) = (quantile_of(times, 0.5), quantile_of(times, 0.99));
+        let what = format!("us from sending an update to {what}, p50 and p99");
+        println!("| DELAY | {what} | | {p50:.0}, {p99:.0} | | {UPDATES} | | | | {} |", machine());
+    }
+}
+
+fn version_of(answer: &Bytes) -> Option<u32> {
+    let answer = pb::MatchmakingSearchResponse::decode(answer.clone()).expect("an answer");
+    let data = answer.candidates.first()?.connect_data.as_slice();
+    data.try_into().ok().map(u32::from_be_bytes)
+}
