@@ -8,7 +8,7 @@ use crate::domain::advertisement::Kind;
 use crate::domain::facts::Facts;
 use crate::domain::filter::{Listed, Searcher, admit, measure_between};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
-use crate::domain::index::{Found, Query};
+use crate::domain::index::{Found, Hit, Query};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::score::{score, term};

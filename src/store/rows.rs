@@ -113,7 +113,7 @@ pub(super) struct Finding {
     pub(super) tombstone: Option<UnixMs>,
 }
 
-/// Reads the answer to `statements::READ_ADVERTISEMENTS`.
+/// Reads the answer to `the first question of `statements::BEGIN_AND_READ``.
 pub(super) fn findings(answer: &str) -> Result<Vec<Finding>, StoreError> {
     let corrupt = |column, what| StoreError::Corrupt { table: "advertisement", column, what };
     let all: Vec<Found> = serde_json::from_str(answer).map_err(|error| corrupt("n", error.to_string()))?;
