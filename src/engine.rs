@@ -85,6 +85,8 @@ impl Engine {
         let (inbox, jobs) = mpsc::channel(writer::INBOX_MAX);
         core.directory.set_living(core.catalog.living());
         load(&core).await?;
+        // Whoever asks before the first sweep must not hear that there is nothing.
+        sweep::count(&core);
         let tasks = vec![
             tokio::spawn(writer::run(Arc::clone(&core), jobs, stop.clone())),
             tokio::spawn(sweep::run(Arc::clone(&core), inbox.clone(), stop.clone())),
