@@ -1,11 +1,12 @@
 //! The inner loops: plain passes over short slices, compiled once for the portable instruction set and once for each
 //! wider one that the machine may have. The same source and no fused operations, so all give the same bits.
 
+use crate::domain::filter::Refusal;
 use crate::domain::index::block::Block;
 use crate::domain::index::code::{ANY, MISSING};
 use crate::domain::index::gauge::{Reading, greater};
 use crate::domain::index::layout::word;
-use crate::domain::index::plan::{Check, Plan, Source, Term};
+use crate::domain::index::plan::{Check, Plan, Source, Term, counter};
 use crate::domain::ruleset::Curve;
 
 /// Rows or leaves in one block at most.
@@ -80,7 +81,10 @@ impl<B: Block> pulp::NullaryFnOnce for Work<'_, B> {
         let Scratch { bound, readings, limit, hit } = scratch;
         let bound = &mut bound[..len];
         Reading::begin(readings, plan.gauges.len());
-        let mut left = bound.iter().fold(0, |left, &it| left + u32::from(it < f32::INFINITY));
+        let [expired, full, waiting] = stale(&block, plan, bound);
+        counts[counter(Refusal::Expired)] += expired;
+        counts[counter(Refusal::Full)] += full;
+        let mut left = waiting - expired - full;
         for rule in &plan.rules {
             if left == 0 {
                 return 0;
@@ -98,6 +102,25 @@ impl<B: Block> pulp::NullaryFnOnce for Work<'_, B> {
         }
         left
     }
+}
+
+/// Refuses the expired and then the full, in one pass because every search makes it; how many, and how many rows were
+/// not refused before.
+#[inline(always)]
+fn stale<B: Block>(block: &B, plan: &Plan, bound: &mut [f32]) -> [u32; 3] {
+    let (mut expired, mut full, mut waiting) = (0, 0, 0);
+    let rows = block.fixed(word::EXPIRES).iter().zip(block.fixed(word::SEATS));
+    for (bound, (&expires, &seats)) in bound.iter_mut().zip(rows) {
+        let here = *bound < f32::INFINITY;
+        let late = expires < plan.tick;
+        // Seats are 16 bits wide; the portable instruction set compares signed numbers only.
+        let few = (seats as i32) < i32::from(plan.seats);
+        waiting += u32::from(here);
+        expired += u32::from(here & late);
+        full += u32::from(here & few & !late);
+        *bound = if late | few { f32::INFINITY } else { *bound };
+    }
+    [expired, full, waiting]
 }
 
 /// Marks the rows hit as refused, and counts those that were not refused before.
@@ -125,8 +148,6 @@ fn check<B: Block>(
     let len = bound.len();
     match check {
         Check::Always => refuse(bound, std::iter::repeat_n(true, len)),
-        Check::Expires(tick) => refuse(bound, block.fixed(word::EXPIRES).iter().map(|it| it < tick)),
-        Check::Seats(seats) => refuse(bound, block.fixed(word::SEATS).iter().map(|it| it < seats)),
         Check::Far { gauge, limit, gaps } => {
             let reading = readings[*gauge].of(block, &plan.gauges[*gauge], len);
             let reading = reading.least[..len].iter().zip(&reading.gap[..len]);

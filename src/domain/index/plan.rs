@@ -30,10 +30,6 @@ pub(super) enum Gauge {
 pub(super) enum Check {
     /// Always.
     Always,
-    /// It expired before this tick.
-    Expires(u32),
-    /// It has fewer seats.
-    Seats(u32),
     /// The gauge is beyond the searcher's limit, or there is a gap and gaps are refused.
     Far { gauge: usize, limit: f32, gaps: bool },
     /// That share of the gauge is beyond the advertiser's limit: `first`, or the value of the last of `steps` whose
@@ -99,8 +95,12 @@ pub(super) enum Exact {
 /// One search as columns see it.
 #[derive(Debug)]
 pub(super) struct Plan {
+    /// Rows that expired before this tick are refused first.
+    pub(super) tick: u32,
+    /// Then those that have fewer seats.
+    pub(super) seats: u16,
     pub(super) gauges: Vec<Gauge>,
-    /// In the order of `Refusal`.
+    /// Hard filters, in the order of `Refusal`.
     pub(super) rules: Vec<Rule>,
     pub(super) terms: Vec<Term>,
     /// What every row adds.
@@ -153,6 +153,8 @@ impl Plan {
         let weights = query.ruleset.soft.iter().map(|soft| soft.weight);
         let unit = weights.fold(0.0, f64::max);
         let mut plan = Self {
+            tick: clock.tick(query.now),
+            seats: query.searcher.seats,
             gauges: Vec::new(),
             rules: Vec::new(),
             terms: Vec::new(),
@@ -162,8 +164,6 @@ impl Plan {
             cheap: false,
             regions: !query.searcher.regions.is_empty(),
         };
-        plan.rule(Refusal::Expired, Check::Expires(clock.tick(query.now)));
-        plan.rule(Refusal::Full, Check::Seats(u32::from(query.searcher.seats)));
         super::rules::add_all(&mut plan, query, layout, codes, clock);
         // Beyond these a weight's own rounding could pass the margins; bounds are then 0 and every row is scored.
         if (1e-290..1e290).contains(&plan.unit) {

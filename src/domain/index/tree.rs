@@ -175,11 +175,12 @@ impl Tree {
         }
     }
 
-    /// Joins a leaf with its sibling when both together fill less than half a leaf.
+    /// Joins a leaf with its sibling when both together leave a quarter of a leaf empty: less would split again soon,
+    /// and more would leave searches to go through many half-empty leaves once everybody has moved.
     fn join(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
         let Some(node) = self.leaves[leaf].parent else { return };
         let [Some(one), Some(other)] = self.nodes[node as usize].children.map(Child::as_leaf) else { return };
-        if ROWS / 2 < self.leaves[one].len() + self.leaves[other].len() {
+        if ROWS * 3 / 4 < self.leaves[one].len() + self.leaves[other].len() {
             return;
         }
         self.close(other, moved);
