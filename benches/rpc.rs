@@ -42,7 +42,7 @@ enum Shown {
 }
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
-    if !["PR", "DELAY", "MEM"].iter().any(|goal| wanted(goal)) && !(1..=6).any(|goal| wanted(&format!("PR{goal}"))) {
+    if !["PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "DELAY", "MEM"].iter().any(|goal| wanted(goal)) {
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
