@@ -5,6 +5,7 @@ mod harness;
 mod index;
 mod population;
 mod rpc;
+mod store;
 
 /// The server's allocator, so that updates cost here what they cost there.
 #[global_allocator]
@@ -25,4 +26,5 @@ fn main() {
     index::run(&wanted);
     engine::run(&wanted);
     rpc::run(&wanted);
+    store::run(&wanted);
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::advertisement::{Advertisement, Kind};
+use fireteam::domain::advertisement::{Advertisement, AllowedRange, Kind};
 use fireteam::domain::attribute::{Attribute, Reduction, Source, Trust, Value, ValueKind};
 use fireteam::domain::expansion::{Expansion, Step};
 use fireteam::domain::facts::Facts;
@@ -13,7 +13,8 @@ use fireteam::domain::locality::Locality;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::role::AdvertiseChances;
 use fireteam::domain::ruleset::{
-    Curve, HardFilter, HardRule, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode,
+    Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter,
+    SoftMode,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -54,6 +55,10 @@ pub(crate) enum Spread {
     Globe,
     /// Two hundred cities, one default rating: points that are the same to the bit.
     Duplicates,
+    /// Everybody somewhere else, and each admits only ratings that nobody has.
+    Guarded,
+    /// Everybody somewhere else, and all are one user.
+    Family,
 }
 
 fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
@@ -63,7 +68,7 @@ fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
 }
 
 /// Weights of skill and distance; `limits` adds mutual limits on skill, `mode` an uncorrelated `In` on a text,
-/// `nobody` one that no row passes, `key` an `Equal`.
+/// `nobody` one of a text that no row has, `torn` two of which every row passes at most one, `key` an `Equal`.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Rules {
     pub(crate) skill: f64,
@@ -71,6 +76,7 @@ pub(crate) struct Rules {
     pub(crate) limits: bool,
     pub(crate) mode: bool,
     pub(crate) nobody: bool,
+    pub(crate) torn: bool,
     pub(crate) key: bool,
 }
 
@@ -90,12 +96,15 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
     let distance = soft("distance", rules.distance, Measure::Distance, SoftMode::LowerIsBetter, 0.0, 8000.0);
     let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| Step { start_ms, value });
     let within = HardRule::Within { measure: Measure::Attribute(0), expansion: 0, reciprocal_percent: 100.0 };
-    let list = fireteam::domain::ruleset::InList::Texts(["m7".into()].into());
-    let listed = HardRule::In { attribute: 1, list, mutual: false };
-    let list = fireteam::domain::ruleset::InList::Texts(["none".into()].into());
-    let nobody = HardRule::In { attribute: 1, list, mutual: false };
+    let listed = |text: &str| HardRule::In { attribute: 1, list: InList::Texts([text.into()].into()), mutual: false };
     let equal = HardRule::Equal { attribute: 2, value: None };
-    let hard = [(rules.limits, within), (rules.mode, listed), (rules.nobody, nobody), (rules.key, equal)];
+    let hard = [
+        (rules.limits, within),
+        (rules.mode | rules.torn, listed("m7")),
+        (rules.torn, listed("m8")),
+        (rules.nobody, listed("none")),
+        (rules.key, equal),
+    ];
     let filter = |rule| HardFilter { name: "hard".into(), missing: MissingHard::Pass, rule };
     Ruleset {
         name: "bench".into(),
@@ -119,15 +128,16 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
 }
 
 pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
-    let user = UserKey::from_bytes(u128::from(dice.next()).to_be_bytes());
+    let user = if spread == Spread::Family { 1 } else { u128::from(dice.next()) };
+    let user = UserKey::from_bytes(user.to_be_bytes());
     let city = dice.below(200);
     let mut at = match spread {
-        Spread::Globe => Dice(dice.next()),
+        Spread::Globe | Spread::Guarded | Spread::Family => Dice(dice.next()),
         Spread::Duplicates => Dice(city),
     };
     let (latitude, longitude) = (at.unit().mul_add(2.0, -1.0).asin().to_degrees(), at.unit() * 360.0 - 180.0);
     let skill = match spread {
-        Spread::Globe => (1500.0 + 350.0 * dice.bell()).clamp(0.0, 3000.0),
+        Spread::Globe | Spread::Guarded | Spread::Family => (1500.0 + 350.0 * dice.bell()).clamp(0.0, 3000.0),
         Spread::Duplicates => 1500.0,
     };
     Session {
@@ -154,6 +164,11 @@ pub(crate) fn client_session(dice: &mut Dice) -> Session {
     session
 }
 
+/// A range that no rating lies in.
+fn nobody() -> AllowedRange {
+    AllowedRange { attribute: "skill".into(), min: Some(1e7), max: None }
+}
+
 pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spread) -> Entry {
     let session = session(dice, spread);
     let mut ids = Dice(number);
@@ -167,7 +182,7 @@ pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spr
         since: UnixMs(NOW - dice.below(60_000)),
         hash: RulesetHash(1),
         session,
-        allowed: Vec::new(),
+        allowed: if spread == Spread::Guarded { vec![nobody()] } else { Vec::new() },
         connect_data: vec![0; 16],
     };
     let expires = UnixMs(NOW + 1_000 + dice.below(60_000));

@@ -1,13 +1,16 @@
-//! What the store's own work costs on top of what the database can do: goals PD1, PD3, PD5 and PD6 on SQLite.
+//! What the store's own work costs on top of what the database can do: goals PD1, PD3, PD5 and PD6 on SQLite; and START, a
+//! whole server from its start to its first healthy answer.
 //!
-//! Each function returns rows of subject against reference, taken in turns within one run: disks here are fast one minute
-//! and slow the next, so only ratios mean anything. PD4, sqlx against rusqlite, cannot be built in one tree (both want to
-//! be the one that links SQLite); docs/BENCHMARKS.md has it from a crate of its own.
+//! Subject and reference are taken in turns within one run: disks here are fast one minute and slow the next, so only
+//! ratios mean anything. PD4, sqlx against rusqlite, cannot be built in one tree (both want to be the one that links
+//! SQLite); docs/BENCHMARKS.md has it from a crate of its own.
 
 use std::io::Write as _;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fireteam::domain::advertisement::{Advertisement, Kind};
 use fireteam::domain::attribute::Value;
@@ -20,6 +23,9 @@ use fireteam::store::{Store, Write};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tokio_stream::StreamExt;
+
+use crate::harness::{clock, machine, median};
+use crate::population::Dice;
 
 /// Advertisements in the store while it is measured.
 const STORED: u64 = 100_000;
@@ -45,29 +51,135 @@ struct Row {
     n: usize,
 }
 
-fn main() {
+pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+    if !["PD1", "PD3", "PD5", "PD6", "PAGE", "START"].iter().any(|goal| wanted(goal)) {
+        return;
+    }
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime");
-    let rows = runtime.block_on(rows());
-    for Row { goal, subject, reference, ratio, spread: (least, greatest), n } in rows {
-        println!("{goal:4} {ratio:6.2} ({least:.2}-{greatest:.2}, n={n})  {subject}  |  {reference}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store.db");
+    runtime.block_on(async {
+        let store = Sqlite::open(&path).await.expect("a store");
+        let mut dice = Dice(1);
+        for from in (0..STORED).step_by(BATCH as usize) {
+            let batch: Vec<Write> = (from..from + BATCH).map(|k| put(k, 0)).collect();
+            store.commit(&batch).await.expect("a commit");
+        }
+        store.settle().await.expect("a settled log");
+        let mut raw = Raw::copy_of(folder.path()).await;
+        if wanted("PD1") || wanted("PD3") {
+            publishing(&store, &mut raw, folder.path(), &mut dice).await.iter().for_each(Row::print);
+        }
+        if wanted("PD5") {
+            heartbeats(&store, &mut dice).await.print();
+        }
+        if wanted("PD6") {
+            loading(&store, &mut raw).await.print();
+        }
+    });
+    if wanted("PAGE") {
+        runtime.block_on(pages(folder.path(), &mut Dice(2))).print();
+    }
+    if wanted("START") {
+        starting(&path).print();
     }
 }
 
-/// Everything that this file measures.
-async fn rows() -> Vec<Row> {
-    let folder = tempfile::tempdir().expect("a folder");
-    let store = Sqlite::open(&folder.path().join("store.db")).await.expect("a store");
-    let mut dice = Dice(1);
+impl Row {
+    fn print(&self) {
+        let Row { goal, subject, reference, ratio, spread: (least, greatest), n } = self;
+        println!(
+            "| {goal} | {subject} | {reference} | {ratio:.2} | {least:.2}-{greatest:.2} | {n} | | | | {} |",
+            machine()
+        );
+    }
+}
+
+/// From the start of the process to its first healthy answer, killed the time before; against a second.
+fn starting(path: &Path) -> Row {
+    let program = env!("CARGO_BIN_EXE_fireteam");
+    let free = || TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
+    let (mut times, mut processor) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        let (listen, operator): (SocketAddr, SocketAddr) = (free(), free());
+        let began = clock();
+        let mut server = Command::new(program)
+            .args(["serve", "--log-level", "warn", "--listen", &listen.to_string()])
+            .args(["--operator-listen", &operator.to_string(), "--store", &format!("sqlite:{}", path.display())])
+            .spawn()
+            .expect("the server");
+        while TcpStream::connect(listen).is_err() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let healthy =
+            Command::new(program).args(["health", "--address", &listen.to_string()]).status().expect("an answer");
+        times.push(began.elapsed().as_secs_f64());
+        processor.push(processor_s(server.id()));
+        assert!(healthy.success(), "it listens before it serves");
+        server.kill().expect("a signal");
+        server.wait().expect("its end");
+    }
+    times.sort_by(f64::total_cmp);
+    let ms = median(times.clone()) * 1e3;
+    Row {
+        goal: "START",
+        subject: format!(
+            "{ms:.0} ms from start to healthy with {STORED}, {:.0} ms of processor",
+            median(processor) * 1e3
+        ),
+        reference: "1000 ms".into(),
+        ratio: ms / 1e3,
+        spread: (times[0], times[times.len() - 1]),
+        n: times.len(),
+    }
+}
+
+/// Processor time that a process has used, seconds, in steps of 10 ms; 0 where the system does not say.
+fn processor_s(process: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    let ticks = stat.rsplit(')').next().unwrap_or_default().split_whitespace().skip(11).take(2);
+    ticks.filter_map(|ticks| ticks.parse::<f64>().ok()).sum::<f64>() / 100.0
+}
+
+/// Pages of 1024 bytes, which the store makes, against pages of 4096: upserts in turns.
+async fn pages(folder: &Path, dice: &mut Dice) -> Row {
+    let path = folder.join("large.db");
+    let options = SqliteConnectOptions::new().filename(&path).create_if_missing(true).page_size(4_096);
+    let mut large = options.connect().await.expect("a connection");
+    large.execute("pragma journal_mode = wal; vacuum").await.expect("a file");
+    large.close().await.expect("a closed file");
+    let small = Sqlite::open(&folder.join("small.db")).await.expect("a store");
+    let large = Sqlite::open(&path).await.expect("a store");
     for from in (0..STORED).step_by(BATCH as usize) {
         let batch: Vec<Write> = (from..from + BATCH).map(|k| put(k, 0)).collect();
-        store.commit(&batch).await.expect("a commit");
+        small.commit(&batch).await.expect("a commit");
+        large.commit(&batch).await.expect("a commit");
     }
-    let mut raw = Raw::copy_of(folder.path(), &store).await;
-    let mut rows = publishing(&store, &mut raw, folder.path(), &mut dice).await;
-    rows.push(heartbeats(&store, &mut dice).await);
-    rows.push(loading(&store, &mut raw).await);
-    rows
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for round in 0..ROUNDS as u64 {
+        for (store, rates) in [(&small, &mut ours), (&large, &mut theirs)] {
+            store.settle().await.expect("a settled log");
+            let mut time = Duration::ZERO;
+            for _ in 0..COMMITS {
+                let keys = (0..BATCH).map(|k| k * (STORED / BATCH) + dice.below(STORED / BATCH));
+                let batch: Vec<Write> = keys.map(|k| put(k, round)).collect();
+                time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
+            }
+            time += timed(async { store.settle().await.expect("a settled log") }).await;
+            rates.push(rate(COMMITS * BATCH, time));
+        }
+    }
+    let mut load = Vec::new();
+    for _ in 0..ROUNDS {
+        let few = timed(async { small.load(UnixMs(1)).await.expect("a load") }).await;
+        load.push(
+            few.as_secs_f64() / timed(async { large.load(UnixMs(1)).await.expect("a load") }).await.as_secs_f64(),
+        );
+    }
+    let mut row = compare("PAGE", "upserts/s, pages of 1024", &ours, "upserts/s, pages of 4096", &theirs);
+    row.reference.push_str(&format!("; load takes {:.2} as long with 1024", median(load)));
+    row
 }
 
 /// PD1: acknowledged upserts against the same statement with its values ready. PD3: the slowest acknowledgement in a
@@ -83,6 +195,11 @@ async fn publishing(store: &Sqlite, raw: &mut Raw, folder: &Path, dice: &mut Dic
             let took = timed(async { store.commit(&batch).await.expect("a commit") }).await;
             our_time += took;
             acks.push(took);
+        }
+        // What was put off is paid here, and does not disturb the other side.
+        our_time += timed(async { store.settle().await.expect("a settled log") }).await;
+        for _ in 0..COMMITS {
+            let keys: Vec<u64> = (0..BATCH).map(|k| k * (STORED / BATCH) + dice.below(STORED / BATCH)).collect();
             let rows: Vec<Publication> = keys.iter().map(|k| Publication::of(*k, round)).collect();
             let took = timed(raw.publish(&rows)).await;
             their_time += took;
@@ -133,9 +250,9 @@ async fn heartbeats(store: &Sqlite, dice: &mut Dice) -> Row {
 async fn loading(store: &Sqlite, raw: &mut Raw) -> Row {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let mut loaded = 0;
-        let took = timed(async { loaded = store.load(UnixMs(1)).await.expect("a load").len() }).await;
-        assert_eq!(loaded, STORED as usize);
+        let mut loaded = Vec::new();
+        let took = timed(async { loaded = store.load(UnixMs(1)).await.expect("a load") }).await;
+        assert_eq!(loaded.len(), STORED as usize);
         ours.push(took.as_secs_f64() * 1e3);
         theirs.push(timed(raw.read_all()).await.as_secs_f64() * 1e3);
     }
@@ -169,7 +286,7 @@ impl Publication {
 
 impl Raw {
     /// A copy of the store's file, so that both write to rows of the same shape.
-    async fn copy_of(folder: &Path, _store: &Sqlite) -> Self {
+    async fn copy_of(folder: &Path) -> Self {
         let (from, to): (PathBuf, PathBuf) = (folder.join("store.db"), folder.join("raw.db"));
         let mut source = SqliteConnectOptions::new().filename(&from).connect().await.expect("a connection");
         let vacuum = format!("vacuum into '{}'", to.display());
@@ -203,7 +320,7 @@ impl Raw {
             );
             let mut query = sqlx::query(AssertSqlSafe(text));
             for row in now {
-                query = query.bind(row.id.as_slice()).bind(0_i64).bind(7_i64).bind(0_i64).bind(1_i64);
+                query = query.bind(row.id.as_slice()).bind(0_i64).bind(1_i64).bind(0_i64).bind(1_i64);
                 query = query.bind(row.expires_ms).bind(5_i64).bind(row.body.as_str());
                 query = query.bind(row.connect_data.as_slice()).bind(row.checksum);
             }
@@ -225,7 +342,7 @@ impl Raw {
 }
 
 /// Later than any `now` here.
-const MUCH_LATER: u64 = 1_000_000_000;
+const MUCH_LATER: u64 = 9_000_000_000_000;
 
 /// The k-th name: as good as random, so that neighbours in a batch are strangers in the file.
 fn id(k: u64) -> AdvertisementId {
@@ -261,7 +378,7 @@ fn put(k: u64, round: u64) -> Write {
     };
     let advertisement = Advertisement {
         id: id(k),
-        set_id: SetId(7),
+        set_id: SetId(1),
         kind: Kind::Session,
         subject: None,
         since: UnixMs(1),
@@ -274,29 +391,8 @@ fn put(k: u64, round: u64) -> Write {
     Write::Put { advertisement: Arc::new(advertisement), expires, confirmed: vec![], settled: vec![], now }
 }
 
-/// SplitMix64 (Steele, Lea and Flood 2014): the same numbers in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-}
-
-#[expect(clippy::disallowed_methods, reason = "a benchmark is about real time")]
-fn stopwatch() -> Instant {
-    Instant::now()
-}
-
 async fn timed<T>(work: impl Future<Output = T>) -> Duration {
-    let began = stopwatch();
+    let began = clock();
     work.await;
     began.elapsed()
 }
@@ -305,7 +401,7 @@ async fn timed<T>(work: impl Future<Output = T>) -> Duration {
 fn flush(folder: &Path) -> Duration {
     let mut file = std::fs::File::options().create(true).append(true).open(folder.join("flush")).expect("a file");
     file.write_all(&[1; 8_192]).expect("room");
-    let began = stopwatch();
+    let began = clock();
     file.sync_data().expect("a flush");
     began.elapsed()
 }
@@ -319,19 +415,13 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times[(times.len() - 1) * percent / 100]
 }
 
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    sorted[sorted.len() / 2]
-}
-
 fn compare(goal: &'static str, subject: &str, ours: &[f64], reference: &str, theirs: &[f64]) -> Row {
     let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our / their).collect();
     ratios.sort_by(f64::total_cmp);
     Row {
         goal,
-        subject: format!("{:.0} {subject}", median(ours)),
-        reference: format!("{:.0} {reference}", median(theirs)),
+        subject: format!("{:.0} {subject}", median(ours.to_vec())),
+        reference: format!("{:.0} {reference}", median(theirs.to_vec())),
         ratio: ratios[ratios.len() / 2],
         spread: (ratios[0], ratios[ratios.len() - 1]),
         n: ratios.len(),

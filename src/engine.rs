@@ -33,7 +33,9 @@ use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::store::StoreError;
 
-use self::command::{Caller, CandidateView, ReportLatency, ReportLatencyAnswer, RoleAnswer, Search, SearchAnswer};
+use self::command::{
+    Caller, CandidateView, ReportLatency, ReportLatencyAnswer, ReservationAnswer, RoleAnswer, Search, SearchAnswer,
+};
 use self::core::Core;
 use self::fault::Fault;
 use self::job::Job;
@@ -70,6 +72,8 @@ pub struct Engine {
     inbox: mpsc::Sender<Job>,
     draining: AtomicBool,
     stop: CancellationToken,
+    /// Held while rulesets change hands: who builds views must know what the others are about to put in force.
+    rules_turn: tokio::sync::Mutex<()>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -81,11 +85,20 @@ impl Engine {
         let (inbox, jobs) = mpsc::channel(writer::INBOX_MAX);
         core.directory.set_living(core.catalog.living());
         load(&core).await?;
+        // Whoever asks before the first sweep must not hear that there is nothing.
+        sweep::count(&core);
         let tasks = vec![
             tokio::spawn(writer::run(Arc::clone(&core), jobs, stop.clone())),
             tokio::spawn(sweep::run(Arc::clone(&core), inbox.clone(), stop.clone())),
         ];
-        Ok(Self { core, inbox, draining: AtomicBool::new(false), stop, tasks: Mutex::new(tasks) })
+        Ok(Self {
+            core,
+            inbox,
+            draining: AtomicBool::new(false),
+            stop,
+            rules_turn: tokio::sync::Mutex::default(),
+            tasks: Mutex::new(tasks),
+        })
     }
 
     /// Finds sessions; `each` sees the candidates, best first, while the set's index is held, and must be quick.
@@ -120,9 +133,16 @@ impl Engine {
         self.core.ruleset(set_id, hash)
     }
 
-    /// Lets `listener` hear of an advertisement's reservations from now on.
-    pub fn subscribe(&self, id: AdvertisementId, listener: &Listener) {
+    /// The ruleset that a search went by: the one of `hash`, else the one that its token names, else the current one.
+    pub fn searched_by(&self, set_id: SetId, hash: Option<RulesetHash>, token: &[u8]) -> Result<Arc<Ruleset>, Fault> {
+        self.core.searched_by(set_id, hash, token)
+    }
+
+    /// Lets `listener` hear of an advertisement's reservations from now on, and says which there are: none that is taken
+    /// at this very moment falls between the two.
+    pub fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
         self.core.events.subscribe(id, listener);
+        self.core.reservations_of(id)
     }
 
     /// Takes what is due out now rather than at the next sweep, and returns when it is out; for tests that turn the

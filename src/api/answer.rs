@@ -161,8 +161,7 @@ impl<'a> AnswerWriter<'a> {
         if let Some(ms) = answer.stale_for_ms {
             encoding::uint64::encode(9, &ms, out);
         }
-        let ignored: Vec<String> = answer.ignored.iter().map(|path| format!("session_composition.{path}")).collect();
-        encoding::string::encode_repeated(10, &ignored, out);
+        encoding::string::encode_repeated(10, &ignored(&answer.ignored), out);
         Encoded { bytes }
     }
 
@@ -170,6 +169,7 @@ impl<'a> AnswerWriter<'a> {
     pub fn finish_report(self, answer: &ReportLatencyAnswer) -> Encoded {
         let mut bytes = self.bytes;
         encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
+        encoding::string::encode_repeated(3, &ignored(&answer.ignored), &mut bytes);
         Encoded { bytes }
     }
 }
@@ -211,6 +211,11 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
         Measure::Attribute(index) => ruleset.attributes[index].trust != Trust::Client,
         Measure::Latency | Measure::Distance => true,
     }
+}
+
+/// Paths as the typed request has them.
+fn ignored(paths: &[String]) -> Vec<String> {
+    paths.iter().map(|path| format!("session_composition.{path}")).collect()
 }
 
 fn thousandths(exact: f64) -> f64 {

@@ -97,28 +97,29 @@ impl Conversation {
 
     /// An answer in its envelope. Whoever has updated an advertisement hears of it from now on.
     fn answer(&mut self, echo: Echo, answer: Result<Answer, Rejection>) -> Item {
+        let answer = answer.map(|answer| self.listen(answer));
         let core = match answer {
             Err(rejection) => echo.around_refusal(rejection),
-            Ok(answer) => {
-                self.listen(&answer);
-                echo.around(answer)
-            }
+            Ok(answer) => echo.around(answer),
         };
         Ok(pb::ConnectResponse { message: Some(Message::Core(core)) })
     }
 
-    fn listen(&mut self, answer: &Answer) {
-        match answer {
+    /// Subscribes to what was updated. Seats may have been taken since the update was answered and before anybody
+    /// listened, so the answer gets the reservations as they are after that.
+    fn listen(&mut self, mut answer: Answer) -> Answer {
+        match &mut answer {
             Answer::Update(update) => {
                 let room = self.subscribed.len() < SUBSCRIPTIONS_MAX;
                 let is_new = room && self.subscribed.insert(update.id);
                 if is_new || update.created && self.subscribed.contains(&update.id) {
-                    self.handler.subscribe(update.id, &self.listener);
+                    update.reservations = self.handler.subscribe(update.id, &self.listener);
                 }
             }
             Answer::Delete(id) => drop(self.subscribed.remove(id)),
             Answer::Search(_) | Answer::Configuration(_) => {}
         }
+        answer
     }
 
     fn end(&mut self, rejection: Rejection) -> Poll<Option<Item>> {

@@ -8,7 +8,7 @@ use crate::api::matchmaker::Matchmaker;
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::AdvertisementId;
-use crate::engine::command::{Caller, UpdateAnswer};
+use crate::engine::command::{Caller, ReservationAnswer, UpdateAnswer};
 use crate::engine::{Listener, Submitted};
 
 /// Asks the engine.
@@ -87,7 +87,7 @@ impl Handler {
     /// Orders candidates by measured round trips.
     pub fn report_latency(&self, caller: &Caller, wire: pb::ReportLatencyRequest) -> Result<Encoded, Rejection> {
         let mut report = Door::default().report_latency(caller, wire)?;
-        let ruleset = self.engine.ruleset(report.set_id, report.hash)?;
+        let ruleset = self.engine.searched_by(report.set_id, report.hash, &report.token)?;
         report.hash = Some(ruleset.hash);
         let mut writer = AnswerWriter::new(&ruleset);
         let answer = self.engine.report_latency(caller, report, &mut |candidate| writer.push(&candidate))?;
@@ -101,9 +101,9 @@ impl Handler {
         Ok(out::role_response(answer))
     }
 
-    /// Lets a connection hear of an advertisement.
-    pub fn subscribe(&self, id: AdvertisementId, listener: &Listener) {
-        self.engine.subscribe(id, listener);
+    /// Lets a connection hear of an advertisement, and says what there is to hear of by now.
+    pub fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
+        self.engine.subscribe(id, listener)
     }
 }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::command::{
-    Caller, CandidateView, Delete, Release, ReportLatency, ReportLatencyAnswer, Reserve, ReserveAnswer, RoleAnswer,
-    Search, SearchAnswer, Update, UpdateAnswer,
+    Caller, CandidateView, Delete, Release, ReportLatency, ReportLatencyAnswer, ReservationAnswer, Reserve,
+    ReserveAnswer, RoleAnswer, Search, SearchAnswer, Update, UpdateAnswer,
 };
 use crate::engine::fault::Fault;
 use crate::engine::{Engine, Listener, Submitted};
@@ -32,7 +32,8 @@ pub trait Matchmaker: Send + Sync + 'static {
     ) -> Result<ReportLatencyAnswer, Fault>;
     fn choose_role(&self, set_id: SetId, party_size: u16) -> Result<RoleAnswer, Fault>;
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault>;
-    fn subscribe(&self, id: AdvertisementId, listener: &Listener);
+    fn searched_by(&self, set_id: SetId, hash: Option<RulesetHash>, token: &[u8]) -> Result<Arc<Ruleset>, Fault>;
+    fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer>;
 }
 
 impl Matchmaker for Engine {
@@ -78,7 +79,11 @@ impl Matchmaker for Engine {
         Engine::ruleset(self, set_id, hash)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &Listener) {
-        Engine::subscribe(self, id, listener);
+    fn searched_by(&self, set_id: SetId, hash: Option<RulesetHash>, token: &[u8]) -> Result<Arc<Ruleset>, Fault> {
+        Engine::searched_by(self, set_id, hash, token)
+    }
+
+    fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
+        Engine::subscribe(self, id, listener)
     }
 }

@@ -6,6 +6,7 @@
 mod best;
 mod block;
 mod code;
+mod gauge;
 mod kernel;
 mod key;
 mod layout;
@@ -14,6 +15,7 @@ pub mod oracle;
 mod plan;
 mod rules;
 mod search;
+mod slab;
 mod summary;
 #[cfg(test)]
 mod tests;
@@ -22,8 +24,6 @@ mod tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-
 use crate::domain::advertisement::{Advertisement, Kind};
 use crate::domain::facts::Facts;
 use crate::domain::filter::{Listed, Refusal, Searcher};
@@ -31,6 +31,7 @@ use crate::domain::id::{AdvertisementId, SiloId};
 use crate::domain::index::code::Codes;
 use crate::domain::index::key::{Key, Wish};
 use crate::domain::index::layout::{Layout, Row, Ticks, word};
+use crate::domain::index::slab::Slab;
 use crate::domain::index::tree::{Place, Tree};
 use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
@@ -115,25 +116,13 @@ pub struct Index {
     layout: Layout,
     codes: Codes,
     clock: Ticks,
-    /// By slot; `None` where free.
-    entries: Vec<Option<Entry>>,
-    /// By slot: where its row is.
-    places: Vec<Place>,
-    free: Vec<u32>,
-    /// Slots by id.
-    ids: HashTable<u32>,
+    slab: Slab,
     keys: BTreeMap<Key, u32>,
     /// By number; `None` where free.
     partitions: Vec<Option<(Key, Tree)>>,
     free_partitions: Vec<u32>,
     row: Row,
     tidied: usize,
-}
-
-/// Ids are outputs of a keyed hash that nobody can choose, so their first bytes are hash enough.
-fn hash(id: AdvertisementId) -> u64 {
-    let [a, b, c, d, e, f, g, h, ..] = *id.as_bytes();
-    u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 impl Index {
@@ -146,10 +135,7 @@ impl Index {
             layout,
             codes,
             clock: Ticks::default(),
-            entries: Vec::new(),
-            places: Vec::new(),
-            free: Vec::new(),
-            ids: HashTable::new(),
+            slab: Slab::default(),
             keys: BTreeMap::new(),
             partitions: Vec::new(),
             free_partitions: Vec::new(),
@@ -165,7 +151,7 @@ impl Index {
 
     /// How many advertisements it holds.
     pub fn len(&self) -> usize {
-        self.ids.len()
+        self.slab.len()
     }
 
     /// Whether it holds none.
@@ -173,68 +159,64 @@ impl Index {
         self.len() == 0
     }
 
-    /// Adds `entry`, or replaces the one of the same id wholly.
-    pub fn upsert(&mut self, entry: Entry) {
+    /// Adds `entry`, or replaces the one of the same id wholly and returns it: giving back what it holds takes as long
+    /// as the rest, and need not be done while others wait for the index.
+    pub fn upsert(&mut self, entry: Entry) -> Option<Entry> {
         self.clock.anchor(entry.advertisement.since);
-        let id = entry.advertisement.id;
-        let Some(slot) = self.slot(id) else {
-            let slot = self.free.pop().unwrap_or(self.entries.len() as u32);
-            if slot as usize == self.entries.len() {
-                self.entries.push(None);
-                self.places.push(Place::default());
-            }
-            self.write_row(&entry, slot);
+        let Some(slot) = self.slab.find(entry.advertisement.id) else {
             let partition = self.partition_of(&entry);
-            self.entries[slot as usize] = Some(entry);
-            let entries = &self.entries;
-            self.ids.insert_unique(hash(id), slot, |&it| hash(id_of(entries, it)));
-            return self.insert_row(partition);
+            let slot = self.slab.add(entry);
+            let Self { layout, slab, clock, codes, row, .. } = self;
+            layout.write(slab.entry(slot), slot, clock, codes, row);
+            self.insert_row(partition);
+            return None;
         };
-        self.write_row(&entry, slot);
-        let place = self.places[slot as usize];
+        self.layout.write(&entry, slot, &self.clock, &mut self.codes, &mut self.row);
+        let place = self.slab.place(slot);
         let (key, tree) = self.partitions[place.partition as usize].as_mut().expect("a row's partition exists");
         let (silo, kind) = (entry.advertisement.session.silo, entry.advertisement.kind);
         if key.is_of(silo, kind, &self.layout.keyed, &entry.facts) {
-            if !tree.overwrite(place.leaf, place.row, &self.row) {
-                let places = &mut self.places;
-                let mut moved = |slot, leaf, row| note(places, place.partition, slot, leaf, row);
-                tree.remove(place.leaf, place.row, &mut moved);
-                tree.insert(&self.layout, &self.row, &mut moved);
-            }
+            let slab = &mut self.slab;
+            let moved = |slot, leaf, row| slab.note(slot, Place { partition: place.partition, leaf, row });
+            tree.replace(&self.layout, place, &self.row, moved);
         } else {
             self.remove_row(place);
             let partition = self.partition_of(&entry);
             self.insert_row(partition);
         }
-        self.entries[slot as usize] = Some(entry);
+        self.slab.replace(slot, entry)
+    }
+
+    /// Reads what changes of `ids` are about to read, so that the machine fetches for many at once; worth it for ten or
+    /// so. Changes nothing.
+    pub fn warm(&self, ids: impl IntoIterator<Item = AdvertisementId>) {
+        let rows = ids.into_iter().filter_map(|id| self.slab.find(id)).map(|slot| self.slab.place(slot).row);
+        std::hint::black_box(rows.fold(0, u32::wrapping_add));
     }
 
     /// Takes an entry out; `None` when there is none.
     pub fn remove(&mut self, id: AdvertisementId) -> Option<Entry> {
-        let entries = &self.entries;
-        let found = self.ids.find_entry(hash(id), |&slot| id_of(entries, slot) == id).ok()?;
-        let (slot, _) = found.remove();
-        self.remove_row(self.places[slot as usize]);
-        self.free.push(slot);
-        if self.ids.is_empty() {
+        let (place, entry) = self.slab.remove(id)?;
+        self.remove_row(place);
+        if self.slab.len() == 0 {
             self.codes.clear();
         }
-        self.entries[slot as usize].take()
+        Some(entry)
     }
 
     /// The entry of that id.
     pub fn get(&self, id: AdvertisementId) -> Option<&Entry> {
-        self.slot(id).map(|slot| self.entry(slot))
+        self.slab.find(id).map(|slot| self.slab.entry(slot))
     }
 
     /// The entry of a hit.
     pub fn entry(&self, slot: u32) -> &Entry {
-        self.entries[slot as usize].as_ref().expect("a hit's slot is taken until the index changes")
+        self.slab.entry(slot)
     }
 
     /// All entries, in no particular order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.entries.iter().flatten()
+        self.slab.entries()
     }
 
     /// Sets until when an advertisement is believed. `false` when it is not there.
@@ -252,22 +234,25 @@ impl Index {
     pub fn expired(&self, now: UnixMs, most: usize, out: &mut Vec<AdvertisementId>) {
         let tick = self.clock.tick(now);
         let leaves = self.partitions.iter().flatten().flat_map(|(_, tree)| &tree.leaves);
-        let rows = leaves.flat_map(|leaf| leaf.words(word::EXPIRES).iter().zip(leaf.words(word::SLOT)));
-        let perhaps = rows.filter(|&(&expires, _)| expires <= tick).map(|(_, &slot)| self.entry(slot));
-        out.extend(perhaps.filter(|entry| entry.expires <= now).map(|entry| entry.advertisement.id).take(most));
+        let perhaps = leaves.flat_map(|leaf| {
+            let rows = leaf.words(word::EXPIRES).iter().enumerate().filter(move |&(_, &expires)| expires <= tick);
+            rows.filter(|&(row, _)| !leaf.holes().contains(&(row as u32))).map(|(row, _)| leaf.slot(row))
+        });
+        let due = perhaps.map(|slot| self.entry(slot)).filter(|entry| entry.expires <= now);
+        out.extend(due.map(|entry| entry.advertisement.id).take(most));
     }
 
     /// Recomputes the bounds of some leaves that removals have left wider than needed; call it now and then. About
     /// one leaf in a hundred a call, and at least one of a partition.
     pub fn tidy(&mut self) {
-        let places = &mut self.places;
+        let slab = &mut self.slab;
         let turns = self.partitions.len().div_ceil(100).max(1);
         for _ in 0..turns.min(self.partitions.len()) {
             let number = self.tidied % self.partitions.len();
             self.tidied = number + 1;
             if let Some((_, tree)) = &mut self.partitions[number] {
                 let leaves = if turns == 1 { tree.leaves.len().div_ceil(100) } else { tree.leaves.len() };
-                tree.tidy(leaves, |slot, leaf, row| note(places, number as u32, slot, leaf, row));
+                tree.tidy(leaves, |slot, leaf, row| slab.note(slot, Place { partition: number as u32, leaf, row }));
             }
         }
     }
@@ -280,10 +265,6 @@ impl Index {
     /// The same on a chosen instruction set; the answer is the same.
     pub fn search_on(&self, path: Path, query: &Query<'_>, found: &mut Found) {
         search::run(self, query, path, found);
-    }
-
-    fn slot(&self, id: AdvertisementId) -> Option<u32> {
-        self.ids.find(hash(id), |&slot| id_of(&self.entries, slot) == id).copied()
     }
 
     fn tree(&self, partition: u32) -> &Tree {
@@ -305,10 +286,6 @@ impl Index {
         }
     }
 
-    fn write_row(&mut self, entry: &Entry, slot: u32) {
-        self.layout.write(entry, slot, &self.clock, &mut self.codes, &mut self.row);
-    }
-
     fn partition_of(&mut self, entry: &Entry) -> u32 {
         let session = &entry.advertisement.session;
         let key = Key::of(session.silo, entry.advertisement.kind, &self.layout.keyed, &entry.facts);
@@ -325,16 +302,17 @@ impl Index {
     }
 
     fn insert_row(&mut self, number: u32) {
-        let places = &mut self.places;
+        let slab = &mut self.slab;
         if let Some((_, tree)) = &mut self.partitions[number as usize] {
-            tree.insert(&self.layout, &self.row, |slot, leaf, row| note(places, number, slot, leaf, row));
+            let moved = |slot, leaf, row| slab.note(slot, Place { partition: number, leaf, row });
+            tree.insert(&self.layout, &self.row, moved);
         }
     }
 
     fn remove_row(&mut self, place: Place) {
-        let (places, partition) = (&mut self.places, &mut self.partitions[place.partition as usize]);
+        let partition = &mut self.partitions[place.partition as usize];
         let Some((key, tree)) = partition else { return };
-        tree.remove(place.leaf, place.row, |slot, leaf, row| note(places, place.partition, slot, leaf, row));
+        tree.remove(place.leaf, place.row);
         if tree.len() == 0 {
             self.keys.remove(key);
             *partition = None;
@@ -343,20 +321,12 @@ impl Index {
     }
 
     fn change(&mut self, id: AdvertisementId, column: usize, value: u32, change: impl FnOnce(&mut Entry)) -> bool {
-        let Some(slot) = self.slot(id) else { return false };
-        let Place { partition, leaf, row } = self.places[slot as usize];
+        let Some(slot) = self.slab.find(id) else { return false };
+        let Place { partition, leaf, row } = self.slab.place(slot);
         if let Some((_, tree)) = &mut self.partitions[partition as usize] {
             tree.set_word(column, leaf, row, value);
         }
-        self.entries[slot as usize].as_mut().map(change);
+        self.slab.entry_mut(slot).map(change);
         true
     }
-}
-
-fn id_of(entries: &[Option<Entry>], slot: u32) -> AdvertisementId {
-    entries[slot as usize].as_ref().expect("a listed slot is taken").advertisement.id
-}
-
-fn note(places: &mut [Place], partition: u32, slot: u32, leaf: u32, row: u32) {
-    places[slot as usize] = Place { partition, leaf, row };
 }

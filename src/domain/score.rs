@@ -15,7 +15,7 @@ pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, listed: &Listed<'_>, ro
     ruleset.soft.iter().fold(0.0, |sum, soft| sum + term(ruleset, soft, searcher, listed, round_trip_ms))
 }
 
-/// One soft filter's part of the score, in [0, weight].
+/// One soft filter's part of the score, in [0, weight]. With a measured round trip, distance costs nothing.
 pub fn term(
     ruleset: &Ruleset,
     soft: &SoftFilter,
@@ -29,6 +29,8 @@ pub fn term(
             theirs.zip(ours).map(|(theirs, ours)| (soft.norm(theirs) - soft.norm(ours)).abs())
         }
         (SoftMode::LowerIsBetter, Measure::Attribute(index)) => listed.facts.number(index).map(|it| soft.norm(it)),
+        // A round trip is measured: what the place stood for is known, and the place no longer counts (S1-28).
+        (_, Measure::Distance) if round_trip_ms.is_some() => Some(0.0),
         (_, Measure::Latency | Measure::Distance) => {
             measure_between(ruleset, soft.measure, searcher, listed, round_trip_ms).map(|it| soft.norm(it))
         }

@@ -10,7 +10,7 @@ use crate::engine::command::{ReservationChange, ReservationEvent, ReserveAnswer,
 use crate::engine::core::Core;
 use crate::engine::fault::Fault;
 use crate::engine::job::{Extend, Job, Publish, Take};
-use crate::engine::shelf::Record;
+use crate::engine::shelf::{Record, has_lapsed};
 use crate::store::{Outcome, Reservation, ReservationState, Write};
 
 impl Core {
@@ -120,7 +120,7 @@ impl Core {
             Outcome::TooManyReservations => return Err(Fault::TooManyReservations),
             other => return Err(self.broken("reserve", &other)),
         };
-        if reservation.state == ReservationState::Ended {
+        if reservation.state == ReservationState::Ended || has_lapsed(&reservation, now) {
             return Err(Fault::ReservationEnded);
         }
         let shelf = self.directory.shelf(take.set_id).ok_or(Fault::Absent)?;

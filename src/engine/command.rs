@@ -216,6 +216,8 @@ pub struct ReportLatency {
     pub token: Vec<u8>,
     /// Who measured.
     pub session: Session,
+    /// Which test was made.
+    pub phase: LatencyPhase,
     /// Every candidate of the last answer; none when it did not answer.
     pub measurements: Vec<(AdvertisementId, Option<f32>)>,
 }
@@ -225,8 +227,19 @@ pub struct ReportLatency {
 pub struct ReportLatencyAnswer {
     /// The rules it was judged by.
     pub ruleset: Arc<Ruleset>,
-    /// Enough have answered the quick probe.
+    /// Enough have answered the quick probe; never after the involved one, which has begun.
     pub involved_phase_may_start: bool,
+    /// Paths, relative to the session composition, that were not believed.
+    pub ignored: Vec<String>,
+}
+
+/// The two tests that follow locality (S1-28, S1-29).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatencyPhase {
+    /// A few packets to each candidate.
+    Quick,
+    /// The fuller test, which carries game data.
+    Involved,
 }
 
 /// A drawn role.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use crate::auth::token::{AdvertisementClaim, Signer};
 use crate::clock::Clock;
-use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::answer;
-use crate::engine::command::{Caller, UpdateAnswer};
-use crate::engine::directory::{Directory, EncodeStatic};
+use crate::engine::command::{Caller, ReservationAnswer, UpdateAnswer};
+use crate::engine::directory::{Directory, EncodeStatic, Shared};
 use crate::engine::events::Events;
 use crate::engine::fault::Fault;
 use crate::engine::job::{Flights, InFlight, Reply};
@@ -75,15 +75,16 @@ impl Core {
         }
     }
 
-    /// The ruleset of a set: the current one, or the one of `hash` while it is still known.
+    /// The ruleset of a set: the current one, or the one of `hash` while it is still known, be the set's file gone.
     pub(super) fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault> {
+        let named = hash.and_then(|given| self.catalog.by_hash(set_id, given));
+        if let Some(named) = named {
+            return Ok(named);
+        }
         let current = self.catalog.current(set_id).ok_or(Fault::UnknownSet(set_id))?;
         match hash {
             None => Ok(current),
-            Some(given) if given == current.hash => Ok(current),
-            Some(given) => {
-                self.catalog.by_hash(set_id, given).ok_or(Fault::UnknownHash { given, current: current.hash })
-            }
+            Some(given) => Err(Fault::UnknownHash { given, current: current.hash }),
         }
     }
 
@@ -127,10 +128,17 @@ impl Core {
             expires_in_ms: u32::try_from(record.expires.since(now)).unwrap_or(u32::MAX),
             hash: advertisement.hash,
             next_expansion_in_ms: ruleset.ok().and_then(|ruleset| ruleset.next_expansion_in_ms(advertised_ms)),
-            reservations: record.live().map(|it| answer::reservation(it, Vec::new(), now)).collect(),
+            reservations: reservations(record, now),
             pending: false,
             ignored,
         }
+    }
+
+    /// The reservations of an advertisement, in whichever set it is.
+    pub(super) fn reservations_of(&self, id: AdvertisementId) -> Vec<ReservationAnswer> {
+        let now = self.clock.now();
+        let of_shelf = |shelf: &Arc<Shared>| shelf.read().get(id).map(|record| reservations(record, now));
+        self.directory.shelves().iter().find_map(|(_, shelf)| of_shelf(shelf)).unwrap_or_default()
     }
 
     /// Answers a job. The change is no longer on its way once its answer is: a heartbeat that follows the answer finds
@@ -139,6 +147,11 @@ impl Core {
         drop(in_flight);
         let _ = reply.send(answer);
     }
+}
+
+/// What the host is told of its reservations.
+fn reservations(record: &Record, now: UnixMs) -> Vec<ReservationAnswer> {
+    record.holding(now).map(|it| answer::reservation(it, Vec::new(), now)).collect()
 }
 
 impl fmt::Debug for Core {

@@ -119,10 +119,10 @@ fn judge(take: &Take, record: &Record, now: UnixMs) -> Result<(), Fault> {
     if advertisement.kind != Kind::Session || advertisement.session.silo != take.silo {
         return refused("silo", Side::Searcher);
     }
-    if record.holds_for(&take.users, take.id) {
+    if record.holds_for(&take.users, take.id, now) {
         return refused("own", Side::Searcher);
     }
-    if limit::RESERVATIONS_MAX <= record.live().count() {
+    if limit::RESERVATIONS_MAX <= record.holding(now).count() {
         return Err(Fault::TooManyReservations);
     }
     let facts = Facts::of(&take.ruleset, &advertisement.session);

@@ -15,6 +15,7 @@ impl Engine {
     /// Puts `rulesets` in force, all at once, when every set has views for them. What they replace stays resolvable for
     /// as long as the settings say.
     pub async fn adopt(&self, rulesets: Vec<(PathBuf, Arc<Ruleset>)>) -> Result<Changes, Fault> {
+        let _turn = self.rules_turn.lock().await;
         let mut living = self.core.catalog.living();
         for (_, ruleset) in &rulesets {
             if !living.iter().any(|known| (known.set_id, known.hash) == (ruleset.set_id, ruleset.hash)) {
@@ -28,10 +29,11 @@ impl Engine {
 
     /// Forgets retired rulesets whose time has come, and their views.
     pub async fn forget_rulesets(&self) -> Result<(), Fault> {
-        let before = self.core.catalog.living().len();
+        let _turn = self.rules_turn.lock().await;
         self.core.catalog.forget(self.core.clock.now());
         let living = self.core.catalog.living();
-        if living.len() < before { self.set_living(living).await } else { Ok(()) }
+        // Adopting forgets too, and leaves the views to be dropped here.
+        if living.len() < self.core.directory.living().len() { self.set_living(living).await } else { Ok(()) }
     }
 
     async fn set_living(&self, living: Vec<Arc<Ruleset>>) -> Result<(), Fault> {

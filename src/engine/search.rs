@@ -7,13 +7,15 @@ use crate::auth::token::{SearchClaim, Signer};
 use crate::domain::advertisement::Kind;
 use crate::domain::facts::Facts;
 use crate::domain::filter::{Listed, Searcher, admit, measure_between};
-use crate::domain::id::{AdvertisementId, SetId};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::index::{Found, Hit, Query};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::score::{score, term};
 use crate::domain::time::UnixMs;
-use crate::engine::command::{Caller, CandidateView, ReportLatency, ReportLatencyAnswer, Search, SearchAnswer};
+use crate::engine::command::{
+    Caller, CandidateView, LatencyPhase, ReportLatency, ReportLatencyAnswer, Search, SearchAnswer,
+};
 use crate::engine::core::Core;
 use crate::engine::fault::Fault;
 use crate::engine::overrides::overridden;
@@ -42,7 +44,7 @@ impl Core {
         };
         let (session, ignored) = self.placed(caller, search.session);
         let seeker = Seeker::new(&judged, caller, session, ignored)?;
-        let claim = self.search_claim(search.set_id, &seeker, &search.token, now)?;
+        let claim = self.search_claim(&ruleset, &seeker, &search.token, now)?;
         let asked = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
         let waited_ms = asked.unwrap_or_else(|| now.since(claim.since));
 
@@ -96,8 +98,9 @@ impl Core {
         })
     }
 
-    /// Orders candidates by what their round trips really are (S1-28, S1-29); from here on locality is ignored. Who
-    /// did not answer is out, and so is who has gone, filled up or is refused by a rule at the measured round trip.
+    /// Orders candidates by what their round trips really are (S1-28, S1-29); from here on locality is ignored, and the
+    /// faster of two with one score comes first. Who did not answer is out, and so is who has gone, filled up or is
+    /// refused by a rule at the measured round trip.
     pub(super) fn report_latency(
         &self,
         caller: &Caller,
@@ -105,19 +108,22 @@ impl Core {
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault> {
         let now = self.clock.now();
-        let ruleset = self.ruleset(report.set_id, report.hash)?;
+        let ruleset = self.searched_by(report.set_id, report.hash, &report.token)?;
         let (session, ignored) = self.placed(caller, report.session);
         let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
         if report.token.is_empty() {
             return Err(field("search_token", "is required: send the one of the search that found the candidates"));
         }
-        let claim = self.search_claim(report.set_id, &seeker, &report.token, now)?;
+        let claim = self.search_claim(&ruleset, &seeker, &report.token, now)?;
         let searcher = seeker.searcher(&[], now.since(claim.since));
         let answered = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
         self.order_measured(&ruleset, &searcher, &report.measurements, now, each);
         let enough = ruleset.involved_phase_percent * report.measurements.len() as f64 / 100.0;
-        let involved_phase_may_start = 0 < answered && enough <= answered as f64;
-        Ok(ReportLatencyAnswer { ruleset, involved_phase_may_start })
+        let involved_phase_may_start = match report.phase {
+            LatencyPhase::Quick => 0 < answered && enough <= answered as f64,
+            LatencyPhase::Involved => false,
+        };
+        Ok(ReportLatencyAnswer { ruleset, involved_phase_may_start, ignored: seeker.ignored })
     }
 
     fn order_measured(
@@ -141,7 +147,8 @@ impl Core {
                 Some((score, id, round_trip_ms, record, facts))
             })
             .collect();
-        standing.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+        standing
+            .sort_by(|one, other| one.0.total_cmp(&other.0).then(one.2.total_cmp(&other.2)).then(one.1.cmp(&other.1)));
         standing.dedup_by_key(|candidate| candidate.1);
         let mut terms = Vec::new();
         for (score, _, round_trip_ms, record, facts) in &standing {
@@ -150,16 +157,28 @@ impl Core {
         }
     }
 
-    /// The claim to go on with: the token's while it lasts, else a new one that begins now.
-    pub(super) fn search_claim(
+    /// The ruleset that a search went by: the one of `hash`, else the one that its token names, else the current one.
+    pub(super) fn searched_by(
         &self,
         set_id: SetId,
+        hash: Option<RulesetHash>,
+        token: &[u8],
+    ) -> Result<Arc<Ruleset>, Fault> {
+        let named = || self.signer.open::<SearchClaim>(token).filter(|claim| claim.set_id == set_id);
+        self.ruleset(set_id, hash.or_else(|| named().map(|claim| claim.hash)))
+    }
+
+    /// The claim to go on with, by the rules of `ruleset`: the token's while it lasts, else a new one that begins now.
+    pub(super) fn search_claim(
+        &self,
+        ruleset: &Ruleset,
         seeker: &Seeker,
         token: &[u8],
         now: UnixMs,
     ) -> Result<SearchClaim, Fault> {
         let party = Signer::party_digest(seeker.subject, &seeker.users, &seeker.session.party_sizes);
-        let fresh = SearchClaim { set_id, silo: seeker.session.silo, party, since: now, used: now };
+        let Ruleset { set_id, hash, .. } = *ruleset;
+        let fresh = SearchClaim { set_id, hash, silo: seeker.session.silo, party, since: now, used: now };
         if token.is_empty() {
             return Ok(fresh);
         }
@@ -173,7 +192,7 @@ impl Core {
         if self.settings.search_token_lapse_ms < now.since(claim.used) {
             return Ok(fresh);
         }
-        Ok(SearchClaim { used: now, ..claim })
+        Ok(SearchClaim { hash, used: now, ..claim })
     }
 }
 

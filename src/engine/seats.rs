@@ -11,8 +11,8 @@ use crate::engine::seeker::{Seeker, field};
 use crate::engine::{Engine, Submitted};
 
 impl Engine {
-    /// Takes all the party's seats or none. The rules are judged again, against the advertisement as it is when the
-    /// writer comes to it.
+    /// Takes all the party's seats or none. The rules are judged again, those that the search went by, against the
+    /// advertisement as it is when the writer comes to it.
     pub fn reserve(&self, caller: &Caller, reserve: Reserve) -> Result<Submitted<ReserveAnswer>, Fault> {
         let now = self.core.clock.now();
         if reserve.search_token.is_empty() {
@@ -26,10 +26,10 @@ impl Engine {
             return Err(field("matchmaking_set_id", what));
         }
         let set_id: SetId = searched.set_id;
-        let ruleset = self.core.ruleset(set_id, None)?;
+        let ruleset = self.core.ruleset(set_id, Some(searched.hash))?;
         let (session, ignored) = self.core.placed(caller, reserve.session);
         let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
-        let claim = self.core.search_claim(set_id, &seeker, &reserve.search_token, now)?;
+        let claim = self.core.search_claim(&ruleset, &seeker, &reserve.search_token, now)?;
         let key = &reserve.idempotency_key;
         let id = self.core.signer.reservation_id(caller.subject, reserve.advertisement_id, key);
         let payload = Signer::party_digest(seeker.subject, &seeker.users, &seeker.session.party_sizes);

@@ -32,15 +32,20 @@ impl Record {
         self.advertisement.session.join_seats.saturating_sub(u16::try_from(taken).unwrap_or(u16::MAX))
     }
 
-    /// Reservations that hold seats.
+    /// Reservations that hold seats; a hold past its deadline does until the sweep has ended it.
     pub(super) fn live(&self) -> impl Iterator<Item = &Reservation> {
         self.reservations.iter().filter(|reservation| reservation.state != ReservationState::Ended)
     }
 
+    /// Reservations that are good at `now`, swept or not.
+    pub(super) fn holding(&self, now: UnixMs) -> impl Iterator<Item = &Reservation> {
+        self.live().filter(move |reservation| !has_lapsed(reservation, now))
+    }
+
     /// Whether one of `users`, sorted, already has a seat coming, other than by reservation `but`.
-    pub(super) fn holds_for(&self, users: &[UserKey], but: ReservationId) -> bool {
+    pub(super) fn holds_for(&self, users: &[UserKey], but: ReservationId, now: UnixMs) -> bool {
         let theirs = |reservation: &Reservation| reservation.users.iter().any(|user| users.binary_search(user).is_ok());
-        self.live().any(|reservation| reservation.id != but && theirs(reservation))
+        self.holding(now).any(|reservation| reservation.id != but && theirs(reservation))
     }
 }
 
@@ -213,6 +218,11 @@ fn entry(record: &Record, ruleset: &Ruleset) -> Entry {
         open_seats: record.open_seats(),
         encoded: Arc::clone(&record.encoded),
     }
+}
+
+/// Whether a hold is past its deadline.
+pub(super) fn has_lapsed(reservation: &Reservation, now: UnixMs) -> bool {
+    reservation.state == ReservationState::Held && reservation.until <= now
 }
 
 type Lapses = BTreeSet<(UnixMs, AdvertisementId, ReservationId)>;

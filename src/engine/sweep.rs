@@ -63,6 +63,11 @@ pub(super) async fn sweep(core: &Core, inbox: &mpsc::Sender<Job>) {
         }
         shelf.write().tidy();
     }
+    count(core);
+}
+
+/// Tells how much is in memory.
+pub(super) fn count(core: &Core) {
     let (mut advertisements, mut reservations) = (0, 0);
     for (_, shelf) in core.directory.shelves() {
         let shelf = shelf.read();

@@ -26,6 +26,8 @@ pub struct Current {
 pub struct Retired {
     /// The ruleset.
     pub ruleset: Arc<Ruleset>,
+    /// When it was taken.
+    pub loaded_at: UnixMs,
     /// When another took its place.
     pub retired_at: UnixMs,
     /// When its hash is forgotten.
@@ -115,6 +117,7 @@ impl Catalog {
         let gone = |set: &SetId| changes.changed.contains(set) || changes.removed.contains(set);
         let leaving = before.current.iter().filter(|(set, _)| gone(set)).map(|(_, old)| Retired {
             ruleset: old.ruleset.clone(),
+            loaded_at: before.loaded_at.unwrap_or(now),
             retired_at: now,
             until: now.after(keep_retired_ms),
         });

@@ -1,5 +1,6 @@
 //! The rulesets folder of a running server: checked, loaded whole, adopted or refused, listed.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +8,6 @@ use crate::api::operator::{ListedRuleset, Problem, Reloaded, RulesetsDesk};
 use crate::config::RulesetSource;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::time::UnixMs;
 use crate::engine::Engine;
 use crate::rules;
 use crate::rules::bundled;
@@ -23,6 +23,8 @@ pub struct Desk {
     engine: Arc<Engine>,
     catalog: Arc<Catalog>,
     metrics: Arc<Metrics>,
+    /// Held from reading the files to adopting them, so that what was read last is what stays in force.
+    turn: tokio::sync::Mutex<()>,
 }
 
 /// Rulesets with the files that they came from, or everything that is wrong with them.
@@ -39,7 +41,7 @@ pub(super) fn read(source: &RulesetSource) -> Loaded {
 impl Desk {
     /// A desk for a running engine.
     pub fn new(source: RulesetSource, engine: Arc<Engine>, catalog: Arc<Catalog>, metrics: Arc<Metrics>) -> Self {
-        let desk = Self { source, engine, catalog, metrics };
+        let desk = Self { source, engine, catalog, metrics, turn: tokio::sync::Mutex::default() };
         desk.count(Load::Adopted);
         desk
     }
@@ -55,12 +57,13 @@ impl Desk {
     }
 
     fn refuse(&self, problems: Vec<rules::Problem>) -> Reloaded {
+        let told = problems.iter().map(told).collect();
+        // Listed before it is logged: whoever reads the log and then asks gets the same answer.
+        self.catalog.reject(problems.clone());
+        self.count(Load::Rejected);
         for problem in &problems {
             tracing::warn!(%problem, "ruleset refused; the old ones stay in force");
         }
-        let told = problems.iter().map(told).collect();
-        self.catalog.reject(problems);
-        self.count(Load::Rejected);
         Reloaded { changes: Vec::new(), problems: told }
     }
 }
@@ -72,6 +75,7 @@ impl RulesetsDesk for Desk {
     }
 
     async fn reload(&self) -> Reloaded {
+        let _turn = self.turn.lock().await;
         let source = self.source.clone();
         let Ok(loaded) = tokio::task::spawn_blocking(move || read(&source)).await else {
             return Reloaded {
@@ -100,26 +104,31 @@ impl RulesetsDesk for Desk {
         let state = self.catalog.state();
         let loaded = state.loaded_at.unwrap_or_default();
         let mut listed = Vec::new();
-        for (set_id, current) in &state.current {
-            let file_name = name_of(&current.file);
-            let problems = state.problems.iter().filter(|problem| name_of(Path::new(&problem.file)) == file_name);
-            listed.push(ListedRuleset {
-                name: current.ruleset.name.to_string(),
-                set_id: *set_id,
-                hash: current.ruleset.hash,
-                problems: problems.map(told).collect(),
-                file_name,
-                is_current: true,
-                loaded,
+        let retired_sets = state.retired.iter().map(|retired| retired.ruleset.set_id);
+        let sets: BTreeSet<SetId> = state.current.keys().copied().chain(retired_sets).collect();
+        for set_id in sets {
+            let current = state.current.get(&set_id).map(|current| {
+                let file_name = name_of(&current.file);
+                let problems = state.problems.iter().filter(|problem| name_of(Path::new(&problem.file)) == file_name);
+                ListedRuleset {
+                    name: current.ruleset.name.to_string(),
+                    set_id,
+                    hash: current.ruleset.hash,
+                    problems: problems.map(told).collect(),
+                    file_name,
+                    is_current: true,
+                    loaded,
+                }
             });
-            let of_set = state.retired.iter().rev().filter(|retired| retired.ruleset.set_id == *set_id);
+            listed.extend(current);
+            let of_set = state.retired.iter().rev().filter(|retired| retired.ruleset.set_id == set_id);
             listed.extend(of_set.map(|retired| ListedRuleset {
                 name: retired.ruleset.name.to_string(),
-                set_id: *set_id,
+                set_id,
                 hash: retired.ruleset.hash,
                 file_name: String::new(),
                 is_current: false,
-                loaded: UnixMs(retired.retired_at.0),
+                loaded: retired.loaded_at,
                 problems: Vec::new(),
             }));
         }

@@ -27,6 +27,8 @@ const HEALTH_WAIT: Duration = Duration::from_secs(2);
 
 /// Serves until SIGTERM or SIGINT.
 pub async fn run(config: Config) -> anyhow::Result<()> {
+    // Listening begins before starting, so that a signal in between stops the server in good order.
+    let mut stop = std::pin::pin!(asked_to_stop().context("listen for signals")?);
     // Watching begins before loading, so that a change in between is not missed.
     let (changed, mut to_reload) = mpsc::channel::<()>(1);
     let _rulesets = match &config.rulesets {
@@ -44,14 +46,10 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         "serving"
     );
 
-    let mut stop = std::pin::pin!(asked_to_stop());
     let mut forget = tokio::time::interval(FORGET_EVERY);
     loop {
         tokio::select! {
-            asked = &mut stop => {
-                asked.context("listen for signals")?;
-                break;
-            }
+            () = &mut stop => break,
             Some(()) = to_reload.recv() => drop(house.desk.reload().await),
             _ = forget.tick() => {
                 // Refused only while going away.

@@ -4,13 +4,15 @@ use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Returns when the process is sent SIGTERM or SIGINT.
-pub async fn asked_to_stop() -> io::Result<()> {
+/// A future that is ready when the process is sent SIGTERM or SIGINT. Heard from this call on, not from the first poll:
+/// whoever starts a server and thinks better of it at once is heard too.
+pub fn asked_to_stop() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
 }

@@ -23,12 +23,23 @@ pub(super) struct Standing {
     pub(super) expires: UnixMs,
     /// Seats before reservations are deducted.
     pub(super) join_seats: u16,
-    /// As published, `since` included. None while it is only where the store got it from.
+    /// As it was handed in to be published, but for `since`. None while it is only where the store got it from.
     pub(super) published: Option<Arc<Advertisement>>,
     /// Made by a change, not shown by the store: whatever the store has under this id is another, removed one.
     pub(super) fresh: bool,
     /// Which of the picture's reservations are in it.
     pub(super) reservations: BTreeSet<ReservationId>,
+}
+
+impl Standing {
+    /// As it is to be seen by others, if it was published here.
+    pub(super) fn advertisement(&self) -> Option<Arc<Advertisement>> {
+        let published = self.published.as_ref()?;
+        if published.since == self.since {
+            return Some(Arc::clone(published));
+        }
+        Some(Arc::new(Advertisement { since: self.since, ..(**published).clone() }))
+    }
 }
 
 /// What a store holds, or as much of it as a batch can touch.
@@ -109,7 +120,7 @@ impl Picture {
             Some(standing) => {
                 standing.expires = expires;
                 standing.join_seats = join_seats;
-                standing.published = Some(advertised_since(advertisement, standing.since));
+                standing.published = Some(Arc::clone(advertisement));
                 Outcome::Put { created: false, since: standing.since }
             }
             None => {
@@ -182,11 +193,4 @@ fn takes_seats(reservation: &Reservation, now: UnixMs) -> bool {
         ReservationState::Confirmed => true,
         ReservationState::Ended => false,
     }
-}
-
-fn advertised_since(advertisement: &Arc<Advertisement>, since: UnixMs) -> Arc<Advertisement> {
-    if advertisement.since == since {
-        return Arc::clone(advertisement);
-    }
-    Arc::new(Advertisement { since, ..(**advertisement).clone() })
 }

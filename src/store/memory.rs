@@ -43,7 +43,7 @@ impl Store for Memory {
             .filter_map(|standing| {
                 let reservations = standing.reservations.iter().filter_map(|id| picture.reservations.get(id));
                 Some(StoredAdvertisement {
-                    advertisement: standing.published.clone()?,
+                    advertisement: standing.advertisement()?,
                     expires: standing.expires,
                     reservations: reservations.cloned().collect(),
                 })

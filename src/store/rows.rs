@@ -4,6 +4,9 @@
 //! one JSON text, `body`, whose keys `rows/body.rs` documents.
 
 mod body;
+pub(super) mod page;
+
+use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 use sqlx::Row;
@@ -16,7 +19,7 @@ use crate::store::{Reservation, ReservationState, StoreError};
 
 /// A row of `advertisement`, but for `n`.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct AdvertisementRow {
+pub(super) struct AdvertisementRow<'a> {
     pub(super) id: [u8; 16],
     pub(super) silo_id: i64,
     pub(super) set_id: i64,
@@ -24,12 +27,12 @@ pub(super) struct AdvertisementRow {
     pub(super) since_ms: i64,
     pub(super) expires_ms: i64,
     pub(super) join_seats: i64,
-    pub(super) body: String,
-    pub(super) connect_data: Vec<u8>,
+    pub(super) body: Cow<'a, str>,
+    pub(super) connect_data: Cow<'a, [u8]>,
 }
 
-impl AdvertisementRow {
-    pub(super) fn of(advertisement: &Advertisement, expires: UnixMs) -> Self {
+impl<'a> AdvertisementRow<'a> {
+    pub(super) fn of(advertisement: &'a Advertisement, expires: UnixMs) -> Self {
         Self {
             id: *advertisement.id.as_bytes(),
             silo_id: advertisement.session.silo.0.cast_signed(),
@@ -41,29 +44,9 @@ impl AdvertisementRow {
             since_ms: to_ms(advertisement.since),
             expires_ms: to_ms(expires),
             join_seats: i64::from(advertisement.session.join_seats),
-            body: body::encode(advertisement),
-            connect_data: advertisement.connect_data.clone(),
+            body: body::encode(advertisement).into(),
+            connect_data: advertisement.connect_data.as_slice().into(),
         }
-    }
-
-    /// Reads a row whose columns are in the order of `statements::LOAD_ADVERTISEMENTS`, and holds it against its checksum.
-    pub(super) fn read(row: &SqliteRow) -> Result<Self, StoreError> {
-        let at = Place { table: "advertisement", row };
-        let read = Self {
-            id: at.name(0, "advertisement_id")?,
-            silo_id: at.number(1, "silo_id")?,
-            set_id: at.number(2, "set_id")?,
-            kind: at.number(3, "kind")?,
-            since_ms: at.number(4, "since_ms")?,
-            expires_ms: at.number(5, "expires_ms")?,
-            join_seats: at.number(6, "join_seats")?,
-            body: at.get::<String>(7, "body")?,
-            connect_data: at.get::<Vec<u8>>(8, "connect_data")?,
-        };
-        if at.number(9, "checksum")? != read.checksum() {
-            return Err(at.corrupt("checksum", "it does not agree with the row".into()));
-        }
-        Ok(read)
     }
 
     /// Until when it was believed as of its publishing.
@@ -99,7 +82,7 @@ impl AdvertisementRow {
         advertisement.since = from_ms(self.since_ms);
         advertisement.session.silo = SiloId(self.silo_id.cast_unsigned());
         advertisement.session.join_seats = join_seats;
-        advertisement.connect_data = self.connect_data;
+        advertisement.connect_data = self.connect_data.into_owned();
         Ok(advertisement)
     }
 }
@@ -116,7 +99,7 @@ pub(super) struct Held {
     pub(super) leased: bool,
 }
 
-/// An element of what `statements::READ_ADVERTISEMENTS` answers: the place of the id that was asked for, then `n`,
+/// An element of what `statements::BEGIN_AND_READ` answers first: the place of the id that was asked for, then `n`,
 /// `since_ms`, `expires_ms` and `join_seats` of the advertisement, the lease's `expires_ms`, the tombstone's `until_ms`.
 type Found = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
@@ -130,7 +113,7 @@ pub(super) struct Finding {
     pub(super) tombstone: Option<UnixMs>,
 }
 
-/// Reads the answer to `statements::READ_ADVERTISEMENTS`.
+/// Reads the answer to `the first question of `statements::BEGIN_AND_READ``.
 pub(super) fn findings(answer: &str) -> Result<Vec<Finding>, StoreError> {
     let corrupt = |column, what| StoreError::Corrupt { table: "advertisement", column, what };
     let all: Vec<Found> = serde_json::from_str(answer).map_err(|error| corrupt("n", error.to_string()))?;
@@ -189,7 +172,7 @@ impl ReservationRow {
     }
 }
 
-/// Reads a row whose columns are in the order of `statements::RESERVATION_COLUMNS`, and holds it against its checksum.
+/// Reads a row whose columns are in the order of `statements::LOAD_RESERVATIONS`, and holds it against its checksum.
 pub(super) fn reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
     let at = Place { table: "reservation", row };
     let read = ReservationRow {
@@ -224,23 +207,12 @@ pub(super) fn reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
     })
 }
 
-/// The lease of a row of `statements::LOAD_ADVERTISEMENTS`, if a heartbeat has made one.
-pub(super) fn lease(row: &SqliteRow) -> Result<Option<UnixMs>, StoreError> {
-    let lease: Option<i64> = Place { table: "lease", row }.get(10, "expires_ms")?;
-    Ok(lease.map(from_ms))
-}
-
-/// The number of a row of `statements::LOAD_ADVERTISEMENTS`, to go on from.
-pub(super) fn number(row: &SqliteRow) -> Result<i64, StoreError> {
-    Place { table: "advertisement", row }.number(11, "n")
-}
-
 /// A moment as a column keeps it. The 292 million years that a signed column cannot keep are cut off.
 pub(super) fn to_ms(moment: UnixMs) -> i64 {
     i64::try_from(moment.0).unwrap_or(i64::MAX)
 }
 
-fn from_ms(ms: i64) -> UnixMs {
+pub(super) fn from_ms(ms: i64) -> UnixMs {
     UnixMs(u64::try_from(ms).unwrap_or(0))
 }
 

@@ -1,26 +1,28 @@
 //! The store in one file, for one server: SQLite, durable when it answers.
 //!
-//! One connection does everything, one thing at a time, in tasks that no caller can stop (F1). A connection that has
-//! failed is thrown away and another opened for the next verb: whatever state a full disk left it in goes with it.
+//! One connection does what changes anything, one thing at a time, in tasks that no caller can stop (F1). A connection
+//! that has failed is thrown away and another opened for the next verb: whatever state a full disk or a batch refused
+//! half-way left it in goes with it. Others help to read at a start, and move the log into the file.
 
 mod change;
 mod load;
 mod lock;
+mod log;
 mod open;
 mod statements;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
-use std::pin::Pin;
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::domain::time::UnixMs;
 use crate::store::sqlite::lock::Lock;
+use crate::store::sqlite::log::{Length, Limits, Mover, Moving};
 use crate::store::sqlite::statements as sql;
 use crate::store::{Outcome, Store, StoreError, StoredAdvertisement, Write, rows};
 
@@ -32,6 +34,7 @@ const FORGET_ROUNDS_MAX: usize = 100;
 pub struct Sqlite {
     path: PathBuf,
     door: Arc<Mutex<Door>>,
+    moving: Moving,
 }
 
 /// What a verb needs to get to the file.
@@ -41,30 +44,52 @@ struct Door {
     connection: Option<SqliteConnection>,
     /// Keeps other servers out. None after `close`.
     lock: Option<Lock>,
+    /// The file has been looked over since it was opened.
+    checked: bool,
+    /// As long as the log was when it was last heard of.
+    log: Length,
 }
 
 impl Sqlite {
     /// Opens the file at `path`, made if it is not there; its folder must be.
     ///
     /// `Locked` when another server has it, at once (R17). `Version` when a newer server has changed its schema.
-    /// `Damaged` when it is no sound database (R16). Each says in one line what to do.
+    /// `Damaged` when it is no database; one that is none in some hidden place is refused by `load` (R16). Each says in
+    /// one line what to do.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        let lock = Lock::take(path)?;
-        let connection = open::open(path).await.map_err(|error| about(path, error))?;
-        let door = Door { connection: Some(connection), lock: Some(lock) };
-        Ok(Self { path: path.to_owned(), door: Arc::new(Mutex::new(door)) })
+        Self::open_within(path, Limits::default()).await
     }
 
-    /// Runs `verb` on the connection, in a task of its own, alone.
-    async fn run<T: Send + 'static>(
-        &self,
-        verb: impl for<'c> FnOnce(&'c mut SqliteConnection) -> Pending<'c, T> + Send + 'static,
-    ) -> Result<T, StoreError> {
+    async fn open_within(path: &Path, limits: Limits) -> Result<Self, StoreError> {
+        let lock = Lock::take(path)?;
+        let connection = open::open(path).await.map_err(|error| about(path, error))?;
+        let door = Door { connection: Some(connection), lock: Some(lock), checked: false, log: Length::default() };
+        let door = Arc::new(Mutex::new(door));
+        let moving = Moving::begin(Mover::new(path, limits), &door);
+        Ok(Self { path: path.to_owned(), door, moving })
+    }
+
+    /// Moves the whole log into the file now; writers wait meanwhile. For whoever measures, or copies the file.
+    pub async fn settle(&self) -> Result<(), StoreError> {
+        let mover = Arc::clone(&self.moving.mover);
+        self.alone(|mut door| async move {
+            if door.is_open() {
+                door.log = mover.pass().await?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Runs `verb` in a task of its own, with the door to itself.
+    async fn alone<T, V>(&self, verb: impl FnOnce(OwnedMutexGuard<Door>) -> V + Send + 'static) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        V: Future<Output = Result<T, StoreError>> + Send,
+    {
         let (door, path) = (Arc::clone(&self.door), self.path.clone());
-        let task = tokio::spawn(async move {
-            let mut door = door.lock().await;
-            door.run(&path, verb).await.map_err(|error| about(&path, error))
-        });
+        let task =
+            tokio::spawn(async move { verb(door.lock_owned().await).await.map_err(|error| about(&path, error)) });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
     }
 
@@ -75,58 +100,89 @@ impl Sqlite {
 }
 
 impl Door {
-    async fn run<T>(
-        &mut self,
-        path: &Path,
-        verb: impl for<'c> FnOnce(&'c mut SqliteConnection) -> Pending<'c, T>,
-    ) -> Result<T, StoreError> {
-        if self.lock.is_none() {
+    fn is_open(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// The connection, to be given back if it did not fail.
+    async fn take(&mut self, path: &Path) -> Result<SqliteConnection, StoreError> {
+        if !self.is_open() {
             return Err(StoreError::Unavailable("it is closed".into()));
         }
-        let mut connection = match self.connection.take() {
-            Some(connection) => connection,
-            None => open::connect(path).await?,
-        };
-        let answer = verb(&mut connection).await;
+        match self.connection.take() {
+            Some(connection) => Ok(connection),
+            None => open::connect(path).await,
+        }
+    }
+
+    fn give_back<T>(&mut self, connection: SqliteConnection, answer: &Result<T, StoreError>) {
         if answer.is_ok() {
             self.connection = Some(connection);
         }
-        answer
     }
 }
-
-type Pending<'c, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'c>>;
 
 #[async_trait]
 impl Store for Sqlite {
     async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.run(move |connection| Box::pin(load::load(connection, now))).await
+        let path = self.path.clone();
+        self.alone(move |mut door| async move {
+            let mut connection = door.take(&path).await?;
+            let check = async { if door.checked { Ok(()) } else { open::look_over(&path).await } };
+            let (loaded, sound) = tokio::join!(load::load(&mut connection, &path, now), check);
+            let answer = sound.and(loaded);
+            door.checked |= answer.is_ok();
+            door.give_back(connection, &answer);
+            answer
+        })
+        .await
     }
 
     async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let batch = batch.to_vec();
-        self.run(move |connection| Box::pin(async move { change::commit(connection, &batch).await })).await
+        let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.moving.mover));
+        self.alone(move |mut door| async move {
+            if mover.limits.longest <= door.log.pages {
+                door.log = mover.pass().await?;
+            }
+            let mut connection = door.take(&path).await?;
+            let answer = change::commit(&mut connection, &batch).await;
+            door.give_back(connection, &answer);
+            let (outcomes, length) = answer?;
+            door.log = length;
+            mover.heard(length);
+            Ok(outcomes)
+        })
+        .await
     }
 
     async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.run(move |connection| Box::pin(forget(connection, now))).await
+        let path = self.path.clone();
+        self.alone(move |mut door| async move {
+            let mut connection = door.take(&path).await?;
+            let answer = forget(&mut connection, now).await;
+            door.give_back(connection, &answer);
+            answer
+        })
+        .await
     }
 
     async fn close(&self) {
-        let door = Arc::clone(&self.door);
-        let task = tokio::spawn(async move {
-            let mut door = door.lock().await;
-            if let Some(mut connection) = door.connection.take() {
-                // Both are courtesies: what was acknowledged is in the log already, and the next start reads it.
-                let _ = connection.execute("pragma wal_checkpoint(truncate)").await;
-                let _ = connection.close().await;
-            }
-            door.lock = None;
-        });
-        let _ = task.await;
+        let mover = Arc::clone(&self.moving.mover);
+        // Whatever goes wrong was a courtesy: what was acknowledged is in the log already, and the next start reads it.
+        let _ = self
+            .alone(|mut door| async move {
+                if let Some(mut connection) = door.connection.take() {
+                    mover.close().await;
+                    let _ = connection.execute("pragma wal_checkpoint(truncate)").await;
+                    let _ = connection.close().await;
+                }
+                door.lock = None;
+                Ok(())
+            })
+            .await;
     }
 }
 

@@ -109,10 +109,9 @@ label! {
 }
 
 impl Method {
-    /// The method behind a request's path, such as `/fireteam.v1.Matchmaking/Search`. Whatever a client makes up is
-    /// `Other`.
-    pub fn of_path(path: &str) -> Self {
-        let Some((service, name)) = path.strip_prefix("/fireteam.v1.").and_then(|it| it.split_once('/')) else {
+    /// The method of that full name, such as `fireteam.v1.Matchmaking/Search`; `Other` when there is none.
+    pub fn of_name(name: &str) -> Self {
+        let Some((service, name)) = name.strip_prefix("fireteam.v1.").and_then(|it| it.split_once('/')) else {
             return Method::Other;
         };
         match (service, name) {
@@ -222,13 +221,13 @@ mod tests {
         let contract = include_str!("../../proto/fireteam/v1/matchmaking.proto");
         let calls = contract.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
         let labels: Vec<Method> =
-            calls.map(|call| Method::of_path(&format!("/fireteam.v1.Matchmaking/{call}"))).collect();
+            calls.map(|call| Method::of_name(&format!("fireteam.v1.Matchmaking/{call}"))).collect();
         let mut expected = Method::ALL.to_vec();
         expected.retain(|it| !matches!(it, Method::Operator | Method::Other));
         assert_eq!(labels, expected);
-        assert_eq!(Method::of_path("/fireteam.v1.Operator/Drain"), Method::Operator);
+        assert_eq!(Method::of_name("fireteam.v1.Operator/Drain"), Method::Operator);
         for made_up in ["", "/", "/fireteam.v1.Matchmaking/Nothing", "/grpc.health.v1.Health/Check", "Search"] {
-            assert_eq!(Method::of_path(made_up), Method::Other);
+            assert_eq!(Method::of_name(made_up), Method::Other);
         }
     }
 

@@ -1,4 +1,5 @@
-//! Advertisements through the client: created once, kept alive, replaced, expired, deleted for good, never by a stranger.
+//! Advertisements through the client: created once, kept alive, replaced, expired, deleted for good, never by a
+//! stranger.
 
 use fireteam_client::{Code, pb};
 
@@ -89,7 +90,7 @@ async fn a_deleted_advertisement_stays_deleted() {
     assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
 }
 
-/// R5: a retried create is the same advertisement; an anonymous key must be long; another set is another one.
+/// S1-16, R5: a retried create is the same advertisement; an anonymous key must be long; another set is another one.
 #[tokio::test]
 async fn a_retried_create_is_the_same_advertisement() {
     let house = House::open().await;
@@ -108,7 +109,8 @@ async fn a_retried_create_is_the_same_advertisement() {
     assert_eq!(error.fields()[0].field, "idempotency_key");
 }
 
-/// A field from a source that the ruleset does not trust is set aside and said so; a client's own place is never used.
+/// B-37: a field from a source that the ruleset does not trust is set aside and said so; a client's own place is never
+/// used.
 #[tokio::test]
 async fn what_is_not_believed_is_listed() {
     let house = House::open().await;

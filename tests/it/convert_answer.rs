@@ -180,7 +180,11 @@ fn the_rest_of_an_answer_is_written_whole() {
         ignored_fields: vec!["session_composition.nat_type".into()],
     };
     assert_eq!(decoded, wanted);
-    let report = ReportLatencyAnswer { ruleset: rules.clone().into(), involved_phase_may_start: true };
+    let report = ReportLatencyAnswer {
+        ruleset: rules.clone().into(),
+        involved_phase_may_start: true,
+        ignored: vec!["players[0].skill".into()],
+    };
     let bytes = AnswerWriter::new(&rules).finish_report(&report).encode_to_vec();
     let decoded = plain::MatchmakingReportLatencyResponse::decode(&*bytes).unwrap();
     assert!(decoded.involved_phase_may_start && decoded.candidates.is_empty());

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
+use crate::harness::House;
+
 /// What cmake says when a package is missing, rather than our files being wrong.
 const MISSING: &[&str] = &["Could NOT find", "Could not find", "No CMAKE_CXX_COMPILER", "is not able to compile"];
 
@@ -24,6 +26,7 @@ pub(crate) fn play(demo: &Path, target: &str) -> Output {
 fn build() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/cpp");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp");
+    forget_another_places_build(&folder);
     let configured = Command::new("cmake").arg("-S").arg(source).arg("-B").arg(&folder).output();
     let Ok(configured) = configured else {
         skip("cmake is not installed");
@@ -38,6 +41,14 @@ fn build() -> Option<PathBuf> {
     let built = Command::new("cmake").arg("--build").arg(&folder).output().expect("cmake was there a moment ago");
     assert!(built.status.success(), "the C++ client does not build:\n{}", text(&built));
     Some(folder.join("fireteam_demo"))
+}
+
+/// CMake refuses a build folder that was made elsewhere and copied here.
+fn forget_another_places_build(folder: &Path) {
+    let cache = std::fs::read_to_string(folder.join("CMakeCache.txt")).unwrap_or_default();
+    if !cache.is_empty() && !cache.contains(&format!("CMAKE_CACHEFILE_DIR:INTERNAL={}\n", folder.display())) {
+        std::fs::remove_dir_all(folder).expect("a folder of ours");
+    }
 }
 
 fn skip(why: &str) {
@@ -61,4 +72,15 @@ fn the_demo_says_in_one_line_that_nobody_listens() {
     let output = play(demo, &target);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output), format!("not as expected: a server listens at {target}\n"));
+}
+
+/// S1-37, S1-40: advertised, found, reserved, heard of, confirmed and given back, by another language's client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_demo_plays_both_sides() {
+    let Some(demo) = tokio::task::spawn_blocking(demo).await.unwrap() else { return };
+    let house = House::open().await;
+    let target = house.parts.running.address.to_string();
+    let output = tokio::task::spawn_blocking(move || play(demo, &target)).await.unwrap();
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).ends_with("\nok\n"), "{}", text(&output));
 }

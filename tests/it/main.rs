@@ -7,6 +7,8 @@ mod advertise_rpc;
 #[cfg(test)]
 mod config_command;
 #[cfg(test)]
+mod connect_rpc;
+#[cfg(test)]
 mod convert_answer;
 #[cfg(test)]
 mod convert_fields;
@@ -16,6 +18,8 @@ mod convert_session;
 mod coverage;
 #[cfg(test)]
 mod cpp_client;
+#[cfg(test)]
+mod doors_rpc;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
@@ -32,6 +36,28 @@ mod harness;
 mod layering;
 #[cfg(test)]
 mod plain;
+#[cfg(test)]
+mod process;
+#[cfg(test)]
+mod process_canary;
+#[cfg(test)]
+mod process_kill;
+#[cfg(test)]
+mod process_lane;
+#[cfg(test)]
+mod process_start;
+#[cfg(test)]
+mod process_stop;
+#[cfg(test)]
+mod process_swap;
+#[cfg(test)]
+mod readme;
+#[cfg(test)]
+mod readme_calls;
+#[cfg(test)]
+mod reload_rpc;
+#[cfg(test)]
+mod rulebook;
 #[cfg(test)]
 mod ruleset_catalog;
 #[cfg(test)]
@@ -54,6 +80,10 @@ mod ruleset_wellformed;
 mod scripted;
 #[cfg(test)]
 mod search_allocations;
+#[cfg(test)]
+mod search_rpc;
+#[cfg(test)]
+mod search_token_rpc;
 #[cfg(test)]
 mod seats_rpc;
 #[cfg(test)]
@@ -78,6 +108,14 @@ mod store_story;
 mod tidy;
 #[cfg(test)]
 mod token_key_file;
+#[cfg(test)]
+mod vector_phases;
+#[cfg(test)]
+mod vector_scores;
+#[cfg(test)]
+mod vector_stories;
+#[cfg(test)]
+mod walk_rpc;
 #[cfg(test)]
 mod wire_connect;
 #[cfg(test)]

@@ -45,6 +45,8 @@ pub(crate) struct Scripted {
     pub(crate) callers: Mutex<Vec<Caller>>,
     /// Updates that wait for the test, by nonce.
     pub(crate) waiting: Mutex<Vec<(u64, UpdateSender)>>,
+    /// Seats that were taken after an update was answered and before anybody listened.
+    pub(crate) taken_meanwhile: Mutex<Vec<ReservationAnswer>>,
     /// Who listens to what.
     pub(crate) listeners: Mutex<Vec<(AdvertisementId, Listener)>>,
 }
@@ -56,6 +58,7 @@ impl Scripted {
             asked: Mutex::default(),
             callers: Mutex::default(),
             waiting: Mutex::default(),
+            taken_meanwhile: Mutex::default(),
             listeners: Mutex::default(),
         })
     }
@@ -242,7 +245,7 @@ impl Matchmaker for Scripted {
                 open_seats: 0,
             });
         }
-        Ok(ReportLatencyAnswer { ruleset: self.ruleset.clone(), involved_phase_may_start: true })
+        Ok(ReportLatencyAnswer { ruleset: self.ruleset.clone(), involved_phase_may_start: true, ignored: Vec::new() })
     }
 
     fn choose_role(&self, set_id: SetId, _: u16) -> Result<RoleAnswer, Fault> {
@@ -260,7 +263,12 @@ impl Matchmaker for Scripted {
         }
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &Listener) {
+    fn searched_by(&self, set_id: SetId, hash: Option<RulesetHash>, _: &[u8]) -> Result<Arc<Ruleset>, Fault> {
+        self.ruleset(set_id, hash)
+    }
+
+    fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
         self.listeners.lock().unwrap().push((id, listener.clone()));
+        self.taken_meanwhile.lock().unwrap().clone()
     }
 }

@@ -163,6 +163,18 @@ async fn news_of_seats_is_pushed_to_the_host() {
     }
 }
 
+/// Seats taken between an update's answer and the moment when the connection listens are in that answer: nothing is
+/// lost between the two.
+#[tokio::test]
+async fn what_is_taken_before_anybody_listens_is_in_the_answer() {
+    let house = Stage::open().await;
+    house.matchmaker.taken_meanwhile.lock().unwrap().push(event(id(0xAA)).reservation);
+    let mut talk = Talk::open(&house).await;
+    talk.say(updating(1, 1)).await;
+    let answer = talk.hear_core().await.update_advertisement_response.unwrap();
+    assert_eq!(answer.reservations.iter().map(|it| it.seats).collect::<Vec<_>>(), [2]);
+}
+
 #[tokio::test]
 async fn a_host_that_falls_behind_is_told_to_reconnect() {
     let house = Stage::open().await;

@@ -8,7 +8,7 @@ use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::limit;
-use crate::engine::command::{Caller, Overrides, ReportLatency, Search};
+use crate::engine::command::{Caller, LatencyPhase, Overrides, ReportLatency, Search};
 
 impl Door {
     /// A search.
@@ -28,14 +28,20 @@ impl Door {
     /// Measured round trips.
     pub fn report_latency(&self, caller: &Caller, wire: pb::ReportLatencyRequest) -> Result<ReportLatency, Rejection> {
         let mut problems = self.problems();
-        if !matches!(wire.phase(), pb::LatencyPhase::Quick | pb::LatencyPhase::Involved) {
-            problems.add("phase", "is missing or unknown: say LATENCY_PHASE_QUICK or LATENCY_PHASE_INVOLVED");
-        }
+        let phase = match wire.phase() {
+            pb::LatencyPhase::Quick => LatencyPhase::Quick,
+            pb::LatencyPhase::Involved => LatencyPhase::Involved,
+            pb::LatencyPhase::Unspecified => {
+                problems.add("phase", "is missing or unknown: say LATENCY_PHASE_QUICK or LATENCY_PHASE_INVOLVED");
+                LatencyPhase::Quick
+            }
+        };
         let token = required_search_token(wire.search_token, &mut problems);
         let report = ReportLatency {
             set_id: self.required_set_id(wire.matchmaking_set_id, &mut problems),
             hash: wire.service_configuration_hash.map(RulesetHash),
             token,
+            phase,
             session: session::required(wire.session_composition, caller.origin, &mut problems),
             measurements: measurements(&wire.measurements, &mut problems),
         };

@@ -22,7 +22,8 @@ impl Door {
             false => "players",
         };
         if !wire.players.is_empty() {
-            composition.players = wire.players;
+            let searched = std::mem::replace(&mut composition.players, wire.players);
+            keep_skills(&mut composition.players, &searched);
         }
         let reserve = Reserve {
             advertisement_id: id.unwrap_or(AdvertisementId::from_bytes([0; 16])),
@@ -41,5 +42,13 @@ impl Door {
         let id = field::reservation_id(&wire.reservation_id, "reservation_id", &mut problems);
         let token = field::token(wire.reservation_token, "reservation_token", &mut problems);
         problems.finish(Release { id: id.unwrap_or(ReservationId::from_bytes([0; 16])), token })
+    }
+}
+
+/// Who is named twice, once with a skill and once without, is as good as when the party searched: a skill that was left
+/// out would pass every filter that lets the unknown through.
+fn keep_skills(sitting: &mut [pb::PlayerData], searched: &[pb::PlayerData]) {
+    for player in sitting.iter_mut().filter(|player| player.skill.is_none()) {
+        player.skill = searched.iter().find(|known| known.user_id == player.user_id).and_then(|known| known.skill);
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::auth::token::subject_bytes;
 use crate::domain::advertisement::Kind;
-use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::time::UnixMs;
 
 /// Says who may update or delete an advertisement and since when it has been advertised.
@@ -20,11 +20,13 @@ pub struct AdvertisementClaim {
     pub since: UnixMs,
 }
 
-/// Says since when a search has been running, and for whom.
+/// Says since when a search has been running, for whom, and by which rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchClaim {
     /// The set searched.
     pub set_id: SetId,
+    /// The ruleset that the last search went by: seats are judged by it too, and so are round trips.
+    pub hash: RulesetHash,
     /// The population searched.
     pub silo: SiloId,
     /// A digest of caller and party: the token is good for them alone.
@@ -116,10 +118,11 @@ impl Claim for AdvertisementClaim {
 
 impl Claim for SearchClaim {
     const KIND: u8 = 2;
-    const LENGTH: usize = 4 + 8 + 16 + 8 + 8;
+    const LENGTH: usize = 4 + 4 + 8 + 16 + 8 + 8;
 
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.set_id.0.to_be_bytes());
+        bytes.extend(self.hash.0.to_be_bytes());
         bytes.extend(self.silo.0.to_be_bytes());
         bytes.extend(self.party);
         bytes.extend(self.since.0.to_be_bytes());
@@ -130,6 +133,7 @@ impl Claim for SearchClaim {
         let mut fields = Fields(bytes);
         Some(Self {
             set_id: fields.set_id()?,
+            hash: RulesetHash(u32::from_be_bytes(fields.take()?)),
             silo: SiloId(u64::from_be_bytes(fields.take()?)),
             party: fields.take()?,
             since: fields.moment()?,

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::advertisement::Kind;
-use crate::domain::id::SiloId;
+use crate::domain::id::{RulesetHash, SiloId};
 use crate::domain::time::UnixMs;
 
 fn signer() -> Signer {
@@ -27,9 +27,10 @@ fn advertisement() -> impl Strategy<Value = AdvertisementClaim> {
 }
 
 fn search() -> impl Strategy<Value = SearchClaim> {
-    (any::<u32>(), any::<u64>(), any::<[u8; 16]>(), any::<u64>(), any::<u64>()).prop_map(
-        |(set, silo, party, since, used)| SearchClaim {
+    (any::<(u32, u32)>(), any::<u64>(), any::<[u8; 16]>(), any::<u64>(), any::<u64>()).prop_map(
+        |((set, hash), silo, party, since, used)| SearchClaim {
             set_id: SetId(set),
+            hash: RulesetHash(hash),
             silo: SiloId(silo),
             party,
             since: UnixMs(since),

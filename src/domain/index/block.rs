@@ -15,8 +15,8 @@ pub(super) trait Block: Copy {
     fn gaps(&self, column: usize) -> &[u32];
     /// One of the fixed words, at its most lenient.
     fn fixed(&self, column: usize) -> &[u32];
-    /// Any other word; `None` for leaves, which keep no bounds of it.
-    fn word(&self, column: usize) -> Option<&[u32]>;
+    /// Any other word; of leaves what `Summary::sets` says.
+    fn word(&self, column: usize) -> &[u32];
 }
 
 /// Rows `from..from + len` of a leaf.
@@ -51,8 +51,8 @@ impl Block for Rows<'_> {
     }
 
     #[inline(always)]
-    fn word(&self, column: usize) -> Option<&[u32]> {
-        Some(self.fixed(column))
+    fn word(&self, column: usize) -> &[u32] {
+        self.fixed(column)
     }
 }
 
@@ -93,7 +93,7 @@ impl Block for Leaves<'_> {
     }
 
     #[inline(always)]
-    fn word(&self, _column: usize) -> Option<&[u32]> {
-        None
+    fn word(&self, column: usize) -> &[u32] {
+        &self.summary.sets[column - word::FIXED][self.from..][..self.len]
     }
 }

@@ -12,6 +12,16 @@ pub(super) const ANY: u32 = u32::MAX;
 /// stays exact and gets slower.
 const VALUES_MAX: usize = 65_536;
 
+/// A code as one of 32 bits, so that a leaf's codes can be told of in a word: missing and anything have their own, the
+/// others share.
+pub(super) fn bit(code: u32) -> u32 {
+    match code {
+        MISSING => 1,
+        ANY => 2,
+        code => 4 << (code % 30),
+    }
+}
+
 /// Interned values of each coded attribute. Codes are never reused, until the index is empty.
 #[derive(Debug, Default)]
 pub(super) struct Codes {

@@ -76,12 +76,8 @@ pub(super) mod word {
     pub(in crate::domain::index) const SEATS: usize = 1;
     /// Ticks of `since`.
     pub(in crate::domain::index) const SINCE: usize = 2;
-    /// Place in the slab.
-    pub(in crate::domain::index) const SLOT: usize = 3;
-    /// The id's first four bytes.
-    pub(in crate::domain::index) const ID: usize = 4;
     /// How many there are.
-    pub(in crate::domain::index) const FIXED: usize = 5;
+    pub(in crate::domain::index) const FIXED: usize = 3;
 }
 
 /// A tree node that holds a NaN in a dimension is placed as if it held this.
@@ -212,6 +208,11 @@ impl Layout {
         self.hash.then_some(word::FIXED + self.coded.len() + 2 * self.blooms.len())
     }
 
+    /// How many word columns there are.
+    pub(super) fn words(&self) -> usize {
+        word::FIXED + self.coded.len() + 2 * self.blooms.len() + usize::from(self.hash)
+    }
+
     /// What a unit along `dim` is worth to a split.
     pub(super) fn pull(&self, dim: usize) -> f32 {
         self.numbers.get(dim).map_or(self.place_pull, |number| number.pull)
@@ -236,7 +237,8 @@ impl Layout {
         }
         let [a, b, c, d, ..] = *advertisement.id.as_bytes();
         let (expires, since) = (clock.tick(entry.expires), clock.tick(advertisement.since));
-        row.words.extend([expires, u32::from(entry.open_seats), since, slot, u32::from_be_bytes([a, b, c, d])]);
+        (row.slot, row.id) = (slot, u32::from_be_bytes([a, b, c, d]));
+        row.words.extend([expires, u32::from(entry.open_seats), since]);
         for (column, &attribute) in self.coded.iter().enumerate() {
             row.words.push(codes.intern(column, entry.facts.get(attribute)));
         }
@@ -256,6 +258,10 @@ impl Layout {
 /// One row on its way into a leaf.
 #[derive(Debug, Default)]
 pub(super) struct Row {
+    /// Place in the slab.
+    pub(super) slot: u32,
+    /// The id's first four bytes, in the order of ids.
+    pub(super) id: u32,
     /// Numbers in f64; NaN for none.
     pub(super) exact: Vec<f64>,
     /// Float columns; NaN for none.

@@ -1,48 +1,78 @@
-//! A few hundred rows that lie close together, column by column.
+//! A few hundred rows that lie close together: what searches pass over column by column, the rest row by row.
 
-use crate::domain::index::layout::{Row, word};
+use crate::domain::index::layout::Row;
 
-/// Rows that a leaf holds before it is split.
+/// Rows that a leaf holds when it is split.
 pub(super) const ROWS: usize = 512;
 /// Rows that a new leaf has room for; it grows by doubling, so that thousands of tiny partitions stay small.
 const ROOM_MIN: usize = 8;
 
-/// Rows as structure of arrays. Each buffer holds its columns one after the other, `room` places each.
+/// Rows as structure of arrays. Each buffer of columns holds them one after the other, `room` places each.
+///
+/// A row that is taken out leaves a hole, which the next one fills: taking out touches no column, which for a row
+/// somewhere in a million is most of what it costs.
 #[derive(Debug, Default)]
 pub(super) struct Leaf {
-    len: usize,
+    /// Places in use, holes among them.
+    end: usize,
     room: usize,
     floats: Vec<f32>,
     words: Vec<u32>,
-    exact: Vec<f64>,
+    /// Row by row: the slot and the id's first four bytes, then the numbers' bits. Only rows that pass are read here,
+    /// and each is in one place.
+    cold: Vec<u64>,
+    /// Words of a row in `cold`.
+    stride: usize,
+    holes: Vec<u32>,
     /// The node above; `None` for the only leaf of a tree.
     pub(super) parent: Option<u32>,
-    /// Length at which a split is tried, or tried again after rows that are all alike could not be split.
+    /// Rows at which a split is tried, or tried again after rows that are all alike could not be split.
     pub(super) split_at: usize,
 }
 
 impl Leaf {
     pub(super) fn new() -> Self {
-        Self { split_at: ROWS + 1, ..Self::default() }
+        Self { split_at: ROWS, ..Self::default() }
     }
 
+    /// Rows.
     pub(super) fn len(&self) -> usize {
-        self.len
+        self.end - self.holes.len()
+    }
+
+    /// Places in use: rows, and holes among them that whoever passes over columns must skip.
+    pub(super) fn end(&self) -> usize {
+        self.end
+    }
+
+    /// Places without a row, in no order.
+    pub(super) fn holes(&self) -> &[u32] {
+        &self.holes
     }
 
     /// A float column.
     pub(super) fn floats(&self, column: usize) -> &[f32] {
-        &self.floats[column * self.room..][..self.len]
+        &self.floats[column * self.room..][..self.end]
     }
 
     /// A word column.
     pub(super) fn words(&self, column: usize) -> &[u32] {
-        &self.words[column * self.room..][..self.len]
+        &self.words[column * self.room..][..self.end]
     }
 
     /// A number of a row in f64; NaN for none.
     pub(super) fn exact(&self, column: usize, row: usize) -> f64 {
-        self.exact[column * self.room + row]
+        f64::from_bits(self.cold[row * self.stride + 1 + column])
+    }
+
+    /// The slot of a row.
+    pub(super) fn slot(&self, row: usize) -> u32 {
+        self.cold[row * self.stride] as u32
+    }
+
+    /// The first four bytes of a row's id.
+    pub(super) fn id(&self, row: usize) -> u32 {
+        (self.cold[row * self.stride] >> 32) as u32
     }
 
     /// One place of a float column.
@@ -50,32 +80,30 @@ impl Leaf {
         self.floats[column * self.room + row]
     }
 
-    /// One place of a word column.
-    pub(super) fn word(&self, column: usize, row: usize) -> u32 {
-        self.words[column * self.room + row]
-    }
-
     /// Changes one place of a word column.
     pub(super) fn set_word(&mut self, column: usize, row: usize, word: u32) {
         self.words[column * self.room + row] = word;
     }
 
-    /// Appends `row` and says where it is.
+    /// Puts `row` in and says where it is.
     pub(super) fn push(&mut self, row: &Row) -> usize {
-        if self.len == self.room {
+        let at = self.holes.pop().map_or(self.end, |hole| hole as usize);
+        if at == self.room {
             self.grow(row);
         }
-        self.len += 1;
-        self.write(self.len - 1, row);
-        self.len - 1
+        self.end = self.end.max(at + 1);
+        self.write(at, row);
+        at
     }
 
     /// Overwrites a row.
     pub(super) fn write(&mut self, at: usize, row: &Row) {
-        let room = self.room;
+        let (room, stride) = (self.room, self.stride);
         row.floats.iter().enumerate().for_each(|(column, &it)| self.floats[column * room + at] = it);
         row.words.iter().enumerate().for_each(|(column, &it)| self.words[column * room + at] = it);
-        row.exact.iter().enumerate().for_each(|(column, &it)| self.exact[column * room + at] = it);
+        let cold = &mut self.cold[at * stride..][..stride];
+        cold[0] = (u64::from(row.id) << 32) | u64::from(row.slot);
+        cold[1..].iter_mut().zip(&row.exact).for_each(|(cold, exact)| *cold = exact.to_bits());
     }
 
     /// Copies a row out.
@@ -83,17 +111,36 @@ impl Leaf {
         row.clear();
         row.floats.extend(self.floats.chunks_exact(self.room).map(|column| column[at]));
         row.words.extend(self.words.chunks_exact(self.room).map(|column| column[at]));
-        row.exact.extend(self.exact.chunks_exact(self.room).map(|column| column[at]));
+        (row.slot, row.id) = (self.slot(at), self.id(at));
+        row.exact.extend((0..self.stride - 1).map(|column| self.exact(column, at)));
     }
 
-    /// Takes a row out; the last one takes its place. The slot of the one that moved, if any did.
-    pub(super) fn remove(&mut self, at: usize) -> Option<u32> {
-        let last = self.len - 1;
-        self.floats.chunks_exact_mut(self.room).for_each(|column| column[at] = column[last]);
-        self.words.chunks_exact_mut(self.room).for_each(|column| column[at] = column[last]);
-        self.exact.chunks_exact_mut(self.room).for_each(|column| column[at] = column[last]);
-        self.len = last;
-        (at < last).then(|| self.word(word::SLOT, at))
+    /// Takes a row out; nothing else moves.
+    pub(super) fn remove(&mut self, at: usize) {
+        if at + 1 == self.end {
+            self.end = at;
+        } else {
+            self.holes.push(at as u32);
+        }
+        if self.holes.len() == self.end {
+            self.end = 0;
+            self.holes.clear();
+        }
+    }
+
+    /// Fills all holes with rows from the end. `moved` hears of their slots and where they are now.
+    pub(super) fn compact(&mut self, mut moved: impl FnMut(u32, u32)) {
+        self.holes.sort_unstable();
+        let mut row = Row::default();
+        // From the last hole on, so that what is moved into one is never a hole itself.
+        while let Some(hole) = self.holes.pop() {
+            self.end -= 1;
+            if (hole as usize) < self.end {
+                self.read(self.end, &mut row);
+                self.write(hole as usize, &row);
+                moved(row.slot, hole);
+            }
+        }
     }
 
     /// Takes all rows out.
@@ -106,7 +153,8 @@ impl Leaf {
         let room = (self.room * 2).max(ROOM_MIN);
         self.floats = widened(&self.floats, row.floats.len(), self.room, room);
         self.words = widened(&self.words, row.words.len(), self.room, room);
-        self.exact = widened(&self.exact, row.exact.len(), self.room, room);
+        self.stride = 1 + row.exact.len();
+        self.cold.resize(room * self.stride, 0);
         self.room = room;
     }
 }

@@ -30,10 +30,6 @@ pub(super) enum Gauge {
 pub(super) enum Check {
     /// Always.
     Always,
-    /// It expired before this tick.
-    Expires(u32),
-    /// It has fewer seats.
-    Seats(u32),
     /// The gauge is beyond the searcher's limit, or there is a gap and gaps are refused.
     Far { gauge: usize, limit: f32, gaps: bool },
     /// That share of the gauge is beyond the advertiser's limit: `first`, or the value of the last of `steps` whose
@@ -42,7 +38,8 @@ pub(super) enum Check {
     /// The number lies outside.
     Outside { column: usize, least: f32, greatest: f32, gaps: bool },
     /// The code is one of these, or none of these when `wanted`; or there is a gap and gaps are refused.
-    Code { column: usize, codes: Vec<u32>, wanted: bool, gaps: bool },
+    /// A leaf none of whose `code::bit`s is in `set` has only such rows.
+    Code { column: usize, codes: Vec<u32>, wanted: bool, gaps: bool, set: u32 },
     /// The lists of texts share no bit.
     Bloom { column: usize, bits: u64 },
     /// The ruleset's hash differs.
@@ -98,8 +95,12 @@ pub(super) enum Exact {
 /// One search as columns see it.
 #[derive(Debug)]
 pub(super) struct Plan {
+    /// Rows that expired before this tick are refused first.
+    pub(super) tick: u32,
+    /// Then those that have fewer seats.
+    pub(super) seats: u16,
     pub(super) gauges: Vec<Gauge>,
-    /// In the order of `Refusal`.
+    /// Hard filters, in the order of `Refusal`.
     pub(super) rules: Vec<Rule>,
     pub(super) terms: Vec<Term>,
     /// What every row adds.
@@ -108,6 +109,8 @@ pub(super) struct Plan {
     pub(super) unit: f64,
     /// In the order of `Ruleset::soft`; `None` when a column is lacking.
     pub(super) exact: Option<Vec<Exact>>,
+    /// Whether the exact score of any row is had from columns alone.
+    pub(super) cheap: bool,
     /// Whether rows with a best region must be scored from their entries.
     pub(super) regions: bool,
 }
@@ -150,22 +153,24 @@ impl Plan {
         let weights = query.ruleset.soft.iter().map(|soft| soft.weight);
         let unit = weights.fold(0.0, f64::max);
         let mut plan = Self {
+            tick: clock.tick(query.now),
+            seats: query.searcher.seats,
             gauges: Vec::new(),
             rules: Vec::new(),
             terms: Vec::new(),
             base: 0.0,
             unit: if unit == 0.0 { 1.0 } else { unit },
             exact: None,
+            cheap: false,
             regions: !query.searcher.regions.is_empty(),
         };
-        plan.rule(Refusal::Expired, Check::Expires(clock.tick(query.now)));
-        plan.rule(Refusal::Full, Check::Seats(u32::from(query.searcher.seats)));
         super::rules::add_all(&mut plan, query, layout, codes, clock);
         // Beyond these a weight's own rounding could pass the margins; bounds are then 0 and every row is scored.
         if (1e-290..1e290).contains(&plan.unit) {
             query.ruleset.soft.iter().for_each(|soft| plan.add_term(query, layout, soft));
         }
         plan.exact = query.ruleset.soft.iter().map(|soft| exact(query, layout, soft)).collect();
+        plan.cheap = plan.exact.is_some() && !plan.regions;
         plan
     }
 

@@ -4,7 +4,7 @@ use crate::domain::attribute::{Value, ValueKind};
 use crate::domain::expansion::Expansion;
 use crate::domain::filter::{Refusal, Side};
 use crate::domain::index::Query;
-use crate::domain::index::code::Codes;
+use crate::domain::index::code::{self, Codes};
 use crate::domain::index::layout::{Layout, Ticks, bloom_bit, bloom_of};
 use crate::domain::index::plan::{Check, NoGauge, Plan, refuses_gaps, text, up};
 use crate::domain::measure::Measure;
@@ -92,7 +92,9 @@ impl Maker<'_, '_> {
         let mut codes: Vec<u32> = values.iter().filter_map(|value| self.codes.known(table, value)).collect();
         codes.sort_unstable();
         codes.dedup();
-        self.plan.rule(refusal, Check::Code { column, codes, wanted, gaps });
+        let fit = codes.iter().fold(code::bit(code::ANY), |set, &it| set | code::bit(it));
+        let set = if wanted { fit | if gaps { 0 } else { code::bit(code::MISSING) } } else { u32::MAX };
+        self.plan.rule(refusal, Check::Code { column, codes, wanted, gaps, set });
     }
 
     /// No bits at all would refuse rows without a value too; the exact rule is left to tell them apart.

@@ -6,7 +6,6 @@ use crate::domain::filter::{Refusal, admit};
 use crate::domain::index::best::{Best, Scored};
 use crate::domain::index::block::{Leaves, Rows};
 use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
-use crate::domain::index::layout::word;
 use crate::domain::index::leaf::Leaf;
 use crate::domain::index::plan::{Exact, Plan, counter, place, refusal};
 use crate::domain::index::tree::Place;
@@ -33,8 +32,15 @@ pub(super) struct Desk {
 const HEAD: usize = 16;
 /// When more than one in this many leaves is left after the head, all are swept in the order of memory.
 const SWEEP_SHARE: usize = 6;
+/// So few leaves are all looked at: that takes microseconds, and whoever finds nothing in a small population is told
+/// which rules refused whom.
+const FEW: usize = 8;
 /// Bounds that are passed over together.
 const STRIDE: usize = 16;
+/// Rows that a search which found too few looks at only to say what refused them.
+const EXPLAINED_ROWS: usize = 4096;
+/// The bound of a leaf that was looked at: less than nothing, and nothing is less.
+const SEEN: f32 = f32::NAN;
 
 pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Found) {
     found.hits.clear();
@@ -49,8 +55,8 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     desk.counts.clear();
     desk.counts.resize(counter(Refusal::Full) + 3 + 2 * query.ruleset.hard.len(), 0);
     desk.excluded.clear();
-    let slots = query.searcher.excluded.iter().filter_map(|&id| index.slot(id));
-    desk.excluded.extend(slots.map(|slot| index.places[slot as usize]));
+    let slots = query.searcher.excluded.iter().filter_map(|&id| index.slab.find(id));
+    desk.excluded.extend(slots.map(|slot| index.slab.place(slot)));
     // An id may have been given twice.
     desk.excluded.dedup();
     let left = query.limits.max_evaluated;
@@ -58,6 +64,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     search.bound_leaves();
     search.visit();
     search.settle();
+    search.explain();
     (*evaluated, *truncated) = (left - search.left, search.truncated);
     hits.extend(desk.best.rows().iter().map(|row| Hit { slot: row.slot, score: row.score }));
     let counts = desk.counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
@@ -81,8 +88,17 @@ impl Search<'_, '_> {
         bounds.clear();
         parts.clear();
         let (index, plan, path) = (self.index, &self.plan, self.path);
+        let mut leaves = 0;
         index.each_partition(self.query, |number, tree| {
-            parts.push((number, bounds.len()));
+            parts.push((number, leaves));
+            leaves += tree.summary.leaves();
+        });
+        if leaves <= FEW {
+            bounds.resize(leaves, plan.base);
+            return;
+        }
+        for &(number, _) in &*parts {
+            let tree = index.tree(number);
             for from in (0..tree.summary.leaves()).step_by(BLOCK) {
                 let len = BLOCK.min(tree.summary.leaves() - from);
                 let rows = &tree.summary.len[from..][..len];
@@ -91,7 +107,7 @@ impl Search<'_, '_> {
                 judge(path, plan, Leaves { summary: &tree.summary, from, len }, scratch, counts, len);
                 bounds.extend_from_slice(&scratch.bound[..len]);
             }
-        });
+        }
         // Leaves are no rows: what was refused here was not looked at.
         counts.fill(0);
     }
@@ -120,6 +136,33 @@ impl Search<'_, '_> {
             }
         }
         self.desk.order = order;
+    }
+
+    /// After a search that found fewer than were asked for, counts what refused the leaves that were passed over whole,
+    /// so that who finds nothing is told why.
+    fn explain(&mut self) {
+        let mut budget = EXPLAINED_ROWS;
+        for at in 0..self.desk.bounds.len() {
+            if self.desk.best.worst().is_some() || self.truncated {
+                return;
+            }
+            let rows = self.rows_of(at);
+            if self.desk.bounds[at] == f32::INFINITY && rows <= budget.min(self.left as usize) {
+                budget -= rows;
+                self.visit_leaf(at);
+                self.settle();
+            }
+        }
+    }
+
+    fn rows_of(&self, at: usize) -> usize {
+        let (number, first) = self.part_of(at);
+        self.index.tree(number).leaves[at - first].len()
+    }
+
+    /// The partition of a leaf, and where its leaves begin.
+    fn part_of(&self, at: usize) -> (u32, usize) {
+        self.desk.parts[self.desk.parts.partition_point(|&(_, from)| from <= at) - 1]
     }
 
     /// The leaf with the least bound; `None` when none is left.
@@ -161,19 +204,22 @@ impl Search<'_, '_> {
         if self.cutoff() < self.desk.bounds[at] {
             return false;
         }
-        self.desk.bounds[at] = f32::INFINITY;
-        let part = self.desk.parts.partition_point(|&(_, from)| from <= at) - 1;
-        let (number, first) = self.desk.parts[part];
+        self.desk.bounds[at] = SEEN;
+        let (number, first) = self.part_of(at);
         let leaf = &self.index.tree(number).leaves[at - first];
-        for from in (0..leaf.len()).step_by(BLOCK) {
-            if self.left == 0 {
+        for from in (0..leaf.end()).step_by(BLOCK) {
+            let wanted = BLOCK.min(leaf.end() - from);
+            let (mut len, mut rows) = (wanted, rows_in(leaf, from, wanted));
+            if 0 < rows && self.left == 0 {
                 self.truncated = true;
                 return false;
             }
-            let wanted = BLOCK.min(leaf.len() - from);
-            let len = wanted.min(self.left as usize);
+            while self.left < rows {
+                len -= 1;
+                rows = rows_in(leaf, from, len);
+            }
             self.truncated |= len < wanted;
-            self.left -= len as u32;
+            self.left -= rows;
             let place = Place { partition: number, leaf: (at - first) as u32, row: from as u32 };
             self.look_at(leaf, place, len);
         }
@@ -183,15 +229,24 @@ impl Search<'_, '_> {
     fn look_at(&mut self, leaf: &Leaf, at: Place, len: usize) {
         let from = at.row as usize;
         self.desk.scratch.bound[..len].fill(self.plan.base);
+        for hole in leaf.holes().iter().map(|&hole| hole as usize) {
+            if from <= hole && hole < from + len {
+                self.desk.scratch.bound[hole - from] = f32::INFINITY;
+            }
+        }
         self.exclude(at, len);
         let cutoff = self.cutoff().min(f32::MAX);
         let Desk { scratch, counts, survivors, .. } = &mut *self.desk;
-        judge(self.path, &self.plan, Rows { leaf, from, len }, scratch, counts, len);
+        if judge(self.path, &self.plan, Rows { leaf, from, len }, scratch, counts, len) == 0 {
+            return;
+        }
         survivors.clear();
-        for (row, &bound) in scratch.bound[..len].iter().enumerate() {
-            if bound <= cutoff {
-                survivors.push((bound, (from + row) as u32));
+        for (stride, bounds) in scratch.bound[..len].chunks(STRIDE).enumerate() {
+            if bounds.iter().fold(0, |hopeful, &bound| hopeful | u32::from(bound <= cutoff)) == 0 {
+                continue;
             }
+            let hopeful = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
+            survivors.extend(hopeful.map(|(row, &bound)| (bound, (from + stride * STRIDE + row) as u32)));
         }
         self.weigh_survivors(leaf);
     }
@@ -203,7 +258,7 @@ impl Search<'_, '_> {
             let same_leaf = place.partition == at.partition && place.leaf == at.leaf;
             if same_leaf && at.row <= place.row && place.row < at.row + len as u32 {
                 self.desk.scratch.bound[(place.row - at.row) as usize] = f32::INFINITY;
-                let slot = self.index.tree(at.partition).leaves[at.leaf as usize].word(word::SLOT, place.row as usize);
+                let slot = self.index.tree(at.partition).leaves[at.leaf as usize].slot(place.row as usize);
                 let verdict = admit(
                     self.query.ruleset,
                     &self.query.searcher,
@@ -245,7 +300,7 @@ impl Search<'_, '_> {
     }
 
     fn offer(&mut self, leaf: &Leaf, row: usize) {
-        let (slot, id) = (leaf.word(word::SLOT, row), leaf.word(word::ID, row));
+        let (slot, id) = (leaf.slot(row), leaf.id(row));
         let score = self.score(leaf, row, slot);
         self.desk.best.offer(Scored { score, id, slot });
     }
@@ -294,6 +349,12 @@ impl Search<'_, '_> {
             }
         });
     }
+}
+
+/// How many of the places `from..from + len` of a leaf have a row.
+fn rows_in(leaf: &Leaf, from: usize, len: usize) -> u32 {
+    let holes = leaf.holes().iter().filter(|&&hole| from <= hole as usize && (hole as usize) < from + len).count();
+    (len - holes) as u32
 }
 
 /// Reads a little of each entry that is about to be admitted, level by level, so that the machine fetches many at once

@@ -65,7 +65,10 @@ fn churn(dice: &mut Dice, index: &mut Index, ids: &mut Vec<AdvertisementId>, tas
         let at = dice.below(ids.len());
         let id = ids[at];
         match dice.below(8 + removals) {
-            0..3 => index.upsert(world::entry(dice, &ruleset, id, taste)),
+            0..3 => {
+                let old = index.upsert(world::entry(dice, &ruleset, id, taste));
+                assert!(old.is_some_and(|entry| entry.advertisement.id == id));
+            }
             3 => {
                 ids.push(world::id(dice));
                 index.upsert(world::entry(dice, &ruleset, ids[ids.len() - 1], taste));

@@ -16,10 +16,20 @@ pub(super) struct Place {
     pub(super) row: u32,
 }
 
+/// A node or a leaf, in one word so that a node is a quarter of a cache line: a way down passes a dozen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Child {
-    Node(u32),
-    Leaf(u32),
+struct Child(u32);
+
+impl Child {
+    const LEAF: u32 = 1 << 31;
+
+    fn leaf(leaf: usize) -> Self {
+        Self(leaf as u32 | Self::LEAF)
+    }
+
+    fn as_leaf(self) -> Option<usize> {
+        (self.0 & Self::LEAF != 0).then_some((self.0 & !Self::LEAF) as usize)
+    }
 }
 
 /// Rows below `at` along `dim` are under the first child, the others under the second.
@@ -28,7 +38,6 @@ struct Node {
     dim: u32,
     at: f32,
     children: [Child; 2],
-    parent: Option<u32>,
 }
 
 /// The rows of one partition.
@@ -36,6 +45,8 @@ struct Node {
 pub(super) struct Tree {
     root: Child,
     nodes: Vec<Node>,
+    /// By node: the one above.
+    parents: Vec<Option<u32>>,
     free_nodes: Vec<u32>,
     /// The leaves; those that are not in the tree at the moment are empty.
     pub(super) leaves: Vec<Leaf>,
@@ -48,11 +59,20 @@ pub(super) struct Tree {
 
 impl Tree {
     pub(super) fn new(layout: &Layout) -> Self {
-        let mut summary = Summary::new(layout.floats());
+        let mut summary = Summary::new(layout);
         summary.push();
         let leaves = vec![Leaf::new()];
-        let (nodes, free_nodes, free_leaves) = (Vec::new(), Vec::new(), Vec::new());
-        Self { root: Child::Leaf(0), nodes, free_nodes, leaves, free_leaves, summary, len: 0, tidied: 0 }
+        Self {
+            root: Child::leaf(0),
+            nodes: Vec::new(),
+            parents: Vec::new(),
+            free_nodes: Vec::new(),
+            leaves,
+            free_leaves: Vec::new(),
+            summary,
+            len: 0,
+            tidied: 0,
+        }
     }
 
     /// How many rows it has.
@@ -67,35 +87,38 @@ impl Tree {
     }
 
     /// Puts `row` in. `moved` hears of every row that now is somewhere else: its slot, leaf and row.
-    pub(super) fn insert(&mut self, layout: &Layout, row: &Row, mut moved: impl FnMut(u32, u32, u32)) {
-        let leaf = self.leaf_of(row);
+    pub(super) fn insert(&mut self, layout: &Layout, row: &Row, moved: impl FnMut(u32, u32, u32)) {
+        self.insert_into(self.leaf_of(row), layout, row, moved);
+    }
+
+    fn insert_into(&mut self, leaf: usize, layout: &Layout, row: &Row, mut moved: impl FnMut(u32, u32, u32)) {
         let at = self.leaves[leaf].push(row);
         self.summary.widen(leaf, row);
         self.summary.len[leaf] += 1;
         self.len += 1;
-        moved(row.words[word::SLOT], leaf as u32, at as u32);
+        moved(row.slot, leaf as u32, at as u32);
         if self.leaves[leaf].split_at <= self.leaves[leaf].len() {
             self.split(layout, leaf, &mut moved);
         }
     }
 
     /// Takes a row out. Bounds stay as wide as they were.
-    pub(super) fn remove(&mut self, leaf: u32, row: u32, mut moved: impl FnMut(u32, u32, u32)) {
-        if let Some(slot) = self.leaves[leaf as usize].remove(row as usize) {
-            moved(slot, leaf, row);
-        }
+    pub(super) fn remove(&mut self, leaf: u32, row: u32) {
+        self.leaves[leaf as usize].remove(row as usize);
         self.summary.len[leaf as usize] -= 1;
         self.len -= 1;
     }
 
-    /// Overwrites a row that stays in its leaf; `false` when it belongs elsewhere now.
-    pub(super) fn overwrite(&mut self, leaf: u32, at: u32, row: &Row) -> bool {
-        let stays = self.leaf_of(row) == leaf as usize;
-        if stays {
-            self.leaves[leaf as usize].write(at as usize, row);
-            self.summary.widen(leaf as usize, row);
+    /// Puts `row` in for the one at `place`.
+    pub(super) fn replace(&mut self, layout: &Layout, place: Place, row: &Row, moved: impl FnMut(u32, u32, u32)) {
+        let leaf = self.leaf_of(row);
+        if leaf == place.leaf as usize {
+            self.leaves[leaf].write(place.row as usize, row);
+            self.summary.widen(leaf, row);
+        } else {
+            self.remove(place.leaf, place.row);
+            self.insert_into(leaf, layout, row, moved);
         }
-        stays
     }
 
     /// Changes one word of a row; `bound` is the bound that it may widen.
@@ -116,79 +139,86 @@ impl Tree {
             let leaf = self.tidied % self.leaves.len();
             self.tidied = leaf + 1;
             self.join(leaf, &mut moved);
-            self.summary.recompute(leaf, &self.leaves[leaf]);
+            self.close(leaf, &mut moved);
         }
     }
 
     fn leaf_of(&self, row: &Row) -> usize {
         let mut child = self.root;
         loop {
-            match child {
-                Child::Leaf(leaf) => return leaf as usize,
-                Child::Node(node) => {
-                    let node = &self.nodes[node as usize];
-                    child = node.children[usize::from(node.at <= placed(row.floats[node.dim as usize]))];
-                }
+            if let Some(leaf) = child.as_leaf() {
+                return leaf;
             }
+            let node = &self.nodes[child.0 as usize];
+            child = node.children[usize::from(node.at <= placed(row.floats[node.dim as usize]))];
         }
     }
 
     /// Splits a leaf in two along the dimension in which its rows are spread widest, by worth. When all its rows are
     /// alike it stays whole and overflows.
     fn split(&mut self, layout: &Layout, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
+        self.close(leaf, moved);
         let Some((dim, at)) = best_split(layout, &self.leaves[leaf]) else {
             self.leaves[leaf].split_at = 2 * self.leaves[leaf].len();
             return;
         };
         let parent = self.leaves[leaf].parent;
         let other = self.new_leaf();
-        let children = [Child::Leaf(leaf as u32), Child::Leaf(other as u32)];
-        let node = self.new_node(Node { dim: dim as u32, at, children, parent });
-        self.replace(parent, Child::Leaf(leaf as u32), Child::Node(node));
-        self.leaves[leaf].parent = Some(node);
-        self.leaves[other].parent = Some(node);
-        let mut row = Row::default();
-        for from in (0..self.leaves[leaf].len()).rev() {
-            if at <= placed(self.leaves[leaf].float(dim, from)) {
-                self.leaves[leaf].read(from, &mut row);
-                self.leaves[other].push(&row);
-                self.leaves[leaf].remove(from);
-            }
-        }
+        let children = [Child::leaf(leaf), Child::leaf(other)];
+        let node = self.new_node(Node { dim: dim as u32, at, children }, parent);
+        self.hang(parent, Child::leaf(leaf), Child(node));
+        let goes = |tree: &Self, from: usize| at <= placed(tree.leaves[leaf].float(dim, from));
+        self.carry(leaf, other, goes, moved);
         for half in [leaf, other] {
-            self.leaves[half].split_at = (ROWS + 1).max(self.leaves[half].len() + 1);
-            self.settle(half, moved);
+            self.leaves[half].split_at = ROWS.max(self.leaves[half].len() + 1);
+            self.close(half, moved);
         }
     }
 
-    /// Joins a leaf with its sibling when both together fill less than half a leaf.
+    /// Joins a leaf with its sibling when both together leave a quarter of a leaf empty: less would split again soon,
+    /// and more would leave searches to go through many half-empty leaves once everybody has moved.
     fn join(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
         let Some(node) = self.leaves[leaf].parent else { return };
-        let [Child::Leaf(one), Child::Leaf(other)] = self.nodes[node as usize].children else { return };
-        let (one, other) = (one as usize, other as usize);
-        if ROWS / 2 < self.leaves[one].len() + self.leaves[other].len() {
+        let [Some(one), Some(other)] = self.nodes[node as usize].children.map(Child::as_leaf) else { return };
+        if ROWS * 3 / 4 < self.leaves[one].len() + self.leaves[other].len() {
             return;
         }
-        let mut row = Row::default();
-        for from in 0..self.leaves[other].len() {
-            self.leaves[other].read(from, &mut row);
-            self.leaves[one].push(&row);
-        }
-        let parent = self.nodes[node as usize].parent;
-        self.replace(parent, Child::Node(node), Child::Leaf(one as u32));
+        self.close(other, moved);
+        self.carry(other, one, |_, _| true, moved);
+        let parent = self.parents[node as usize];
+        self.hang(parent, Child(node), Child::leaf(one));
         self.leaves[one].parent = parent;
-        self.leaves[one].split_at = ROWS + 1;
+        self.leaves[one].split_at = ROWS;
         self.leaves[other].parent = None;
         self.leaves[other].clear();
         self.free_leaves.push(other as u32);
         self.free_nodes.push(node);
-        self.settle(one, moved);
-        self.summary.recompute(other, &self.leaves[other]);
+        self.close(one, moved);
+        self.close(other, moved);
     }
 
-    fn settle(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
-        let slots = self.leaves[leaf].words(word::SLOT);
-        slots.iter().enumerate().for_each(|(row, &slot)| moved(slot, leaf as u32, row as u32));
+    /// Moves the rows of a leaf without holes that `goes` picks to another.
+    fn carry(
+        &mut self,
+        from: usize,
+        to: usize,
+        goes: impl Fn(&Self, usize) -> bool,
+        moved: &mut impl FnMut(u32, u32, u32),
+    ) {
+        let mut row = Row::default();
+        for at in (0..self.leaves[from].len()).rev() {
+            if goes(self, at) {
+                self.leaves[from].read(at, &mut row);
+                self.leaves[from].remove(at);
+                let now = self.leaves[to].push(&row);
+                moved(row.slot, to as u32, now as u32);
+            }
+        }
+    }
+
+    /// Closes a leaf's holes and computes its bounds anew.
+    fn close(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
+        self.leaves[leaf].compact(|slot, row| moved(slot, leaf as u32, row));
         self.summary.recompute(leaf, &self.leaves[leaf]);
     }
 
@@ -201,16 +231,28 @@ impl Tree {
         self.leaves.len() - 1
     }
 
-    fn new_node(&mut self, node: Node) -> u32 {
-        let Some(free) = self.free_nodes.pop() else {
-            self.nodes.push(node);
-            return self.nodes.len() as u32 - 1;
+    fn new_node(&mut self, node: Node, parent: Option<u32>) -> u32 {
+        let new = match self.free_nodes.pop() {
+            Some(free) => {
+                (self.nodes[free as usize], self.parents[free as usize]) = (node, parent);
+                free
+            }
+            None => {
+                self.nodes.push(node);
+                self.parents.push(parent);
+                self.nodes.len() as u32 - 1
+            }
         };
-        self.nodes[free as usize] = node;
-        free
+        for child in node.children {
+            match child.as_leaf() {
+                Some(leaf) => self.leaves[leaf].parent = Some(new),
+                None => self.parents[child.0 as usize] = Some(new),
+            }
+        }
+        new
     }
 
-    fn replace(&mut self, parent: Option<u32>, old: Child, new: Child) {
+    fn hang(&mut self, parent: Option<u32>, old: Child, new: Child) {
         match parent {
             None => self.root = new,
             Some(parent) => {

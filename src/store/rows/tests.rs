@@ -95,14 +95,15 @@ fn a_body_is_short_and_readable() {
 /// A server that goes back a version reads what the newer one wrote.
 #[test]
 fn keys_that_are_not_known_are_passed_over() {
-    let mut row = AdvertisementRow::of(&plain(), UnixMs(7));
+    let plain = plain();
+    let mut row = AdvertisementRow::of(&plain, UnixMs(7));
     row.body = r#"{"h":5,"z":[2],"zz":{"deep":[1]}}"#.into();
-    assert_eq!(row.advertisement().unwrap(), plain());
+    assert_eq!(row.advertisement().unwrap(), plain);
 }
 
 #[test]
 fn a_corrupt_column_is_named() {
-    type Spoil = fn(&mut AdvertisementRow);
+    type Spoil = fn(&mut AdvertisementRow<'_>);
     let cases: [(&str, Spoil); 6] = [
         ("kind", |row| row.kind = 2),
         ("set_id", |row| row.set_id = -1),
@@ -112,7 +113,8 @@ fn a_corrupt_column_is_named() {
         ("body", |row| row.body = r#"{"h":5,"z":[2],"s":"short"}"#.into()),
     ];
     for (expected, spoil) in cases {
-        let mut row = AdvertisementRow::of(&plain(), UnixMs(7));
+        let plain = plain();
+        let mut row = AdvertisementRow::of(&plain, UnixMs(7));
         spoil(&mut row);
         match row.advertisement() {
             Err(StoreError::Corrupt { table: "advertisement", column, .. }) => assert_eq!(column, expected),
@@ -124,7 +126,7 @@ fn a_corrupt_column_is_named() {
 /// R16: every column is under the checksum, and columns do not run into each other.
 #[test]
 fn every_column_counts_for_the_checksum() {
-    type Spoil = fn(&mut AdvertisementRow);
+    type Spoil = fn(&mut AdvertisementRow<'_>);
     let cases: [Spoil; 10] = [
         |row| row.id[3] ^= 1,
         |row| row.silo_id += 1,
@@ -133,11 +135,12 @@ fn every_column_counts_for_the_checksum() {
         |row| row.since_ms += 1,
         |row| row.expires_ms += 1,
         |row| row.join_seats += 1,
-        |row| row.body.push(' '),
-        |row| row.connect_data.push(0),
-        |row| row.connect_data = row.body.pop().into_iter().map(|digit| digit as u8).collect(),
+        |row| row.body.to_mut().push(' '),
+        |row| row.connect_data.to_mut().push(0),
+        |row| row.connect_data = row.body.to_mut().pop().into_iter().map(|digit| digit as u8).collect(),
     ];
-    let sound = AdvertisementRow::of(&plain(), UnixMs(7));
+    let plain = plain();
+    let sound = AdvertisementRow::of(&plain, UnixMs(7));
     for (index, spoil) in cases.into_iter().enumerate() {
         let mut row = sound.clone();
         spoil(&mut row);

@@ -4,28 +4,37 @@
 //! comes up many times is written once, as it ends up.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
-use sqlx::Connection;
+use sqlx::Row;
 use sqlx::sqlite::SqliteConnection;
 
+use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, IdState, ReservationId};
 use crate::domain::time::UnixMs;
 use crate::store::decide::{Picture, Standing};
 use crate::store::rows::{self, AdvertisementRow, Held, ReservationRow};
-use crate::store::sqlite::statements as sql;
+use crate::store::sqlite::log::Length;
+use crate::store::sqlite::statements::{self as sql, Script};
 use crate::store::sqlite::unavailable;
 use crate::store::{Outcome, Reservation, StoreError, Write};
 
-/// Makes all changes and answers each; on an error, none has happened.
-pub(super) async fn commit(connection: &mut SqliteConnection, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
-    // `immediate` takes the write lock now. A transaction that read first and wrote later could be refused half-way.
-    let mut transaction = connection.begin_with("begin immediate").await.map_err(unavailable)?;
-    let before = Before::read(&mut transaction, &Touched::by(batch)).await?;
+/// Makes all changes and answers each, and says how long the log has become. On an error none has happened, and the
+/// connection may be within a transaction: nothing but closing it is safe.
+pub(super) async fn commit(
+    connection: &mut SqliteConnection,
+    batch: &[Write],
+) -> Result<(Vec<Outcome>, Length), StoreError> {
+    let touched = Touched::by(batch);
+    // Polled in this order: the question is on its way to SQLite's thread when the texts are made here.
+    let (before, encoded) = tokio::join!(biased; Before::read(connection, &touched), async { Encoded::of(batch) });
+    let before = before?;
     let mut after = before.picture();
     let outcomes = batch.iter().map(|write| after.apply(write)).collect();
-    before.write_difference(&mut transaction, &after).await?;
-    transaction.commit().await.map_err(unavailable)?;
-    Ok(outcomes)
+    let script = Difference::between(&before, &after, encoded).script();
+    let row = script.run_and_commit(connection).await.map_err(unavailable)?;
+    let number = |index| row.try_get::<i64, _>(index).map_err(unavailable);
+    Ok((outcomes, Length { pages: number(1)?, moved: number(2)? }))
 }
 
 /// The ids that a batch names, each once.
@@ -76,25 +85,24 @@ struct Before {
 }
 
 impl Before {
+    /// Begins the transaction and reads.
     async fn read(connection: &mut SqliteConnection, touched: &Touched) -> Result<Self, StoreError> {
         let mut before = Self::default();
-        if !touched.advertisements.is_empty() {
-            let asked: Vec<AdvertisementId> = touched.advertisements.iter().copied().collect();
-            let query = sqlx::query_scalar(sql::READ_ADVERTISEMENTS).bind(json_array(&touched.advertisements));
-            let answer: String = query.fetch_one(&mut *connection).await.map_err(unavailable)?;
-            for found in rows::findings(&answer)? {
-                let id = asked[found.at];
-                before.advertisements.extend(found.held.map(|held| (id, held)));
-                before.tombstones.extend(found.tombstone.map(|until| (id, until)));
-            }
+        let query =
+            sqlx::query(sql::BEGIN_AND_READ).bind(json_array(touched.advertisements.iter().map(|it| it.as_bytes())));
+        let query = query.bind(json_array(touched.reservations.iter().map(|it| it.as_bytes())));
+        let query = query.bind(json_array(touched.counted.iter().map(|it| it.as_bytes())));
+        let rows = query.fetch_all(connection).await.map_err(unavailable)?;
+        let (first, reservations) = rows.split_first().ok_or_else(|| unavailable(sqlx::Error::RowNotFound))?;
+        let asked: Vec<AdvertisementId> = touched.advertisements.iter().copied().collect();
+        for found in rows::findings(first.try_get(0).map_err(unavailable)?)? {
+            let Some(&id) = asked.get(found.at) else { continue };
+            before.advertisements.extend(found.held.map(|held| (id, held)));
+            before.tombstones.extend(found.tombstone.map(|until| (id, until)));
         }
-        if !touched.reservations.is_empty() {
-            let (ids, counted) = (json_array(&touched.reservations), json_array(&touched.counted));
-            let query = sqlx::query(sql::READ_RESERVATIONS).bind(ids).bind(counted);
-            for row in query.fetch_all(connection).await.map_err(unavailable)? {
-                let reservation = rows::reservation(&row)?;
-                before.reservations.insert(reservation.id, reservation);
-            }
+        for row in reservations {
+            let reservation = rows::reservation(row)?;
+            before.reservations.insert(reservation.id, reservation);
         }
         Ok(before)
     }
@@ -111,10 +119,56 @@ impl Before {
         self.reservations.values().for_each(|it| picture.add_reservation(it.clone()));
         picture
     }
+}
 
-    async fn write_difference(&self, connection: &mut SqliteConnection, after: &Picture) -> Result<(), StoreError> {
-        let difference = Difference::between(self, after);
-        difference.write(connection).await.map_err(unavailable)
+/// What a batch publishes as rows, made while the database is being asked. What comes of the batch may differ in what
+/// the store knows better: since when it is advertised, until when it is believed.
+#[derive(Default)]
+struct Encoded<'a>(HashMap<AdvertisementId, (&'a Arc<Advertisement>, Publication<'a>)>);
+
+impl<'a> Encoded<'a> {
+    fn of(batch: &'a [Write]) -> Self {
+        let mut encoded = Self::default();
+        // The last of an id is the one that most likely stands.
+        for write in batch.iter().rev() {
+            if let Write::Put { advertisement, expires, .. } = write {
+                encoded
+                    .0
+                    .entry(advertisement.id)
+                    .or_insert_with(|| (advertisement, Publication::of(advertisement, *expires)));
+            }
+        }
+        encoded
+    }
+
+    fn take(&mut self, advertisement: &'a Arc<Advertisement>, standing: &Standing, n: Option<i64>) -> Publication<'a> {
+        let made = self.0.remove(&advertisement.id).filter(|(of, _)| Arc::ptr_eq(of, advertisement));
+        let made = made.map_or_else(|| Publication::of(advertisement, standing.expires), |(_, made)| made);
+        made.restated(n, standing)
+    }
+}
+
+/// A row to be published, and its checksum.
+struct Publication<'a> {
+    /// Its number in the database; none for a new one.
+    n: Option<i64>,
+    row: AdvertisementRow<'a>,
+    checksum: i64,
+}
+
+impl<'a> Publication<'a> {
+    fn of(advertisement: &'a Advertisement, expires: UnixMs) -> Self {
+        let row = AdvertisementRow::of(advertisement, expires);
+        Self { n: None, checksum: row.checksum(), row }
+    }
+
+    fn restated(mut self, n: Option<i64>, standing: &Standing) -> Self {
+        let (since_ms, expires_ms) = (rows::to_ms(standing.since), rows::to_ms(standing.expires));
+        if (since_ms, expires_ms) != (self.row.since_ms, self.row.expires_ms) {
+            (self.row.since_ms, self.row.expires_ms) = (since_ms, expires_ms);
+            self.checksum = self.row.checksum();
+        }
+        Self { n, ..self }
     }
 }
 
@@ -123,7 +177,7 @@ impl Before {
 struct Difference<'a> {
     /// Gone, or gone and made anew.
     removed: Vec<AdvertisementId>,
-    published: Vec<AdvertisementRow>,
+    published: Vec<Publication<'a>>,
     /// Leases that publishing has overtaken.
     unleased: Vec<i64>,
     leased: Vec<(i64, UnixMs)>,
@@ -132,7 +186,7 @@ struct Difference<'a> {
 }
 
 impl<'a> Difference<'a> {
-    fn between(before: &Before, after: &'a Picture) -> Self {
+    fn between(before: &Before, after: &'a Picture, mut encoded: Encoded<'a>) -> Self {
         let mut difference = Self::default();
         let mut removed = BTreeSet::new();
         for (id, held) in &before.advertisements {
@@ -150,11 +204,14 @@ impl<'a> Difference<'a> {
                 Some(_) => {}
             }
         }
-        for standing in after.advertisements.values() {
+        for (id, standing) in &after.advertisements {
             if let Some(advertisement) = &standing.published {
-                difference.published.push(AdvertisementRow::of(advertisement, standing.expires));
+                let n = before.advertisements.get(id).filter(|_| !standing.fresh).map(|held| held.n);
+                difference.published.push(encoded.take(advertisement, standing, n));
             }
         }
+        // In the order of the file, new ones last: neighbours are found together.
+        difference.published.sort_unstable_by_key(|it| it.n.unwrap_or(i64::MAX));
         for reservation in after.reservations.values() {
             // One that goes with its advertisement and is then made anew looks unchanged, and has to be written.
             let kept = before.reservations.get(&reservation.id).filter(|it| !removed.contains(&it.advertisement_id));
@@ -169,19 +226,23 @@ impl<'a> Difference<'a> {
     }
 
     /// Removes first: what is made anew must not be taken away by its own removal.
-    async fn write(&self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        sql::REMOVE_ADVERTISEMENTS.execute(connection, &self.removed, bind_id).await?;
-        sql::PUT_ADVERTISEMENTS.execute(connection, &self.published, bind_advertisement).await?;
-        sql::REMOVE_LEASES.execute(connection, &self.unleased, bind_number).await?;
-        sql::PUT_LEASES.execute(connection, &self.leased, bind_lease).await?;
-        sql::PUT_RESERVATIONS.execute(connection, &self.reservations, bind_reservation).await?;
-        sql::PUT_TOMBSTONES.execute(connection, &self.tombstones, bind_tombstone).await
+    fn script(&self) -> Script {
+        let mut script = Script::default();
+        script.add(&sql::REMOVE_ADVERTISEMENTS, &self.removed, bind_id);
+        script.add(&sql::PUT_ADVERTISEMENTS, &self.published, bind_advertisement);
+        script.add(&sql::REMOVE_LEASES, &self.unleased, bind_number);
+        script.add(&sql::PUT_LEASES, &self.leased, bind_lease);
+        script.add(&sql::PUT_RESERVATIONS, &self.reservations, bind_reservation);
+        script.add(&sql::PUT_TOMBSTONES, &self.tombstones, bind_tombstone);
+        script
     }
 }
 
 /// Removes advertisements by id, with their leases and reservations.
 pub(super) async fn remove(connection: &mut SqliteConnection, ids: &[AdvertisementId]) -> Result<(), sqlx::Error> {
-    sql::REMOVE_ADVERTISEMENTS.execute(connection, ids, bind_id).await
+    let mut script = Script::default();
+    script.add(&sql::REMOVE_ADVERTISEMENTS, ids, bind_id);
+    script.run(connection).await
 }
 
 fn bind_id(id: &AdvertisementId, to: &mut sql::Binds) {
@@ -200,9 +261,9 @@ fn bind_tombstone((id, until): &(AdvertisementId, UnixMs), to: &mut sql::Binds) 
     to.add(id.as_bytes().as_slice()).add(rows::to_ms(*until));
 }
 
-fn bind_advertisement(row: &AdvertisementRow, to: &mut sql::Binds) {
-    to.add(row.id.as_slice()).add(row.silo_id).add(row.set_id).add(row.kind).add(row.since_ms).add(row.expires_ms);
-    to.add(row.join_seats).add(row.body.as_str()).add(row.connect_data.as_slice()).add(row.checksum());
+fn bind_advertisement(Publication { n, row, checksum }: &Publication<'_>, to: &mut sql::Binds) {
+    to.add(*n).add(row.id.as_slice()).add(row.silo_id).add(row.set_id).add(row.kind).add(row.since_ms);
+    to.add(row.expires_ms).add(row.join_seats).add(&*row.body).add(&*row.connect_data).add(*checksum);
 }
 
 fn bind_reservation(reservation: &&Reservation, to: &mut sql::Binds) {
@@ -211,13 +272,15 @@ fn bind_reservation(reservation: &&Reservation, to: &mut sql::Binds) {
     to.add(row.payload.as_slice()).add(row.state).add(row.until_ms).add(row.checksum());
 }
 
-/// `["0123…", "4567…"]`. Hexadecimal digits need no escapes.
-fn json_array<T: std::fmt::Display>(names: &BTreeSet<T>) -> String {
+/// `["0123…", "4567…"]`: names of 16 bytes as hexadecimal digits.
+fn json_array<'a>(names: impl ExactSizeIterator<Item = &'a [u8; 16]>) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 + 35 * names.len());
     text.push('[');
-    for (index, name) in names.iter().enumerate() {
+    for (index, name) in names.enumerate() {
         text.push_str(if index == 0 { "\"" } else { ",\"" });
-        text.push_str(&name.to_string());
+        let digits = name.iter().flat_map(|byte| [byte >> 4, byte & 15]);
+        text.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
         text.push('"');
     }
     text.push(']');

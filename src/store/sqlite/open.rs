@@ -9,6 +9,7 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, Sq
 
 use crate::store::StoreError;
 use crate::store::sqlite::lock::private_file;
+use crate::store::sqlite::statements::KEPT;
 use crate::store::sqlite::unavailable;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
@@ -35,29 +36,35 @@ pub(super) fn options(path: &Path) -> SqliteConnectOptions {
         // A file that shrinks under a map is a crash, and the log-reset bug was worse with it.
         .pragma("mmap_size", "0")
         .pragma("cache_size", "-32768")
-        // In pages. A checkpoint writes each page once, however often it changed since the last: 16 MiB of log gathers
-        // some twenty batches of a thousand.
-        .pragma("wal_autocheckpoint", "16384")
+        // `log.rs` does it, on a connection of its own.
+        .pragma("wal_autocheckpoint", "0")
         .pragma("journal_size_limit", "67108864")
         .row_buffer_size(1_024)
+        .statement_cache_capacity(KEPT)
         .disable_statement_logging()
 }
 
-/// Opens a file that is locked already: made if it is not there, looked over, its schema up to date.
+/// Opens a file that is locked already: made if it is not there, its schema up to date.
 pub(super) async fn open(path: &Path) -> Result<SqliteConnection, StoreError> {
     // SQLite gives its log the rights of this file.
     private_file(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
     let mut connection = connect(path).await?;
-    let size: i64 =
-        ask(&mut connection, "select page_count * page_size from pragma_page_count, pragma_page_size").await?;
-    if u64::try_from(size).unwrap_or(0) < CHECKED_BYTES_MAX {
-        let verdict: String = ask(&mut connection, "pragma quick_check(1)").await?;
-        if verdict != "ok" {
-            return Err(StoreError::Damaged(verdict));
-        }
-    }
     MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_failed)?;
     Ok(connection)
+}
+
+/// Looks a file over, on a connection of its own, so that it can be read meanwhile: whoever reads must not believe what
+/// was read before this says so. Rows carry checksums; this finds what they cannot, such as a page that is missing.
+pub(super) async fn look_over(path: &Path) -> Result<(), StoreError> {
+    let mut connection = connect(path).await?;
+    let size: i64 =
+        ask(&mut connection, "select page_count * page_size from pragma_page_count, pragma_page_size").await?;
+    let verdict: String = match u64::try_from(size).unwrap_or(0) < CHECKED_BYTES_MAX {
+        true => ask(&mut connection, "pragma quick_check(1)").await?,
+        false => "ok".into(),
+    };
+    let _ = sqlx::Connection::close(connection).await;
+    if verdict == "ok" { Ok(()) } else { Err(StoreError::Damaged(verdict)) }
 }
 
 /// A connection that has been seen to be what it was asked to be.

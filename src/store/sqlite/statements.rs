@@ -2,20 +2,29 @@
 //!
 //! One statement a row costs ten times as much as one for many: each is handed to a thread and back (PERFORMANCE.md
 //! 2f). Rows go in as `values` lists; a JSON array read by `json_each` took 1.5 times as long. Names to be looked up
-//! come as one JSON array of hexadecimal texts: one bind, whatever their number.
+//! come as one JSON array of hexadecimal texts: one bind, whatever their number. Statements that follow each other with
+//! nothing to decide between them are one text.
 
-use sqlx::sqlite::{SqliteArguments, SqliteConnection};
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 use sqlx::{Arguments, AssertSqlSafe};
 
-/// The next advertisements after number `$1`, as published, and their leases.
-pub(super) const LOAD_ADVERTISEMENTS: &str = "
-    select a.advertisement_id, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats, a.body,
-           a.connect_data, a.checksum, l.expires_ms, a.n
+/// Whether there are more advertisements than `$1`.
+pub(super) const HAS_MORE_THAN: &str = "select exists (select 1 from advertisement limit 1 offset $1)";
+
+/// The number of the last advertisement of the page that follows number `$1`; null when nothing follows.
+pub(super) const LOAD_PAGE_END: &str =
+    "select max(n) from (select n from advertisement where $1 < n order by n limit 1000)";
+
+/// The advertisements after number `$1` up to `$2`, as published, and their leases, in one row; `rows/page.rs` says how.
+pub(super) const LOAD_PAGE: &str = "
+    select group_concat(concat_ws(' ', a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
+                                  octet_length(a.body), length(a.connect_data), a.checksum, l.expires_ms), x'0a'),
+           group_concat(hex(a.advertisement_id), ''),
+           group_concat(a.body, ''),
+           group_concat(hex(a.connect_data), '')
       from advertisement a
       left join lease l on l.n = a.n
-     where $1 < a.n
-     order by a.n
-     limit 1000
+     where $1 < a.n and a.n <= $2
 ";
 
 /// Reservations of every state, in the order of ids.
@@ -25,28 +34,37 @@ pub(super) const LOAD_RESERVATIONS: &str = "
      order by reservation_id
 ";
 
-/// What changes ask about the advertisements, there or deleted, in a JSON array of ids: one JSON array of arrays that
-/// begin with the place of the id. One row, since handing over a row costs more than finding it.
-pub(super) const READ_ADVERTISEMENTS: &str = "
-    select json_group_array(json_array(wanted.key, a.n, a.since_ms, a.expires_ms, a.join_seats, l.expires_ms, t.until_ms))
-      from json_each($1) wanted
-      left join advertisement a on a.advertisement_id = unhex(wanted.value)
+/// Begins a transaction and reads all that changes ask about, in one go. `immediate` takes the write lock now; a
+/// transaction that read first and wrote later could be refused half-way.
+///
+/// First one row for the advertisements, there or deleted, in `$1`, a JSON array of ids: a JSON array of arrays that
+/// begin with the place of the id, since handing over a row costs more than finding it. Then a row for each of the
+/// reservations in `$2`, another such array, and of those of the advertisements in `$3` that may take seats.
+pub(super) const BEGIN_AND_READ: &str = "
+    begin immediate;
+    with wanted (place, id) as materialized (select key, unhex(value) from json_each($1))
+    select json_group_array(json_array(w.place, a.n, a.since_ms, a.expires_ms, a.join_seats, l.expires_ms, t.until_ms))
+      from wanted w
+      left join advertisement a on a.advertisement_id = w.id
       left join lease l on l.n = a.n
-      left join tombstone t on t.advertisement_id = unhex(wanted.value)
-     where a.n is not null or t.until_ms is not null
-";
-
-/// The reservations in a JSON array of ids, and those of the advertisements in another that may take seats.
-pub(super) const READ_RESERVATIONS: &str = "
+      left join tombstone t on t.advertisement_id = w.id
+     where a.n is not null or t.until_ms is not null;
     select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
-      from json_each($1) wanted
+      from json_each($2) wanted
       join reservation r on r.reservation_id = unhex(wanted.value)
      union all
     select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
-      from json_each($2) wanted
+      from json_each($3) wanted
       join reservation r on r.advertisement_id = unhex(wanted.value)
      where r.state < 2   -- those that ended take no seats, and may be many
 ";
+
+/// Commits, and says how long the log is: three numbers, of which the second is its pages and the third how many of
+/// them are in the file already.
+pub(super) const COMMIT: &str = "commit; pragma wal_checkpoint(noop)";
+
+/// Moves of the log what no reader needs, without waiting for anybody; answers as [`COMMIT`] does.
+pub(super) const MOVE_LOG: &str = "pragma wal_checkpoint(passive)";
 
 /// A thousand tombstones that are due.
 pub(super) const FORGET_TOMBSTONES: &str = "
@@ -65,35 +83,42 @@ pub(super) struct ManyRows {
     head: &'static str,
     row: &'static str,
     tail: &'static str,
+    /// A row is so small that doing many twice costs less than another statement.
+    narrow: bool,
 }
 
-/// Publishes: makes rows, or replaces all of them but `n` and `since_ms`.
+/// Publishes: makes a row where `n` is null, or replaces all of the one numbered `n` but `advertisement_id` and
+/// `since_ms`. A number is found sooner than an id. The conflict has no target, since a new row that is there twice to
+/// fill up conflicts in its id.
 pub(super) const PUT_ADVERTISEMENTS: ManyRows = ManyRows {
     head: "
-    insert into advertisement (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body,
+    insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body,
                                connect_data, checksum)
     values ",
-    row: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    row: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
-        on conflict (advertisement_id) do update
+        on conflict do update
        set silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
            expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, body = excluded.body,
            connect_data = excluded.connect_data, checksum = excluded.checksum",
+    narrow: false,
 };
 
 /// Removes advertisements; their leases and reservations go with them.
 pub(super) const REMOVE_ADVERTISEMENTS: ManyRows =
-    ManyRows { head: "delete from advertisement where advertisement_id in (", row: "?", tail: ")" };
+    ManyRows { head: "delete from advertisement where advertisement_id in (", row: "?", tail: ")", narrow: true };
 
 /// Notes heartbeats.
 pub(super) const PUT_LEASES: ManyRows = ManyRows {
     head: "insert into lease (n, expires_ms) values ",
     row: "(?, ?)",
     tail: " on conflict (n) do update set expires_ms = excluded.expires_ms",
+    narrow: true,
 };
 
 /// Takes leases away, of advertisements that are being published again.
-pub(super) const REMOVE_LEASES: ManyRows = ManyRows { head: "delete from lease where n in (", row: "?", tail: ")" };
+pub(super) const REMOVE_LEASES: ManyRows =
+    ManyRows { head: "delete from lease where n in (", row: "?", tail: ")", narrow: true };
 
 /// Makes reservations, or changes how they stand: nothing else about one ever changes.
 pub(super) const PUT_RESERVATIONS: ManyRows = ManyRows {
@@ -104,6 +129,7 @@ pub(super) const PUT_RESERVATIONS: ManyRows = ManyRows {
     tail: "
         on conflict (reservation_id) do update
        set state = excluded.state, until_ms = excluded.until_ms, checksum = excluded.checksum",
+    narrow: false,
 };
 
 /// Notes deletes.
@@ -111,38 +137,72 @@ pub(super) const PUT_TOMBSTONES: ManyRows = ManyRows {
     head: "insert into tombstone (advertisement_id, until_ms) values ",
     row: "(?, ?)",
     tail: " on conflict (advertisement_id) do update set until_ms = excluded.until_ms",
+    narrow: true,
 };
 
-/// Rows in the largest statement. Times the ten binds of the widest row this is a third of SQLite's limit of 32,766.
+/// Rows in the largest statement. Times the eleven binds of the widest row this is a third of SQLite's limit of 32,766.
 const ROWS_MAX: usize = 1_024;
 
-impl ManyRows {
-    /// Changes all `rows`, which must have no key twice. `bind` adds one row's values, in the order of the columns.
+/// Prepared statements that a connection keeps: twelve of [`ManyRows`] in eleven sizes, and a few.
+pub(super) const KEPT: usize = 160;
+
+/// Statements with their values, to be carried out one after the other.
+#[derive(Default)]
+pub(super) struct Script {
+    steps: Vec<(String, Binds)>,
+}
+
+impl Script {
+    /// Adds a statement for all `rows`. `bind` adds one row's values, in the order of the columns.
     ///
     /// Statements come in sizes that are powers of two, so that all of them together fit the connection's cache of
-    /// prepared ones.
-    pub(super) async fn execute<T>(
-        &self,
-        connection: &mut SqliteConnection,
-        rows: &[T],
-        bind: impl Fn(&T, &mut Binds),
-    ) -> Result<(), sqlx::Error> {
+    /// prepared ones. What is missing to the next power, if it is little, is filled up with the last row again: to do
+    /// the same twice changes nothing, and each statement is a wait for another thread.
+    pub(super) fn add<T>(&mut self, statement: &ManyRows, rows: &[T], bind: impl Fn(&T, &mut Binds)) {
         let mut rest = rows;
-        while !rest.is_empty() {
-            let size = ROWS_MAX.min(1 << rest.len().ilog2());
-            let (now, later) = rest.split_at(size);
+        while let Some(last) = rest.last() {
+            let size = statement.size(rest.len());
+            let (now, later) = rest.split_at(size.min(rest.len()));
             let mut binds = Binds::default();
-            now.iter().for_each(|row| bind(row, &mut binds));
-            let arguments = binds.end()?;
-            sqlx::query_with(AssertSqlSafe(self.text(size)), arguments).execute(&mut *connection).await?;
+            now.iter().chain(std::iter::repeat_n(last, size - now.len())).for_each(|row| bind(row, &mut binds));
+            self.steps.push((statement.text(size), binds));
             rest = later;
         }
+    }
+
+    /// Carries out all, and commits in the same breath as the last. Answers what [`COMMIT`] does.
+    pub(super) async fn run_and_commit(mut self, connection: &mut SqliteConnection) -> Result<SqliteRow, sqlx::Error> {
+        let (mut last, binds) = self.steps.pop().unwrap_or_default();
+        self.run(connection).await?;
+        if !last.is_empty() {
+            last.push(';');
+        }
+        last.push_str(COMMIT);
+        sqlx::query_with(AssertSqlSafe(last), binds.end()?).fetch_one(connection).await
+    }
+
+    /// Carries out all.
+    pub(super) async fn run(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        for (text, binds) in self.steps {
+            sqlx::query_with(AssertSqlSafe(text), binds.end()?).execute(&mut *connection).await?;
+        }
         Ok(())
+    }
+}
+
+impl ManyRows {
+    /// The size of the first statement for so many rows, 1 at least.
+    fn size(&self, rows: usize) -> usize {
+        let filled = rows.next_power_of_two();
+        let nearly = self.narrow || filled - rows <= filled / 8;
+        let size = if nearly { filled } else { filled / 2 };
+        size.min(ROWS_MAX)
     }
 
     /// The statement for so many rows. Made of constants alone: no value is ever part of a text.
     pub(super) fn text(&self, rows: usize) -> String {
-        let mut text = String::with_capacity(self.head.len() + rows * (self.row.len() + 1) + self.tail.len());
+        let length = self.head.len() + rows * (self.row.len() + 1) + self.tail.len() + 1 + COMMIT.len();
+        let mut text = String::with_capacity(length);
         text.push_str(self.head);
         for index in 0..rows {
             text.push_str(if index == 0 { "" } else { "," });
@@ -191,16 +251,21 @@ mod tests {
         let connection = guard.as_mut().unwrap();
 
         let single = [
-            LOAD_ADVERTISEMENTS,
+            HAS_MORE_THAN,
+            LOAD_PAGE_END,
+            LOAD_PAGE,
             LOAD_RESERVATIONS,
-            READ_ADVERTISEMENTS,
-            READ_RESERVATIONS,
+            COMMIT,
+            MOVE_LOG,
             FORGET_TOMBSTONES,
             FORGET_RESERVATIONS,
         ];
         for text in single {
             connection.prepare(text.into_sql_str()).await.unwrap_or_else(|error| panic!("{text}: {error}"));
         }
+        // Each in turn: the second and third prepare when the ones before have run.
+        sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
+        sqlx::query(COMMIT).execute(&mut *connection).await.unwrap();
         let many =
             [PUT_ADVERTISEMENTS, REMOVE_ADVERTISEMENTS, PUT_LEASES, REMOVE_LEASES, PUT_RESERVATIONS, PUT_TOMBSTONES];
         for statement in many {

@@ -8,6 +8,10 @@ use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::session::Session;
 
 fn put(n: u8) -> Write {
+    put_until(n, 9_000)
+}
+
+fn put_until(n: u8, expires: u64) -> Write {
     let advertisement = Advertisement {
         id: AdvertisementId::from_bytes([n; 16]),
         set_id: SetId(1),
@@ -19,7 +23,7 @@ fn put(n: u8) -> Write {
         allowed: vec![],
         connect_data: vec![n; 512],
     };
-    let (expires, now) = (UnixMs(9_000), UnixMs(1));
+    let (expires, now) = (UnixMs(expires), UnixMs(1));
     Write::Put { advertisement: Arc::new(advertisement), expires, confirmed: vec![], settled: vec![], now }
 }
 
@@ -56,4 +60,78 @@ async fn a_transaction_left_open_does_not_swallow_the_next_batch() {
     assert_eq!(store.commit(&[put(2)]).await.unwrap().len(), 1);
     drop(store);
     assert_eq!(Sqlite::open(&path).await.unwrap().load(UnixMs(2)).await.unwrap().len(), 1);
+}
+
+/// Pages in the log's file, each with a header of 24 bytes.
+fn log_pages(path: &std::path::Path) -> u64 {
+    std::fs::metadata(path.with_extension("db-wal")).unwrap().len() / (1_024 + 24)
+}
+
+/// What the log is at most: its longest, and what one batch of thirty adds.
+const BATCH_PAGES_MAX: u64 = 200;
+
+/// What says the same as before is not written at all, so no two batches do.
+async fn many_batches(store: &Sqlite) {
+    for round in 0..40_u8 {
+        let batch: Vec<Write> =
+            (0..30).map(|n| put_until(round.wrapping_mul(7).wrapping_add(n), 9_000 + u64::from(round))).collect();
+        store.commit(&batch).await.unwrap();
+    }
+}
+
+/// The writer moves the log itself when nobody else has: without end it would fill the disk.
+#[tokio::test]
+async fn a_log_that_nobody_moves_stays_under_its_longest() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let limits = Limits { long: i64::MAX, longest: 300, little: 1 };
+    let store = Sqlite::open_within(&path, limits).await.unwrap();
+    many_batches(&store).await;
+    let pages = log_pages(&path);
+    assert!(pages < 300 + BATCH_PAGES_MAX, "{pages}");
+    // The same without a limit, so that the test knows that it writes enough.
+    let path = folder.path().join("b.db");
+    let limits = Limits { long: i64::MAX, longest: i64::MAX, little: 1 };
+    let store = Sqlite::open_within(&path, limits).await.unwrap();
+    many_batches(&store).await;
+    let pages = log_pages(&path);
+    assert!(2 * (300 + BATCH_PAGES_MAX) < pages, "{pages}");
+}
+
+/// A log that is long is moved beside the writer, and begins anew.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_long_log_is_moved_in_the_background() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let limits = Limits { long: 100, longest: i64::MAX, little: 50 };
+    let store = Sqlite::open_within(&path, limits).await.unwrap();
+    many_batches(&store).await;
+    // The last commit found the log long, or a round has just ended; either way all of it is moved in the end.
+    loop {
+        let log = store.door.lock().await.log;
+        if log.pages < limits.long || log.pages == log.moved {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    store.commit(&[put(1)]).await.unwrap();
+    let log = store.door.lock().await.log;
+    assert!(log.pages < limits.long, "{log:?}");
+    assert_eq!(store.load(UnixMs(2)).await.unwrap().len(), 256);
+}
+
+/// What happens at the longest, when somebody reads for ever: writing goes on.
+#[tokio::test]
+async fn a_reader_that_stays_holds_up_the_log_and_nobody_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Sqlite::open_within(&path, Limits { long: i64::MAX, longest: 50, little: 1 }).await.unwrap();
+    store.commit(&[put(1)]).await.unwrap();
+    let mut reader = open::connect(&path).await.unwrap();
+    sqlx::raw_sql("begin; select count(*) from advertisement").execute(&mut reader).await.unwrap();
+    many_batches(&store).await;
+    sqlx::raw_sql("commit").execute(&mut reader).await.unwrap();
+    store.settle().await.unwrap();
+    store.commit(&[put(1)]).await.unwrap();
+    assert!(store.door.lock().await.log.pages < 50, "it begins anew when the reader has gone");
 }

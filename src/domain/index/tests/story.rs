@@ -115,6 +115,19 @@ fn a_search_of_a_spread_population_looks_at_a_part_of_it() {
     assert!(answer.evaluated < 5_000 && answer.hits.len() == 10, "looked at {}", answer.evaluated);
 }
 
+/// S1-20: a leaf that is refused whole is still accounted for, row by row, when too few were found elsewhere.
+#[test]
+fn who_finds_nothing_is_told_what_refused() {
+    let index = filled(&nearest(), 3_000, true);
+    let answer = found(&index, 3, 10, u32::MAX, NOW);
+    assert_eq!((answer.hits.len(), answer.evaluated), (0, 3_000));
+    assert_eq!(&answer.refusals[..], &[(Refusal::Full, 3_000)][..]);
+    let large = filled(&nearest(), 20_000, false);
+    let answer = found(&large, 3, 10, u32::MAX, NOW);
+    assert!(0 < answer.evaluated && answer.evaluated <= 4_096, "explaining has a limit: {}", answer.evaluated);
+    assert!(!answer.truncated, "no candidate was missed");
+}
+
 /// S1-45: believed until the very millisecond, in memory at once, listed for the sweeper.
 #[test]
 fn expiry_is_to_the_millisecond() {

@@ -1,0 +1,156 @@
+//! Goals PU: how fast advertisements move, and what searches feel of it.
+
+use std::sync::Arc;
+use std::sync::RwLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use fireteam::domain::index::{Entry, Found, Index, Path};
+use fireteam::domain::ruleset::Ruleset;
+
+use crate::harness::{clock, compare, machine, median, quantile};
+use crate::index::world::{ROWS, SEARCHES, World};
+use crate::population::{Dice, Rules, Spread, entry};
+
+/// Entries made at a time, before the time is taken.
+const CHUNK: u64 = 256;
+/// Upserts a second while searches are timed (PU3).
+const UPSERTS_PER_S: f64 = 100_000.0;
+/// Calls of `tidy` that pass over a whole index; the server makes two a second.
+const TIDY: usize = 110;
+
+pub(super) fn run(mut world: World, wanted: &dyn Fn(&str) -> bool) {
+    if wanted("PU1") {
+        for group in [1, 16] {
+            let (took, freed) = move_all(&mut world.index, &Arc::clone(&world.ruleset), 90 + group as u64, group);
+            println!(
+                "| PU1 | move-upsert into 1M, {group} at a time, M/s | 2 | {:.2} | | {} | {took:.3} | | | {} |",
+                1.0 / took,
+                ROWS / CHUNK,
+                machine()
+            );
+            println!("| PU1 | giving back what the old entry held, us | | | | | {freed:.3} | | | {} |", machine());
+        }
+        world.judge(&Arc::clone(&world.ruleset));
+    }
+    if wanted("PU3") {
+        under_writes(world);
+    }
+    if wanted("PU2") {
+        let base = Rules { skill: 0.6, distance: 0.4, ..Rules::default() };
+        against_fresh("no filter", base, 1);
+        against_fresh("4 seats", base, 4);
+        against_fresh("1 % filter as partition", Rules { key: true, ..base }, 1);
+        against_fresh("1 % filter across partitions", Rules { mode: true, ..base }, 1);
+        against_fresh("limits of both sides", Rules { limits: true, ..base }, 1);
+    }
+}
+
+/// Moves everybody, in an order that has nothing to do with where they are. Entries are made just before, as a server
+/// decodes them, and old ones are given back just after. Medians of the time for each: to move, and to give back.
+fn move_all(index: &mut Index, ruleset: &Ruleset, seed: u64, group: usize) -> (f64, f64) {
+    let mut dice = Dice(seed);
+    let (mut moved, mut freed) = (Vec::new(), Vec::new());
+    for chunk in 0..ROWS / CHUNK {
+        let numbers = (chunk * CHUNK..(chunk + 1) * CHUNK).map(|number| number.wrapping_mul(7_919) % ROWS);
+        let mut entries: Vec<Entry> = numbers.map(|number| entry(&mut dice, ruleset, number, Spread::Globe)).collect();
+        let mut old = Vec::with_capacity(entries.len());
+        let begin = clock();
+        while !entries.is_empty() {
+            let from = entries.len().saturating_sub(group);
+            if 1 < group {
+                index.warm(entries[from..].iter().map(|entry| entry.advertisement.id));
+            }
+            old.extend(entries.drain(from..).map(|entry| index.upsert(entry)));
+        }
+        moved.push(begin.elapsed().as_secs_f64() * 1e6 / CHUNK as f64);
+        let begin = clock();
+        drop(old);
+        freed.push(begin.elapsed().as_secs_f64() * 1e6 / CHUNK as f64);
+    }
+    (median(moved), median(freed))
+}
+
+/// An index whose every row has moved against one that was built where they are now: right after the moves, and when
+/// the server's sweep has passed over all leaves.
+fn against_fresh(name: &str, rules: Rules, seats: u16) {
+    let mut moved = World::new(rules, Spread::Globe);
+    moved.seats = seats;
+    let ruleset = Arc::clone(&moved.ruleset);
+    move_all(&mut moved.index, &ruleset, 98, 16);
+    let mut index = Index::new(Arc::clone(&ruleset));
+    for entry in moved.index.entries() {
+        index.upsert(entry.clone());
+    }
+    let fresh = World { seats, ..World::of(Arc::clone(&ruleset), index) };
+    moved.judge(&ruleset);
+    for tidied in [false, true] {
+        let when = if tidied { "tidied" } else { "not yet tidied" };
+        compare(
+            "PU2",
+            &format!("p50 after all moved, {name}, {when}"),
+            "p50 of a fresh index",
+            || moved.search(&ruleset, Path::Widest, 0.5),
+            || fresh.search(&ruleset, Path::Widest, 0.5),
+        );
+        (0..TIDY).for_each(|_| moved.index.tidy());
+    }
+}
+
+/// Searches while another thread writes 100,000 rows a second: as in the engine each has the lock to itself, is made
+/// before and given back after.
+fn under_writes(world: World) {
+    let World { ruleset, index, searchers, seats, users, searches } = world;
+    let (lock, stop, wrote) = (RwLock::new(index), AtomicBool::new(false), AtomicU64::new(0));
+    let shell = World {
+        ruleset: Arc::clone(&ruleset),
+        index: Index::new(Arc::clone(&ruleset)),
+        searchers,
+        seats,
+        users,
+        searches,
+    };
+    let round = || {
+        let mut found = Found::default();
+        quantile(20 * SEARCHES, 0.99, |number| {
+            let index = lock.read().expect("no thread panics");
+            index.search(&shell.query(&ruleset, number), &mut found);
+        })
+    };
+    let mut rates = Vec::new();
+    let write = || {
+        let begin = clock();
+        let mut dice = Dice(5);
+        while !stop.load(Ordering::Relaxed) {
+            let due = (begin.elapsed().as_secs_f64() * UPSERTS_PER_S) as u64;
+            if due <= wrote.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_micros(100));
+                continue;
+            }
+            let number = dice.below(ROWS);
+            let entry = entry(&mut dice, &ruleset, number, Spread::Globe);
+            let old = lock.write().expect("no thread panics").upsert(entry);
+            drop(old);
+            wrote.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    compare(
+        "PU3",
+        "p99 under 100k upserts/s",
+        "p99 idle",
+        || {
+            stop.store(false, Ordering::Relaxed);
+            wrote.store(0, Ordering::Relaxed);
+            std::thread::scope(|scope| {
+                scope.spawn(write);
+                let begin = clock();
+                let took = round();
+                rates.push(wrote.load(Ordering::Relaxed) as f64 / begin.elapsed().as_secs_f64());
+                stop.store(true, Ordering::Relaxed);
+                took
+            })
+        },
+        round,
+    );
+    println!("| PU3 | upserts a second while so measured | 100000 | {:.0} | | | | | | {} |", median(rates), machine());
+}

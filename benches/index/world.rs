@@ -1,0 +1,112 @@
+//! A million advertisements and those who search them, and the cheapest possible pass over as many bytes.
+
+use std::hint::black_box;
+use std::sync::Arc;
+
+use fireteam::domain::advertisement::Kind;
+use fireteam::domain::facts::Facts;
+use fireteam::domain::filter::Searcher;
+use fireteam::domain::id::{SiloId, UserKey};
+use fireteam::domain::index::{Found, Index, Path, Query, oracle};
+use fireteam::domain::ruleset::{Ruleset, SearchLimits};
+use fireteam::domain::session::Session;
+use fireteam::domain::time::UnixMs;
+
+use crate::harness::{Took, quantile};
+use crate::population::{Dice, NOW, Rules, Spread, entry, ruleset, session};
+
+/// Advertisements.
+pub(super) const ROWS: u64 = 1_000_000;
+/// Bytes of column that a scan would read for each: four floats, expiry, seats and slot.
+const COLUMN_BYTES: usize = 28;
+/// Searches in a round.
+pub(super) const SEARCHES: usize = 200;
+
+/// The cheapest possible pass over the columns of a million rows: XOR of all their bytes.
+pub(super) struct Floor(Vec<u64>);
+
+impl Floor {
+    pub(super) fn new() -> Self {
+        let mut dice = Dice(1);
+        Self((0..ROWS as usize * COLUMN_BYTES / 8).map(|_| dice.next()).collect())
+    }
+
+    pub(super) fn took(&self) -> Took {
+        quantile(20, 0.5, |_| {
+            black_box(pulp::Arch::new().dispatch(|| self.0.iter().fold(0, |sum, word| sum ^ word)));
+        })
+    }
+
+    /// How fast that is, GB/s.
+    pub(super) fn bandwidth(&self) -> f64 {
+        (self.0.len() * 8) as f64 / self.took().wall_us / 1e3
+    }
+}
+
+/// A population under some rules, and sessions that search it.
+pub(super) struct World {
+    pub(super) ruleset: Arc<Ruleset>,
+    pub(super) index: Index,
+    pub(super) searchers: Vec<(Session, Facts)>,
+    pub(super) seats: u16,
+    pub(super) users: Vec<UserKey>,
+    /// Searches in a round.
+    pub(super) searches: usize,
+}
+
+impl World {
+    pub(super) fn new(rules: Rules, spread: Spread) -> Self {
+        let ruleset = Arc::new(ruleset(rules));
+        let mut index = Index::new(Arc::clone(&ruleset));
+        let mut dice = Dice(7);
+        for number in 0..ROWS {
+            index.upsert(entry(&mut dice, &ruleset, number, spread));
+        }
+        Self::of(ruleset, index)
+    }
+
+    /// An index of one's own making, and the usual searchers.
+    pub(super) fn of(ruleset: Arc<Ruleset>, index: Index) -> Self {
+        let mut dice = Dice(77);
+        let searchers = (0..SEARCHES).map(|_| session(&mut dice, Spread::Globe));
+        let searchers = searchers.map(|it| (it.clone(), Facts::of(&ruleset, &it))).collect();
+        Self { ruleset, index, searchers, seats: 1, users: Vec::new(), searches: SEARCHES }
+    }
+
+    pub(super) fn query<'a>(&'a self, ruleset: &'a Ruleset, number: usize) -> Query<'a> {
+        let (session, facts) = &self.searchers[number % self.searchers.len()];
+        let searcher = Searcher {
+            facts,
+            locality: session.locality,
+            regions: &[],
+            seats: self.seats,
+            users: &self.users,
+            subject: None,
+            excluded: &[],
+            waited_ms: 4_000_000,
+        };
+        let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };
+        Query { ruleset, searcher, silo: SiloId(1), kind: Kind::Session, limits, now: UnixMs(NOW) }
+    }
+
+    /// A round of searches, judged at the quantile `at`.
+    pub(super) fn search(&self, ruleset: &Ruleset, path: Path, at: f64) -> Took {
+        let mut found = Found::default();
+        quantile(self.searches, at, |number| {
+            self.index.search_on(path, &self.query(ruleset, number), &mut found);
+            black_box(&found);
+        })
+    }
+
+    /// Every figure is void unless the answers are the oracle's.
+    pub(super) fn judge(&self, ruleset: &Ruleset) {
+        let mut found = Found::default();
+        for number in 0..3 {
+            let query = self.query(ruleset, number);
+            self.index.search(&query, &mut found);
+            let hits = found.hits.iter().map(|hit| (self.index.entry(hit.slot).advertisement.id, hit.score));
+            assert!(hits.eq(oracle::search(&self.index, &query)), "the index and the oracle disagree");
+        }
+        eprintln!("evaluated {} refusals {:?} hits {}", found.evaluated, found.refusals, found.hits.len());
+    }
+}

@@ -1,0 +1,158 @@
+//! Files are replaced under a serving process: rulesets and places are live at once, broken ones change nothing.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use fireteam::domain::locality::Locality;
+use mmdb_writer::{IpVersion, Value, Writer};
+use tokio::time::Instant;
+
+use crate::harness::{host, party};
+use crate::plain;
+use crate::process::Process;
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const CONTROL: &str = "destiny_control_6v6.xml";
+const SEATTLE: &str = "71.20.133.126";
+const LOS_ANGELES: &str = "151.220.31.64";
+
+/// Control as bundled, with another first step of the skill expansion.
+fn control(first_step: u32) -> String {
+    let text = fs::read_to_string(Path::new(ROOT).join("rulesets").join(CONTROL)).unwrap();
+    let changed = text.replace("Value='150'", &format!("Value='{first_step}'"));
+    assert!(first_step == 150 || changed != text);
+    changed
+}
+
+/// Writes beside `path`, then renames over it.
+fn replace(path: &Path, content: impl AsRef<[u8]>) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, content).unwrap();
+    fs::rename(&beside, path).unwrap();
+}
+
+/// The current rulesets, as operators see them.
+async fn listed(server: &Process) -> Vec<plain::RulesetStatus> {
+    let answer = server.operator().await.list_rulesets(plain::ListRulesetsRequest {}).await.unwrap();
+    let current = |it: &plain::RulesetStatus| it.state() == plain::RulesetState::Current;
+    answer.into_inner().rulesets.into_iter().filter(current).collect()
+}
+
+async fn control_of(server: &Process) -> plain::RulesetStatus {
+    listed(server).await.into_iter().find(|it| it.file_name == CONTROL).expect("control is in force")
+}
+
+/// How many sessions a stranger of skill 250 is shown.
+async fn shown(server: &Process) -> usize {
+    let mut search = server.client().await.searching(1, party(&[("guest", 250.0)]));
+    search.search().await.unwrap().candidates.len()
+}
+
+/// A good file is live without anybody's asking; one with ten mistakes is ten problems with their places, and the old
+/// rules go on; the next good one is live again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_good_ruleset_is_live_and_a_broken_one_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let rulesets = folder.path().join("rulesets");
+    fs::create_dir(&rulesets).unwrap();
+    let file = rulesets.join(CONTROL);
+    fs::write(&file, control(150)).unwrap();
+    let server = Process::start(folder.path(), &["--store", "memory:", "--rulesets", "rulesets"]);
+    let first = control_of(&server).await;
+    let _host = server.client().await.advertise(host(&[("host", 0.0)], 3)).await.unwrap();
+    assert_eq!(shown(&server).await, 0, "250 apart is more than 150");
+
+    let begun = Instant::now();
+    replace(&file, control(300));
+    assert_eq!(server.log.wait_for("ruleset in force", 1).len(), 1, "{}", server.log.text());
+    println!("a replaced ruleset was live after {:?}", begun.elapsed());
+    let second = control_of(&server).await;
+    assert_ne!(first.service_configuration_hash, second.service_configuration_hash);
+    assert_eq!(shown(&server).await, 1, "the advertisement is still there, under the new rules");
+
+    let broken = fs::read_to_string(Path::new(ROOT).join("tests/golden/rulesets/ten_mistakes.xml")).unwrap();
+    replace(&file, broken);
+    let refusals = server.log.wait_for("ruleset refused", 10);
+    assert_eq!(refusals.len(), 10, "{}", server.log.text());
+    let kept = control_of(&server).await;
+    assert_eq!(kept.service_configuration_hash, second.service_configuration_hash);
+    assert_eq!(kept.problems.len(), 10);
+    for (problem, line) in kept.problems.iter().zip(&refusals) {
+        assert!(problem.file_name.ends_with(CONTROL) && 0 < problem.line && 0 < problem.column, "{problem:?}");
+        let place = format!("{CONTROL}:{}:{}: ", problem.line, problem.column);
+        assert!(line.contains(&place) && !problem.text.is_empty(), "{line}");
+    }
+    assert_eq!(shown(&server).await, 1);
+
+    replace(&file, control(150));
+    assert_eq!(server.log.wait_for("ruleset in force", 2).len(), 2, "{}", server.log.text());
+    let last = control_of(&server).await;
+    assert_eq!((last.service_configuration_hash, last.problems.len()), (first.service_configuration_hash, 0));
+    assert_eq!(shown(&server).await, 0);
+}
+
+/// As Kubernetes mounts a ConfigMap: the files are links into `..data`, which is a link that is renamed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_config_map_is_swapped() {
+    let folder = tempfile::tempdir().unwrap();
+    let rulesets = folder.path().join("rulesets");
+    let generation = |name: &str, first_step| {
+        fs::create_dir_all(rulesets.join(name)).unwrap();
+        fs::write(rulesets.join(name).join(CONTROL), control(first_step)).unwrap();
+        symlink(name, rulesets.join("..data_tmp")).unwrap();
+        fs::rename(rulesets.join("..data_tmp"), rulesets.join("..data")).unwrap();
+    };
+    generation("..2026_01", 150);
+    symlink(format!("..data/{CONTROL}"), rulesets.join(CONTROL)).unwrap();
+    let server = Process::start(folder.path(), &["--store", "memory:", "--rulesets", "rulesets"]);
+    let before = control_of(&server).await;
+    let begun = Instant::now();
+    generation("..2026_02", 300);
+    fs::remove_dir_all(rulesets.join("..2026_01")).unwrap();
+    assert_eq!(server.log.wait_for("ruleset in force", 1).len(), 1, "{}", server.log.text());
+    println!("a swapped ConfigMap was live after {:?}", begun.elapsed());
+    let after = listed(&server).await;
+    assert_eq!(after.len(), 1, "one file, however many links: {after:?}");
+    assert_ne!(before.service_configuration_hash, after[0].service_configuration_hash);
+}
+
+/// A file in which one address lies at these degrees.
+fn places(address: &str, latitude: f64, longitude: f64) -> Vec<u8> {
+    let mut writer = Writer::builder("Test-City").ip_version(IpVersion::V4).build();
+    let degrees = Value::map([("latitude", Value::Double(latitude)), ("longitude", Value::Double(longitude))]);
+    let network = format!("{address}/32").parse::<ipnet::IpNet>().unwrap();
+    writer.insert_value(network, Value::map([("location", degrees)])).unwrap();
+    writer.to_bytes().unwrap()
+}
+
+/// S1-26: the file of places is replaced by rename under a serving process; a torn one is refused and the old one stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn places_are_replaced_while_serving() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("places.mmdb");
+    let shipped = Path::new(ROOT).join("data/dbip-tour.mmdb");
+    fs::copy(&shipped, &file).unwrap();
+    let ours = folder.path().join("ours.mmdb");
+    fs::write(&ours, places(SEATTLE, 34.5, -118.5)).unwrap();
+    let trusting = ["--store", "memory:", "--trusted-proxies", "127.0.0.0/8", "--locality-db", "places.mmdb"];
+    let server = Process::start(folder.path(), &trusting);
+    let _host = server.client_from(LOS_ANGELES).await.advertise(host(&[("host", 0.0)], 3)).await.unwrap();
+    let away = async || {
+        let found = server.client_from(SEATTLE).await.searching(1, party(&[("guest", 0.0)])).search().await.unwrap();
+        found.candidates.first().and_then(|it| it.distance_miles)
+    };
+    let apart =
+        Locality::from_degrees(47.5, -122.5).unwrap().chord_miles(Locality::from_degrees(34.5, -118.5).unwrap());
+    let seen = f64::from(away().await.expect("both places are known"));
+    assert!((seen - apart).abs() < 0.01, "{seen} miles, not {apart}");
+
+    let torn = fs::read(&shipped).unwrap();
+    replace(&file, &torn[..torn.len() / 2]);
+    assert_eq!(server.log.wait_for("locality files refused", 1).len(), 1, "{}", server.log.text());
+    assert_eq!(away().await.map(f64::from), Some(seen), "the old places stay");
+
+    fs::rename(&ours, &file).unwrap();
+    assert_eq!(server.log.wait_for("locality files replaced", 1).len(), 1, "{}", server.log.text());
+    assert_eq!(away().await, Some(0.0), "Seattle has moved into the host's cell");
+}

@@ -1,0 +1,249 @@
+//! Rulesets swapped under a running server: old hashes by old rules, new by new, the pool untouched, mistakes without
+//! effect.
+
+use fireteam_client::{Client, Code, pb};
+
+use crate::harness::{House, host, party};
+use crate::plain;
+use crate::rulebook::{Operator, Rulebook};
+
+/// A set whose only rule is how far skills may be apart, and whatever `more` says.
+fn rules(set: u32, limit: f64, more: &str) -> String {
+    format!(
+        r#"<Ruleset Name="set {set}" SetId="{set}">
+             <Attributes><Attribute Name="skill" Type="number" Min="-1000" Max="1000" Trust="client"/></Attributes>
+             <HardFilters>{more}<Within Attribute="skill" Limit="{limit}"/></HardFilters>
+             <SoftFilters><SoftFilter Attribute="skill" Weight="1"/></SoftFilters>
+           </Ruleset>"#
+    )
+}
+
+/// One search by a party of skill 0, by the rules of `hash`.
+async fn search(
+    client: &Client,
+    set: u32,
+    hash: Option<u32>,
+) -> Result<pb::MatchmakingSearchResponse, fireteam_client::Error> {
+    let mut searching = client.searching(set, party(&[("guest", 0.0)]));
+    searching.request_mut().service_configuration_hash = hash;
+    searching.search().await
+}
+
+async fn shown(client: &Client, hash: Option<u32>) -> usize {
+    search(client, 1, hash).await.expect("search").candidates.len()
+}
+
+async fn hash_of(client: &Client, set: u32) -> u32 {
+    search(client, set, None).await.expect("search").service_configuration_hash
+}
+
+/// Lets time pass for rulesets as the server's timer would.
+async fn forget(house: &House, ms: u64) {
+    house.clock.turn(ms);
+    house.parts.engine.forget_rulesets().await.expect("forget");
+}
+
+/// S1-11, S1-37, R19: after the swap a search that names the old hash goes by the old rules and one that names none by
+/// the new; the pool is what it was; the old hash is known for as long as it was promised, and then the current one is
+/// named.
+#[tokio::test]
+async fn a_swap_empties_no_pool_and_old_hashes_live_on_for_a_while() {
+    let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, ""))]);
+    let house = book.open_with(|config| config.keep_retired_rulesets_s = 60).await;
+    let (client, mut operator) = (house.client().await, Operator::of(&house).await);
+    let old = hash_of(&client, 1).await;
+    let keep = |skill: f64, name: &str| pb::MatchmakingUpdateAdvertisementRequest {
+        time_to_live_ms: Some(600_000),
+        ..host(&[(name, skill)], 5)
+    };
+    let mut near = client.advertise(keep(50.0, "near")).await.expect("advertise");
+    client.advertise(keep(200.0, "far")).await.expect("advertise");
+    assert_eq!(shown(&client, None).await, 1);
+    let mut before = client.searching(1, party(&[("before", 0.0)]));
+    before.search().await.expect("search");
+
+    book.write("one.xml", &rules(1, 10.0, ""));
+    let reloaded = operator.reload().await;
+    let [change] = &*reloaded.changes else { panic!("one change: {reloaded:?}") };
+    let new = change.current_hash.expect("a new one");
+    assert_eq!((change.matchmaking_set_id, change.previous_hash), (1, Some(old)));
+    assert!(reloaded.problems.is_empty() && new != old);
+    assert_eq!(hash_of(&client, 1).await, new);
+    assert_eq!(
+        [shown(&client, None).await, shown(&client, Some(new)).await, shown(&client, Some(old)).await],
+        [0, 0, 1]
+    );
+
+    // A search is judged wholly by its own rules: who was shown a session by the old ones gets its seats by the old
+    // ones.
+    before.reserve(near.id()).await.expect("reserve");
+    let mut after = client.searching(1, party(&[("after", 0.0)]));
+    after.search().await.expect("search");
+    let error = after.reserve(near.id()).await.expect_err("40 points too many by the new rules");
+    assert_eq!(error.failure().expect("a status").facts["rule"], "skill", "{error}");
+    // And a report without a hash goes by the rules of its search.
+    let measured = vec![(near.id().to_owned(), Some(20.0))];
+    let report = before.report_latency(pb::LatencyPhase::Quick, measured.clone()).await.expect("report");
+    assert_eq!(report.candidates.len(), 1);
+    assert!(after.report_latency(pb::LatencyPhase::Quick, measured).await.expect("report").candidates.is_empty());
+
+    let listed: Vec<_> = operator.list().await.iter().map(|it| (it.service_configuration_hash, it.state())).collect();
+    assert_eq!(listed, [(new, plain::RulesetState::Current), (old, plain::RulesetState::Retired)]);
+    forget(&house, 59_999).await;
+    assert_eq!(shown(&client, Some(old)).await, 1, "not before its time");
+    forget(&house, 1).await;
+    let error = search(&client, 1, Some(old)).await.expect_err("forgotten");
+    assert_eq!(error.code(), Some(Code::FailedPrecondition));
+    assert_eq!(error.failure().expect("a status").facts["current_hash"], new.to_string());
+    let error = before.reserve(near.id()).await.expect_err("its rules are gone");
+    assert_eq!(error.failure().and_then(|it| it.reason.as_deref()), Some("STALE_CONFIGURATION"), "{error}");
+    assert_eq!(operator.list().await.len(), 1);
+    near.heartbeat().await.expect("an advertisement outlives the rules that it was published under");
+
+    book.write("one.xml", &rules(1, 300.0, ""));
+    operator.reload().await;
+    assert_eq!(shown(&client, None).await, 2, "nobody was lost on the way");
+}
+
+/// S1-37: a change of spelling is no change: the hash is the same, and nothing is retired.
+#[tokio::test]
+async fn another_spelling_is_no_swap() {
+    let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, ""))]);
+    let house = book.open().await;
+    let (client, mut operator) = (house.client().await, Operator::of(&house).await);
+    let respelt = format!("<!-- the same -->\n{}", rules(1, 100.0, "")).replace('"', "'");
+    book.write("one.xml", &respelt);
+    assert_eq!(operator.reload().await, plain::ReloadRulesetsResponse::default());
+    assert_eq!(operator.list().await.len(), 1);
+    let get = pb::MatchmakingGetConfigurationRequest { matchmaking_set_id: Some(1), ..Default::default() };
+    assert_eq!(client.get_configuration(get).await.expect("get").ruleset_xml, respelt, "the file as it is now");
+}
+
+/// S1-37: with `<SameHash/>` a swap does part the pool, until hosts have said their sessions again.
+#[tokio::test]
+async fn same_hash_parts_the_pool() {
+    let same = "<SameHash Name=\"same\"/>";
+    let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, same))]);
+    let house = book.open().await;
+    let (client, mut operator) = (house.client().await, Operator::of(&house).await);
+    let mut advertised = client.advertise(host(&[("host", 50.0)], 5)).await.expect("advertise");
+    let old = hash_of(&client, 1).await;
+    assert_eq!(shown(&client, None).await, 1);
+    book.write("one.xml", &rules(1, 101.0, same));
+    operator.reload().await;
+    let found = search(&client, 1, None).await.expect("search");
+    assert!(found.candidates.is_empty());
+    assert_eq!((&*found.refusals[0].rule, found.refusals[0].count), ("same", 1));
+    assert_eq!(shown(&client, Some(old)).await, 1, "whoever has the old file still meets it");
+    advertised.heartbeat().await.expect("a heartbeat says nothing about rules");
+    assert_eq!(shown(&client, None).await, 0);
+    advertised.update(host(&[("host", 50.0)], 5)).await.expect("update");
+    assert_eq!([shown(&client, None).await, shown(&client, Some(old)).await], [1, 0]);
+}
+
+/// S1-38: a directory with a mistake in one file changes nothing of any: the problem has its place, the metric and the
+/// list say so, the old rules go on; mended, all is taken at once.
+#[tokio::test]
+async fn a_broken_directory_changes_nothing() {
+    let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, "")), ("two.xml", &rules(2, 100.0, ""))]);
+    let house = book.open().await;
+    let (client, mut operator) = (house.client().await, Operator::of(&house).await);
+    let before = [hash_of(&client, 1).await, hash_of(&client, 2).await];
+    book.write("one.xml", &rules(1, 50.0, ""));
+    book.write("two.xml", &rules(2, 50.0, "<Eqal Attribute=\"skill\"/>"));
+    let refused = operator.reload().await;
+    assert!(refused.changes.is_empty());
+    let [problem] = &*refused.problems else { panic!("one problem: {refused:?}") };
+    assert!(problem.file_name.ends_with("two.xml") && (problem.line, problem.column) == (3, 28), "{problem:?}");
+    assert!(problem.text.contains("Equal"), "says what would be right: {problem:?}");
+    assert_eq!([hash_of(&client, 1).await, hash_of(&client, 2).await], before);
+    let listed = operator.list().await;
+    let problems: Vec<usize> = listed.iter().map(|it| it.problems.len()).collect();
+    assert_eq!(problems, [0, 1], "{listed:?}");
+    let metrics = house.parts.metrics.render();
+    assert!(metrics.contains("fireteam_rulesets_rejected 1"), "{metrics}");
+
+    book.write("two.xml", &rules(2, 50.0, ""));
+    assert_eq!(operator.reload().await.changes.len(), 2);
+    assert!(operator.list().await.iter().all(|it| it.problems.is_empty()));
+    assert!(house.parts.metrics.render().contains("fireteam_rulesets_rejected 0"));
+}
+
+/// S1-37: a ruleset whose file is taken away is searched by its hash while that is known; its advertisements live on,
+/// by heartbeats, and are there when the file comes back.
+#[tokio::test]
+async fn a_set_may_go_and_come_back() {
+    let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, "")), ("two.xml", &rules(2, 100.0, ""))]);
+    let house = book.open_with(|config| config.keep_retired_rulesets_s = 60).await;
+    let (client, mut operator) = (house.client().await, Operator::of(&house).await);
+    let old = hash_of(&client, 1).await;
+    let request =
+        pb::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(90_000), ..host(&[("host", 50.0)], 5) };
+    let mut advertised = client.advertise(request).await.expect("advertise");
+    let mut early = client.searching(1, party(&[("early", 0.0)]));
+    early.search().await.expect("search");
+
+    book.remove("one.xml");
+    let change = operator.reload().await.changes;
+    assert_eq!(change, [plain::RulesetChange { matchmaking_set_id: 1, previous_hash: Some(old), current_hash: None }]);
+    assert_eq!(search(&client, 1, None).await.expect_err("no rules").code(), Some(Code::NotFound));
+    assert_eq!(shown(&client, Some(old)).await, 1, "old hashes stay resolvable");
+    let listed: Vec<_> = operator.list().await.iter().map(|it| (it.matchmaking_set_id, it.state())).collect();
+    assert_eq!(listed, [(1, plain::RulesetState::Retired), (2, plain::RulesetState::Current)]);
+    early.reserve(advertised.id()).await.expect("seats by the rules that the search went by");
+    advertised.heartbeat().await.expect("heartbeat");
+
+    forget(&house, 60_000).await;
+    for hash in [None, Some(old)] {
+        assert_eq!(search(&client, 1, hash).await.expect_err("no rules").code(), Some(Code::NotFound));
+    }
+    let answer = advertised.heartbeat().await.expect("what is advertised is still there");
+    assert_eq!(answer.next_expansion_in_ms, None);
+
+    book.write("one.xml", &rules(1, 99.0, ""));
+    assert_eq!(operator.reload().await.changes.len(), 1);
+    assert_eq!(shown(&client, None).await, 1);
+}
+
+/// Rulesets that change hands many times at once end in one that is searched by, with every advertisement in its view.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reloads_that_meet_do_not_lose_a_view() {
+    let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, ""))]);
+    let house = book.open_with(|config| config.keep_retired_rulesets_s = 1).await;
+    let client = house.client().await;
+    let request =
+        pb::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(600_000), ..host(&[("host", 5.0)], 5) };
+    client.advertise(request).await.expect("advertise");
+    for round in 1..=8_u32 {
+        book.write("one.xml", &rules(1, f64::from(100 + round), ""));
+        let mut reloads = tokio::task::JoinSet::new();
+        for _ in 0..4 {
+            let mut operator = Operator::of(&house).await;
+            reloads.spawn(async move { operator.reload().await });
+        }
+        forget(&house, 1_000).await;
+        let changes: usize = reloads.join_all().await.iter().map(|it| it.changes.len()).sum();
+        assert_eq!(changes, 1, "each change is somebody's");
+        assert_eq!(shown(&client, None).await, 1, "round {round}");
+    }
+}
+
+/// `CheckRuleset` says what loading would say, and loads nothing.
+#[tokio::test]
+async fn a_file_is_checked_without_being_loaded() {
+    let book = Rulebook::of(&[("one.xml", &rules(1, 100.0, ""))]);
+    let house = book.open().await;
+    let mut operator = Operator::of(&house).await;
+    let mut check = async |ruleset_xml: String| {
+        let request = plain::CheckRulesetRequest { file_name: "mine.xml".into(), ruleset_xml };
+        operator.0.check_ruleset(request).await.expect("check").into_inner()
+    };
+    let sound = check(rules(1, 5.0, "")).await;
+    assert!(sound.problems.is_empty() && sound.service_configuration_hash.is_some());
+    let wrong = check(rules(1, -5.0, "<Equal/>")).await;
+    assert_eq!((wrong.problems.len(), wrong.service_configuration_hash), (2, None), "{wrong:?}");
+    assert!(wrong.problems.iter().all(|it| it.file_name == "mine.xml" && it.line == 3), "{wrong:?}");
+    let before = hash_of(&house.client().await, 1).await;
+    assert_ne!(sound.service_configuration_hash, Some(before));
+    assert_eq!(operator.list().await.len(), 1);
+}

@@ -1,0 +1,266 @@
+//! The thesis's worked scores: every case of the vectors through a ruleset file and the index, and over the wire by
+//! measured round trips.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use fireteam::domain::advertisement::{Advertisement, Kind};
+use fireteam::domain::attribute::Origin;
+use fireteam::domain::attribute::Value;
+use fireteam::domain::facts::Facts;
+use fireteam::domain::filter::Searcher;
+use fireteam::domain::id::{AdvertisementId, SiloId, UserKey};
+use fireteam::domain::index::{Entry, Found, Index, Query};
+use fireteam::domain::ruleset::Ruleset;
+use fireteam::domain::score::term;
+use fireteam::domain::session::{Player, Session};
+use fireteam::domain::time::UnixMs;
+use fireteam::rules;
+use fireteam_client::pb;
+
+use crate::harness::{host, party};
+use crate::rulebook::Rulebook;
+
+#[derive(Deserialize)]
+struct Vectors {
+    weights: BTreeMap<String, [f64; 2]>,
+    seed_example: Example,
+    cases: Vec<Case>,
+    sort_example: Sort,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+struct Raw {
+    skill: f64,
+    latency: f64,
+}
+
+#[derive(Deserialize)]
+struct Example {
+    weights: Raw,
+    client_norm: Raw,
+    candidate_norm: Raw,
+    client_raw: Raw,
+    candidate_raw: Raw,
+    printed: f64,
+}
+
+#[derive(Deserialize)]
+struct Case {
+    weights: String,
+    client: Raw,
+    candidate: Raw,
+    score: f64,
+    contributions: Raw,
+}
+
+#[derive(Deserialize)]
+struct Sort {
+    client: Raw,
+    candidates: Vec<Named>,
+    order_40_60: Vec<Placed>,
+    order_70_30: Vec<Placed>,
+}
+
+#[derive(Deserialize)]
+struct Named {
+    id: String,
+    #[serde(flatten)]
+    raw: Raw,
+}
+
+#[derive(Deserialize)]
+struct Placed {
+    id: String,
+    score: f64,
+}
+
+fn vectors() -> Vectors {
+    serde_json::from_str(include_str!("../vectors/soft_filters.json")).unwrap()
+}
+
+/// A ruleset that says the thesis's ranges, with `latency` either measured or, so that a client can have one too, said.
+fn xml([skill, latency]: [f64; 2], latency_filter: &str) -> String {
+    format!(
+        r#"<Ruleset Name="scores" SetId="1">
+             <Attributes>
+               <Attribute Name="skill" Type="number" Min="-1000" Max="1000" Trust="client"/>
+               <Attribute Name="ping" Type="number" Min="0" Max="300" Trust="client"/>
+             </Attributes>
+             <SoftFilters>
+               <SoftFilter Attribute="skill" Weight="{skill}" Mode="difference"/>
+               <SoftFilter Weight="{latency}" {latency_filter}/>
+             </SoftFilters>
+           </Ruleset>"#
+    )
+}
+
+const DIFFERENCE: &str = r#"Attribute="ping" Mode="difference""#;
+const LOWER: &str = r#"Attribute="ping" Mode="lower_is_better""#;
+const MEASURED: &str = r#"Attribute="latency" Mode="lower_is_better" Min="0" Max="300""#;
+
+fn session(user: &str, raw: Raw) -> Session {
+    let user = UserKey::of(user);
+    Session {
+        party_sizes: vec![1],
+        players: vec![Player { user, player: user, skill: Some(raw.skill) }],
+        attributes: vec![("ping".into(), Value::Number(raw.latency))],
+        join_seats: 1,
+        origin: Origin::Client,
+        ..Session::default()
+    }
+}
+
+/// Candidate, score and terms of a search for `candidates`, best first, by the index.
+fn ranked(ruleset: &Arc<Ruleset>, client: Raw, candidates: &[(String, Raw)]) -> Vec<(String, f64, Vec<f64>)> {
+    let mut index = Index::new(Arc::clone(ruleset));
+    for (name, raw) in candidates {
+        let session = session(name, *raw);
+        let facts = Facts::of(ruleset, &session);
+        let mut id = [0; 16];
+        id[0] = name.as_bytes()[0];
+        let advertisement = Advertisement {
+            id: AdvertisementId::from_bytes(id),
+            set_id: ruleset.set_id,
+            kind: Kind::Session,
+            subject: None,
+            since: UnixMs(0),
+            hash: ruleset.hash,
+            session,
+            allowed: Vec::new(),
+            connect_data: name.clone().into_bytes(),
+        };
+        let advertisement = Arc::new(advertisement);
+        index.upsert(Entry { advertisement, facts, expires: UnixMs(9), open_seats: 1, encoded: Arc::default() });
+    }
+    let session = session("the searcher", client);
+    let (facts, users) = (Facts::of(ruleset, &session), session.users());
+    let searcher = Searcher {
+        facts: &facts,
+        locality: None,
+        regions: &[],
+        seats: 1,
+        users: &users,
+        subject: None,
+        excluded: &[],
+        waited_ms: 0,
+    };
+    let (limits, now) = (ruleset.limits, UnixMs(1));
+    let mut found = Found::default();
+    index.search(&Query { ruleset, searcher, silo: SiloId(0), kind: Kind::Session, limits, now }, &mut found);
+    let rows = found.hits.iter().map(|hit| {
+        let entry = index.entry(hit.slot);
+        let terms = ruleset.soft.iter().map(|soft| term(ruleset, soft, &searcher, &entry.listed(), None)).collect();
+        (String::from_utf8(entry.advertisement.connect_data.clone()).unwrap(), hit.score, terms)
+    });
+    rows.collect()
+}
+
+fn parsed(weights: [f64; 2], latency_filter: &str) -> Arc<Ruleset> {
+    Arc::new(rules::parse("scores.xml", &xml(weights, latency_filter)).unwrap())
+}
+
+fn near(found: f64, wanted: f64) -> bool {
+    (found - wanted).abs() <= 1e-9
+}
+
+/// S1-20, B-8: the example of 0.19, in which latency is a difference too; read as a cost it would be another number.
+#[test]
+fn the_worked_example_is_nineteen_hundredths() {
+    let Vectors { seed_example: example, .. } = vectors();
+    let weights = [example.weights.skill, example.weights.latency];
+    let ruleset = parsed(weights, DIFFERENCE);
+    for (raw, norm) in [(example.client_raw, example.client_norm), (example.candidate_raw, example.candidate_norm)] {
+        assert!(near(ruleset.soft[0].norm(raw.skill), norm.skill));
+        assert!(near(ruleset.soft[1].norm(raw.latency), norm.latency));
+    }
+    let candidate = [("a".to_owned(), example.candidate_raw)];
+    let found = ranked(&ruleset, example.client_raw, &candidate);
+    let [(_, score, terms)] = &*found else { panic!("one candidate: {found:?}") };
+    assert!(near(*score, example.printed) && near(terms[0], 0.04) && near(terms[1], 0.15), "{score} {terms:?}");
+    let cost = ranked(&parsed(weights, LOWER), example.client_raw, &candidate);
+    assert!(near(cost[0].1, 0.04 + 0.6 * 0.75), "{cost:?}");
+}
+
+/// S1-18, S1-19, S1-21, S1-22, S1-23, B-9: every case, score and terms; where the client has no latency of its own, as
+/// a difference and as a cost alike.
+#[test]
+fn every_case_has_its_score_and_its_terms() {
+    let vectors = vectors();
+    assert_eq!(vectors.cases.len(), 24);
+    for case in &vectors.cases {
+        let weights = vectors.weights[&case.weights];
+        let modes = if case.client.latency == 0.0 { vec![DIFFERENCE, LOWER] } else { vec![DIFFERENCE] };
+        for mode in modes {
+            let found = ranked(&parsed(weights, mode), case.client, &[("a".to_owned(), case.candidate)]);
+            let [(_, score, terms)] = &*found else { panic!("one candidate: {found:?}") };
+            assert!(near(*score, case.score), "{}: {score}, not {}", case.weights, case.score);
+            assert!(near(terms[0], case.contributions.skill) && near(terms[1], case.contributions.latency));
+        }
+    }
+}
+
+/// S1-18, S1-21, S1-22: the same six candidates, best first, by either pair of weights.
+#[test]
+fn the_weights_decide_the_order() {
+    let Vectors { sort_example: sort, weights, .. } = vectors();
+    let candidates: Vec<(String, Raw)> = sort.candidates.iter().map(|it| (it.id.clone(), it.raw)).collect();
+    for (name, order) in [("40/60", &sort.order_40_60), ("70/30", &sort.order_70_30)] {
+        for mode in [DIFFERENCE, LOWER] {
+            let found = ranked(&parsed(weights[name], mode), sort.client, &candidates);
+            assert_eq!(found.len(), order.len());
+            for (found, wanted) in found.iter().zip(order) {
+                assert_eq!(found.0, wanted.id, "{name}");
+                assert!(near(found.1, wanted.score), "{name}: {found:?}");
+            }
+        }
+    }
+}
+
+/// S1-19, B-11: a value beyond the declared range counts as the nearest end; nothing weighs more than its weight.
+#[test]
+fn beyond_the_range_all_are_equally_bad() {
+    let ruleset = parsed([0.4, 0.6], LOWER);
+    let beyond = [("a".to_owned(), Raw { skill: 9_000.0, latency: 400.0 })];
+    let found = ranked(&ruleset, Raw { skill: -9_000.0, latency: 0.0 }, &beyond);
+    assert!(near(found[0].1, 1.0), "{found:?}");
+}
+
+/// S1-18, S1-23, S1-31: the sort example over the wire, latency measured; scores and terms that a place or a round trip
+/// could be told from are rounded to a thousandth, and the order is exact.
+#[tokio::test]
+async fn the_sort_example_comes_over_the_wire() {
+    let Vectors { sort_example: sort, weights, .. } = vectors();
+    for (name, order) in [("40/60", &sort.order_40_60), ("70/30", &sort.order_70_30)] {
+        let house = Rulebook::of(&[("scores.xml", &xml(weights[name], MEASURED))]).open().await;
+        let client = house.client().await;
+        let mut ids = BTreeMap::new();
+        for candidate in &sort.candidates {
+            let advertised =
+                client.advertise(host(&[(&candidate.id, candidate.raw.skill)], 1)).await.expect("advertise");
+            ids.insert(advertised.id().to_owned(), candidate);
+        }
+        let mut searching = client.searching(1, party(&[("searcher", sort.client.skill)]));
+        assert_eq!(searching.search().await.expect("search").candidates.len(), 6);
+        let measured = ids.iter().map(|(id, candidate)| (id.clone(), Some(candidate.raw.latency as f32)));
+        let answer = searching.report_latency(pb::LatencyPhase::Quick, measured).await.expect("report");
+        assert!(answer.involved_phase_may_start);
+        assert_eq!(answer.candidates.len(), order.len());
+        for (found, wanted) in answer.candidates.iter().zip(order) {
+            let candidate = ids[&found.advertisement_id];
+            assert_eq!(candidate.id, wanted.id, "{name}");
+            assert_eq!(found.score, (wanted.score * 1_000.0).round() / 1_000.0);
+            let [by_skill, by_latency] = &*found.terms else { panic!("two terms: {found:?}") };
+            assert_eq!((&*by_skill.name, &*by_latency.name), ("skill", "latency"));
+            let exact = weights[name][0] * (candidate.raw.skill - sort.client.skill).abs() / 2_000.0;
+            assert!(near(by_skill.value, exact), "clients say it themselves, so it need not be rounded: {by_skill:?}");
+            assert_eq!(
+                by_latency.value,
+                (weights[name][1] * candidate.raw.latency / 300.0 * 1_000.0).round() / 1_000.0
+            );
+            assert_eq!(found.round_trip_ms, Some(candidate.raw.latency as f32));
+        }
+    }
+}
