@@ -54,13 +54,7 @@ async fn a_search_allocates_no_more_for_more_candidates() {
         (candidates_in(&bytes), counted.count_total)
     };
     // The first searches of a thread make the desk that later ones work at.
-<<<<<<< HEAD
-    for silo in &populations {
-        let _ = search(*silo);
-    }
-=======
     let _ = populations.map(search);
->>>>>>> main
     let counted = populations.map(|silo| {
         let (candidates, allocations) = search(silo);
         assert_eq!(candidates, silo as usize);
