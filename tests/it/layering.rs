@@ -17,7 +17,7 @@ const LAYERS: &[Layer] = &[
     Layer { name: "domain", ours: &[], theirs: &["pulp"] },
     Layer { name: "clock", ours: &["domain"], theirs: &["rand", "tokio"] },
     Layer { name: "watch", ours: &["domain", "clock"], theirs: &["notify", "tokio", "tokio_util", "tracing"] },
-    Layer { name: "config", ours: &["domain"], theirs: &["figment", "serde", "toml", "clap", "ipnet"] },
+    Layer { name: "config", ours: &["domain"], theirs: &["serde", "toml", "clap", "ipnet"] },
     Layer {
         name: "telemetry",
         ours: &["domain"],
