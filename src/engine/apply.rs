@@ -40,7 +40,11 @@ impl Core {
             Job::Lapse(id, advertisement_id, set_id) => {
                 self.ended(id, advertisement_id, set_id, ReservationChange::Expired, now);
             }
-            Job::Expire(..) | Job::Rules(..) => {}
+            Job::Expire(id, ..) => {
+                self.events.forget(id);
+                self.metrics.expired.inc();
+            }
+            Job::Rules(..) => {}
         }
     }
 

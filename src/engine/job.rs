@@ -13,6 +13,7 @@ use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::command::{ReserveAnswer, UpdateAnswer};
 use crate::engine::fault::Fault;
+use crate::engine::shelf::Record;
 
 /// Where an answer goes. Nobody may be waiting any more; the change happens all the same.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
@@ -71,7 +72,8 @@ pub(super) enum Job {
     /// A hold's deadline has passed, by the sweep.
     Lapse(ReservationId, AdvertisementId, SetId),
     /// An advertisement's time is over, by the sweep.
-    Expire(AdvertisementId, SetId),
+    /// The record is what memory has let go of, to be put back should the store not follow.
+    Expire(AdvertisementId, SetId, Option<Box<Record>>),
     /// From now on these rulesets live; answered when every set has their views.
     Rules(Vec<Arc<Ruleset>>, oneshot::Sender<()>),
 }

@@ -49,7 +49,10 @@ impl Core {
                 let due = self.held_until(set_id, advertisement_id, id).is_some_and(|until| until <= now);
                 due.then(|| (Job::Lapse(id, advertisement_id, set_id), self.ending(id, advertisement_id, now)))
             }
-            Job::Expire(id, set_id) => self.expiry(id, set_id, now).map(|write| (Job::Expire(id, set_id), write)),
+            Job::Expire(id, set_id, _) => {
+                let (record, write) = self.expiry(id, set_id, now)?;
+                Some((Job::Expire(id, set_id, Some(Box::new(record))), write))
+            }
             Job::Rules(..) => None,
         }
     }
@@ -101,14 +104,23 @@ impl Core {
 
     /// Takes an expired advertisement out of memory, so that no heartbeat can be promised on it while the store is
     /// told. The store's own expiry may lie ahead by the padding; what was promised to the host is over.
-    fn expiry(&self, id: AdvertisementId, set_id: SetId, now: UnixMs) -> Option<Write> {
+    fn expiry(&self, id: AdvertisementId, set_id: SetId, now: UnixMs) -> Option<(Record, Write)> {
         let shelf = self.directory.shelf(set_id)?;
         let mut shelf = shelf.write();
         shelf.get(id).filter(|record| record.expires <= now)?;
         let record = shelf.remove(id)?;
-        self.events.forget(id);
-        self.metrics.expired.inc();
-        Some(Write::Expire { id, now: now.max(record.stored_expires) })
+        let write = Write::Expire { id, now: now.max(record.stored_expires) };
+        Some((record, write))
+    }
+
+    /// Takes back an expired record that the store could not be told of: it is invisible, and the next sweep tries
+    /// again. Memory and store go on agreeing about its reservations.
+    pub(super) fn put_back(&self, set_id: SetId, record: Record) {
+        let shelf = self.directory.shelf_or_new(set_id);
+        let mut shelf = shelf.write();
+        if shelf.get(record.advertisement.id).is_none() {
+            shelf.put(record);
+        }
     }
 }
 

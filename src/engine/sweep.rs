@@ -52,7 +52,7 @@ pub(super) async fn sweep(core: &Core, inbox: &mpsc::Sender<Job>) {
             shelf.lapsed(now, MOST)
         };
         for &id in &expired {
-            if inbox.send(Job::Expire(id, set_id)).await.is_err() {
+            if inbox.send(Job::Expire(id, set_id, None)).await.is_err() {
                 return;
             }
         }

@@ -74,7 +74,7 @@ impl Batch {
             Job::Publish(..) | Job::Delete(..) => false,
             Job::Extend(extend, ..) => self.changed.contains(&extend.id),
             Job::Take(take, ..) => self.changed.contains(&take.advertisement_id),
-            Job::Release(_, id, ..) | Job::Lapse(_, id, _) | Job::Expire(id, _) => self.changed.contains(id),
+            Job::Release(_, id, ..) | Job::Lapse(_, id, _) | Job::Expire(id, ..) => self.changed.contains(id),
             Job::Rules(..) => !self.jobs.is_empty(),
         }
     }
@@ -119,7 +119,8 @@ fn refuse_all(core: &Core, jobs: Vec<Job>, error: &StoreError, now: UnixMs) {
             Job::Delete(_, _, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
             Job::Take(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
             Job::Release(_, _, _, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
-            Job::Lapse(..) | Job::Expire(..) | Job::Rules(..) => {}
+            Job::Expire(_, set_id, Some(record)) => core.put_back(set_id, *record),
+            Job::Lapse(..) | Job::Expire(_, _, None) | Job::Rules(..) => {}
         }
     }
 }

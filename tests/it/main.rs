@@ -21,6 +21,8 @@ mod cpp_client;
 #[cfg(test)]
 mod doors_rpc;
 #[cfg(test)]
+mod expiry_outage;
+#[cfg(test)]
 mod floors;
 #[cfg(test)]
 mod geo_data;
