@@ -9,8 +9,15 @@ use crate::store::StoreError;
 /// file that is removed and made again could be locked twice.
 #[derive(Debug)]
 pub(super) struct Lock {
-    /// Closing it gives the lock back.
-    _file: File,
+    file: File,
+}
+
+/// Given back in as many words: closing the file would do, but for a process that is just being started, which has a
+/// copy of it until it runs its own program.
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = self.file.unlock();
+    }
 }
 
 impl Lock {
@@ -21,7 +28,7 @@ impl Lock {
             |error: std::io::Error| StoreError::Unavailable(format!("cannot lock {}: {error}", beside.display()));
         let file = private_file(&beside).map_err(cannot)?;
         match file.try_lock() {
-            Ok(()) => Ok(Self { _file: file }),
+            Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked(database.display().to_string())),
             Err(TryLockError::Error(error)) => Err(cannot(error)),
         }
