@@ -15,7 +15,7 @@ use fireteam::engine::{Engine, Parts, Submitted};
 use fireteam::geo::{LocatorHandle, LocatorSettings};
 use fireteam::rules::Catalog;
 use fireteam::store::memory::Memory;
-use fireteam::store::{Outcome, Store, StoreError, StoredAdvertisement, Write};
+use fireteam::store::{Committed, Store, StoreError, StoredAdvertisement, Write};
 use fireteam::telemetry::metric::Metrics;
 
 use crate::harness::{ROUNDS, machine, median, together};
@@ -40,7 +40,7 @@ impl Store for Counting {
         self.inner.load(now).await
     }
 
-    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
         let extended = batch.iter().filter(|write| matches!(write, Write::Extend { .. })).count();
         self.extended.fetch_add(extended as u64, Ordering::Relaxed);
         self.inner.commit(batch).await

@@ -7,8 +7,10 @@
 mod decide;
 pub mod memory;
 pub mod metered;
+pub mod postgres;
 mod rows;
 pub mod sqlite;
+mod touched;
 
 use std::sync::Arc;
 
@@ -53,7 +55,12 @@ pub enum ReservationState {
     Ended,
 }
 
-/// An advertisement as a restarted server finds it.
+/// The state that an advertisement is in, seats included, where several servers share a store: equal means the same, and
+/// no more. Zero where nothing is there, and always zero in a store that serves one server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Version(pub i64);
+
+/// An advertisement as a server finds it that starts, or that hears of another server's change.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredAdvertisement {
     /// As published.
@@ -62,6 +69,10 @@ pub struct StoredAdvertisement {
     pub expires: UnixMs,
     /// Its reservations, ended ones included.
     pub reservations: Vec<Reservation>,
+    /// The state that all this is.
+    pub version: Version,
+    /// Whether this very server, since it started, took its last heartbeat. Always false in a store that serves one.
+    pub held_here: bool,
 }
 
 /// One change. `now` is the moment of the decision, by the server's clock.
@@ -108,6 +119,8 @@ pub enum Write {
         id: AdvertisementId,
         /// The moment.
         now: UnixMs,
+        /// Only if nobody has changed it since.
+        seen: Option<Version>,
     },
     /// Takes seats: all or none, once per reservation id. Open are those of `join_seats` that no reservation of the same
     /// advertisement has, confirmed or held past `now`; at most `limit::RESERVATIONS_MAX` such reservations at a time.
@@ -126,6 +139,18 @@ pub enum Write {
         /// When the row may go.
         forget_at: UnixMs,
     },
+}
+
+impl Write {
+    /// Which advertisement it is about.
+    pub fn advertisement_id(&self) -> AdvertisementId {
+        match self {
+            Write::Put { advertisement, .. } => advertisement.id,
+            Write::Extend { id, .. } | Write::Delete { id, .. } | Write::Expire { id, .. } => *id,
+            Write::Reserve { reservation, .. } => reservation.advertisement_id,
+            Write::End { advertisement_id, .. } => *advertisement_id,
+        }
+    }
 }
 
 /// What one change did.
@@ -161,6 +186,24 @@ pub enum Outcome {
     },
     /// `Reserve` did not happen: the advertisement has as many live reservations as it may.
     TooManyReservations,
+}
+
+/// What a batch did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Committed {
+    /// One for each change, in order.
+    pub outcomes: Vec<Outcome>,
+    /// Likewise, of the advertisement that the change is about. Empty in a store that serves one server.
+    pub steps: Vec<Step>,
+}
+
+/// How a whole batch moved one advertisement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The state that the batch found.
+    pub before: Version,
+    /// The state that it left.
+    pub after: Version,
 }
 
 /// Why the store could not do what was asked. The world's fault, never the client's.
@@ -199,11 +242,45 @@ pub trait Store: Send + Sync + 'static {
 
     /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns; on an error, none
     /// has happened. A caller that stops waiting changes nothing about that (R4): the batch happens, or does not, whole.
-    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError>;
+    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError>;
 
     /// Forgets tombstones and ended reservations that are due, at most a thousand rows in one transaction.
     async fn forget(&self, now: UnixMs) -> Result<(), StoreError>;
 
+    /// What other servers change here; `None` where there can be no others. Asked for once.
+    async fn feed(&self) -> Option<Box<dyn Feed>> {
+        None
+    }
+
     /// Flushes and lets go. No verb may follow.
     async fn close(&self);
+}
+
+/// What other servers change, read again and again.
+#[async_trait]
+pub trait Feed: Send {
+    /// Waits until there may be something to read: a moment at most.
+    async fn wait(&mut self);
+
+    /// Reads what has changed since the last time, and `also`, whether changed or not. The first time, and whenever it
+    /// cannot be sure to know what it has missed, it reads everything.
+    ///
+    /// Nothing that was committed is missed, however late; what is read is as it stood after this call began, and may be
+    /// read again. On an error nothing was read, and the next call makes up for it.
+    async fn read(&mut self, also: &[AdvertisementId]) -> Result<News, StoreError>;
+}
+
+/// What a feed has read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct News {
+    /// When, by the store's own clock.
+    pub at: UnixMs,
+    /// This is all there is: what is not in it is not there.
+    pub whole: bool,
+    /// There is more to read at once.
+    pub more: bool,
+    /// As they now are.
+    pub changed: Vec<StoredAdvertisement>,
+    /// No longer there. Empty where `whole`.
+    pub gone: Vec<AdvertisementId>,
 }

@@ -109,7 +109,7 @@ impl Core {
         let mut shelf = shelf.write();
         shelf.get(id).filter(|record| record.expires <= now)?;
         let record = shelf.remove(id)?;
-        let write = Write::Expire { id, now: now.max(record.stored_expires) };
+        let write = Write::Expire { id, now: now.max(record.stored_expires), seen: None };
         Some((record, write))
     }
 

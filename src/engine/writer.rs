@@ -83,7 +83,7 @@ impl Batch {
     fn add(&mut self, core: &Core, job: Job) {
         let now = core.clock.now();
         if let Some((job, write)) = core.prepare(job, now) {
-            self.changed.insert(advertisement_of(&write));
+            self.changed.insert(write.advertisement_id());
             self.jobs.push(job);
             self.writes.push(write);
         }
@@ -98,8 +98,8 @@ impl Batch {
         let committed = core.store.commit(&writes).await;
         let now = core.clock.now();
         match committed {
-            Ok(outcomes) => {
-                for ((job, write), outcome) in jobs.into_iter().zip(&writes).zip(outcomes) {
+            Ok(committed) => {
+                for ((job, write), outcome) in jobs.into_iter().zip(&writes).zip(committed.outcomes) {
                     core.apply(job, write, outcome, now);
                 }
             }
@@ -122,14 +122,5 @@ fn refuse_all(core: &Core, jobs: Vec<Job>, error: &StoreError, now: UnixMs) {
             Job::Expire(_, set_id, Some(record)) => core.put_back(set_id, *record),
             Job::Lapse(..) | Job::Expire(_, _, None) | Job::Rules(..) => {}
         }
-    }
-}
-
-fn advertisement_of(write: &Write) -> AdvertisementId {
-    match write {
-        Write::Put { advertisement, .. } => advertisement.id,
-        Write::Extend { id, .. } | Write::Delete { id, .. } | Write::Expire { id, .. } => *id,
-        Write::Reserve { reservation, .. } => reservation.advertisement_id,
-        Write::End { advertisement_id, .. } => *advertisement_id,
     }
 }

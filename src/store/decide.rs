@@ -12,7 +12,7 @@ use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, IdState, ReservationId};
 use crate::domain::limit::RESERVATIONS_MAX;
 use crate::domain::time::UnixMs;
-use crate::store::{Outcome, Reservation, ReservationState, SETTLED_KEPT_MS, Write};
+use crate::store::{Outcome, Reservation, ReservationState, SETTLED_KEPT_MS, Version, Write};
 
 /// An advertisement as far as changes ask about it.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Standing {
     pub(super) expires: UnixMs,
     /// Seats before reservations are deducted.
     pub(super) join_seats: u16,
+    /// As the store had it before the batch.
+    pub(super) version: Version,
     /// As it was handed in to be published, but for `since`. None while it is only where the store got it from.
     pub(super) published: Option<Arc<Advertisement>>,
     /// Made by a change, not shown by the store: whatever the store has under this id is another, removed one.
@@ -76,8 +78,10 @@ impl Picture {
                 *until = (*until).max(*tombstone_until);
                 Outcome::Done
             }
-            Write::Expire { id, now } => {
-                if self.advertisements.get(id).is_some_and(|standing| standing.expires <= *now) {
+            Write::Expire { id, now, seen } => {
+                let due =
+                    |standing: &Standing| standing.expires <= *now && seen.is_none_or(|seen| seen == standing.version);
+                if self.advertisements.get(id).is_some_and(due) {
                     self.remove(*id);
                 }
                 Outcome::Done
@@ -127,7 +131,8 @@ impl Picture {
                 let since = advertisement.since;
                 let published = Some(Arc::clone(advertisement));
                 let reservations = BTreeSet::new();
-                let standing = Standing { since, expires, join_seats, published, fresh: true, reservations };
+                let version = Version::default();
+                let standing = Standing { since, expires, join_seats, version, published, fresh: true, reservations };
                 self.advertisements.insert(advertisement.id, standing);
                 Outcome::Put { created: true, since }
             }

@@ -8,7 +8,7 @@ use async_trait::async_trait;
 
 use crate::domain::time::UnixMs;
 use crate::store::decide::Picture;
-use crate::store::{Outcome, ReservationState, Store, StoreError, StoredAdvertisement, Write};
+use crate::store::{Committed, ReservationState, Store, StoreError, StoredAdvertisement, Version, Write};
 
 /// Everything in memory, under one lock. Nothing waits while holding it.
 #[derive(Debug, Default)]
@@ -46,6 +46,8 @@ impl Store for Memory {
                     advertisement: standing.advertisement()?,
                     expires: standing.expires,
                     reservations: reservations.cloned().collect(),
+                    version: Version::default(),
+                    held_here: false,
                 })
             })
             .collect();
@@ -53,9 +55,10 @@ impl Store for Memory {
         Ok(stored)
     }
 
-    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
         let mut picture = self.picture();
-        Ok(batch.iter().map(|write| picture.apply(write)).collect())
+        let outcomes = batch.iter().map(|write| picture.apply(write)).collect();
+        Ok(Committed { outcomes, steps: Vec::new() })
     }
 
     async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::domain::time::UnixMs;
-use crate::store::{Outcome, Store, StoreError, StoredAdvertisement, Write};
+use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write};
 
 /// Who hears about each verb. Brings its own clock, so that the store has none.
 pub trait Meter: Send + Sync + 'static {
@@ -44,7 +44,7 @@ impl<M: Meter> Store for Metered<M> {
         answer
     }
 
-    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
         let began = self.meter.elapsed();
         let answer = self.inner.commit(batch).await;
         self.tell("commit", began, answer.is_ok(), batch.len());
@@ -58,6 +58,10 @@ impl<M: Meter> Store for Metered<M> {
         answer
     }
 
+    async fn feed(&self) -> Option<Box<dyn Feed>> {
+        self.inner.feed().await
+    }
+
     async fn close(&self) {
         let began = self.meter.elapsed();
         self.inner.close().await;
@@ -69,6 +73,7 @@ impl<M: Meter> Store for Metered<M> {
 mod tests {
     use super::*;
     use crate::domain::id::AdvertisementId;
+    use crate::store::Outcome;
     use crate::store::memory::Memory;
     use std::sync::Mutex;
 
@@ -95,7 +100,8 @@ mod tests {
         let notes = Arc::new(Notes::default());
         let store = Metered::new(Arc::new(Memory::new()), Arc::clone(&notes));
         let delete = Write::Delete { id: AdvertisementId::from_bytes([1; 16]), tombstone_until: UnixMs(9) };
-        assert_eq!(store.commit(&[delete.clone(), delete]).await.unwrap(), [Outcome::Done, Outcome::Done]);
+        let committed = store.commit(&[delete.clone(), delete]).await.unwrap();
+        assert_eq!(committed.outcomes, [Outcome::Done, Outcome::Done]);
         assert_eq!(store.load(UnixMs(1)).await.unwrap(), []);
         store.forget(UnixMs(1)).await.unwrap();
         store.close().await;

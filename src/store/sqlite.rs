@@ -24,7 +24,7 @@ use crate::domain::time::UnixMs;
 use crate::store::sqlite::lock::Lock;
 use crate::store::sqlite::log::{Length, Limits, Mover, Moving};
 use crate::store::sqlite::statements as sql;
-use crate::store::{Outcome, Store, StoreError, StoredAdvertisement, Write, rows};
+use crate::store::{Committed, Store, StoreError, StoredAdvertisement, Write, rows};
 
 /// How often one call of `forget` goes on to the next thousand rows.
 const FORGET_ROUNDS_MAX: usize = 100;
@@ -138,9 +138,9 @@ impl Store for Sqlite {
         .await
     }
 
-    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
         if batch.is_empty() {
-            return Ok(Vec::new());
+            return Ok(Committed::default());
         }
         let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.moving.mover));
         self.alone(move |mut door| async move {
@@ -153,7 +153,7 @@ impl Store for Sqlite {
             let (outcomes, length) = answer?;
             door.log = length;
             mover.heard(length);
-            Ok(outcomes)
+            Ok(Committed { outcomes, steps: Vec::new() })
         })
         .await
     }

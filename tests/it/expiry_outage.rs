@@ -16,7 +16,7 @@ use fireteam::engine::{Engine, Parts};
 use fireteam::geo::{LocatorHandle, LocatorSettings};
 use fireteam::rules::{Catalog, bundled};
 use fireteam::store::memory::Memory;
-use fireteam::store::{Outcome, Store, StoreError, StoredAdvertisement, Write};
+use fireteam::store::{Committed, Store, StoreError, StoredAdvertisement, Write};
 use fireteam::telemetry::Metrics;
 
 use crate::harness::HandClock;
@@ -32,7 +32,7 @@ impl Store for Shaky {
     async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
         self.inner.load(now).await
     }
-    async fn commit(&self, batch: &[Write]) -> Result<Vec<Outcome>, StoreError> {
+    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
         if self.away.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("away".into()));
         }

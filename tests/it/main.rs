@@ -19,9 +19,13 @@ mod coverage;
 #[cfg(test)]
 mod cpp_client;
 #[cfg(test)]
+mod database;
+#[cfg(test)]
 mod doors_rpc;
 #[cfg(test)]
 mod expiry_outage;
+#[cfg(test)]
+mod feed;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]

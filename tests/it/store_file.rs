@@ -120,7 +120,7 @@ async fn a_caller_that_stops_waiting_changes_nothing() {
                 tokio::task::yield_now().await;
             }
         }
-        let other = store.commit(&[put(ad(10_000 + n, 1, 1, "b"), 9_000, 1)]).await.unwrap();
+        let other = store.commit(&[put(ad(10_000 + n, 1, 1, "b"), 9_000, 1)]).await.unwrap().outcomes;
         assert_eq!(other, [Outcome::Put { created: true, since: UnixMs(1) }]);
     }
     drop(store);
@@ -157,20 +157,20 @@ async fn a_large_batch_is_one_transaction() {
     let store = Sqlite::open(&path).await.unwrap();
     let twice = (0..3_000).chain(0..3_000);
     let batch: Vec<Write> = twice.enumerate().map(|(at, n)| put(ad(n, 2, at as u64, "x"), 9_000, 1)).collect();
-    let outcomes = store.commit(&batch).await.unwrap();
+    let outcomes = store.commit(&batch).await.unwrap().outcomes;
     for (at, outcome) in outcomes.iter().enumerate() {
         let since = UnixMs(at as u64 % 3_000);
         assert_eq!(*outcome, Outcome::Put { created: at < 3_000, since });
     }
     let beats: Vec<Write> = (0..3_000).map(|n| extend(n, 9_500, 2)).collect();
-    assert!(store.commit(&beats).await.unwrap().iter().all(|outcome| *outcome == Outcome::Done));
+    assert!(store.commit(&beats).await.unwrap().outcomes.iter().all(|outcome| *outcome == Outcome::Done));
     let gone: Vec<Write> = (0..2_999).map(|n| Write::Delete { id: ad_id(n), tombstone_until: UnixMs(9_999) }).collect();
     store.commit(&gone).await.unwrap();
     let stored = store.load(UnixMs(3)).await.unwrap();
     assert_eq!((stored.len(), stored[0].expires), (1, UnixMs(9_500)));
     // More than one round of forgetting.
     store.forget(UnixMs(9_999)).await.unwrap();
-    assert_eq!(store.commit(&[put(ad(0, 1, 4, "back"), 20_000, 4)]).await.unwrap().len(), 1);
+    assert_eq!(store.commit(&[put(ad(0, 1, 4, "back"), 20_000, 4)]).await.unwrap().outcomes.len(), 1);
 }
 
 /// R16, in short: a file that is cut off, overwritten or flipped is refused or read whole, and never panics.

@@ -1,9 +1,18 @@
 //! What a store should do, in the most obvious way: lists, and a loop for every question. Knows no store.
 
+use std::sync::Arc;
+
+use fireteam::domain::advertisement::Advertisement;
 use fireteam::domain::id::{AdvertisementId, ReservationId};
 use fireteam::domain::limit::RESERVATIONS_MAX;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::{Outcome, Reservation, ReservationState as State, SETTLED_KEPT_MS, StoredAdvertisement, Write};
+use fireteam::store::{
+    Outcome, Reservation, ReservationState as State, SETTLED_KEPT_MS, StoredAdvertisement, Version, Write,
+};
+
+fn stored(advertisement: Arc<Advertisement>, expires: UnixMs) -> StoredAdvertisement {
+    StoredAdvertisement { advertisement, expires, reservations: vec![], version: Version::default(), held_here: false }
+}
 
 /// Advertisements hold their reservations; tombstones are pairs.
 #[derive(Default)]
@@ -50,7 +59,7 @@ impl Model {
                     }
                     None => {
                         let since = advertisement.since;
-                        self.ads.push(StoredAdvertisement { advertisement, expires, reservations: vec![] });
+                        self.ads.push(stored(advertisement, expires));
                         Outcome::Put { created: true, since }
                     }
                 };
@@ -74,7 +83,7 @@ impl Model {
                 }
                 Outcome::Done
             }
-            Write::Expire { id, now } => {
+            Write::Expire { id, now, .. } => {
                 self.ads.retain(|ad| ad.advertisement.id != id || now < ad.expires);
                 Outcome::Done
             }

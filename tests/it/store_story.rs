@@ -5,13 +5,15 @@ use std::sync::Arc;
 use fireteam::domain::limit::RESERVATIONS_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::Memory;
+use fireteam::store::postgres::{Postgres, Replica};
 use fireteam::store::sqlite::Sqlite;
 use fireteam::store::{Outcome, Reservation, ReservationState, SETTLED_KEPT_MS, Store, Write};
 
+use crate::database::{Database, database};
 use crate::store_kit::{ad, ad_id, extend, put, reserve, seat_id, seats};
 
 async fn one(store: &dyn Store, write: Write) -> Outcome {
-    let mut outcomes = store.commit(&[write]).await.unwrap();
+    let mut outcomes = store.commit(&[write]).await.unwrap().outcomes;
     assert_eq!(outcomes.len(), 1);
     outcomes.remove(0)
 }
@@ -42,7 +44,7 @@ fn heartbeat(ad: u32, expires: u64, confirmed: &[u32], settled: &[u32], now: u64
 /// S1-44, S1-47, R5: publishing, replacing, extending, expiring, deleting.
 async fn advertisements(store: &dyn Store) {
     assert_eq!(store.load(UnixMs(0)).await.unwrap(), []);
-    assert_eq!(store.commit(&[]).await.unwrap(), []);
+    assert_eq!(store.commit(&[]).await.unwrap().outcomes, []);
 
     assert_eq!(one(store, put(ad(1, 4, 10, "first"), 100, 10)).await, created(10));
     assert_eq!(one(store, put(ad(1, 4, 50, "second"), 150, 50)).await, replaced(10), "it keeps its since");
@@ -56,7 +58,7 @@ async fn advertisements(store: &dyn Store) {
     assert_eq!(store.load(UnixMs(70)).await.unwrap()[0].expires, UnixMs(160), "publishing says when, even sooner");
 
     assert_eq!(one(store, extend(2, 200, 60)).await, Outcome::Absent);
-    let expire = |now| Write::Expire { id: ad_id(1), now: UnixMs(now) };
+    let expire = |now| Write::Expire { id: ad_id(1), now: UnixMs(now), seen: None };
     assert_eq!(one(store, expire(159)).await, Outcome::Done);
     assert_eq!(one(store, extend(1, 161, 159)).await, Outcome::Done, "it was not due");
     assert_eq!(one(store, expire(161)).await, Outcome::Done);
@@ -155,9 +157,9 @@ async fn one_batch(store: &dyn Store) {
         reserve(seats(3, 1, 1, 50), 8),
         settle,
         extend(1, 80, 10),
-        Write::Expire { id: ad_id(2), now: UnixMs(10) },
+        Write::Expire { id: ad_id(2), now: UnixMs(10), seen: None },
         put(ad(2, 1, 10, "d"), 20, 10),
-        Write::Expire { id: ad_id(2), now: UnixMs(20) },
+        Write::Expire { id: ad_id(2), now: UnixMs(20), seen: None },
         put(ad(2, 1, 21, "e"), 100, 21),
         put(ad(3, 1, 21, "f"), 100, 21),
         Write::Delete { id: ad_id(3), tombstone_until: UnixMs(99) },
@@ -179,7 +181,7 @@ async fn one_batch(store: &dyn Store) {
         Outcome::Done,
         Outcome::Tombstoned,
     ];
-    assert_eq!(store.commit(&batch).await.unwrap(), outcomes);
+    assert_eq!(store.commit(&batch).await.unwrap().outcomes, outcomes);
     let stored = store.load(UnixMs(30)).await.unwrap();
     assert_eq!(stored.iter().map(|it| it.expires.0).collect::<Vec<_>>(), [90, 100]);
     assert_eq!(*stored[0].advertisement, *ad(1, 3, 5, "c"));
@@ -192,7 +194,7 @@ async fn too_many(store: &dyn Store) {
     let limit = RESERVATIONS_MAX as u32;
     one(store, put(ad(1, 1_000, 0, "crowd"), 1_000, 0)).await;
     let all: Vec<Write> = (0..=limit).map(|n| reserve(seats(n, 1, 1, 500), 1)).collect();
-    let outcomes = store.commit(&all).await.unwrap();
+    let outcomes = store.commit(&all).await.unwrap().outcomes;
     let (last, rest) = outcomes.split_last().unwrap();
     assert_eq!(*last, Outcome::TooManyReservations);
     assert!(rest.iter().all(|outcome| matches!(outcome, Outcome::Reserved { replayed: false, .. })));
@@ -236,6 +238,20 @@ async fn sqlite_knows_the_story() {
     tell(async || {
         let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Sqlite::open(&folder.path().join(format!("{n}.db"))).await.unwrap()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_knows_the_story() {
+    let next = std::sync::atomic::AtomicU64::new(1);
+    if database("the story on Postgres").await.is_none() {
+        return;
+    }
+    tell(async || {
+        let Database { url } = database("a chapter").await.unwrap();
+        let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Postgres::open(&url, Replica { number, silos: None }).await.unwrap()
     })
     .await;
 }

@@ -17,7 +17,8 @@ use crate::store::rows::{self, AdvertisementRow, Held, ReservationRow};
 use crate::store::sqlite::log::Length;
 use crate::store::sqlite::statements::{self as sql, Script};
 use crate::store::sqlite::unavailable;
-use crate::store::{Outcome, Reservation, StoreError, Write};
+use crate::store::touched::Touched;
+use crate::store::{Outcome, Reservation, StoreError, Version, Write};
 
 /// Makes all changes and answers each, and says how long the log has become. On an error none has happened, and the
 /// connection may be within a transaction: nothing but closing it is safe.
@@ -35,45 +36,6 @@ pub(super) async fn commit(
     let row = script.run_and_commit(connection).await.map_err(unavailable)?;
     let number = |index| row.try_get::<i64, _>(index).map_err(unavailable);
     Ok((outcomes, Length { pages: number(1)?, moved: number(2)? }))
-}
-
-/// The ids that a batch names, each once.
-#[derive(Default)]
-struct Touched {
-    advertisements: BTreeSet<AdvertisementId>,
-    /// Those whose seats are counted.
-    counted: BTreeSet<AdvertisementId>,
-    reservations: BTreeSet<ReservationId>,
-}
-
-impl Touched {
-    fn by(batch: &[Write]) -> Self {
-        let mut touched = Self::default();
-        for write in batch {
-            match write {
-                Write::Put { advertisement, confirmed, settled, .. } => {
-                    touched.advertisements.insert(advertisement.id);
-                    touched.reservations.extend(confirmed.iter().chain(settled));
-                }
-                Write::Extend { id, confirmed, settled, .. } => {
-                    touched.advertisements.insert(*id);
-                    touched.reservations.extend(confirmed.iter().chain(settled));
-                }
-                Write::Delete { id, .. } | Write::Expire { id, .. } => {
-                    touched.advertisements.insert(*id);
-                }
-                Write::Reserve { reservation, .. } => {
-                    touched.advertisements.insert(reservation.advertisement_id);
-                    touched.counted.insert(reservation.advertisement_id);
-                    touched.reservations.insert(reservation.id);
-                }
-                Write::End { id, .. } => {
-                    touched.reservations.insert(*id);
-                }
-            }
-        }
-        touched
-    }
 }
 
 /// What the database says about the ids that a batch names.
@@ -113,7 +75,9 @@ impl Before {
         for (id, held) in &self.advertisements {
             let Held { since, expires, join_seats, .. } = *held;
             let reservations = BTreeSet::new();
-            let standing = Standing { since, expires, join_seats, published: None, fresh: false, reservations };
+            let version = Version::default();
+            let standing =
+                Standing { since, expires, join_seats, version, published: None, fresh: false, reservations };
             picture.advertisements.insert(*id, standing);
         }
         self.reservations.values().for_each(|it| picture.add_reservation(it.clone()));

@@ -14,7 +14,7 @@ use crate::domain::time::UnixMs;
 use crate::store::rows::{self, page::Page};
 use crate::store::sqlite::statements as sql;
 use crate::store::sqlite::{change, forget, open, unavailable};
-use crate::store::{Reservation, StoreError, StoredAdvertisement};
+use crate::store::{Reservation, StoreError, StoredAdvertisement, Version};
 
 /// Advertisements from which on more than one connection reads.
 const MANY: i64 = 8_000;
@@ -78,6 +78,10 @@ impl Place {
         let mut last = self.0.lock().await;
         let end = sqlx::query_scalar(sql::LOAD_PAGE_END).bind(*last).fetch_one(&mut *connection).await;
         let Some(end): Option<i64> = end.map_err(unavailable)? else { return Ok(None) };
+        // In a damaged file the numbers may go in a circle.
+        if end <= *last {
+            return Err(StoreError::Damaged("the rows of advertisement are out of order".into()));
+        }
         let begin = std::mem::replace(&mut *last, end);
         drop(last);
         let page = sqlx::query(sql::LOAD_PAGE).bind(begin).bind(end).fetch_one(connection).await;
@@ -102,7 +106,14 @@ impl Loaded {
                 continue;
             }
             let advertisement = Arc::new(published.advertisement()?);
-            self.stored.push((id, StoredAdvertisement { advertisement, expires, reservations: Vec::new() }));
+            let stored = StoredAdvertisement {
+                advertisement,
+                expires,
+                reservations: Vec::new(),
+                version: Version::default(),
+                held_here: false,
+            };
+            self.stored.push((id, stored));
         }
         Ok(())
     }

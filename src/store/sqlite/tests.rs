@@ -57,7 +57,7 @@ async fn a_transaction_left_open_does_not_swallow_the_next_batch() {
     let store = Sqlite::open(&path).await.unwrap();
     pragma(&store, "begin immediate".into()).await;
     assert!(store.commit(&[put(1)]).await.is_err(), "it cannot begin");
-    assert_eq!(store.commit(&[put(2)]).await.unwrap().len(), 1);
+    assert_eq!(store.commit(&[put(2)]).await.unwrap().outcomes.len(), 1);
     drop(store);
     assert_eq!(Sqlite::open(&path).await.unwrap().load(UnixMs(2)).await.unwrap().len(), 1);
 }

@@ -1,0 +1,210 @@
+//! One batch of changes, in one transaction: lock what it touches, decide in plain code, write the difference.
+//!
+//! Where another server was quicker with a name that nobody had, the batch begins again and finds the name there. When the
+//! connection dies between `commit` and its answer, `settle.rs` finds out what happened.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::Duration;
+
+use sqlx::Executor;
+use sqlx::postgres::PgConnection;
+use sqlx::types::Uuid;
+use tokio::time::Instant;
+
+use crate::domain::id::{AdvertisementId, IdState, ReservationId};
+use crate::store::decide::{Picture, Standing};
+use crate::store::postgres::line::{late, unavailable};
+use crate::store::postgres::read::{self, Found};
+use crate::store::postgres::write::Difference;
+use crate::store::postgres::{Desk, settle, statements as sql};
+use crate::store::touched::Touched;
+use crate::store::{Committed, Outcome, Reservation, Step, StoreError, Version, Write};
+
+/// What a batch may take, all attempts together; clients are told within half a second more (R6).
+const WITHIN: Duration = Duration::from_millis(2_000);
+
+/// How often a batch begins again because another server was quicker.
+const ATTEMPTS_MAX: u32 = 8;
+
+/// Other servers are told of a change at once, but not more often than this; the rest they find when they next look.
+const RINGS_APART: Duration = Duration::from_millis(100);
+
+/// When the others were last told that there is something new. Telling takes a lock that all commits of the database
+/// share, so it is not done for each.
+#[derive(Debug, Default)]
+pub(super) struct Bell {
+    rung: Option<Instant>,
+}
+
+impl Bell {
+    fn may_ring(&mut self) -> bool {
+        let now = Instant::now();
+        let may = self.rung.is_none_or(|rung| RINGS_APART <= now.duration_since(rung));
+        if may {
+            self.rung = Some(now);
+        }
+        may
+    }
+}
+
+/// Why an attempt came to nothing.
+pub(super) enum Trouble {
+    /// Another server was quicker. Nothing has happened.
+    Overtaken,
+    /// It failed.
+    Failed(StoreError),
+}
+
+impl From<StoreError> for Trouble {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+impl From<sqlx::Error> for Trouble {
+    fn from(error: sqlx::Error) -> Self {
+        const LOCK_NOT_AVAILABLE: &str = "55P03";
+        const DEADLOCK: &str = "40P01";
+        const SERIALIZATION: &str = "40001";
+        let code = error.as_database_error().and_then(|it| it.code());
+        match code.as_deref() {
+            Some(LOCK_NOT_AVAILABLE | DEADLOCK | SERIALIZATION) => Self::Overtaken,
+            _ => Self::Failed(unavailable(error)),
+        }
+    }
+}
+
+/// Makes all changes and answers each. On an error none has happened, or nobody knows.
+pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed, StoreError> {
+    let touched = Touched::by(batch);
+    let end = Instant::now() + WITHIN;
+    for _ in 0..ATTEMPTS_MAX {
+        desk.batches += 1;
+        let batch_id = Uuid::from_u64_pair(desk.replica.cast_unsigned(), desk.batches);
+        let attempt = Attempt { batch_id, replica: desk.replica, ring: desk.bell.may_ring() };
+        let mut connection = desk.writes.take().await?;
+        let made = tokio::time::timeout_at(end, attempt.make(&mut connection, &touched, batch)).await;
+        let made = made.unwrap_or_else(|_| Err(late("a commit", WITHIN).into()));
+        match made {
+            Ok(committed) => {
+                let sent = tokio::time::timeout_at(end, connection.execute("commit")).await;
+                if let Ok(Ok(_)) = sent {
+                    desk.writes.give_back(connection);
+                    return Ok(committed);
+                }
+                drop(connection);
+                let heard = sent.map(|answer| answer.map_err(|error| error.to_string()));
+                tracing::warn!(?heard, transaction = "commit", changes = batch.len(), "a commit was not answered");
+                return match settle::settle(desk, batch_id).await? {
+                    true => Ok(committed),
+                    false => Err(StoreError::Unavailable("postgres: a commit was lost; nothing of it happened".into())),
+                };
+            }
+            Err(Trouble::Overtaken) => {
+                connection.execute("rollback").await.map_err(unavailable)?;
+                desk.writes.give_back(connection);
+            }
+            Err(Trouble::Failed(error)) => {
+                tracing::warn!(%error, transaction = "commit", changes = batch.len(), "a transaction failed");
+                return Err(error);
+            }
+        }
+    }
+    Err(StoreError::Unavailable(format!("postgres: other servers were quicker {ATTEMPTS_MAX} times")))
+}
+
+/// One try at a batch.
+struct Attempt {
+    batch_id: Uuid,
+    replica: i64,
+    ring: bool,
+}
+
+impl Attempt {
+    /// Everything but `commit`.
+    async fn make(
+        &self,
+        connection: &mut PgConnection,
+        touched: &Touched,
+        batch: &[Write],
+    ) -> Result<Committed, Trouble> {
+        connection.execute("begin").await?;
+        let before = Before::read(connection, touched).await?;
+        let mut after = before.picture();
+        let outcomes: Vec<Outcome> = batch.iter().map(|write| after.apply(write)).collect();
+        let difference = Difference::between(&before, &after, &extended(batch, &outcomes), self.replica);
+        difference.write(connection).await?;
+        let changed = difference.changed();
+        let mut version = Version::default();
+        if !changed.is_empty() {
+            let ids: Vec<Uuid> = changed.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
+            let noted = sqlx::query_scalar(sql::NOTE_CHANGE).bind(self.batch_id).bind(self.replica).bind(ids);
+            version = Version(noted.bind(self.ring).fetch_one(connection).await?);
+        }
+        let step = |write: &Write| {
+            let id = write.advertisement_id();
+            let found = before.found.get(&id).filter(|found| found.stands);
+            let before = found.map_or(Version::default(), |found| found.version);
+            let stands = after.advertisements.contains_key(&id);
+            let after = if changed.contains(&id) { version } else { before };
+            Step { before, after: if stands { after } else { Version::default() } }
+        };
+        Ok(Committed { steps: batch.iter().map(step).collect(), outcomes })
+    }
+}
+
+/// Whose heartbeats were taken.
+fn extended(batch: &[Write], outcomes: &[Outcome]) -> BTreeSet<AdvertisementId> {
+    let done = batch.iter().zip(outcomes).filter(|(_, outcome)| **outcome == Outcome::Done);
+    done.filter(|(write, _)| matches!(write, Write::Extend { .. })).map(|(write, _)| write.advertisement_id()).collect()
+}
+
+/// What the database says about the ids that a batch names.
+#[derive(Default)]
+pub(super) struct Before {
+    pub(super) found: HashMap<AdvertisementId, Found, IdState>,
+    pub(super) reservations: BTreeMap<ReservationId, Reservation>,
+}
+
+impl Before {
+    /// Locks and reads.
+    async fn read(connection: &mut PgConnection, touched: &Touched) -> Result<Self, Trouble> {
+        let mut before = Self::default();
+        let locked = names(touched.locked.iter().map(AdvertisementId::as_bytes));
+        for row in sqlx::query(sql::LOCK).bind(locked).fetch_all(&mut *connection).await? {
+            let found = read::found(&row)?;
+            before.found.insert(found.id, found);
+        }
+        if touched.reservations.is_empty() && touched.counted.is_empty() {
+            return Ok(before);
+        }
+        let asked = names(touched.reservations.iter().map(ReservationId::as_bytes));
+        let counted = names(touched.counted.iter().map(AdvertisementId::as_bytes));
+        for row in sqlx::query(sql::READ_RESERVATIONS).bind(asked).bind(counted).fetch_all(connection).await? {
+            let reservation = read::reservation(&row, 0)?;
+            before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
+        }
+        Ok(before)
+    }
+
+    /// The same, for the changes to be made in.
+    fn picture(&self) -> Picture {
+        let mut picture = Picture::default();
+        for (id, found) in &self.found {
+            let Found { since, expires, join_seats, version, stands, deleted_until, .. } = *found;
+            picture.tombstones.extend(deleted_until.map(|until| (*id, until)));
+            if stands {
+                let reservations = BTreeSet::new();
+                let standing =
+                    Standing { since, expires, join_seats, version, published: None, fresh: false, reservations };
+                picture.advertisements.insert(*id, standing);
+            }
+        }
+        self.reservations.values().for_each(|it| picture.add_reservation(it.clone()));
+        picture
+    }
+}
+
+fn names<'a>(ids: impl Iterator<Item = &'a [u8; 16]>) -> Vec<Uuid> {
+    ids.map(|id| Uuid::from_bytes(*id)).collect()
+}

@@ -1,0 +1,146 @@
+//! Connects, makes sure that the database does what was asked of it, and brings the schema up to date.
+
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::Duration;
+
+use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
+use sqlx::{ConnectOptions, Connection};
+
+use crate::store::StoreError;
+use crate::store::postgres::line::{late, unavailable};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
+
+/// The first version with all that is used here: transaction numbers of 64 bits, and a server that notices a client that
+/// is gone.
+const SERVER_VERSION_MIN: i32 = 140_000;
+
+/// How long a start may wait for the database, and for other servers that migrate it.
+const PREPARE_WITHIN: Duration = Duration::from_secs(60);
+
+/// How to reach `url`. Encrypted and verified unless the database is on this machine, or the address says otherwise.
+pub(super) fn options(url: &str) -> Result<PgConnectOptions, StoreError> {
+    let options = PgConnectOptions::from_str(url).map_err(unavailable)?;
+    let near = options.get_socket().is_some() || is_loopback(options.get_host());
+    let options = match url.contains("sslmode=") || near {
+        true => options,
+        false => options.ssl_mode(PgSslMode::VerifyFull),
+    };
+    Ok(options.disable_statement_logging())
+}
+
+/// A folder of sockets counts as this machine.
+fn is_loopback(host: &str) -> bool {
+    host.starts_with('/') || host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+/// The same for connections that clients wait for: whatever takes long is given up, by the database too, so that no lock
+/// outlives the server that took it by more than moments (F7).
+pub(super) fn hurried(options: &PgConnectOptions) -> PgConnectOptions {
+    options.clone().options([
+        ("statement_timeout", "1500"),
+        ("lock_timeout", "250"),
+        ("idle_in_transaction_session_timeout", "5000"),
+        ("client_connection_check_interval", "500"),
+        ("tcp_user_timeout", "5000"),
+        ("tcp_keepalives_idle", "5"),
+        ("tcp_keepalives_interval", "1"),
+        ("tcp_keepalives_count", "3"),
+    ])
+}
+
+/// The same for reading everything.
+pub(super) fn patient(options: &PgConnectOptions) -> PgConnectOptions {
+    options.clone().options([
+        ("statement_timeout", "120000"),
+        ("client_connection_check_interval", "500"),
+        ("tcp_user_timeout", "5000"),
+        ("tcp_keepalives_idle", "5"),
+        ("tcp_keepalives_interval", "1"),
+        ("tcp_keepalives_count", "3"),
+    ])
+}
+
+/// Looks the database over and migrates it. Servers that start together take turns: the migrator holds a lock that the
+/// database gives up when its connection ends.
+pub(super) async fn prepare(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let prepared = async {
+        let mut connection = options.clone().application_name("fireteam start").connect().await.map_err(unavailable)?;
+        look_over(&mut connection).await?;
+        MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_failed)?;
+        connection.close().await.map_err(unavailable)
+    };
+    tokio::time::timeout(PREPARE_WITHIN, prepared).await.unwrap_or_else(|_| Err(late("the start", PREPARE_WITHIN)))
+}
+
+async fn look_over(connection: &mut PgConnection) -> Result<(), StoreError> {
+    let (version, durable, encoding): (i32, String, String) = sqlx::query_as(
+        "select current_setting('server_version_num')::integer, current_setting('synchronous_commit'), \
+         current_setting('server_encoding')",
+    )
+    .fetch_one(connection)
+    .await
+    .map_err(unavailable)?;
+    check(version, &durable, &encoding)
+}
+
+fn check(version: i32, durable: &str, encoding: &str) -> Result<(), StoreError> {
+    let refused = if version < SERVER_VERSION_MIN {
+        format!("postgres {} is too old: it needs 14 or newer", version / 10_000)
+    } else if !["on", "remote_apply", "remote_write", "local"].contains(&durable) {
+        format!(
+            "postgres answers before a change is durable (synchronous_commit = {durable}): set it to on for this \
+             database or user"
+        )
+    } else if encoding != "UTF8" {
+        format!("the database's encoding is {encoding}: create it with encoding 'UTF8'")
+    } else {
+        return Ok(());
+    };
+    Err(StoreError::Version(refused))
+}
+
+fn migration_failed(error: MigrateError) -> StoreError {
+    match error {
+        MigrateError::VersionMissing(version) => StoreError::Version(format!(
+            "the database has schema {version}, this server knows up to {}: start the newer server",
+            MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+        )),
+        MigrateError::VersionMismatch(version) => StoreError::Version(format!(
+            "the database was made with another text of migration {version}: start the server that made it, or name \
+             another database"
+        )),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => unavailable(error),
+        other => StoreError::Unavailable(format!("postgres: cannot migrate: {other}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_lose_an_acknowledged_change_is_refused() {
+        assert!(check(150_018, "on", "UTF8").is_ok());
+        for (version, durable, encoding, word) in [
+            (130_014, "on", "UTF8", "too old"),
+            (150_018, "off", "UTF8", "synchronous_commit"),
+            (150_018, "on", "SQL_ASCII", "encoding"),
+        ] {
+            let said = check(version, durable, encoding).unwrap_err().to_string();
+            assert!(said.contains(word), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_far_is_encrypted_and_verified() {
+        let mode = |url: &str| format!("{:?}", options(url).unwrap().get_ssl_mode());
+        assert_eq!(mode("postgres://db.example/fireteam"), "VerifyFull");
+        assert_eq!(mode("postgres://db.example/fireteam?sslmode=require"), "Require");
+        for near in ["postgres://127.0.0.1/a", "postgres://localhost/a", "postgres:///a?host=/run/postgresql"] {
+            assert_ne!(mode(near), "VerifyFull", "{near}");
+        }
+    }
+}

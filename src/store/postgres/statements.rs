@@ -1,0 +1,206 @@
+//! Every statement that the Postgres store makes. Many rows go in as arrays, one for each column: one statement and one
+//! plan, whatever their number.
+
+/// The database's clock, milliseconds since the Unix epoch.
+pub(super) const NOW: &str = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
+
+/// Locks the rows of the ids in `$1` and reads what changes ask about. In the order of ids, so that two batches that want
+/// the same rows wait for each other rather than each other's.
+pub(super) const LOCK: &str = "
+    select advertisement_id, version, holder, since_ms, expires_ms, join_seats, body is not null, deleted_until_ms
+      from advertisement
+     where advertisement_id = any($1)
+     order by advertisement_id
+       for update
+";
+
+/// The reservations of the ids in `$1`, and those of the advertisements in `$2` that may take seats. A statement of its
+/// own: it must see what was committed while `LOCK` waited.
+pub(super) const READ_RESERVATIONS: &str = "
+    select reservation_id, advertisement_id, seats, users, payload, state, until_ms
+      from reservation
+     where reservation_id = any($1)
+     union
+    select reservation_id, advertisement_id, seats, users, payload, state, until_ms
+      from reservation
+     where advertisement_id = any($2)
+       and state < 2   -- those that ended take no seats, and may be many
+";
+
+/// Takes away the reservations of advertisements that go, or are made anew.
+pub(super) const REMOVE_RESERVATIONS: &str = "delete from reservation where advertisement_id = any($1)";
+
+/// Removes advertisements, names and all.
+pub(super) const REMOVE_ADVERTISEMENTS: &str = "delete from advertisement where advertisement_id = any($1)";
+
+/// Leaves only the names of advertisements, until the moments in `$2`.
+pub(super) const LEAVE_NAMES: &str = "
+    update advertisement a
+       set body = null, connect_data = '', deleted_until_ms = u.until_ms,
+           version = pg_current_xact_id()::text::bigint
+      from unnest($1::uuid[], $2::bigint[]) as u (advertisement_id, until_ms)
+     where a.advertisement_id = u.advertisement_id
+";
+
+/// Names that nothing was known about. Fewer rows than ids: another server was quicker.
+pub(super) const MAKE_NAMES: &str = "
+    insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
+                               body, connect_data, deleted_until_ms)
+    select u.advertisement_id, pg_current_xact_id()::text::bigint, 0, 0, 0, 0, 0, 0, 0, null, '', u.until_ms
+      from unnest($1::uuid[], $2::bigint[]) as u (advertisement_id, until_ms)
+        on conflict (advertisement_id) do nothing
+";
+
+/// Publishes under names that are there. `$2` is who holds them now.
+pub(super) const REPLACE_ADVERTISEMENTS: &str = "
+    update advertisement a
+       set version = pg_current_xact_id()::text::bigint, holder = $2, silo_id = u.silo_id, set_id = u.set_id,
+           kind = u.kind, since_ms = u.since_ms, expires_ms = u.expires_ms, join_seats = u.join_seats, body = u.body,
+           connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms
+      from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
+                  $9::text[], $10::bytea[], $11::bigint[])
+        as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
+              deleted_until_ms)
+     where a.advertisement_id = u.advertisement_id
+";
+
+/// Publishes under new names. Fewer rows than ids: another server was quicker.
+pub(super) const MAKE_ADVERTISEMENTS: &str = "
+    insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
+                               body, connect_data, deleted_until_ms)
+    select u.advertisement_id, pg_current_xact_id()::text::bigint, $2, u.silo_id, u.set_id, u.kind, u.since_ms,
+           u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms
+      from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
+                  $9::text[], $10::bytea[], $11::bigint[])
+        as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data,
+              deleted_until_ms)
+        on conflict (advertisement_id) do nothing
+";
+
+/// Notes heartbeats, and that seats have changed: a new version and expiry, and a new holder where there is one.
+pub(super) const TOUCH: &str = "
+    update advertisement a
+       set version = pg_current_xact_id()::text::bigint, expires_ms = u.expires_ms, holder = u.holder
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (advertisement_id, expires_ms, holder)
+     where a.advertisement_id = u.advertisement_id
+";
+
+/// Takes seats. Fewer rows than ids: another server was quicker with one of the same name elsewhere.
+pub(super) const MAKE_RESERVATIONS: &str = "
+    insert into reservation (reservation_id, advertisement_id, seats, users, payload, state, until_ms)
+    select *
+      from unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::bytea[], $6::smallint[], $7::bigint[])
+        on conflict (reservation_id) do nothing
+";
+
+/// Changes how reservations stand: nothing else about one ever changes.
+pub(super) const CHANGE_RESERVATIONS: &str = "
+    update reservation r
+       set state = u.state, until_ms = u.until_ms
+      from unnest($1::uuid[], $2::smallint[], $3::bigint[]) as u (reservation_id, state, until_ms)
+     where r.reservation_id = u.reservation_id
+";
+
+/// Notes what the batch `$1` of server `$2` has touched, and rings the bell if `$4`. Answers the transaction's number.
+pub(super) const NOTE_CHANGE: &str = "
+    with noted as (
+        insert into change (batch_id, version, replica, advertisement_ids)
+        values ($1, pg_current_xact_id()::text::bigint, $2, $3)
+        returning version
+    )
+    select version, case when $4 then pg_notify('fireteam_change', '')::text end
+      from noted
+";
+
+/// Gives the batch `$1` up. No row: it has been committed. Waits for it while nobody knows.
+pub(super) const GIVE_UP: &str = "
+    insert into change (batch_id, version, replica, advertisement_ids)
+    values ($1, pg_current_xact_id()::text::bigint, $2, '{}')
+        on conflict (batch_id) do nothing
+";
+
+/// How far every reader may take everything before to be settled, and the database's clock.
+pub(super) const MARK: &str = "
+    select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+           (extract(epoch from clock_timestamp()) * 1000)::bigint
+";
+
+/// The same, and at most `$4` changes from `$1` on that other servers than `$3` have made and that are not in `$2`; one
+/// row of nulls when there are none.
+pub(super) const READ_CHANGES: &str = "
+    with mark as materialized (
+        select pg_snapshot_xmin(pg_current_snapshot())::text::bigint as oldest,
+               (extract(epoch from clock_timestamp()) * 1000)::bigint as at_ms
+    )
+    select mark.oldest, mark.at_ms, c.version, c.advertisement_ids
+      from mark
+      left join (select version, advertisement_ids
+                   from change
+                  where $1 <= version and version <> all($2) and replica <> $3
+                  order by version
+                  limit $4) c on true
+";
+
+/// Everything that is advertised in the silos `$1`, null for all; in no order.
+pub(super) const READ_ALL: &str = "
+    select advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data
+      from advertisement
+     where body is not null
+       and ($1::bigint[] is null or silo_id = any($1))
+";
+
+/// All seats.
+pub(super) const READ_ALL_RESERVATIONS: &str = "
+    select reservation_id, advertisement_id, seats, users, payload, state, until_ms
+      from reservation
+";
+
+/// What is advertised in the silos `$1` under the ids in `$2`, and the seats in it: one statement, so that both are of one
+/// moment; a row for each reservation, or one, in the order of ids.
+pub(super) const READ_SOME: &str = "
+    select a.advertisement_id, a.version, a.holder, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
+           a.body, a.connect_data, r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms
+      from advertisement a
+      left join reservation r on r.advertisement_id = a.advertisement_id
+     where a.advertisement_id = any($2)
+       and a.body is not null
+       and ($1::bigint[] is null or a.silo_id = any($1))
+     order by a.advertisement_id, r.reservation_id
+";
+
+/// Names of what has expired, for a start.
+pub(super) const FIND_EXPIRED: &str = "
+    select advertisement_id
+      from advertisement
+     where body is not null and expires_ms <= $1
+     limit 1000
+";
+
+/// A thousand ended reservations that are due; those that another server is at are left to it.
+pub(super) const FORGET_RESERVATIONS: &str = "
+    delete from reservation
+     where reservation_id in (select reservation_id from reservation where state = 2 and until_ms <= $1 limit 1000
+                                 for update skip locked)
+";
+
+/// A thousand deletions that are due, of names that are in use again.
+pub(super) const FORGET_DELETIONS: &str = "
+    update advertisement
+       set deleted_until_ms = null
+     where advertisement_id in (select advertisement_id from advertisement
+                                 where deleted_until_ms <= $1 and body is not null limit 1000 for update skip locked)
+";
+
+/// A thousand names that are due.
+pub(super) const FORGET_NAMES: &str = "
+    delete from advertisement
+     where advertisement_id in (select advertisement_id from advertisement
+                                 where deleted_until_ms <= $1 and body is null limit 1000 for update skip locked)
+";
+
+/// A thousand changes that every server has read, or will not miss: `feed.rs` says why.
+pub(super) const FORGET_CHANGES: &str = "
+    delete from change
+     where batch_id in (select batch_id from change where made_at < clock_timestamp() - interval '10 minutes' limit 1000
+                           for update skip locked)
+";

@@ -1,0 +1,56 @@
+//! Hears the bell that other servers ring, so that a change is read at once and not only at the next look.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+/// Where servers ring.
+const CHANNEL: &str = "fireteam_change";
+
+/// How long to wait before listening is tried again.
+const AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// Listens until dropped. A hint and no more: nothing rests on any ring being heard.
+#[derive(Debug)]
+pub(super) struct Wake {
+    rung: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Wake {
+    pub(super) fn listen(options: &PgConnectOptions) -> Self {
+        let rung = Arc::new(Notify::new());
+        let task = tokio::spawn(listen(options.clone().application_name("fireteam bell"), Arc::clone(&rung)));
+        Self { rung, task }
+    }
+
+    /// Waits for a ring, or for one that came since the last wait; at most `most`.
+    pub(super) async fn wait(&self, most: Duration) {
+        let _ = tokio::time::timeout(most, self.rung.notified()).await;
+    }
+}
+
+impl Drop for Wake {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn listen(options: PgConnectOptions, rung: Arc<Notify>) {
+    // A listener wants a pool; this one never has more than the listener's connection.
+    let pool =
+        PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(2)).connect_lazy_with(options);
+    loop {
+        if let Ok(mut listener) = PgListener::connect_with(&pool).await
+            && listener.listen(CHANNEL).await.is_ok()
+        {
+            while let Ok(Some(_)) = listener.try_recv().await {
+                rung.notify_one();
+            }
+        }
+        tokio::time::sleep(AGAIN_AFTER).await;
+    }
+}
