@@ -1,5 +1,6 @@
 //! The only file that may ask what time it is or roll dice.
 
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -18,17 +19,34 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Sixteen bytes that nobody can guess.
     fn random_bytes(&self) -> [u8; 16];
+
+    /// From here on goes by a store's clock, which says that it is `theirs` now. Servers that share a store must agree on
+    /// the time, and its clock is the one that they all have (R10).
+    fn follow(&self, theirs: UnixMs) {
+        let _ = theirs;
+    }
 }
 
 /// The machine's time and the system's randomness.
 ///
 /// The wall clock is read once, at the start; from there on time is what has elapsed, so that an administrator or a time
-/// service that sets the clock moves no deadline (R10).
-#[derive(Clone, Copy, Debug)]
+/// service that sets the clock moves no deadline (R10). When it follows a store's clock, the wall clock no longer counts.
+#[derive(Debug)]
 pub struct SystemClock {
     started_at: UnixMs,
     started: Instant,
+    /// What to add to go by a store's clock, milliseconds; two's complement.
+    ahead_ms: AtomicI64,
+    follows: AtomicBool,
+    /// The latest moment that was told while following: a store's clock may be set back, this one may not.
+    latest_ms: AtomicU64,
 }
+
+/// What two clocks may differ by before one is moved: less is the time that an answer takes, and moving is not free.
+const APART_MS: u64 = 20;
+
+/// What they may differ by at first before somebody should know.
+const SUSPICIOUS_MS: u64 = 2_000;
 
 impl SystemClock {
     /// Reads the wall clock. A machine that believes to live before 1970 starts at 0.
@@ -36,13 +54,51 @@ impl SystemClock {
     pub fn start() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started_at = UnixMs(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX));
-        Self { started_at, started: Instant::now() }
+        Self::at(started_at)
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the file that others ask")]
+    fn at(started_at: UnixMs) -> Self {
+        Self {
+            started_at,
+            started: Instant::now(),
+            ahead_ms: AtomicI64::new(0),
+            follows: AtomicBool::new(false),
+            latest_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// By what has elapsed, and by the store's clock where one is followed.
+    fn reckoned(&self) -> UnixMs {
+        let own = self.started_at.after(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX));
+        UnixMs(own.0.saturating_add_signed(self.ahead_ms.load(Ordering::Relaxed)))
     }
 }
 
 impl Clock for SystemClock {
     fn now(&self) -> UnixMs {
-        self.started_at.after(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
+        let now = self.reckoned();
+        if !self.follows.load(Ordering::Relaxed) {
+            return now;
+        }
+        UnixMs(now.0.max(self.latest_ms.fetch_max(now.0, Ordering::Relaxed)))
+    }
+
+    fn follow(&self, theirs: UnixMs) {
+        let ours = self.reckoned();
+        let apart_ms = theirs.0.cast_signed().saturating_sub(ours.0.cast_signed());
+        let first = !self.follows.load(Ordering::Relaxed);
+        if first {
+            self.latest_ms.store(ours.0.min(theirs.0), Ordering::Relaxed);
+        }
+        if apart_ms.unsigned_abs() <= APART_MS && !first {
+            return;
+        }
+        if SUSPICIOUS_MS < apart_ms.unsigned_abs() {
+            tracing::warn!(apart_ms, "this machine's clock is not the store's: going by the store's");
+        }
+        self.ahead_ms.fetch_add(apart_ms, Ordering::Relaxed);
+        self.follows.store(true, Ordering::Relaxed);
     }
 
     fn dice(&self) -> f64 {
@@ -117,6 +173,23 @@ mod tests {
         assert!(moments.is_sorted());
         // 2020-09-13; a machine before that has no clock at all.
         assert!(UnixMs(1_600_000_000_000) < moments[0]);
+    }
+
+    /// R10: whatever a machine's own clock says, servers of one store agree, and none goes back.
+    #[test]
+    fn a_clock_that_follows_another_goes_by_it_and_never_back() {
+        let hour = 3_600_000;
+        let store = UnixMs(1_800_000_000_000);
+        for wrong in [store.0 - hour, store.0, store.0 + hour] {
+            let clock = SystemClock::at(UnixMs(wrong));
+            clock.follow(store);
+            let told = clock.now();
+            assert!(told.since(store) < 1_000, "{told:?} by {wrong}");
+            clock.follow(UnixMs(store.0 - hour));
+            assert!(told <= clock.now(), "it stands still until the store's clock has caught up");
+            clock.follow(UnixMs(store.0 + hour));
+            assert!(hour <= clock.now().since(store));
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 mod check;
 pub mod raw;
+mod url;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -15,6 +16,8 @@ use thiserror::Error;
 
 use raw::{Flags, Settings};
 
+pub use url::PostgresUrl;
+
 /// How long an advertisement may be believed, seconds: short enough to notice a crash, long enough for a heartbeat.
 pub const TIME_TO_LIVE_S: RangeInclusive<u32> = 5..=600;
 /// How long seats may be held for a party that has not come, seconds.
@@ -23,6 +26,10 @@ pub const RESERVATION_HOLD_S: RangeInclusive<u32> = 1..=120;
 pub const KEEP_RETIRED_RULESETS_S: RangeInclusive<u32> = 0..=86_400;
 /// How long a shutdown may take, seconds; Kubernetes kills after 30.
 pub const SHUTDOWN_DEADLINE_S: RangeInclusive<u32> = 1..=25;
+/// How long the store may be out of reach before the server says that it is not ready, seconds.
+pub const MAX_STALENESS_S: RangeInclusive<u32> = 1..=3_600;
+/// Silos that a server can be told to serve; more are better served as all.
+pub const SILOS_MAX: usize = 256;
 /// The grid that places are snapped to, degrees. Beyond ten a cell is a continent.
 pub const CELL_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// The doubt about a place that is put up with, kilometres; half of Earth's girth at most.
@@ -40,6 +47,10 @@ pub struct Config {
     pub operator_listen: SocketAddr,
     /// Where advertisements are kept.
     pub store: StoreTarget,
+    /// The populations that are loaded and served; none for all.
+    pub silos: Option<Vec<u64>>,
+    /// How long the store may be out of reach before the server says that it is not ready, seconds.
+    pub max_staleness_s: u32,
     /// Where the rules come from.
     pub rulesets: RulesetSource,
     /// MaxMind-format files, asked in order. Empty: nobody has a locality from an address.
@@ -83,6 +94,8 @@ pub enum StoreTarget {
     Memory,
     /// `sqlite:PATH`: one file.
     Sqlite(PathBuf),
+    /// `postgres://…`: a database that several servers share.
+    Postgres(PostgresUrl),
 }
 
 /// Where the rules come from.
@@ -176,8 +189,8 @@ impl Config {
         }
     }
 
-    /// The whole configuration as TOML that loads again as the same one. It holds no secret: the token key is in a file
-    /// of its own, and only that file's name is here.
+    /// The whole configuration as TOML that loads again as the same one, but for a password in the store's URL. It holds no
+    /// secret: the token key is in a file of its own, and only that file's name is here.
     /// Fails for a path that is not UTF-8, which TOML cannot hold.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(&check::uncheck(self))

@@ -115,6 +115,8 @@ fn config(rulesets: RulesetSource) -> Config {
         listen: free,
         operator_listen: free,
         store: StoreTarget::Memory,
+        silos: None,
+        max_staleness_s: 300,
         rulesets,
         locality_files: Vec::new(),
         trusted_proxies: Vec::new(),

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use crate::config::raw::Settings;
 use crate::config::{
-    CELL_DEGREES, Config, ConfigError, KEEP_RETIRED_RULESETS_S, LogFormat, MAX_ACCURACY_RADIUS_KM, RESERVATION_HOLD_S,
-    RulesetSource, SHUTDOWN_DEADLINE_S, StoreTarget, TIME_TO_LIVE_S, TOUR_LOCALITY_FILE,
+    CELL_DEGREES, Config, ConfigError, KEEP_RETIRED_RULESETS_S, LogFormat, MAX_ACCURACY_RADIUS_KM, MAX_STALENESS_S,
+    PostgresUrl, RESERVATION_HOLD_S, RulesetSource, SHUTDOWN_DEADLINE_S, SILOS_MAX, StoreTarget, TIME_TO_LIVE_S,
+    TOUR_LOCALITY_FILE,
 };
 
 const BUNDLED: &str = "bundled:";
@@ -23,6 +24,8 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
     let config = Config {
         listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
         operator_listen: settings.operator_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50052))),
+        silos: problems.silos(settings.silos, &store),
+        max_staleness_s: problems.within("max_staleness_s", settings.max_staleness_s.unwrap_or(300), MAX_STALENESS_S),
         store,
         rulesets: match settings.rulesets {
             Some(path) if path.as_os_str() == BUNDLED => RulesetSource::Bundled,
@@ -64,6 +67,7 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
             SHUTDOWN_DEADLINE_S,
         ),
     };
+    problems.shared_key(&config);
     problems.proxies(&config);
     problems.doors(&config);
     problems.exposure(&config);
@@ -78,7 +82,10 @@ pub(super) fn uncheck(config: &Config) -> Settings {
         store: Some(match &config.store {
             StoreTarget::Memory => MEMORY.into(),
             StoreTarget::Sqlite(path) => format!("{SQLITE}{}", path.display()),
+            StoreTarget::Postgres(url) => url.to_string(),
         }),
+        silos: config.silos.clone(),
+        max_staleness_s: Some(config.max_staleness_s),
         rulesets: Some(match &config.rulesets {
             RulesetSource::Bundled => BUNDLED.into(),
             RulesetSource::Directory(path) => path.clone(),
@@ -104,7 +111,7 @@ pub(super) fn uncheck(config: &Config) -> Settings {
 /// The key file that belongs to a store: `fireteam.token-key` beside `fireteam.db`, never in it.
 fn beside(store: &StoreTarget) -> Option<PathBuf> {
     match store {
-        StoreTarget::Memory => None,
+        StoreTarget::Memory | StoreTarget::Postgres(_) => None,
         StoreTarget::Sqlite(path) => Some(path.with_extension("token-key")),
     }
 }
@@ -121,9 +128,37 @@ impl Problems {
         match text.strip_prefix(SQLITE) {
             Some(path) if !path.is_empty() => return StoreTarget::Sqlite(path.into()),
             Some(_) | None if text == MEMORY => {}
-            Some(_) | None => self.invalid("store", format!("`{text}` is no store: use sqlite:PATH or memory:")),
+            Some(_) | None => match PostgresUrl::of(text) {
+                Some(url) => return StoreTarget::Postgres(url),
+                None => {
+                    let what = format!("`{text}` is no store: use sqlite:PATH, postgres://HOST/DATABASE or memory:");
+                    self.invalid("store", what);
+                }
+            },
         }
         StoreTarget::Memory
+    }
+
+    /// A server with a store of its own has everything in it, and whoever asks it for anything else is lost.
+    fn silos(&mut self, silos: Option<Vec<u64>>, store: &StoreTarget) -> Option<Vec<u64>> {
+        match &silos {
+            Some(silos) if silos.is_empty() || SILOS_MAX < silos.len() => {
+                self.invalid("silos", format!("name 1 to {SILOS_MAX}, or leave it out for all"));
+            }
+            Some(_) if !matches!(store, StoreTarget::Postgres(_)) => {
+                self.invalid("silos", "only with a postgres: store, whose servers share the silos out".into());
+            }
+            _ => {}
+        }
+        silos
+    }
+
+    /// A token that one server signs must open on all others, and on the same one after it has started anew.
+    fn shared_key(&mut self, config: &Config) {
+        if matches!(config.store, StoreTarget::Postgres(_)) && config.token_key_file.is_none() {
+            let what = "required with a postgres: store: name one file, the same for all servers that share it";
+            self.invalid("token_key_file", what.into());
+        }
     }
 
     /// NaN is in no range.

@@ -43,9 +43,15 @@ pub struct Settings {
     /// Where operators look in [default: 127.0.0.1:50052].
     #[arg(long, env = "FIRETEAM_OPERATOR_LISTEN", value_name = "ADDRESS")]
     pub operator_listen: Option<SocketAddr>,
-    /// Where advertisements are kept: `sqlite:PATH` or `memory:` [default: sqlite:fireteam.db].
+    /// Where advertisements are kept: `sqlite:PATH`, `postgres://…` for several servers, or `memory:` [default: sqlite:fireteam.db].
     #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE")]
     pub store: Option<String>,
+    /// Load and serve these silos alone; with a `postgres:` store [default: all].
+    #[arg(long, env = "FIRETEAM_SILOS", value_name = "ID", num_args = 1.., value_delimiter = ',')]
+    pub silos: Option<Vec<u64>>,
+    /// Be out of service when the store has been out of reach for so long, seconds, 1 to 3600 [default: 300].
+    #[arg(long, env = "FIRETEAM_MAX_STALENESS_S", value_name = "SECONDS")]
+    pub max_staleness_s: Option<u32>,
     /// A directory of rulesets, watched, or `bundled:` [default: `rulesets` where it exists, else `bundled:`].
     #[arg(long, env = "FIRETEAM_RULESETS", value_name = "DIR")]
     pub rulesets: Option<PathBuf>,
@@ -55,7 +61,7 @@ pub struct Settings {
     /// Networks whose `x-forwarded-for` is believed [default: none].
     #[arg(long, env = "FIRETEAM_TRUSTED_PROXIES", value_name = "CIDR", num_args = 1.., value_delimiter = ',')]
     pub trusted_proxies: Option<Vec<IpNet>>,
-    /// Where the keys are that sign tokens; made when absent [default: beside the SQLite file].
+    /// Where the keys are that sign tokens; made when absent [default: beside the SQLite file; required with `postgres:`, the same on every server].
     #[arg(long, env = "FIRETEAM_TOKEN_KEY_FILE", value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
     /// Believe a client's own locality where its address gives none.
@@ -103,6 +109,8 @@ impl Settings {
             listen: self.listen.or(under.listen),
             operator_listen: self.operator_listen.or(under.operator_listen),
             store: self.store.or(under.store),
+            silos: self.silos.or(under.silos),
+            max_staleness_s: self.max_staleness_s.or(under.max_staleness_s),
             rulesets: self.rulesets.or(under.rulesets),
             locality_db: self.locality_db.or(under.locality_db),
             trusted_proxies: self.trusted_proxies.or(under.trusted_proxies),

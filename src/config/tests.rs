@@ -41,6 +41,7 @@ fn defaults_are_those_of_the_manual() {
     let expected = r#"listen = "127.0.0.1:50051"
 operator_listen = "127.0.0.1:50052"
 store = "sqlite:fireteam.db"
+max_staleness_s = 300
 rulesets = "bundled:"
 locality_db = []
 trusted_proxies = []

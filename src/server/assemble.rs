@@ -13,6 +13,7 @@ use crate::auth::proxy::client_address;
 use crate::auth::token::{KEY_BYTES, Signer};
 use crate::clock::Clock;
 use crate::config::{Config, StoreTarget};
+use crate::domain::id::SiloId;
 use crate::engine::settings::Settings;
 use crate::engine::{Engine, Parts};
 use crate::geo::{LocatorHandle, LocatorSettings};
@@ -24,6 +25,7 @@ use crate::server::{self, Running, Server};
 use crate::store::Store;
 use crate::store::memory::Memory;
 use crate::store::metered::Metered;
+use crate::store::postgres::{Postgres, Replica};
 use crate::store::sqlite::Sqlite;
 use crate::telemetry::label::Load;
 use crate::telemetry::metric::Metrics;
@@ -55,7 +57,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
     let settings = settings(config);
     let signer = Arc::new(signer(config, &*clock)?);
     let locator = Arc::new(locator(config, &metrics)?);
-    let store = open_store(&config.store, &metrics).await.context("open store")?;
+    let store = open_store(config, &*clock, &metrics).await.context("open store")?;
     let parts = Parts {
         clock: clock.clone(),
         store,
@@ -133,10 +135,22 @@ fn locator(config: &Config, metrics: &Metrics) -> anyhow::Result<LocatorHandle> 
     Ok(locator)
 }
 
-async fn open_store(target: &StoreTarget, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Store>> {
-    let inner: Arc<dyn Store> = match target {
+async fn open_store(config: &Config, clock: &dyn Clock, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Store>> {
+    let inner: Arc<dyn Store> = match &config.store {
         StoreTarget::Memory => Arc::new(Memory::new()),
         StoreTarget::Sqlite(path) => Arc::new(Sqlite::open(path).await?),
+        StoreTarget::Postgres(url) => {
+            let [number, _] = halves(clock.random_bytes());
+            let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
+            let store = Postgres::open(url.expose(), Replica { number, silos }).await?;
+            clock.follow(store.now().await?);
+            Arc::new(store)
+        }
     };
     Ok(Arc::new(Metered::new(inner, StoreMeter { metrics: metrics.clone(), started: Instant::now() })))
+}
+
+fn halves(bytes: [u8; 16]) -> [u64; 2] {
+    let (halves, _) = bytes.as_chunks::<8>();
+    [u64::from_be_bytes(halves[0]), u64::from_be_bytes(halves[1])]
 }

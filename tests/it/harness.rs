@@ -34,6 +34,8 @@ impl House {
             listen: free,
             operator_listen: free,
             store: StoreTarget::Memory,
+            silos: None,
+            max_staleness_s: 300,
             rulesets: RulesetSource::Bundled,
             locality_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],
             trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
