@@ -4,6 +4,7 @@
 //! bytes and appends what depends on the search. Protobuf lets fields come in any order, so a spliced candidate is as
 //! good as a generated one.
 
+use std::io::Write as _;
 use std::sync::Arc;
 
 use prost::bytes::{Buf, BufMut};
@@ -14,6 +15,7 @@ use crate::api::pb;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::attribute::Trust;
 use crate::domain::filter::{Refusal, Side};
+use crate::domain::limit;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
@@ -23,6 +25,12 @@ const CANDIDATES_BYTES_MAX: usize = 240 * 1024;
 
 /// Bytes that a candidate usually takes, for a buffer that seldom grows.
 const CANDIDATE_BYTES_USUAL: usize = 160;
+
+/// Digits of an id.
+const ID_DIGITS: usize = 32;
+
+/// A party's size is written as one byte.
+const _: () = assert!(limit::PLAYERS_MAX < 128);
 
 /// A message that is encoded already. Stands for the generated `MatchmakingSearchResponse` and
 /// `MatchmakingReportLatencyResponse`; `build.rs` says so.
@@ -81,13 +89,27 @@ impl Message for Encoded {
 
 /// Encodes the part of a candidate that no search changes: id, party sizes and connect data.
 pub fn encode_static(advertisement: &Advertisement) -> Arc<[u8]> {
-    let candidate = pb::Candidate {
-        advertisement_id: advertisement.id.to_string(),
-        party_size_composition: advertisement.session.party_sizes.iter().map(|&size| i32::from(size)).collect(),
-        connect_data: advertisement.connect_data.clone(),
-        ..pb::Candidate::default()
-    };
-    candidate.encode_to_vec().into()
+    let Advertisement { session, connect_data, .. } = advertisement;
+    // Two keys with short lengths, and one with a length of up to three bytes.
+    let room = 2 + ID_DIGITS + 2 + session.party_sizes.len() + 4 + connect_data.len();
+    let mut out = Vec::with_capacity(room);
+    put_length(1, ID_DIGITS, &mut out);
+    // Writing to a vector cannot fail.
+    let _ = write!(out, "{}", advertisement.id);
+    // A size below 128 is one byte, and no party is larger.
+    put_length(7, session.party_sizes.len(), &mut out);
+    out.extend_from_slice(&session.party_sizes);
+    if !connect_data.is_empty() {
+        put_length(8, connect_data.len(), &mut out);
+        out.extend_from_slice(connect_data);
+    }
+    out.into()
+}
+
+/// Begins a field of so many bytes.
+fn put_length(tag: u32, length: usize, out: &mut Vec<u8>) {
+    encoding::encode_key(tag, WireType::LengthDelimited, out);
+    encoding::encode_varint(length as u64, out);
 }
 
 /// Writes candidates, best first, and then the rest of the answer that they belong to.

@@ -88,6 +88,12 @@ impl Signer {
         token
     }
 
+    /// Whether sealing what `token` says, which has been opened, would make the very same token: it was signed with the
+    /// current key, and sealing has but one answer.
+    pub fn would_seal_again(&self, token: &[u8]) -> bool {
+        token.get(2..HEAD_BYTES) == Some(&self.current.id)
+    }
+
     /// What `token` says, if one of the keys signed it as this kind of claim; `None` for everything else, with no word
     /// on why.
     pub fn open<C: Claim>(&self, token: &[u8]) -> Option<C> {

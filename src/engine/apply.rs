@@ -1,7 +1,5 @@
 //! From an outcome of the store to memory, to the answer, and to whoever must hear.
 
-use std::sync::Arc;
-
 use crate::auth::token::ReservationClaim;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId};
 use crate::domain::time::UnixMs;
@@ -9,20 +7,25 @@ use crate::engine::answer;
 use crate::engine::command::{ReservationChange, ReservationEvent, ReserveAnswer, UpdateAnswer};
 use crate::engine::core::Core;
 use crate::engine::fault::Fault;
-use crate::engine::job::{Extend, Job, Publish, Take};
-use crate::engine::shelf::{Record, has_lapsed};
+use crate::engine::job::{Extend, Job, Take};
+use crate::engine::receipt::Seen;
+use crate::engine::run::Run;
+use crate::engine::shelf::has_lapsed;
 use crate::store::{Outcome, Reservation, ReservationState, Write};
 
 impl Core {
-    /// Brings memory to where the store is, then answers.
-    pub(super) fn apply(&self, job: Job, write: &Write, outcome: Outcome, now: UnixMs) {
+    /// Brings memory to where the store is, then answers. Publications wait in `run` for others that may join them, and
+    /// go before whatever else comes.
+    pub(super) fn apply(&self, run: &mut Run, job: Job, write: &Write, outcome: Outcome, now: UnixMs) {
+        if !matches!(job, Job::Publish(..)) {
+            self.apply_run(run, now);
+        }
         match job {
             Job::Publish(publish, reply, in_flight) => {
-                let answer = self.published(*publish, write, &outcome, now);
-                self.answer(reply, in_flight, answer);
+                self.gather(run, (*publish, reply, in_flight), write, &outcome, now);
             }
             Job::Extend(extend, reply, in_flight) => {
-                let answer = self.extended(&extend, write, &outcome, now);
+                let answer = self.extended(extend, write, &outcome, now);
                 self.answer(reply, in_flight, answer);
             }
             Job::Delete(id, set_id, reply, in_flight) => {
@@ -48,46 +51,7 @@ impl Core {
         }
     }
 
-    fn published(
-        &self,
-        publish: Publish,
-        write: &Write,
-        outcome: &Outcome,
-        now: UnixMs,
-    ) -> Result<UpdateAnswer, Fault> {
-        let (created, since) = match outcome {
-            Outcome::Put { created, since } => (*created, *since),
-            Outcome::Tombstoned => return Err(Fault::Deleted),
-            other => return Err(self.broken("put", other)),
-        };
-        let Write::Put { expires: stored_expires, now: decided, .. } = write else {
-            return Err(self.broken("put", outcome));
-        };
-        let mut advertisement = publish.advertisement;
-        if advertisement.since != since {
-            Arc::make_mut(&mut advertisement).since = since;
-        }
-        let shelf = self.directory.shelf_or_new(advertisement.set_id);
-        let mut shelf = shelf.write();
-        let id = advertisement.id;
-        let mut reservations = shelf.get(id).map(|old| old.reservations.clone()).unwrap_or_default();
-        let events = self.settle(&mut reservations, &publish.confirmed, &publish.settled, *decided);
-        shelf.put(Record {
-            encoded: (self.encode)(&advertisement),
-            advertisement,
-            expires: decided.after(u64::from(publish.time_to_live_ms)),
-            stored_expires: *stored_expires,
-            time_to_live_ms: publish.time_to_live_ms,
-            reservations,
-        });
-        let record = shelf.get(id).ok_or(Fault::Internal)?;
-        let answer = self.update_answer(record, created, publish.ignored, now);
-        drop(shelf);
-        self.tell(id, events, now);
-        Ok(answer)
-    }
-
-    fn extended(&self, extend: &Extend, write: &Write, outcome: &Outcome, now: UnixMs) -> Result<UpdateAnswer, Fault> {
+    fn extended(&self, extend: Extend, write: &Write, outcome: &Outcome, now: UnixMs) -> Result<UpdateAnswer, Fault> {
         match outcome {
             Outcome::Done => {}
             Outcome::Absent => return Err(Fault::Absent),
@@ -108,11 +72,10 @@ impl Core {
             let change = |all: &mut Vec<_>| self.settle(all, &extend.confirmed, &extend.settled, *decided);
             shelf.change_reservations(extend.id, change).unwrap_or_default()
         };
-        let record = shelf.get(extend.id).ok_or(Fault::Absent)?;
-        let answer = self.update_answer(record, false, Vec::new(), now);
+        let seen = Seen::of(shelf.get(extend.id).ok_or(Fault::Absent)?, now);
         drop(shelf);
         self.tell(extend.id, events, now);
-        Ok(answer)
+        Ok(self.update_answer(seen, extend.proof, now))
     }
 
     fn taken(&self, take: &Take, outcome: Outcome, now: UnixMs) -> Result<ReserveAnswer, Fault> {
@@ -169,7 +132,7 @@ impl Core {
     }
 
     /// Confirms and ends reservations as the store has done; says what listeners must hear.
-    fn settle(
+    pub(super) fn settle(
         &self,
         all: &mut Vec<Reservation>,
         confirmed: &[ReservationId],
@@ -192,7 +155,7 @@ impl Core {
         events
     }
 
-    fn tell(&self, id: AdvertisementId, events: Vec<(Reservation, ReservationChange)>, now: UnixMs) {
+    pub(super) fn tell(&self, id: AdvertisementId, events: Vec<(Reservation, ReservationChange)>, now: UnixMs) {
         for (reservation, change) in events {
             let reservation = answer::reservation(&reservation, Vec::new(), now);
             self.events.tell(&ReservationEvent { advertisement_id: id, reservation, change });
@@ -200,7 +163,7 @@ impl Core {
     }
 
     /// The store answered a question that was not asked: our bug.
-    fn broken(&self, asked: &'static str, outcome: &Outcome) -> Fault {
+    pub(super) fn broken(&self, asked: &'static str, outcome: &Outcome) -> Fault {
         tracing::error!(asked, ?outcome, "store answered something else");
         Fault::Internal
     }

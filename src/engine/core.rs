@@ -3,18 +3,17 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::auth::token::{AdvertisementClaim, Signer};
+use crate::auth::token::Signer;
 use crate::clock::Clock;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
-use crate::domain::time::UnixMs;
-use crate::engine::answer;
-use crate::engine::command::{Caller, ReservationAnswer, UpdateAnswer};
+use crate::engine::command::{Caller, ReservationAnswer};
 use crate::engine::directory::{Directory, EncodeStatic, Shared};
 use crate::engine::events::Events;
 use crate::engine::fault::Fault;
 use crate::engine::job::{Flights, InFlight, Reply};
+use crate::engine::receipt::Seen;
 use crate::engine::settings::Settings;
 use crate::engine::shelf::Record;
 use crate::geo::LocatorHandle;
@@ -103,41 +102,11 @@ impl Core {
         (session, set_aside.into_iter().collect())
     }
 
-    /// What an update is answered with, from the record as it now is.
-    pub(super) fn update_answer(
-        &self,
-        record: &Record,
-        created: bool,
-        ignored: Vec<String>,
-        now: UnixMs,
-    ) -> UpdateAnswer {
-        let advertisement = &record.advertisement;
-        let claim = AdvertisementClaim {
-            id: advertisement.id,
-            set_id: advertisement.set_id,
-            kind: advertisement.kind,
-            subject: advertisement.subject,
-            since: advertisement.since,
-        };
-        let ruleset = self.ruleset(advertisement.set_id, Some(advertisement.hash));
-        let advertised_ms = now.since(advertisement.since);
-        UpdateAnswer {
-            id: claim.id,
-            token: self.signer.seal(&claim),
-            created,
-            expires_in_ms: u32::try_from(record.expires.since(now)).unwrap_or(u32::MAX),
-            hash: advertisement.hash,
-            next_expansion_in_ms: ruleset.ok().and_then(|ruleset| ruleset.next_expansion_in_ms(advertised_ms)),
-            reservations: reservations(record, now),
-            pending: false,
-            ignored,
-        }
-    }
-
     /// The reservations of an advertisement, in whichever set it is.
     pub(super) fn reservations_of(&self, id: AdvertisementId) -> Vec<ReservationAnswer> {
         let now = self.clock.now();
-        let of_shelf = |shelf: &Arc<Shared>| shelf.read().get(id).map(|record| reservations(record, now));
+        let of_record = |record: &Record| Seen::of(record, now).reservations;
+        let of_shelf = |shelf: &Arc<Shared>| shelf.read().get(id).map(of_record);
         self.directory.shelves().iter().find_map(|(_, shelf)| of_shelf(shelf)).unwrap_or_default()
     }
 
@@ -147,11 +116,6 @@ impl Core {
         drop(in_flight);
         let _ = reply.send(answer);
     }
-}
-
-/// What the host is told of its reservations.
-fn reservations(record: &Record, now: UnixMs) -> Vec<ReservationAnswer> {
-    record.holding(now).map(|it| answer::reservation(it, Vec::new(), now)).collect()
 }
 
 impl fmt::Debug for Core {

@@ -13,6 +13,7 @@ use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::command::{ReserveAnswer, UpdateAnswer};
 use crate::engine::fault::Fault;
+use crate::engine::receipt::Proof;
 use crate::engine::shelf::Record;
 
 /// Where an answer goes. Nobody may be waiting any more; the change happens all the same.
@@ -22,6 +23,12 @@ pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
 #[derive(Debug)]
 pub(super) struct Publish {
     pub(super) advertisement: Arc<Advertisement>,
+    /// The part of it that answers to searches are made of.
+    pub(super) encoded: Arc<[u8]>,
+    /// The ruleset that it is published under.
+    pub(super) ruleset: Arc<Ruleset>,
+    /// Made while nobody waited; not what the host gets should the store know another `since`.
+    pub(super) proof: Proof,
     pub(super) time_to_live_ms: u32,
     pub(super) confirmed: Vec<ReservationId>,
     pub(super) settled: Vec<ReservationId>,
@@ -32,6 +39,8 @@ pub(super) struct Publish {
 #[derive(Debug)]
 pub(super) struct Extend {
     pub(super) id: AdvertisementId,
+    /// What the host has shown, if it may have it again.
+    pub(super) proof: Option<Proof>,
     pub(super) set_id: SetId,
     /// None: as long as before.
     pub(super) time_to_live_ms: Option<u32>,

@@ -1,5 +1,6 @@
 //! One set's advertisements in memory: the records, which are the truth here, and an index for every living ruleset.
 
+use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -49,6 +50,20 @@ impl Record {
     }
 }
 
+/// What publications have replaced. Giving it back takes as long as they do, and need not be done under the lock.
+#[derive(Debug, Default)]
+pub(super) struct Replaced {
+    records: Vec<Record>,
+    entries: Vec<Entry>,
+}
+
+impl Replaced {
+    /// Room for so many of each.
+    pub(super) fn with_room_for(records: usize, entries: usize) -> Self {
+        Self { records: Vec::with_capacity(records), entries: Vec::with_capacity(entries) }
+    }
+}
+
 /// The records of one set and their views.
 #[derive(Debug, Default)]
 pub(super) struct Shelf {
@@ -85,19 +100,56 @@ impl Shelf {
         self.views.first()
     }
 
+    /// The rulesets of the views, in their order.
+    pub(super) fn rulesets(&self) -> Vec<Arc<Ruleset>> {
+        self.views.iter().map(|view| Arc::clone(view.ruleset())).collect()
+    }
+
+    /// Reads what changes of `ids` are about to read, so that the machine fetches for many at once.
+    pub(super) fn warm(&self, ids: impl Iterator<Item = AdvertisementId> + Clone) {
+        let records = ids.clone().filter_map(|id| self.records.get(&id));
+        std::hint::black_box(records.fold(0, |sum, record| sum ^ record.expires.0));
+        self.views.iter().for_each(|view| view.warm(ids.clone()));
+    }
+
     /// Adds or replaces a record, in every view.
-    pub(super) fn put(&mut self, record: Record) {
-        let id = record.advertisement.id;
-        if let Some(old) = self.records.get(&id) {
+    pub(super) fn put(&mut self, mut record: Record) {
+        let entries: Vec<Entry> = self.views.iter().map(|view| entry(&record, view.ruleset())).collect();
+        let kept = std::mem::take(&mut record.reservations);
+        self.publish(record, &mut entries.into_iter(), |all| *all = kept, &mut Replaced::default());
+    }
+
+    /// Adds or replaces a record, with the next of `entries` for each view. What is replaced leaves its reservations to
+    /// it, as `change` makes them, and the rest to `replaced`.
+    pub(super) fn publish<T>(
+        &mut self,
+        mut record: Record,
+        entries: &mut impl Iterator<Item = Entry>,
+        change: impl FnOnce(&mut Vec<Reservation>) -> T,
+        replaced: &mut Replaced,
+    ) -> (&Record, T) {
+        let known = self.records.entry(record.advertisement.id);
+        if let MapEntry::Occupied(old) = &known {
+            let old = old.get();
             unschedule(&mut self.lapses, old);
             self.live_reservations -= old.live().count();
+            record.reservations.clone_from(&old.reservations);
         }
+        let changed = change(&mut record.reservations);
         schedule(&mut self.lapses, &record);
         self.live_reservations += record.live().count();
-        for view in &mut self.views {
-            view.upsert(entry(&record, view.ruleset()));
+        let open_seats = record.open_seats();
+        for (view, entry) in self.views.iter_mut().zip(entries) {
+            replaced.entries.extend(view.upsert(Entry { open_seats, ..entry }));
         }
-        self.records.insert(id, record);
+        let record = match known {
+            MapEntry::Occupied(mut known) => {
+                replaced.records.push(known.insert(record));
+                known.into_mut()
+            }
+            MapEntry::Vacant(free) => free.insert(record),
+        };
+        (record, changed)
     }
 
     /// Takes a record out, of every view.
@@ -210,7 +262,8 @@ pub(super) fn listed<'a>(record: &'a Record, facts: &'a Facts) -> Listed<'a> {
     Listed { advertisement: &record.advertisement, facts, expires: record.expires, open_seats: record.open_seats() }
 }
 
-fn entry(record: &Record, ruleset: &Ruleset) -> Entry {
+/// A record as the view of `ruleset` holds it.
+pub(super) fn entry(record: &Record, ruleset: &Ruleset) -> Entry {
     Entry {
         advertisement: Arc::clone(&record.advertisement),
         facts: Facts::of(ruleset, &record.advertisement.session),

@@ -16,6 +16,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::{Caller, Delete, Update, UpdateAnswer};
 use crate::engine::fault::Fault;
 use crate::engine::job::{Extend, Job, Publish};
+use crate::engine::receipt::{Proof, Seen};
 use crate::engine::seeker::{check_session, field};
 use crate::engine::{Engine, Submitted};
 
@@ -24,9 +25,12 @@ impl Engine {
     /// submitted, and dropping the answer cancels nothing.
     pub fn update(&self, caller: &Caller, mut update: Update) -> Result<Submitted<UpdateAnswer>, Fault> {
         let now = self.core.clock.now();
-        let claim = match update.target.take() {
-            Some((id, token)) => self.own_claim(caller, id, &token)?,
-            None => self.new_claim(caller, &update, now)?,
+        let (claim, proof) = match update.target.take() {
+            Some((id, token)) => {
+                let claim = self.own_claim(caller, id, &token)?;
+                (claim, self.core.signer.would_seal_again(&token).then_some(Proof { claim, token }))
+            }
+            None => (self.new_claim(caller, &update, now)?, None),
         };
         if update.set_id.is_some_and(|set_id| set_id != claim.set_id) {
             let what = format!("the advertisement belongs to set {}; delete it and create another", claim.set_id);
@@ -36,8 +40,11 @@ impl Engine {
             return Err(field("kind", "cannot change; delete the advertisement and create another"));
         }
         match update.session.take() {
-            Some(session) => self.publish(caller, claim, session, update),
-            None => self.keep_alive(&claim, update, now),
+            Some(session) => {
+                let proof = proof.unwrap_or_else(|| Proof { claim, token: self.core.signer.seal(&claim) });
+                self.publish(caller, proof, session, update)
+            }
+            None => self.keep_alive(claim, proof, update, now),
         }
     }
 
@@ -84,10 +91,11 @@ impl Engine {
     fn publish(
         &self,
         caller: &Caller,
-        claim: AdvertisementClaim,
+        proof: Proof,
         session: Session,
         update: Update,
     ) -> Result<Submitted<UpdateAnswer>, Fault> {
+        let claim = proof.claim;
         let ruleset = self.core.ruleset(claim.set_id, update.hash)?;
         let (session, mut ignored) = self.core.placed(caller, session);
         check_session(&ruleset, &session)?;
@@ -105,7 +113,10 @@ impl Engine {
             connect_data: update.connect_data,
         });
         let publish = Publish {
+            encoded: (self.core.encode)(&advertisement),
             advertisement,
+            ruleset,
+            proof,
             time_to_live_ms: self.core.settings.time_to_live_ms(update.time_to_live_ms),
             confirmed: update.confirmed,
             settled: update.settled,
@@ -120,17 +131,19 @@ impl Engine {
     /// on its way to the store; most are.
     fn keep_alive(
         &self,
-        claim: &AdvertisementClaim,
+        claim: AdvertisementClaim,
+        proof: Option<Proof>,
         update: Update,
         now: UnixMs,
     ) -> Result<Submitted<UpdateAnswer>, Fault> {
         let quiet = update.confirmed.is_empty() && update.settled.is_empty() && !self.core.flights.any(claim.id);
         let time_to_live_ms = update.time_to_live_ms.map(|asked| self.core.settings.time_to_live_ms(Some(asked)));
-        if quiet && let Some(answer) = self.extend_in_memory(claim, time_to_live_ms, now)? {
-            return Ok(Submitted::Done(answer));
+        if quiet && let Some(seen) = self.extend_in_memory(&claim, time_to_live_ms, now)? {
+            return Ok(Submitted::Done(self.core.update_answer(seen, proof, now)));
         }
         let extend = Extend {
             id: claim.id,
+            proof,
             set_id: claim.set_id,
             time_to_live_ms,
             confirmed: update.confirmed,
@@ -147,7 +160,7 @@ impl Engine {
         claim: &AdvertisementClaim,
         time_to_live_ms: Option<u32>,
         now: UnixMs,
-    ) -> Result<Option<UpdateAnswer>, Fault> {
+    ) -> Result<Option<Seen>, Fault> {
         let shelf = self.core.directory.shelf(claim.set_id).ok_or(Fault::Absent)?;
         let mut shelf = shelf.write();
         let record = shelf.get(claim.id).filter(|record| now < record.expires).ok_or(Fault::Absent)?;
@@ -156,9 +169,10 @@ impl Engine {
             return Ok(None);
         }
         shelf.extend(claim.id, expires);
-        let record = shelf.get(claim.id).ok_or(Fault::Absent)?;
+        let seen = Seen::of(shelf.get(claim.id).ok_or(Fault::Absent)?, now);
+        drop(shelf);
         self.core.metrics.quiet_heartbeats.inc();
-        Ok(Some(self.core.update_answer(record, false, Vec::new(), now)))
+        Ok(Some(seen))
     }
 }
 

@@ -12,6 +12,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::core::Core;
 use crate::engine::fault::Fault;
 use crate::engine::job::Job;
+use crate::engine::run::Run;
 use crate::store::{StoreError, Write};
 
 /// Jobs that may wait; more are refused with a retry delay.
@@ -99,9 +100,11 @@ impl Batch {
         let now = core.clock.now();
         match committed {
             Ok(committed) => {
+                let mut run = Run::default();
                 for ((job, write), outcome) in jobs.into_iter().zip(&writes).zip(committed.outcomes) {
-                    core.apply(job, write, outcome, now);
+                    core.apply(&mut run, job, write, outcome, now);
                 }
+                core.apply_run(&mut run, now);
             }
             Err(error) => refuse_all(core, jobs, &error, now),
         }

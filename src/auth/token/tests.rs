@@ -52,6 +52,7 @@ fn check<C: Claim + PartialEq + std::fmt::Debug>(claim: &C) {
     let signer = signer();
     let token = signer.seal(claim);
     assert_eq!(signer.open::<C>(&token).as_ref(), Some(claim));
+    assert!(signer.would_seal_again(&token) && signer.seal(claim) == token, "sealing has one answer");
     let opened = [
         signer.open::<AdvertisementClaim>(&token).is_some(),
         signer.open::<SearchClaim>(&token).is_some(),
@@ -117,6 +118,8 @@ fn the_previous_key_is_accepted_and_the_one_before_is_not() {
     assert_eq!(rotated.open(&rotated.seal(&claim)), Some(claim));
     assert_eq!(rotated.open::<ReservationClaim>(&Signer::new(oldest, None).seal(&claim)), None);
     assert_eq!(Signer::new(older, None).open::<ReservationClaim>(&rotated.seal(&claim)), None);
+    assert!(rotated.would_seal_again(&rotated.seal(&claim)));
+    assert!(!rotated.would_seal_again(&Signer::new(older, Some(oldest)).seal(&claim)), "it is due for the new key");
 }
 
 /// R5: the same caller and key are the same thing on every replica; anything else is another thing.
