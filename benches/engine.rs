@@ -106,6 +106,7 @@ impl Hosts {
             signer: Arc::new(Signer::new([7; 32], None)),
             metrics: Arc::new(Metrics::new()),
             settings: Settings { allow_client_locality: true, ..Settings::default() },
+            silos: None,
             encode: encode_static,
         };
         let engine = Engine::start(parts).await.expect("an empty store loads");

@@ -1,5 +1,6 @@
 //! Runs the domain in time: takes commands, decides with memory, has the store confirm, tells who must hear.
 
+mod adopt;
 mod answer;
 mod apply;
 pub mod command;
@@ -7,7 +8,10 @@ mod core;
 mod directory;
 mod events;
 pub mod fault;
+mod hear;
 mod job;
+mod others;
+mod outage;
 mod overrides;
 mod prepare;
 mod receipt;
@@ -17,6 +21,7 @@ mod search;
 mod seats;
 mod seeker;
 pub mod settings;
+mod sharing;
 mod shelf;
 mod sweep;
 mod updates;
@@ -41,6 +46,7 @@ use self::command::{
 use self::core::Core;
 use self::fault::Fault;
 use self::job::Job;
+use self::sharing::{Recent, Sharing};
 use self::shelf::Record;
 
 pub use self::core::Parts;
@@ -82,17 +88,28 @@ pub struct Engine {
 impl Engine {
     /// Loads what the store has and starts the tasks. Ready to serve when it returns.
     pub async fn start(parts: Parts) -> Result<Self, StoreError> {
-        let core = Arc::new(Core::new(parts));
+        let feed = parts.store.feed().await;
+        let sharing = feed.is_some().then(|| Arc::new(Sharing::default()));
+        let core = Arc::new(Core::new(parts, sharing.clone()));
         let stop = CancellationToken::new();
         let (inbox, jobs) = mpsc::channel(writer::INBOX_MAX);
         core.directory.set_living(core.catalog.living());
-        load(&core).await?;
+        let mut tasks = Vec::new();
+        match (feed, sharing) {
+            (Some(mut feed), Some(sharing)) => {
+                let news = feed.read(&[]).await?;
+                core.clock.follow(news.at);
+                sharing.heard(core.clock.now());
+                core.adopt(news, 0, &mut Recent::default(), &sharing);
+                let hearing = hear::run(Arc::clone(&core), sharing, feed, inbox.clone(), stop.clone());
+                tasks.push(tokio::spawn(hearing));
+            }
+            _ => load(&core).await?,
+        }
         // Whoever asks before the first sweep must not hear that there is nothing.
         sweep::count(&core);
-        let tasks = vec![
-            tokio::spawn(writer::run(Arc::clone(&core), jobs, stop.clone())),
-            tokio::spawn(sweep::run(Arc::clone(&core), inbox.clone(), stop.clone())),
-        ];
+        tasks.push(tokio::spawn(writer::run(Arc::clone(&core), jobs, stop.clone())));
+        tasks.push(tokio::spawn(sweep::run(Arc::clone(&core), inbox.clone(), stop.clone())));
         Ok(Self {
             core,
             inbox,
@@ -101,6 +118,11 @@ impl Engine {
             rules_turn: tokio::sync::Mutex::default(),
             tasks: Mutex::new(tasks),
         })
+    }
+
+    /// How long the store has been out of reach, if it is one that servers share and has been for a moment.
+    pub fn stale_for_ms(&self) -> Option<u64> {
+        self.core.stale_for_ms(self.core.clock.now())
     }
 
     /// Finds sessions; `each` sees the candidates, best first, while the set's index is held, and must be quick.
@@ -196,6 +218,9 @@ async fn load(core: &Core) -> Result<(), StoreError> {
             stored_expires: stored.expires,
             time_to_live_ms,
             reservations: stored.reservations,
+            version: stored.version,
+            held: true,
+            pending: false,
             advertisement: stored.advertisement,
         };
         core.directory.shelf_or_new(record.advertisement.set_id).write().put(record);

@@ -54,9 +54,17 @@ pub struct Parts {
     pub client_address: ClientAddress,
     /// Dice for lifetimes, so that clients of replicas started together do not all come back together.
     pub clock: Arc<dyn Clock>,
+    /// Whether what is searched is fresh enough for clients to be sent here.
+    pub is_fresh: IsFresh,
     /// Limits on connections.
     pub edge: Edge,
 }
+
+/// Says whether what is searched is fresh enough for clients to be sent here.
+pub type IsFresh = Arc<dyn Fn() -> bool + Send + Sync>;
+
+/// How often freshness is looked at; balancers look about as often.
+const FRESHNESS_EVERY: Duration = Duration::from_secs(1);
 
 /// Starts servers.
 #[derive(Debug)]
@@ -98,8 +106,9 @@ impl Server {
         let routes =
             api::routes(parts.engine, parts.client_address, &health, &drain).context("describe the service")?;
         let desk = api::operator_routes(parts.rulesets, &health, &drain).context("describe the operator's service")?;
-        let ready = drain.clone();
-        let pages = console::Pages { metrics: parts.metrics, is_ready: Arc::new(move || ready.is_serving()) };
+        let (ready, is_fresh) = (drain.clone(), parts.is_fresh.clone());
+        let is_ready = Arc::new(move || ready.is_serving() && is_fresh());
+        let pages = console::Pages { metrics: parts.metrics, is_ready };
         let desk = Routes::from(console::with_pages(desk.into_axum_router(), pages));
 
         let port =
@@ -108,9 +117,26 @@ impl Server {
             tokio::spawn(port.clone().serve_clients(clients, routes, stopping.clone())),
             tokio::spawn(port.serve_operators(operators, desk, stopping.clone())),
         ];
-        health.set_serving(true).await;
+        health.set_serving((parts.is_fresh)()).await;
+        tokio::spawn(watch_freshness(parts.is_fresh, health, drain.clone()));
         let (linger, grace) = (edge.linger, edge.grace);
         Ok(Running { address, operator_address, drain, stopping, hard_stop, ports, linger, grace })
+    }
+}
+
+/// Keeps health in step with freshness until the server drains.
+async fn watch_freshness(is_fresh: IsFresh, health: Health, drain: Drain) {
+    let mut was_fresh = is_fresh();
+    loop {
+        tokio::select! {
+            () = drain.token().cancelled() => return health.set_serving(false).await,
+            () = tokio::time::sleep(FRESHNESS_EVERY) => {}
+        }
+        let fresh = is_fresh();
+        if fresh != std::mem::replace(&mut was_fresh, fresh) && drain.is_serving() {
+            tracing::warn!(fresh, "freshness has changed: health says so");
+            health.set_serving(fresh).await;
+        }
     }
 }
 

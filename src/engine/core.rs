@@ -5,16 +5,19 @@ use std::sync::Arc;
 
 use crate::auth::token::Signer;
 use crate::clock::Clock;
-use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
 use crate::engine::command::{Caller, ReservationAnswer};
 use crate::engine::directory::{Directory, EncodeStatic, Shared};
 use crate::engine::events::Events;
 use crate::engine::fault::Fault;
 use crate::engine::job::{Flights, InFlight, Reply};
 use crate::engine::receipt::Seen;
+use crate::engine::seeker::field;
 use crate::engine::settings::Settings;
+use crate::engine::sharing::Sharing;
 use crate::engine::shelf::Record;
 use crate::geo::LocatorHandle;
 use crate::rules::Catalog;
@@ -37,6 +40,8 @@ pub struct Parts {
     pub metrics: Arc<Metrics>,
     /// Bounds and switches.
     pub settings: Settings,
+    /// The populations that are served here; none for all.
+    pub silos: Option<Vec<SiloId>>,
     /// How the wire encodes what does not depend on a search.
     pub encode: EncodeStatic,
 }
@@ -50,15 +55,18 @@ pub(super) struct Core {
     pub(super) signer: Arc<Signer>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) settings: Settings,
+    silos: Option<Vec<SiloId>>,
     pub(super) encode: EncodeStatic,
     pub(super) directory: Directory,
     pub(super) events: Events,
     pub(super) flights: Flights,
+    /// What is known of the other servers; none where there can be no others.
+    pub(super) sharing: Option<Arc<Sharing>>,
 }
 
 impl Core {
-    pub(super) fn new(parts: Parts) -> Self {
-        let Parts { clock, store, catalog, locator, signer, metrics, settings, encode } = parts;
+    pub(super) fn new(parts: Parts, sharing: Option<Arc<Sharing>>) -> Self {
+        let Parts { clock, store, catalog, locator, signer, metrics, settings, silos, encode } = parts;
         Self {
             clock,
             store,
@@ -67,11 +75,18 @@ impl Core {
             signer,
             metrics,
             settings,
+            silos,
             encode,
             directory: Directory::default(),
             events: Events::default(),
             flights: Flights::default(),
+            sharing,
         }
+    }
+
+    /// How old the picture is, where that is worth saying: the store that servers share is out of reach.
+    pub(super) fn stale_for_ms(&self, now: UnixMs) -> Option<u64> {
+        self.sharing.as_ref()?.stale_for_ms(now)
     }
 
     /// The ruleset of a set: the current one, or the one of `hash` while it is still known, be the set's file gone.
@@ -87,10 +102,15 @@ impl Core {
         }
     }
 
-    /// The session with the server's own idea of where it is, and the paths of what was set aside for it.
-    pub(super) fn placed(&self, caller: &Caller, mut session: Session) -> (Session, Vec<String>) {
+    /// The session with the server's own idea of where it is, and the paths of what was set aside for it. One of a
+    /// population that others serve is refused.
+    pub(super) fn placed(&self, caller: &Caller, mut session: Session) -> Result<(Session, Vec<String>), Fault> {
+        if self.silos.as_ref().is_some_and(|silos| !silos.contains(&session.silo)) {
+            let what = format!("silo {} is not served by this server: ask the one for its region", session.silo);
+            return Err(field("session_composition.silo_id", what));
+        }
         if self.settings.allow_client_locality && session.locality.is_some() {
-            return (session, Vec::new());
+            return Ok((session, Vec::new()));
         }
         let set_aside = session.locality.is_some().then(|| "locality_info".to_owned());
         if let Some(address) = caller.address.filter(|_| self.locator.is_loaded()) {
@@ -99,7 +119,7 @@ impl Core {
         } else {
             session.locality = None;
         }
-        (session, set_aside.into_iter().collect())
+        Ok((session, set_aside.into_iter().collect()))
     }
 
     /// The reservations of an advertisement, in whichever set it is.

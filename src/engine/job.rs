@@ -15,6 +15,7 @@ use crate::engine::command::{ReserveAnswer, UpdateAnswer};
 use crate::engine::fault::Fault;
 use crate::engine::receipt::Proof;
 use crate::engine::shelf::Record;
+use crate::store::News;
 
 /// Where an answer goes. Nobody may be waiting any more; the change happens all the same.
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Fault>>;
@@ -83,8 +84,26 @@ pub(super) enum Job {
     /// An advertisement's time is over, by the sweep.
     /// The record is what memory has let go of, to be put back should the store not follow.
     Expire(AdvertisementId, SetId, Option<Box<Record>>),
+    /// What other servers have changed, read after that batch.
+    News(Box<News>, u64),
     /// From now on these rulesets live; answered when every set has their views.
     Rules(Vec<Arc<Ruleset>>, oneshot::Sender<()>),
+}
+
+impl Job {
+    /// Which advertisement it is about, where it is about one.
+    pub(super) fn about(&self) -> Option<(AdvertisementId, SetId)> {
+        match self {
+            Job::Publish(publish, ..) => Some((publish.advertisement.id, publish.advertisement.set_id)),
+            Job::Extend(extend, ..) => Some((extend.id, extend.set_id)),
+            Job::Take(take, ..) => Some((take.advertisement_id, take.set_id)),
+            Job::Delete(id, set_id, ..)
+            | Job::Release(_, id, set_id, ..)
+            | Job::Lapse(_, id, set_id)
+            | Job::Expire(id, set_id, _) => Some((*id, *set_id)),
+            Job::News(..) | Job::Rules(..) => None,
+        }
+    }
 }
 
 /// How many changes of each advertisement are on their way, so that a heartbeat never overtakes an earlier change.

@@ -15,6 +15,9 @@ use crate::engine::job::{Extend, Job, Publish, Take};
 use crate::engine::shelf::{Record, listed};
 use crate::store::{Reservation, ReservationState, Write};
 
+/// How long a server waits for the one that is nearest to the host before it ends a lapsed hold itself.
+const OTHERS_FIRST_MS: u64 = 1_000;
+
 impl Core {
     /// The write that `job` needs. `None` when it has been answered without one.
     pub(super) fn prepare(&self, job: Job, now: UnixMs) -> Option<(Job, Write)> {
@@ -46,14 +49,14 @@ impl Core {
                 Some((Job::Release(id, advertisement_id, set_id, reply, in_flight), write))
             }
             Job::Lapse(id, advertisement_id, set_id) => {
-                let due = self.held_until(set_id, advertisement_id, id).is_some_and(|until| until <= now);
+                let due = self.lapses_at(set_id, advertisement_id, id).is_some_and(|until| until <= now);
                 due.then(|| (Job::Lapse(id, advertisement_id, set_id), self.ending(id, advertisement_id, now)))
             }
             Job::Expire(id, set_id, _) => {
                 let (record, write) = self.expiry(id, set_id, now)?;
                 Some((Job::Expire(id, set_id, Some(Box::new(record))), write))
             }
-            Job::Rules(..) => None,
+            Job::News(..) | Job::Rules(..) => None,
         }
     }
 
@@ -95,21 +98,30 @@ impl Core {
         Write::End { id, advertisement_id, forget_at: now.after(self.settings.ended_kept_ms) }
     }
 
-    fn held_until(&self, set_id: SetId, id: AdvertisementId, reservation: ReservationId) -> Option<UnixMs> {
+    /// When a hold is to be ended from here: at its deadline, or a little later where another server, which took the
+    /// host's last heartbeat, will have done it by then.
+    fn lapses_at(&self, set_id: SetId, id: AdvertisementId, reservation: ReservationId) -> Option<UnixMs> {
         let shelf = self.directory.shelf(set_id)?;
         let shelf = shelf.read();
-        let held = shelf.get(id)?.reservations.iter().find(|known| known.id == reservation)?;
-        (held.state == ReservationState::Held).then_some(held.until)
+        let record = shelf.get(id)?;
+        let held = record.reservations.iter().find(|known| known.id == reservation)?;
+        let until = if record.held { held.until } else { held.until.after(OTHERS_FIRST_MS) };
+        (held.state == ReservationState::Held).then_some(until)
     }
 
     /// Takes an expired advertisement out of memory, so that no heartbeat can be promised on it while the store is
-    /// told. The store's own expiry may lie ahead by the padding; what was promised to the host is over.
+    /// told. The store's own expiry may lie ahead by the padding; what was promised to the host is over. But where
+    /// another server has changed it since, that one may have promised more, and the store goes by what it has.
     fn expiry(&self, id: AdvertisementId, set_id: SetId, now: UnixMs) -> Option<(Record, Write)> {
         let shelf = self.directory.shelf(set_id)?;
         let mut shelf = shelf.write();
         shelf.get(id).filter(|record| record.expires <= now)?;
         let record = shelf.remove(id)?;
-        let write = Write::Expire { id, now: now.max(record.stored_expires), seen: None };
+        let seen = self.sharing.is_some().then_some(record.version);
+        let write = match record.held {
+            true => Write::Expire { id, now: now.max(record.stored_expires), seen },
+            false => Write::Expire { id, now, seen: None },
+        };
         Some((record, write))
     }
 

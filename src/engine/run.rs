@@ -12,7 +12,7 @@ use crate::engine::fault::Fault;
 use crate::engine::job::{InFlight, Publish, Reply};
 use crate::engine::receipt::Seen;
 use crate::engine::shelf::{Record, Replaced, entry};
-use crate::store::{Outcome, Reservation, Write};
+use crate::store::{Outcome, Reservation, Version, Write};
 
 /// Publications under one hold of the lock: enough that their waits for memory overlap, few enough that no search waits
 /// long for them.
@@ -91,7 +91,11 @@ impl Core {
         {
             let mut shelf = shelf.write();
             shelf.warm(run.members.iter().map(|member| member.publish.advertisement.id));
-            for (member, record) in run.members.iter().zip(records) {
+            for (member, mut record) in run.members.iter().zip(records) {
+                if self.sharing.is_some() {
+                    // Until it is stamped with the one that the store gave it.
+                    record.version = shelf.get(record.advertisement.id).map_or(Version::default(), |old| old.version);
+                }
                 let Publish { confirmed, settled, .. } = &member.publish;
                 let settle = |all: &mut Vec<_>| self.settle(all, confirmed, settled, member.decided);
                 let (record, events) = shelf.publish(record, &mut entries, settle, &mut replaced);
@@ -118,6 +122,9 @@ impl Member {
             stored_expires: self.stored_expires,
             time_to_live_ms: self.publish.time_to_live_ms,
             reservations: Vec::new(),
+            version: Version::default(),
+            held: true,
+            pending: false,
         }
     }
 }

@@ -42,7 +42,7 @@ impl Core {
             Some(_) if !self.settings.allow_overrides => return Err(Fault::OverridesForbidden),
             Some(overrides) => Arc::new(overridden(&ruleset, overrides)?),
         };
-        let (session, ignored) = self.placed(caller, search.session);
+        let (session, ignored) = self.placed(caller, search.session)?;
         let seeker = Seeker::new(&judged, caller, session, ignored)?;
         let claim = self.search_claim(&ruleset, &seeker, &search.token, now)?;
         let asked = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
@@ -66,7 +66,7 @@ impl Core {
             token: self.signer.seal(&claim),
             searching_for_ms: waited_ms,
             next_expansion_in_ms: judged.next_expansion_in_ms(waited_ms),
-            stale_for_ms: None,
+            stale_for_ms: self.stale_for_ms(now),
             ignored: seeker.ignored.clone(),
         };
         let candidates = self.look(&query, &mut answer, each);
@@ -109,7 +109,7 @@ impl Core {
     ) -> Result<ReportLatencyAnswer, Fault> {
         let now = self.clock.now();
         let ruleset = self.searched_by(report.set_id, report.hash, &report.token)?;
-        let (session, ignored) = self.placed(caller, report.session);
+        let (session, ignored) = self.placed(caller, report.session)?;
         let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
         if report.token.is_empty() {
             return Err(field("search_token", "is required: send the one of the search that found the candidates"));

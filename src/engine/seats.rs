@@ -27,7 +27,7 @@ impl Engine {
         }
         let set_id: SetId = searched.set_id;
         let ruleset = self.core.ruleset(set_id, Some(searched.hash))?;
-        let (session, ignored) = self.core.placed(caller, reserve.session);
+        let (session, ignored) = self.core.placed(caller, reserve.session)?;
         let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
         let claim = self.core.search_claim(&ruleset, &seeker, &reserve.search_token, now)?;
         let key = &reserve.idempotency_key;

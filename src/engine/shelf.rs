@@ -11,7 +11,7 @@ use crate::domain::id::{AdvertisementId, IdState, ReservationId, RulesetHash, Us
 use crate::domain::index::{Entry, Index};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::store::{Reservation, ReservationState};
+use crate::store::{Reservation, ReservationState, Version};
 
 /// One advertisement and what changes under it.
 #[derive(Clone, Debug)]
@@ -24,6 +24,12 @@ pub(super) struct Record {
     pub(super) time_to_live_ms: u32,
     pub(super) encoded: Arc<[u8]>,
     pub(super) reservations: Vec<Reservation>,
+    /// The state in the store that this is.
+    pub(super) version: Version,
+    /// This server took its last heartbeat: `expires` is what its host was promised. Otherwise it is what is stored.
+    pub(super) held: bool,
+    /// The store has yet to be told of it.
+    pub(super) pending: bool,
 }
 
 impl Record {
@@ -88,6 +94,18 @@ impl Shelf {
 
     pub(super) fn get(&self, id: AdvertisementId) -> Option<&Record> {
         self.records.get(&id)
+    }
+
+    /// All of them, in no order.
+    pub(super) fn records(&self) -> impl Iterator<Item = &Record> {
+        self.records.values()
+    }
+
+    /// Changes what no view shows of a record.
+    pub(super) fn mark(&mut self, id: AdvertisementId, mark: impl FnOnce(&mut Record)) {
+        if let Some(record) = self.records.get_mut(&id) {
+            mark(record);
+        }
     }
 
     /// The index whose facts are seen through the ruleset of that hash.

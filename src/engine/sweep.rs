@@ -6,7 +6,10 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::domain::id::AdvertisementId;
+use crate::domain::time::UnixMs;
 use crate::engine::core::Core;
+use crate::engine::directory::Shared;
 use crate::engine::job::Job;
 
 /// How often to look. What is expired is invisible at once; this bounds how long it takes up room and, for a lapsed
@@ -19,6 +22,9 @@ const FORGET_EVERY: u32 = 20;
 /// Advertisements and holds that one sweep may send to the writer from one set, so that a mass expiry does not fill the
 /// inbox that clients wait in.
 const MOST: usize = 2_000;
+
+/// What is borne with lasts for some sweeps more, and for what other servers have to write when the store is back.
+const BORNE_MS: u64 = 2_000;
 
 /// Sweeps until told to stop.
 pub(super) async fn run(core: Arc<Core>, inbox: mpsc::Sender<Job>, stop: CancellationToken) {
@@ -44,8 +50,13 @@ pub(super) async fn run(core: Arc<Core>, inbox: mpsc::Sender<Job>, stop: Cancell
 pub(super) async fn sweep(core: &Core, inbox: &mpsc::Sender<Job>) {
     let now = core.clock.now();
     let mut expired = Vec::new();
+    let stale = core.stale_for_ms(now).is_some();
     for (set_id, shelf) in core.directory.shelves() {
         expired.clear();
+        if stale {
+            bear_with(&shelf, now, &mut expired);
+            continue;
+        }
         let lapsed = {
             let shelf = shelf.read();
             shelf.expired(now, MOST, &mut expired);
@@ -64,6 +75,21 @@ pub(super) async fn sweep(core: &Core, inbox: &mpsc::Sender<Job>) {
         shelf.write().tidy();
     }
     count(core);
+}
+
+/// Believes for a little longer what is about to expire and that another server holds: its host may well have kept it
+/// alive there, and here nobody can hear of it. What this server holds expires as ever, but is not taken away.
+fn bear_with(shelf: &Shared, now: UnixMs, about_to: &mut Vec<AdvertisementId>) {
+    loop {
+        about_to.clear();
+        shelf.read().expired(now.after(2 * BORNE_MS), MOST, about_to);
+        let mut shelf = shelf.write();
+        about_to.retain(|&id| shelf.get(id).is_some_and(|record| !record.held));
+        about_to.iter().for_each(|&id| shelf.extend(id, now.after(4 * BORNE_MS)));
+        if about_to.len() < MOST {
+            return;
+        }
+    }
 }
 
 /// Tells how much is in memory.

@@ -97,7 +97,7 @@ impl Engine {
     ) -> Result<Submitted<UpdateAnswer>, Fault> {
         let claim = proof.claim;
         let ruleset = self.core.ruleset(claim.set_id, update.hash)?;
-        let (session, mut ignored) = self.core.placed(caller, session);
+        let (session, mut ignored) = self.core.placed(caller, session)?;
         check_session(&ruleset, &session)?;
         check_allowed(&ruleset, &update.allowed)?;
         ignored.extend(facts::ignored(&ruleset, &session));
@@ -165,7 +165,8 @@ impl Engine {
         let mut shelf = shelf.write();
         let record = shelf.get(claim.id).filter(|record| now < record.expires).ok_or(Fault::Absent)?;
         let expires = now.after(u64::from(time_to_live_ms.unwrap_or(record.time_to_live_ms)));
-        if record.stored_expires < expires {
+        // Whoever took the last heartbeat may expire it at what was promised then: the store must hear who took this one.
+        if record.stored_expires < expires || !record.held || record.pending {
             return Ok(None);
         }
         shelf.extend(claim.id, expires);

@@ -12,8 +12,9 @@ use crate::domain::time::UnixMs;
 use crate::engine::core::Core;
 use crate::engine::fault::Fault;
 use crate::engine::job::Job;
+use crate::engine::others::Others;
 use crate::engine::run::Run;
-use crate::store::{StoreError, Write};
+use crate::store::{Outcome, StoreError, Write};
 
 /// Jobs that may wait; more are refused with a retry delay.
 pub(super) const INBOX_MAX: usize = 16_384;
@@ -27,6 +28,7 @@ pub(super) const RETRY_AFTER_MS: u32 = 500;
 /// Runs until told to stop; what was submitted before that is written first.
 pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: CancellationToken) {
     let mut jobs = Vec::with_capacity(BATCH_MAX);
+    let mut others = core.sharing.clone().map(Others::new);
     loop {
         let taken = tokio::select! {
             biased;
@@ -42,7 +44,7 @@ pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: C
         let mut batch = Batch::default();
         for job in jobs.drain(..) {
             if batch.must_come_first(&job) {
-                batch.commit(&core).await;
+                batch.commit(&core, others.as_mut()).await;
             }
             match job {
                 Job::Rules(living, done) => {
@@ -52,10 +54,16 @@ pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: C
                         let _ = done.send(());
                     }
                 }
+                Job::News(news, as_of) => {
+                    if let Some(others) = &mut others {
+                        others.adopt(&core, *news, as_of);
+                        others.catch_up(&core).await;
+                    }
+                }
                 job => batch.add(&core, job),
             }
         }
-        batch.commit(&core).await;
+        batch.commit(&core, others.as_mut()).await;
     }
 }
 
@@ -76,7 +84,7 @@ impl Batch {
             Job::Extend(extend, ..) => self.changed.contains(&extend.id),
             Job::Take(take, ..) => self.changed.contains(&take.advertisement_id),
             Job::Release(_, id, ..) | Job::Lapse(_, id, _) | Job::Expire(id, ..) => self.changed.contains(id),
-            Job::Rules(..) => !self.jobs.is_empty(),
+            Job::News(..) | Job::Rules(..) => !self.jobs.is_empty(),
         }
     }
 
@@ -90,25 +98,30 @@ impl Batch {
         }
     }
 
-    async fn commit(&mut self, core: &Arc<Core>) {
+    async fn commit(&mut self, core: &Arc<Core>, others: Option<&mut Others>) {
         if self.jobs.is_empty() {
             return;
         }
         let (jobs, writes) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.writes));
         self.changed.clear();
-        let committed = core.store.commit(&writes).await;
-        let now = core.clock.now();
-        match committed {
-            Ok(committed) => {
-                let mut run = Run::default();
-                for ((job, write), outcome) in jobs.into_iter().zip(&writes).zip(committed.outcomes) {
-                    core.apply(&mut run, job, write, outcome, now);
-                }
-                core.apply_run(&mut run, now);
-            }
-            Err(error) => refuse_all(core, jobs, &error, now),
+        if let Some(others) = others {
+            return others.commit(core, jobs, &writes).await;
+        }
+        match core.store.commit(&writes).await {
+            Ok(committed) => apply_all(core, jobs, &writes, committed.outcomes),
+            Err(error) => refuse_all(core, jobs, &error, core.clock.now()),
         }
     }
+}
+
+/// Brings a batch to memory, and answers.
+pub(super) fn apply_all(core: &Core, jobs: Vec<Job>, writes: &[Write], outcomes: Vec<Outcome>) {
+    let now = core.clock.now();
+    let mut run = Run::default();
+    for ((job, write), outcome) in jobs.into_iter().zip(writes).zip(outcomes) {
+        core.apply(&mut run, job, write, outcome, now);
+    }
+    core.apply_run(&mut run, now);
 }
 
 /// Nothing of the batch happened: whoever waits may try again, and what the sweep wanted it will want again.
@@ -123,7 +136,7 @@ fn refuse_all(core: &Core, jobs: Vec<Job>, error: &StoreError, now: UnixMs) {
             Job::Take(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
             Job::Release(_, _, _, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
             Job::Expire(_, set_id, Some(record)) => core.put_back(set_id, *record),
-            Job::Lapse(..) | Job::Expire(_, _, None) | Job::Rules(..) => {}
+            Job::Lapse(..) | Job::Expire(_, _, None) | Job::News(..) | Job::Rules(..) => {}
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::rules::Catalog;
 use crate::server::desk::{self, Desk};
 use crate::server::edge::Edge;
 use crate::server::meters::{Calls, StoreMeter};
-use crate::server::{self, Running, Server};
+use crate::server::{self, IsFresh, Running, Server};
 use crate::store::Store;
 use crate::store::memory::Memory;
 use crate::store::metered::Metered;
@@ -66,6 +66,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         signer,
         metrics: metrics.clone(),
         settings,
+        silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
         encode: encode_static,
     };
     let engine = Arc::new(Engine::start(parts).await.context("load advertisements")?);
@@ -80,6 +81,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         observer: Arc::new(Calls(metrics.clone())),
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
         clock,
+        is_fresh: is_fresh(engine.clone(), config.max_staleness_s),
         edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },
     })
     .await?;
@@ -93,6 +95,12 @@ impl House {
         running.shutdown().await;
         engine.close().await;
     }
+}
+
+/// Clients are not sent to a server whose picture is older than an operator will have it.
+fn is_fresh(engine: Arc<Engine>, max_staleness_s: u32) -> IsFresh {
+    let most_ms = u64::from(max_staleness_s) * 1_000;
+    Arc::new(move || engine.stale_for_ms().is_none_or(|age_ms| age_ms <= most_ms))
 }
 
 fn settings(config: &Config) -> Settings {

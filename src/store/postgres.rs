@@ -28,6 +28,7 @@ use crate::domain::id::{AdvertisementId, SiloId};
 use crate::domain::time::UnixMs;
 use crate::store::postgres::feed::ChangeFeed;
 use crate::store::postgres::line::{Line, ask};
+use crate::store::postgres::settle::Unsettled;
 use crate::store::postgres::statements as sql;
 use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write, rows};
 
@@ -52,6 +53,7 @@ pub struct Postgres {
     options: PgConnectOptions,
     replica: Replica,
     desk: Arc<Mutex<Desk>>,
+    unsettled: Unsettled,
 }
 
 /// What changes need, one batch at a time.
@@ -62,6 +64,7 @@ struct Desk {
     /// Batches begun: with the replica's number, each one's name.
     batches: u64,
     bell: change::Bell,
+    unsettled: Unsettled,
     closed: bool,
 }
 
@@ -73,14 +76,16 @@ impl Postgres {
     pub async fn open(url: &str, replica: Replica) -> Result<Self, StoreError> {
         let options = open::options(url)?;
         open::prepare(&options).await?;
+        let unsettled = Unsettled::default();
         let desk = Desk {
             writes: Line::new("changes", open::hurried(&options)),
             replica: replica.number.cast_signed(),
             batches: 0,
             bell: change::Bell::default(),
+            unsettled: unsettled.clone(),
             closed: false,
         };
-        Ok(Self { options, replica, desk: Arc::new(Mutex::new(desk)) })
+        Ok(Self { options, replica, desk: Arc::new(Mutex::new(desk)), unsettled })
     }
 
     /// The database's clock, to begin with (R10).
@@ -108,7 +113,7 @@ impl Postgres {
     }
 
     fn new_feed(&self) -> ChangeFeed {
-        ChangeFeed::new(&self.options, &self.replica)
+        ChangeFeed::new(&self.options, &self.replica, self.unsettled.clone())
     }
 }
 

@@ -62,6 +62,7 @@ async fn an_expiry_that_the_store_missed_is_told_again() {
         signer: Arc::new(Signer::new([1; 32], None)),
         metrics: Arc::new(Metrics::new()),
         settings: Settings::default(),
+        silos: None,
         encode: encode_static,
     })
     .await

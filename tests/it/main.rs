@@ -63,6 +63,8 @@ mod readme_calls;
 #[cfg(test)]
 mod reload_rpc;
 #[cfg(test)]
+mod replicas;
+#[cfg(test)]
 mod rulebook;
 #[cfg(test)]
 mod ruleset_catalog;

@@ -131,6 +131,7 @@ impl Stage {
             observer: counted.clone(),
             client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
             clock: Arc::new(StillClock),
+            is_fresh: Arc::new(|| true),
             edge,
         };
         let running = Server::start(parts).await.unwrap();

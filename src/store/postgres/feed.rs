@@ -18,6 +18,7 @@ use sqlx::types::Uuid;
 use crate::domain::id::{AdvertisementId, IdState};
 use crate::domain::time::UnixMs;
 use crate::store::postgres::line::{Line, ask, unavailable};
+use crate::store::postgres::settle::Unsettled;
 use crate::store::postgres::wake::Wake;
 use crate::store::postgres::{Replica, open, read, statements as sql};
 use crate::store::{Feed, News, Reservation, StoreError, StoredAdvertisement, rows};
@@ -50,6 +51,7 @@ pub(super) struct ChangeFeed {
     listen: PgConnectOptions,
     replica: i64,
     silos: Option<Vec<i64>>,
+    unsettled: Unsettled,
     /// `None` before everything has been read.
     place: Option<Place>,
 }
@@ -66,7 +68,7 @@ struct Place {
 }
 
 impl ChangeFeed {
-    pub(super) fn new(options: &PgConnectOptions, replica: &Replica) -> Self {
+    pub(super) fn new(options: &PgConnectOptions, replica: &Replica, unsettled: Unsettled) -> Self {
         let silos = replica.silos.as_ref();
         Self {
             looks: Line::new("feed", open::hurried(options)),
@@ -75,6 +77,7 @@ impl ChangeFeed {
             listen: open::hurried(options),
             replica: replica.number.cast_signed(),
             silos: silos.map(|silos| silos.iter().map(|silo| silo.0.cast_signed()).collect()),
+            unsettled,
             place: None,
         }
     }
@@ -118,9 +121,10 @@ impl ChangeFeed {
         let Some(place) = &mut self.place else { return Ok(None) };
         let (line, replica) = (&mut self.looks, self.replica);
         let known: Vec<i64> = place.read.iter().copied().collect();
+        let unsettled = self.unsettled.list();
         let rows: Vec<PgRow> = ask!(line, LOOK_WITHIN, "a look", |connection| {
             let look = sqlx::query(sql::READ_CHANGES).bind(place.mark).bind(&known).bind(replica).bind(CHANGES_MAX);
-            look.fetch_all(&mut *connection)
+            look.bind(&unsettled).fetch_all(&mut *connection)
         })?;
         let look = Look::of(&rows).map_err(unavailable)?;
         let away_ms = look.at.since(place.at);

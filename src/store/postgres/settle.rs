@@ -1,16 +1,44 @@
 //! Finds out what became of a commit that was sent and not answered.
 
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
 use crate::store::StoreError;
-use crate::store::postgres::line::{ask, late};
+use crate::store::postgres::line::{Line, ask, late};
 use crate::store::postgres::{Desk, statements as sql};
+
+/// Batches of this server that nobody knows the fate of. Its own changes are not news to it, but these are, should they
+/// turn up.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unsettled(Arc<Mutex<VecDeque<Uuid>>>);
+
+/// So many of them are kept, the latest.
+const UNSETTLED_MAX: usize = 64;
+
+impl Unsettled {
+    fn note(&self, batch_id: Uuid) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if all.len() == UNSETTLED_MAX {
+            all.pop_front();
+        }
+        all.push_back(batch_id);
+    }
+
+    /// All of them.
+    pub(super) fn list(&self) -> Vec<Uuid> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
+    }
+}
 
 /// How long to ask. Clients are waiting.
 const WITHIN: Duration = Duration::from_millis(500);
+
+/// Between one asking and the next.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Whether batch `batch_id` has been committed. If not, it never will be: its name in `change` is taken, and whatever is
 /// left of its transaction fails by it. The insert waits for a transaction that is still on its way.
@@ -18,18 +46,24 @@ pub(super) async fn settle(desk: &mut Desk, batch_id: Uuid) -> Result<bool, Stor
     let end = Instant::now() + WITHIN;
     let replica = desk.replica;
     loop {
-        let answer = ask!(desk.writes, WITHIN, "settling a commit", |connection| sqlx::query(sql::GIVE_UP)
-            .bind(batch_id)
-            .bind(replica)
-            .execute(&mut *connection));
+        let answer = give_up(&mut desk.writes, batch_id, replica).await;
         match answer {
-            Ok(done) => return Ok(done.rows_affected() == 0),
+            Ok(is_committed) => return Ok(is_committed),
             Err(error) if end <= Instant::now() => {
                 tracing::error!(%error, transaction = "settle", "nobody knows what became of a commit");
+                desk.unsettled.note(batch_id);
                 return Err(late("settling a commit", WITHIN));
             }
-            // Most likely it waited for that very transaction, longer than any statement may.
-            Err(_) => tokio::task::yield_now().await,
+            // It waited for that very transaction longer than any statement may, or nobody is there.
+            Err(_) => tokio::time::sleep(PAUSE).await,
         }
     }
+}
+
+async fn give_up(line: &mut Line, batch_id: Uuid, replica: i64) -> Result<bool, StoreError> {
+    let done = ask!(line, WITHIN, "settling a commit", |connection| sqlx::query(sql::GIVE_UP)
+        .bind(batch_id)
+        .bind(replica)
+        .execute(&mut *connection))?;
+    Ok(done.rows_affected() == 0)
 }

@@ -125,8 +125,8 @@ pub(super) const MARK: &str = "
            (extract(epoch from clock_timestamp()) * 1000)::bigint
 ";
 
-/// The same, and at most `$4` changes from `$1` on that other servers than `$3` have made and that are not in `$2`; one
-/// row of nulls when there are none.
+/// The same, and at most `$4` changes from `$1` on that are not in `$2`, made by other servers than `$3` or by the batches
+/// `$5`; one row of nulls when there are none.
 pub(super) const READ_CHANGES: &str = "
     with mark as materialized (
         select pg_snapshot_xmin(pg_current_snapshot())::text::bigint as oldest,
@@ -136,7 +136,7 @@ pub(super) const READ_CHANGES: &str = "
       from mark
       left join (select version, advertisement_ids
                    from change
-                  where $1 <= version and version <> all($2) and replica <> $3
+                  where $1 <= version and version <> all($2) and (replica <> $3 or batch_id = any($5))
                   order by version
                   limit $4) c on true
 ";
