@@ -48,6 +48,8 @@ pub(super) async fn run(
                 }
             }
             Err(error) => {
+                // Whoever waits for a seat need not find out for itself.
+                sharing.failed(core.clock.now());
                 sharing.read_again(again);
                 if std::mem::replace(&mut well, false) {
                     tracing::warn!(%error, "cannot hear of other servers' changes: searches go on from memory");

@@ -39,6 +39,7 @@ pub(super) async fn run(core: Arc<Core>, inbox: mpsc::Sender<Job>, stop: Cancell
         sweep(&core, &inbox).await;
         round = round.wrapping_add(1);
         if round.is_multiple_of(FORGET_EVERY)
+            && core.stale_for_ms(core.clock.now()).is_none()
             && let Err(error) = core.store.forget(core.clock.now()).await
         {
             tracing::warn!(%error, "forget what is due");
@@ -101,5 +102,9 @@ pub(super) fn count(core: &Core) {
         reservations += shelf.live_reservations();
     }
     core.metrics.advertisements.set(i64::try_from(advertisements).unwrap_or(i64::MAX));
+    let stale_ms = core.stale_for_ms(core.clock.now()).unwrap_or(0);
+    core.metrics.store_stale_ms.set(i64::try_from(stale_ms).unwrap_or(i64::MAX));
+    let pending = core.sharing.as_ref().map_or(0, |sharing| sharing.pending());
+    core.metrics.pending.set(i64::try_from(pending).unwrap_or(i64::MAX));
     core.metrics.reservations.set(i64::try_from(reservations).unwrap_or(i64::MAX));
 }

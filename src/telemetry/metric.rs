@@ -98,6 +98,10 @@ metrics! {
     store_rows: CountBy<StoreVerb> = Family::default(), "counter" "fireteam_store_rows_total" [StoreVerb::KEY];
     /// Verbs that the store could not do; the log says why.
     store_failures: CountBy<StoreVerb> = Family::default(), "counter" "fireteam_store_failures_total" [StoreVerb::KEY];
+    /// How long the store that servers share has been out of reach, milliseconds; 0 while it is not.
+    store_stale_ms: Gauge = Gauge::default(), "gauge" "fireteam_store_stale_milliseconds" [];
+    /// Advertisements kept alive in memory that the store has yet to be told of.
+    pending: Gauge = Gauge::default(), "gauge" "fireteam_advertisements_pending" [];
     /// Rulesets in use now.
     rulesets: Gauge = Gauge::default(), "gauge" "fireteam_rulesets" [];
     /// Ruleset files that are refused now; whatever they replaced stays in use.

@@ -67,7 +67,9 @@ pub(super) fn patient(options: &PgConnectOptions) -> PgConnectOptions {
 /// database gives up when its connection ends.
 pub(super) async fn prepare(options: &PgConnectOptions) -> Result<(), StoreError> {
     let prepared = async {
-        let mut connection = options.clone().application_name("fireteam start").connect().await.map_err(unavailable)?;
+        // The migrator makes its table if it is not there, and the database would remark that it is.
+        let quiet = options.clone().application_name("fireteam start").options([("client_min_messages", "warning")]);
+        let mut connection = quiet.connect().await.map_err(unavailable)?;
         look_over(&mut connection).await?;
         MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_failed)?;
         connection.close().await.map_err(unavailable)
