@@ -4,7 +4,6 @@
 //! bytes and appends what depends on the search. Protobuf lets fields come in any order, so a spliced candidate is as
 //! good as a generated one.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use prost::bytes::{Buf, BufMut};
@@ -94,8 +93,7 @@ pub fn encode_static(advertisement: &Advertisement) -> Arc<[u8]> {
     let room = 2 + ID_DIGITS + 2 + session.party_sizes.len() + 4 + connect_data.len();
     let mut out = Vec::with_capacity(room);
     put_length(1, ID_DIGITS, &mut out);
-    // Writing to a vector cannot fail.
-    let _ = write!(out, "{}", advertisement.id);
+    out.extend_from_slice(&advertisement.id.digits());
     // A size below 128 is one byte, and no party is larger.
     put_length(7, session.party_sizes.len(), &mut out);
     out.extend_from_slice(&session.party_sizes);
