@@ -75,7 +75,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         engine: engine.clone(),
         rulesets: desk.clone(),
         metrics: Arc::new(move || rendered.render()),
-        observer: Arc::new(Calls(metrics.clone())),
+        observer: Arc::new(Calls::new(metrics.clone())),
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
         clock,
         edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },

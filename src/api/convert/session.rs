@@ -165,10 +165,10 @@ fn attribute(
     }
 }
 
-fn regions(wire: Vec<pb::RegionLatency>, problems: &mut Problems) -> Vec<RegionLatency> {
+fn regions(wire: Vec<pb::RegionLatency>, problems: &mut Problems) -> Box<[RegionLatency]> {
     let path = format_args!("{PATH}.region_latencies");
     if !field::count(wire.len(), limit::REGIONS_MAX, path, problems) {
-        return Vec::new();
+        return Box::default();
     }
     let mut regions = Vec::with_capacity(wire.len());
     for (index, region) in wire.into_iter().enumerate() {
@@ -180,5 +180,5 @@ fn regions(wire: Vec<pb::RegionLatency>, problems: &mut Problems) -> Vec<RegionL
         regions.push(RegionLatency { region: region.region.into(), round_trip_ms: ms });
     }
     regions.sort_by(|one, other| one.region.cmp(&other.region));
-    regions
+    regions.into()
 }
