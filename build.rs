@@ -8,6 +8,15 @@ use std::path::{Path, PathBuf};
 const ENCODED_BY_HAND: [&str; 2] =
     [".fireteam.v1.MatchmakingSearchResponse", ".fireteam.v1.MatchmakingReportLatencyResponse"];
 
+/// Large parts of envelopes, of which each carries one: in boxes an envelope is small, and it is passed on from hand to
+/// hand. What most answers carry is not put in a box.
+const BOXED: [&str; 4] = [
+    ".fireteam.v1.MatchmakingCoreRequest.search_request",
+    ".fireteam.v1.MatchmakingCoreRequest.update_advertisement_request",
+    ".fireteam.v1.MatchmakingCoreResponse.get_configuration_response",
+    ".fireteam.v1.MatchmakingCoreResponse.refusal",
+];
+
 #[expect(clippy::disallowed_methods, reason = "a build script is told where to write by its environment alone")]
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
@@ -22,6 +31,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let all = compiled(&["fireteam/v1/matchmaking.proto", "fireteam/v1/operator.proto"])?.file_descriptor_set();
 
     let mut server = tonic_prost_build::configure().build_client(false).btree_map(".");
+    for field in BOXED {
+        server = server.boxed(field);
+    }
     for message in ENCODED_BY_HAND {
         server = server.extern_path(message, "crate::api::answer::Encoded");
     }

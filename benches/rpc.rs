@@ -137,13 +137,10 @@ async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
 /// PR4, and what a whole server with that many advertisements takes.
 async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
     let advertisements = 1_000_000;
-    let empty = Child::start("fireteam", 0).resident_bytes();
-    let server = Child::start("fireteam", advertisements);
-    let bytes = (server.resident_bytes() - empty) / advertisements;
-    println!(
-        "| MEM | bytes for each of 1M in a whole server, memory store | 1024 | {bytes} | | 1 | | | | {} |",
-        machine()
-    );
+    let server = filled("fireteam", "memory store", advertisements);
+    if wanted("MEM") {
+        drop(filled("fireteam-sqlite", "SQLite, database in a file", advertisements));
+    }
     if !wanted("PR4") {
         return;
     }
@@ -163,6 +160,16 @@ async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
     let name = ("PR4 <= 1.3", "p50 of the same, one by one", "p50 of the same");
     let run_subject = || one_by_one(search, &asked, ONE_BY_ONE);
     by_turns(name, Shown::Wall, run_subject, || one_by_one(plain, &constant, ONE_BY_ONE)).await;
+}
+
+/// A server with so many advertisements; prints what each of them takes of its memory.
+fn filled(what: &str, store: &str, advertisements: u64) -> Child {
+    let empty = Child::start(what, 0).resident_bytes();
+    let server = Child::start(what, advertisements);
+    let bytes = (server.resident_bytes() - empty) / advertisements;
+    let of = format!("bytes for each of {advertisements} in a whole server, {store}");
+    println!("| MEM <= 1024 | {of} | 1024 | {bytes} | | 1 | | | | {} |", machine());
+    server
 }
 
 /// PR6: connections that have said one thing and wait.

@@ -373,7 +373,7 @@ fn put(k: u64, round: u64) -> Write {
             ("maps".into(), Value::texts(texts)),
             ("mode".into(), Value::Text("control".into())),
         ],
-        regions: vec![region("eu-west", 34.5), region("us-east", 110.0)],
+        regions: [region("eu-west", 34.5), region("us-east", 110.0)].into(),
         ..Session::default()
     };
     let advertisement = Advertisement {

@@ -3,6 +3,7 @@
 pub mod assemble;
 pub mod desk;
 pub mod edge;
+mod front;
 pub mod gate;
 pub mod guarded;
 pub mod incoming;

@@ -44,7 +44,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts `echo`, or `fireteam` with so many advertisements, and waits until it serves.
+    /// Starts `echo`, or `fireteam`, or `fireteam-sqlite`, with so many advertisements, and waits until it serves.
     pub(crate) fn start(what: &str, advertisements: u64) -> Self {
         let program = std::env::current_exe().expect("a program knows where it is");
         let mut process = Command::new(program)
@@ -97,7 +97,11 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
             _ => {
                 let folder = tempfile::tempdir().expect("a folder");
                 std::fs::write(folder.path().join("bench.xml"), RULESET).expect("a file");
-                let config = config(RulesetSource::Directory(folder.path().into()));
+                let store = match what {
+                    "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
+                    _ => StoreTarget::Memory,
+                };
+                let config = config(RulesetSource::Directory(folder.path().into()), store);
                 let house = assemble(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
                 fill(&house.engine, advertisements).await;
                 println!("{}", house.running.address);
@@ -109,12 +113,12 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
     });
 }
 
-fn config(rulesets: RulesetSource) -> Config {
+fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
     let free = "127.0.0.1:0".parse().expect("an address");
     Config {
         listen: free,
         operator_listen: free,
-        store: StoreTarget::Memory,
+        store,
         silos: None,
         max_staleness_s: 300,
         rulesets,

@@ -4,7 +4,6 @@
 //! bytes and appends what depends on the search. Protobuf lets fields come in any order, so a spliced candidate is as
 //! good as a generated one.
 
-use std::io::Write as _;
 use std::sync::Arc;
 
 use prost::bytes::{Buf, BufMut};
@@ -94,8 +93,7 @@ pub fn encode_static(advertisement: &Advertisement) -> Arc<[u8]> {
     let room = 2 + ID_DIGITS + 2 + session.party_sizes.len() + 4 + connect_data.len();
     let mut out = Vec::with_capacity(room);
     put_length(1, ID_DIGITS, &mut out);
-    // Writing to a vector cannot fail.
-    let _ = write!(out, "{}", advertisement.id);
+    out.extend_from_slice(&advertisement.id.digits());
     // A size below 128 is one byte, and no party is larger.
     put_length(7, session.party_sizes.len(), &mut out);
     out.extend_from_slice(&session.party_sizes);
@@ -116,7 +114,9 @@ fn put_length(tag: u32, length: usize, out: &mut Vec<u8>) {
 #[derive(Debug)]
 pub struct AnswerWriter<'a> {
     bytes: Vec<u8>,
-    ruleset: &'a Ruleset,
+    shapes: Vec<TermShape<'a>>,
+    /// The values of one candidate's terms as they leave.
+    values: Vec<f64>,
 }
 
 /// What is known of a term before its value.
@@ -125,25 +125,28 @@ struct TermShape<'a> {
     name: &'a str,
     /// Whether the value is rounded before it leaves.
     rounded: bool,
+    /// Bytes before the value, without the key and the length of the whole.
+    name_len: usize,
 }
 
 impl<'a> AnswerWriter<'a> {
     /// A writer of candidates that are judged by `ruleset`.
     pub fn new(ruleset: &'a Ruleset) -> Self {
         let usual = ruleset.limits.max_results as usize * CANDIDATE_BYTES_USUAL + 256;
-        Self { bytes: Vec::with_capacity(usual), ruleset }
+        let shapes: Vec<_> = ruleset.soft.iter().map(|soft| TermShape::of(ruleset, soft)).collect();
+        Self { bytes: Vec::with_capacity(usual), values: Vec::with_capacity(shapes.len()), shapes }
     }
 
     /// Appends a candidate. One that would make the answer larger than a client accepts is left out, and so are all
     /// that come after it, which are worse.
     pub fn push(&mut self, candidate: &CandidateView<'_>) {
         let score = thousandths(candidate.score);
-        let ruleset = self.ruleset;
-        let terms =
-            || ruleset.soft.iter().map(|soft| TermShape::of(ruleset, soft)).zip(candidate.terms.iter().copied());
+        let Self { shapes, values, .. } = self;
+        values.clear();
+        values.extend(shapes.iter().zip(candidate.terms).map(|(shape, &exact)| shape.value(exact)));
         let length = candidate.encoded.len()
             + double_len(score)
-            + terms().map(|(shape, value)| shape.len(value)).sum::<usize>()
+            + shapes.iter().zip(&*values).map(|(shape, &value)| shape.len(value)).sum::<usize>()
             + optional_float_len(candidate.distance_miles)
             + optional_float_len(candidate.round_trip_ms)
             + open_seats_len(candidate.open_seats);
@@ -155,7 +158,7 @@ impl<'a> AnswerWriter<'a> {
         encoding::encode_varint(length as u64, out);
         out.extend_from_slice(candidate.encoded);
         put_double(2, score, out);
-        for (shape, value) in terms() {
+        for (shape, &value) in shapes.iter().zip(&*values) {
             shape.put(value, out);
         }
         put_optional_float(4, candidate.distance_miles, out);
@@ -198,7 +201,8 @@ impl<'a> AnswerWriter<'a> {
 
 impl<'a> TermShape<'a> {
     fn of(ruleset: &Ruleset, soft: &'a SoftFilter) -> Self {
-        Self { name: &soft.name, rounded: is_rounded(ruleset, soft.measure) }
+        let name_len = 1 + encoding::encoded_len_varint(soft.name.len() as u64) + soft.name.len();
+        Self { name: &soft.name, rounded: is_rounded(ruleset, soft.measure), name_len }
     }
 
     fn value(&self, exact: f64) -> f64 {
@@ -206,17 +210,16 @@ impl<'a> TermShape<'a> {
     }
 
     fn body_len(&self, value: f64) -> usize {
-        1 + encoding::encoded_len_varint(self.name.len() as u64) + self.name.len() + double_len(value)
+        self.name_len + double_len(value)
     }
 
     /// The length of the whole term with its key.
-    fn len(&self, exact: f64) -> usize {
-        let body = self.body_len(self.value(exact));
+    fn len(&self, value: f64) -> usize {
+        let body = self.body_len(value);
         1 + encoding::encoded_len_varint(body as u64) + body
     }
 
-    fn put(&self, exact: f64, out: &mut Vec<u8>) {
-        let value = self.value(exact);
+    fn put(&self, value: f64, out: &mut Vec<u8>) {
         encoding::encode_key(3, WireType::LengthDelimited, out);
         encoding::encode_varint(self.body_len(value) as u64, out);
         encoding::encode_key(1, WireType::LengthDelimited, out);

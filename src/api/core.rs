@@ -12,6 +12,7 @@ use crate::api::handler::Handler;
 use crate::api::pb;
 use crate::api::pb::CoreRequestType as Type;
 use crate::api::status::Rejection;
+use crate::domain::facts::FieldProblem;
 use crate::domain::id::AdvertisementId;
 use crate::engine::Submitted;
 use crate::engine::command::{Caller, UpdateAnswer};
@@ -54,9 +55,13 @@ enum State {
     Delete(AdvertisementId, oneshot::Receiver<Result<(), Fault>>),
 }
 
+/// What stands before the fields of each request, in the order of the envelope.
+const PREFIXES: [&str; 4] =
+    ["search_request.", "update_advertisement_request.", "delete_advertisement_request.", "get_configuration_request."];
+
 enum Asked {
-    Search(pb::SearchRequest),
-    Update(pb::UpdateAdvertisementRequest),
+    Search(Box<pb::SearchRequest>),
+    Update(Box<pb::UpdateAdvertisementRequest>),
     Delete(pb::DeleteAdvertisementRequest),
     Configuration(pb::GetConfigurationRequest),
 }
@@ -80,14 +85,14 @@ impl Echo {
             Answer::Delete(_) => {
                 response.delete_advertisement_response = Some(pb::DeleteAdvertisementResponse {});
             }
-            Answer::Configuration(answer) => response.get_configuration_response = Some(answer),
+            Answer::Configuration(answer) => response.get_configuration_response = Some(Box::new(answer)),
         }
         response
     }
 
     /// The envelope around a refusal, for connections.
     pub fn around_refusal(self, rejection: Rejection) -> pb::CoreResponse {
-        pb::CoreResponse { refusal: Some(rejection.into_wire()), ..self.empty() }
+        pb::CoreResponse { refusal: Some(Box::new(rejection.into_wire())), ..self.empty() }
     }
 
     fn empty(self) -> pb::CoreResponse {
@@ -113,9 +118,9 @@ impl Handler {
     fn begin(&self, door: Door, caller: &Caller, asked: Asked) -> State {
         let ready = |answer: Result<Answer, Rejection>| State::Ready(Some(answer));
         match asked {
-            Asked::Search(wire) => ready(self.search(door, caller, wire).map(Answer::Search)),
+            Asked::Search(wire) => ready(self.search(door, caller, *wire).map(Answer::Search)),
             Asked::Configuration(wire) => ready(self.configuration(door, wire).map(Answer::Configuration)),
-            Asked::Update(wire) => match self.update(door, caller, wire) {
+            Asked::Update(wire) => match self.update(door, caller, *wire) {
                 Err(rejection) => ready(Err(rejection)),
                 Ok(Submitted::Done(answer)) => ready(Ok(Answer::Update(answer))),
                 Ok(Submitted::Waiting(answer)) => State::Update(answer),
@@ -169,41 +174,36 @@ fn polled_too_late() -> Result<Answer, Rejection> {
 
 /// Finds the one request in an envelope.
 fn open(core: pb::CoreRequest) -> Result<(Door, Asked), Rejection> {
-    let door = |prefix| Door { prefix, set_id: core.matchmaking_set_id, nonce: core.request_nonce };
-    let mut found = Vec::with_capacity(1);
-    if let Some(wire) = core.search_request {
-        found.push((Type::Search, door("search_request."), Asked::Search(wire)));
-    }
-    if let Some(wire) = core.update_advertisement_request {
-        found.push((Type::UpdateAdvertisement, door("update_advertisement_request."), Asked::Update(wire)));
-    }
-    if let Some(wire) = core.delete_advertisement_request {
-        found.push((Type::DeleteAdvertisement, door("delete_advertisement_request."), Asked::Delete(wire)));
-    }
-    if let Some(wire) = core.get_configuration_request {
-        found.push((Type::GetConfiguration, door("get_configuration_request."), Asked::Configuration(wire)));
-    }
+    let is_there = [
+        core.search_request.is_some(),
+        core.update_advertisement_request.is_some(),
+        core.delete_advertisement_request.is_some(),
+        core.get_configuration_request.is_some(),
+    ];
+    let names = || PREFIXES.iter().zip(is_there).filter(|(_, there)| *there).map(|(it, _)| it.trim_end_matches('.'));
+    let (wanted, prefix, asked) = if let Some(wire) = core.search_request {
+        (Type::Search, PREFIXES[0], Asked::Search(wire))
+    } else if let Some(wire) = core.update_advertisement_request {
+        (Type::UpdateAdvertisement, PREFIXES[1], Asked::Update(wire))
+    } else if let Some(wire) = core.delete_advertisement_request {
+        (Type::DeleteAdvertisement, PREFIXES[2], Asked::Delete(wire))
+    } else if let Some(wire) = core.get_configuration_request {
+        (Type::GetConfiguration, PREFIXES[3], Asked::Configuration(wire))
+    } else {
+        let what = "has no sub-request with it: send the one that it names";
+        return Err(Rejection::of_fields(vec![FieldProblem { path: "request_type".into(), what: what.into() }]));
+    };
+    let door = Door { prefix, set_id: core.matchmaking_set_id, nonce: core.request_nonce };
     let mut problems = Door::default().problems();
-    let names: Vec<&str> = found.iter().map(|(_, door, _)| door.prefix.trim_end_matches('.')).collect();
-    match (found.pop(), names.len()) {
-        (Some((wanted, door, asked)), 1) => {
-            if core.request_type != Some(wanted.into()) {
-                let given = given_type(core.request_type);
-                let text = format!("is {given}, but the envelope carries {}: say {}", names[0], wanted.as_str_name());
-                problems.add("request_type", text);
-            }
-            problems.finish((door, asked))
-        }
-        (None, _) => {
-            problems.add("request_type", "has no sub-request with it: send the one that it names");
-            problems.finish((Door::default(), Asked::Search(pb::SearchRequest::default())))
-        }
-        (Some((_, door, asked)), count) => {
-            let text = format!("the envelope carries {count} sub-requests ({}): send one", names.join(", "));
-            problems.add(names[1], text);
-            problems.finish((door, asked))
-        }
+    if let Some(second) = names().nth(1) {
+        let all: Vec<&str> = names().collect();
+        problems.add(second, format!("the envelope carries {} sub-requests ({}): send one", all.len(), all.join(", ")));
+    } else if core.request_type != Some(wanted.into()) {
+        let (given, name) = (given_type(core.request_type), prefix.trim_end_matches('.'));
+        let text = format!("is {given}, but the envelope carries {name}: say {}", wanted.as_str_name());
+        problems.add("request_type", text);
     }
+    problems.finish((door, asked))
 }
 
 fn given_type(given: Option<i32>) -> String {

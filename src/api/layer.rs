@@ -97,7 +97,7 @@ where
         let limit = asked.map_or(self.shared.unary_deadline, |asked| asked.min(self.shared.unary_deadline));
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let response = match tokio::time::timeout(limit, caught(answer)).await {
+            let response = match tokio::time::timeout_at(report.started() + limit, caught(answer)).await {
                 Ok(Ok(response)) => response,
                 Ok(Err(_panic)) => fault_in_server().into_http(),
                 Err(_elapsed) => deadline::exceeded().into_http(),

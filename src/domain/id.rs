@@ -27,12 +27,16 @@ macro_rules! sixteen_byte_name {
             pub fn parse(text: &str) -> Option<Self> {
                 parse_hex(text).map(Self)
             }
+
+            /// As it is written, in ASCII.
+            pub fn digits(&self) -> [u8; 32] {
+                hex(self.0)
+            }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let digits = hex(self.0);
-                f.write_str(std::str::from_utf8(&digits).map_err(|_| fmt::Error)?)
+                f.write_str(std::str::from_utf8(&self.digits()).map_err(|_| fmt::Error)?)
             }
         }
 
@@ -72,7 +76,11 @@ impl UserKey {
 /// Sixteen bytes as digits; ids are written in every answer, and `{:02x}` takes its time.
 fn hex(bytes: [u8; 16]) -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    std::array::from_fn(|at| DIGITS[usize::from(if at % 2 == 0 { bytes[at / 2] >> 4 } else { bytes[at / 2] & 15 })])
+    let mut digits = [0; 32];
+    for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
+        pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+    }
+    digits
 }
 
 /// Hashes ids for maps: they are outputs of a keyed hash or of dice, which nobody can choose, so eight of their bytes
@@ -101,13 +109,28 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
         return None;
     }
     let mut bytes = [0; 16];
+    let mut all = 0;
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let high = char::from(pair[0]).to_digit(16)?;
-        let low = char::from(pair[1]).to_digit(16)?;
-        *byte = (high * 16 + low) as u8;
+        let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
+        all |= high | low;
+        *byte = high << 4 | low;
     }
-    Some(bytes)
+    (all < 16).then_some(bytes)
 }
+
+/// What each character stands for; 255 for those that are no digit. Every update and every excluded candidate names an
+/// id, and looking up is quicker than asking.
+const NIBBLES: [u8; 256] = {
+    let mut nibbles = [255; 256];
+    let mut nibble = 0;
+    while nibble < 16 {
+        let digit = b"0123456789abcdef"[nibble as usize];
+        nibbles[digit as usize] = nibble;
+        nibbles[digit.to_ascii_uppercase() as usize] = nibble;
+        nibble += 1;
+    }
+    nibbles
+};
 
 /// A matchmaking set: one playlist, one ruleset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -149,6 +172,12 @@ mod tests {
         assert_eq!(id.to_string(), "ab".repeat(16));
         assert_eq!(AdvertisementId::parse(&id.to_string()), Some(id));
         assert_eq!(AdvertisementId::parse("zz"), None);
-        assert_eq!(AdvertisementId::parse(&"g".repeat(32)), None);
+        assert_eq!(AdvertisementId::parse("0123456789abcdefABCDEF0123456789").map(|id| id.to_string()).as_deref(), {
+            Some("0123456789abcdefabcdef0123456789")
+        });
+        for other in (0..=u8::MAX).map(char::from).filter(|it| !it.is_ascii_hexdigit()) {
+            let text: String = std::iter::once(other).chain("0".repeat(32 - other.len_utf8()).chars()).collect();
+            assert_eq!(AdvertisementId::parse(&text), None, "{text}");
+        }
     }
 }

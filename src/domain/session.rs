@@ -45,8 +45,9 @@ pub struct Session {
     pub locality: Option<Locality>,
     /// The game's own attributes, by name, in name order, each name once.
     pub attributes: Vec<(Box<str>, Value)>,
-    /// Round trips to regions, in name order, each region once.
-    pub regions: Vec<RegionLatency>,
+    /// Round trips to regions, in name order, each region once. Boxed, because an `Advertisement` behind an `Arc` is then
+    /// just as large as a size that allocators have.
+    pub regions: Box<[RegionLatency]>,
     /// Who said all this.
     pub origin: Origin,
 }

@@ -25,7 +25,7 @@ impl Core {
                 self.gather(run, (*publish, reply, in_flight), write, &outcome, now);
             }
             Job::Extend(extend, reply, in_flight) => {
-                let answer = self.extended(extend, write, &outcome, now);
+                let answer = self.extended(*extend, write, &outcome, now);
                 self.answer(reply, in_flight, answer);
             }
             Job::Delete(id, set_id, reply, in_flight) => {

@@ -72,7 +72,7 @@ pub(super) enum Job {
     /// Publish or replace.
     Publish(Box<Publish>, Reply<UpdateAnswer>, InFlight),
     /// Keep alive.
-    Extend(Extend, Reply<UpdateAnswer>, InFlight),
+    Extend(Box<Extend>, Reply<UpdateAnswer>, InFlight),
     /// Withdraw.
     Delete(AdvertisementId, SetId, Reply<()>, InFlight),
     /// Take seats.

@@ -150,7 +150,7 @@ impl Engine {
             settled: update.settled,
         };
         let (reply, answer) = oneshot::channel();
-        self.submit(Job::Extend(extend, reply, self.core.flights.begin(claim.id)))?;
+        self.submit(Job::Extend(Box::new(extend), reply, self.core.flights.begin(claim.id)))?;
         Ok(Submitted::Waiting(answer))
     }
 

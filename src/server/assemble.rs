@@ -78,7 +78,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         engine: engine.clone(),
         rulesets: desk.clone(),
         metrics: Arc::new(move || rendered.render()),
-        observer: Arc::new(Calls(metrics.clone())),
+        observer: Arc::new(Calls::new(metrics.clone())),
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
         clock,
         is_fresh: is_fresh(engine.clone(), config.max_staleness_s),

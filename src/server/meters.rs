@@ -1,6 +1,6 @@
 //! Carries what the doors and the store say of themselves into the metrics.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -9,15 +9,32 @@ use tonic::Code as GrpcCode;
 use crate::api::layer::report::RpcObserver;
 use crate::store::metered::Meter;
 use crate::telemetry::label::{Code, Method, StoreVerb};
-use crate::telemetry::metric::Metrics;
+use crate::telemetry::metric::{CallSeries, Metrics};
 
-/// Counts calls.
+/// Counts calls. Nearly all end well, and their counters are at hand: what ends otherwise is looked up.
 #[derive(Debug)]
-pub(super) struct Calls(pub(super) Arc<Metrics>);
+pub(super) struct Calls {
+    metrics: Arc<Metrics>,
+    /// By method.
+    good: Vec<OnceLock<CallSeries>>,
+}
+
+impl Calls {
+    /// Counts into `metrics`.
+    pub(super) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, good: Method::ALL.iter().map(|_| OnceLock::new()).collect() }
+    }
+}
 
 impl RpcObserver for Calls {
     fn finished(&self, method: &'static str, code: GrpcCode, elapsed: Duration) {
-        self.0.record_call(Method::of_name(method), Code::of(i32::from(code)), elapsed.as_secs_f64());
+        let (method, seconds) = (Method::of_name(method), elapsed.as_secs_f64());
+        match (code, self.good.get(method as usize)) {
+            (GrpcCode::Ok, Some(good)) => {
+                good.get_or_init(|| self.metrics.call_series(method, Code::Ok)).record(seconds);
+            }
+            _ => self.metrics.record_call(method, Code::of(i32::from(code)), seconds),
+        }
     }
 
     fn turned_away(&self, why: &'static str) {
@@ -51,7 +68,7 @@ mod tests {
     #[test]
     fn calls_are_counted_under_their_own_names() {
         let metrics = Arc::new(Metrics::new());
-        let calls = Calls(metrics.clone());
+        let calls = Calls::new(metrics.clone());
         for (path, word) in [
             ("/fireteam.v1.Matchmaking/Search", "search"),
             ("/fireteam.v1.Matchmaking/UpdateAdvertisement", "update_advertisement"),
@@ -59,8 +76,12 @@ mod tests {
             ("/fireteam.v1.Operator/ListRulesets", "operator"),
             ("/grpc.health.v1.Health/Check", "other"),
         ] {
-            calls.finished(of_path(path).name, GrpcCode::Ok, Duration::from_millis(1));
-            let line = format!("fireteam_rpc_calls_total{{method=\"{word}\",code=\"ok\"}} 1");
+            for (code, written) in [(GrpcCode::Ok, "ok"), (GrpcCode::Aborted, "aborted")] {
+                calls.finished(of_path(path).name, code, Duration::from_millis(1));
+                let line = format!("fireteam_rpc_calls_total{{method=\"{word}\",code=\"{written}\"}} 1");
+                assert!(metrics.render().contains(&line), "{path}");
+            }
+            let line = format!("fireteam_rpc_seconds_count{{method=\"{word}\"}} 2");
             assert!(metrics.render().contains(&line), "{path}");
         }
     }

@@ -3,17 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderName, Method};
 use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
-use tonic_web::GrpcWebLayer;
-use tower_http::cors::{Any, CorsLayer};
 
 use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
 use crate::api::layer::report::RpcObserver;
 use crate::server::edge::Edge;
+use crate::server::front::FrontLayer;
 use crate::server::incoming::Incoming;
 
 /// Streams and calls in flight on one connection; Envoy's edge has 100.
@@ -42,9 +40,6 @@ const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 const PING_EVERY: Duration = Duration::from_secs(20);
 const PING_ANSWER: Duration = Duration::from_secs(10);
 
-/// How long a browser may remember what CORS allows.
-const CORS_AGE: Duration = Duration::from_secs(60 * 60);
-
 /// What every port needs.
 #[derive(Clone)]
 pub struct Port {
@@ -61,7 +56,7 @@ pub struct Port {
 impl Port {
     /// gRPC for game clients, and gRPC-Web for browsers.
     pub async fn serve_clients(self, incoming: Incoming, routes: Routes, stopping: CancellationToken) {
-        let mut server = self.builder().layer(cors()).layer(GrpcWebLayer::new()).layer(self.calls());
+        let mut server = self.builder().layer(FrontLayer(self.calls()));
         let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopping.cancelled_owned());
         log_failure("client", served.await);
     }
@@ -94,17 +89,6 @@ impl Port {
             .concurrency_limit_per_connection(CONCURRENT_CALLS_MAX)
             .load_shed(true)
     }
-}
-
-/// Any page may ask; there are no cookies to steal, and what is answered is what anyone may have.
-fn cors() -> CorsLayer {
-    let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin", "grpc-retry-pushback-ms"];
-    CorsLayer::new()
-        .allow_origin(Any)
-        .allow_methods([Method::POST])
-        .allow_headers(Any)
-        .expose_headers(exposed.map(HeaderName::from_static))
-        .max_age(CORS_AGE)
 }
 
 fn log_failure(port: &'static str, served: Result<(), tonic::transport::Error>) {

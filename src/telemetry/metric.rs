@@ -114,6 +114,21 @@ metrics! {
     locality_look_ups: CountBy<LookUp> = Family::default(), "counter" "fireteam_locality_look_ups_total" [LookUp::KEY];
 }
 
+/// The series of one method's calls that end one way.
+#[derive(Clone, Debug)]
+pub struct CallSeries {
+    calls: Counter,
+    seconds: Histogram,
+}
+
+impl CallSeries {
+    /// One call that ended, `seconds` after it came.
+    pub fn record(&self, seconds: f64) {
+        self.calls.inc();
+        self.seconds.observe(seconds);
+    }
+}
+
 impl Metrics {
     /// All at zero.
     pub fn new() -> Self {
@@ -138,8 +153,14 @@ impl Metrics {
 
     /// One call that ended, `seconds` after it came.
     pub fn record_call(&self, method: Method, code: Code, seconds: f64) {
-        self.rpc_calls.get_or_create(&(method, code)).inc();
-        self.rpc_seconds.get_or_create(&method).observe(seconds);
+        self.call_series(method, code).record(seconds);
+    }
+
+    /// What calls of a method that end with `code` are recorded in, for whoever records so many that looking it up for
+    /// each would count.
+    pub fn call_series(&self, method: Method, code: Code) -> CallSeries {
+        let calls = self.rpc_calls.get_or_create(&(method, code)).clone();
+        CallSeries { calls, seconds: self.rpc_seconds.get_or_create(&method).clone() }
     }
 
     /// One verb of the store that ended: how many rows it was about, how long it took, and

@@ -11,7 +11,7 @@ use crate::engine::command::{
 /// What an update did.
 pub fn update_response(answer: UpdateAnswer) -> pb::UpdateAdvertisementResponse {
     pb::UpdateAdvertisementResponse {
-        advertisement_id: answer.id.to_string(),
+        advertisement_id: text(answer.id.digits()),
         advertisement_token: answer.token,
         created: answer.created,
         expires_in_ms: answer.expires_in_ms,
@@ -57,7 +57,7 @@ pub fn reservation_event(event: ReservationEvent) -> pb::ReservationEvent {
         ReservationChange::Expired => pb::ReservationState::Expired,
     };
     pb::ReservationEvent {
-        advertisement_id: event.advertisement_id.to_string(),
+        advertisement_id: text(event.advertisement_id.digits()),
         reservation: Some(reservation(event.reservation)),
         state: state.into(),
     }
@@ -65,9 +65,14 @@ pub fn reservation_event(event: ReservationEvent) -> pb::ReservationEvent {
 
 fn reservation(answer: ReservationAnswer) -> pb::Reservation {
     pb::Reservation {
-        reservation_id: answer.id.to_string(),
+        reservation_id: text(answer.id.digits()),
         reservation_token: answer.token,
         seats: u32::from(answer.seats),
         expires_in_ms: answer.expires_in_ms.unwrap_or(0),
     }
+}
+
+/// An id as text. Of one allocation and without formatting: every answer has one.
+fn text(digits: [u8; 32]) -> String {
+    String::from_utf8_lossy(&digits).into_owned()
 }

@@ -87,14 +87,15 @@ fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut Pr
     if !field::count(wire.len(), limit::PLAYERS_MAX, path, problems) {
         return Vec::new();
     }
-    let mut first_of_user: BTreeMap<&str, usize> = BTreeMap::new();
     let mut players = Vec::with_capacity(wire.len());
     for (index, player) in wire.iter().enumerate() {
         let user_path = format_args!("{path}[{index}].user_id");
         field::name(&player.user_id, user_path, problems);
         field::short_text(&player.player_id, format_args!("{path}[{index}].player_id"), problems);
-        if let Some(first) = first_of_user.insert(&player.user_id, index)
-            && !player.user_id.is_empty()
+        // Few enough, by the limit above, for looking through them all.
+        let same_user = |other: &pb::PlayerData| other.user_id == player.user_id;
+        if !player.user_id.is_empty()
+            && let Some(first) = wire[..index].iter().rposition(same_user)
         {
             problems.add(user_path, format!("is the user of {path}[{first}] too: two players of one user never meet"));
         }
@@ -164,10 +165,10 @@ fn attribute(
     }
 }
 
-fn regions(wire: Vec<pb::RegionLatency>, problems: &mut Problems) -> Vec<RegionLatency> {
+fn regions(wire: Vec<pb::RegionLatency>, problems: &mut Problems) -> Box<[RegionLatency]> {
     let path = format_args!("{PATH}.region_latencies");
     if !field::count(wire.len(), limit::REGIONS_MAX, path, problems) {
-        return Vec::new();
+        return Box::default();
     }
     let mut regions = Vec::with_capacity(wire.len());
     for (index, region) in wire.into_iter().enumerate() {
@@ -179,5 +180,5 @@ fn regions(wire: Vec<pb::RegionLatency>, problems: &mut Problems) -> Vec<RegionL
         regions.push(RegionLatency { region: region.region.into(), round_trip_ms: ms });
     }
     regions.sort_by(|one, other| one.region.cmp(&other.region));
-    regions
+    regions.into()
 }

@@ -28,6 +28,11 @@ impl Report {
         Self { method, started: Instant::now(), observer: Some(observer) }
     }
 
+    /// When it began.
+    pub fn started(&self) -> Instant {
+        self.started
+    }
+
     /// It is over; whatever is said after the first time is not heard.
     pub fn finish(&mut self, code: Code) {
         let Some(observer) = self.observer.take() else { return };

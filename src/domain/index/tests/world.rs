@@ -265,7 +265,7 @@ pub(super) fn session(dice: &mut Dice, taste: Taste) -> Session {
         players,
         locality: locality(dice, taste),
         attributes,
-        regions,
+        regions: regions.into(),
         origin: Origin::Client,
         ..Session::default()
     }
