@@ -121,7 +121,7 @@ async fn a_long_absence_is_made_up_for() {
     assert_eq!(feed.read(&[ad_id(999)]).await.unwrap().gone, [ad_id(999)]);
 }
 
-/// S1-2: a server that is given silos loads and hears of no others.
+/// A server that is given silos loads and hears of no others.
 #[tokio::test]
 async fn silos_are_kept_apart() {
     let Some(database) = database("silos_are_kept_apart").await else { return };

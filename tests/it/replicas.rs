@@ -114,7 +114,7 @@ async fn a_server_that_comes_back_has_it_all() {
     assert_eq!(found(&later.servers[0], "guest").await.len(), 50, "before it says that it serves");
 }
 
-/// S1-2: a server of one region's silos serves no other's.
+/// A server of one region's silos serves no other's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_of_some_silos_serves_those() {
     let Some(database) = database("a_server_of_some_silos_serves_those").await else { return };

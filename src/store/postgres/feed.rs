@@ -10,10 +10,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use futures_util::TryStreamExt;
 use sqlx::Row;
 use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::types::Uuid;
+use tokio_stream::StreamExt;
 
 use crate::domain::id::{AdvertisementId, IdState};
 use crate::domain::time::UnixMs;
