@@ -117,6 +117,8 @@ mod tidy;
 #[cfg(test)]
 mod token_key_file;
 #[cfg(test)]
+mod update_runs;
+#[cfg(test)]
 mod vector_phases;
 #[cfg(test)]
 mod vector_scores;
