@@ -5,6 +5,7 @@ mod harness;
 mod index;
 mod population;
 mod rpc;
+mod shared;
 mod store;
 
 /// The server's allocator, so that updates cost here what they cost there.
@@ -27,4 +28,5 @@ fn main() {
     engine::run(&wanted);
     rpc::run(&wanted);
     store::run(&wanted);
+    shared::run(&wanted);
 }

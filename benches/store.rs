@@ -28,27 +28,27 @@ use crate::harness::{clock, machine, median};
 use crate::population::Dice;
 
 /// Advertisements in the store while it is measured.
-const STORED: u64 = 100_000;
+pub(super) const STORED: u64 = 100_000;
 /// Changes in one commit, as group commit makes it.
-const BATCH: u64 = 1_000;
+pub(super) const BATCH: u64 = 1_000;
 /// Rounds of subject and reference in turns.
-const ROUNDS: usize = 7;
+pub(super) const ROUNDS: usize = 7;
 /// Commits in one round of each.
-const COMMITS: u64 = 20;
+pub(super) const COMMITS: u64 = 20;
 
 /// One comparison.
-struct Row {
-    goal: &'static str,
+pub(super) struct Row {
+    pub(super) goal: &'static str,
     /// What was measured, and its median, with a unit.
-    subject: String,
+    pub(super) subject: String,
     /// What it was held against.
-    reference: String,
+    pub(super) reference: String,
     /// Subject by reference, median of the rounds.
-    ratio: f64,
+    pub(super) ratio: f64,
     /// Least and greatest ratio of a round.
-    spread: (f64, f64),
+    pub(super) spread: (f64, f64),
     /// Rounds.
-    n: usize,
+    pub(super) n: usize,
 }
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
@@ -87,7 +87,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
 }
 
 impl Row {
-    fn print(&self) {
+    pub(super) fn print(&self) {
         let Row { goal, subject, reference, ratio, spread: (least, greatest), n } = self;
         println!(
             "| {goal} | {subject} | {reference} | {ratio:.2} | {least:.2}-{greatest:.2} | {n} | | | | {} |",
@@ -342,10 +342,10 @@ impl Raw {
 }
 
 /// Later than any `now` here.
-const MUCH_LATER: u64 = 9_000_000_000_000;
+pub(super) const MUCH_LATER: u64 = 9_000_000_000_000;
 
 /// The k-th name: as good as random, so that neighbours in a batch are strangers in the file.
-fn id(k: u64) -> AdvertisementId {
+pub(super) fn id(k: u64) -> AdvertisementId {
     let mut dice = Dice(k.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     let (high, low) = (dice.next(), dice.next());
     let mut bytes = [0; 16];
@@ -355,7 +355,7 @@ fn id(k: u64) -> AdvertisementId {
 }
 
 /// A session of one player with what games usually say: some 330 bytes as JSON.
-fn put(k: u64, round: u64) -> Write {
+pub(super) fn put(k: u64, round: u64) -> Write {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&k.to_be_bytes());
     let user = UserKey::from_bytes(key);
@@ -391,7 +391,7 @@ fn put(k: u64, round: u64) -> Write {
     Write::Put { advertisement: Arc::new(advertisement), expires, confirmed: vec![], settled: vec![], now }
 }
 
-async fn timed<T>(work: impl Future<Output = T>) -> Duration {
+pub(super) async fn timed<T>(work: impl Future<Output = T>) -> Duration {
     let began = clock();
     work.await;
     began.elapsed()
@@ -406,16 +406,16 @@ fn flush(folder: &Path) -> Duration {
     began.elapsed()
 }
 
-fn rate(count: u64, took: Duration) -> f64 {
+pub(super) fn rate(count: u64, took: Duration) -> f64 {
     count as f64 / took.as_secs_f64()
 }
 
-fn percentile(times: &mut [Duration], percent: usize) -> Duration {
+pub(super) fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() - 1) * percent / 100]
 }
 
-fn compare(goal: &'static str, subject: &str, ours: &[f64], reference: &str, theirs: &[f64]) -> Row {
+pub(super) fn compare(goal: &'static str, subject: &str, ours: &[f64], reference: &str, theirs: &[f64]) -> Row {
     let mut ratios: Vec<f64> = ours.iter().zip(theirs).map(|(our, their)| our / their).collect();
     ratios.sort_by(f64::total_cmp);
     Row {
