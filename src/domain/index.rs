@@ -7,6 +7,7 @@ mod best;
 mod block;
 mod code;
 mod gauge;
+mod guard;
 mod kernel;
 mod key;
 mod layout;
@@ -166,12 +167,12 @@ impl Index {
         let Some(slot) = self.slab.find(entry.advertisement.id) else {
             let partition = self.partition_of(&entry);
             let slot = self.slab.add(entry);
-            let Self { layout, slab, clock, codes, row, .. } = self;
-            layout.write(slab.entry(slot), slot, clock, codes, row);
+            let Self { ruleset, layout, slab, clock, codes, row, .. } = self;
+            layout.write(ruleset, slab.entry(slot), slot, clock, codes, row);
             self.insert_row(partition);
             return None;
         };
-        self.layout.write(&entry, slot, &self.clock, &mut self.codes, &mut self.row);
+        self.layout.write(&self.ruleset, &entry, slot, &self.clock, &mut self.codes, &mut self.row);
         let place = self.slab.place(slot);
         let (key, tree) = self.partitions[place.partition as usize].as_mut().expect("a row's partition exists");
         let (silo, kind) = (entry.advertisement.session.silo, entry.advertisement.kind);

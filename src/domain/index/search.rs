@@ -39,6 +39,8 @@ const FEW: usize = 8;
 const STRIDE: usize = 16;
 /// Rows that a search which found too few looks at only to say what refused them.
 const EXPLAINED_ROWS: usize = 4096;
+/// After so many of the searcher's own rows were fetched, columns are asked first.
+const OWN_MANY: u32 = 32;
 /// The bound of a leaf that was looked at: less than nothing, and nothing is less.
 const SEEN: f32 = f32::NAN;
 
@@ -146,7 +148,7 @@ impl Search<'_, '_> {
             if self.desk.best.worst().is_some() || self.truncated {
                 return;
             }
-            let rows = self.rows_of(at);
+            let rows = self.leaf_of(at).len();
             if self.desk.bounds[at] == f32::INFINITY && rows <= budget.min(self.left as usize) {
                 budget -= rows;
                 self.visit_leaf(at);
@@ -155,9 +157,9 @@ impl Search<'_, '_> {
         }
     }
 
-    fn rows_of(&self, at: usize) -> usize {
+    fn leaf_of(&self, at: usize) -> &Leaf {
         let (number, first) = self.part_of(at);
-        self.index.tree(number).leaves[at - first].len()
+        &self.index.tree(number).leaves[at - first]
     }
 
     /// The partition of a leaf, and where its leaves begin.
@@ -348,6 +350,7 @@ impl Search<'_, '_> {
                 }
             }
         });
+        self.plan.own = OWN_MANY <= counts[counter(Refusal::Own)];
     }
 }
 

@@ -34,7 +34,11 @@ fn the_index_finds_what_the_oracle_finds() {
 fn play(seed: u64) {
     let dice = &mut Dice(seed);
     let ruleset = Arc::new(world::ruleset(dice));
-    let taste = Taste { common: dice.pick(&[1, 2, 4, 1000]), missing: dice.pick(&[2, 6, 50, 1000]) };
+    let taste = Taste {
+        common: dice.pick(&[1, 2, 4, 1000]),
+        missing: dice.pick(&[2, 6, 50, 1000]),
+        users: dice.pick(&[2, 5, 200, 200]),
+    };
     let size = match dice.below(20) {
         0 => 600 + dice.below(2500),
         1..6 => 50 + dice.below(400),
