@@ -6,6 +6,7 @@
 mod best;
 mod block;
 mod code;
+mod exact;
 mod gauge;
 mod guard;
 mod kernel;
@@ -108,6 +109,13 @@ pub struct Found {
     /// A row whose score is too bad in any case is not held against rules that need more than columns.
     pub refusals: Vec<(Refusal, u32)>,
     desk: search::Desk,
+}
+
+impl Found {
+    /// The exact terms of the hit at `number` in `hits`, in the order of `Ruleset::soft`.
+    pub fn terms(&self, number: usize) -> &[f64] {
+        self.desk.best.terms(number)
+    }
 }
 
 /// The advertisements of one set under one ruleset.

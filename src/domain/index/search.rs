@@ -5,18 +5,18 @@ use std::cmp::Ordering;
 use crate::domain::filter::{Refusal, admit};
 use crate::domain::index::best::{Best, Scored};
 use crate::domain::index::block::{Leaves, Rows};
+use crate::domain::index::exact::weigh;
 use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
 use crate::domain::index::leaf::Leaf;
-use crate::domain::index::plan::{Exact, Plan, counter, place, refusal};
+use crate::domain::index::plan::{Plan, counter, refusal};
 use crate::domain::index::tree::Place;
 use crate::domain::index::{Found, Hit, Index, Query};
-use crate::domain::score::{score, weighed};
 
 /// Buffers that a search uses and leaves behind for the next.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     scratch: Scratch,
-    best: Best,
+    pub(super) best: Best,
     /// Bounds of the leaves of all partitions visited, one partition after the other.
     bounds: Vec<f32>,
     /// Partition, and where its leaves begin in `bounds`.
@@ -53,7 +53,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     }
     let Found { hits, evaluated, truncated, refusals, desk } = found;
     let plan = Plan::of(query, &index.layout, &index.codes, &index.clock);
-    desk.best.begin(query.limits.max_results as usize);
+    desk.best.begin(query.limits.max_results as usize, query.ruleset.soft.len());
     desk.counts.clear();
     desk.counts.resize(counter(Refusal::Full) + 3 + 2 * query.ruleset.hard.len(), 0);
     desk.excluded.clear();
@@ -303,33 +303,8 @@ impl Search<'_, '_> {
 
     fn offer(&mut self, leaf: &Leaf, row: usize) {
         let (slot, id) = (leaf.slot(row), leaf.id(row));
-        let score = self.score(leaf, row, slot);
-        self.desk.best.offer(Scored { score, id, slot });
-    }
-
-    /// The exact score: from columns where they say it all, else from the entry.
-    fn score(&self, leaf: &Leaf, row: usize, slot: u32) -> f64 {
-        let (query, layout) = (self.query, &self.index.layout);
-        let has_region = || layout.region().is_some_and(|column| !leaf.float(column, row).is_nan());
-        let Some(exact) = self.plan.exact.as_ref().filter(|_| !(self.plan.regions && has_region())) else {
-            return score(query.ruleset, &query.searcher, &self.index.entry(slot).listed(), None);
-        };
-        let chord = || {
-            let x = layout.x()?;
-            let there = place([leaf.float(x, row), leaf.float(x + 1, row), leaf.float(x + 2, row)])?;
-            Some(query.searcher.locality?.chord_miles(there))
-        };
-        let number = |column| Some(leaf.exact(column, row)).filter(|it| !it.is_nan());
-        query.ruleset.soft.iter().zip(exact).fold(0.0, |sum, (soft, exact)| {
-            let distance = match *exact {
-                Exact::Constant(term) => return sum + term,
-                Exact::Difference { column, at } => number(column).map(|theirs| (soft.norm(theirs) - at).abs()),
-                Exact::Lower { column } => number(column).map(|it| soft.norm(it)),
-                Exact::Distance => chord().map(|it| soft.norm(it)),
-                Exact::Latency => chord().map(|it| soft.norm(query.ruleset.line.round_trip_ms(it))),
-            };
-            sum + weighed(soft, distance)
-        })
+        let (index, query, plan) = (self.index, self.query, &self.plan);
+        self.desk.best.offer(slot, id, |terms| weigh(index, query, plan, leaf, row, terms));
     }
 
     fn settle(&mut self) {
