@@ -9,32 +9,24 @@ pub(super) struct Scored {
     /// The id's first four bytes.
     pub(super) id: u32,
     pub(super) slot: u32,
-    /// Where its terms begin.
-    terms: u32,
 }
 
 /// Keeps the `most` best of what is offered. Offers wait in a buffer, because admitting a row means reading its entry.
 #[derive(Debug, Default)]
 pub(super) struct Best {
     most: usize,
-    /// Terms of a row.
-    width: usize,
     admitted: Vec<Scored>,
     waiting: Vec<Scored>,
     spare: Vec<Scored>,
-    /// Of all that were admitted or wait. Once the offers are looked through: of the best, in their order.
-    terms: Vec<f64>,
-    spare_terms: Vec<f64>,
 }
 
 /// Offers that wait before they are looked through, at least.
 const WAITING_MIN: usize = 64;
 
 impl Best {
-    /// Forgets everything; `most` is at least 1, and each row has `width` terms.
-    pub(super) fn begin(&mut self, most: usize, width: usize) {
-        (self.most, self.width) = (most, width);
-        self.terms.clear();
+    /// Forgets everything; `most` is at least 1.
+    pub(super) fn begin(&mut self, most: usize) {
+        self.most = most;
         self.admitted.clear();
         self.waiting.clear();
     }
@@ -54,19 +46,15 @@ impl Best {
         self.worst().is_none() && self.most <= self.admitted.len() + self.waiting.len()
     }
 
-    /// Offers a row, whose terms `weigh` adds and sums up; ignored when it is surely worse than the worst.
-    pub(super) fn offer(&mut self, slot: u32, id: u32, weigh: impl FnOnce(&mut Vec<f64>) -> f64) {
-        let terms = self.terms.len();
-        let score = weigh(&mut self.terms);
-        let worse = self.worst().is_some_and(|worst| match score.total_cmp(&worst.score) {
+    /// Offers a row; ignored when it is surely worse than the worst.
+    pub(super) fn offer(&mut self, row: Scored) {
+        let worse = self.worst().is_some_and(|worst| match row.score.total_cmp(&worst.score) {
             Ordering::Less => false,
-            Ordering::Equal => worst.id < id,
+            Ordering::Equal => worst.id < row.id,
             Ordering::Greater => true,
         });
-        if worse {
-            self.terms.truncate(terms);
-        } else {
-            self.waiting.push(Scored { score, id, slot, terms: terms as u32 });
+        if !worse {
+            self.waiting.push(row);
         }
     }
 
@@ -90,20 +78,8 @@ impl Best {
             let next = if take_waiting { waiting.next() } else { admitted.next() };
             self.spare.extend(next.filter(|row| !take_waiting || admit(row.slot)));
         }
-        self.spare_terms.clear();
-        for row in &mut self.spare {
-            let terms = self.spare_terms.len() as u32;
-            self.spare_terms.extend_from_slice(&self.terms[row.terms as usize..][..self.width]);
-            row.terms = terms;
-        }
-        std::mem::swap(&mut self.terms, &mut self.spare_terms);
         std::mem::swap(&mut self.admitted, &mut self.spare);
         self.waiting.clear();
-    }
-
-    /// The terms of the `number`th best.
-    pub(super) fn terms(&self, number: usize) -> &[f64] {
-        &self.terms[number * self.width..][..self.width]
     }
 
     /// The best, best first.

@@ -6,18 +6,19 @@ use crate::domain::index::{Index, Query};
 use crate::domain::ruleset::SoftFilter;
 use crate::domain::score::{term, weighed};
 
-/// Adds the terms of a row to `terms`, in the order of `Ruleset::soft`, to the bit as `score::term` has them; their sum.
+/// The score of a row; `each` hears of its terms, in the order of `Ruleset::soft`, to the bit as `score::term` has them.
+#[inline(always)]
 pub(super) fn weigh(
     index: &Index,
     query: &Query<'_>,
     plan: &Plan,
     leaf: &Leaf,
     row: usize,
-    terms: &mut Vec<f64>,
+    mut each: impl FnMut(f64),
 ) -> f64 {
     let mut sum = 0.0;
     let mut add = |term: f64| {
-        terms.push(term);
+        each(term);
         sum += term;
     };
     let layout = &index.layout;

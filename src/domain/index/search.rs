@@ -16,7 +16,9 @@ use crate::domain::index::{Found, Hit, Index, Query};
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     scratch: Scratch,
-    pub(super) best: Best,
+    best: Best,
+    /// Of the best, one after the other.
+    pub(super) terms: Vec<f64>,
     /// Bounds of the leaves of all partitions visited, one partition after the other.
     bounds: Vec<f32>,
     /// Partition, and where its leaves begin in `bounds`.
@@ -53,7 +55,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     }
     let Found { hits, evaluated, truncated, refusals, desk } = found;
     let plan = Plan::of(query, &index.layout, &index.codes, &index.clock);
-    desk.best.begin(query.limits.max_results as usize, query.ruleset.soft.len());
+    desk.best.begin(query.limits.max_results as usize);
     desk.counts.clear();
     desk.counts.resize(counter(Refusal::Full) + 3 + 2 * query.ruleset.hard.len(), 0);
     desk.excluded.clear();
@@ -67,6 +69,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     search.visit();
     search.settle();
     search.explain();
+    search.list_terms();
     (*evaluated, *truncated) = (left - search.left, search.truncated);
     hits.extend(desk.best.rows().iter().map(|row| Hit { slot: row.slot, score: row.score }));
     let counts = desk.counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
@@ -303,8 +306,19 @@ impl Search<'_, '_> {
 
     fn offer(&mut self, leaf: &Leaf, row: usize) {
         let (slot, id) = (leaf.slot(row), leaf.id(row));
-        let (index, query, plan) = (self.index, self.query, &self.plan);
-        self.desk.best.offer(slot, id, |terms| weigh(index, query, plan, leaf, row, terms));
+        let score = weigh(self.index, self.query, &self.plan, leaf, row, |_| {});
+        self.desk.best.offer(Scored { score, id, slot });
+    }
+
+    /// The terms of the best, computed once more for these few: keeping those of every row that is scored costs more.
+    fn list_terms(&mut self) {
+        let Desk { best, terms, .. } = &mut *self.desk;
+        terms.clear();
+        for row in best.rows() {
+            let at = self.index.slab.place(row.slot);
+            let leaf = &self.index.tree(at.partition).leaves[at.leaf as usize];
+            weigh(self.index, self.query, &self.plan, leaf, at.row as usize, |term| terms.push(term));
+        }
     }
 
     fn settle(&mut self) {
