@@ -6,7 +6,9 @@
 mod best;
 mod block;
 mod code;
+mod exact;
 mod gauge;
+mod guard;
 mod kernel;
 mod key;
 mod layout;
@@ -109,6 +111,14 @@ pub struct Found {
     desk: search::Desk,
 }
 
+impl Found {
+    /// The exact terms of the hit at `number` in `hits`, in the order of `Ruleset::soft`.
+    pub fn terms(&self, number: usize) -> &[f64] {
+        let width = self.desk.terms.len() / self.hits.len().max(1);
+        &self.desk.terms[number * width..][..width]
+    }
+}
+
 /// The advertisements of one set under one ruleset.
 #[derive(Debug)]
 pub struct Index {
@@ -166,12 +176,12 @@ impl Index {
         let Some(slot) = self.slab.find(entry.advertisement.id) else {
             let partition = self.partition_of(&entry);
             let slot = self.slab.add(entry);
-            let Self { layout, slab, clock, codes, row, .. } = self;
-            layout.write(slab.entry(slot), slot, clock, codes, row);
+            let Self { ruleset, layout, slab, clock, codes, row, .. } = self;
+            layout.write(ruleset, slab.entry(slot), slot, clock, codes, row);
             self.insert_row(partition);
             return None;
         };
-        self.layout.write(&entry, slot, &self.clock, &mut self.codes, &mut self.row);
+        self.layout.write(&self.ruleset, &entry, slot, &self.clock, &mut self.codes, &mut self.row);
         let place = self.slab.place(slot);
         let (key, tree) = self.partitions[place.partition as usize].as_mut().expect("a row's partition exists");
         let (silo, kind) = (entry.advertisement.session.silo, entry.advertisement.kind);

@@ -24,7 +24,7 @@ use crate::engine::shelf::listed;
 
 thread_local! {
     /// What one thread's searches write into, kept so that a search allocates nothing per candidate.
-    static SCRATCH: RefCell<(Found, Vec<f64>)> = RefCell::default();
+    static SCRATCH: RefCell<Found> = RefCell::default();
 }
 
 impl Core {
@@ -81,7 +81,7 @@ impl Core {
         let Some(shelf) = self.directory.shelf(query.ruleset.set_id) else { return 0 };
         let shelf = shelf.read();
         let Some(view) = shelf.view(query.ruleset.hash) else { return 0 };
-        SCRATCH.with_borrow_mut(|(found, terms)| {
+        SCRATCH.with_borrow_mut(|found| {
             view.search(query, found);
             answer.evaluated = found.evaluated;
             answer.truncated = found.truncated;
@@ -89,10 +89,10 @@ impl Core {
             // What is copied lies anywhere in memory: asked for together, it comes in the time of one.
             let first = |hit: &Hit| view.entry(hit.slot).encoded.first().copied().map_or(0, usize::from);
             std::hint::black_box(found.hits.iter().map(first).sum::<usize>());
-            for hit in &found.hits {
+            for (number, hit) in found.hits.iter().enumerate() {
                 let entry = view.entry(hit.slot);
                 let shown = Shown { ruleset: query.ruleset, searcher: &query.searcher, round_trip_ms: None };
-                each(shown.view(&entry.listed(), &entry.encoded, hit.score, terms));
+                each(shown.view(&entry.listed(), &entry.encoded, hit.score, found.terms(number)));
             }
             found.hits.len()
         })
@@ -153,7 +153,11 @@ impl Core {
         let mut terms = Vec::new();
         for (score, _, round_trip_ms, record, facts) in &standing {
             let shown = Shown { ruleset, searcher, round_trip_ms: Some(*round_trip_ms) };
-            each(shown.view(&listed(record, facts), &record.encoded, *score, &mut terms));
+            let candidate = listed(record, facts);
+            let soft = ruleset.soft.iter();
+            terms.clear();
+            terms.extend(soft.map(|soft| term(ruleset, soft, searcher, &candidate, Some(*round_trip_ms))));
+            each(shown.view(&candidate, &record.encoded, *score, &terms));
         }
     }
 
@@ -204,17 +208,8 @@ struct Shown<'a> {
 }
 
 impl Shown<'_> {
-    fn view<'v>(
-        &self,
-        listed: &Listed<'_>,
-        encoded: &'v [u8],
-        score: f64,
-        terms: &'v mut Vec<f64>,
-    ) -> CandidateView<'v> {
+    fn view<'v>(&self, listed: &Listed<'_>, encoded: &'v [u8], score: f64, terms: &'v [f64]) -> CandidateView<'v> {
         let between = |measure| measure_between(self.ruleset, measure, self.searcher, listed, self.round_trip_ms);
-        terms.clear();
-        let soft = self.ruleset.soft.iter();
-        terms.extend(soft.map(|soft| term(self.ruleset, soft, self.searcher, listed, self.round_trip_ms)));
         CandidateView {
             id: listed.advertisement.id,
             encoded,

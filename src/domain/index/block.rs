@@ -17,6 +17,10 @@ pub(super) trait Block: Copy {
     fn fixed(&self, column: usize) -> &[u32];
     /// Any other word; of leaves what `Summary::sets` says.
     fn word(&self, column: usize) -> &[u32];
+    /// Whole keys of owners; empty for leaves.
+    fn owners(&self) -> &[[u64; 2]];
+    /// Published ranges of the `number`th attribute that has any, and which attribute that is; none for leaves.
+    fn ranges(&self, number: usize) -> Option<(usize, &[f32], &[f32])>;
 }
 
 /// Rows `from..from + len` of a leaf.
@@ -53,6 +57,18 @@ impl Block for Rows<'_> {
     #[inline(always)]
     fn word(&self, column: usize) -> &[u32] {
         self.fixed(column)
+    }
+
+    #[inline(always)]
+    fn owners(&self) -> &[[u64; 2]] {
+        &self.leaf.owners()[self.from..][..self.len]
+    }
+
+    #[inline(always)]
+    fn ranges(&self, number: usize) -> Option<(usize, &[f32], &[f32])> {
+        let ranges = self.leaf.ranges().get(number)?;
+        let rows = self.from..self.from + self.len;
+        Some((ranges.attribute, &ranges.least[rows.clone()], &ranges.greatest[rows]))
     }
 }
 
@@ -95,5 +111,15 @@ impl Block for Leaves<'_> {
     #[inline(always)]
     fn word(&self, column: usize) -> &[u32] {
         &self.summary.sets[column - word::FIXED][self.from..][..self.len]
+    }
+
+    #[inline(always)]
+    fn owners(&self) -> &[[u64; 2]] {
+        &[]
+    }
+
+    #[inline(always)]
+    fn ranges(&self, _number: usize) -> Option<(usize, &[f32], &[f32])> {
+        None
     }
 }

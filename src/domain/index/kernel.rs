@@ -5,6 +5,7 @@ use crate::domain::filter::Refusal;
 use crate::domain::index::block::Block;
 use crate::domain::index::code::{ANY, MISSING};
 use crate::domain::index::gauge::{Reading, greater};
+use crate::domain::index::guard::{Owner, SEATS_BITS};
 use crate::domain::index::layout::word;
 use crate::domain::index::plan::{Check, Plan, Source, Term, counter};
 use crate::domain::ruleset::Curve;
@@ -85,6 +86,13 @@ impl<B: Block> pulp::NullaryFnOnce for Work<'_, B> {
         counts[counter(Refusal::Expired)] += expired;
         counts[counter(Refusal::Full)] += full;
         let mut left = waiting - expired - full;
+        if B::ROWS && plan.own {
+            for owner in &plan.owners {
+                let refused = own(&block, owner, bound, &mut hit[..len]);
+                counts[counter(Refusal::Own)] += refused;
+                left -= refused;
+            }
+        }
         for rule in &plan.rules {
             if left == 0 {
                 return 0;
@@ -92,6 +100,15 @@ impl<B: Block> pulp::NullaryFnOnce for Work<'_, B> {
             let refused = check(&block, plan, &rule.check, readings, bound, &mut limit[..len], &mut hit[..len]);
             counts[rule.counter] += refused;
             left -= refused;
+        }
+        let mut number = 0;
+        while let Some((attribute, least, greatest)) = block.ranges(number) {
+            let [low, high] = plan.values[attribute];
+            let outside = least.iter().zip(greatest).map(|(&least, &greatest)| (high < least) | (greatest < low));
+            let refused = refuse(bound, outside);
+            counts[plan.ranges] += refused;
+            left -= refused;
+            number += 1;
         }
         let sparse = B::ROWS && plan.cheap && left as usize * SPARSE <= len;
         if left != 0 && !sparse {
@@ -112,15 +129,35 @@ fn stale<B: Block>(block: &B, plan: &Plan, bound: &mut [f32]) -> [u32; 3] {
     let rows = block.fixed(word::EXPIRES).iter().zip(block.fixed(word::SEATS));
     for (bound, (&expires, &seats)) in bound.iter_mut().zip(rows) {
         let here = *bound < f32::INFINITY;
-        let late = expires < plan.tick;
-        // Seats are 16 bits wide; the portable instruction set compares signed numbers only.
-        let few = (seats as i32) < i32::from(plan.seats);
+        // The portable instruction set compares signed numbers only.
+        let late = (expires as i32) < plan.tick as i32;
+        let few = ((seats & SEATS_BITS) as i32) < i32::from(plan.seats);
         waiting += u32::from(here);
         expired += u32::from(here & late);
         full += u32::from(here & few & !late);
         *bound = if late | few { f32::INFINITY } else { *bound };
     }
     [expired, full, waiting]
+}
+
+/// Refuses the rows of `owner`; how many. Marks come first, because they were read already and most rows are others'.
+#[inline(always)]
+fn own<B: Block>(block: &B, owner: &Owner, bound: &mut [f32], hits: &mut [u32]) -> u32 {
+    let mut near = 0;
+    for (hit, &seats) in hits.iter_mut().zip(block.fixed(word::SEATS)) {
+        *hit = u32::from(seats >> 16 == owner.mark);
+        near += *hit;
+    }
+    if near == 0 {
+        return 0;
+    }
+    let [low, high] = owner.key;
+    for (hit, key) in hits.iter_mut().zip(block.owners()) {
+        // In 32 bits: the portable instruction set compares no wider numbers.
+        let differ = (key[0] ^ low) | (key[1] ^ high);
+        *hit &= u32::from(differ as u32 | (differ >> 32) as u32 == 0);
+    }
+    refuse(bound, hits.iter().map(|&hit| hit != 0))
 }
 
 /// Marks the rows hit as refused, and counts those that were not refused before.
@@ -157,7 +194,7 @@ fn check<B: Block>(
             limits.fill(*first);
             for &(tick, value) in steps {
                 for (limit, &since) in limits.iter_mut().zip(block.fixed(word::SINCE)) {
-                    *limit = if since <= tick { value } else { *limit };
+                    *limit = if since as i32 <= tick as i32 { value } else { *limit };
                 }
             }
             let reading = readings[*gauge].of(block, &plan.gauges[*gauge], len);

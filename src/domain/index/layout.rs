@@ -7,6 +7,7 @@
 use crate::domain::attribute::{Value, ValueKind};
 use crate::domain::index::Entry;
 use crate::domain::index::code::Codes;
+use crate::domain::index::guard::{self, Owner, Range};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::{HardRule, InList, Ruleset, SoftFilter};
 use crate::domain::time::UnixMs;
@@ -72,7 +73,7 @@ pub(super) struct Layout {
 pub(super) mod word {
     /// Ticks of the expiry.
     pub(in crate::domain::index) const EXPIRES: usize = 0;
-    /// Open seats.
+    /// Open seats; above them the mark of the row's owner.
     pub(in crate::domain::index) const SEATS: usize = 1;
     /// Ticks of `since`.
     pub(in crate::domain::index) const SINCE: usize = 2;
@@ -219,7 +220,15 @@ impl Layout {
     }
 
     /// Writes `entry` as a row.
-    pub(super) fn write(&self, entry: &Entry, slot: u32, clock: &Ticks, codes: &mut Codes, row: &mut Row) {
+    pub(super) fn write(
+        &self,
+        ruleset: &Ruleset,
+        entry: &Entry,
+        slot: u32,
+        clock: &Ticks,
+        codes: &mut Codes,
+        row: &mut Row,
+    ) {
         let advertisement = &entry.advertisement;
         row.clear();
         for number in &self.numbers {
@@ -238,7 +247,10 @@ impl Layout {
         let [a, b, c, d, ..] = *advertisement.id.as_bytes();
         let (expires, since) = (clock.tick(entry.expires), clock.tick(advertisement.since));
         (row.slot, row.id) = (slot, u32::from_be_bytes([a, b, c, d]));
-        row.words.extend([expires, u32::from(entry.open_seats), since]);
+        let owner = Owner::of(advertisement);
+        row.owner = owner.key;
+        guard::ranges_of(ruleset, advertisement, &mut row.ranges);
+        row.words.extend([expires, u32::from(entry.open_seats) | (owner.mark << 16), since]);
         for (column, &attribute) in self.coded.iter().enumerate() {
             row.words.push(codes.intern(column, entry.facts.get(attribute)));
         }
@@ -268,6 +280,10 @@ pub(super) struct Row {
     pub(super) floats: Vec<f32>,
     /// Word columns.
     pub(super) words: Vec<u32>,
+    /// The whole key of its owner.
+    pub(super) owner: [u64; 2],
+    /// Ranges that it published.
+    pub(super) ranges: Vec<Range>,
 }
 
 impl Row {
@@ -275,26 +291,31 @@ impl Row {
         self.exact.clear();
         self.floats.clear();
         self.words.clear();
+        self.ranges.clear();
     }
 }
 
-/// Moments as 32-bit ticks of 64 ms from 4 years before the first moment seen to 4 years after. Outside they
-/// saturate. Never decreasing in the moment, which is all that its users rest on.
+/// Moments as 31-bit ticks of 128 ms from 4 years before the first moment seen to 4 years after. Outside they
+/// saturate. Never decreasing in the moment, which is all that its users rest on; and the portable instruction set
+/// compares signed numbers only.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ticks {
     base: Option<u64>,
 }
 
+/// The last tick.
+pub(super) const TICK_MAX: u32 = i32::MAX as u32;
+
 impl Ticks {
     /// Fixes the middle of the range, unless that has been done.
     pub(super) fn anchor(&mut self, moment: UnixMs) {
-        let _ = *self.base.get_or_insert((moment.0 >> 6).saturating_sub(1 << 31));
+        let _ = *self.base.get_or_insert((moment.0 >> 7).saturating_sub(1 << 30));
     }
 
     /// The tick that `moment` falls into.
     pub(super) fn tick(&self, moment: UnixMs) -> u32 {
-        let ticks = (moment.0 >> 6).saturating_sub(self.base.unwrap_or(0));
-        u32::try_from(ticks).unwrap_or(u32::MAX)
+        let ticks = (moment.0 >> 7).saturating_sub(self.base.unwrap_or(0));
+        u32::try_from(ticks).unwrap_or(TICK_MAX).min(TICK_MAX)
     }
 }
 

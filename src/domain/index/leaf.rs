@@ -1,5 +1,6 @@
 //! A few hundred rows that lie close together: what searches pass over column by column, the rest row by row.
 
+use crate::domain::index::guard::Ranges;
 use crate::domain::index::layout::Row;
 
 /// Rows that a leaf holds when it is split.
@@ -23,6 +24,10 @@ pub(super) struct Leaf {
     cold: Vec<u64>,
     /// Words of a row in `cold`.
     stride: usize,
+    /// Whole keys of the rows' owners.
+    owners: Vec<[u64; 2]>,
+    /// Of attributes for which some row has one.
+    ranges: Vec<Ranges>,
     holes: Vec<u32>,
     /// The node above; `None` for the only leaf of a tree.
     pub(super) parent: Option<u32>,
@@ -60,6 +65,16 @@ impl Leaf {
         &self.words[column * self.room..][..self.end]
     }
 
+    /// Whole keys of the rows' owners.
+    pub(super) fn owners(&self) -> &[[u64; 2]] {
+        &self.owners[..self.end]
+    }
+
+    /// The published ranges, by attribute.
+    pub(super) fn ranges(&self) -> &[Ranges] {
+        &self.ranges
+    }
+
     /// A number of a row in f64; NaN for none.
     pub(super) fn exact(&self, column: usize, row: usize) -> f64 {
         f64::from_bits(self.cold[row * self.stride + 1 + column])
@@ -80,9 +95,10 @@ impl Leaf {
         self.floats[column * self.room + row]
     }
 
-    /// Changes one place of a word column.
-    pub(super) fn set_word(&mut self, column: usize, row: usize, word: u32) {
-        self.words[column * self.room + row] = word;
+    /// Changes those bits of one place of a word column that are in `bits`.
+    pub(super) fn set_word(&mut self, column: usize, row: usize, word: u32, bits: u32) {
+        let place = &mut self.words[column * self.room + row];
+        *place = (*place & !bits) | (word & bits);
     }
 
     /// Puts `row` in and says where it is.
@@ -104,6 +120,16 @@ impl Leaf {
         let cold = &mut self.cold[at * stride..][..stride];
         cold[0] = (u64::from(row.id) << 32) | u64::from(row.slot);
         cold[1..].iter_mut().zip(&row.exact).for_each(|(cold, exact)| *cold = exact.to_bits());
+        self.owners[at] = row.owner;
+        self.ranges.iter_mut().for_each(|ranges| ranges.forget(at));
+        for range in &row.ranges {
+            let known = self.ranges.iter().position(|ranges| ranges.attribute == range.attribute);
+            let number = known.unwrap_or_else(|| {
+                self.ranges.push(Ranges::new(range.attribute, room));
+                self.ranges.len() - 1
+            });
+            (self.ranges[number].least[at], self.ranges[number].greatest[at]) = (range.least, range.greatest);
+        }
     }
 
     /// Copies a row out.
@@ -113,6 +139,8 @@ impl Leaf {
         row.words.extend(self.words.chunks_exact(self.room).map(|column| column[at]));
         (row.slot, row.id) = (self.slot(at), self.id(at));
         row.exact.extend((0..self.stride - 1).map(|column| self.exact(column, at)));
+        row.owner = self.owners[at];
+        row.ranges.extend(self.ranges.iter().filter_map(|ranges| ranges.get(at)));
     }
 
     /// Takes a row out; nothing else moves.
@@ -141,6 +169,8 @@ impl Leaf {
                 moved(row.slot, hole);
             }
         }
+        let end = self.end;
+        self.ranges.retain(|ranges| (0..end).any(|at| ranges.get(at).is_some()));
     }
 
     /// Takes all rows out.
@@ -155,6 +185,8 @@ impl Leaf {
         self.words = widened(&self.words, row.words.len(), self.room, room);
         self.stride = 1 + row.exact.len();
         self.cold.resize(room * self.stride, 0);
+        self.owners.resize(room, [0; 2]);
+        self.ranges.iter_mut().for_each(|ranges| ranges.widen(room));
         self.room = room;
     }
 }

@@ -8,6 +8,7 @@
 use crate::domain::attribute::Value;
 use crate::domain::filter::{Refusal, Side};
 use crate::domain::index::Query;
+use crate::domain::index::guard::{Owner, around};
 use crate::domain::index::layout::{Layout, Ticks};
 use crate::domain::locality::Locality;
 use crate::domain::measure::Measure;
@@ -99,6 +100,14 @@ pub(super) struct Plan {
     pub(super) tick: u32,
     /// Then those that have fewer seats.
     pub(super) seats: u16,
+    /// Whose rows are the searcher's own.
+    pub(super) owners: Vec<Owner>,
+    /// Whether columns are asked for them: not before there turn out to be many.
+    pub(super) own: bool,
+    /// By attribute: what published ranges are held against.
+    pub(super) values: Vec<[f32; 2]>,
+    /// The counter of what those refuse.
+    pub(super) ranges: usize,
     pub(super) gauges: Vec<Gauge>,
     /// Hard filters, in the order of `Refusal`.
     pub(super) rules: Vec<Rule>,
@@ -155,6 +164,10 @@ impl Plan {
         let mut plan = Self {
             tick: clock.tick(query.now),
             seats: query.searcher.seats,
+            owners: Owner::all_of(&query.searcher).collect(),
+            own: false,
+            values: (0..query.ruleset.attributes.len()).map(|it| around(query.searcher.facts.number(it))).collect(),
+            ranges: counter(Refusal::Filter { filter: query.ruleset.hard.len(), side: Side::Advertiser }),
             gauges: Vec::new(),
             rules: Vec::new(),
             terms: Vec::new(),

@@ -5,18 +5,20 @@ use std::cmp::Ordering;
 use crate::domain::filter::{Refusal, admit};
 use crate::domain::index::best::{Best, Scored};
 use crate::domain::index::block::{Leaves, Rows};
+use crate::domain::index::exact::weigh;
 use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
 use crate::domain::index::leaf::Leaf;
-use crate::domain::index::plan::{Exact, Plan, counter, place, refusal};
+use crate::domain::index::plan::{Plan, counter, refusal};
 use crate::domain::index::tree::Place;
 use crate::domain::index::{Found, Hit, Index, Query};
-use crate::domain::score::{score, weighed};
 
 /// Buffers that a search uses and leaves behind for the next.
 #[derive(Debug, Default)]
 pub(super) struct Desk {
     scratch: Scratch,
     best: Best,
+    /// Of the best, one after the other.
+    pub(super) terms: Vec<f64>,
     /// Bounds of the leaves of all partitions visited, one partition after the other.
     bounds: Vec<f32>,
     /// Partition, and where its leaves begin in `bounds`.
@@ -39,6 +41,8 @@ const FEW: usize = 8;
 const STRIDE: usize = 16;
 /// Rows that a search which found too few looks at only to say what refused them.
 const EXPLAINED_ROWS: usize = 4096;
+/// After so many of the searcher's own rows were fetched, columns are asked first.
+const OWN_MANY: u32 = 32;
 /// The bound of a leaf that was looked at: less than nothing, and nothing is less.
 const SEEN: f32 = f32::NAN;
 
@@ -65,6 +69,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     search.visit();
     search.settle();
     search.explain();
+    search.list_terms();
     (*evaluated, *truncated) = (left - search.left, search.truncated);
     hits.extend(desk.best.rows().iter().map(|row| Hit { slot: row.slot, score: row.score }));
     let counts = desk.counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
@@ -146,7 +151,7 @@ impl Search<'_, '_> {
             if self.desk.best.worst().is_some() || self.truncated {
                 return;
             }
-            let rows = self.rows_of(at);
+            let rows = self.leaf_of(at).len();
             if self.desk.bounds[at] == f32::INFINITY && rows <= budget.min(self.left as usize) {
                 budget -= rows;
                 self.visit_leaf(at);
@@ -155,9 +160,9 @@ impl Search<'_, '_> {
         }
     }
 
-    fn rows_of(&self, at: usize) -> usize {
+    fn leaf_of(&self, at: usize) -> &Leaf {
         let (number, first) = self.part_of(at);
-        self.index.tree(number).leaves[at - first].len()
+        &self.index.tree(number).leaves[at - first]
     }
 
     /// The partition of a leaf, and where its leaves begin.
@@ -301,33 +306,19 @@ impl Search<'_, '_> {
 
     fn offer(&mut self, leaf: &Leaf, row: usize) {
         let (slot, id) = (leaf.slot(row), leaf.id(row));
-        let score = self.score(leaf, row, slot);
+        let score = weigh(self.index, self.query, &self.plan, leaf, row, |_| {});
         self.desk.best.offer(Scored { score, id, slot });
     }
 
-    /// The exact score: from columns where they say it all, else from the entry.
-    fn score(&self, leaf: &Leaf, row: usize, slot: u32) -> f64 {
-        let (query, layout) = (self.query, &self.index.layout);
-        let has_region = || layout.region().is_some_and(|column| !leaf.float(column, row).is_nan());
-        let Some(exact) = self.plan.exact.as_ref().filter(|_| !(self.plan.regions && has_region())) else {
-            return score(query.ruleset, &query.searcher, &self.index.entry(slot).listed(), None);
-        };
-        let chord = || {
-            let x = layout.x()?;
-            let there = place([leaf.float(x, row), leaf.float(x + 1, row), leaf.float(x + 2, row)])?;
-            Some(query.searcher.locality?.chord_miles(there))
-        };
-        let number = |column| Some(leaf.exact(column, row)).filter(|it| !it.is_nan());
-        query.ruleset.soft.iter().zip(exact).fold(0.0, |sum, (soft, exact)| {
-            let distance = match *exact {
-                Exact::Constant(term) => return sum + term,
-                Exact::Difference { column, at } => number(column).map(|theirs| (soft.norm(theirs) - at).abs()),
-                Exact::Lower { column } => number(column).map(|it| soft.norm(it)),
-                Exact::Distance => chord().map(|it| soft.norm(it)),
-                Exact::Latency => chord().map(|it| soft.norm(query.ruleset.line.round_trip_ms(it))),
-            };
-            sum + weighed(soft, distance)
-        })
+    /// The terms of the best, computed once more for these few: keeping those of every row that is scored costs more.
+    fn list_terms(&mut self) {
+        let Desk { best, terms, .. } = &mut *self.desk;
+        terms.clear();
+        for row in best.rows() {
+            let at = self.index.slab.place(row.slot);
+            let leaf = &self.index.tree(at.partition).leaves[at.leaf as usize];
+            weigh(self.index, self.query, &self.plan, leaf, at.row as usize, |term| terms.push(term));
+        }
     }
 
     fn settle(&mut self) {
@@ -348,6 +339,7 @@ impl Search<'_, '_> {
                 }
             }
         });
+        self.plan.own = OWN_MANY <= counts[counter(Refusal::Own)];
     }
 }
 

@@ -1,7 +1,8 @@
 //! What is known of each leaf without reading it: never too tight, sometimes too wide.
 
 use crate::domain::index::code;
-use crate::domain::index::layout::{Layout, Row, word};
+use crate::domain::index::guard::SEATS_BITS;
+use crate::domain::index::layout::{Layout, Row, TICK_MAX, word};
 use crate::domain::index::leaf::Leaf;
 
 /// Bounds of every leaf of a partition, one array each so that all leaves are judged in one plain loop.
@@ -58,7 +59,7 @@ impl Summary {
         self.sets.iter_mut().for_each(|column| column.push(0));
         self.expires.push(0);
         self.seats.push(0);
-        self.since.push(u32::MAX);
+        self.since.push(TICK_MAX);
         self.len.push(0);
     }
 
@@ -74,7 +75,7 @@ impl Summary {
             }
         }
         self.expires[leaf] = self.expires[leaf].max(row.words[word::EXPIRES]);
-        self.seats[leaf] = self.seats[leaf].max(row.words[word::SEATS]);
+        self.seats[leaf] = self.seats[leaf].max(row.words[word::SEATS] & SEATS_BITS);
         self.since[leaf] = self.since[leaf].min(row.words[word::SINCE]);
         for (column, (set, &word)) in self.sets.iter_mut().zip(&row.words[word::FIXED..]).enumerate() {
             set[leaf] |= if column < self.coded { code::bit(word) } else { word };
@@ -92,8 +93,8 @@ impl Summary {
             self.gaps[column][at] = u32::from(values.iter().any(|value| value.is_nan()));
         }
         self.expires[at] = leaf.words(word::EXPIRES).iter().copied().max().unwrap_or(0);
-        self.seats[at] = leaf.words(word::SEATS).iter().copied().max().unwrap_or(0);
-        self.since[at] = leaf.words(word::SINCE).iter().copied().min().unwrap_or(u32::MAX);
+        self.seats[at] = leaf.words(word::SEATS).iter().map(|word| word & SEATS_BITS).max().unwrap_or(0);
+        self.since[at] = leaf.words(word::SINCE).iter().copied().min().unwrap_or(TICK_MAX);
         for (column, set) in self.sets.iter_mut().enumerate() {
             let words = leaf.words(word::FIXED + column).iter();
             let bits = words.map(|&word| if column < self.coded { code::bit(word) } else { word });

@@ -11,7 +11,7 @@ use crate::domain::filter::{Searcher, admit};
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::index::{Found, Index, Path, Query, oracle};
 use crate::domain::ruleset::{Ruleset, SearchLimits};
-use crate::domain::score::score;
+use crate::domain::score::{score, term};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use world::{Dice, NOW, Taste};
@@ -34,7 +34,11 @@ fn the_index_finds_what_the_oracle_finds() {
 fn play(seed: u64) {
     let dice = &mut Dice(seed);
     let ruleset = Arc::new(world::ruleset(dice));
-    let taste = Taste { common: dice.pick(&[1, 2, 4, 1000]), missing: dice.pick(&[2, 6, 50, 1000]) };
+    let taste = Taste {
+        common: dice.pick(&[1, 2, 4, 1000]),
+        missing: dice.pick(&[2, 6, 50, 1000]),
+        users: dice.pick(&[2, 5, 200, 200]),
+    };
     let size = match dice.below(20) {
         0 => 600 + dice.below(2500),
         1..6 => 50 + dice.below(400),
@@ -121,6 +125,12 @@ fn ask(seed: u64, dice: &mut Dice, index: &Index, ids: &[AdvertisementId], taste
 fn check(seed: u64, index: &Index, query: &Query<'_>, found: &Found) {
     let hits: Vec<(AdvertisementId, u64)> =
         found.hits.iter().map(|hit| (index.entry(hit.slot).advertisement.id, hit.score.to_bits())).collect();
+    for (number, hit) in found.hits.iter().enumerate() {
+        let listed = index.entry(hit.slot).listed();
+        let exact =
+            query.ruleset.soft.iter().map(|it| term(query.ruleset, it, &query.searcher, &listed, None).to_bits());
+        assert!(found.terms(number).iter().map(|term| term.to_bits()).eq(exact), "seed {seed}");
+    }
     assert!(found.evaluated <= query.limits.max_evaluated);
     let refused: u32 = found.refusals.iter().map(|&(_, count)| count).sum();
     assert!(refused + hits.len() as u32 <= found.evaluated, "seed {seed}: a row counts once");

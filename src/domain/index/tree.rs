@@ -1,6 +1,7 @@
 //! One partition: a kd-B-tree whose leaves are columns. It grows by splitting full leaves and shrinks by joining
 //! leaves that have run empty.
 
+use crate::domain::index::guard::SEATS_BITS;
 use crate::domain::index::layout::{Layout, Row, STAND_IN, word};
 use crate::domain::index::leaf::{Leaf, ROWS};
 use crate::domain::index::summary::Summary;
@@ -124,7 +125,8 @@ impl Tree {
     /// Changes one word of a row; `bound` is the bound that it may widen.
     pub(super) fn set_word(&mut self, column: usize, leaf: u32, row: u32, value: u32) {
         let at = leaf as usize;
-        self.leaves[at].set_word(column, row as usize, value);
+        let bits = if column == word::SEATS { SEATS_BITS } else { u32::MAX };
+        self.leaves[at].set_word(column, row as usize, value, bits);
         if column == word::EXPIRES {
             self.summary.expires[at] = self.summary.expires[at].max(value);
         }

@@ -13,7 +13,7 @@ use crate::domain::ruleset::{Curve, MissingSoft, Ruleset, SearchLimits, SoftFilt
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 
-const TASTE: Taste = Taste { common: 1000, missing: 1000 };
+const TASTE: Taste = Taste { common: 1000, missing: 1000, users: 200 };
 
 /// Distance alone decides; no hard filters.
 fn nearest() -> Arc<Ruleset> {

@@ -67,6 +67,8 @@ pub(super) struct Taste {
     pub(super) common: usize,
     /// One value in this many is missing.
     pub(super) missing: usize,
+    /// Users that there are; so many that searchers rarely own a row, or so few that they own most.
+    pub(super) users: usize,
 }
 
 pub(super) fn ruleset(dice: &mut Dice) -> Ruleset {
@@ -146,7 +148,7 @@ fn hard(dice: &mut Dice, expansions: &[Expansion]) -> HardFilter {
         texts.into_boxed_slice()
     };
     let attribute = dice.below(8);
-    let value = dice.one_in(2).then(|| value(dice, attribute, Taste { common: 1, missing: 1000 })).flatten();
+    let value = dice.one_in(2).then(|| value(dice, attribute, Taste { common: 1, missing: 1000, users: 1 })).flatten();
     let rule = match dice.below(10) {
         0 => HardRule::Equal { attribute, value },
         1 => HardRule::NotEqual { attribute, value },
@@ -248,7 +250,7 @@ fn locality(dice: &mut Dice, taste: Taste) -> Option<Locality> {
 
 pub(super) fn session(dice: &mut Dice, taste: Taste) -> Session {
     let players: Vec<Player> = (0..1 + dice.below(3))
-        .map(|_| UserKey::from_bytes([dice.below(200) as u8; 16]))
+        .map(|_| UserKey::from_bytes([dice.below(taste.users) as u8; 16]))
         .map(|user| Player { user, player: user, skill: None })
         .collect();
     let known = |dice: &mut Dice, index: usize| Some((format!("a{index}").into(), value(dice, index, taste)?));
@@ -298,7 +300,7 @@ pub(super) fn entry(dice: &mut Dice, ruleset: &Ruleset, id: AdvertisementId, tas
         id,
         set_id: SetId(1),
         kind: if dice.one_in(8) { Kind::Server } else { Kind::Session },
-        subject: dice.one_in(4).then(|| UserKey::from_bytes([dice.below(30) as u8; 16])),
+        subject: dice.one_in(4).then(|| UserKey::from_bytes([dice.below(taste.users.min(30)) as u8; 16])),
         since: UnixMs(dice.pick(&[NOW - waited, NOW - waited, NOW - waited, NOW, NOW + waited, 0])),
         hash: RulesetHash(dice.below(2) as u32),
         session,

@@ -1,0 +1,122 @@
+//! What a row itself has against a searcher, whatever the ruleset says: that it is the searcher's own (S1-50), and the
+//! ranges that it published.
+//!
+//! One owner of each row is kept whole, so that a sweep over nothing but one's own rows needs none of their entries. Ranges
+//! are kept only by leaves that have any. Whoever else plays in a row is left to `filter::admit`.
+
+use crate::domain::advertisement::Advertisement;
+use crate::domain::filter::Searcher;
+use crate::domain::id::UserKey;
+use crate::domain::ruleset::Ruleset;
+
+/// A row's owner: its subject, else the first of its users.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// The whole key.
+    pub(super) key: [u64; 2],
+    /// 0 for nobody; else whether it is a subject or a user, and some bits of the key. Fits above the seats.
+    pub(super) mark: u32,
+}
+
+const USER: u32 = 0x8000;
+const SUBJECT: u32 = 0xc000;
+
+/// The bits of `word::SEATS` below the mark.
+pub(super) const SEATS_BITS: u32 = 0xffff;
+
+impl Owner {
+    /// The owner of an advertisement.
+    pub(super) fn of(advertisement: &Advertisement) -> Self {
+        let user = || advertisement.session.players.first().map(|player| Self::new(player.user, USER));
+        let subject = advertisement.subject.map(|subject| Self::new(subject, SUBJECT));
+        subject.or_else(user).unwrap_or_default()
+    }
+
+    /// Owners whose rows are the searcher's own.
+    pub(super) fn all_of<'a>(searcher: &Searcher<'a>) -> impl Iterator<Item = Self> + use<'a> {
+        let subject = searcher.subject.map(|subject| Self::new(subject, SUBJECT));
+        subject.into_iter().chain(searcher.users.iter().map(|&user| Self::new(user, USER)))
+    }
+
+    fn new(key: UserKey, kind: u32) -> Self {
+        let [a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p] = *key.as_bytes();
+        let key = [u64::from_le_bytes([a, b, c, d, e, f, g, h]), u64::from_le_bytes([i, j, k, l, m, n, o, p])];
+        let bits = (key[0] ^ (key[1] >> 48)) as u32;
+        Self { key, mark: kind | (bits & 0x3fff) }
+    }
+}
+
+/// A published range of one attribute, on its way into a leaf. Rounded outward: what lies outside is refused for certain.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Range {
+    /// Its place in `Ruleset::attributes`.
+    pub(super) attribute: usize,
+    /// Finite, which tells it from no range.
+    pub(super) least: f32,
+    pub(super) greatest: f32,
+}
+
+/// Adds the ranges of `advertisement` that say something under `ruleset`, each attribute once.
+pub(super) fn ranges_of(ruleset: &Ruleset, advertisement: &Advertisement, out: &mut Vec<Range>) {
+    for allowed in &advertisement.allowed {
+        let Some(attribute) = ruleset.attribute_index(&allowed.attribute) else { continue };
+        // `f32::max` and `f32::min` pass over NaN.
+        let least = allowed.min.map_or(f32::MIN, below).max(f32::MIN);
+        let greatest = allowed.max.map_or(f32::INFINITY, above).min(f32::INFINITY);
+        match out.iter_mut().find(|range| range.attribute == attribute) {
+            Some(range) => (range.least, range.greatest) = (range.least.max(least), range.greatest.min(greatest)),
+            None => out.push(Range { attribute, least, greatest }),
+        }
+    }
+}
+
+/// A searcher's value as ranges are held against it: not above it and not below it. None at all lies outside every
+/// range.
+pub(super) fn around(value: Option<f64>) -> [f32; 2] {
+    value.map_or([f32::NEG_INFINITY; 2], |value| [below(value), above(value)])
+}
+
+fn below(value: f64) -> f32 {
+    (value as f32).next_down()
+}
+
+fn above(value: f64) -> f32 {
+    (value as f32).next_up()
+}
+
+/// The ranges that a leaf's rows have for one attribute.
+#[derive(Debug)]
+pub(super) struct Ranges {
+    /// Its place in `Ruleset::attributes`.
+    pub(super) attribute: usize,
+    /// By row; minus infinity for none.
+    pub(super) least: Vec<f32>,
+    /// By row; infinity for none.
+    pub(super) greatest: Vec<f32>,
+}
+
+impl Ranges {
+    /// None yet.
+    pub(super) fn new(attribute: usize, room: usize) -> Self {
+        let mut new = Self { attribute, least: Vec::new(), greatest: Vec::new() };
+        new.widen(room);
+        new
+    }
+
+    /// Makes room for more rows.
+    pub(super) fn widen(&mut self, room: usize) {
+        self.least.resize(room, f32::NEG_INFINITY);
+        self.greatest.resize(room, f32::INFINITY);
+    }
+
+    /// Forgets what the row that was at `at` had.
+    pub(super) fn forget(&mut self, at: usize) {
+        (self.least[at], self.greatest[at]) = (f32::NEG_INFINITY, f32::INFINITY);
+    }
+
+    /// What the row at `at` has.
+    pub(super) fn get(&self, at: usize) -> Option<Range> {
+        let (least, greatest) = (self.least[at], self.greatest[at]);
+        (f32::NEG_INFINITY < least).then_some(Range { attribute: self.attribute, least, greatest })
+    }
+}
