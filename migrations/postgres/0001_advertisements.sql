@@ -14,6 +14,9 @@ create table advertisement
 
     -- The transaction that last changed the row or the seats in it. Nobody's counter: equal means the same, no more.
     version          bigint   not null,
+    -- What it was before that, for whoever publishes or extends: 0 if nothing was advertised under this name. A statement
+    -- that changes a row can only tell what the row is now.
+    version_before   bigint   not null default 0,
     -- The server that took its last heartbeat; that one alone may believe it for less long than `expires_ms` says.
     holder           bigint   not null,
 

@@ -9,6 +9,7 @@ mod change;
 mod feed;
 mod line;
 mod open;
+mod plain;
 mod read;
 mod settle;
 mod statements;

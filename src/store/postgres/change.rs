@@ -14,6 +14,7 @@ use tokio::time::Instant;
 use crate::domain::id::{AdvertisementId, IdState, ReservationId};
 use crate::store::decide::{Picture, Standing};
 use crate::store::postgres::line::{late, unavailable};
+use crate::store::postgres::plain::Plain;
 use crate::store::postgres::read::{self, Found};
 use crate::store::postgres::write::Difference;
 use crate::store::postgres::{Desk, settle, statements as sql};
@@ -51,6 +52,8 @@ impl Bell {
 pub(super) enum Trouble {
     /// Another server was quicker. Nothing has happened.
     Overtaken,
+    /// It has to be decided in code.
+    NotPlain,
     /// It failed.
     Failed(StoreError),
 }
@@ -76,6 +79,7 @@ impl From<sqlx::Error> for Trouble {
 
 /// Makes all changes and answers each. On an error none has happened, or nobody knows.
 pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed, StoreError> {
+    let mut plain = Plain::of(batch);
     let touched = Touched::by(batch);
     let end = Instant::now() + WITHIN;
     for _ in 0..ATTEMPTS_MAX {
@@ -83,7 +87,13 @@ pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed
         let batch_id = Uuid::from_u64_pair(desk.replica.cast_unsigned(), desk.batches);
         let attempt = Attempt { batch_id, replica: desk.replica, ring: desk.bell.may_ring() };
         let mut connection = desk.writes.take().await?;
-        let made = tokio::time::timeout_at(end, attempt.make(&mut connection, &touched, batch)).await;
+        let making = async {
+            match &plain {
+                Some(plain) => attempt.make_plain(&mut connection, plain, batch).await,
+                None => attempt.make(&mut connection, &touched, batch).await,
+            }
+        };
+        let made = tokio::time::timeout_at(end, making).await;
         let made = made.unwrap_or_else(|_| Err(late("a commit", WITHIN).into()));
         match made {
             Ok(committed) => {
@@ -100,7 +110,10 @@ pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed
                     false => Err(StoreError::Unavailable("postgres: a commit was lost; nothing of it happened".into())),
                 };
             }
-            Err(Trouble::Overtaken) => {
+            Err(trouble @ (Trouble::Overtaken | Trouble::NotPlain)) => {
+                if matches!(trouble, Trouble::NotPlain) {
+                    plain = None;
+                }
                 connection.execute("rollback").await.map_err(unavailable)?;
                 desk.writes.give_back(connection);
             }
@@ -121,6 +134,34 @@ struct Attempt {
 }
 
 impl Attempt {
+    /// Everything but `commit`, of a batch that can be decided in SQL.
+    async fn make_plain(
+        &self,
+        connection: &mut PgConnection,
+        plain: &Plain<'_>,
+        batch: &[Write],
+    ) -> Result<Committed, Trouble> {
+        connection.execute("begin").await?;
+        let written = plain.write(batch, self.replica, &mut *connection).await?;
+        let (committed, changed) = written.ok_or(Trouble::NotPlain)?;
+        self.note(connection, changed.iter()).await?;
+        Ok(committed)
+    }
+
+    /// Leaves word of what has changed, if anything has. Says which transaction it is.
+    async fn note(
+        &self,
+        connection: &mut PgConnection,
+        changed: impl ExactSizeIterator<Item = &AdvertisementId>,
+    ) -> Result<Version, Trouble> {
+        if changed.len() == 0 {
+            return Ok(Version::default());
+        }
+        let ids = names(changed.map(AdvertisementId::as_bytes));
+        let noted = sqlx::query_scalar(sql::NOTE_CHANGE).bind(self.batch_id).bind(self.replica).bind(ids);
+        Ok(Version(noted.bind(self.ring).fetch_one(connection).await?))
+    }
+
     /// Everything but `commit`.
     async fn make(
         &self,
@@ -135,12 +176,7 @@ impl Attempt {
         let difference = Difference::between(&before, &after, &extended(batch, &outcomes), self.replica);
         difference.write(connection).await?;
         let changed = difference.changed();
-        let mut version = Version::default();
-        if !changed.is_empty() {
-            let ids: Vec<Uuid> = changed.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
-            let noted = sqlx::query_scalar(sql::NOTE_CHANGE).bind(self.batch_id).bind(self.replica).bind(ids);
-            version = Version(noted.bind(self.ring).fetch_one(connection).await?);
-        }
+        let version = self.note(&mut *connection, changed.iter()).await?;
         let step = |write: &Write| {
             let id = write.advertisement_id();
             let found = before.found.get(&id).filter(|found| found.stands);

@@ -39,6 +39,9 @@ const CHANGES_MAX: i64 = 16;
 /// twice as old.
 const MISSED_AFTER_MS: u64 = 300_000;
 
+/// Rows that are read together.
+const TOGETHER: usize = 2_000;
+
 /// Changes above the mark that may have been read; more, and something is holding the mark: read everything instead.
 const READ_MAX: usize = 16_384;
 
@@ -88,16 +91,26 @@ impl ChangeFeed {
         let (mark, at): (i64, i64) =
             ask!(line, LOOK_WITHIN, "a look", |connection| sqlx::query_as(sql::MARK).fetch_one(&mut *connection))?;
         let (silos, replica) = (&self.silos, self.replica);
-        let mut changed = ask!(line, ALL_WITHIN, "reading everything", |connection| async {
-            let mut all = Vec::new();
+        let readings = ask!(line, ALL_WITHIN, "reading everything", |connection| async {
+            let mut readings = Vec::new();
+            let mut rows = Vec::new();
             let mut stream = sqlx::query(sql::READ_ALL).bind(silos).fetch(&mut *connection);
+            // Reading a row takes longer than receiving it: others do that meanwhile.
             while let Some(row) = stream.try_next().await? {
-                all.push(read::stored(&row, replica));
+                rows.push(row);
+                if rows.len() == TOGETHER {
+                    let rows = std::mem::replace(&mut rows, Vec::with_capacity(TOGETHER));
+                    readings.push(tokio::task::spawn_blocking(move || read_together(&rows, replica)));
+                }
             }
-            Ok::<_, sqlx::Error>(all)
-        })?
-        .into_iter()
-        .collect::<Result<Vec<StoredAdvertisement>, StoreError>>()?;
+            readings.push(tokio::task::spawn_blocking(move || read_together(&rows, replica)));
+            Ok::<_, sqlx::Error>(readings)
+        })?;
+        let mut changed = Vec::with_capacity(readings.len() * TOGETHER);
+        for reading in readings {
+            let reading = reading.await.unwrap_or_else(|_| Err(StoreError::Unavailable("a reader died".into())));
+            changed.extend(reading?);
+        }
         let rows = ask!(line, ALL_WITHIN, "reading everything", |connection| sqlx::query(sql::READ_ALL_RESERVATIONS)
             .fetch_all(&mut *connection))?;
         let mut seats: HashMap<AdvertisementId, Vec<Reservation>, IdState> = HashMap::default();
@@ -169,6 +182,10 @@ impl Feed for ChangeFeed {
             None => self.read_all().await,
         }
     }
+}
+
+fn read_together(rows: &[PgRow], replica: i64) -> Result<Vec<StoredAdvertisement>, StoreError> {
+    rows.iter().map(|row| read::stored(row, replica)).collect()
 }
 
 /// The answer to `READ_CHANGES`.

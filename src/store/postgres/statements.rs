@@ -27,6 +27,36 @@ pub(super) const READ_RESERVATIONS: &str = "
        and state < 2   -- those that ended take no seats, and may be many
 ";
 
+/// Publishes, whether something is there or not, unless the name was ever deleted. What is there keeps its since. `$2` is
+/// who holds them now.
+pub(super) const PUT_PLAIN: &str = "
+    insert into advertisement as a (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms,
+                                    join_seats, body, connect_data)
+    select u.advertisement_id, pg_current_xact_id()::text::bigint, $2, u.silo_id, u.set_id, u.kind, u.since_ms,
+           u.expires_ms, u.join_seats, u.body, u.connect_data
+      from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
+                  $9::text[], $10::bytea[])
+        as u (advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data)
+        on conflict (advertisement_id) do update
+       set version = excluded.version, holder = excluded.holder, silo_id = excluded.silo_id, set_id = excluded.set_id,
+           kind = excluded.kind, expires_ms = excluded.expires_ms, join_seats = excluded.join_seats,
+           body = excluded.body, connect_data = excluded.connect_data,
+           version_before = a.version
+     where a.deleted_until_ms is null
+    returning advertisement_id, since_ms, version_before, version
+";
+
+/// Keeps alive, if it is there and not shortened.
+pub(super) const EXTEND_PLAIN: &str = "
+    update advertisement a
+       set version = pg_current_xact_id()::text::bigint, version_before = a.version, holder = $3,
+           expires_ms = greatest(a.expires_ms, u.expires_ms)
+      from unnest($1::uuid[], $2::bigint[]) as u (advertisement_id, expires_ms)
+     where a.advertisement_id = u.advertisement_id
+       and a.body is not null
+    returning a.advertisement_id, a.since_ms, a.version_before, a.version
+";
+
 /// Takes away the reservations of advertisements that go, or are made anew.
 pub(super) const REMOVE_RESERVATIONS: &str = "delete from reservation where advertisement_id = any($1)";
 
