@@ -2,6 +2,7 @@
 
 mod engine;
 mod harness;
+mod hostile;
 mod index;
 mod population;
 mod rpc;
@@ -29,4 +30,5 @@ fn main() {
     rpc::run(&wanted);
     store::run(&wanted);
     shared::run(&wanted);
+    hostile::run(&wanted);
 }

@@ -39,6 +39,8 @@ mod geo_vectors;
 #[cfg(test)]
 mod harness;
 #[cfg(test)]
+mod hostile_documents;
+#[cfg(test)]
 mod layering;
 #[cfg(test)]
 mod plain;

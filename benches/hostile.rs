@@ -1,0 +1,33 @@
+//! What it takes to refuse rulesets that were written to hurt: SEC-14 allows 50 ms for the worst.
+
+#[path = "../tests/it/hostile_documents.rs"]
+mod hostile_documents;
+
+use fireteam::rules;
+
+use crate::harness::{clock, machine, median};
+
+/// Each document is read so many times.
+const TIMES: usize = 21;
+
+pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+    if !wanted("SEC14") {
+        return;
+    }
+    let mut worst = (0.0, "");
+    for (name, bytes, _) in hostile_documents::documents() {
+        let once = || {
+            let began = clock();
+            let read =
+                rules::text_of("hostile.xml", &bytes).and_then(|text| rules::parse("hostile.xml", text).map(|_| ()));
+            assert!(read.is_err(), "{name}");
+            began.elapsed().as_secs_f64() * 1e3
+        };
+        let took = median((0..TIMES).map(|_| once()).collect());
+        if worst.0 < took {
+            worst = (took, name);
+        }
+    }
+    let (took, name) = worst;
+    println!("| SEC14 | {took:.3} ms, {name} | 50 ms | {:.4} | | {TIMES} | | | | {} |", took / 50.0, machine());
+}
