@@ -1,0 +1,329 @@
+//! R5: the answer is lost on its way. Asked again on another server, the same thing has happened once, and the answer is
+//! the same; and a server whose own commit was not answered finds out what became of it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use fireteam_client::{Client, Code, Error, pb};
+
+use crate::database::{Cluster, Database};
+use crate::figures::{Chapter, Dice, scale};
+use crate::fleet::{Fleet, client};
+use crate::history::{Asked, History, Outcome, outcome};
+use crate::party::{host, party};
+use crate::process::PATIENCE;
+use crate::proxy::{ClientProxy, Loss, StoreProxy};
+use crate::rival::{LONG_MS, SEATS};
+
+/// Answers lost between a client and its server, and commits that something happens to, in the short form.
+const ANSWERS: usize = 1_600;
+const COMMITS: usize = 400;
+
+/// Sessions of a lane at once: a search shows 50, and each is taken from until it is full.
+const SESSIONS: usize = 8;
+
+/// Between one asking and the next.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// One caller, who asks for one thing after the other.
+struct Lane {
+    number: usize,
+    fleet: Arc<Fleet>,
+    history: History,
+    dice: Dice,
+    asked: usize,
+    sessions: Vec<(String, Vec<u8>)>,
+    wrong: Vec<String>,
+}
+
+/// A call that can be made again, with what it means.
+enum Call {
+    Publish(Box<pb::MatchmakingUpdateAdvertisementRequest>),
+    Reserve(Box<pb::MatchmakingReserveRequest>, String),
+    Delete(pb::MatchmakingDeleteAdvertisementRequest),
+}
+
+/// What must be the same in every answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Answer(String, u32, Vec<u8>);
+
+impl Call {
+    async fn make(&self, client: &Client) -> Result<Answer, Error> {
+        match self {
+            Call::Publish(request) => client.update_advertisement((**request).clone()).await.map(|answer| {
+                assert!(!answer.pending, "nothing new is ever pending");
+                Answer(answer.advertisement_id, 0, answer.advertisement_token)
+            }),
+            Call::Reserve(request, _) => client.reserve((**request).clone()).await.map(|answer| {
+                let reservation = answer.reservation.expect("a reservation");
+                Answer(reservation.reservation_id, reservation.seats, answer.connect_data)
+            }),
+            Call::Delete(request) => {
+                client.delete_advertisement(request.clone()).await.map(|_| Answer(String::new(), 0, Vec::new()))
+            }
+        }
+    }
+
+    fn asked(&self, answer: Option<&Answer>) -> Asked {
+        let id = answer.map_or(String::new(), |answer| answer.0.clone());
+        match self {
+            Call::Publish(request) => {
+                let word = String::from_utf8(request.connect_data.clone()).expect("text").parse().expect("a number");
+                Asked::Publish { key: request.idempotency_key.clone(), advertisement: id, word }
+            }
+            Call::Reserve(request, user) => {
+                let advertisement = request.advertisement_id.clone();
+                Asked::Reserve { user: user.clone(), advertisement, seats: 1, reservation: id }
+            }
+            Call::Delete(request) => Asked::Delete { advertisement: request.advertisement_id.clone() },
+        }
+    }
+
+    /// The same name for something else.
+    fn other(&self) -> Option<Self> {
+        let Call::Reserve(request, user) = self else { return None };
+        let stranger = party(&[(&format!("not {user}"), 0.0)]).players;
+        Some(Call::Reserve(
+            Box::new(pb::MatchmakingReserveRequest { players: stranger, ..(**request).clone() }),
+            user.clone(),
+        ))
+    }
+}
+
+impl Lane {
+    fn new(number: usize, fleet: &Arc<Fleet>, history: &History, dice: Dice) -> Self {
+        let (fleet, history) = (Arc::clone(fleet), history.clone());
+        Self { number, fleet, history, dice, asked: 0, sessions: Vec::new(), wrong: Vec::new() }
+    }
+
+    fn silo(&self) -> u64 {
+        self.number as u64 + 1
+    }
+
+    /// The next thing to ask for: seats, mostly.
+    async fn next(&mut self) -> Call {
+        self.asked += 1;
+        let name = format!("{:06} of lane {:02}, at length", self.asked, self.number);
+        let silo = Some(self.silo());
+        if self.sessions.len() < SESSIONS {
+            let mut request = pb::MatchmakingUpdateAdvertisementRequest {
+                time_to_live_ms: Some(LONG_MS),
+                connect_data: self.asked.to_string().into_bytes(),
+                idempotency_key: format!("session {name}"),
+                ..host(&[(&format!("host {name}"), 0.0)], SEATS as i32)
+            };
+            request.session_composition.as_mut().expect("a session").silo_id = silo;
+            return Call::Publish(Box::new(request));
+        }
+        if self.dice.chance(0.1) {
+            let (advertisement_id, advertisement_token) = self.sessions.swap_remove(self.dice.below(SESSIONS));
+            return Call::Delete(pb::MatchmakingDeleteAdvertisementRequest { advertisement_id, advertisement_token });
+        }
+        let user = format!("guest {name}");
+        let session = pb::SessionCompositionData { silo_id: silo, ..party(&[(&user, 0.0)]) };
+        let stranger = self.fleet.client(self.number % self.fleet.len(), self.number).expect("somebody is there");
+        let found = stranger.searching(1, session.clone()).search().await.expect("a search");
+        let advertisement_id = self.sessions[self.dice.below(SESSIONS)].0.clone();
+        let request = pb::MatchmakingReserveRequest {
+            advertisement_id,
+            idempotency_key: user.clone(),
+            hold_for_ms: Some(LONG_MS),
+            search_token: found.search_token,
+            session_composition: Some(session),
+            ..Default::default()
+        };
+        Call::Reserve(Box::new(request), user)
+    }
+
+    async fn make(&self, call: &Call, client: &Client) -> Result<Answer, Error> {
+        let start = self.history.now();
+        let answer = call.make(client).await;
+        let asked = call.asked(answer.as_ref().ok());
+        self.history.note(self.number, asked, start, outcome(&answer));
+        answer
+    }
+
+    /// Asks until the answer is known.
+    async fn insist(&self, call: &Call, client: &Client) -> Result<Answer, Error> {
+        let begun = Instant::now();
+        loop {
+            match self.make(call, client).await {
+                Err(error) if error.code() == Some(Code::Unavailable) && begun.elapsed() < PATIENCE => {}
+                answer => return answer,
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Asks again at another server, twice, until it is known; both answers are the same as `before`, if that was heard.
+    /// Then the same name with something else in it is refused.
+    async fn settle(&mut self, call: &Call, before: Option<Answer>) {
+        let mut heard = before;
+        for again in 0..2 {
+            let at = (self.number + 1 + again) % self.fleet.len();
+            let client = self.fleet.client(at, self.number).expect("somebody is there");
+            let answer = self.insist(call, &client).await;
+            match (&heard, answer) {
+                (Some(heard), Ok(answer)) if *heard != answer => {
+                    self.wrong.push(format!("another answer: {heard:?}, then {answer:?}"));
+                }
+                (Some(heard), Err(error)) => self.wrong.push(format!("{heard:?}, then {error}")),
+                (_, Ok(answer)) => heard = Some(answer),
+                (None, Err(error)) if error.code() == Some(Code::FailedPrecondition) => {}
+                (None, Err(error)) => self.wrong.push(format!("asked again: {error}")),
+            }
+        }
+        let (Some(heard), other) = (heard, call.other()) else { return };
+        if let Some(other) = other {
+            let client = self.fleet.client(self.number % self.fleet.len(), self.number).expect("somebody is there");
+            let refused = other.make(&client).await.err().and_then(|error| error.code());
+            // While the server that was cut off still believes that the store is away, it decides nothing.
+            if ![Some(Code::AlreadyExists), Some(Code::Unavailable)].contains(&refused) {
+                self.wrong.push(format!("the same name for something else: {refused:?}"));
+            }
+        }
+        if let Call::Publish(_) = call {
+            self.sessions.push((heard.0, heard.2));
+        }
+    }
+
+    /// Loses one answer between this client and a server.
+    async fn lose_answer(&mut self, proxy: &ClientProxy) {
+        let call = self.next().await;
+        let cut_off = client(&proxy.address);
+        if let Ok(answer) = self.make(&call, &cut_off).await {
+            self.wrong.push(format!("answered in spite of all: {answer:?}"));
+        }
+        self.settle(&call, None).await;
+    }
+
+    /// Loses one commit of the server that this lane asks first, or the answer to it.
+    async fn lose_commit(&mut self, proxy: &StoreProxy, cut_off: &Client, loss: Loss, present: &Present<'_>) {
+        let call = self.next().await;
+        proxy.lose_next(loss);
+        let answer = self.make(&call, cut_off).await;
+        let missed = proxy.disarm();
+        let there = present.is(&call).await;
+        match (&answer, loss) {
+            _ if missed => {}
+            (Ok(_), Loss::Commit) => self.wrong.push("acknowledged, and the commit was lost".into()),
+            (Err(error), Loss::Answer) => self.wrong.push(format!("it was committed, and said {error}")),
+            (Ok(_), _) if there == Some(false) => self.wrong.push("acknowledged, and it is not there".into()),
+            (Err(_), _) if there == Some(true) => {
+                self.wrong.push(format!("{loss:?}: not acknowledged, and it is there"))
+            }
+            _ => {}
+        }
+        let heard = answer.ok();
+        self.settle(&call, heard).await;
+        // Until it hears the store again, the server that was cut off would refuse all without sending a commit.
+        let begun = Instant::now();
+        while let Some((id, token)) = self.sessions.first() {
+            assert!(begun.elapsed() < PATIENCE, "the server is not well again");
+            let beat = pb::MatchmakingUpdateAdvertisementRequest {
+                advertisement_id: id.clone(),
+                advertisement_token: token.clone(),
+                time_to_live_ms: Some(LONG_MS),
+                ..Default::default()
+            };
+            if cut_off.update_advertisement(beat).await.is_ok_and(|answer| !answer.pending) {
+                return;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Whether something has happened, by the tables.
+struct Present<'a>(&'a Database);
+
+impl Present<'_> {
+    /// `None` where a row cannot say.
+    async fn is(&self, call: &Call) -> Option<bool> {
+        let Call::Reserve(_, user) = call else { return None };
+        let user = fireteam::domain::id::UserKey::of(user);
+        let mut connection = self.0.connect().await;
+        let query = sqlx::query_scalar("select exists (select from reservation where users = $1)");
+        Some(query.bind(&user.as_bytes()[..]).fetch_one(&mut connection).await.expect("an answer"))
+    }
+}
+
+/// R5: the client never hears, and asks another server.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_answer_is_given_again() {
+    let mut chapter = Chapter::begin("lost answers").await;
+    let Some(database) = crate::database::database("a_lost_answer_is_given_again").await else { return };
+    const LANES: usize = 4;
+    let fleet = Arc::new(Fleet::start(&database.url, 2));
+    let history = History::begin();
+    let mut lanes = Vec::new();
+    for number in 0..LANES {
+        let mut lane = Lane::new(number, &fleet, &history, chapter.dice(number as u64));
+        let address = fleet.with(number % fleet.len(), |server| server.address.to_string());
+        lanes.push(tokio::spawn(async move {
+            let proxy = ClientProxy::listen(address).await;
+            proxy.arm(true);
+            for _ in 0..ANSWERS * scale() / LANES {
+                lane.lose_answer(&proxy).await;
+            }
+            (proxy.lost.load(Ordering::SeqCst), lane.wrong)
+        }));
+    }
+    let mut lost = 0;
+    for lane in lanes {
+        let (more, wrong) = lane.await.expect("it ends by itself");
+        lost += more;
+        chapter.all_violated(wrong);
+    }
+    chapter.figure("lost", lost);
+    assert!(ANSWERS * scale() <= lost, "{lost}: too few were lost");
+    crate::seats::check(&mut chapter, &database, &fleet, &history, "lost_answers").await;
+    chapter.end();
+}
+
+/// R5: the server never hears, and must not say what it does not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_commit_is_found_out_about() {
+    let mut chapter = Chapter::begin("lost commits").await;
+    let Some(cluster) = Cluster::start("a_lost_commit_is_found_out_about") else { return };
+    const LANES: usize = 2;
+    let database = cluster.database("fireteam").await;
+    let fleet = Arc::new(Fleet::new(&database.url, LANES));
+    let history = History::begin();
+    let mut proxies = Vec::new();
+    for at in 0..LANES {
+        let proxy = StoreProxy::listen(&cluster.folder);
+        let (fleet, url) = (Arc::clone(&fleet), proxy.url("fireteam"));
+        tokio::task::spawn_blocking(move || fleet.fill(at, Some(&url), &[])).await.expect("it starts");
+        proxies.push(proxy);
+    }
+    let mut lanes = Vec::new();
+    for (number, proxy) in proxies.into_iter().enumerate() {
+        let mut lane = Lane::new(number, &fleet, &history, chapter.dice(number as u64));
+        let (cut_off, url) = (fleet.client(number, 0).expect("somebody is there"), database.url.clone());
+        lanes.push(tokio::spawn(async move {
+            let database = Database { url };
+            for turn in 0..COMMITS * scale() / LANES {
+                let loss = [Loss::Answer, Loss::Commit, Loss::Answer, Loss::Late][turn % 4];
+                lane.lose_commit(&proxy, &cut_off, loss, &Present(&database)).await;
+            }
+            // The server still needs it.
+            (proxy, lane.wrong)
+        }));
+    }
+    let mut proxies = Vec::new();
+    for lane in lanes {
+        let (proxy, wrong) = lane.await.expect("it ends by itself");
+        proxies.push(proxy);
+        chapter.all_violated(wrong);
+    }
+    let lost: usize = proxies.iter().map(StoreProxy::lost).sum();
+    chapter.figure("lost", lost);
+    assert!(COMMITS * scale() * 3 / 4 <= lost, "{lost}: too few were lost");
+    crate::seats::check(&mut chapter, &database, &fleet, &history, "lost_commits").await;
+    assert!(history.count(Outcome::Done) > 0);
+    chapter.end();
+}
