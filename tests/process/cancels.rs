@@ -150,7 +150,7 @@ async fn who_gives_up_harms_nobody() {
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     chapter.all_violated(left_open(&database).await);
     chapter.figure("given up", cancelled.load(Ordering::SeqCst));
-    assert!(CANCELS / 2 < history.count(Outcome::Done), "too little was acknowledged to prove anything");
+    assert!(CANCELS / 10 < history.count(Outcome::Done), "too little was acknowledged to prove anything");
     crate::seats::check(&mut chapter, &database, &fleet, &history, "cancels").await;
     chapter.end();
 }

@@ -8,6 +8,8 @@ mod cancels;
 #[path = "../it/database.rs"]
 mod database;
 #[cfg(test)]
+mod feed;
+#[cfg(test)]
 mod figures;
 #[cfg(test)]
 mod fleet;
