@@ -1,14 +1,14 @@
 //! R4: clients that give up in the middle of what they asked for, call by call and connection by connection. Nobody else
 //! loses anything by it, and no transaction is left open.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fireteam_client::{Client, pb};
+use fireteam_client::{Client, Error, pb};
 
 use crate::database::{Database, database};
-use crate::figures::{Chapter, Dice, scale};
+use crate::figures::{Chapter, Dice, scaled};
 use crate::fleet::{Fleet, client};
 use crate::history::{History, Outcome};
 use crate::party::{host, party};
@@ -31,6 +31,8 @@ struct Quitter {
     fleet: Arc<Fleet>,
     dice: Dice,
     cancelled: Arc<AtomicUsize>,
+    /// Calls that were not given up, and were refused all the same.
+    wrong: Arc<Mutex<Vec<String>>>,
 }
 
 impl Quitter {
@@ -65,12 +67,12 @@ impl Quitter {
         let again = whole.clone();
         self.quit(|it| async move { it.update_advertisement(again).await }).await;
         let steady = self.fleet.client(self.number % SERVERS, self.number).expect("somebody is there");
-        let made = steady.update_advertisement(whole).await.expect("advertise");
+        let Some(made) = self.hear(steady.update_advertisement(whole).await) else { return };
 
         for guest in 0..SEATS {
             let user = format!("guest {guest} {name}");
             let session = pb::SessionCompositionData { silo_id: silo, ..party(&[(&user, 0.0)]) };
-            let found = steady.searching(1, session.clone()).search().await.expect("a search");
+            let Some(found) = self.hear(steady.searching(1, session.clone()).search().await) else { return };
             let request = pb::MatchmakingReserveRequest {
                 advertisement_id: made.advertisement_id.clone(),
                 idempotency_key: user,
@@ -87,7 +89,12 @@ impl Quitter {
         };
         let again = request.clone();
         self.quit(|it| async move { it.delete_advertisement(again).await }).await;
-        steady.delete_advertisement(request).await.expect("delete");
+        self.hear(steady.delete_advertisement(request).await);
+    }
+
+    fn hear<T>(&self, answer: Result<T, Error>) -> Option<T> {
+        let wrong = |error| self.wrong.lock().expect("unpoisoned").push(format!("refused: {error}"));
+        answer.map_err(wrong).ok()
     }
 }
 
@@ -111,7 +118,7 @@ async fn who_gives_up_harms_nobody() {
     let Some(database) = database("who_gives_up_harms_nobody").await else { return };
     let fleet = Arc::new(Fleet::start(&database.url, SERVERS));
     let (history, over) = (History::begin(), Arc::new(AtomicBool::new(false)));
-    let cancelled = Arc::new(AtomicUsize::new(0));
+    let (cancelled, wrong) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));
     let victims: Vec<_> = (0..VICTIMS)
         .map(|number| {
             let mut rival = Rival::new(number, Arc::clone(&fleet), history.clone(), chapter.dice(number as u64));
@@ -126,7 +133,7 @@ async fn who_gives_up_harms_nobody() {
     let quitters: Vec<_> = (0..QUITTERS)
         .map(|number| {
             let (fleet, dice, cancelled) = (Arc::clone(&fleet), chapter.dice(500 + number as u64), cancelled.clone());
-            let quitter = Quitter { number, fleet, dice, cancelled };
+            let quitter = Quitter { number, fleet, dice, cancelled, wrong: Arc::clone(&wrong) };
             let over = Arc::clone(&over);
             tokio::spawn(async move {
                 for round in 0.. {
@@ -138,7 +145,7 @@ async fn who_gives_up_harms_nobody() {
             })
         })
         .collect();
-    while cancelled.load(Ordering::SeqCst) < CANCELS * scale() && !quitters.iter().all(|it| it.is_finished()) {
+    while cancelled.load(Ordering::SeqCst) < scaled(CANCELS) && !quitters.iter().all(|it| it.is_finished()) {
         tokio::time::sleep(Duration::from_millis(200)).await;
         chapter.all_violated(left_open(&database).await);
     }
@@ -149,8 +156,9 @@ async fn who_gives_up_harms_nobody() {
     // The promise is about a second later.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     chapter.all_violated(left_open(&database).await);
+    chapter.all_violated(wrong.lock().expect("unpoisoned").clone());
     chapter.figure("given up", cancelled.load(Ordering::SeqCst));
-    assert!(CANCELS / 10 < history.count(Outcome::Done), "too little was acknowledged to prove anything");
+    assert!(scaled(CANCELS / 10) < history.count(Outcome::Done), "too little was acknowledged to prove anything");
     crate::seats::check(&mut chapter, &database, &fleet, &history, "cancels").await;
     chapter.end();
 }

@@ -7,7 +7,7 @@ use sqlx::{Connection as _, Executor as _};
 use tokio::time::Instant;
 
 use crate::database::database;
-use crate::figures::{Chapter, percentile, scale};
+use crate::figures::{Chapter, percentile, scale, scaled};
 use crate::fleet::Fleet;
 use crate::party::{host, party};
 use crate::process::PATIENCE;
@@ -63,7 +63,7 @@ async fn what_is_changed_here_is_found_there() {
         sessions.push((made.advertisement_id, made.advertisement_token));
     }
     let mut took = Vec::new();
-    for update in 1..=UPDATES * scale() {
+    for update in 1..=scaled(UPDATES) {
         // At random moments of the reader's round.
         tokio::time::sleep(Duration::from_millis(dice.below(100) as u64)).await;
         let number = dice.below(sessions.len());
@@ -109,7 +109,7 @@ async fn late_commit(
     let done = slow.execute(sqlx::query(change).bind(&sessions[0].0)).await.expect("a change");
     assert_eq!(done.rows_affected(), 1);
     let (begun, mut meanwhile) = (Instant::now(), 0);
-    while begun.elapsed() < HELD_OPEN * scale() as u32 {
+    while begun.elapsed() < HELD_OPEN.mul_f64(scale()) {
         meanwhile += 1;
         let word = format!("meanwhile {meanwhile}");
         let mut request = named(1, &word);

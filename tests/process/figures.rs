@@ -34,8 +34,13 @@ impl Dice {
 }
 
 /// `SCALE`, 1 by default.
-pub(crate) fn scale() -> usize {
-    std::env::var_os("SCALE").map_or(1, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a number"))
+pub(crate) fn scale() -> f64 {
+    std::env::var_os("SCALE").map_or(1.0, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a number"))
+}
+
+/// So many, in the short form.
+pub(crate) fn scaled(count: usize) -> usize {
+    (count as f64 * scale()).ceil() as usize
 }
 
 impl Chapter {

@@ -35,8 +35,8 @@ impl Fleet {
         let key = folder.path().join("token-key").display().to_string();
         let arguments = ["--store", url, "--token-key-file", &key, "--trusted-proxies", "127.0.0.0/8"];
         let arguments = arguments.map(str::to_owned).to_vec();
-        let mutant = std::env::var("FIRETEAM_MUTANT").ok();
-        let settings = mutant.map(|name| ("FIRETEAM_MUTANT".to_owned(), name)).into_iter().collect();
+        let mutant = std::env::var_os("MUTANT").and_then(|it| it.into_string().ok());
+        let settings = mutant.map(|name| ("MUTANT".to_owned(), name)).into_iter().collect();
         Self { folder, arguments, settings, places: (0..count).map(|_| Place::default()).collect() }
     }
 

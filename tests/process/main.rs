@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod cancels;
 #[cfg(test)]
+mod clock;
+#[cfg(test)]
 #[path = "../it/database.rs"]
 mod database;
 #[cfg(test)]
@@ -17,6 +19,8 @@ mod fleet;
 mod history;
 #[cfg(test)]
 mod lost_acks;
+#[cfg(all(test, feature = "mutants"))]
+mod mutants;
 #[cfg(test)]
 mod outages;
 #[cfg(test)]
@@ -35,5 +39,7 @@ mod proxy;
 mod rival;
 #[cfg(test)]
 mod seats;
+#[cfg(test)]
+mod silence;
 #[cfg(test)]
 mod tables;

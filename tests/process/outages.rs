@@ -49,7 +49,7 @@ impl Notes {
 
 /// How long an outage lasts: 12 s, and a minute in the long form.
 fn lasts() -> Duration {
-    Duration::from_secs(if scale() == 1 { 12 } else { 60 })
+    Duration::from_secs(if scale() <= 1.0 { 12 } else { 60 })
 }
 
 fn named(number: usize) -> pb::MatchmakingUpdateAdvertisementRequest {

@@ -23,14 +23,27 @@ pub(crate) enum Loss {
 /// How late a late commit is.
 const LATE: Duration = Duration::from_millis(150);
 
-/// A commit as the server sends it: a simple query of its own.
-const COMMIT: &[u8] = b"Q\0\0\0\x0bcommit\0";
+/// A commit as the server sends it: a simple query of its own; and what it sends when it takes a transaction back.
+pub(crate) const COMMIT: &[u8] = b"Q\0\0\0\x0bcommit\0";
+pub(crate) const ROLLBACK: &[u8] = b"Q\0\0\0\x0drollback\0";
 
 /// Stands between a server and Postgres.
 pub(crate) struct StoreProxy {
     next: Arc<Mutex<Option<Loss>>>,
     lost: Arc<AtomicUsize>,
+    silence: watch::Sender<Silence>,
     folder: tempfile::TempDir,
+}
+
+/// When nothing passes any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Silence {
+    /// Never.
+    No,
+    /// From the next time on that this is said.
+    At(&'static [u8]),
+    /// Now.
+    Now,
 }
 
 impl StoreProxy {
@@ -39,12 +52,14 @@ impl StoreProxy {
         const SOCKET: &str = ".s.PGSQL.5432";
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join(SOCKET)).expect("a socket");
-        let proxy = Self { next: Arc::default(), lost: Arc::default(), folder };
+        let proxy =
+            Self { next: Arc::default(), lost: Arc::default(), silence: watch::Sender::new(Silence::No), folder };
+        let silence = proxy.silence.clone();
         let (next, lost, behind) = (Arc::clone(&proxy.next), Arc::clone(&proxy.lost), cluster.join(SOCKET));
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
                 let Ok(far) = UnixStream::connect(&behind).await else { continue };
-                tokio::spawn(pass(near, far, Arc::clone(&next), Arc::clone(&lost)));
+                tokio::spawn(pass(near, far, Arc::clone(&next), Arc::clone(&lost), silence.clone()));
             }
         });
         proxy
@@ -60,6 +75,16 @@ impl StoreProxy {
         *self.next.lock().expect("unpoisoned") = Some(loss);
     }
 
+    /// From the next `word` on nothing passes, and nobody is told; nor on any new connection.
+    pub(crate) fn fall_silent_at(&self, word: &'static [u8]) {
+        self.silence.send_replace(Silence::At(word));
+    }
+
+    /// Everything passes again, also what was said meanwhile.
+    pub(crate) fn speak(&self) {
+        self.silence.send_replace(Silence::No);
+    }
+
     /// Disarms it; whether nothing had been lost yet.
     pub(crate) fn disarm(&self) -> bool {
         self.next.lock().expect("unpoisoned").take().is_some()
@@ -72,13 +97,29 @@ impl StoreProxy {
 }
 
 /// One connection, until either side ends it or something is lost.
-async fn pass(near: UnixStream, far: UnixStream, next: Arc<Mutex<Option<Loss>>>, lost: Arc<AtomicUsize>) {
+async fn pass(
+    near: UnixStream,
+    far: UnixStream,
+    next: Arc<Mutex<Option<Loss>>>,
+    lost: Arc<AtomicUsize>,
+    silence: watch::Sender<Silence>,
+) {
     let (mut near_in, mut near_out) = near.into_split();
     let (mut far_in, mut far_out) = far.into_split();
     let answers = tokio::spawn(async move { tokio::io::copy(&mut far_in, &mut near_out).await.map(drop) });
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = near_in.read(&mut buffer).await {
         let said = &buffer[..count];
+        silence.send_if_modified(|silence| match *silence {
+            Silence::At(word) if said.ends_with(word) => {
+                *silence = Silence::Now;
+                true
+            }
+            Silence::At(_) | Silence::No | Silence::Now => false,
+        });
+        if silence.subscribe().wait_for(|silence| *silence != Silence::Now).await.is_err() {
+            return;
+        }
         let loss = said.ends_with(COMMIT).then(|| next.lock().expect("unpoisoned").take()).flatten();
         let Some(loss) = loss else {
             if far_out.write_all(said).await.is_err() {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::database::database;
-use crate::figures::{Chapter, Dice, scale};
+use crate::figures::{Chapter, Dice, scale, scaled};
 use crate::fleet::Fleet;
 use crate::history::{History, Outcome};
 use crate::rival::Rival;
@@ -79,7 +79,7 @@ async fn seats_are_taken_once_whoever_dies() {
     chapter.figure("calls/s before", format!("{traffic:.0}"));
 
     let begun = Instant::now();
-    let (kills, within) = (KILLS * scale(), WITHIN * scale() as u32);
+    let (kills, within) = (scaled(KILLS), WITHIN.mul_f64(scale()));
     let tormentors: Vec<_> = (0..SERVERS)
         .map(|at| {
             let (fleet, faults, dice) = (Arc::clone(&fleet), Arc::clone(&faults), chapter.dice(1_000 + at as u64));
