@@ -64,7 +64,7 @@ impl Cluster {
         let mut keeper = keeper(&programs.join("postgres"), &folder, user);
         let answers = BufReader::new(keeper.stdout.take().expect("piped"));
         let cluster = Self { folder, keeper: Mutex::new((keeper, answers)) };
-        cluster.wait();
+        cluster.order("start");
         Some(cluster)
     }
 
@@ -109,7 +109,7 @@ impl Cluster {
     }
 }
 
-/// A shell that starts the server, obeys until nobody holds the other end of its standard input, stops it and clears up.
+/// A shell that starts the server when it is told to, obeys until nobody holds the other end of its standard input, stops it and clears up.
 fn keeper(postgres: &Path, folder: &Path, user: Option<(u32, u32)>) -> Child {
     let script = r#"
         start() {
@@ -117,7 +117,6 @@ fn keeper(postgres: &Path, folder: &Path, user: Option<(u32, u32)>) -> Child {
                  -c fsync=off -c full_page_writes=off -c shared_buffers=64MB >>"$1/log" 2>&1 &
             server=$!
         }
-        start "$1"
         while read -r word; do
             case $word in
                 start) start "$1" ;;

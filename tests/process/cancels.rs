@@ -10,7 +10,7 @@ use fireteam_client::{Client, Error, pb};
 use crate::database::{Database, database};
 use crate::figures::{Chapter, Dice, scaled};
 use crate::fleet::{Fleet, client};
-use crate::history::{History, Outcome};
+use crate::history::History;
 use crate::party::{host, party};
 use crate::rival::{LONG_MS, Rival, SEATS, SILOS};
 
@@ -130,6 +130,7 @@ async fn who_gives_up_harms_nobody() {
             })
         })
         .collect();
+    crate::seats::demand_traffic(&mut chapter, &history).await;
     let quitters: Vec<_> = (0..QUITTERS)
         .map(|number| {
             let (fleet, dice, cancelled) = (Arc::clone(&fleet), chapter.dice(500 + number as u64), cancelled.clone());
@@ -156,9 +157,8 @@ async fn who_gives_up_harms_nobody() {
     // The promise is about a second later.
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     chapter.all_violated(left_open(&database).await);
-    chapter.all_violated(wrong.lock().expect("unpoisoned").clone());
     chapter.figure("given up", cancelled.load(Ordering::SeqCst));
-    assert!(scaled(CANCELS / 10) < history.count(Outcome::Done), "too little was acknowledged to prove anything");
     crate::seats::check(&mut chapter, &database, &fleet, &history, "cancels").await;
+    chapter.all_violated(wrong.lock().expect("unpoisoned").clone());
     chapter.end();
 }

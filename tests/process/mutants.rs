@@ -16,7 +16,7 @@ const PLANTED: &[(&str, &str)] = &[
 ];
 
 /// How much of a chapter is enough to notice.
-const SCALE: &str = "0.25";
+const SCALE: &str = "0.15";
 
 /// R25: a fault that nobody notices is a hole in the suite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -203,9 +203,8 @@ async fn answers(
 ) -> bool {
     const HEAD: usize = 9;
     const HEADERS: u8 = 1;
-    let mut frame = Vec::new();
     loop {
-        frame.resize(HEAD, 0);
+        let mut frame = vec![0; HEAD];
         if from.read_exact(&mut frame).await.is_err() {
             return false;
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::database::database;
+use crate::database::{Database, database};
 use crate::figures::{Chapter, Dice, scale, scaled};
 use crate::fleet::Fleet;
 use crate::history::{History, Outcome};
@@ -19,6 +19,9 @@ const CLIENTS: usize = 64;
 /// What is aimed at, and what it may take: the slower of two machines gets fewer, and says how many.
 const KILLS: usize = 1_000;
 const WITHIN: Duration = Duration::from_secs(80);
+
+/// The database gives up what a dead server left behind well within this.
+const QUIET_WITHIN: Duration = Duration::from_secs(15);
 
 /// Acknowledged calls a second before the first fault; with fewer the chapter would prove nothing.
 const TRAFFIC_MIN: f64 = 50.0;
@@ -73,10 +76,7 @@ async fn seats_are_taken_once_whoever_dies() {
         })
         .collect();
 
-    tokio::time::sleep(Duration::from_secs(2)).await;
-    let traffic = history.count(Outcome::Done) as f64 / history.now().as_secs_f64();
-    assert!(TRAFFIC_MIN <= traffic, "{traffic:.0} calls a second: too few to prove anything");
-    chapter.figure("calls/s before", format!("{traffic:.0}"));
+    demand_traffic(&mut chapter, &history).await;
 
     let begun = Instant::now();
     let (kills, within) = (scaled(KILLS), WITHIN.mul_f64(scale()));
@@ -102,19 +102,21 @@ async fn seats_are_taken_once_whoever_dies() {
     chapter.end();
 }
 
+/// Waits a moment, in which enough must be acknowledged.
+pub(crate) async fn demand_traffic(chapter: &mut Chapter, history: &History) {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let traffic = history.count(Outcome::Done) as f64 / history.now().as_secs_f64();
+    assert!(TRAFFIC_MIN <= traffic, "{traffic:.0} calls a second: too few to prove anything");
+    chapter.figure("calls/s before", format!("{traffic:.0}"));
+}
+
 /// Holds everything against everything.
-pub(crate) async fn check(
-    chapter: &mut Chapter,
-    database: &crate::database::Database,
-    fleet: &Fleet,
-    history: &History,
-    name: &str,
-) {
+pub(crate) async fn check(chapter: &mut Chapter, database: &Database, fleet: &Fleet, history: &History, name: &str) {
     for (word, outcome) in [("ok", Outcome::Done), ("fail", Outcome::Refused), ("unknown", Outcome::Unknown)] {
         chapter.figure(word, history.count(outcome));
     }
     println!("{name}: history in {}", history.save(name).display());
-    quiet(database).await;
+    chapter.all_violated(quiet(database).await);
     let tables = Tables::read(database).await;
     chapter.figure("sessions", tables.standing());
     chapter.figure("seats taken", tables.taken());
@@ -125,17 +127,20 @@ pub(crate) async fn check(
 }
 
 /// Waits until no transaction runs any more: what a server left behind when it died is then done or undone.
-async fn quiet(database: &crate::database::Database) {
+async fn quiet(database: &Database) -> Vec<String> {
     let mut connection = database.connect().await;
-    crate::figures::until("transactions end", async || {
-        let running: i64 = sqlx::query_scalar(
-            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() \
-             and backend_xid is not null",
+    let begun = Instant::now();
+    loop {
+        let running: Vec<String> = sqlx::query_scalar(
+            "select 'left open: ' || application_name || ' after: ' || left(query, 80) from pg_stat_activity \
+             where datname = current_database() and pid <> pg_backend_pid() and backend_xid is not null",
         )
-        .fetch_one(&mut connection)
+        .fetch_all(&mut connection)
         .await
         .expect("an answer");
-        running == 0
-    })
-    .await;
+        if running.is_empty() || QUIET_WITHIN < begun.elapsed() {
+            return running;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
 }

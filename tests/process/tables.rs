@@ -261,7 +261,7 @@ fn surer(one: Outcome, other: Outcome) -> Outcome {
     }
 }
 
-fn worse<'a>(entry: std::collections::btree_map::Entry<'_, &'a str, Outcome>, outcome: Outcome) {
+fn worse(entry: std::collections::btree_map::Entry<'_, &str, Outcome>, outcome: Outcome) {
     entry.and_modify(|it| *it = surer(*it, outcome)).or_insert(outcome);
 }
 
