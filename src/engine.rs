@@ -10,6 +10,8 @@ mod events;
 pub mod fault;
 mod hear;
 mod job;
+#[cfg(feature = "mutants")]
+mod mutant;
 mod others;
 mod outage;
 mod overrides;
@@ -38,7 +40,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
-use crate::store::StoreError;
+use crate::store::{StoreError, mutant as planted};
 
 use self::command::{
     Caller, CandidateView, ReportLatency, ReportLatencyAnswer, ReservationAnswer, RoleAnswer, Search, SearchAnswer,
@@ -98,7 +100,9 @@ impl Engine {
         match (feed, sharing) {
             (Some(mut feed), Some(sharing)) => {
                 let news = feed.read(&[]).await?;
-                core.clock.follow(news.at);
+                if !planted::is("expiry_by_the_local_clock") {
+                    core.clock.follow(news.at);
+                }
                 sharing.heard(core.clock.now());
                 core.adopt(news, 0, &mut Recent::default(), &sharing);
                 let hearing = hear::run(Arc::clone(&core), sharing, feed, inbox.clone(), stop.clone());

@@ -7,6 +7,7 @@
 mod decide;
 pub mod memory;
 pub mod metered;
+pub mod mutant;
 pub mod postgres;
 mod rows;
 pub mod sqlite;

@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use crate::engine::core::Core;
 use crate::engine::job::Job;
 use crate::engine::sharing::Sharing;
-use crate::store::Feed;
+use crate::store::{Feed, mutant};
 
 /// Reads until told to stop. What is read goes through the writer's inbox, so that memory changes in one place.
 pub(super) async fn run(
@@ -36,7 +36,9 @@ pub(super) async fn run(
         };
         match read {
             Ok(news) => {
-                core.clock.follow(news.at);
+                if !mutant::is("expiry_by_the_local_clock") {
+                    core.clock.follow(news.at);
+                }
                 sharing.heard(core.clock.now());
                 if !std::mem::replace(&mut well, true) {
                     tracing::info!(pending = sharing.pending(), "the store is back");

@@ -6,6 +6,8 @@ use std::sync::Arc;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::core::Core;
 use crate::engine::job::Job;
+#[cfg(feature = "mutants")]
+use crate::engine::mutant;
 use crate::engine::outage::Pending;
 use crate::engine::sharing::{Recent, Sharing};
 use crate::engine::writer::apply_all;
@@ -29,7 +31,11 @@ impl Others {
         if self.sharing.is_down() {
             return self.weather(core, jobs);
         }
-        match core.store.commit(writes).await {
+        #[cfg(not(feature = "mutants"))]
+        let committed = core.store.commit(writes).await;
+        #[cfg(feature = "mutants")]
+        let committed = mutant::commit(core, &jobs, writes).await;
+        match committed {
             Ok(committed) => {
                 let about: Vec<_> = jobs.iter().map(Job::about).collect();
                 apply_all(core, jobs, writes, committed.outcomes);

@@ -8,6 +8,8 @@
 mod change;
 mod feed;
 mod line;
+#[cfg(feature = "mutants")]
+mod mutant;
 mod open;
 mod plain;
 mod read;
@@ -94,6 +96,10 @@ impl Postgres {
 
     /// The database's clock, to begin with (R10).
     pub async fn now(&self) -> Result<UnixMs, StoreError> {
+        #[cfg(feature = "mutants")]
+        if crate::store::mutant::is("expiry_by_the_local_clock") {
+            return Ok(crate::clock::Clock::now(&crate::clock::SystemClock::start()));
+        }
         self.alone(|mut desk| async move {
             let now: i64 = ask!(desk.writes, VERB_WITHIN, "the time", |connection| sqlx::query_scalar(sql::NOW)
                 .fetch_one(&mut *connection))?;
@@ -134,6 +140,10 @@ impl Store for Postgres {
     async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
         if batch.is_empty() {
             return Ok(Committed::default());
+        }
+        #[cfg(feature = "mutants")]
+        if crate::store::mutant::is("transaction_in_the_handler") {
+            return change::commit(&mut *self.desk.lock().await, batch).await;
         }
         let batch = batch.to_vec();
         self.alone(move |mut desk| async move { change::commit(&mut desk, &batch).await }).await

@@ -1,13 +1,13 @@
 //! A real Postgres for the tests: one cluster for the run, in a folder of its own, on a socket there; a database for
 //! each test. It ends with the test process, however that ends.
 
-use std::io::Write as _;
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::os::unix::fs::chown;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use sqlx::{Connection, Executor, PgConnection};
 
@@ -15,9 +15,9 @@ use sqlx::{Connection, Executor, PgConnection};
 const REMEDY: &str = "install postgresql (Debian: apt-get install postgresql)";
 
 /// The cluster, and what keeps it running: it stops when this process's end of the pipe is closed.
-struct Cluster {
-    folder: PathBuf,
-    _keeper: Child,
+pub(crate) struct Cluster {
+    pub(crate) folder: PathBuf,
+    keeper: Mutex<(Child, BufReader<ChildStdout>)>,
 }
 
 /// A database of one test's own.
@@ -30,15 +30,8 @@ pub(crate) struct Database {
 pub(crate) async fn database(test: &str) -> Option<Database> {
     static CLUSTER: OnceLock<Option<Cluster>> = OnceLock::new();
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let Some(cluster) = CLUSTER.get_or_init(Cluster::start) else {
-        eprintln!("SKIPPED: no Postgres: {test} was NOT run; {REMEDY}");
-        return None;
-    };
-    let name = format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed));
-    let mut connection = PgConnection::connect(&cluster.url("postgres")).await.expect("the cluster answers");
-    connection.execute(sqlx::AssertSqlSafe(format!("create database {name}"))).await.expect("a database");
-    connection.close().await.expect("close");
-    Some(Database { url: cluster.url(&name) })
+    let cluster = CLUSTER.get_or_init(|| Cluster::start(test)).as_ref()?;
+    Some(cluster.database(&format!("test_{}", NEXT.fetch_add(1, Ordering::Relaxed))).await)
 }
 
 impl Database {
@@ -49,10 +42,12 @@ impl Database {
 }
 
 impl Cluster {
-    fn start() -> Option<Self> {
+    /// Started, for `test`. `None` where there is no Postgres, which is said.
+    pub(crate) fn start(test: &str) -> Option<Self> {
         let required = std::env::var_os("REQUIRE_POSTGRES").is_some();
         let Some(programs) = programs() else {
             assert!(!required, "REQUIRE_POSTGRES is set and there is none: {REMEDY}");
+            eprintln!("SKIPPED: no Postgres: {test} was NOT run; {REMEDY}");
             return None;
         };
         let folder = tempfile::Builder::new().prefix("ftpg").tempdir().expect("a folder").keep();
@@ -66,10 +61,33 @@ impl Cluster {
         let made =
             initdb.current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::piped()).output().expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let keeper = keeper(&programs.join("postgres"), &folder, user);
-        let cluster = Self { folder, _keeper: keeper };
-        cluster.wait();
+        let mut keeper = keeper(&programs.join("postgres"), &folder, user);
+        let answers = BufReader::new(keeper.stdout.take().expect("piped"));
+        let cluster = Self { folder, keeper: Mutex::new((keeper, answers)) };
+        cluster.order("start");
         Some(cluster)
+    }
+
+    /// A new, empty database.
+    pub(crate) async fn database(&self, name: &str) -> Database {
+        let mut connection = PgConnection::connect(&self.url("postgres")).await.expect("the cluster answers");
+        connection.execute(sqlx::AssertSqlSafe(format!("create database {name}"))).await.expect("a database");
+        connection.close().await.expect("close");
+        Database { url: self.url(name) }
+    }
+
+    /// Has the keeper `halt` it at once, `start` it again, `pause` all of its processes or `resume` them. Done when this
+    /// returns; after `start`, it takes connections.
+    pub(crate) fn order(&self, what: &str) {
+        let mut keeper = self.keeper.lock().expect("nobody panics here");
+        writeln!(keeper.0.stdin.as_mut().expect("piped"), "{what}").expect("the keeper listens");
+        let mut answer = String::new();
+        keeper.1.read_line(&mut answer).expect("the keeper answers");
+        assert_eq!(answer.trim(), what);
+        drop(keeper);
+        if what == "start" {
+            self.wait();
+        }
     }
 
     fn url(&self, database: &str) -> String {
@@ -91,19 +109,30 @@ impl Cluster {
     }
 }
 
-/// A shell that starts the server, waits until nobody holds the other end of its standard input, stops it and clears up.
+/// A shell that starts the server when it is told to, obeys until nobody holds the other end of its standard input, stops it and clears up.
 fn keeper(postgres: &Path, folder: &Path, user: Option<(u32, u32)>) -> Child {
     let script = r#"
-        "$0" -D "$1/data" -c listen_addresses= -c "unix_socket_directories=$1" -c max_connections=200 \
-             -c fsync=off -c full_page_writes=off -c shared_buffers=64MB >"$1/log" 2>&1 &
-        read -r _; kill -INT $!; wait; cd /; rm -rf "$1/data" "$1"/.s* "$1/log"; rmdir "$1" 2>/dev/null"#;
+        start() {
+            "$0" -D "$1/data" -c listen_addresses= -c "unix_socket_directories=$1" -c max_connections=200 \
+                 -c fsync=off -c full_page_writes=off -c shared_buffers=64MB >>"$1/log" 2>&1 &
+            server=$!
+        }
+        while read -r word; do
+            case $word in
+                start) start "$1" ;;
+                halt) kill -QUIT $server; wait $server ;;
+                pause) kill -STOP $server; kill -STOP $(cat /proc/$server/task/$server/children) ;;
+                resume) kill -CONT $(cat /proc/$server/task/$server/children) $server ;;
+            esac
+            echo "$word"
+        done 2>/dev/null
+        kill -CONT $(cat /proc/$server/task/$server/children) $server 2>/dev/null
+        kill -INT $server; wait; cd /; rm -rf "$1/data" "$1"/.s* "$1/log"; rmdir "$1" 2>/dev/null"#;
     let mut shell = as_user("sh".into(), user);
     shell.args(["-c", script]).arg(postgres).arg(folder).current_dir(folder);
     // Of its own group, so that an interrupt from the keyboard leaves it time to clear up.
-    shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    let mut child = shell.spawn().expect("sh runs");
-    child.stdin.as_mut().expect("piped").flush().expect("open");
-    child
+    shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+    shell.spawn().expect("sh runs")
 }
 
 fn as_user(program: PathBuf, user: Option<(u32, u32)>) -> Command {

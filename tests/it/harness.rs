@@ -7,7 +7,12 @@ use fireteam::clock::Clock;
 use fireteam::config::{Config, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
 use fireteam::server::assemble::{self, assemble};
-use fireteam_client::{Client, pb};
+use fireteam_client::Client;
+
+#[path = "../common/party.rs"]
+mod party;
+
+pub(crate) use party::{host, party};
 
 /// A running server and what a test may do to it. Everything of it is gone when this is dropped.
 pub(crate) struct House {
@@ -123,27 +128,6 @@ impl Clock for HandClock {
     fn random_bytes(&self) -> [u8; 16] {
         let drawn = self.drawn.fetch_add(1, Ordering::SeqCst) + 1;
         u128::from(drawn).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes()
-    }
-}
-
-/// A session of one party: its users, with their skills.
-pub(crate) fn party(players: &[(&str, f64)]) -> pb::SessionCompositionData {
-    let player = |&(name, skill): &(&str, f64)| pb::PlayerData {
-        user_id: name.to_owned(),
-        skill: Some(skill),
-        ..Default::default()
-    };
-    pb::SessionCompositionData { players: players.iter().map(player).collect(), ..Default::default() }
-}
-
-/// An advertisement of such a party in set 1 with `seats` to give.
-pub(crate) fn host(players: &[(&str, f64)], seats: i32) -> pb::MatchmakingUpdateAdvertisementRequest {
-    let session = pb::SessionCompositionData { max_allowed_join_reservation_count: Some(seats), ..party(players) };
-    pb::MatchmakingUpdateAdvertisementRequest {
-        matchmaking_set_id: Some(1),
-        session_composition: Some(session),
-        connect_data: b"host:7777".to_vec(),
-        ..Default::default()
     }
 }
 

@@ -46,11 +46,12 @@ pub(crate) fn command(folder: &Path, arguments: &[&str]) -> Command {
     command
 }
 
-/// `serve` on ports that are free.
-fn serve(folder: &Path, arguments: &[&str]) -> (Child, Arc<Log>, Instant) {
+/// `serve` on ports that are free, with `settings` for its environment.
+fn serve(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> (Child, Arc<Log>, Instant) {
     let begun = Instant::now();
     let free = ["serve", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
     let mut command = command(folder, &free);
+    command.envs(settings.iter().copied());
     let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
     let log = Log::listen(child.stderr.take().expect("piped"));
     (child, log, begun)
@@ -58,14 +59,19 @@ fn serve(folder: &Path, arguments: &[&str]) -> (Child, Arc<Log>, Instant) {
 
 /// Starts a server that is expected to refuse, and waits until it has.
 pub(crate) fn refused(folder: &Path, arguments: &[&str]) -> Ended {
-    let (child, log, begun) = serve(folder, arguments);
+    let (child, log, begun) = serve(folder, arguments, &[]);
     ended(child, &log, begun)
 }
 
 impl Process {
     /// Serving when this returns: on ports of its own, in `folder`, on a SQLite file there unless `arguments` differ.
     pub(crate) fn start(folder: &Path, arguments: &[&str]) -> Self {
-        let (child, log, begun) = serve(folder, arguments);
+        Self::start_with(folder, arguments, &[])
+    }
+
+    /// The same, with `settings` for its environment.
+    pub(crate) fn start_with(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) -> Self {
+        let (child, log, begun) = serve(folder, arguments, settings);
         let Some(line) = log.wait_for("serving listen=", 1).pop() else {
             panic!("it does not serve:\n{}", ended(child, &log, begun).log);
         };
@@ -112,7 +118,12 @@ impl Process {
 
     /// SIGTERM, and no waiting.
     pub(crate) fn terminate(&self) {
-        let sent = Command::new("sh").args(["-c", &format!("kill -TERM {}", self.child.id())]).status();
+        self.signal("TERM");
+    }
+
+    /// A signal by its name, and no waiting.
+    pub(crate) fn signal(&self, name: &str) {
+        let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.child.id())]).status();
         assert!(sent.expect("a shell").success());
     }
 

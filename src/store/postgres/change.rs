@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use crate::domain::id::{AdvertisementId, IdState, ReservationId};
 use crate::store::decide::{Picture, Standing};
+use crate::store::mutant;
 use crate::store::postgres::line::{late, unavailable};
 use crate::store::postgres::plain::Plain;
 use crate::store::postgres::read::{self, Found};
@@ -86,7 +87,10 @@ pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed
         desk.batches += 1;
         let batch_id = Uuid::from_u64_pair(desk.replica.cast_unsigned(), desk.batches);
         let attempt = Attempt { batch_id, replica: desk.replica, ring: desk.bell.may_ring() };
+        #[cfg_attr(feature = "mutants", expect(unused_mut, reason = "it is wrapped"))]
         let mut connection = desk.writes.take().await?;
+        #[cfg(feature = "mutants")]
+        let mut connection = super::mutant::Pooled(Some(connection));
         let making = async {
             match &plain {
                 Some(plain) => attempt.make_plain(&mut connection, plain, batch).await,
@@ -94,8 +98,15 @@ pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed
             }
         };
         let made = tokio::time::timeout_at(end, making).await;
+        #[cfg(feature = "mutants")]
+        let mut connection = connection.whole();
         let made = made.unwrap_or_else(|_| Err(late("a commit", WITHIN).into()));
         match made {
+            #[cfg(feature = "mutants")]
+            Ok(committed) if mutant::is("acknowledge_before_commit") => {
+                super::mutant::commit_later(connection);
+                return Ok(committed);
+            }
             Ok(committed) => {
                 let sent = tokio::time::timeout_at(end, connection.execute("commit")).await;
                 if let Ok(Ok(_)) = sent {
@@ -114,7 +125,9 @@ pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed
                 if matches!(trouble, Trouble::NotPlain) {
                     plain = None;
                 }
-                connection.execute("rollback").await.map_err(unavailable)?;
+                // A connection that does not answer this either is thrown away, and nobody waits for it.
+                let undone = tokio::time::timeout_at(end, connection.execute("rollback")).await;
+                undone.map_err(|_| late("a rollback", WITHIN))?.map_err(unavailable)?;
                 desk.writes.give_back(connection);
             }
             Err(Trouble::Failed(error)) => {
@@ -215,7 +228,8 @@ impl Before {
             return Ok(before);
         }
         let asked = names(touched.reservations.iter().map(ReservationId::as_bytes));
-        let counted = names(touched.counted.iter().map(AdvertisementId::as_bytes));
+        let trusting = mutant::is("trust_the_index");
+        let counted = names(touched.counted.iter().filter(|_| !trusting).map(AdvertisementId::as_bytes));
         for row in sqlx::query(sql::READ_RESERVATIONS).bind(asked).bind(counted).fetch_all(connection).await? {
             let reservation = read::reservation(&row, 0)?;
             before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));

@@ -28,6 +28,10 @@ impl Line {
 
     /// The connection, or a new one.
     pub(super) async fn take(&mut self) -> Result<PgConnection, StoreError> {
+        #[cfg(feature = "mutants")]
+        if let Some(connection) = super::mutant::pooled() {
+            return Ok(connection);
+        }
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use sqlx::Executor;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
@@ -9,6 +10,7 @@ use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::Reservation;
 use crate::store::decide::Picture;
+use crate::store::mutant;
 use crate::store::postgres::change::{Before, Trouble};
 use crate::store::postgres::statements as sql;
 use crate::store::rows::{AdvertisementRow, ReservationRow, to_ms};
@@ -113,6 +115,11 @@ impl<'a> Difference<'a> {
 
     /// Writes it all. What goes goes first: what is made anew must not be taken away by its own removal.
     pub(super) async fn write(&self, to: &mut PgConnection) -> Result<(), Trouble> {
+        if mutant::is("reservation_in_a_transaction_of_its_own") {
+            self.write_reservations(to).await?;
+            to.execute("commit").await?;
+            to.execute("begin").await?;
+        }
         if !self.stripped.is_empty() {
             sqlx::query(sql::REMOVE_RESERVATIONS).bind(uuids(&self.stripped)).execute(&mut *to).await?;
         }
@@ -141,7 +148,10 @@ impl<'a> Difference<'a> {
             let holders: Vec<i64> = self.touched.iter().map(|(.., holder)| *holder).collect();
             query.bind(expires).bind(holders).execute(&mut *to).await?;
         }
-        self.write_reservations(to).await
+        match mutant::is("reservation_in_a_transaction_of_its_own") {
+            true => Ok(()),
+            false => self.write_reservations(to).await,
+        }
     }
 
     async fn publish(

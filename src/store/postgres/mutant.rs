@@ -1,0 +1,63 @@
+//! The store's planted faults that take more than a line.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use sqlx::Executor;
+use sqlx::postgres::PgConnection;
+
+/// Where a connection goes whose user was stopped half-way, as in a pool that does not look.
+static POOL: Mutex<Vec<PgConnection>> = Mutex::new(Vec::new());
+
+/// A connection that comes back however its user ends.
+pub(super) struct Pooled(pub(super) Option<PgConnection>);
+
+impl Pooled {
+    /// Its user was not stopped.
+    pub(super) fn whole(mut self) -> PgConnection {
+        match self.0.take() {
+            Some(connection) => connection,
+            None => unreachable!("it is taken once"),
+        }
+    }
+}
+
+impl Deref for Pooled {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        match &self.0 {
+            Some(connection) => connection,
+            None => unreachable!("it is taken last"),
+        }
+    }
+}
+
+impl DerefMut for Pooled {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        match &mut self.0 {
+            Some(connection) => connection,
+            None => unreachable!("it is taken last"),
+        }
+    }
+}
+
+impl Drop for Pooled {
+    fn drop(&mut self) {
+        POOL.lock().unwrap_or_else(PoisonError::into_inner).extend(self.0.take());
+    }
+}
+
+/// One that somebody was stopped with, if there is one.
+pub(super) fn pooled() -> Option<PgConnection> {
+    POOL.lock().unwrap_or_else(PoisonError::into_inner).pop()
+}
+
+/// Commits some time after everybody was told so.
+pub(super) fn commit_later(mut connection: PgConnection) {
+    tokio::spawn(async move {
+        tokio::time::sleep(Duration::from_millis(30)).await;
+        let _ = connection.execute("commit").await;
+    });
+}

@@ -1,0 +1,45 @@
+//! Several servers on one Postgres, killed, paused, cut off and lied to: what clients were told is held against what the
+//! tables say. A short form by default, `SCALE=n` multiplies it; chapters take turns and each prints its figures.
+
+// `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
+#[cfg(test)]
+mod cancels;
+#[cfg(test)]
+mod clock;
+#[cfg(test)]
+#[path = "../it/database.rs"]
+mod database;
+#[cfg(test)]
+mod feed;
+#[cfg(test)]
+mod figures;
+#[cfg(test)]
+mod fleet;
+#[cfg(test)]
+mod history;
+#[cfg(test)]
+mod lost_acks;
+#[cfg(all(test, feature = "mutants"))]
+mod mutants;
+#[cfg(test)]
+mod outages;
+#[cfg(test)]
+#[path = "../common/party.rs"]
+mod party;
+#[cfg(test)]
+#[path = "../it/plain.rs"]
+mod plain;
+#[cfg(test)]
+#[expect(dead_code, reason = "tests/it uses the rest")]
+#[path = "../it/process.rs"]
+mod process;
+#[cfg(test)]
+mod proxy;
+#[cfg(test)]
+mod rival;
+#[cfg(test)]
+mod seats;
+#[cfg(test)]
+mod silence;
+#[cfg(test)]
+mod tables;
