@@ -33,12 +33,14 @@ pub(crate) struct Rival {
     session: Option<pb::MatchmakingUpdateAdvertisementResponse>,
     /// The name and word of a session that may or may not have been made: it is asked for again, not for another.
     making: Option<(String, u64)>,
+    /// A session that may or may not have been withdrawn: it is withdrawn again.
+    leaving: Option<pb::MatchmakingUpdateAdvertisementResponse>,
     seats: Vec<(String, pb::Reservation)>,
 }
 
 impl Rival {
     pub(crate) fn new(number: usize, fleet: Arc<Fleet>, history: History, dice: Dice) -> Self {
-        Self { number, fleet, history, dice, drawn: 0, session: None, making: None, seats: Vec::new() }
+        Self { number, fleet, history, dice, drawn: 0, session: None, making: None, leaving: None, seats: Vec::new() }
     }
 
     /// Whoever is there, by chance.
@@ -52,6 +54,9 @@ impl Rival {
     pub(crate) async fn act(&mut self) {
         if self.server().is_none() {
             return tokio::task::yield_now().await;
+        }
+        if self.leaving.is_some() {
+            return self.withdraw().await;
         }
         if self.session.is_none() || self.dice.chance(0.05) {
             return self.publish().await;
@@ -216,20 +221,25 @@ impl Rival {
     }
 
     async fn withdraw(&mut self) {
-        let Some(session) = self.session.take() else { return };
+        let Some(session) = self.leaving.take().or_else(|| self.session.take()) else { return };
+        self.leaving = Some(session.clone());
         let asked = Asked::Delete { advertisement: session.advertisement_id.clone() };
         let request = pb::MatchmakingDeleteAdvertisementRequest {
             advertisement_id: session.advertisement_id,
             advertisement_token: session.advertisement_token,
         };
-        self.ask(
-            &asked,
-            |it| {
-                let request = request.clone();
-                async move { it.delete_advertisement(request).await }
-            },
-            |_| (asked.clone(), Outcome::Done),
-        )
-        .await;
+        let gone = self
+            .ask(
+                &asked,
+                |it| {
+                    let request = request.clone();
+                    async move { it.delete_advertisement(request).await }
+                },
+                |_| (asked.clone(), Outcome::Done),
+            )
+            .await;
+        if gone.is_some() {
+            self.leaving = None;
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::database::{Database, database};
-use crate::figures::{Chapter, Dice, scale, scaled};
+use crate::figures::{Chapter, Dice, scale};
 use crate::fleet::Fleet;
 use crate::history::{History, Outcome};
 use crate::rival::Rival;
@@ -59,13 +59,22 @@ fn torment(fleet: &Fleet, at: usize, dice: &Dice, faults: &Faults) {
 /// R1: nobody sits where another sits, nobody's seat is lost, nothing is half done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn seats_are_taken_once_whoever_dies() {
+    // In rounds, so that none takes longer than a hold or an advertisement lasts.
+    let rounds = scale().ceil();
+    for round in 0..rounds as u64 {
+        fight(round, scale() / rounds).await;
+    }
+}
+
+/// One round, which is this much of the short form.
+async fn fight(round: u64, share: f64) {
     let mut chapter = Chapter::begin("seats").await;
     let Some(database) = database("seats_are_taken_once_whoever_dies").await else { return };
     let fleet = Arc::new(Fleet::start(&database.url, SERVERS));
     let (history, faults) = (History::begin(), Arc::new(Faults::default()));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|number| {
-            let dice = chapter.dice(number as u64);
+            let dice = chapter.dice(round * 10_000 + number as u64);
             let mut rival = Rival::new(number, Arc::clone(&fleet), history.clone(), dice);
             let faults = Arc::clone(&faults);
             tokio::spawn(async move {
@@ -79,10 +88,11 @@ async fn seats_are_taken_once_whoever_dies() {
     demand_traffic(&mut chapter, &history).await;
 
     let begun = Instant::now();
-    let (kills, within) = (scaled(KILLS), WITHIN.mul_f64(scale()));
+    let (kills, within) = ((KILLS as f64 * share) as usize, WITHIN.mul_f64(share));
     let tormentors: Vec<_> = (0..SERVERS)
         .map(|at| {
-            let (fleet, faults, dice) = (Arc::clone(&fleet), Arc::clone(&faults), chapter.dice(1_000 + at as u64));
+            let (fleet, faults, dice) =
+                (Arc::clone(&fleet), Arc::clone(&faults), chapter.dice(round * 10_000 + 1_000 + at as u64));
             tokio::task::spawn_blocking(move || torment(&fleet, at, &dice, &faults))
         })
         .collect();
