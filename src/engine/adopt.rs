@@ -44,7 +44,7 @@ impl Core {
             let shelf = self.directory.shelf_or_new(set_id);
             while !all.is_empty() {
                 let run = all.split_off(all.len().saturating_sub(RUN_MAX));
-                self.adopt_run(&shelf, run, now);
+                self.adopt_run(&shelf, run, sharing.borne_until(), now);
             }
         }
         recent.forget(as_of);
@@ -72,11 +72,12 @@ impl Core {
         self.events.forget(id);
     }
 
-    fn adopt_run(&self, shelf: &Shared, run: Vec<StoredAdvertisement>, now: UnixMs) {
+    fn adopt_run(&self, shelf: &Shared, run: Vec<StoredAdvertisement>, borne_until: UnixMs, now: UnixMs) {
         // Only the writer, which is here, changes records and views: they are the same when the lock is taken again.
         let (rulesets, fresh) = {
             let shelf = shelf.read();
-            let fresh: Vec<Record> = run.into_iter().filter_map(|stored| self.adopted(&shelf, stored)).collect();
+            let fresh: Vec<Record> =
+                run.into_iter().filter_map(|stored| self.adopted(&shelf, stored, borne_until)).collect();
             (shelf.rulesets(), fresh)
         };
         let mut entries: Vec<Entry> = Vec::with_capacity(fresh.len() * rulesets.len());
@@ -111,7 +112,7 @@ impl Core {
 
     /// The record that `stored` makes; none where memory has it already, or is ahead of the store. It is ahead while the
     /// store has yet to be told of a heartbeat, unless another server has taken one since.
-    fn adopted(&self, shelf: &Shelf, stored: StoredAdvertisement) -> Option<Record> {
+    fn adopted(&self, shelf: &Shelf, stored: StoredAdvertisement, borne_until: UnixMs) -> Option<Record> {
         let StoredAdvertisement { advertisement, expires, reservations, version, held_here } = stored;
         let known = shelf.get(advertisement.id);
         let ahead = |known: &Record| known.pending && held_here;
@@ -119,11 +120,13 @@ impl Core {
             return None;
         }
         let same = known.filter(|known| known.advertisement == advertisement);
+        // What another server has promised may not have been written yet, if nobody could write a moment ago.
+        let borne = known.filter(|_| !held_here).map_or(UnixMs(0), |known| known.expires.min(borne_until));
         // What this server has promised the host since its last write is known here alone.
         let promised = known.filter(|known| held_here && known.held);
         Some(Record {
             encoded: same.map_or_else(|| (self.encode)(&advertisement), |known| Arc::clone(&known.encoded)),
-            expires: promised.map_or(expires, |known| known.expires),
+            expires: promised.map_or(expires.max(borne), |known| known.expires),
             stored_expires: expires,
             time_to_live_ms: known.map_or(self.settings.time_to_live_default_ms, |known| known.time_to_live_ms),
             reservations,

@@ -16,6 +16,8 @@ pub(super) struct Sharing {
     /// When the others were last heard of, and when a commit last failed, by the engine's clock.
     heard_at: AtomicU64,
     failed_at: AtomicU64,
+    /// Until when advertisements that others hold are believed in any case: the store was out of reach a moment ago.
+    borne_until: AtomicU64,
     /// Batches that are in memory, one number each.
     batches: AtomicU64,
     /// Advertisements that memory and store may differ about.
@@ -44,6 +46,16 @@ impl Sharing {
     pub(super) fn stale_for_ms(&self, now: UnixMs) -> Option<u64> {
         let age = now.since(UnixMs(self.heard_at.load(Ordering::Acquire)));
         (FRESH_MS < age).then_some(age)
+    }
+
+    /// Believes until `until` what others hold, whatever the store says of its expiry before they have written.
+    pub(super) fn bear(&self, until: UnixMs) {
+        self.borne_until.fetch_max(until.0, Ordering::AcqRel);
+    }
+
+    /// Until when that is.
+    pub(super) fn borne_until(&self) -> UnixMs {
+        UnixMs(self.borne_until.load(Ordering::Acquire))
     }
 
     /// The last batch that is in memory.

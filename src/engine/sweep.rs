@@ -52,6 +52,9 @@ pub(super) async fn sweep(core: &Core, inbox: &mpsc::Sender<Job>) {
     let now = core.clock.now();
     let mut expired = Vec::new();
     let stale = core.stale_for_ms(now).is_some();
+    if let Some(sharing) = core.sharing.as_ref().filter(|_| stale) {
+        sharing.bear(now.after(4 * BORNE_MS));
+    }
     for (set_id, shelf) in core.directory.shelves() {
         expired.clear();
         if stale {

@@ -99,7 +99,7 @@ async fn what_is_done_at_one_server_is_so_at_the_other() {
     assert_eq!(late.code(), Some(Code::FailedPrecondition), "{late}");
 }
 
-/// R9: a server that starts later, or again, has it all.
+/// R8, R9: a server that starts later, or again, has it all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_comes_back_has_it_all() {
     let Some(database) = database("a_server_that_comes_back_has_it_all").await else { return };

@@ -24,10 +24,6 @@ const BEAT_EVERY: Duration = Duration::from_millis(1_000);
 const REFUSED_WITHIN: Duration = Duration::from_secs(3);
 const HEALED_WITHIN: Duration = Duration::from_secs(2);
 
-/// How long a server may show too few once the store is back: a commit that was on its way when the store fell silent may
-/// be heard of before the heartbeats that another server has taken since.
-const FEW_FOR: Duration = Duration::from_secs(1);
-
 /// What a chapter notes while it lasts.
 #[derive(Default)]
 struct Notes {
@@ -37,7 +33,6 @@ struct Notes {
     stale: AtomicUsize,
     beats: AtomicUsize,
     pending: AtomicUsize,
-    few: AtomicUsize,
     refusals: Mutex<Vec<Duration>>,
     violations: Mutex<Vec<String>>,
 }
@@ -119,7 +114,7 @@ async fn keep_alive(fleet: Arc<Fleet>, notes: Arc<Notes>, number: usize) -> (Str
 /// Searches at one server until it is over: always an answer, and one that says how old it is while the store is out.
 async fn look(client: Client, notes: Arc<Notes>, at: usize) {
     let mut searching = client.searching(1, party(&[(&format!("seeker {at}"), 0.0)]));
-    let (mut out_since, mut few_since): (Option<Instant>, Option<Instant>) = (None, None);
+    let mut out_since: Option<Instant> = None;
     while !notes.is_over() {
         tokio::time::sleep(Duration::from_millis(50)).await;
         let out = notes.out.load(Ordering::SeqCst);
@@ -132,13 +127,7 @@ async fn look(client: Client, notes: Arc<Notes>, at: usize) {
                 if long && notes.out.load(Ordering::SeqCst) && found.stale_for_ms.is_none() {
                     notes.violated(format!("server {at} does not say that its picture is old"));
                 }
-                if found.candidates.len() == HOSTS {
-                    few_since = None;
-                    continue;
-                }
-                notes.few.fetch_add(1, Ordering::SeqCst);
-                let since = *few_since.get_or_insert_with(Instant::now);
-                if notes.out.load(Ordering::SeqCst) || FEW_FOR < since.elapsed() {
+                if found.candidates.len() < HOSTS {
                     notes.violated(format!("server {at} shows {} of {HOSTS}", found.candidates.len()));
                 }
             }
@@ -233,7 +222,6 @@ async fn weather(name: &'static str, begin: &str, end: &str) {
     refusals.sort_unstable();
     chapter.figure("refusals", refusals.len());
     chapter.figure("slowest refusal ms", refusals.last().map_or(0, Duration::as_millis));
-    chapter.figure("searches that showed too few", notes.few.load(Ordering::SeqCst));
     let figures =
         [("searches", &notes.searches), ("stale", &notes.stale), ("beats", &notes.beats), ("pending", &notes.pending)];
     for (figure, count) in figures {
