@@ -139,7 +139,7 @@ fn every_mistake_is_said_at_once_with_what_would_be_right() {
             "--keep-retired-rulesets-s=86401",
         ],
     ));
-    let expected = "store: `mysql:x` is no store: use sqlite:PATH or memory:
+    let expected = "store: `mysql:x` is no store: use sqlite:PATH, postgres://HOST/DATABASE or memory:
 time_to_live_s: 4 is out of range: use 5 to 600
 reservation_hold_s: 121 is out of range: use 1 to 120
 keep_retired_rulesets_s: 86401 is out of range: use 0 to 86400
@@ -153,6 +153,12 @@ shutdown_deadline_s: 0 is out of range: use 1 to 25";
     assert!(problems_of(load(&["--operator-listen=127.0.0.1:50051"])).contains("use another port"));
     assert!(load(&["--operator-listen=127.0.0.1:0", "--listen=127.0.0.1:0"]).is_ok());
     assert!(problems_of(load(&["--store=sqlite:"])).contains("use sqlite:PATH"));
+    let shared = "--store=postgres://me:secret@db/a";
+    assert!(problems_of(load(&[shared])).contains("token_key_file: required with a postgres: store"));
+    let config = load(&[shared, "--token-key-file=keys", "--silos=1,2"]).unwrap();
+    assert_eq!(config.silos, Some(vec![1, 2]));
+    assert!(!config.to_toml().unwrap().contains("secret"), "what is printed is read by others");
+    assert!(problems_of(load(&["--silos=1"])).contains("only with a postgres: store"));
     assert!(problems_of(load(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read"));
     let said = problems_of(load_file("listen = 5", &[]));
     assert!(said.contains("fireteam.toml") && said.contains("line 1"), "{said}");

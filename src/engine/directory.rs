@@ -1,7 +1,9 @@
 //! All sets' advertisements in memory, and what every part of the engine needs to reach them.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use parking_lot::{RwLock as FairLock, RwLockReadGuard, RwLockWriteGuard};
 
 use crate::domain::advertisement::Advertisement;
 use crate::domain::id::SetId;
@@ -11,17 +13,20 @@ use crate::engine::shelf::{Shelf, build_view};
 /// How the part of an answer that does not depend on the search is encoded; the wire's own affair.
 pub type EncodeStatic = fn(&Advertisement) -> Arc<[u8]>;
 
-/// One set's shelf behind its lock. Held for one look-up, one search or one change; never across an await.
+/// One set's shelf behind its lock. Held for one look-up, one search or a few changes; never across an await.
+///
+/// The lock is one that lets nobody in before a writer that waits: with the standard library's, searches that follow each
+/// other without a gap keep the writer out for as long as they last.
 #[derive(Debug, Default)]
-pub(super) struct Shared(RwLock<Shelf>);
+pub(super) struct Shared(FairLock<Shelf>);
 
 impl Shared {
     pub(super) fn read(&self) -> RwLockReadGuard<'_, Shelf> {
-        self.0.read().unwrap_or_else(PoisonError::into_inner)
+        self.0.read()
     }
 
     pub(super) fn write(&self) -> RwLockWriteGuard<'_, Shelf> {
-        self.0.write().unwrap_or_else(PoisonError::into_inner)
+        self.0.write()
     }
 }
 

@@ -42,7 +42,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "engine",
         ours: &["domain", "clock", "store", "rules", "geo", "auth", "telemetry", "watch"],
-        theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes"],
+        theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes", "parking_lot"],
     },
     Layer {
         name: "api",
