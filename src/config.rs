@@ -5,6 +5,7 @@
 
 mod check;
 pub mod raw;
+mod trust;
 mod url;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use thiserror::Error;
 
 use raw::{Flags, Settings};
 
+pub use trust::{Auth, Tls};
 pub use url::PostgresUrl;
 
 /// How long an advertisement may be believed, seconds: short enough to notice a crash, long enough for a heartbeat.
@@ -57,6 +59,12 @@ pub struct Config {
     pub locality_files: Vec<PathBuf>,
     /// Networks whose `x-forwarded-for` is believed.
     pub trusted_proxies: Vec<IpNet>,
+    /// The client port takes connections that begin with the PROXY protocol alone, from `trusted_proxies`.
+    pub proxy_protocol: bool,
+    /// How connections are encrypted; none: they are not.
+    pub tls: Option<Tls>,
+    /// Who vouches for callers; none: whoever has a certificate that `tls` knows, or else everyone is anonymous.
+    pub auth: Option<Auth>,
     /// Where the token keys are; none with the memory store: a key is drawn at the start and dies with it.
     pub token_key_file: Option<PathBuf>,
     /// Whether a locality that a client states is believed where its address gives none (B-37).

@@ -241,8 +241,10 @@ pub trait Store: Send + Sync + 'static {
     /// ended reservations and tombstones that are due are forgotten on the way.
     async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;
 
-    /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns; on an error, none
-    /// has happened. A caller that stops waiting changes nothing about that (R4): the batch happens, or does not, whole.
+    /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns. On an error none has
+    /// happened, or, when a database that servers share could not be asked what became of the commit, nobody knows yet:
+    /// the feed will tell. A caller that stops waiting changes nothing about that (R4): the batch happens, or does not,
+    /// whole.
     async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError>;
 
     /// Forgets tombstones and ended reservations that are due, at most a thousand rows in one transaction.

@@ -20,6 +20,8 @@ pub struct Peer {
     pub streams: Arc<AtomicU32>,
     /// Streams that it may have open at once.
     pub streams_max: u32,
+    /// The certificate that it has shown and TLS has verified, DER.
+    pub certificate: Option<Arc<[u8]>>,
 }
 
 /// The client's address, from the peer's and the hops that proxies noted, left to right as they came.
@@ -74,7 +76,7 @@ mod tests {
             }
             let mut extensions = Extensions::new();
             let peer = "::ffff:10.0.0.1".parse().unwrap();
-            extensions.insert(Peer { address: peer, streams: Arc::default(), streams_max: 4 });
+            extensions.insert(Peer { address: peer, streams: Arc::default(), streams_max: 4, certificate: None });
             let callers = Callers::new(Arc::new(move |given, hops| {
                 assert_eq!((given, hops), (peer, wanted));
                 given

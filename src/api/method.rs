@@ -1,4 +1,7 @@
-//! The methods that there are, so that what a stranger writes into a path never becomes a label or a log line (SEC-19).
+//! The methods that there are: how each speaks, who may call it and what it is charged as. What is not in this table is
+//! refused, and what a stranger writes into a path never becomes a label or a log line (SEC-4, SEC-19).
+
+use crate::auth::policy::{Access, Charge, IDENTIFIED, OPERATORS, PLAYERS};
 
 /// How a method speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,39 +21,43 @@ pub struct Method {
     pub name: &'static str,
     /// How it speaks.
     pub shape: Shape,
+    /// Who may call it.
+    pub access: Access,
+    /// What it is charged as.
+    pub charge: Charge,
 }
 
-/// What every unknown path is called.
-const OTHER: Method = Method { name: "other", shape: Shape::Unary };
+/// What every unknown path is called. Whoever calls it has to show who they are before they hear that it is not there.
+const OTHER: Method = Method { name: "other", shape: Shape::Unary, access: IDENTIFIED, charge: Charge::Update };
 
 /// Every method that the server serves, on either port; the most frequent first.
 const METHODS: [Method; 18] = [
-    unary("fireteam.v1.Matchmaking/UpdateAdvertisement"),
-    unary("fireteam.v1.Matchmaking/Search"),
-    unary("fireteam.v1.Matchmaking/Core"),
-    Method { name: "fireteam.v1.Matchmaking/Connect", shape: Shape::Conversation },
-    unary("fireteam.v1.Matchmaking/DeleteAdvertisement"),
-    unary("fireteam.v1.Matchmaking/GetConfiguration"),
-    unary("fireteam.v1.Matchmaking/Reserve"),
-    unary("fireteam.v1.Matchmaking/Release"),
-    unary("fireteam.v1.Matchmaking/ReportLatency"),
-    unary("fireteam.v1.Matchmaking/ChooseRole"),
-    unary("fireteam.v1.Operator/CheckRuleset"),
-    unary("fireteam.v1.Operator/ReloadRulesets"),
-    unary("fireteam.v1.Operator/ListRulesets"),
-    unary("fireteam.v1.Operator/Drain"),
-    unary("grpc.health.v1.Health/Check"),
-    stream("grpc.health.v1.Health/Watch"),
-    stream("grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
-    stream("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
+    unary("fireteam.v1.Matchmaking/UpdateAdvertisement", PLAYERS, Charge::Update),
+    unary("fireteam.v1.Matchmaking/Search", PLAYERS, Charge::Search),
+    unary("fireteam.v1.Matchmaking/Core", PLAYERS, Charge::Free),
+    Method { shape: Shape::Conversation, ..unary("fireteam.v1.Matchmaking/Connect", PLAYERS, Charge::Stream) },
+    unary("fireteam.v1.Matchmaking/DeleteAdvertisement", PLAYERS, Charge::Update),
+    unary("fireteam.v1.Matchmaking/GetConfiguration", PLAYERS, Charge::Search),
+    unary("fireteam.v1.Matchmaking/Reserve", PLAYERS, Charge::Seats),
+    unary("fireteam.v1.Matchmaking/Release", PLAYERS, Charge::Seats),
+    unary("fireteam.v1.Matchmaking/ReportLatency", PLAYERS, Charge::Search),
+    unary("fireteam.v1.Matchmaking/ChooseRole", PLAYERS, Charge::Search),
+    unary("fireteam.v1.Operator/CheckRuleset", OPERATORS, Charge::Operate),
+    unary("fireteam.v1.Operator/ReloadRulesets", OPERATORS, Charge::Operate),
+    unary("fireteam.v1.Operator/ListRulesets", OPERATORS, Charge::Operate),
+    unary("fireteam.v1.Operator/Drain", OPERATORS, Charge::Operate),
+    unary("grpc.health.v1.Health/Check", Access::Anyone, Charge::Free),
+    stream("grpc.health.v1.Health/Watch", Access::Anyone),
+    stream("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", IDENTIFIED),
+    stream("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", IDENTIFIED),
 ];
 
-const fn unary(name: &'static str) -> Method {
-    Method { name, shape: Shape::Unary }
+const fn unary(name: &'static str, access: Access, charge: Charge) -> Method {
+    Method { name, shape: Shape::Unary, access, charge }
 }
 
-const fn stream(name: &'static str) -> Method {
-    Method { name, shape: Shape::Stream }
+const fn stream(name: &'static str, access: Access) -> Method {
+    Method { name, shape: Shape::Stream, access, charge: Charge::Stream }
 }
 
 /// The method behind a path.

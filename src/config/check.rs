@@ -20,6 +20,8 @@ const SQLITE: &str = "sqlite:";
 pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Result<Config, Vec<ConfigError>> {
     let mut problems = Problems(Vec::new());
     let store = problems.store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
+    let tls = problems.tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
+    let auth = problems.auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
     let token_key_file = settings.token_key_file.or_else(|| beside(&store));
     let config = Config {
         listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
@@ -37,6 +39,9 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
             Some(PathBuf::from(TOUR_LOCALITY_FILE)).filter(|file| exists(file)).into_iter().collect()
         }),
         trusted_proxies: settings.trusted_proxies.unwrap_or_default(),
+        proxy_protocol: settings.proxy_protocol.unwrap_or(false),
+        tls,
+        auth,
         token_key_file,
         allow_client_locality: settings.allow_client_locality.unwrap_or(false),
         allow_search_overrides: settings.allow_search_overrides.unwrap_or(false),
@@ -69,6 +74,7 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
     };
     problems.shared_key(&config);
     problems.proxies(&config);
+    problems.proxy_protocol(&config);
     problems.doors(&config);
     problems.exposure(&config);
     if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
@@ -92,6 +98,13 @@ pub(super) fn uncheck(config: &Config) -> Settings {
         }),
         locality_db: Some(config.locality_files.clone()),
         trusted_proxies: Some(config.trusted_proxies.clone()),
+        tls_certificate: config.tls.as_ref().map(|tls| tls.certificate.clone()),
+        tls_key: config.tls.as_ref().map(|tls| tls.key.clone()),
+        tls_client_ca: config.tls.as_ref().and_then(|tls| tls.client_ca.clone()),
+        proxy_protocol: Some(config.proxy_protocol),
+        auth_keys: config.auth.as_ref().map(|auth| auth.keys.clone()),
+        auth_issuer: config.auth.as_ref().map(|auth| auth.issuer.clone()),
+        auth_audience: config.auth.as_ref().map(|auth| auth.audience.clone()),
         token_key_file: config.token_key_file.clone(),
         allow_client_locality: Some(config.allow_client_locality),
         allow_search_overrides: Some(config.allow_search_overrides),
@@ -116,10 +129,10 @@ fn beside(store: &StoreTarget) -> Option<PathBuf> {
     }
 }
 
-struct Problems(Vec<ConfigError>);
+pub(super) struct Problems(pub(super) Vec<ConfigError>);
 
 impl Problems {
-    fn invalid(&mut self, key: &'static str, what: String) {
+    pub(super) fn invalid(&mut self, key: &'static str, what: String) {
         self.0.push(ConfigError::Invalid { key, what });
     }
 
@@ -169,46 +182,11 @@ impl Problems {
         value
     }
 
-    /// SEC-7: a network that holds everybody would let anybody choose an address, and one in IPv6 clothes would hold
-    /// nobody, because addresses are compared in canonical form.
-    fn proxies(&mut self, config: &Config) {
-        for network in &config.trusted_proxies {
-            if network.prefix_len() == 0 {
-                let what = format!("{network} would believe anybody: name the networks that your proxies are in");
-                self.invalid("trusted_proxies", what);
-            }
-            let bare = network.network();
-            if bare != bare.to_canonical() {
-                let what = format!("{network} is IPv4 in IPv6 clothes: write it as IPv4, {}/…", bare.to_canonical());
-                self.invalid("trusted_proxies", what);
-            }
-        }
-    }
-
     /// Two doors cannot share a port; port 0 is a free one, another each time.
     fn doors(&mut self, config: &Config) {
         if config.listen == config.operator_listen && config.listen.port() != 0 {
             let what = format!("{} is where players' calls come in: use another port", config.listen);
             self.invalid("operator_listen", what);
-        }
-    }
-
-    /// SEC-15: until calls can be encrypted and authenticated, only loopback is safe, for operators as for players.
-    fn exposure(&mut self, config: &Config) {
-        let missing: Vec<&str> = [
-            (config.insecure_allow_plaintext, "--insecure-allow-plaintext"),
-            (config.insecure_allow_anonymous, "--insecure-allow-anonymous"),
-        ]
-        .iter()
-        .filter_map(|&(given, flag)| (!given).then_some(flag))
-        .collect();
-        if missing.is_empty() {
-            return;
-        }
-        for (key, address) in [("listen", config.listen), ("operator_listen", config.operator_listen)] {
-            if !address.ip().to_canonical().is_loopback() {
-                self.0.push(ConfigError::Exposed { key, address, flags: missing.join(" ") });
-            }
         }
     }
 }

@@ -61,6 +61,27 @@ pub struct Settings {
     /// Networks whose `x-forwarded-for` is believed [default: none].
     #[arg(long, env = "FIRETEAM_TRUSTED_PROXIES", value_name = "CIDR", num_args = 1.., value_delimiter = ',')]
     pub trusted_proxies: Option<Vec<IpNet>>,
+    /// Certificate chain of the server, PEM; both ports then speak TLS alone [default: none, plaintext].
+    #[arg(long, env = "FIRETEAM_TLS_CERTIFICATE", value_name = "FILE")]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's private key, PEM.
+    #[arg(long, env = "FIRETEAM_TLS_KEY", value_name = "FILE")]
+    pub tls_key: Option<PathBuf>,
+    /// Certificates whose holders may sign clients' certificates, PEM; a client's certificate is then its identity [default: none].
+    #[arg(long, env = "FIRETEAM_TLS_CLIENT_CA", value_name = "FILE")]
+    pub tls_client_ca: Option<PathBuf>,
+    /// Require the PROXY protocol on the client port, from trusted proxies alone.
+    #[arg(long, env = "FIRETEAM_PROXY_PROTOCOL", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub proxy_protocol: Option<bool>,
+    /// Public keys of whoever signs callers' tokens, PEM or JWKS; every call then needs an identity [default: none, anonymous].
+    #[arg(long, env = "FIRETEAM_AUTH_KEYS", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
+    pub auth_keys: Option<Vec<PathBuf>>,
+    /// What tokens must say of who signed them: their `iss`.
+    #[arg(long, env = "FIRETEAM_AUTH_ISSUER", value_name = "TEXT")]
+    pub auth_issuer: Option<String>,
+    /// What tokens must say of whom they are for: their `aud` [default: fireteam].
+    #[arg(long, env = "FIRETEAM_AUTH_AUDIENCE", value_name = "TEXT")]
+    pub auth_audience: Option<String>,
     /// Where the keys are that sign tokens; made when absent [default: beside the SQLite file; required with `postgres:`, the same on every server].
     #[arg(long, env = "FIRETEAM_TOKEN_KEY_FILE", value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
@@ -114,6 +135,13 @@ impl Settings {
             rulesets: self.rulesets.or(under.rulesets),
             locality_db: self.locality_db.or(under.locality_db),
             trusted_proxies: self.trusted_proxies.or(under.trusted_proxies),
+            tls_certificate: self.tls_certificate.or(under.tls_certificate),
+            tls_key: self.tls_key.or(under.tls_key),
+            tls_client_ca: self.tls_client_ca.or(under.tls_client_ca),
+            proxy_protocol: self.proxy_protocol.or(under.proxy_protocol),
+            auth_keys: self.auth_keys.or(under.auth_keys),
+            auth_issuer: self.auth_issuer.or(under.auth_issuer),
+            auth_audience: self.auth_audience.or(under.auth_audience),
             token_key_file: self.token_key_file.or(under.token_key_file),
             allow_client_locality: self.allow_client_locality.or(under.allow_client_locality),
             allow_search_overrides: self.allow_search_overrides.or(under.allow_search_overrides),

@@ -45,6 +45,7 @@ max_staleness_s = 300
 rulesets = "bundled:"
 locality_db = []
 trusted_proxies = []
+proxy_protocol = false
 token_key_file = "fireteam.token-key"
 allow_client_locality = false
 allow_search_overrides = false
@@ -76,6 +77,13 @@ fn what_is_printed_loads_again_as_the_same() {
         "a.mmdb",
         "b.mmdb",
         "--trusted-proxies=10.0.0.0/8,fd00::/8",
+        "--tls-certificate=c.pem",
+        "--tls-key=k.pem",
+        "--tls-client-ca=ca.pem",
+        "--proxy-protocol",
+        "--auth-keys=a.pem,b.json",
+        "--auth-issuer=https://login.example",
+        "--auth-audience=game",
         "--token-key-file=keys",
         "--allow-client-locality",
         "--allow-search-overrides=true",
@@ -159,6 +167,15 @@ shutdown_deadline_s: 0 is out of range: use 1 to 25";
     assert_eq!(config.silos, Some(vec![1, 2]));
     assert!(!config.to_toml().unwrap().contains("secret"), "what is printed is read by others");
     assert!(problems_of(load(&["--silos=1"])).contains("only with a postgres: store"));
+    assert!(problems_of(load(&["--tls-certificate=c.pem"])).contains("tls_key: required with tls_certificate"));
+    assert!(problems_of(load(&["--tls-key=k.pem"])).contains("tls_certificate: required with tls_key"));
+    assert!(problems_of(load(&["--tls-client-ca=a.pem"])).contains("tls_client_ca: needs tls_certificate"));
+    assert!(problems_of(load(&["--auth-keys=a.pem"])).contains("auth_issuer: required with auth_keys"));
+    assert!(problems_of(load(&["--auth-issuer=a"])).contains("auth_issuer: needs auth_keys"));
+    assert!(
+        problems_of(load(&["--auth-keys=a.pem", "--auth-issuer="])).contains("auth_issuer: must be 1 to 256 bytes")
+    );
+    assert!(problems_of(load(&["--proxy-protocol"])).contains("proxy_protocol: needs trusted_proxies"));
     assert!(problems_of(load(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read"));
     let said = problems_of(load_file("listen = 5", &[]));
     assert!(said.contains("fireteam.toml") && said.contains("line 1"), "{said}");

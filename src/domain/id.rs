@@ -66,10 +66,22 @@ sixteen_byte_name! {
 impl UserKey {
     /// The first 16 bytes of the SHA-256 of `name`.
     pub fn of(name: &str) -> Self {
-        let digest = Sha256::digest(name.as_bytes());
-        let mut bytes = [0; 16];
-        bytes.copy_from_slice(&digest[..16]);
-        Self(bytes)
+        Self::first_half(Sha256::digest(name.as_bytes()).into())
+    }
+
+    /// As `of`, for a name of several parts; no list of parts and no single name ever share a digest's input. A byte that
+    /// no text has comes first, and each part's length before the part.
+    pub fn of_parts(parts: &[&str]) -> Self {
+        let mut digest = Sha256::new_with_prefix([0xFF]);
+        for part in parts {
+            digest.update((part.len() as u64).to_be_bytes());
+            digest.update(part);
+        }
+        Self::first_half(digest.finalize().into())
+    }
+
+    fn first_half(digest: [u8; 32]) -> Self {
+        Self(std::array::from_fn(|at| digest[at]))
     }
 }
 

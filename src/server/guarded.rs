@@ -165,7 +165,7 @@ mod tests {
         let (near, far) = duplex(16);
         let gate = Gate::new(Limits { total: 1, per_place: 1, per_local_place: 1 });
         let address = "127.0.0.1".parse().unwrap();
-        let peer = Peer { address, streams: Arc::default(), streams_max: 1 };
+        let peer = Peer { address, streams: Arc::default(), streams_max: 1, certificate: None };
         let stop = CancellationToken::new();
         (Guarded::new(near, peer, deadlines, &stop, gate.admit(address).unwrap()), far, stop)
     }

@@ -86,7 +86,7 @@ impl Incoming {
             true => self.edge.streams_per_local_connection_max,
             false => self.edge.streams_per_connection_max,
         };
-        let peer = Peer { address, streams: Arc::new(AtomicU32::new(0)), streams_max };
+        let peer = Peer { address, streams: Arc::new(AtomicU32::new(0)), streams_max, certificate: None };
         let deadlines = Deadlines {
             first_bytes: self.edge.first_bytes,
             lifetime: self.edge.lifetime(self.clock.dice()),

@@ -1,0 +1,136 @@
+//! Who somebody is: what a verified token or certificate says of its holder.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::domain::id::UserKey;
+use crate::domain::time::UnixMs;
+
+/// What kind of program somebody runs, and so what it may do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Role {
+    /// A player's game: code that its owner may have changed.
+    Client,
+    /// A game server of the studio's own.
+    Server,
+    /// Somebody who runs fireteam.
+    Operator,
+}
+
+/// Some of the roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Roles(u8);
+
+/// Somebody whose word for who they are was verified.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Identity {
+    /// Who vouches: a token's `iss`, or the trust domain of a certificate.
+    pub issuer: Arc<str>,
+    /// Who it is, as the issuer calls them.
+    pub subject: Arc<str>,
+    /// What they run.
+    pub role: Role,
+    /// What the issuer has allowed them beyond their role.
+    pub scopes: Arc<[Box<str>]>,
+    /// Names issuer, role and subject: what they advertise is theirs under this name.
+    pub key: UserKey,
+    /// When the proof runs out; none for a certificate, which ends with its connection.
+    pub until: Option<UnixMs>,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 3] = [Role::Client, Role::Server, Role::Operator];
+
+    /// The word in tokens, certificates, metrics and logs.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Client => "client",
+            Role::Server => "server",
+            Role::Operator => "operator",
+        }
+    }
+
+    /// The role of that name.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == name)
+    }
+}
+
+impl Roles {
+    /// These.
+    pub const fn of(roles: &[Role]) -> Self {
+        let (mut bits, mut at) = (0, 0);
+        while at < roles.len() {
+            bits |= 1 << roles[at] as u8;
+            at += 1;
+        }
+        Self(bits)
+    }
+
+    /// Whether `role` is among them.
+    pub fn has(self, role: Role) -> bool {
+        self.0 & (1 << role as u8) != 0
+    }
+}
+
+impl Identity {
+    /// Whoever `issuer` calls `subject`.
+    pub fn new(issuer: &str, subject: &str, role: Role, scopes: &[&str], until: Option<UnixMs>) -> Self {
+        Self {
+            issuer: issuer.into(),
+            subject: subject.into(),
+            role,
+            scopes: scopes.iter().map(|scope| Box::from(*scope)).collect(),
+            key: UserKey::of_parts(&[issuer, role.as_str(), subject]),
+            until,
+        }
+    }
+
+    /// The user that a client plays for, as session compositions name it; none for programs that play for nobody.
+    pub fn user(&self) -> Option<UserKey> {
+        (self.role == Role::Client).then(|| UserKey::of(&self.subject))
+    }
+}
+
+impl fmt::Debug for Identity {
+    /// Shows nobody's name.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Identity").field("role", &self.role).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SEC-5: nobody else, and nobody in another role, has the same name.
+    #[test]
+    fn each_identity_has_a_key_of_its_own() {
+        let key = |issuer, subject, role| Identity::new(issuer, subject, role, &[], None).key;
+        let mut keys = vec![UserKey::of("ana"), UserKey::of("aclientana")];
+        for (issuer, subject) in [("a", "ana"), ("aa", "na"), ("ana", ""), ("", "ana"), ("b", "ana")] {
+            keys.extend(Role::ALL.map(|role| key(issuer, subject, role)));
+        }
+        let mut unique: Vec<_> = keys.iter().map(|key| *key.as_bytes()).collect();
+        unique.sort_unstable();
+        unique.dedup();
+        assert_eq!(unique.len(), keys.len());
+        assert_eq!(key("a", "ana", Role::Client), key("a", "ana", Role::Client));
+    }
+
+    #[test]
+    fn only_clients_play() {
+        let user = |role| Identity::new("a", "ana", role, &[], None).user();
+        assert_eq!(Role::ALL.map(user), [Some(UserKey::of("ana")), None, None]);
+    }
+
+    #[test]
+    fn roles_are_sets() {
+        let some = Roles::of(&[Role::Client, Role::Operator]);
+        assert_eq!(Role::ALL.map(|role| some.has(role)), [true, false, true]);
+        assert_eq!(Role::ALL.map(|role| Roles::of(&[]).has(role)), [false; 3]);
+        assert_eq!(Role::ALL.map(|role| Role::of(role.as_str())), Role::ALL.map(Some));
+        assert_eq!(Role::of("root"), None);
+    }
+}

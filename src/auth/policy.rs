@@ -1,0 +1,46 @@
+//! What a call asks of whoever makes it: which roles, and at whose cost.
+
+use crate::auth::identity::{Role, Roles};
+
+/// Who may make a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Strangers too: what balancers ask before anybody has shown who they are.
+    Anyone,
+    /// Callers in one of these roles. Where nobody can show who they are, everybody.
+    Only(Roles),
+}
+
+/// What is charged for a call. Searches, changes and streams have quotas of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Charge {
+    /// Nothing: asked by balancers, or answered without work.
+    Free,
+    /// A look at the index.
+    Search,
+    /// A change of an advertisement.
+    Update,
+    /// A change of seats.
+    Seats,
+    /// Anything that an operator asks.
+    Operate,
+    /// A stream, for as long as it is open; what is asked on it is charged as what it is.
+    Stream,
+}
+
+/// Players and the servers that they play on.
+pub const PLAYERS: Access = Access::Only(Roles::of(&[Role::Client, Role::Server]));
+/// Those who run fireteam.
+pub const OPERATORS: Access = Access::Only(Roles::of(&[Role::Operator]));
+/// Whoever can show who they are.
+pub const IDENTIFIED: Access = Access::Only(Roles::of(&Role::ALL));
+
+impl Access {
+    /// Whether somebody in `role` may.
+    pub fn admits(self, role: Role) -> bool {
+        match self {
+            Access::Anyone => true,
+            Access::Only(roles) => roles.has(role),
+        }
+    }
+}

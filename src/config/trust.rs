@@ -1,0 +1,136 @@
+//! What keeps strangers out: certificates, the keys of whoever vouches for callers, and which addresses may be served
+//! without.
+
+use std::path::PathBuf;
+
+use crate::config::check::Problems;
+use crate::config::{Config, ConfigError};
+
+/// Key files at most; an issuer has one, or two while it changes keys.
+pub const AUTH_KEY_FILES_MAX: usize = 16;
+/// Bytes of an issuer's or an audience's name.
+pub const AUTH_NAME_BYTES_MAX: usize = 256;
+
+/// How connections are encrypted. The files are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tls {
+    /// The server's certificate and those between it and one that clients know, PEM.
+    pub certificate: PathBuf,
+    /// The certificate's private key, PEM.
+    pub key: PathBuf,
+    /// Certificates whose holders sign clients' certificates; none: clients' certificates are not asked for.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// Who vouches for callers. The files are read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Auth {
+    /// Public keys, PEM or JWKS.
+    pub keys: Vec<PathBuf>,
+    /// What a token's `iss` must be.
+    pub issuer: String,
+    /// What a token's `aud` must hold.
+    pub audience: String,
+}
+
+impl Config {
+    /// Whether callers must show who they are: by a token or by a certificate.
+    pub fn authenticates(&self) -> bool {
+        self.auth.is_some() || self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
+    }
+}
+
+impl Problems {
+    /// A certificate and its key, or neither.
+    pub(super) fn tls(
+        &mut self,
+        certificate: Option<PathBuf>,
+        key: Option<PathBuf>,
+        client_ca: Option<PathBuf>,
+    ) -> Option<Tls> {
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => return Some(Tls { certificate, key, client_ca }),
+            (Some(_), None) => self.invalid("tls_key", "required with tls_certificate: name its private key".into()),
+            (None, Some(_)) => self.invalid("tls_certificate", "required with tls_key: name its certificate".into()),
+            (None, None) if client_ca.is_some() => {
+                self.invalid("tls_client_ca", "needs tls_certificate and tls_key: without TLS nobody shows one".into());
+            }
+            (None, None) => {}
+        }
+        None
+    }
+
+    /// Keys and whose they are, or neither.
+    pub(super) fn auth(
+        &mut self,
+        keys: Option<Vec<PathBuf>>,
+        issuer: Option<String>,
+        audience: Option<String>,
+    ) -> Option<Auth> {
+        let keys = keys.unwrap_or_default();
+        if keys.is_empty() {
+            for (key, given) in [("auth_issuer", issuer.is_some()), ("auth_audience", audience.is_some())] {
+                if given {
+                    self.invalid(key, "needs auth_keys: name the file with the issuer's public keys".into());
+                }
+            }
+            return None;
+        }
+        if AUTH_KEY_FILES_MAX < keys.len() {
+            self.invalid("auth_keys", format!("{} files are too many: at most {AUTH_KEY_FILES_MAX}", keys.len()));
+        }
+        let Some(issuer) = issuer else {
+            self.invalid("auth_issuer", "required with auth_keys: what tokens say in `iss`".into());
+            return None;
+        };
+        let audience = audience.unwrap_or_else(|| "fireteam".into());
+        for (key, name) in [("auth_issuer", &issuer), ("auth_audience", &audience)] {
+            if name.is_empty() || AUTH_NAME_BYTES_MAX < name.len() || name.chars().any(char::is_control) {
+                self.invalid(key, format!("must be 1 to {AUTH_NAME_BYTES_MAX} bytes without control characters"));
+            }
+        }
+        Some(Auth { keys, issuer, audience })
+    }
+
+    /// SEC-7: a network that holds everybody would let anybody choose an address, and one in IPv6 clothes would hold
+    /// nobody, because addresses are compared in canonical form.
+    pub(super) fn proxies(&mut self, config: &Config) {
+        for network in &config.trusted_proxies {
+            if network.prefix_len() == 0 {
+                let what = format!("{network} would believe anybody: name the networks that your proxies are in");
+                self.invalid("trusted_proxies", what);
+            }
+            let bare = network.network();
+            if bare != bare.to_canonical() {
+                let what = format!("{network} is IPv4 in IPv6 clothes: write it as IPv4, {}/…", bare.to_canonical());
+                self.invalid("trusted_proxies", what);
+            }
+        }
+    }
+
+    /// A header that anybody may write is worth nothing.
+    pub(super) fn proxy_protocol(&mut self, config: &Config) {
+        if config.proxy_protocol && config.trusted_proxies.is_empty() {
+            self.invalid("proxy_protocol", "needs trusted_proxies: name the networks that your proxies are in".into());
+        }
+    }
+
+    /// SEC-15: until calls can be encrypted and authenticated, only loopback is safe, for operators as for players.
+    pub(super) fn exposure(&mut self, config: &Config) {
+        let missing: Vec<&str> = [
+            (config.insecure_allow_plaintext, "--insecure-allow-plaintext"),
+            (config.insecure_allow_anonymous, "--insecure-allow-anonymous"),
+        ]
+        .iter()
+        .filter_map(|&(given, flag)| (!given).then_some(flag))
+        .collect();
+        if missing.is_empty() {
+            return;
+        }
+        for (key, address) in [("listen", config.listen), ("operator_listen", config.operator_listen)] {
+            if !address.ip().to_canonical().is_loopback() {
+                self.0.push(ConfigError::Exposed { key, address, flags: missing.join(" ") });
+            }
+        }
+    }
+}
