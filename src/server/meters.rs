@@ -8,7 +8,7 @@ use tonic::Code as GrpcCode;
 
 use crate::api::layer::report::RpcObserver;
 use crate::store::metered::Meter;
-use crate::telemetry::label::{Code, Method, StoreVerb};
+use crate::telemetry::label::{Code, Method, StoreVerb, Transaction};
 use crate::telemetry::metric::{CallSeries, Metrics};
 
 /// Counts calls. Nearly all end well, and their counters are at hand: what ends otherwise is looked up.
@@ -56,6 +56,11 @@ impl Meter for StoreMeter {
     fn on_verb(&self, verb: &'static str, took: Duration, ok: bool, rows: usize) {
         let Some(&verb) = StoreVerb::ALL.iter().find(|known| known.as_str() == verb) else { return };
         self.metrics.record_store(verb, rows as u64, took.as_secs_f64(), ok);
+    }
+
+    fn on_transaction(&self, name: &'static str, took: Duration) {
+        let Some(&name) = Transaction::ALL.iter().find(|known| known.as_str() == name) else { return };
+        self.metrics.record_transaction(name, took.as_secs_f64());
     }
 }
 
