@@ -68,6 +68,27 @@ impl Meter for StoreMeter {
 mod tests {
     use super::*;
     use crate::api::method::of_path;
+    use crate::domain::id::AdvertisementId;
+    use crate::domain::time::UnixMs;
+    use crate::store::{Write, transaction};
+
+    /// What the store calls a transaction is what the metric knows it by.
+    #[test]
+    fn transactions_are_counted_under_their_own_names() {
+        let metrics = Arc::new(Metrics::new());
+        let meter = StoreMeter { metrics: metrics.clone(), started: Instant::now() };
+        let id = AdvertisementId::from_bytes([1; 16]);
+        let delete = Write::Delete { id, tombstone_until: UnixMs(2) };
+        let expire = Write::Expire { id, now: UnixMs(1), seen: None };
+        for batch in [vec![delete.clone()], vec![expire.clone()], vec![delete, expire]] {
+            meter.on_transaction(transaction(&batch), Duration::from_millis(1));
+        }
+        let text = metrics.render();
+        for name in ["delete", "expire", "several"] {
+            let line = format!("fireteam_store_transaction_seconds_count{{transaction=\"{name}\"}} 1");
+            assert!(text.contains(&line), "{text}");
+        }
+    }
 
     /// What a door calls a method is what the metric knows it by.
     #[test]

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use fireteam_client::{Client, Code, Error, Retries, pb};
 use sqlx::PgConnection;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::apart::{Apart, FAR, network};
+use crate::apart::{Apart, FAR, Network, network};
 use crate::database::Cluster;
 use crate::figures::{Chapter, until};
 use crate::fleet::Fleet;
@@ -59,6 +60,76 @@ async fn seated(connection: &mut PgConnection, id: &str) -> i64 {
     sqlx::query_scalar(query).bind(id).fetch_one(connection).await.expect("an answer")
 }
 
+/// The servers, of which two have somebody in the middle.
+struct Stage {
+    fleet: Arc<Fleet>,
+    proxies: Vec<StoreProxy>,
+    looking: PgConnection,
+}
+
+/// A server that stands still in the middle of giving a seat away, in a session of its own.
+struct Stuck {
+    id: String,
+    /// What its client is told, and after how long.
+    told: JoinHandle<(Result<(), Error>, Duration)>,
+}
+
+impl Stage {
+    async fn set(cluster: &Cluster, behind: Behind) -> Self {
+        let database = cluster.database("fireteam").await;
+        let fleet = Arc::new(Fleet::new(&database.url, 3));
+        let mut proxies = Vec::new();
+        for at in [CUT_OFF, DEAD, WELL] {
+            let proxy = StoreProxy::listen(behind.clone());
+            let (fleet, url) = (Arc::clone(&fleet), (at != WELL).then(|| proxy.url("fireteam")));
+            tokio::task::spawn_blocking(move || fleet.fill(at, url.as_deref(), &[])).await.expect("it starts");
+            proxies.push(proxy);
+        }
+        Self { fleet, proxies, looking: database.connect().await }
+    }
+
+    fn client(&self, at: usize) -> Client {
+        self.fleet.client(at, 0).expect("somebody is there")
+    }
+
+    /// Has the server at `at` say `commit` and not be heard; so many others already stand still.
+    async fn stop_half_way(&mut self, at: usize, others: usize) -> Stuck {
+        let request = pb::MatchmakingUpdateAdvertisementRequest {
+            time_to_live_ms: Some(LONG_MS),
+            idempotency_key: format!("the session at server {at}"),
+            ..host(&[(&format!("host {at}"), 0.0)], SEATS as i32)
+        };
+        let id = self.client(at).update_advertisement(request).await.expect("advertise").advertisement_id;
+        until("it is known everywhere", async || {
+            let found = self.client(WELL).searching(1, party(&[("a stranger", 0.0)])).search().await;
+            found.expect("a search").candidates.iter().any(|it| it.advertisement_id == id)
+        })
+        .await;
+        self.proxies[at].fall_silent_at(COMMIT);
+        let (client, asked) = (self.client(at), id.clone());
+        let told = tokio::spawn(async move {
+            let begun = Instant::now();
+            (take(client, "a guest who is not heard", &asked).await, begun.elapsed())
+        });
+        until("it stands in the middle", async || holding(&mut self.looking).await.len() == others + 1).await;
+        assert!(!is_free(&mut self.looking, &id).await, "nothing is locked: nothing would be proved");
+        Stuck { id, told }
+    }
+
+    /// Until others can change what the server at `at` had locked when it was cut off, at `cut`.
+    async fn unlock(&mut self, at: usize, id: &str, cut: Instant, chapter: &mut Chapter) {
+        until("the row is free", async || is_free(&mut self.looking, id).await).await;
+        chapter.figure("row free after ms", cut.elapsed().as_millis());
+        let well = self.client(WELL);
+        let taken = async || take(well.clone(), "a guest of the other server's", id).await.is_ok();
+        until("the seat is taken at the other server", taken).await;
+        chapter.figure("a seat in it taken after ms", cut.elapsed().as_millis());
+        if UNLOCKED_WITHIN < cut.elapsed() {
+            chapter.violated(format!("server {at} held up the others for {:?}", cut.elapsed()));
+        }
+    }
+}
+
 /// R6: nobody waits for a server that is gone, not even where packets are dropped and no connection is ever ended.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_cut_off_had_locked_is_soon_free() {
@@ -70,88 +141,40 @@ async fn what_the_cut_off_had_locked_is_soon_free() {
     };
     let mut chapter = Chapter::begin("locks").await;
     let Some(cluster) = Cluster::start_on("locks", if network.is_some() { FAR } else { "" }) else { return };
-    let database = cluster.database("fireteam").await;
     let behind = if network.is_some() { Behind::Address(FAR) } else { Behind::Folder(cluster.folder.clone()) };
-    let fleet = Arc::new(Fleet::new(&database.url, 3));
-    let mut proxies = Vec::new();
-    for at in [CUT_OFF, DEAD, WELL] {
-        let proxy = StoreProxy::listen(behind.clone());
-        let (fleet, url) = (Arc::clone(&fleet), (at != WELL).then(|| proxy.url("fireteam")));
-        tokio::task::spawn_blocking(move || fleet.fill(at, url.as_deref(), &[])).await.expect("it starts");
-        proxies.push(proxy);
-    }
-    let client = |at: usize| fleet.client(at, 0).expect("somebody is there");
-    let mut looking = database.connect().await;
+    let mut stage = Stage::set(&cluster, behind).await;
+    let cut_off = stage.stop_half_way(CUT_OFF, 0).await;
+    let dead = stage.stop_half_way(DEAD, 1).await;
 
-    // Each stands still in the middle of giving away a seat, in a session of its own.
-    let (mut ids, mut waiting) = (Vec::new(), Vec::new());
-    for at in [CUT_OFF, DEAD] {
-        let request = pb::MatchmakingUpdateAdvertisementRequest {
-            time_to_live_ms: Some(LONG_MS),
-            idempotency_key: format!("the session at server {at}"),
-            ..host(&[(&format!("host {at}"), 0.0)], SEATS as i32)
-        };
-        let id = client(at).update_advertisement(request).await.expect("advertise").advertisement_id;
-        until("it is known everywhere", async || {
-            let found = client(WELL).searching(1, party(&[("a stranger", 0.0)])).search().await.expect("a search");
-            found.candidates.iter().any(|it| it.advertisement_id == id)
-        })
-        .await;
-        proxies[at].fall_silent_at(COMMIT);
-        let (client, asked) = (client(at), id.clone());
-        waiting.push(tokio::spawn(async move {
-            let begun = Instant::now();
-            (take(client, "a guest who is not heard", &asked).await, begun.elapsed())
-        }));
-        until("it stands in the middle", async || holding(&mut looking).await.len() == ids.len() + 1).await;
-        assert!(!is_free(&mut looking, &id).await, "nothing is locked: nothing would be proved");
-        ids.push(id);
-    }
-    if let Some(network) = &network {
-        network.cut();
-    }
+    network.iter().for_each(Network::cut);
     let cut = Instant::now();
-    fleet.kill(DEAD);
-    let (refused, took) = waiting.swap_remove(CUT_OFF).await.expect("it ends by itself");
+    stage.fleet.kill(DEAD);
+    let (refused, took) = cut_off.told.await.expect("it ends by itself");
     let refused = refused.expect_err("nobody can know");
     chapter.figure("refused after ms", took.as_millis());
-    if refused.code() != Some(Code::Unavailable) || refused.retry_after().is_none() {
-        chapter.violated(format!("refused in another way: {refused}"));
+    if refused.code() != Some(Code::Unavailable) || refused.retry_after().is_none() || REFUSED_WITHIN < took {
+        chapter.violated(format!("refused in another way, after {took:?}: {refused}"));
     }
-    if REFUSED_WITHIN < took {
-        chapter.violated(format!("refused after {took:?}"));
-    }
-
-    for (figure, at) in [("the cut off's row free after ms", CUT_OFF), ("the dead one's", DEAD)] {
-        until("the row is free", async || is_free(&mut looking, &ids[at]).await).await;
-        chapter.figure(figure, cut.elapsed().as_millis());
-        let taken = async || take(client(WELL), "a guest of the other server's", &ids[at]).await.is_ok();
-        until("the seat is taken at the other server", taken).await;
-        chapter.figure("a seat in it taken after ms", cut.elapsed().as_millis());
-        if UNLOCKED_WITHIN < cut.elapsed() {
-            chapter.violated(format!("server {at} held up the others for {:?}", cut.elapsed()));
-        }
-    }
-    let left = holding(&mut looking).await;
+    stage.unlock(CUT_OFF, &cut_off.id, cut, &mut chapter).await;
+    stage.unlock(DEAD, &dead.id, cut, &mut chapter).await;
+    let left = holding(&mut stage.looking).await;
     if !left.is_empty() {
         chapter.violated(format!("left open: {left:?}"));
     }
 
-    if let Some(network) = &network {
-        network.heal();
-    }
-    proxies.iter().for_each(StoreProxy::speak);
-    let healed = Instant::now();
-    until("the cut off is well", async || take(client(CUT_OFF), "a guest afterwards", &ids[DEAD]).await.is_ok()).await;
+    network.iter().for_each(Network::heal);
+    stage.proxies.iter().for_each(StoreProxy::speak);
+    let (healed, client) = (Instant::now(), stage.client(CUT_OFF));
+    until("it is well", async || take(client.clone(), "a guest afterwards", &dead.id).await.is_ok()).await;
     chapter.figure("well again ms", healed.elapsed().as_millis());
     if HEALED_WITHIN < healed.elapsed() {
         chapter.violated(format!("well again after {:?}", healed.elapsed()));
     }
     // What was said before the cut and arrives after it comes too late.
-    for (at, guests) in [(CUT_OFF, 1), (DEAD, 2)] {
-        let seated = seated(&mut looking, &ids[at]).await;
+    for (id, guests) in [(&cut_off.id, 1), (&dead.id, 2)] {
+        let seated = seated(&mut stage.looking, id).await;
         if seated != guests {
-            chapter.violated(format!("{seated} parties sit in the session at server {at}, and {guests} were told so"));
+            chapter.violated(format!("{seated} parties sit in {id}, and {guests} were told so"));
         }
     }
     chapter.end();
