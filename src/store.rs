@@ -152,6 +152,24 @@ impl Write {
             Write::End { advertisement_id, .. } => *advertisement_id,
         }
     }
+
+    /// What kind of change it is, in a word for operators.
+    fn word(&self) -> &'static str {
+        match self {
+            Write::Put { .. } => "publish",
+            Write::Extend { .. } => "extend",
+            Write::Delete { .. } => "delete",
+            Write::Expire { .. } => "expire",
+            Write::Reserve { .. } => "reserve",
+            Write::End { .. } => "end",
+        }
+    }
+}
+
+/// What operators know a transaction of these changes by: the word of their kind, `several` if there is more than one kind.
+pub fn transaction(batch: &[Write]) -> &'static str {
+    let Some(first) = batch.first().map(Write::word) else { return "several" };
+    if batch.iter().all(|write| write.word() == first) { first } else { "several" }
 }
 
 /// What one change did.

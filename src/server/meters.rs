@@ -8,7 +8,7 @@ use tonic::Code as GrpcCode;
 
 use crate::api::layer::report::RpcObserver;
 use crate::store::metered::Meter;
-use crate::telemetry::label::{Code, Method, StoreVerb};
+use crate::telemetry::label::{Code, Method, StoreVerb, Transaction};
 use crate::telemetry::metric::{CallSeries, Metrics};
 
 /// Counts calls. Nearly all end well, and their counters are at hand: what ends otherwise is looked up.
@@ -57,12 +57,38 @@ impl Meter for StoreMeter {
         let Some(&verb) = StoreVerb::ALL.iter().find(|known| known.as_str() == verb) else { return };
         self.metrics.record_store(verb, rows as u64, took.as_secs_f64(), ok);
     }
+
+    fn on_transaction(&self, name: &'static str, took: Duration) {
+        let Some(&name) = Transaction::ALL.iter().find(|known| known.as_str() == name) else { return };
+        self.metrics.record_transaction(name, took.as_secs_f64());
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::api::method::of_path;
+    use crate::domain::id::AdvertisementId;
+    use crate::domain::time::UnixMs;
+    use crate::store::{Write, transaction};
+
+    /// What the store calls a transaction is what the metric knows it by.
+    #[test]
+    fn transactions_are_counted_under_their_own_names() {
+        let metrics = Arc::new(Metrics::new());
+        let meter = StoreMeter { metrics: metrics.clone(), started: Instant::now() };
+        let id = AdvertisementId::from_bytes([1; 16]);
+        let delete = Write::Delete { id, tombstone_until: UnixMs(2) };
+        let expire = Write::Expire { id, now: UnixMs(1), seen: None };
+        for batch in [vec![delete.clone()], vec![expire.clone()], vec![delete, expire]] {
+            meter.on_transaction(transaction(&batch), Duration::from_millis(1));
+        }
+        let text = metrics.render();
+        for name in ["delete", "expire", "several"] {
+            let line = format!("fireteam_store_transaction_seconds_count{{transaction=\"{name}\"}} 1");
+            assert!(text.contains(&line), "{text}");
+        }
+    }
 
     /// What a door calls a method is what the metric knows it by.
     #[test]

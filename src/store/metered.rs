@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::domain::time::UnixMs;
-use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write};
+use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write, transaction};
 
 /// Who hears about each verb. Brings its own clock, so that the store has none.
 pub trait Meter: Send + Sync + 'static {
@@ -16,6 +16,9 @@ pub trait Meter: Send + Sync + 'static {
     /// `verb` is `load`, `commit`, `forget` or `close`. `rows` are the changes of a commit, asked for or made, and the
     /// advertisements of a load; 0 for the others, and for a load that failed.
     fn on_verb(&self, verb: &'static str, took: Duration, ok: bool, rows: usize);
+
+    /// A commit, made or not, by its [`transaction`]'s name.
+    fn on_transaction(&self, name: &'static str, took: Duration);
 }
 
 /// Passes every verb on, and tells its meter how it went. A verb that its caller stopped waiting for is not told.
@@ -30,8 +33,10 @@ impl<M: Meter> Metered<M> {
         Self { inner, meter }
     }
 
-    fn tell(&self, verb: &'static str, began: Duration, ok: bool, rows: usize) {
-        self.meter.on_verb(verb, self.meter.elapsed().saturating_sub(began), ok, rows);
+    fn tell(&self, verb: &'static str, began: Duration, ok: bool, rows: usize) -> Duration {
+        let took = self.meter.elapsed().saturating_sub(began);
+        self.meter.on_verb(verb, took, ok, rows);
+        took
     }
 }
 
@@ -47,7 +52,8 @@ impl<M: Meter> Store for Metered<M> {
     async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
         let began = self.meter.elapsed();
         let answer = self.inner.commit(batch).await;
-        self.tell("commit", began, answer.is_ok(), batch.len());
+        let took = self.tell("commit", began, answer.is_ok(), batch.len());
+        self.meter.on_transaction(transaction(batch), took);
         answer
     }
 
@@ -93,19 +99,29 @@ mod tests {
         fn on_verb(&self, verb: &'static str, took: Duration, ok: bool, rows: usize) {
             self.0.lock().unwrap().1.push((verb, took.as_secs(), ok, rows));
         }
+
+        fn on_transaction(&self, name: &'static str, took: Duration) {
+            self.0.lock().unwrap().1.push((name, took.as_secs(), true, 0));
+        }
     }
 
     #[tokio::test]
     async fn every_verb_is_passed_on_and_told() {
         let notes = Arc::new(Notes::default());
         let store = Metered::new(Arc::new(Memory::new()), Arc::clone(&notes));
-        let delete = Write::Delete { id: AdvertisementId::from_bytes([1; 16]), tombstone_until: UnixMs(9) };
-        let committed = store.commit(&[delete.clone(), delete]).await.unwrap();
+        let id = AdvertisementId::from_bytes([1; 16]);
+        let delete = Write::Delete { id, tombstone_until: UnixMs(9) };
+        let committed = store.commit(&[delete.clone(), delete.clone()]).await.unwrap();
         assert_eq!(committed.outcomes, [Outcome::Done, Outcome::Done]);
+        store.commit(&[delete, Write::Expire { id, now: UnixMs(1), seen: None }]).await.unwrap();
         assert_eq!(store.load(UnixMs(1)).await.unwrap(), []);
         store.forget(UnixMs(1)).await.unwrap();
         store.close().await;
         let told = notes.0.lock().unwrap().1.clone();
-        assert_eq!(told, [("commit", 1, true, 2), ("load", 1, true, 0), ("forget", 1, true, 0), ("close", 1, true, 0)]);
+        assert_eq!(
+            told[..4],
+            [("commit", 1, true, 2), ("delete", 1, true, 0), ("commit", 1, true, 2), ("several", 1, true, 0)]
+        );
+        assert_eq!(told[4..], [("load", 1, true, 0), ("forget", 1, true, 0), ("close", 1, true, 0)]);
     }
 }

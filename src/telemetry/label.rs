@@ -186,6 +186,25 @@ label! {
 }
 
 label! {
+    /// What the changes of a transaction were.
+    Transaction, "transaction",
+    /// Advertisements published.
+    Publish = "publish",
+    /// Advertisements kept alive.
+    Extend = "extend",
+    /// Advertisements withdrawn.
+    Delete = "delete",
+    /// Advertisements whose time was over.
+    Expire = "expire",
+    /// Seats taken.
+    Reserve = "reserve",
+    /// Seats given back, or lapsed.
+    End = "end",
+    /// More than one of these.
+    Several = "several",
+}
+
+label! {
     /// Whether an address had a place.
     LookUp, "outcome",
     /// It had.

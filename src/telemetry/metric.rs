@@ -11,7 +11,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
-use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreVerb};
+use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreVerb, Transaction};
 
 /// What `render` writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -98,6 +98,8 @@ metrics! {
     store_rows: CountBy<StoreVerb> = Family::default(), "counter" "fireteam_store_rows_total" [StoreVerb::KEY];
     /// Verbs that the store could not do; the log says why.
     store_failures: CountBy<StoreVerb> = Family::default(), "counter" "fireteam_store_failures_total" [StoreVerb::KEY];
+    /// Time that a transaction of changes took, by what the changes were.
+    transaction_seconds: SpreadBy<Transaction> = Family::new_with_constructor(seconds), "histogram" "fireteam_store_transaction_seconds" [Transaction::KEY];
     /// How long the store that servers share has been out of reach, milliseconds; 0 while it is not.
     store_stale_ms: Gauge = Gauge::default(), "gauge" "fireteam_store_stale_milliseconds" [];
     /// Advertisements kept alive in memory that the store has yet to be told of.
@@ -173,6 +175,11 @@ impl Metrics {
         }
     }
 
+    /// One transaction of changes that ended, made or not.
+    pub fn record_transaction(&self, name: Transaction, seconds: f64) {
+        self.transaction_seconds.get_or_create(&name).observe(seconds);
+    }
+
     /// One address that was looked up.
     pub fn record_look_up(&self, found: bool) {
         let outcome = if found { LookUp::Hit } else { LookUp::Miss };
@@ -206,6 +213,7 @@ impl Metrics {
             drop(self.store_seconds.get_or_create(verb));
             drop(self.store_rows.get_or_create(verb));
         }
+        Transaction::ALL.iter().for_each(|it| drop(self.transaction_seconds.get_or_create(it)));
         for load in Load::ALL {
             drop(self.ruleset_loads.get_or_create(load));
             drop(self.locality_loads.get_or_create(load));

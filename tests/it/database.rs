@@ -44,6 +44,11 @@ impl Database {
 impl Cluster {
     /// Started, for `test`. `None` where there is no Postgres, which is said.
     pub(crate) fn start(test: &str) -> Option<Self> {
+        Self::start_on(test, "")
+    }
+
+    /// The same, listening on `addresses` as well as on its socket.
+    pub(crate) fn start_on(test: &str, addresses: &str) -> Option<Self> {
         let required = std::env::var_os("REQUIRE_POSTGRES").is_some();
         let Some(programs) = programs() else {
             assert!(!required, "REQUIRE_POSTGRES is set and there is none: {REMEDY}");
@@ -61,7 +66,7 @@ impl Cluster {
         let made =
             initdb.current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::piped()).output().expect("initdb runs");
         assert!(made.status.success(), "initdb: {}", String::from_utf8_lossy(&made.stderr));
-        let mut keeper = keeper(&programs.join("postgres"), &folder, user);
+        let mut keeper = keeper(&programs.join("postgres"), &folder, addresses, user);
         let answers = BufReader::new(keeper.stdout.take().expect("piped"));
         let cluster = Self { folder, keeper: Mutex::new((keeper, answers)) };
         cluster.order("start");
@@ -110,16 +115,16 @@ impl Cluster {
 }
 
 /// A shell that starts the server when it is told to, obeys until nobody holds the other end of its standard input, stops it and clears up.
-fn keeper(postgres: &Path, folder: &Path, user: Option<(u32, u32)>) -> Child {
+fn keeper(postgres: &Path, folder: &Path, addresses: &str, user: Option<(u32, u32)>) -> Child {
     let script = r#"
         start() {
-            "$0" -D "$1/data" -c listen_addresses= -c "unix_socket_directories=$1" -c max_connections=200 \
+            "$0" -D "$1/data" -c "listen_addresses=$2" -c "unix_socket_directories=$1" -c max_connections=200 \
                  -c fsync=off -c full_page_writes=off -c shared_buffers=64MB >>"$1/log" 2>&1 &
             server=$!
         }
         while read -r word; do
             case $word in
-                start) start "$1" ;;
+                start) start "$@" ;;
                 halt) kill -QUIT $server; wait $server ;;
                 pause) kill -STOP $server; kill -STOP $(cat /proc/$server/task/$server/children) ;;
                 resume) kill -CONT $(cat /proc/$server/task/$server/children) $server ;;
@@ -129,7 +134,7 @@ fn keeper(postgres: &Path, folder: &Path, user: Option<(u32, u32)>) -> Child {
         kill -CONT $(cat /proc/$server/task/$server/children) $server 2>/dev/null
         kill -INT $server; wait; cd /; rm -rf "$1/data" "$1"/.s* "$1/log"; rmdir "$1" 2>/dev/null"#;
     let mut shell = as_user("sh".into(), user);
-    shell.args(["-c", script]).arg(postgres).arg(folder).current_dir(folder);
+    shell.args(["-c", script]).arg(postgres).arg(folder).arg(addresses).current_dir(folder);
     // Of its own group, so that an interrupt from the keyboard leaves it time to clear up.
     shell.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
     shell.spawn().expect("sh runs")

@@ -88,7 +88,9 @@ async fn what_is_changed_here_is_found_there() {
         }
     }
     late_commit(&mut chapter, &database, &fleet, &sessions).await;
-    chapter.all_violated(Tables::read(&database).await.pictures(&fleet).await);
+    if !chapter.is_enough() {
+        chapter.all_violated(Tables::read(&database).await.pictures(&fleet).await);
+    }
     chapter.end();
 }
 
@@ -122,6 +124,9 @@ async fn late_commit(
     }
     slow.commit().await.expect("commit");
     for at in 0..fleet.len() {
+        if chapter.is_enough() {
+            break;
+        }
         match found(fleet, at, "late").await {
             Some(after) => chapter.figure("late commit ms", format!("{:.1}", after.as_secs_f64() * 1e3)),
             None => chapter.violated(format!("a late commit is never found at server {at}")),

@@ -33,6 +33,12 @@ impl Dice {
     }
 }
 
+/// Waits for whoever is at work. Nobody else is until what this answers is dropped.
+pub(crate) async fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::const_new(());
+    TURN.lock().await
+}
+
 /// `SCALE`, 1 by default.
 pub(crate) fn scale() -> f64 {
     std::env::var_os("SCALE").map_or(1.0, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a number"))
@@ -46,8 +52,7 @@ pub(crate) fn scaled(count: usize) -> usize {
 impl Chapter {
     /// Waits for its turn. The seed is `TEST_SEED`, or another each time.
     pub(crate) async fn begin(name: &'static str) -> Self {
-        static TURN: Mutex<()> = Mutex::const_new(());
-        let turn = TURN.lock().await;
+        let turn = turn().await;
         let given =
             std::env::var_os("TEST_SEED").map(|it| it.to_str().and_then(|it| it.parse().ok()).expect("a number"));
         let seed =
@@ -74,6 +79,11 @@ impl Chapter {
     /// Several such things.
     pub(crate) fn all_violated(&mut self, what: Vec<String>) {
         self.violations.extend(what);
+    }
+
+    /// Whether a planted fault has been noticed, so that looking further would only take time.
+    pub(crate) fn is_enough(&self) -> bool {
+        !self.violations.is_empty() && std::env::var_os("MUTANT").is_some()
     }
 
     /// Prints the figures, and fails if there were violations.

@@ -3,6 +3,8 @@
 
 // `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
 #[cfg(test)]
+mod apart;
+#[cfg(test)]
 mod cancels;
 #[cfg(test)]
 mod clock;
@@ -17,6 +19,8 @@ mod figures;
 mod fleet;
 #[cfg(test)]
 mod history;
+#[cfg(test)]
+mod locks;
 #[cfg(test)]
 mod lost_acks;
 #[cfg(all(test, feature = "mutants"))]

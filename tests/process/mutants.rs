@@ -1,6 +1,9 @@
 //! R25: servers with a fault planted in them. The chapter that is there to notice it must fail, each time.
 
 use std::process::Command;
+use std::sync::Mutex;
+
+use tokio::time::Instant;
 
 use crate::figures::Chapter;
 
@@ -18,25 +21,64 @@ const PLANTED: &[(&str, &str)] = &[
 /// How much of a chapter is enough to notice.
 const SCALE: &str = "0.15";
 
+/// How many are tried side by side. More would get in each other's way.
+const AT_ONCE: usize = 2;
+
+/// What came of a planted fault.
+enum Fate {
+    /// The chapter failed for it, with these words.
+    Noticed(String),
+    /// It did not, and said this.
+    Survives(String),
+    /// The chapter cannot be told here.
+    NotTried,
+}
+
+/// Tells `story` with `mutant` planted, in a process of its own.
+fn plant(mutant: &str, story: &str) -> Fate {
+    let mut again = Command::new(std::env::current_exe().expect("this program"));
+    again.args(["--exact", story, "--nocapture"]).env("MUTANT", mutant).env("SCALE", SCALE);
+    let output = again.env("RUST_BACKTRACE", "0").output().expect("it runs");
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let figures = said.lines().find(|line| line.starts_with("| ")).unwrap_or_default();
+    if said.contains("SKIPPED") {
+        return Fate::NotTried;
+    }
+    if output.status.success() || figures.is_empty() || figures.ends_with("| violations 0 |") {
+        return Fate::Survives(said);
+    }
+    let first = said.lines().skip_while(|line| !line.contains(" violations, TEST_SEED=")).nth(1);
+    Fate::Noticed(format!("{figures} {}", first.unwrap_or_default()))
+}
+
 /// R25: a fault that nobody notices is a hole in the suite.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_planted_fault_is_noticed() {
     let mut chapter = Chapter::begin("mutants").await;
-    let own = std::env::current_exe().expect("this program");
-    for (mutant, story) in PLANTED {
-        let mut again = Command::new(&own);
-        again.args(["--exact", story, "--nocapture"]).env("MUTANT", mutant).env("SCALE", SCALE);
-        let output = again.env("RUST_BACKTRACE", "0").output().expect("it runs");
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-        let figures = said.lines().find(|line| line.starts_with("| ")).unwrap_or_default();
-        if said.contains("SKIPPED") {
-            eprintln!("SKIPPED: {mutant} was NOT tried: {story} was skipped");
-        } else if output.status.success() || figures.is_empty() || figures.ends_with("| violations 0 |") {
-            chapter.violated(format!("{mutant} survives {story}:\n{said}"));
-        } else {
-            let first = said.lines().skip_while(|line| !line.contains(" violations, TEST_SEED=")).nth(1);
-            println!("{mutant} is noticed: {figures} {}", first.unwrap_or_default());
-            chapter.figure("noticed", mutant);
+    let left = Mutex::new(PLANTED.iter());
+    let fates = Mutex::new(Vec::new());
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(|| {
+                loop {
+                    let next = left.lock().expect("unpoisoned").next();
+                    let Some((mutant, story)) = next else { return };
+                    let begun = Instant::now();
+                    let fate = plant(mutant, story);
+                    println!("{mutant}: {:.0} s of {story}", begun.elapsed().as_secs_f64());
+                    fates.lock().expect("unpoisoned").push((mutant, story, fate));
+                }
+            });
+        }
+    });
+    for (mutant, story, fate) in fates.into_inner().expect("unpoisoned") {
+        match fate {
+            Fate::Noticed(how) => {
+                println!("{mutant} is noticed: {how}");
+                chapter.figure("noticed", mutant);
+            }
+            Fate::Survives(said) => chapter.violated(format!("{mutant} survives {story}:\n{said}")),
+            Fate::NotTried => eprintln!("SKIPPED: {mutant} was NOT tried: {story} was skipped"),
         }
     }
     chapter.end();

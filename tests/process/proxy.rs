@@ -1,6 +1,6 @@
 //! Somebody in the middle who loses answers: between clients and a server, or between a server and Postgres.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,6 +35,19 @@ pub(crate) struct StoreProxy {
     folder: tempfile::TempDir,
 }
 
+/// Where Postgres is, behind a proxy.
+#[derive(Clone, Debug)]
+pub(crate) enum Behind {
+    /// In this folder, by its socket.
+    Folder(PathBuf),
+    /// At this address.
+    Address(&'static str),
+}
+
+/// Postgres' socket, in whichever folder, and its port.
+const SOCKET: &str = ".s.PGSQL.5432";
+const PORT: u16 = 5432;
+
 /// When nothing passes any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Silence {
@@ -47,19 +60,30 @@ enum Silence {
 }
 
 impl StoreProxy {
-    /// On a socket in a folder of its own, before the one in `cluster`.
-    pub(crate) fn listen(cluster: &Path) -> Self {
-        const SOCKET: &str = ".s.PGSQL.5432";
+    /// On a socket in a folder of its own.
+    pub(crate) fn listen(behind: Behind) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let listener = UnixListener::bind(folder.path().join(SOCKET)).expect("a socket");
         let proxy =
             Self { next: Arc::default(), lost: Arc::default(), silence: watch::Sender::new(Silence::No), folder };
         let silence = proxy.silence.clone();
-        let (next, lost, behind) = (Arc::clone(&proxy.next), Arc::clone(&proxy.lost), cluster.join(SOCKET));
+        let (next, lost) = (Arc::clone(&proxy.next), Arc::clone(&proxy.lost));
         tokio::spawn(async move {
             while let Ok((near, _)) = listener.accept().await {
-                let Ok(far) = UnixStream::connect(&behind).await else { continue };
-                tokio::spawn(pass(near, far, Arc::clone(&next), Arc::clone(&lost), silence.clone()));
+                let (next, lost, silence) = (Arc::clone(&next), Arc::clone(&lost), silence.clone());
+                let behind = behind.clone();
+                tokio::spawn(async move {
+                    match behind {
+                        Behind::Folder(folder) => {
+                            let Ok(far) = UnixStream::connect(folder.join(SOCKET)).await else { return };
+                            pass(near, far, next, lost, silence).await;
+                        }
+                        Behind::Address(address) => {
+                            let Ok(far) = TcpStream::connect((address, PORT)).await else { return };
+                            pass(near, far, next, lost, silence).await;
+                        }
+                    }
+                });
             }
         });
         proxy
@@ -99,13 +123,13 @@ impl StoreProxy {
 /// One connection, until either side ends it or something is lost.
 async fn pass(
     near: UnixStream,
-    far: UnixStream,
+    far: impl AsyncRead + AsyncWrite + Send + 'static,
     next: Arc<Mutex<Option<Loss>>>,
     lost: Arc<AtomicUsize>,
     silence: watch::Sender<Silence>,
 ) {
     let (mut near_in, mut near_out) = near.into_split();
-    let (mut far_in, mut far_out) = far.into_split();
+    let (mut far_in, mut far_out) = tokio::io::split(far);
     let answers = tokio::spawn(async move { tokio::io::copy(&mut far_in, &mut near_out).await.map(drop) });
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(count @ 1..) = near_in.read(&mut buffer).await {

@@ -80,16 +80,17 @@ impl Rival {
     }
 
     /// Makes a call, and makes it again elsewhere while nobody knows what became of it. Notes each time.
-    async fn ask<T, Called: Future<Output = Result<T, Error>>>(
+    async fn ask<Request: Clone, T>(
         &mut self,
         what: &Asked,
-        call: impl Fn(Client) -> Called,
+        request: Request,
+        call: impl AsyncFn(Client, Request) -> Result<T, Error>,
         known: impl Fn(&T) -> (Asked, Outcome),
     ) -> Option<T> {
         for _ in 0..ATTEMPTS {
             let server = self.server()?;
             let start = self.history.now();
-            let answer = call(server).await;
+            let answer = call(server, request.clone()).await;
             let (asked, outcome) = match &answer {
                 Ok(answer) => known(answer),
                 Err(_) => (what.clone(), outcome(&answer)),
@@ -140,16 +141,8 @@ impl Rival {
             let reservation = answer.reservation.as_ref().map(|it| it.reservation_id.clone());
             (asked(reservation.unwrap_or_default()), Outcome::Done)
         };
-        let answer = self
-            .ask(
-                &asked(String::new()),
-                |it| {
-                    let request = request.clone();
-                    async move { it.reserve(request).await }
-                },
-                known,
-            )
-            .await;
+        let answer =
+            self.ask(&asked(String::new()), request, async |it, request| it.reserve(request).await, known).await;
         if let Some(reservation) = answer.and_then(|it| it.reservation) {
             self.seats.push((user, reservation));
         }
@@ -165,15 +158,8 @@ impl Rival {
             reservation_id: held.reservation_id,
             reservation_token: held.reservation_token,
         };
-        self.ask(
-            &asked,
-            |it| {
-                let request = request.clone();
-                async move { it.release(request).await }
-            },
-            |_| (asked.clone(), Outcome::Done),
-        )
-        .await;
+        self.ask(&asked, request, async |it, request| it.release(request).await, |_| (asked.clone(), Outcome::Done))
+            .await;
     }
 
     /// Makes a session, or publishes it again with another word.
@@ -204,16 +190,8 @@ impl Rival {
             let outcome = if answer.pending { Outcome::Unknown } else { Outcome::Done };
             (asked(answer.advertisement_id.clone()), outcome)
         };
-        let answer = self
-            .ask(
-                &before,
-                |it| {
-                    let request = request.clone();
-                    async move { it.update_advertisement(request).await }
-                },
-                known,
-            )
-            .await;
+        let answer =
+            self.ask(&before, request, async |it, request| it.update_advertisement(request).await, known).await;
         if answer.is_none() && self.session.is_none() {
             self.making = Some((key, word));
         }
@@ -231,10 +209,8 @@ impl Rival {
         let gone = self
             .ask(
                 &asked,
-                |it| {
-                    let request = request.clone();
-                    async move { it.delete_advertisement(request).await }
-                },
+                request,
+                async |it, request| it.delete_advertisement(request).await,
                 |_| (asked.clone(), Outcome::Done),
             )
             .await;

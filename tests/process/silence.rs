@@ -11,7 +11,7 @@ use crate::database::Cluster;
 use crate::figures::Chapter;
 use crate::fleet::Fleet;
 use crate::party::{host, party};
-use crate::proxy::{COMMIT, ROLLBACK, StoreProxy};
+use crate::proxy::{Behind, COMMIT, ROLLBACK, StoreProxy};
 use crate::rival::LONG_MS;
 
 /// What a refusal may take (R6).
@@ -23,7 +23,7 @@ async fn silence_in_a_transaction_is_not_waited_for() {
     let mut chapter = Chapter::begin("silence").await;
     let Some(cluster) = Cluster::start("silence_in_a_transaction_is_not_waited_for") else { return };
     let database = cluster.database("fireteam").await;
-    let proxy = StoreProxy::listen(&cluster.folder);
+    let proxy = StoreProxy::listen(Behind::Folder(cluster.folder.clone()));
     let fleet = Arc::new(Fleet::new(&database.url, 1));
     let (started, url) = (Arc::clone(&fleet), proxy.url("fireteam"));
     tokio::task::spawn_blocking(move || started.fill(0, Some(&url), &[])).await.expect("it starts");

@@ -20,7 +20,7 @@ use crate::store::postgres::read::{self, Found};
 use crate::store::postgres::write::Difference;
 use crate::store::postgres::{Desk, settle, statements as sql};
 use crate::store::touched::Touched;
-use crate::store::{Committed, Outcome, Reservation, Step, StoreError, Version, Write};
+use crate::store::{Committed, Outcome, Reservation, Step, StoreError, Version, Write, transaction};
 
 /// What a batch may take, all attempts together; clients are told within half a second more (R6).
 const WITHIN: Duration = Duration::from_millis(2_000);
@@ -115,7 +115,12 @@ pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed
                 }
                 drop(connection);
                 let heard = sent.map(|answer| answer.map_err(|error| error.to_string()));
-                tracing::warn!(?heard, transaction = "commit", changes = batch.len(), "a commit was not answered");
+                tracing::warn!(
+                    ?heard,
+                    transaction = transaction(batch),
+                    changes = batch.len(),
+                    "a commit was not answered"
+                );
                 return match settle::settle(desk, batch_id).await? {
                     true => Ok(committed),
                     false => Err(StoreError::Unavailable("postgres: a commit was lost; nothing of it happened".into())),
@@ -131,7 +136,7 @@ pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed
                 desk.writes.give_back(connection);
             }
             Err(Trouble::Failed(error)) => {
-                tracing::warn!(%error, transaction = "commit", changes = batch.len(), "a transaction failed");
+                tracing::warn!(%error, transaction = transaction(batch), changes = batch.len(), "a transaction failed");
                 return Err(error);
             }
         }

@@ -39,28 +39,25 @@ fn is_loopback(host: &str) -> bool {
 /// The same for connections that clients wait for: whatever takes long is given up, by the database too, so that no lock
 /// outlives the server that took it by more than moments (F7).
 pub(super) fn hurried(options: &PgConnectOptions) -> PgConnectOptions {
-    options.clone().options([
-        ("statement_timeout", "1500"),
-        ("lock_timeout", "250"),
-        ("idle_in_transaction_session_timeout", "5000"),
-        ("client_connection_check_interval", "500"),
-        ("tcp_user_timeout", "5000"),
-        ("tcp_keepalives_idle", "5"),
-        ("tcp_keepalives_interval", "1"),
-        ("tcp_keepalives_count", "3"),
-    ])
+    options.clone().options(GIVEN_UP).options(NOTICED)
 }
+
+/// What the database gives up by itself, and after how many milliseconds.
+const GIVEN_UP: [(&str, &str); 3] =
+    [("statement_timeout", "1500"), ("lock_timeout", "250"), ("idle_in_transaction_session_timeout", "5000")];
+
+/// How the database notices that a server is gone: milliseconds, then seconds.
+const NOTICED: [(&str, &str); 5] = [
+    ("client_connection_check_interval", "500"),
+    ("tcp_user_timeout", "5000"),
+    ("tcp_keepalives_idle", "5"),
+    ("tcp_keepalives_interval", "1"),
+    ("tcp_keepalives_count", "3"),
+];
 
 /// The same for reading everything.
 pub(super) fn patient(options: &PgConnectOptions) -> PgConnectOptions {
-    options.clone().options([
-        ("statement_timeout", "120000"),
-        ("client_connection_check_interval", "500"),
-        ("tcp_user_timeout", "5000"),
-        ("tcp_keepalives_idle", "5"),
-        ("tcp_keepalives_interval", "1"),
-        ("tcp_keepalives_count", "3"),
-    ])
+    options.clone().options([("statement_timeout", "120000")]).options(NOTICED)
 }
 
 /// Looks the database over and migrates it. Servers that start together take turns: the migrator holds a lock that the
@@ -71,6 +68,7 @@ pub(super) async fn prepare(options: &PgConnectOptions) -> Result<(), StoreError
         let quiet = options.clone().application_name("fireteam start").options([("client_min_messages", "warning")]);
         let mut connection = quiet.connect().await.map_err(unavailable)?;
         look_over(&mut connection).await?;
+        are_kept(options).await?;
         MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_failed)?;
         connection.close().await.map_err(unavailable)
     };
@@ -86,6 +84,35 @@ async fn look_over(connection: &mut PgConnection) -> Result<(), StoreError> {
     .await
     .map_err(unavailable)?;
     check(version, &durable, &encoding)
+}
+
+/// Whether a connection gets the limits that it asks for: something in between may have its own, and then a server that is
+/// gone would hold its locks for as long as it likes.
+async fn are_kept(options: &PgConnectOptions) -> Result<(), StoreError> {
+    let hurried = hurried(options).application_name("fireteam start");
+    let mut connection = hurried.connect().await.map_err(unavailable)?;
+    let names: Vec<&str> = GIVEN_UP.iter().map(|(name, _)| *name).collect();
+    let kept: Vec<(String, String)> = sqlx::query_as("select name, setting from pg_settings where name = any($1)")
+        .bind(&names)
+        .fetch_all(&mut connection)
+        .await
+        .map_err(unavailable)?;
+    connection.close().await.map_err(unavailable)?;
+    check_limits(&kept)
+}
+
+/// `kept` are names of settings with their values in milliseconds, as the database has them.
+fn check_limits(kept: &[(String, String)]) -> Result<(), StoreError> {
+    for (name, asked) in GIVEN_UP {
+        let found = kept.iter().find(|(kept, _)| kept == name).map_or("unset", |(_, value)| value);
+        if found != asked {
+            return Err(StoreError::Version(format!(
+                "postgres does not take this session's settings ({name} = {found}, asked for {asked}): connect to it \
+                 directly, or have what is in between pass start-up options on"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check(version: i32, durable: &str, encoding: &str) -> Result<(), StoreError> {
@@ -134,6 +161,22 @@ mod tests {
             let said = check(version, durable, encoding).unwrap_err().to_string();
             assert!(said.contains(word), "{said}");
         }
+    }
+
+    #[test]
+    fn limits_that_are_not_kept_are_refused() {
+        let kept = |lock: &str| {
+            let all = [
+                ("idle_in_transaction_session_timeout", "5000"),
+                ("lock_timeout", lock),
+                ("statement_timeout", "1500"),
+            ];
+            all.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        assert!(check_limits(&kept("250")).is_ok());
+        let said = check_limits(&kept("0")).unwrap_err().to_string();
+        assert!(said.contains("lock_timeout = 0, asked for 250"), "{said}");
+        assert!(check_limits(&[]).is_err());
     }
 
     #[test]
