@@ -134,7 +134,8 @@ impl Core {
                 shelf.write().remove(id);
                 self.events.forget(id);
             }
-            _ => shelf.write().note_stored(id, *expires),
+            // Publishing says when, even sooner than what was stored before the outage.
+            _ => shelf.write().mark(id, |record| record.stored_expires = *expires),
         }
     }
 
