@@ -5,6 +5,8 @@
 pub enum Shape {
     /// One request, one answer.
     Unary,
+    /// The same, but the more there is in memory the longer it takes: its client says how long it will wait.
+    Patient,
     /// A stream that the layer ends when the server goes away.
     Stream,
     /// A stream that ends itself, after its last answers.
@@ -24,7 +26,7 @@ pub struct Method {
 const OTHER: Method = Method { name: "other", shape: Shape::Unary };
 
 /// Every method that the server serves, on either port; the most frequent first.
-const METHODS: [Method; 18] = [
+const METHODS: [Method; 19] = [
     unary("fireteam.v1.Matchmaking/UpdateAdvertisement"),
     unary("fireteam.v1.Matchmaking/Search"),
     unary("fireteam.v1.Matchmaking/Core"),
@@ -39,6 +41,7 @@ const METHODS: [Method; 18] = [
     unary("fireteam.v1.Operator/ReloadRulesets"),
     unary("fireteam.v1.Operator/ListRulesets"),
     unary("fireteam.v1.Operator/Drain"),
+    Method { name: "fireteam.v1.Operator/Audit", shape: Shape::Patient },
     unary("grpc.health.v1.Health/Check"),
     stream("grpc.health.v1.Health/Watch"),
     stream("grpc.reflection.v1.ServerReflection/ServerReflectionInfo"),
@@ -77,7 +80,8 @@ mod tests {
                         let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
                         let known = of_path(&path);
                         assert_eq!(format!("/{}", known.name), path);
-                        assert_eq!(known.shape != Shape::Unary, method.server_streaming(), "{path}");
+                        let streams = !matches!(known.shape, Shape::Unary | Shape::Patient);
+                        assert_eq!(streams, method.server_streaming(), "{path}");
                     }
                 }
             }

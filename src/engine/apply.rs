@@ -47,7 +47,7 @@ impl Core {
                 self.events.forget(id);
                 self.metrics.expired.inc();
             }
-            Job::News(..) | Job::Rules(..) => {}
+            Job::News(..) | Job::Rules(..) | Job::Mark(_) => {}
         }
     }
 

@@ -3,6 +3,8 @@
 
 // `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod cancels;
 #[cfg(test)]
 mod clock;

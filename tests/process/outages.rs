@@ -229,6 +229,7 @@ async fn weather(name: &'static str, begin: &str, end: &str) {
         assert!(0 < count.load(Ordering::SeqCst), "no {figure}: nothing was proved");
     }
     chapter.all_violated(notes.violations.lock().expect("unpoisoned").clone());
+    chapter.all_violated(crate::audit::differences(&fleet).await);
     drop(fleet);
     chapter.end();
 }

@@ -134,6 +134,7 @@ pub(crate) async fn check(chapter: &mut Chapter, database: &Database, fleet: &Fl
     chapter.all_violated(tables.broken_promises(history));
     chapter.all_violated(crowded(history));
     chapter.all_violated(tables.pictures(fleet).await);
+    chapter.all_violated(crate::audit::differences(fleet).await);
 }
 
 /// Waits until no transaction runs any more: what a server left behind when it died is then done or undone.
