@@ -42,10 +42,10 @@ async fn live(client: &Client) -> Vec<String> {
         all.push(client.advertise(host(&[(&format!("host {n}"), 0.0)], 4)).await.expect("advertise"));
     }
     let mut taken = Vec::new();
-    for n in 0..4 {
+    for (n, hosted) in all.iter().enumerate().take(4) {
         let mut searching = client.searching(1, party(&[(&format!("guest {n}"), 0.0)]));
         searching.search().await.expect("search");
-        taken.push(searching.reserve(all[n].id()).await.expect("reserve"));
+        taken.push(searching.reserve(hosted.id()).await.expect("reserve"));
     }
     all[0].confirm(vec![taken[0].id.clone()]).await.expect("confirm");
     all[4].update(host(&[("host 4", 9.0)], 2)).await.expect("update");
