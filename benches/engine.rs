@@ -50,6 +50,14 @@ impl Store for Counting {
         self.inner.forget(now).await
     }
 
+    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.look(ids).await
+    }
+
+    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
+        self.inner.names(first, most).await
+    }
+
     async fn close(&self) {}
 }
 

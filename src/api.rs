@@ -1,6 +1,7 @@
 //! The gRPC door: services, reflection, health, and the layer in front of them.
 
 pub mod answer;
+pub mod audit;
 pub mod caller;
 pub mod connect;
 pub mod convert;
@@ -23,6 +24,7 @@ use tonic::service::{Routes, RoutesBuilder};
 
 use crate::engine::fault::Fault;
 
+use audit::Auditor;
 use caller::{Callers, ClientAddress};
 use drain::Drain;
 use handler::Handler;
@@ -64,10 +66,11 @@ pub fn routes(
 /// What operators are served.
 pub fn operator_routes(
     rulesets: Arc<dyn RulesetsDesk>,
+    auditor: Arc<dyn Auditor>,
     health: &Health,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let service = OperatorServer::new(OperatorService::new(rulesets, drain.clone()))
+    let service = OperatorServer::new(OperatorService::new(rulesets, auditor, drain.clone()))
         .max_decoding_message_size(OPERATOR_MESSAGE_IN_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);

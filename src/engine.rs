@@ -3,6 +3,7 @@
 mod adopt;
 mod answer;
 mod apply;
+mod audit;
 pub mod command;
 mod core;
 mod directory;
@@ -84,6 +85,8 @@ pub struct Engine {
     stop: CancellationToken,
     /// Held while rulesets change hands: who builds views must know what the others are about to put in force.
     rules_turn: tokio::sync::Mutex<()>,
+    /// Held while memory and store are compared: one at a time.
+    audit_turn: tokio::sync::Mutex<()>,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -120,6 +123,7 @@ impl Engine {
             draining: AtomicBool::new(false),
             stop,
             rules_turn: tokio::sync::Mutex::default(),
+            audit_turn: tokio::sync::Mutex::default(),
             tasks: Mutex::new(tasks),
         })
     }
@@ -177,11 +181,7 @@ impl Engine {
     /// clock.
     pub async fn sweep(&self) {
         sweep::sweep(&self.core, &self.inbox).await;
-        // The writer answers this when it has done everything before it.
-        let (done, written) = oneshot::channel();
-        if self.submit(Job::Rules(self.core.directory.living(), done)).is_ok() {
-            let _ = written.await;
-        }
+        let _ = self.written().await;
     }
 
     /// Takes no more changes; searches and what was submitted before go on.
@@ -198,6 +198,13 @@ impl Engine {
             let _ = task.await;
         }
         self.core.store.close().await;
+    }
+
+    /// Waits until the writer has done everything that it was given so far.
+    async fn written(&self) -> Result<(), Fault> {
+        let (passed, written) = oneshot::channel();
+        self.inbox.send(Job::Mark(passed)).await.map_err(|_| Fault::Draining)?;
+        written.await.map_err(|_| Fault::Draining)
     }
 
     /// Puts a change in the writer's inbox; from here on nobody can cancel it.

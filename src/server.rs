@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::api;
+use crate::api::audit::Auditor;
 use crate::api::caller::ClientAddress;
 use crate::api::drain::Drain;
 use crate::api::health::Health;
@@ -47,6 +48,8 @@ pub struct Parts {
     pub engine: Arc<dyn Matchmaker>,
     /// The rulesets folder.
     pub rulesets: Arc<dyn RulesetsDesk>,
+    /// Compares memory with the store.
+    pub auditor: Arc<dyn Auditor>,
     /// All metrics, as OpenMetrics text.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Counts calls and connections.
@@ -106,7 +109,8 @@ impl Server {
 
         let routes =
             api::routes(parts.engine, parts.client_address, &health, &drain).context("describe the service")?;
-        let desk = api::operator_routes(parts.rulesets, &health, &drain).context("describe the operator's service")?;
+        let desk = api::operator_routes(parts.rulesets, parts.auditor, &health, &drain)
+            .context("describe the operator's service")?;
         let (ready, is_fresh) = (drain.clone(), parts.is_fresh.clone());
         let is_ready = Arc::new(move || ready.is_serving() && is_fresh());
         let pages = console::Pages { metrics: parts.metrics, is_ready };

@@ -268,6 +268,13 @@ pub trait Store: Send + Sync + 'static {
     /// Forgets tombstones and ended reservations that are due, at most a thousand rows in one transaction.
     async fn forget(&self, now: UnixMs) -> Result<(), StoreError>;
 
+    /// Those of `ids` that are there, expired or not, with their reservations, in the order of ids and all as of one moment.
+    /// For whoever compares: it changes nothing and holds no change up.
+    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError>;
+
+    /// The first `most` names of advertisements, from `first` on, in order. Likewise.
+    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError>;
+
     /// What other servers change here; `None` where there can be no others. Asked for once.
     async fn feed(&self) -> Option<Box<dyn Feed>> {
         None

@@ -31,6 +31,9 @@ use crate::api::status::Rejection;
 use body::{CallBody, Guard, StreamSlot};
 use report::{Report, RpcObserver};
 
+/// What a patient call may take, should its client wait as long.
+const PATIENT_DEADLINE: Duration = Duration::from_secs(600);
+
 /// Puts `CallService` in front of the routes of a port.
 #[derive(Clone)]
 pub struct CallLayer {
@@ -94,7 +97,8 @@ where
             }
         };
         let guard = slot.map(|slot| Guard::new(slot, asked, self.ends_with_the_server(method)));
-        let limit = asked.map_or(self.shared.unary_deadline, |asked| asked.min(self.shared.unary_deadline));
+        let most = if method.shape == Shape::Patient { PATIENT_DEADLINE } else { self.shared.unary_deadline };
+        let limit = asked.map_or(most, |asked| asked.min(most));
         let answer = self.inner.call(request);
         Box::pin(async move {
             let response = match tokio::time::timeout_at(report.started() + limit, caught(answer)).await {
@@ -111,7 +115,7 @@ impl<S> CallService<S> {
     /// A place for a stream, or none for a call that is no stream; an error when there is no place.
     fn admit(&self, method: Method, request: &Request<Body>) -> Result<Option<StreamSlot>, Rejection> {
         match method.shape {
-            Shape::Unary => return Ok(None),
+            Shape::Unary | Shape::Patient => return Ok(None),
             Shape::Stream => {}
             Shape::Conversation if self.shared.draining.is_cancelled() => return Err(Rejection::going_away()),
             Shape::Conversation => {}

@@ -8,6 +8,8 @@ use crate::auth::policy::{Access, Charge, IDENTIFIED, OPERATORS, PLAYERS};
 pub enum Shape {
     /// One request, one answer.
     Unary,
+    /// The same, but the more there is in memory the longer it takes: its client says how long it will wait.
+    Patient,
     /// A stream that the layer ends when the server goes away.
     Stream,
     /// A stream that ends itself, after its last answers.
@@ -31,7 +33,7 @@ pub struct Method {
 const OTHER: Method = Method { name: "other", shape: Shape::Unary, access: IDENTIFIED, charge: Charge::Update };
 
 /// Every method that the server serves, on either port; the most frequent first.
-const METHODS: [Method; 18] = [
+const METHODS: [Method; 19] = [
     unary("fireteam.v1.Matchmaking/UpdateAdvertisement", PLAYERS, Charge::Update),
     unary("fireteam.v1.Matchmaking/Search", PLAYERS, Charge::Search),
     unary("fireteam.v1.Matchmaking/Core", PLAYERS, Charge::Free),
@@ -46,6 +48,7 @@ const METHODS: [Method; 18] = [
     unary("fireteam.v1.Operator/ReloadRulesets", OPERATORS, Charge::Operate),
     unary("fireteam.v1.Operator/ListRulesets", OPERATORS, Charge::Operate),
     unary("fireteam.v1.Operator/Drain", OPERATORS, Charge::Operate),
+    Method { shape: Shape::Patient, ..unary("fireteam.v1.Operator/Audit", OPERATORS, Charge::Operate) },
     unary("grpc.health.v1.Health/Check", Access::Anyone, Charge::Free),
     stream("grpc.health.v1.Health/Watch", Access::Anyone),
     stream("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", IDENTIFIED),
@@ -84,7 +87,8 @@ mod tests {
                         let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
                         let known = of_path(&path);
                         assert_eq!(format!("/{}", known.name), path);
-                        assert_eq!(known.shape != Shape::Unary, method.server_streaming(), "{path}");
+                        let streams = !matches!(known.shape, Shape::Unary | Shape::Patient);
+                        assert_eq!(streams, method.server_streaming(), "{path}");
                     }
                 }
             }

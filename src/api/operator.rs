@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
+use crate::api::audit::{self, Auditor};
 use crate::api::drain::Drain;
 use crate::api::pb;
 use crate::api::pb::operator_server::Operator;
@@ -74,13 +75,14 @@ pub trait RulesetsDesk: Send + Sync + 'static {
 #[derive(Clone)]
 pub struct OperatorService {
     rulesets: Arc<dyn RulesetsDesk>,
+    auditor: Arc<dyn Auditor>,
     drain: Drain,
 }
 
 impl OperatorService {
-    /// A service over `rulesets`, which takes the server out of service by `drain`.
-    pub fn new(rulesets: Arc<dyn RulesetsDesk>, drain: Drain) -> Self {
-        Self { rulesets, drain }
+    /// A service over `rulesets`, which has the server compared by `auditor` and taken out of service by `drain`.
+    pub fn new(rulesets: Arc<dyn RulesetsDesk>, auditor: Arc<dyn Auditor>, drain: Drain) -> Self {
+        Self { rulesets, auditor, drain }
     }
 }
 
@@ -117,6 +119,12 @@ impl Operator for OperatorService {
 
     async fn drain(&self, _: Request<pb::DrainRequest>) -> Answered<pb::DrainResponse> {
         Ok(Response::new(pb::DrainResponse { already_draining: self.drain.begin().await }))
+    }
+
+    async fn audit(&self, request: Request<pb::AuditRequest>) -> Answered<pb::AuditResponse> {
+        let listed_max = audit::listed_max(&request.into_inner())?;
+        let answer = self.auditor.audit(listed_max).await.map_err(Rejection::from)?;
+        Ok(Response::new(audit::wire_answer(answer)))
     }
 }
 

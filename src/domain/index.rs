@@ -229,6 +229,26 @@ impl Index {
         self.slab.entries()
     }
 
+    /// The entries of `most` slots from slot `from` on, and the slot to go on from, if there are more. What is added while
+    /// somebody goes from portion to portion may be passed over; what stays is not.
+    pub fn portion(&self, from: u32, most: u32) -> (impl Iterator<Item = &Entry>, Option<u32>) {
+        self.slab.portion(from, most)
+    }
+
+    /// Whether the columns say the same as the entry of that id about what changes most: that it is there, until when it is
+    /// believed, and how many seats are open. A search believes the columns first. `false` when it is not there.
+    pub fn is_sound(&self, id: AdvertisementId) -> bool {
+        let Some(slot) = self.slab.find(id) else { return false };
+        let (place, entry) = (self.slab.place(slot), self.slab.entry(slot));
+        let tick = self.clock.tick(entry.expires);
+        let partition = self.partitions.get(place.partition as usize);
+        let (silo, kind) = (entry.advertisement.session.silo, entry.advertisement.kind);
+        partition.and_then(Option::as_ref).is_some_and(|(key, tree)| {
+            key.is_of(silo, kind, &self.layout.keyed, &entry.facts)
+                && tree.says(place, slot, tick, u32::from(entry.open_seats))
+        })
+    }
+
     /// Sets until when an advertisement is believed. `false` when it is not there.
     pub fn set_expires(&mut self, id: AdvertisementId, expires: UnixMs) -> bool {
         let tick = self.clock.tick(expires);

@@ -47,7 +47,7 @@ impl Core {
                 self.events.forget(id);
                 self.metrics.expired.inc();
             }
-            Job::News(..) | Job::Rules(..) => {}
+            Job::News(..) | Job::Rules(..) | Job::Mark(_) => {}
         }
     }
 
@@ -66,6 +66,8 @@ impl Core {
         let time_to_live_ms = u64::from(extend.time_to_live_ms.unwrap_or(record.time_to_live_ms));
         shelf.note_stored(extend.id, *stored_expires);
         shelf.extend(extend.id, decided.after(time_to_live_ms));
+        // The store now has this server for the one that took the last heartbeat.
+        shelf.mark(extend.id, |record| record.held = true);
         let events = if extend.confirmed.is_empty() && extend.settled.is_empty() {
             Vec::new()
         } else {

@@ -251,6 +251,59 @@ pub struct RoleAnswer {
     pub advertise_percent: f64,
 }
 
+/// What came of comparing memory with the store.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AuditAnswer {
+    /// Advertisements that were compared, on whichever side they are.
+    pub advertisements: u64,
+    /// Reservations that hold seats in those that memory has.
+    pub reservations: u64,
+    /// Not compared: kept alive while the store was out of reach, which has yet to be told.
+    pub pending: u64,
+    /// Not compared: they had changed whenever they were looked at.
+    pub in_motion: u64,
+    /// Advertisements about which the two differ.
+    pub differences: u64,
+    /// The first of those, in no order.
+    pub listed: Vec<Difference>,
+    /// Everything was compared, but for what is pending.
+    pub complete: bool,
+    /// How long it took, milliseconds.
+    pub took_ms: u64,
+}
+
+/// An advertisement about which memory and store differ, or memory and one of its indices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// Which.
+    pub id: AdvertisementId,
+    /// In what; one at least.
+    pub kinds: Vec<DifferenceKind>,
+}
+
+/// In what two pictures of an advertisement differ.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DifferenceKind {
+    /// The store has it, memory has not.
+    MissingInMemory,
+    /// Memory has it, the store has not.
+    MissingInStore,
+    /// They are of different versions.
+    Version,
+    /// What was published differs.
+    Content,
+    /// Reservations that hold seats differ.
+    Seats,
+    /// The stored expiry is not what memory believes to be stored, or lies before what the host was promised.
+    Expiry,
+    /// They differ about whether this server took the last heartbeat.
+    Holder,
+    /// A ruleset's index does not show it as it is in memory, or shows what is not there.
+    Index,
+    /// The store has it, in a row that makes no sense.
+    Unreadable,
+}
+
 /// Something that the host of an advertisement must hear.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservationEvent {

@@ -48,6 +48,9 @@ pub(super) async fn run(
                 if (!nothing || 0 < sharing.pending()) && inbox.send(Job::News(Box::new(news), as_of)).await.is_err() {
                     return;
                 }
+                if wait {
+                    sharing.has_read();
+                }
             }
             Err(error) => {
                 // Whoever waits for a seat need not find out for itself.

@@ -88,6 +88,8 @@ pub(super) enum Job {
     News(Box<News>, u64),
     /// From now on these rulesets live; answered when every set has their views.
     Rules(Vec<Arc<Ruleset>>, oneshot::Sender<()>),
+    /// Answered when everything before it is in memory.
+    Mark(oneshot::Sender<()>),
 }
 
 impl Job {
@@ -101,7 +103,7 @@ impl Job {
             | Job::Release(_, id, set_id, ..)
             | Job::Lapse(_, id, set_id)
             | Job::Expire(id, set_id, _) => Some((*id, *set_id)),
-            Job::News(..) | Job::Rules(..) => None,
+            Job::News(..) | Job::Rules(..) | Job::Mark(_) => None,
         }
     }
 }

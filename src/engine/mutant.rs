@@ -27,6 +27,6 @@ fn is_given_up(job: &Job) -> bool {
         Job::Publish(_, reply, _) | Job::Extend(_, reply, _) => reply.is_closed(),
         Job::Delete(_, _, reply, _) | Job::Release(_, _, _, reply, _) => reply.is_closed(),
         Job::Take(_, reply, _) => reply.is_closed(),
-        Job::Lapse(..) | Job::Expire(..) | Job::News(..) | Job::Rules(..) => false,
+        Job::Lapse(..) | Job::Expire(..) | Job::News(..) | Job::Rules(..) | Job::Mark(_) => false,
     }
 }

@@ -50,7 +50,7 @@ impl Core {
             Job::Take(_, reply, in_flight) => self.answer(reply, in_flight, Err(fault())),
             Job::Release(_, _, _, reply, in_flight) => self.answer(reply, in_flight, Err(fault())),
             Job::Expire(_, set_id, Some(record)) => self.put_back(set_id, *record),
-            Job::Lapse(..) | Job::Expire(_, _, None) | Job::Rules(..) | Job::News(..) => {}
+            Job::Lapse(..) | Job::Expire(_, _, None) | Job::News(..) | Job::Rules(..) | Job::Mark(_) => {}
         }
     }
 
@@ -134,7 +134,8 @@ impl Core {
                 shelf.write().remove(id);
                 self.events.forget(id);
             }
-            _ => shelf.write().note_stored(id, *expires),
+            // Publishing says when, even sooner than what was stored before the outage.
+            _ => shelf.write().mark(id, |record| record.stored_expires = *expires),
         }
     }
 

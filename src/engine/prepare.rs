@@ -56,7 +56,7 @@ impl Core {
                 let (record, write) = self.expiry(id, set_id, now)?;
                 Some((Job::Expire(id, set_id, Some(Box::new(record))), write))
             }
-            Job::News(..) | Job::Rules(..) => None,
+            Job::News(..) | Job::Rules(..) | Job::Mark(_) => None,
         }
     }
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use tokio::sync::watch;
+
 use crate::domain::id::{AdvertisementId, IdState};
 use crate::domain::time::UnixMs;
 
@@ -24,6 +26,8 @@ pub(super) struct Sharing {
     again: Mutex<BTreeSet<AdvertisementId>>,
     /// Advertisements that the store has yet to be told of.
     pending: AtomicUsize,
+    /// How often the feed has come to the end of what there was to read, and handed it to the writer.
+    readings: watch::Sender<u64>,
 }
 
 impl Sharing {
@@ -66,6 +70,20 @@ impl Sharing {
     /// The next batch is in memory; says which it is.
     pub(super) fn applied(&self) -> u64 {
         self.batches.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    /// All there was has been read and is with the writer.
+    pub(super) fn has_read(&self) {
+        self.readings.send_modify(|readings| *readings += 1);
+    }
+
+    /// Waits until whatever was committed before now is with the writer.
+    pub(super) async fn caught_up(&self) {
+        let mut readings = self.readings.subscribe();
+        // The reading that is under way may have begun before now; the one after it has not.
+        let enough = *readings.borrow() + 2;
+        // It fails when the sender is gone, which is here.
+        let _ = readings.wait_for(|readings| enough <= *readings).await;
     }
 
     /// Has `ids` read again.

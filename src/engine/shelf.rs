@@ -113,6 +113,11 @@ impl Shelf {
         self.views.iter().find(|view| view.ruleset().hash == hash)
     }
 
+    /// All views.
+    pub(super) fn views(&self) -> &[Index] {
+        &self.views
+    }
+
     /// Any one view: all hold the same advertisements with the same expiries.
     pub(super) fn any_view(&self) -> Option<&Index> {
         self.views.first()

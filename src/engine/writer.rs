@@ -54,6 +54,10 @@ pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: C
                         let _ = done.send(());
                     }
                 }
+                Job::Mark(passed) => {
+                    // Whoever wanted to know may have gone.
+                    let _ = passed.send(());
+                }
                 Job::News(news, as_of) => {
                     if let Some(others) = &mut others {
                         others.adopt(&core, *news, as_of);
@@ -84,7 +88,7 @@ impl Batch {
             Job::Extend(extend, ..) => self.changed.contains(&extend.id),
             Job::Take(take, ..) => self.changed.contains(&take.advertisement_id),
             Job::Release(_, id, ..) | Job::Lapse(_, id, _) | Job::Expire(id, ..) => self.changed.contains(id),
-            Job::News(..) | Job::Rules(..) => !self.jobs.is_empty(),
+            Job::News(..) | Job::Rules(..) | Job::Mark(_) => !self.jobs.is_empty(),
         }
     }
 
@@ -136,7 +140,7 @@ fn refuse_all(core: &Core, jobs: Vec<Job>, error: &StoreError, now: UnixMs) {
             Job::Take(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
             Job::Release(_, _, _, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
             Job::Expire(_, set_id, Some(record)) => core.put_back(set_id, *record),
-            Job::Lapse(..) | Job::Expire(_, _, None) | Job::News(..) | Job::Rules(..) => {}
+            Job::Lapse(..) | Job::Expire(_, _, None) | Job::News(..) | Job::Rules(..) | Job::Mark(_) => {}
         }
     }
 }

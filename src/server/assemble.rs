@@ -77,6 +77,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         operator_listen: config.operator_listen,
         engine: engine.clone(),
         rulesets: desk.clone(),
+        auditor: engine.clone(),
         metrics: Arc::new(move || rendered.render()),
         observer: Arc::new(Calls::new(metrics.clone())),
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),

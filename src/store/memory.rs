@@ -6,8 +6,9 @@ use std::sync::PoisonError;
 
 use async_trait::async_trait;
 
+use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
-use crate::store::decide::Picture;
+use crate::store::decide::{Picture, Standing};
 use crate::store::{Committed, ReservationState, Store, StoreError, StoredAdvertisement, Version, Write};
 
 /// Everything in memory, under one lock. Nothing waits while holding it.
@@ -37,22 +38,7 @@ impl Store for Memory {
         expired.into_iter().for_each(|id| picture.remove(id));
         forget(&mut picture, now);
 
-        let mut stored: Vec<_> = picture
-            .advertisements
-            .values()
-            .filter_map(|standing| {
-                let reservations = standing.reservations.iter().filter_map(|id| picture.reservations.get(id));
-                Some(StoredAdvertisement {
-                    advertisement: standing.advertisement()?,
-                    expires: standing.expires,
-                    reservations: reservations.cloned().collect(),
-                    version: Version::default(),
-                    held_here: false,
-                })
-            })
-            .collect();
-        stored.sort_unstable_by_key(|stored| stored.advertisement.id);
-        Ok(stored)
+        Ok(in_order(picture.advertisements.values().filter_map(|standing| stored(&picture, standing))))
     }
 
     async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
@@ -66,7 +52,37 @@ impl Store for Memory {
         Ok(())
     }
 
+    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        let picture = self.picture();
+        let there = ids.iter().filter_map(|id| picture.advertisements.get(id));
+        Ok(in_order(there.filter_map(|standing| stored(&picture, standing))))
+    }
+
+    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
+        let mut names: Vec<_> = self.picture().advertisements.keys().copied().filter(|id| first <= *id).collect();
+        names.sort_unstable();
+        names.truncate(most);
+        Ok(names)
+    }
+
     async fn close(&self) {}
+}
+
+fn stored(picture: &Picture, standing: &Standing) -> Option<StoredAdvertisement> {
+    let reservations = standing.reservations.iter().filter_map(|id| picture.reservations.get(id));
+    Some(StoredAdvertisement {
+        advertisement: standing.advertisement()?,
+        expires: standing.expires,
+        reservations: reservations.cloned().collect(),
+        version: Version::default(),
+        held_here: false,
+    })
+}
+
+fn in_order(all: impl Iterator<Item = StoredAdvertisement>) -> Vec<StoredAdvertisement> {
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable_by_key(|stored| stored.advertisement.id);
+    all
 }
 
 fn forget(picture: &mut Picture, now: UnixMs) {

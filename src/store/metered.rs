@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write, transaction};
 
@@ -21,7 +22,7 @@ pub trait Meter: Send + Sync + 'static {
     fn on_transaction(&self, name: &'static str, took: Duration);
 }
 
-/// Passes every verb on, and tells its meter how it went. A verb that its caller stopped waiting for is not told.
+/// Passes every verb on, and tells its meter how it went, but for those of whoever compares, which serve no client. A verb that its caller stopped waiting for is not told.
 pub struct Metered<M> {
     inner: Arc<dyn Store>,
     meter: M,
@@ -64,6 +65,14 @@ impl<M: Meter> Store for Metered<M> {
         answer
     }
 
+    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.look(ids).await
+    }
+
+    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
+        self.inner.names(first, most).await
+    }
+
     async fn feed(&self) -> Option<Box<dyn Feed>> {
         self.inner.feed().await
     }
@@ -78,7 +87,6 @@ impl<M: Meter> Store for Metered<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::id::AdvertisementId;
     use crate::store::Outcome;
     use crate::store::memory::Memory;
     use std::sync::Mutex;

@@ -50,6 +50,13 @@ pub struct Replica {
     pub silos: Option<Vec<SiloId>>,
 }
 
+impl Replica {
+    /// The silos as the database has them.
+    fn silos(&self) -> Option<Vec<i64>> {
+        self.silos.as_ref().map(|silos| silos.iter().map(|silo| silo.0.cast_signed()).collect())
+    }
+}
+
 /// The store that several servers share.
 #[derive(Debug)]
 pub struct Postgres {
@@ -153,6 +160,29 @@ impl Store for Postgres {
         let chores = Arc::clone(&self.chores);
         let task = tokio::spawn(async move { forget(&mut *chores.lock_owned().await, now).await });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
+    }
+
+    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        let mut ids: Vec<Uuid> = ids.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
+        ids.sort_unstable();
+        let mut chores = self.chores.lock().await;
+        let rows = ask!(chores, VERB_WITHIN, "looking", |connection| sqlx::query(sql::READ_SOME)
+            .bind(self.replica.silos())
+            .bind(&ids)
+            .fetch_all(&mut *connection))?;
+        let (there, _) = feed::sort(&ids, &rows, self.replica.number.cast_signed())?;
+        Ok(there)
+    }
+
+    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
+        let mut chores = self.chores.lock().await;
+        let names: Vec<Uuid> =
+            ask!(chores, VERB_WITHIN, "looking for names", |connection| sqlx::query_scalar(sql::NAMES)
+                .bind(self.replica.silos())
+                .bind(Uuid::from_bytes(*first.as_bytes()))
+                .bind(i64::try_from(most).unwrap_or(i64::MAX))
+                .fetch_all(&mut *connection))?;
+        Ok(names.into_iter().map(|id| AdvertisementId::from_bytes(id.into_bytes())).collect())
     }
 
     async fn feed(&self) -> Option<Box<dyn Feed>> {

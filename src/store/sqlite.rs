@@ -2,12 +2,14 @@
 //!
 //! One connection does what changes anything, one thing at a time, in tasks that no caller can stop (F1). A connection
 //! that has failed is thrown away and another opened for the next verb: whatever state a full disk or a batch refused
-//! half-way left it in goes with it. Others help to read at a start, and move the log into the file.
+//! half-way left it in goes with it. Others help to read at a start, move the log into the file, and
+//! read for whoever compares.
 
 mod change;
 mod load;
 mod lock;
 mod log;
+mod look;
 mod open;
 mod statements;
 
@@ -20,6 +22,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::sqlite::lock::Lock;
 use crate::store::sqlite::log::{Length, Limits, Mover, Moving};
@@ -167,6 +170,14 @@ impl Store for Sqlite {
             answer
         })
         .await
+    }
+
+    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        look::look(&self.path, ids).await.map_err(|error| about(&self.path, error))
+    }
+
+    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
+        look::names(&self.path, first, most).await.map_err(|error| about(&self.path, error))
     }
 
     async fn close(&self) {

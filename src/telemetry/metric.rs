@@ -104,6 +104,8 @@ metrics! {
     store_stale_ms: Gauge = Gauge::default(), "gauge" "fireteam_store_stale_milliseconds" [];
     /// Advertisements kept alive in memory that the store has yet to be told of.
     pending: Gauge = Gauge::default(), "gauge" "fireteam_advertisements_pending" [];
+    /// Advertisements about which memory and store differed when they were last compared; 0 before that.
+    audit_differences: Gauge = Gauge::default(), "gauge" "fireteam_audit_differences" [];
     /// Rulesets in use now.
     rulesets: Gauge = Gauge::default(), "gauge" "fireteam_rulesets" [];
     /// Ruleset files that are refused now; whatever they replaced stays in use.

@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use fireteam::api::answer::encode_static;
 use fireteam::auth::token::Signer;
 use fireteam::clock::Clock as _;
-use fireteam::domain::id::SetId;
+use fireteam::domain::id::{AdvertisementId, SetId};
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{Caller, Update};
@@ -40,6 +40,12 @@ impl Store for Shaky {
     }
     async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
         self.inner.forget(now).await
+    }
+    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.look(ids).await
+    }
+    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
+        self.inner.names(first, most).await
     }
     async fn close(&self) {
         self.inner.close().await;

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod advertise_rpc;
 #[cfg(test)]
+mod audit_rpc;
+#[cfg(test)]
 mod config_command;
 #[cfg(test)]
 mod connect_rpc;

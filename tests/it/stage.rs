@@ -9,17 +9,20 @@ use tokio::sync::Notify;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
+use fireteam::api::audit::Auditor;
 use fireteam::api::layer::report::{RpcObserver, code_word};
 use fireteam::api::operator::{ListedRuleset, Problem, Reloaded, RulesetsDesk};
 use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
+use fireteam::engine::command::{AuditAnswer, Difference, DifferenceKind};
+use fireteam::engine::fault::Fault;
 use fireteam::server::edge::Edge;
 use fireteam::server::{Parts, Running, Server};
 
 use crate::plain::matchmaking_client::MatchmakingClient;
 use crate::plain::{self, operator_client::OperatorClient};
-use crate::scripted::{SET, Scripted};
+use crate::scripted::{SET, Scripted, id};
 
 /// Longer than anything here should take; only a broken server makes a test wait for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -112,6 +115,24 @@ impl RulesetsDesk for Desk {
     }
 }
 
+#[tonic::async_trait]
+impl Auditor for Desk {
+    async fn audit(&self, listed_max: usize) -> Result<AuditAnswer, Fault> {
+        let kinds = vec![DifferenceKind::Seats, DifferenceKind::Index];
+        let listed = (0..listed_max.min(3)).map(|n| Difference { id: id(n as u8), kinds: kinds.clone() }).collect();
+        Ok(AuditAnswer {
+            advertisements: 7,
+            reservations: 6,
+            differences: 3,
+            pending: 2,
+            in_motion: 1,
+            listed,
+            complete: false,
+            took_ms: 5,
+        })
+    }
+}
+
 impl Stage {
     /// A server with ordinary limits.
     pub(crate) async fn open() -> Self {
@@ -127,6 +148,7 @@ impl Stage {
             operator_listen: any,
             engine: matchmaker.clone(),
             rulesets: Arc::new(Desk),
+            auditor: Arc::new(Desk),
             metrics: Arc::new(|| "# EOF\n".into()),
             observer: counted.clone(),
             client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),

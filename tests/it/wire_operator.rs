@@ -40,6 +40,24 @@ async fn rulesets_are_checked_listed_and_reloaded() {
     assert_eq!((&*listed.rulesets[0].file_name, listed.rulesets[0].loaded_at_unix_ms), ("duel.xml", 77));
 }
 
+/// An audit's answer has every word of what was found, and names as much as was asked for.
+#[tokio::test]
+async fn an_audit_is_told_whole() {
+    let house = Stage::open().await;
+    let mut operator = house.operator().await;
+    let told = operator.audit(plain::AuditRequest { max_listed: Some(2) }).await.unwrap().into_inner();
+    assert_eq!((told.advertisements, told.reservations, told.differences), (7, 6, 3));
+    assert_eq!((told.pending, told.in_motion, told.complete, told.took_ms), (2, 1, false, 5));
+    assert_eq!(told.listed.len(), 2);
+    assert_eq!(told.listed[1].advertisement_id, "01".repeat(16));
+    let kinds: Vec<_> = told.listed[1].kinds().collect();
+    assert_eq!(kinds, [plain::AuditDifferenceKind::Seats, plain::AuditDifferenceKind::Index]);
+    let all = operator.audit(plain::AuditRequest::default()).await.unwrap().into_inner();
+    assert_eq!(all.listed.len(), 3);
+    let refused = operator.audit(plain::AuditRequest { max_listed: Some(1_001) }).await.unwrap_err();
+    assert_eq!((refused.code(), refused.message().contains("max_listed")), (Code::InvalidArgument, true), "{refused}");
+}
+
 async fn page(house: &Stage, path: &str) -> String {
     let mut socket = TcpStream::connect(house.operator_address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");

@@ -90,6 +90,7 @@ async fn what_is_changed_here_is_found_there() {
     late_commit(&mut chapter, &database, &fleet, &sessions).await;
     if !chapter.is_enough() {
         chapter.all_violated(Tables::read(&database).await.pictures(&fleet).await);
+        chapter.all_violated(crate::audit::differences(&fleet).await);
     }
     chapter.end();
 }

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod apart;
 #[cfg(test)]
+mod audit;
+#[cfg(test)]
 mod cancels;
 #[cfg(test)]
 mod clock;

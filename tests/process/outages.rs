@@ -274,6 +274,7 @@ async fn weather(name: &'static str, outage: Outage) {
         assert!(0 < count.load(Ordering::SeqCst), "no {figure}: nothing was proved");
     }
     chapter.all_violated(notes.violations.lock().expect("unpoisoned").clone());
+    chapter.all_violated(crate::audit::differences(&fleet).await);
     drop(fleet);
     chapter.end();
 }

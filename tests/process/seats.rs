@@ -135,6 +135,7 @@ pub(crate) async fn check(chapter: &mut Chapter, database: &Database, fleet: &Fl
     chapter.all_violated(crowded(history));
     if !chapter.is_enough() {
         chapter.all_violated(tables.pictures(fleet).await);
+        chapter.all_violated(crate::audit::differences(fleet).await);
     }
 }
 

@@ -91,6 +91,13 @@ impl Slab {
         self.slots.iter().filter_map(|slot| slot.entry.as_ref())
     }
 
+    /// The entries of `most` slots from slot `from` on, and the slot to go on from, if there are more.
+    pub(super) fn portion(&self, from: u32, most: u32) -> (impl Iterator<Item = &Entry>, Option<u32>) {
+        let end = (from as usize).saturating_add(most as usize).min(self.slots.len());
+        let slots = self.slots.get(from as usize..end).unwrap_or_default();
+        (slots.iter().filter_map(|slot| slot.entry.as_ref()), (end < self.slots.len()).then_some(end as u32))
+    }
+
     /// Where a row is.
     pub(super) fn place(&self, slot: u32) -> Place {
         self.slots[slot as usize].place

@@ -9,6 +9,7 @@ use crate::domain::advertisement::Kind;
 use crate::domain::facts::Facts;
 use crate::domain::filter::{Searcher, admit};
 use crate::domain::id::{AdvertisementId, UserKey};
+use crate::domain::index::tree::Place;
 use crate::domain::index::{Found, Index, Path, Query, oracle};
 use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::score::{score, term};
@@ -57,6 +58,55 @@ fn play(seed: u64) {
         }
         churn(dice, &mut index, &mut ids, taste, round);
     }
+    assert!(ids.iter().all(|id| index.is_sound(*id) == index.get(*id).is_some()), "seed {seed}");
+    assert_eq!(in_portions(&index, 1 + dice.below(100) as u32), index.len(), "seed {seed}");
+}
+
+/// How many entries there are, counted by portions.
+fn in_portions(index: &Index, most: u32) -> usize {
+    let (mut count, mut next) = (0, Some(0));
+    while let Some(from) = next {
+        let (entries, then) = index.portion(from, most);
+        count += entries.count();
+        next = then;
+    }
+    count
+}
+
+/// R9: a row that says something else than its entry, or is another's, is noticed.
+#[test]
+fn a_row_that_has_gone_astray_is_noticed() {
+    let dice = &mut Dice(7);
+    let ruleset = Arc::new(world::ruleset(dice));
+    let taste = Taste { common: 1000, missing: 1000, users: 200 };
+    let id = world::id(dice);
+    let fresh = |dice: &mut Dice| {
+        let mut index = Index::new(Arc::clone(&ruleset));
+        index.upsert(world::entry(dice, &ruleset, id, taste));
+        assert!(index.is_sound(id));
+        index
+    };
+    let mut index = fresh(dice);
+    let seats = index.get(id).unwrap().open_seats;
+    let slot = index.slab.find(id).unwrap();
+    let place = index.slab.place(slot);
+    index.partitions[place.partition as usize].as_mut().unwrap().1.set_word(
+        1,
+        place.leaf,
+        place.row,
+        u32::from(seats) + 1,
+    );
+    assert!(!index.is_sound(id), "other seats");
+    let mut index = fresh(dice);
+    index.slab.entry_mut(slot).unwrap().expires = UnixMs(1 << 20);
+    assert!(!index.is_sound(id), "another expiry");
+    let mut index = fresh(dice);
+    index.slab.note(slot, Place { row: 7, ..place });
+    assert!(!index.is_sound(id), "another place");
+    let mut index = fresh(dice);
+    index.remove_row(place);
+    assert!(!index.is_sound(id), "no row");
+    assert!(!index.is_sound(AdvertisementId::from_bytes([0; 16])), "nothing of that name");
 }
 
 fn churn(dice: &mut Dice, index: &mut Index, ids: &mut Vec<AdvertisementId>, taste: Taste, round: usize) {

@@ -135,6 +135,20 @@ impl Tree {
         }
     }
 
+    /// Whether the row at `place` is that of `slot`, and its words and its leaf's bounds are of that expiry and those seats.
+    pub(super) fn says(&self, place: Place, slot: u32, expires: u32, seats: u32) -> bool {
+        let (at, row) = (place.leaf as usize, place.row as usize);
+        let Some(leaf) = self.leaves.get(at).filter(|leaf| row < leaf.end() && !leaf.holes().contains(&place.row))
+        else {
+            return false;
+        };
+        leaf.slot(row) == slot
+            && leaf.words(word::EXPIRES)[row] == expires
+            && leaf.words(word::SEATS)[row] & SEATS_BITS == seats
+            && expires <= self.summary.expires[at]
+            && seats <= self.summary.seats[at]
+    }
+
     /// Recomputes the bounds of the next `leaves` leaves and joins small neighbours.
     pub(super) fn tidy(&mut self, leaves: usize, mut moved: impl FnMut(u32, u32, u32)) {
         for _ in 0..leaves {

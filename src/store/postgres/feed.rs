@@ -73,14 +73,13 @@ struct Place {
 
 impl ChangeFeed {
     pub(super) fn new(options: &PgConnectOptions, replica: &Replica, unsettled: Unsettled) -> Self {
-        let silos = replica.silos.as_ref();
         Self {
             looks: Line::new("feed", open::hurried(options)),
             all: Line::new("load", open::patient(options)),
             wake: None,
             listen: open::hurried(options),
             replica: replica.number.cast_signed(),
-            silos: silos.map(|silos| silos.iter().map(|silo| silo.0.cast_signed()).collect()),
+            silos: replica.silos(),
             unsettled,
             place: None,
         }
@@ -214,7 +213,7 @@ impl Look {
 }
 
 /// What there is of `ids`, with its seats, and what there is not.
-fn sort(
+pub(super) fn sort(
     ids: &[Uuid],
     rows: &[PgRow],
     replica: i64,

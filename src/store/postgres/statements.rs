@@ -198,6 +198,17 @@ pub(super) const READ_SOME: &str = "
      order by a.advertisement_id, r.reservation_id
 ";
 
+/// The first `$3` names of what is advertised in the silos `$1`, from `$2` on.
+pub(super) const NAMES: &str = "
+    select advertisement_id
+      from advertisement
+     where $2 <= advertisement_id
+       and body is not null
+       and ($1::bigint[] is null or silo_id = any($1))
+     order by advertisement_id
+     limit $3
+";
+
 /// Names of what has expired, for a start.
 pub(super) const FIND_EXPIRED: &str = "
     select advertisement_id

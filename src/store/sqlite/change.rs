@@ -237,7 +237,7 @@ fn bind_reservation(reservation: &&Reservation, to: &mut sql::Binds) {
 }
 
 /// `["0123…", "4567…"]`: names of 16 bytes as hexadecimal digits.
-fn json_array<'a>(names: impl ExactSizeIterator<Item = &'a [u8; 16]>) -> String {
+pub(super) fn json_array<'a>(names: impl ExactSizeIterator<Item = &'a [u8; 16]>) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut text = String::with_capacity(2 + 35 * names.len());
     text.push('[');

@@ -15,17 +15,50 @@ pub(super) const HAS_MORE_THAN: &str = "select exists (select 1 from advertiseme
 pub(super) const LOAD_PAGE_END: &str =
     "select max(n) from (select n from advertisement where $1 < n order by n limit 1000)";
 
-/// The advertisements after number `$1` up to `$2`, as published, and their leases, in one row; `rows/page.rs` says how.
-pub(super) const LOAD_PAGE: &str = "
+/// Advertisements as published, and their leases, in one row; `rows/page.rs` says how.
+macro_rules! page {
+    ($of:literal) => {
+        concat!(
+            "
     select group_concat(concat_ws(' ', a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
                                   octet_length(a.body), length(a.connect_data), a.checksum, l.expires_ms), x'0a'),
            group_concat(hex(a.advertisement_id), ''),
            group_concat(a.body, ''),
-           group_concat(hex(a.connect_data), '')
+           group_concat(hex(a.connect_data), '')",
+            $of
+        )
+    };
+}
+
+/// The page of the advertisements after number `$1` up to `$2`.
+pub(super) const LOAD_PAGE: &str = page!(
+    "
       from advertisement a
       left join lease l on l.n = a.n
      where $1 < a.n and a.n <= $2
+"
+);
+
+/// The page of the advertisements in `$1`, a JSON array of ids; nulls when none is there.
+pub(super) const LOOK: &str = page!(
+    "
+      from json_each($1) wanted
+      join advertisement a on a.advertisement_id = unhex(wanted.value)
+      left join lease l on l.n = a.n
+"
+);
+
+/// The reservations in those advertisements, in the order of ids.
+pub(super) const LOOK_RESERVATIONS: &str = "
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
+      from json_each($1) wanted
+      join reservation r on r.advertisement_id = unhex(wanted.value)
+     order by r.reservation_id
 ";
+
+/// The first `$2` names of advertisements, from `$1` on.
+pub(super) const NAMES: &str =
+    "select advertisement_id from advertisement where $1 <= advertisement_id order by advertisement_id limit $2";
 
 /// Reservations of every state, in the order of ids.
 pub(super) const LOAD_RESERVATIONS: &str = "
@@ -255,6 +288,9 @@ mod tests {
             LOAD_PAGE_END,
             LOAD_PAGE,
             LOAD_RESERVATIONS,
+            LOOK,
+            LOOK_RESERVATIONS,
+            NAMES,
             COMMIT,
             MOVE_LOG,
             FORGET_TOMBSTONES,
