@@ -6,6 +6,7 @@
 //! Changes run in tasks that no caller can stop.
 
 mod change;
+mod copied;
 mod feed;
 mod line;
 #[cfg(feature = "mutants")]
