@@ -133,13 +133,18 @@ pub(super) async fn heartbeats(goal: &'static str, store: &impl Store, dice: &mu
 /// From the start of the process to its first healthy answer, killed the time before, with `count` advertisements in the
 /// store that `arguments` name; against `asked`.
 pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked: Duration) -> Row {
-    let program = env!("CARGO_BIN_EXE_fireteam");
+    // The server refuses what begins like one of its settings and is none.
+    let program = || {
+        let mut program = Command::new(env!("CARGO_BIN_EXE_fireteam"));
+        program.env_remove("FIRETEAM_BENCH_POSTGRES");
+        program
+    };
     let free = || TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a port");
     let (mut ratios, mut processor) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let (listen, operator): (SocketAddr, SocketAddr) = (free(), free());
         let began = clock();
-        let mut server = Command::new(program)
+        let mut server = program()
             .args(["serve", "--log-level", "warn", "--listen", &listen.to_string()])
             .args(["--operator-listen", &operator.to_string()])
             .args(arguments)
@@ -148,8 +153,7 @@ pub(super) fn starting(goal: &'static str, count: u64, arguments: &[&str], asked
         while TcpStream::connect(listen).is_err() {
             std::thread::sleep(Duration::from_millis(1));
         }
-        let healthy =
-            Command::new(program).args(["health", "--address", &listen.to_string()]).status().expect("an answer");
+        let healthy = program().args(["health", "--address", &listen.to_string()]).status().expect("an answer");
         ratios.push(began.elapsed().as_secs_f64() / asked.as_secs_f64());
         processor.push(processor_s(server.id()));
         assert!(healthy.success(), "it listens before it serves");
