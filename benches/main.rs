@@ -1,5 +1,6 @@
 //! Measures what docs/BENCHMARKS.md promises: `cargo bench -- PS1 PU1` runs the goals named, without names all.
 
+mod durable;
 mod engine;
 mod harness;
 mod hostile;

@@ -1,9 +1,10 @@
-//! Goals PR1 to PR6: what the server adds to what tonic costs, with server and clients in processes of their own.
+//! Goals PR1 to PR6, and PH1: what the server adds to what tonic costs, with server and clients in processes of their own.
 
 mod asks;
 pub(crate) mod child;
 mod delay;
 mod echo;
+mod headline;
 mod load;
 
 use std::future::Future;
@@ -42,7 +43,7 @@ enum Shown {
 }
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
-    if !["PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "DELAY", "MEM"].iter().any(|goal| wanted(goal)) {
+    if !["PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "DELAY", "MEM", "PH1"].iter().any(|goal| wanted(goal)) {
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -59,6 +60,12 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         }
         if wanted("DELAY") {
             delay::run().await;
+        }
+        if wanted("PH1") {
+            match crate::shared::database() {
+                Some(url) => headline::run(&url).await,
+                None => println!("SKIPPED: PH1: set FIRETEAM_BENCH_POSTGRES to a database to fill"),
+            }
         }
     });
 }

@@ -1,13 +1,11 @@
-//! What the store that servers share costs on top of what Postgres can do: goals PD1 to PD3, PD5, PD6, PF1 and PF2; and
-//! REBUILD, a server's picture from the store.
+//! What the store that servers share costs on top of what Postgres can do: goals PD1 to PD3, PD5, PD6, PF1 and PF2;
+//! REBUILD, a whole server's start from it; and PH1, one machine that holds server, clients and database.
 //!
 //! Wants a database of its own to fill and empty: `FIRETEAM_BENCH_POSTGRES=postgres://… cargo bench -- PG`. As in
 //! `store.rs`, subject and reference take turns within one run, and only ratios mean anything.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use fireteam::domain::advertisement::Advertisement;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::postgres::{Postgres, Replica};
 use fireteam::store::{Store, Write};
@@ -16,19 +14,30 @@ use sqlx::types::Uuid;
 use sqlx::{Connection, Executor};
 use tokio_stream::StreamExt;
 
+use crate::durable::{
+    BATCH, Bare, COMMITS, MUCH_LATER, ROUNDS, Row, STORED, body, compare, fill, heartbeats, id, keys, publishing, put,
+    puts, rate, starting, timed,
+};
 use crate::harness::{clock, quantile_of};
 use crate::population::Dice;
-use crate::store::{BATCH, COMMITS, MUCH_LATER, ROUNDS, Row, STORED, compare, id, percentile, put, rate, timed};
 
 /// Changes that are waited for one by one.
 const LONELY: usize = 300;
+
+/// Advertisements of the large store.
+const MANY: u64 = 1_000_000;
+
+/// Where a database is that may be filled and emptied.
+pub(crate) fn database() -> Option<String> {
+    #[expect(clippy::disallowed_methods, reason = "a benchmark is told where a database is that it may fill")]
+    std::env::var("FIRETEAM_BENCH_POSTGRES").ok()
+}
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if !["PG1", "PG2", "PG5", "PG6", "PF1", "PF2", "REBUILD"].iter().any(|goal| wanted(goal)) {
         return;
     }
-    #[expect(clippy::disallowed_methods, reason = "a benchmark is told where a database is that it may fill")]
-    let Ok(url) = std::env::var("FIRETEAM_BENCH_POSTGRES") else {
+    let Some(url) = database() else {
         println!("SKIPPED: PD, PF and REBUILD on Postgres: set FIRETEAM_BENCH_POSTGRES to a database to fill");
         return;
     };
@@ -38,23 +47,21 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         let here = open(&url, 1).await;
         let mut raw = Raw::connect(&url).await;
         raw.connection.execute("truncate advertisement, reservation, change").await.expect("an empty database");
-        for from in (0..STORED).step_by(BATCH as usize) {
-            let batch: Vec<Write> = (from..from + BATCH).map(|k| put(k, 0)).collect();
-            here.commit(&batch).await.expect("a commit");
-        }
+        fill(&here, STORED).await;
         raw.connection.execute("vacuum analyze").await.expect("a tidy database");
         let mut dice = Dice(1);
         if wanted("PG1") {
-            publishing(&here, &mut raw, &mut dice).await.iter().for_each(Row::print);
+            let rows = publishing(["PD1 pg", "PD3 pg"], &here, async || {}, &mut raw, &mut dice).await;
+            rows.iter().for_each(Row::print);
         }
         if wanted("PG2") {
             one_by_one(&here, &url, &mut dice).await.iter().for_each(Row::print);
         }
         if wanted("PG5") {
-            heartbeats(&here, &mut dice).await.print();
+            heartbeats("PD5 pg", &here, &mut dice).await.print();
         }
-        if wanted("PG6") || wanted("REBUILD") {
-            loading(&here, &mut raw).await.iter().for_each(Row::print);
+        if wanted("PG6") {
+            loading(&here, &mut raw, STORED).await.print();
         }
         if wanted("PF1") {
             seen_elsewhere(&here, &url, &mut dice).await.iter().for_each(Row::print);
@@ -62,52 +69,14 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         if wanted("PF2") {
             following(&here, &open(&url, 2).await, &mut raw, &mut dice).await.print();
         }
+        if wanted("REBUILD") {
+            rebuilding(&here, &url, &mut raw).await;
+        }
     });
 }
 
 async fn open(url: &str, number: u64) -> Postgres {
     Postgres::open(url, Replica { number, silos: None }).await.expect("a store")
-}
-
-fn keys(dice: &mut Dice) -> Vec<u64> {
-    (0..BATCH).map(|k| k * (STORED / BATCH) + dice.below(STORED / BATCH)).collect()
-}
-
-/// PD1: acknowledged upserts against the plain statement with its values ready. PD3: the slowest acknowledgement in a
-/// hundred against three of its batches and two of its emptiest commits, which are the disk's flushes.
-async fn publishing(store: &Postgres, raw: &mut Raw, dice: &mut Dice) -> Vec<Row> {
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-    let (mut acks, mut batches, mut flushes) = (Vec::new(), Vec::new(), Vec::new());
-    for round in 0..ROUNDS as u64 {
-        let (mut our_time, mut their_time) = (Duration::ZERO, Duration::ZERO);
-        for _ in 0..COMMITS {
-            let batch: Vec<Write> = keys(dice).into_iter().map(|k| put(k, round)).collect();
-            let took = timed(async { store.commit(&batch).await.expect("a commit") }).await;
-            our_time += took;
-            acks.push(took);
-            let rows = Rows::of(&keys(dice), round);
-            let took = timed(raw.publish(&rows)).await;
-            their_time += took;
-            batches.push(took);
-            flushes.push(timed(raw.flush()).await);
-        }
-        ours.push(rate(COMMITS * BATCH, our_time));
-        theirs.push(rate(COMMITS * BATCH, their_time));
-    }
-    let promised = 3 * percentile(&mut batches, 50) + 2 * percentile(&mut flushes, 99);
-    let (ack, batch) = (percentile(&mut acks, 99), percentile(&mut batches, 50));
-    let late = ack.as_secs_f64() / promised.as_secs_f64();
-    vec![
-        compare("PD1 pg", "durable upserts/s", &ours, "raw upserts/s", &theirs),
-        Row {
-            goal: "PD3 pg",
-            subject: format!("ack p99 {ack:.1?}, p50 {:.1?}", percentile(&mut acks, 50)),
-            reference: format!("3 raw batches of {batch:.1?} + 2 flushes p99 of {:.1?}", percentile(&mut flushes, 99)),
-            ratio: late,
-            spread: (late, late),
-            n: acks.len(),
-        },
-    ]
 }
 
 /// PD2: batches against one row for each commit, on one connection and on 32.
@@ -118,8 +87,7 @@ async fn one_by_one(store: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row> {
         crowd.push(Raw::connect(url).await);
     }
     for round in 0..ROUNDS as u64 {
-        let batch: Vec<Vec<Write>> =
-            (0..COMMITS).map(|_| keys(dice).into_iter().map(|k| put(k, round)).collect()).collect();
+        let batch: Vec<Vec<Write>> = (0..COMMITS).map(|_| puts(&keys(dice), round)).collect();
         let took = timed(async {
             for batch in &batch {
                 store.commit(batch).await.expect("a commit");
@@ -130,7 +98,7 @@ async fn one_by_one(store: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row> {
         let lonely = &mut crowd[0];
         let took = timed(async {
             for row in &rows {
-                lonely.publish(row).await;
+                lonely.write(row).await;
             }
         });
         one.push(rate(200, took.await));
@@ -140,7 +108,7 @@ async fn one_by_one(store: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row> {
             let rows: Vec<Rows> = (0..30).map(|k| Rows::of(&[(part * 3_000 + k * 97) % STORED], round)).collect();
             tasks.spawn(async move {
                 for row in &rows {
-                    raw.publish(row).await;
+                    raw.write(row).await;
                 }
                 raw
             });
@@ -154,45 +122,35 @@ async fn one_by_one(store: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row> {
     ]
 }
 
-/// PD5, the store's part.
-async fn heartbeats(store: &Postgres, dice: &mut Dice) -> Row {
-    let (mut beats, mut puts) = (Vec::new(), Vec::new());
-    for round in 0..ROUNDS as u64 {
-        let (mut beat_time, mut put_time) = (Duration::ZERO, Duration::ZERO);
-        for commit in 0..COMMITS {
-            let expires = UnixMs(MUCH_LATER + round * COMMITS + commit);
-            let extend =
-                |k: u64| Write::Extend { id: id(k), expires, confirmed: vec![], settled: vec![], now: UnixMs(1) };
-            let batch: Vec<Write> = keys(dice).into_iter().map(extend).collect();
-            beat_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
-            let batch: Vec<Write> = keys(dice).into_iter().map(|k| put(k, round)).collect();
-            put_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
-        }
-        beats.push(rate(COMMITS * BATCH, beat_time));
-        puts.push(rate(COMMITS * BATCH, put_time));
-    }
-    compare("PD5 pg", "durable heartbeats/s", &beats, "durable upserts/s", &puts)
-}
-
-/// PD6 and REBUILD, without the index: reading everything as a starting server does, against a bare select.
-async fn loading(store: &Postgres, raw: &mut Raw) -> Vec<Row> {
+/// PD6, without the index: reading everything as a starting server does, against a bare select.
+async fn loading(store: &Postgres, raw: &mut Raw, stored: u64) -> Row {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let mut feed = store.feed().await.expect("a feed");
-        let mut read = 0;
-        let took = timed(async { read = feed.read(&[]).await.expect("a reading").changed.len() }).await;
-        assert_eq!(read, STORED as usize);
+        let mut news = None;
+        let took = timed(async { news = Some(feed.read(&[]).await.expect("a reading")) }).await;
+        assert_eq!(news.map(|news| news.changed.len()), Some(stored as usize));
         ours.push(took.as_secs_f64() * 1e3);
-        theirs.push(timed(raw.read_all()).await.as_secs_f64() * 1e3);
+        theirs.push(timed(raw.read_all(stored)).await.as_secs_f64() * 1e3);
     }
-    let rebuild: Vec<f64> = vec![2_000.0; ours.len()];
-    vec![
-        compare("PD6 pg", "ms to read 100,000", &ours, "ms for a bare select", &theirs),
-        compare("REBUILD", "ms to read 100,000", &ours, "ms asked, index included", &rebuild),
-    ]
+    compare("PD6 pg", &format!("ms to read {stored}"), &ours, "ms for a bare select", &theirs)
 }
 
-/// PF1: from a commit's begin at one server until another has read it, against a bare notification's round.
+/// REBUILD: the real server, from its start to its first healthy answer; PD6 with as many.
+async fn rebuilding(store: &Postgres, url: &str, raw: &mut Raw) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let key = folder.path().join("token-key").display().to_string();
+    let arguments = ["--store", url, "--token-key-file", &key];
+    starting("REBUILD", STORED, &arguments, Duration::from_secs(2)).print();
+    fill(store, MANY).await;
+    raw.connection.execute("vacuum analyze").await.expect("a tidy database");
+    starting("REBUILD", MANY, &arguments, Duration::from_secs(15)).print();
+    loading(store, raw, MANY).await.print();
+}
+
+/// PF1: from a commit's begin at one server until another has read it, against a bare notification's round, in which
+/// nothing is kept and nothing read; and against the least that can be seen elsewhere: one statement that changes a row and
+/// rings, and one that reads the row.
 async fn seen_elsewhere(here: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row> {
     let there = open(url, 2).await;
     let mut feed = there.feed().await.expect("a feed");
@@ -201,8 +159,8 @@ async fn seen_elsewhere(here: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row>
     let pool = PgPoolOptions::new().max_connections(1).connect(url).await.expect("a pool");
     let mut listener = PgListener::connect_with(&pool).await.expect("a listener");
     listener.listen("bench").await.expect("listening");
-    let mut raw = Raw::connect(url).await;
-    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    let (mut raw, mut reader) = (Raw::connect(url).await, Raw::connect(url).await);
+    let (mut ours, mut bare, mut least) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..LONELY as u64 {
         // The bell may be rung ten times a second: whoever changes something now and then is heard at once.
         tokio::time::sleep(Duration::from_millis(110)).await;
@@ -215,14 +173,25 @@ async fn seen_elsewhere(here: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row>
         let began = clock();
         raw.connection.execute("notify bench").await.expect("a notification");
         listener.recv().await.expect("a notification");
-        theirs.push(began.elapsed().as_secs_f64() * 1e6);
+        bare.push(began.elapsed().as_secs_f64() * 1e6);
+        let changed = Uuid::from_bytes(*id(dice.below(STORED)).as_bytes());
+        let began = clock();
+        raw.change_and_ring(changed).await;
+        listener.recv().await.expect("a notification");
+        reader.read_one(changed).await;
+        least.push(began.elapsed().as_secs_f64() * 1e6);
     }
-    let row = |goal, at: f64, ours: &mut [f64], theirs: &mut [f64]| {
+    let row = |goal, at: f64, what: &str, ours: &mut [f64], theirs: &mut [f64]| {
         let (our, their) = (quantile_of(ours, at), quantile_of(theirs, at));
-        let (subject, reference) = (format!("{our:.0} us, p{:.0}", at * 100.0), format!("{their:.0} us, bare"));
+        let (subject, reference) = (format!("{our:.0} us, p{:.0}", at * 100.0), format!("{their:.0} us, {what}"));
         Row { goal, subject, reference, ratio: our / their, spread: (our / their, our / their), n: LONELY }
     };
-    vec![row("PF1 p50", 0.5, &mut ours, &mut theirs), row("PF1 p99", 0.99, &mut ours, &mut theirs)]
+    vec![
+        row("PF1 p50", 0.5, "a bare notification", &mut ours, &mut bare),
+        row("PF1 p99", 0.99, "a bare notification", &mut ours, &mut bare),
+        row("PF1 p50", 0.5, "commit, ring and select", &mut ours, &mut least),
+        row("PF1 p99", 0.99, "commit, ring and select", &mut ours, &mut least),
+    ]
 }
 
 /// PF2: what one server commits and another reads, against the plain statement alone.
@@ -231,8 +200,7 @@ async fn following(here: &Postgres, there: &Postgres, raw: &mut Raw, dice: &mut 
     feed.read(&[]).await.expect("a reading");
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
-        let batches: Vec<Vec<Write>> =
-            (0..COMMITS).map(|_| keys(dice).into_iter().map(|k| put(k, round)).collect()).collect();
+        let batches: Vec<Vec<Write>> = (0..COMMITS).map(|_| puts(&keys(dice), round)).collect();
         let began = clock();
         let commits = async {
             for batch in &batches {
@@ -267,7 +235,7 @@ async fn following(here: &Postgres, there: &Postgres, raw: &mut Raw, dice: &mut 
         let rows: Vec<Rows> = (0..COMMITS).map(|_| Rows::of(&keys(dice), round)).collect();
         let took = timed(async {
             for rows in &rows {
-                raw.publish(rows).await;
+                raw.write(rows).await;
             }
         });
         theirs.push(rate(COMMITS * BATCH, took.await));
@@ -290,26 +258,27 @@ struct Rows {
 
 impl Rows {
     fn of(keys: &[u64], round: u64) -> Self {
-        let body = |k: &u64| match put(*k, round) {
-            Write::Put { advertisement, .. } => text(&advertisement),
-            _ => String::new(),
-        };
         Self {
             ids: keys.iter().map(|k| Uuid::from_bytes(*id(*k).as_bytes())).collect(),
             expires_ms: vec![(MUCH_LATER + round) as i64; keys.len()],
-            bodies: keys.iter().map(body).collect(),
+            bodies: keys.iter().map(|k| body(*k, round)).collect(),
             connect_data: vec![vec![7; 40]; keys.len()],
         }
     }
 }
 
-/// As many bytes as the store writes.
-fn text(advertisement: &Arc<Advertisement>) -> String {
-    let user = format!("{:032x}", advertisement.since.0);
-    format!(
-        r#"{{"h":123456,"z":[1],"p":[["{user}","{user}",{}.25]],"n":1,"g":false,"l":[1234.5,-3456.25,1022.125],"a":[["level",1.0],["maps",["a1","b2","c3"]],["mode","control"]],"r":[["eu-west",34.5],["us-east",110.0]]}}"#,
-        advertisement.since.0
-    )
+impl Bare for Raw {
+    async fn publish(&mut self, keys: &[u64], round: u64) -> Duration {
+        let rows = Rows::of(keys, round);
+        timed(self.write(&rows)).await
+    }
+
+    /// A commit of next to nothing.
+    async fn flush(&mut self) -> Duration {
+        let changed = Uuid::from_bytes(*id(0).as_bytes());
+        let update = sqlx::query("update advertisement set version = 1 where advertisement_id = $1").bind(changed);
+        timed(async { update.execute(&mut self.connection).await.expect("a commit") }).await
+    }
 }
 
 impl Raw {
@@ -317,7 +286,7 @@ impl Raw {
         Self { connection: PgConnection::connect(url).await.expect("a connection") }
     }
 
-    async fn publish(&mut self, rows: &Rows) {
+    async fn write(&mut self, rows: &Rows) {
         let text = "insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms,
                         expires_ms, join_seats, body, connect_data)
                     select u.id, 1, 1, 0, 1, 0, 1, u.expires_ms, 5, u.body, u.connect_data
@@ -331,23 +300,25 @@ impl Raw {
         query.execute(&mut self.connection).await.expect("an upsert");
     }
 
-    /// A commit of next to nothing.
-    async fn flush(&mut self) {
-        let text = "update advertisement set version = 1 where advertisement_id = $1";
-        sqlx::query(text)
-            .bind(Uuid::from_bytes(*id(0).as_bytes()))
-            .execute(&mut self.connection)
-            .await
-            .expect("a commit");
+    async fn change_and_ring(&mut self, changed: Uuid) {
+        let text =
+            "with changed as (update advertisement set version = 1 where advertisement_id = $1 returning version)
+                    select pg_notify('bench', '')::text from changed";
+        sqlx::query(text).bind(changed).fetch_all(&mut self.connection).await.expect("a commit");
     }
 
-    async fn read_all(&mut self) {
+    async fn read_one(&mut self, changed: Uuid) {
+        let text = "select * from advertisement where advertisement_id = $1";
+        sqlx::query(text).bind(changed).fetch_all(&mut self.connection).await.expect("a row");
+    }
+
+    async fn read_all(&mut self, stored: u64) {
         let mut rows = self.connection.fetch("select * from advertisement");
         let mut count = 0;
         while let Some(row) = rows.next().await {
             row.expect("a row");
             count += 1;
         }
-        assert_eq!(count, STORED);
+        assert_eq!(count, stored);
     }
 }

@@ -10,6 +10,7 @@ pub mod metered;
 pub mod mutant;
 pub mod postgres;
 mod rows;
+mod schema;
 pub mod sqlite;
 mod touched;
 

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use fireteam::clock::SystemClock;
-use fireteam::config::{Config, LogFormat, RulesetSource, StoreTarget};
+use fireteam::config::{Config, LogFormat, PostgresUrl, RulesetSource, StoreTarget};
 use fireteam::domain::id::SetId;
 use fireteam::engine::Engine;
 use fireteam::engine::command::{Caller, Update};
@@ -44,7 +44,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts `echo`, or `fireteam`, or `fireteam-sqlite`, with so many advertisements, and waits until it serves.
+    /// Starts `echo`, or `fireteam`, or `fireteam-sqlite`, or `fireteam-postgres`, with so many advertisements, and waits until it serves.
     pub(crate) fn start(what: &str, advertisements: u64) -> Self {
         let program = std::env::current_exe().expect("a program knows where it is");
         let mut process = Command::new(program)
@@ -99,6 +99,10 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 std::fs::write(folder.path().join("bench.xml"), RULESET).expect("a file");
                 let store = match what {
                     "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
+                    "fireteam-postgres" => {
+                        let url = crate::shared::database().expect("a database");
+                        StoreTarget::Postgres(PostgresUrl::of(&url).expect("an address"))
+                    }
                     _ => StoreTarget::Memory,
                 };
                 let config = config(RulesetSource::Directory(folder.path().into()), store);

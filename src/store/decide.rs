@@ -98,6 +98,19 @@ impl Picture {
         }
     }
 
+    /// Adds an advertisement as the store has it.
+    pub(super) fn add_standing(
+        &mut self,
+        id: AdvertisementId,
+        (since, expires): (UnixMs, UnixMs),
+        join_seats: u16,
+        version: Version,
+    ) {
+        let reservations = BTreeSet::new();
+        let standing = Standing { since, expires, join_seats, version, published: None, fresh: false, reservations };
+        self.advertisements.insert(id, standing);
+    }
+
     /// Adds a reservation to the picture, and to its advertisement when that is in the picture.
     pub(super) fn add_reservation(&mut self, reservation: Reservation) {
         if let Some(standing) = self.advertisements.get_mut(&reservation.advertisement_id) {

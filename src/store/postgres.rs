@@ -6,6 +6,7 @@
 //! Changes run in tasks that no caller can stop.
 
 mod change;
+mod copied;
 mod feed;
 mod line;
 #[cfg(feature = "mutants")]
@@ -170,7 +171,7 @@ impl Store for Postgres {
             .bind(self.replica.silos())
             .bind(&ids)
             .fetch_all(&mut *connection))?;
-        let (there, _) = feed::sort(&ids, &rows, self.replica.number.cast_signed())?;
+        let (there, _) = feed::sort(&rows, 0, self.replica.number.cast_signed())?;
         Ok(there)
     }
 

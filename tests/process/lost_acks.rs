@@ -248,11 +248,22 @@ struct Present<'a>(&'a Database);
 impl Present<'_> {
     /// `None` where a row cannot say.
     async fn is(&self, call: &Call) -> Option<bool> {
-        let Call::Reserve(_, user) = call else { return None };
-        let user = fireteam::domain::id::UserKey::of(user);
         let mut connection = self.0.connect().await;
-        let query = sqlx::query_scalar("select exists (select from reservation where users = $1)");
-        Some(query.bind(&user.as_bytes()[..]).fetch_one(&mut connection).await.expect("an answer"))
+        let query = match call {
+            Call::Reserve(_, user) => {
+                let user = fireteam::domain::id::UserKey::of(user);
+                let query = sqlx::query_scalar("select exists (select from reservation where users = $1)");
+                query.bind(user.as_bytes().to_vec())
+            }
+            // A publication is one statement and has its name at the end of it: whoever gives it up may be first.
+            Call::Publish(request) => {
+                let silo = request.session_composition.as_ref().and_then(|session| session.silo_id).unwrap_or(0);
+                let text = "select exists (select from advertisement where connect_data = $1 and silo_id = $2)";
+                sqlx::query_scalar(text).bind(request.connect_data.clone()).bind(silo.cast_signed())
+            }
+            Call::Delete(_) => return None,
+        };
+        Some(query.fetch_one(&mut connection).await.expect("an answer"))
     }
 }
 

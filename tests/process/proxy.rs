@@ -27,6 +27,15 @@ const LATE: Duration = Duration::from_millis(150);
 pub(crate) const COMMIT: &[u8] = b"Q\0\0\0\x0bcommit\0";
 pub(crate) const ROLLBACK: &[u8] = b"Q\0\0\0\x0drollback\0";
 
+/// The begin of a transaction. What is executed outside of one is committed with it: a commit as well.
+const BEGIN: &[u8] = b"Q\0\0\0\x0abegin\0";
+
+/// How whatever is executed ends: execute, close, sync.
+const EXECUTED: &[u8] = b"E\0\0\0\x09\0\0\0\0\0C\0\0\0\x06P\0S\0\0\0\x04";
+
+/// What a connection that changes something calls itself.
+const CHANGES: &[u8] = b"fireteam changes";
+
 /// Stands between a server and Postgres.
 pub(crate) struct StoreProxy {
     next: Arc<Mutex<Option<Loss>>>,
@@ -132,6 +141,7 @@ async fn pass(
     let (mut far_in, mut far_out) = tokio::io::split(far);
     let answers = tokio::spawn(async move { tokio::io::copy(&mut far_in, &mut near_out).await.map(drop) });
     let mut buffer = vec![0; 64 * 1024];
+    let (mut changes, mut begun) = (false, false);
     while let Ok(count @ 1..) = near_in.read(&mut buffer).await {
         let said = &buffer[..count];
         silence.send_if_modified(|silence| match *silence {
@@ -144,7 +154,10 @@ async fn pass(
         if silence.subscribe().wait_for(|silence| *silence != Silence::Now).await.is_err() {
             return;
         }
-        let loss = said.ends_with(COMMIT).then(|| next.lock().expect("unpoisoned").take()).flatten();
+        changes |= said.windows(CHANGES.len()).any(|word| word == CHANGES);
+        begun = (begun || said.ends_with(BEGIN)) && ![COMMIT, ROLLBACK].iter().any(|word| said.ends_with(word));
+        let commits = said.ends_with(COMMIT) || (changes && !begun && said.ends_with(EXECUTED));
+        let loss = commits.then(|| next.lock().expect("unpoisoned").take()).flatten();
         let Some(loss) = loss else {
             if far_out.write_all(said).await.is_err() {
                 break;

@@ -1,21 +1,22 @@
-//! One batch of changes, in one transaction: lock what it touches, decide in plain code, write the difference.
+//! One batch of changes, in one transaction: lock what it touches, decide in plain code, write the difference. Most are
+//! plainer than that, and one statement (`plain.rs`).
 //!
 //! Where another server was quicker with a name that nobody had, the batch begins again and finds the name there. When the
-//! connection dies between `commit` and its answer, `settle.rs` finds out what happened.
+//! connection dies before a commit is answered, `settle.rs` finds out what happened.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use sqlx::Executor;
-use sqlx::postgres::PgConnection;
+use sqlx::postgres::{PgConnection, PgDatabaseError, PgSeverity};
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
 use crate::domain::id::{AdvertisementId, IdState, ReservationId};
-use crate::store::decide::{Picture, Standing};
+use crate::store::decide::Picture;
 use crate::store::mutant;
 use crate::store::postgres::line::{late, unavailable};
-use crate::store::postgres::plain::Plain;
+use crate::store::postgres::plain::{self, Plain};
 use crate::store::postgres::read::{self, Found};
 use crate::store::postgres::write::Difference;
 use crate::store::postgres::{Desk, settle, statements as sql};
@@ -55,8 +56,23 @@ pub(super) enum Trouble {
     Overtaken,
     /// It has to be decided in code.
     NotPlain,
-    /// It failed.
+    /// It failed. Nothing has happened.
     Failed(StoreError),
+    /// It may be committed, and nobody has said so.
+    Unanswered(String),
+}
+
+impl Trouble {
+    /// What the failure of a statement means that was a transaction by itself. Once the database has called it an error,
+    /// and not the end of the connection, it has been taken back.
+    pub(super) fn of_a_whole_transaction(error: sqlx::Error) -> Self {
+        let said = error.as_database_error().and_then(|it| it.try_downcast_ref::<PgDatabaseError>());
+        match said {
+            Some(said) if said.code() == sql::WAS_DELETED => Self::NotPlain,
+            Some(said) if said.severity() == PgSeverity::Error => error.into(),
+            _ => Self::Unanswered(error.to_string()),
+        }
+    }
 }
 
 impl From<StoreError> for Trouble {
@@ -80,8 +96,7 @@ impl From<sqlx::Error> for Trouble {
 
 /// Makes all changes and answers each. On an error none has happened, or nobody knows.
 pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed, StoreError> {
-    let mut plain = Plain::of(batch);
-    let touched = Touched::by(batch);
+    let mut plain = Plain::of(batch).filter(|_| !mutant::is("acknowledge_before_commit"));
     let end = Instant::now() + WITHIN;
     for _ in 0..ATTEMPTS_MAX {
         desk.batches += 1;
@@ -91,81 +106,81 @@ pub(super) async fn commit(desk: &mut Desk, batch: &[Write]) -> Result<Committed
         let mut connection = desk.writes.take().await?;
         #[cfg(feature = "mutants")]
         let mut connection = super::mutant::Pooled(Some(connection));
-        let making = async {
-            match &plain {
-                Some(plain) => attempt.make_plain(&mut connection, plain, batch).await,
-                None => attempt.make(&mut connection, &touched, batch).await,
-            }
+        let made = match &plain {
+            Some(plain) => tokio::time::timeout_at(end, plain.make(batch, &attempt, &mut connection))
+                .await
+                .unwrap_or_else(|_| Err(Trouble::Unanswered("it took too long".into()))),
+            None => tokio::time::timeout_at(end, attempt.make(&mut connection, batch))
+                .await
+                .unwrap_or_else(|_| Err(late("a commit", WITHIN).into())),
         };
-        let made = tokio::time::timeout_at(end, making).await;
         #[cfg(feature = "mutants")]
         let mut connection = connection.whole();
-        let made = made.unwrap_or_else(|_| Err(late("a commit", WITHIN).into()));
-        match made {
+        let (known, heard) = match made {
             #[cfg(feature = "mutants")]
             Ok(committed) if mutant::is("acknowledge_before_commit") => {
                 super::mutant::commit_later(connection);
                 return Ok(committed);
             }
             Ok(committed) => {
-                let sent = tokio::time::timeout_at(end, connection.execute("commit")).await;
-                if let Ok(Ok(_)) = sent {
-                    desk.writes.give_back(connection);
-                    return Ok(committed);
-                }
-                drop(connection);
-                let heard = sent.map(|answer| answer.map_err(|error| error.to_string()));
-                tracing::warn!(
-                    ?heard,
-                    transaction = transaction(batch),
-                    changes = batch.len(),
-                    "a commit was not answered"
-                );
-                return match settle::settle(desk, batch_id).await? {
-                    true => Ok(committed),
-                    false => Err(StoreError::Unavailable("postgres: a commit was lost; nothing of it happened".into())),
+                let sent = match plain {
+                    Some(_) => Ok(()),
+                    None => send_commit(&mut connection, end).await,
                 };
+                match sent {
+                    Ok(()) => {
+                        desk.writes.give_back(connection);
+                        return Ok(committed);
+                    }
+                    Err(heard) => (Some(committed), heard),
+                }
             }
+            Err(Trouble::Unanswered(heard)) => (None, heard),
             Err(trouble @ (Trouble::Overtaken | Trouble::NotPlain)) => {
+                if plain.is_none() {
+                    // A connection that does not answer this either is thrown away, and nobody waits for it.
+                    let undone = tokio::time::timeout_at(end, connection.execute("rollback")).await;
+                    undone.map_err(|_| late("a rollback", WITHIN))?.map_err(unavailable)?;
+                }
                 if matches!(trouble, Trouble::NotPlain) {
                     plain = None;
                 }
-                // A connection that does not answer this either is thrown away, and nobody waits for it.
-                let undone = tokio::time::timeout_at(end, connection.execute("rollback")).await;
-                undone.map_err(|_| late("a rollback", WITHIN))?.map_err(unavailable)?;
                 desk.writes.give_back(connection);
+                continue;
             }
             Err(Trouble::Failed(error)) => {
                 tracing::warn!(%error, transaction = transaction(batch), changes = batch.len(), "a transaction failed");
                 return Err(error);
             }
-        }
+        };
+        drop(connection);
+        tracing::warn!(heard, transaction = transaction(batch), changes = batch.len(), "a commit was not answered");
+        return match (settle::settle(desk, batch_id).await?, known) {
+            (false, _) => Err(StoreError::Unavailable("postgres: a commit was lost; nothing of it happened".into())),
+            (true, Some(committed)) => Ok(committed),
+            (true, None) => plain::what_became(desk, batch_id, batch).await,
+        };
     }
     Err(StoreError::Unavailable(format!("postgres: other servers were quicker {ATTEMPTS_MAX} times")))
 }
 
+/// Commits what is open; says what came instead of an answer.
+async fn send_commit(connection: &mut PgConnection, end: Instant) -> Result<(), String> {
+    match tokio::time::timeout_at(end, connection.execute("commit")).await {
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_) => Err("it took too long".into()),
+    }
+}
+
 /// One try at a batch.
-struct Attempt {
-    batch_id: Uuid,
-    replica: i64,
-    ring: bool,
+pub(super) struct Attempt {
+    pub(super) batch_id: Uuid,
+    pub(super) replica: i64,
+    pub(super) ring: bool,
 }
 
 impl Attempt {
-    /// Everything but `commit`, of a batch that can be decided in SQL.
-    async fn make_plain(
-        &self,
-        connection: &mut PgConnection,
-        plain: &Plain<'_>,
-        batch: &[Write],
-    ) -> Result<Committed, Trouble> {
-        connection.execute("begin").await?;
-        let written = plain.write(batch, self.replica, &mut *connection).await?;
-        let (committed, changed) = written.ok_or(Trouble::NotPlain)?;
-        self.note(connection, changed.iter()).await?;
-        Ok(committed)
-    }
-
     /// Leaves word of what has changed, if anything has. Says which transaction it is.
     async fn note(
         &self,
@@ -181,14 +196,9 @@ impl Attempt {
     }
 
     /// Everything but `commit`.
-    async fn make(
-        &self,
-        connection: &mut PgConnection,
-        touched: &Touched,
-        batch: &[Write],
-    ) -> Result<Committed, Trouble> {
+    async fn make(&self, connection: &mut PgConnection, batch: &[Write]) -> Result<Committed, Trouble> {
         connection.execute("begin").await?;
-        let before = Before::read(connection, touched).await?;
+        let before = Before::read(connection, &Touched::by(batch)).await?;
         let mut after = before.picture();
         let outcomes: Vec<Outcome> = batch.iter().map(|write| after.apply(write)).collect();
         let difference = Difference::between(&before, &after, &extended(batch, &outcomes), self.replica);
@@ -246,13 +256,9 @@ impl Before {
     fn picture(&self) -> Picture {
         let mut picture = Picture::default();
         for (id, found) in &self.found {
-            let Found { since, expires, join_seats, version, stands, deleted_until, .. } = *found;
-            picture.tombstones.extend(deleted_until.map(|until| (*id, until)));
-            if stands {
-                let reservations = BTreeSet::new();
-                let standing =
-                    Standing { since, expires, join_seats, version, published: None, fresh: false, reservations };
-                picture.advertisements.insert(*id, standing);
+            picture.tombstones.extend(found.deleted_until.map(|until| (*id, until)));
+            if found.stands {
+                picture.add_standing(*id, (found.since, found.expires), found.join_seats, found.version);
             }
         }
         self.reservations.values().for_each(|it| picture.add_reservation(it.clone()));

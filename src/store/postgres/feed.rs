@@ -21,7 +21,7 @@ use crate::store::mutant;
 use crate::store::postgres::line::{Line, ask, unavailable};
 use crate::store::postgres::settle::Unsettled;
 use crate::store::postgres::wake::Wake;
-use crate::store::postgres::{Replica, open, read, statements as sql};
+use crate::store::postgres::{Replica, copied, open, read, statements as sql};
 use crate::store::{Feed, News, Reservation, StoreError, StoredAdvertisement, rows};
 
 /// How long to wait for the bell before looking anyway.
@@ -90,11 +90,11 @@ impl ChangeFeed {
         let line = &mut self.all;
         let (mark, at): (i64, i64) =
             ask!(line, LOOK_WITHIN, "a look", |connection| sqlx::query_as(sql::MARK).fetch_one(&mut *connection))?;
-        let (silos, replica) = (&self.silos, self.replica);
+        let (copy, replica) = (sql::copy_all(self.silos.as_deref()), self.replica);
         let readings = ask!(line, ALL_WITHIN, "reading everything", |connection| async {
             let mut readings = Vec::new();
             let mut rows = Vec::new();
-            let mut stream = sqlx::query(sql::READ_ALL).bind(silos).fetch(&mut *connection);
+            let mut stream = connection.copy_out_raw(&copy).await?;
             // Reading a row takes longer than receiving it: others do that meanwhile.
             while let Some(row) = stream.try_next().await? {
                 rows.push(row);
@@ -118,12 +118,7 @@ impl ChangeFeed {
             let Some(reservation) = read::reservation(row, 0)? else { continue };
             seats.entry(reservation.advertisement_id).or_default().push(reservation);
         }
-        if !seats.is_empty() {
-            for stored in &mut changed {
-                stored.reservations = seats.remove(&stored.advertisement.id).unwrap_or_default();
-                stored.reservations.sort_unstable_by_key(|reservation| reservation.id);
-            }
-        }
+        seat(&mut changed, seats);
         let at = rows::from_ms(at);
         self.place = Some(Place { mark, read: BTreeSet::new(), at });
         Ok(News { at, whole: true, more: false, changed, gone: Vec::new() })
@@ -135,29 +130,20 @@ impl ChangeFeed {
         let (line, replica) = (&mut self.looks, self.replica);
         let known: Vec<i64> = place.read.iter().copied().collect();
         let unsettled = self.unsettled.list();
+        let ids: Vec<Uuid> = also.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
         let rows: Vec<PgRow> = ask!(line, LOOK_WITHIN, "a look", |connection| {
             let look = sqlx::query(sql::READ_CHANGES).bind(place.mark).bind(&known).bind(replica).bind(CHANGES_MAX);
-            look.bind(&unsettled).fetch_all(&mut *connection)
+            look.bind(&unsettled).bind(&ids).bind(&self.silos).fetch_all(&mut *connection)
         })?;
-        let look = Look::of(&rows).map_err(unavailable)?;
+        let (first, rows) = rows.split_first().ok_or_else(|| unavailable(sqlx::Error::RowNotFound))?;
+        let look = Look::of(first).map_err(unavailable)?;
         let away_ms = look.at.since(place.at);
         let skips = mutant::is("feed_by_the_last_seen");
         if MISSED_AFTER_MS < away_ms || (look.oldest < place.mark && !skips) || READ_MAX < place.read.len() {
             tracing::info!(away_ms, "cannot be sure to have read every change: reading everything");
             return Ok(None);
         }
-        let mut ids: BTreeSet<Uuid> = also.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
-        ids.extend(look.ids);
-        let ids: Vec<Uuid> = ids.into_iter().collect();
-        let (changed, gone) = if ids.is_empty() {
-            (Vec::new(), Vec::new())
-        } else {
-            let rows = ask!(line, LOOK_WITHIN, "reading changes", |connection| sqlx::query(sql::READ_SOME)
-                .bind(&self.silos)
-                .bind(&ids)
-                .fetch_all(&mut *connection))?;
-            sort(&ids, &rows, replica)?
-        };
+        let (changed, gone) = sort(rows, ADVERTISEMENT, replica)?;
         // Only now: had anything failed, it would have to be read again.
         let more = look.versions.len() == CHANGES_MAX as usize;
         place.read.extend(look.versions);
@@ -185,50 +171,64 @@ impl Feed for ChangeFeed {
     }
 }
 
-fn read_together(rows: &[PgRow], replica: i64) -> Result<Vec<StoredAdvertisement>, StoreError> {
-    rows.iter().map(|row| read::stored(row, replica)).collect()
+fn read_together(messages: &[impl AsRef<[u8]>], replica: i64) -> Result<Vec<StoredAdvertisement>, StoreError> {
+    let read = messages.iter().map(|message| copied::stored(message.as_ref(), replica));
+    // The last one is the end of the copy.
+    read.filter_map(Result::transpose).collect()
 }
 
-/// The answer to `READ_CHANGES`.
+/// The first row of `READ_CHANGES`.
 struct Look {
     oldest: i64,
     at: UnixMs,
     versions: Vec<i64>,
-    ids: Vec<Uuid>,
 }
 
 impl Look {
-    fn of(rows: &[PgRow]) -> Result<Self, sqlx::Error> {
-        let first = rows.first().ok_or(sqlx::Error::RowNotFound)?;
-        let at = rows::from_ms(first.try_get(1)?);
-        let mut look = Self { oldest: first.try_get(0)?, at, versions: Vec::new(), ids: Vec::new() };
-        for row in rows {
-            if let Some(version) = row.try_get::<Option<i64>, _>(2)? {
-                look.versions.push(version);
-                look.ids.extend(row.try_get::<Vec<Uuid>, _>(3)?);
-            }
-        }
-        Ok(look)
+    fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
+        let versions: Option<Vec<i64>> = row.try_get(2)?;
+        Ok(Self { oldest: row.try_get(0)?, at: rows::from_ms(row.try_get(1)?), versions: versions.unwrap_or_default() })
     }
 }
 
-/// What there is of `ids`, with its seats, and what there is not.
+/// The column of `READ_CHANGES` with the id that was asked for, from which on they are those of an advertisement.
+const ADVERTISEMENT: usize = 3;
+
+/// What there is of what was asked for, with its seats, and what there is not; both in the order of ids. Columns of an
+/// advertisement begin at `first`, and those of a reservation follow them.
 pub(super) fn sort(
-    ids: &[Uuid],
     rows: &[PgRow],
+    first: usize,
     replica: i64,
 ) -> Result<(Vec<StoredAdvertisement>, Vec<AdvertisementId>), StoreError> {
-    let mut changed: Vec<StoredAdvertisement> = Vec::new();
+    let (mut changed, mut gone) = (Vec::with_capacity(rows.len()), Vec::new());
+    let mut seats: HashMap<AdvertisementId, Vec<Reservation>, IdState> = HashMap::default();
     for row in rows {
-        let id = read::advertisement_id(row)?;
-        if changed.last().is_none_or(|last| last.advertisement.id != id) {
-            changed.push(read::stored(row, replica)?);
+        let id = read::advertisement_id(row, first)?;
+        let reservation = read::reservation(row, first + read::ADVERTISEMENT_COLUMNS)?;
+        if reservation.is_none() || !seats.contains_key(&id) {
+            match read::stored(row, first, replica)? {
+                Some(stored) => changed.push(stored),
+                None => gone.push(id),
+            }
         }
-        if let (Some(last), Some(reservation)) = (changed.last_mut(), read::reservation(row, 11)?) {
-            last.reservations.push(reservation);
+        if let Some(reservation) = reservation {
+            seats.entry(id).or_default().push(reservation);
         }
     }
-    let there = |id: &AdvertisementId| changed.binary_search_by_key(id, |stored| stored.advertisement.id).is_ok();
-    let gone = ids.iter().map(|id| AdvertisementId::from_bytes(id.into_bytes())).filter(|id| !there(id)).collect();
+    seat(&mut changed, seats);
+    changed.sort_unstable_by_key(|stored| stored.advertisement.id);
+    gone.sort_unstable();
     Ok((changed, gone))
+}
+
+/// Gives each its seats, in the order of ids.
+fn seat(all: &mut [StoredAdvertisement], mut seats: HashMap<AdvertisementId, Vec<Reservation>, IdState>) {
+    if seats.is_empty() {
+        return;
+    }
+    for stored in all {
+        stored.reservations = seats.remove(&stored.advertisement.id).unwrap_or_default();
+        stored.reservations.sort_unstable_by_key(|reservation| reservation.id);
+    }
 }

@@ -4,14 +4,18 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 use crate::store::StoreError;
 use crate::store::postgres::line::{late, unavailable};
+use crate::store::schema::{self, Otherwise};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
+
+/// What may be done about a schema of another server.
+const OTHERWISE: Otherwise = Otherwise { newer: "", foreign: "name another database" };
 
 /// The first version with all that is used here: transaction numbers of 64 bits, and a server that notices a client that
 /// is gone.
@@ -38,8 +42,11 @@ fn is_loopback(host: &str) -> bool {
 
 /// The same for connections that clients wait for: whatever takes long is given up, by the database too, so that no lock
 /// outlives the server that took it by more than moments (F7).
+///
+/// Their statements find every row by an index, whatever the planner last heard of a table's size: a plan made for an
+/// empty table would otherwise read all of it, for the minutes that it takes the database to notice that it has grown.
 pub(super) fn hurried(options: &PgConnectOptions) -> PgConnectOptions {
-    options.clone().options(GIVEN_UP).options(NOTICED)
+    options.clone().options(GIVEN_UP).options(NOTICED).options(BY_INDEX)
 }
 
 /// What the database gives up by itself, and after how many milliseconds.
@@ -55,6 +62,10 @@ const NOTICED: [(&str, &str); 5] = [
     ("tcp_keepalives_count", "3"),
 ];
 
+/// How the database goes about statements that are about a few rows each.
+const BY_INDEX: [(&str, &str); 3] =
+    [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
+
 /// The same for reading everything.
 pub(super) fn patient(options: &PgConnectOptions) -> PgConnectOptions {
     options.clone().options([("statement_timeout", "120000")]).options(NOTICED)
@@ -69,7 +80,10 @@ pub(super) async fn prepare(options: &PgConnectOptions) -> Result<(), StoreError
         let mut connection = quiet.connect().await.map_err(unavailable)?;
         look_over(&mut connection).await?;
         are_kept(options).await?;
-        MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_failed)?;
+        MIGRATIONS
+            .run_direct(None, &mut connection, false)
+            .await
+            .map_err(|error| schema::failed(error, &MIGRATIONS, OTHERWISE, unavailable))?;
         connection.close().await.map_err(unavailable)
     };
     tokio::time::timeout(PREPARE_WITHIN, prepared).await.unwrap_or_else(|_| Err(late("the start", PREPARE_WITHIN)))
@@ -129,21 +143,6 @@ fn check(version: i32, durable: &str, encoding: &str) -> Result<(), StoreError> 
         return Ok(());
     };
     Err(StoreError::Version(refused))
-}
-
-fn migration_failed(error: MigrateError) -> StoreError {
-    match error {
-        MigrateError::VersionMissing(version) => StoreError::Version(format!(
-            "the database has schema {version}, this server knows up to {}: start the newer server",
-            MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
-        )),
-        MigrateError::VersionMismatch(version) => StoreError::Version(format!(
-            "the database was made with another text of migration {version}: start the server that made it, or name \
-             another database"
-        )),
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => unavailable(error),
-        other => StoreError::Unavailable(format!("postgres: cannot migrate: {other}")),
-    }
 }
 
 #[cfg(test)]

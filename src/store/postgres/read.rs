@@ -41,30 +41,34 @@ pub(super) fn found(row: &PgRow) -> Result<Found, StoreError> {
     })
 }
 
-/// The first eleven columns of `READ_ALL` and `READ_SOME`. `replica` is who asks.
-pub(super) fn stored(row: &PgRow, replica: i64) -> Result<StoredAdvertisement, StoreError> {
+/// Columns that an advertisement has, its id first.
+pub(super) const ADVERTISEMENT_COLUMNS: usize = 11;
+
+/// The advertisement that begins at column `first`, none where there is only an id. `replica` is who asks.
+pub(super) fn stored(row: &PgRow, first: usize, replica: i64) -> Result<Option<StoredAdvertisement>, StoreError> {
     let at = Place { table: "advertisement", row };
-    let version = Version(at.get(1, "version")?);
-    let held_here = at.get::<i64>(2, "holder")? == replica;
+    let Some(version) = at.get(first + 1, "version")? else { return Ok(None) };
+    let held_here = at.get::<i64>(first + 2, "holder")? == replica;
     let row = AdvertisementRow {
-        id: at.name(0, "advertisement_id")?,
-        silo_id: at.get(3, "silo_id")?,
-        set_id: at.get(4, "set_id")?,
-        kind: i64::from(at.get::<i16>(5, "kind")?),
-        since_ms: at.get(6, "since_ms")?,
-        expires_ms: at.get(7, "expires_ms")?,
-        join_seats: i64::from(at.get::<i32>(8, "join_seats")?),
-        body: Cow::Borrowed(at.get(9, "body")?),
-        connect_data: Cow::Borrowed(at.get(10, "connect_data")?),
+        id: at.name(first, "advertisement_id")?,
+        silo_id: at.get(first + 3, "silo_id")?,
+        set_id: at.get(first + 4, "set_id")?,
+        kind: i64::from(at.get::<i16>(first + 5, "kind")?),
+        since_ms: at.get(first + 6, "since_ms")?,
+        expires_ms: at.get(first + 7, "expires_ms")?,
+        join_seats: i64::from(at.get::<i32>(first + 8, "join_seats")?),
+        body: Cow::Borrowed(at.get(first + 9, "body")?),
+        connect_data: Cow::Borrowed(at.get(first + 10, "connect_data")?),
     };
     let expires = row.expires();
     let advertisement = row.advertisement()?.into();
-    Ok(StoredAdvertisement { advertisement, expires, reservations: Vec::new(), version, held_here })
+    let version = Version(version);
+    Ok(Some(StoredAdvertisement { advertisement, expires, reservations: Vec::new(), version, held_here }))
 }
 
-/// Whose row of `READ_SOME` it is.
-pub(super) fn advertisement_id(row: &PgRow) -> Result<AdvertisementId, StoreError> {
-    Place { table: "advertisement", row }.name(0, "advertisement_id").map(AdvertisementId::from_bytes)
+/// Whose row of `READ_CHANGES` it is.
+pub(super) fn advertisement_id(row: &PgRow, index: usize) -> Result<AdvertisementId, StoreError> {
+    Place { table: "advertisement", row }.name(index, "advertisement_id").map(AdvertisementId::from_bytes)
 }
 
 /// The reservation that begins at column `first`; none where that is null.

@@ -24,47 +24,88 @@ use crate::domain::locality::Locality;
 use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
 
-#[derive(Serialize, Deserialize)]
+/// As it is read.
+#[derive(Deserialize)]
 struct Body {
     h: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     s: Option<Key>,
     z: Vec<u8>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     p: Vec<(Key, Key, Option<f64>)>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     n: Option<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     g: Option<bool>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     b: Option<i32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     l: Option<(f32, f32, f32)>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     a: Vec<(Box<str>, Mirror)>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     r: Vec<(Box<str>, f32)>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default)]
     w: Vec<(Box<str>, Option<f64>, Option<f64>)>,
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default)]
     o: u8,
 }
+
+/// As it is written, from where it is: a batch has a thousand, and a copy of each would take longer than its text.
+#[derive(Serialize)]
+struct Said<'a> {
+    h: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s: Option<Key>,
+    z: &'a [u8],
+    #[serde(skip_serializing_if = "Each::is_empty")]
+    p: Each<'a, Player, (Key, Key, Option<f64>)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    n: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    g: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    b: Option<i32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    l: Option<(f32, f32, f32)>,
+    #[serde(skip_serializing_if = "Each::is_empty")]
+    a: Each<'a, (Box<str>, Value), (&'a str, Shown<'a>)>,
+    #[serde(skip_serializing_if = "Each::is_empty")]
+    r: Each<'a, RegionLatency, (&'a str, f32)>,
+    #[serde(skip_serializing_if = "Each::is_empty")]
+    w: Each<'a, AllowedRange, (&'a str, Option<f64>, Option<f64>)>,
+    #[serde(skip_serializing_if = "is_zero")]
+    o: u8,
+}
+
+/// A list, and what to write of each of its elements.
+struct Each<'a, T, As>(&'a [T], fn(&'a T) -> As);
+
+impl<T, As> Each<'_, T, As> {
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T, As: Serialize> Serialize for Each<'_, T, As> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(self.1))
+    }
+}
+
+/// Bytes that the text of most sessions fits in.
+const TEXT_BYTES: usize = 512;
 
 /// The text to keep.
 pub(super) fn encode(advertisement: &Advertisement) -> String {
     let session = &advertisement.session;
-    let body = Body {
+    let said = Said {
         h: advertisement.hash.0,
         s: advertisement.subject.map(Key),
-        z: session.party_sizes.clone(),
-        p: session.players.iter().map(|it| (Key(it.user), Key(it.player), it.skill)).collect(),
+        z: &session.party_sizes,
+        p: Each(&session.players, |it| (Key(it.user), Key(it.player), it.skill)),
         n: session.nat_type,
         g: session.game_in_progress,
         b: session.big_party_count,
         l: session.locality.map(|it| (it.x, it.y, it.z)),
-        a: session.attributes.iter().map(|(name, value)| (name.clone(), Mirror(value.clone()))).collect(),
-        r: session.regions.iter().map(|it| (it.region.clone(), it.round_trip_ms)).collect(),
-        w: advertisement.allowed.iter().map(|it| (it.attribute.clone(), it.min, it.max)).collect(),
+        a: Each(&session.attributes, |(name, value)| (name, Shown(value))),
+        r: Each(&session.regions, |it| (&it.region, it.round_trip_ms)),
+        w: Each(&advertisement.allowed, |it| (&it.attribute, it.min, it.max)),
         o: match session.origin {
             Origin::Client => 0,
             Origin::Server => 1,
@@ -72,7 +113,9 @@ pub(super) fn encode(advertisement: &Advertisement) -> String {
     };
     // Text keys and finite numbers: there is nothing in it that JSON cannot say. Were there, an empty text would be
     // found corrupt by the next start rather than believed.
-    serde_json::to_string(&body).unwrap_or_default()
+    let mut text = Vec::with_capacity(TEXT_BYTES);
+    let written = serde_json::to_writer(&mut text, &said);
+    written.ok().and_then(|()| String::from_utf8(text).ok()).unwrap_or_default()
 }
 
 /// The advertisement in a text, but for what has a column of its own: the caller puts that in.
@@ -138,12 +181,15 @@ impl<'de> Deserialize<'de> for Key {
     }
 }
 
-/// An attribute's value as JSON's own number, text, flag or list of texts.
+/// An attribute's value as JSON's own number, text, flag or list of texts; as it is read.
 struct Mirror(Value);
 
-impl Serialize for Mirror {
+/// And as it is written.
+struct Shown<'a>(&'a Value);
+
+impl Serialize for Shown<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match &self.0 {
+        match self.0 {
             Value::Number(number) => serializer.serialize_f64(*number),
             Value::Text(text) => serializer.serialize_str(text),
             Value::Flag(flag) => serializer.serialize_bool(*flag),

@@ -73,12 +73,7 @@ impl Before {
     fn picture(&self) -> Picture {
         let mut picture = Picture { tombstones: self.tombstones.clone(), ..Picture::default() };
         for (id, held) in &self.advertisements {
-            let Held { since, expires, join_seats, .. } = *held;
-            let reservations = BTreeSet::new();
-            let version = Version::default();
-            let standing =
-                Standing { since, expires, join_seats, version, published: None, fresh: false, reservations };
-            picture.advertisements.insert(*id, standing);
+            picture.add_standing(*id, (held.since, held.expires), held.join_seats, Version::default());
         }
         self.reservations.values().for_each(|it| picture.add_reservation(it.clone()));
         picture

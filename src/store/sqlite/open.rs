@@ -4,15 +4,20 @@ use std::path::Path;
 use std::time::Duration;
 
 use sqlx::ConnectOptions;
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
 use crate::store::StoreError;
+use crate::store::schema::{self, Otherwise};
 use crate::store::sqlite::lock::private_file;
 use crate::store::sqlite::statements::KEPT;
 use crate::store::sqlite::unavailable;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
+
+/// What may be done about a schema of another server.
+const OTHERWISE: Otherwise =
+    Otherwise { newer: ", or restore an older copy", foreign: "move the file away to begin with an empty one" };
 
 /// The first version without the bug that could corrupt a file when its log was reset (RELIABILITY.md section 1).
 const SQLITE_VERSION_MIN: [u32; 3] = [3, 51, 3];
@@ -49,7 +54,10 @@ pub(super) async fn open(path: &Path) -> Result<SqliteConnection, StoreError> {
     // SQLite gives its log the rights of this file.
     private_file(path).map_err(|error| StoreError::Unavailable(error.to_string()))?;
     let mut connection = connect(path).await?;
-    MIGRATIONS.run_direct(None, &mut connection, false).await.map_err(migration_failed)?;
+    MIGRATIONS
+        .run_direct(None, &mut connection, false)
+        .await
+        .map_err(|error| schema::failed(error, &MIGRATIONS, OTHERWISE, unavailable))?;
     Ok(connection)
 }
 
@@ -99,21 +107,6 @@ fn check_version(version: &str) -> Result<(), StoreError> {
         )));
     }
     Ok(())
-}
-
-fn migration_failed(error: MigrateError) -> StoreError {
-    match error {
-        MigrateError::VersionMissing(version) => StoreError::Version(format!(
-            "it has schema {version}, this server knows up to {}: start the newer server, or restore an older copy",
-            MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
-        )),
-        MigrateError::VersionMismatch(version) => StoreError::Version(format!(
-            "it was made with another text of migration {version}: start the server that made it, or move the file away \
-             to begin with an empty one"
-        )),
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => unavailable(error),
-        other => StoreError::Unavailable(format!("cannot migrate: {other}")),
-    }
 }
 
 #[cfg(test)]
