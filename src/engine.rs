@@ -15,6 +15,7 @@ mod mutant;
 mod others;
 mod outage;
 mod overrides;
+mod party;
 mod prepare;
 mod receipt;
 mod reload;

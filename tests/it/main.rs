@@ -3,7 +3,11 @@
 
 // `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
 #[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod advertise_rpc;
+#[cfg(test)]
+mod badges;
 #[cfg(test)]
 mod config_command;
 #[cfg(test)]
