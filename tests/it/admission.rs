@@ -115,3 +115,36 @@ fn metrics_are_for_operators_and_for_this_machine() {
     check(&locked, "10.0.0.1", &headers(&badges, Role::Operator), "10.0.0.2", true);
     check(&Keeper::default(), "10.0.0.1", &nobody, "10.0.0.2", true);
 }
+
+/// SEC-4: the certificate of a connection is as good as a token, but for who it cannot be, and not beside a bad one.
+#[test]
+fn a_certificate_makes_a_caller() {
+    let badges = Badges::new(&HandClock::new());
+    let keeper = keeper(&badges);
+    let named = |uri: &str| {
+        let mut params = rcgen::CertificateParams::new(Vec::new()).unwrap();
+        params.subject_alt_names.push(rcgen::SanType::URI(uri.try_into().unwrap()));
+        let der = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der().to_vec();
+        let mut extensions = Extensions::new();
+        let (address, streams) = ("10.0.0.1".parse().unwrap(), Arc::new(AtomicU32::new(0)));
+        extensions.insert(Peer { address, streams, streams_max: 1, certificate: Some(der.into()) });
+        extensions
+    };
+    let nothing = HeaderMap::new();
+    let mut server = named("fireteam://server/eu-1");
+    let admitted = keeper.admit(PLAYERS, &nothing, &server).unwrap();
+    assert_eq!(admitted.good_for(), None, "it ends with its connection");
+    server.insert(admitted);
+    let caller = Caller::<Player>::of(&nowhere(), &nothing, &server).unwrap();
+    assert_eq!((caller.asking().origin, caller.asking().user), (Origin::Server, None));
+    assert_eq!(keeper.admit(OPERATORS, &nothing, &server).unwrap_err(), Denied::Role(Role::Server));
+    assert!(keeper.admit(OPERATORS, &nothing, &named("fireteam://operator/ana")).is_ok());
+    let nobody = Denied::Unknown(Refused::Certificate);
+    assert_eq!(keeper.admit(PLAYERS, &nothing, &named("fireteam://client/ana")).unwrap_err(), nobody);
+
+    let mut bad = HeaderMap::new();
+    bad.insert(AUTHORIZATION, "Bearer x".parse().unwrap());
+    assert_eq!(keeper.admit(PLAYERS, &bad, &server).unwrap_err(), Denied::Unknown(Refused::Malformed));
+    let token = headers(&badges, Role::Client);
+    assert_eq!(keeper.admit(PLAYERS, &token, &server).unwrap().identity().unwrap().role, Role::Client);
+}

@@ -13,6 +13,8 @@ mod config_command;
 #[cfg(test)]
 mod connect_rpc;
 #[cfg(test)]
+mod consent_rpc;
+#[cfg(test)]
 mod convert_answer;
 #[cfg(test)]
 mod convert_fields;
@@ -45,7 +47,13 @@ mod harness;
 #[cfg(test)]
 mod hostile_documents;
 #[cfg(test)]
+mod identity_life;
+#[cfg(test)]
+mod identity_matrix;
+#[cfg(test)]
 mod layering;
+#[cfg(test)]
+mod ownership;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
@@ -122,6 +130,8 @@ mod store_story;
 mod tidy;
 #[cfg(test)]
 mod token_key_file;
+#[cfg(test)]
+mod trust;
 #[cfg(test)]
 mod update_runs;
 #[cfg(test)]
