@@ -71,7 +71,7 @@ mod tests {
         for uris in [
             &[][..],
             &["fireteam://client/ana"],
-            &["fireteam://root/ana"],
+            &["fireteam://admin/ana"],
             &["fireteam://server/"],
             &["fireteam://server"],
             &["fireteam://server/a/b"],

@@ -158,7 +158,7 @@ async fn who_came_by_a_reservation_is_let_in() {
     drop(server);
 }
 
-/// SEC-6, S4-1: only game servers advertise as such, and only players come along with players.
+/// SEC-6: only game servers advertise as such, and only players come along with players.
 #[tokio::test]
 async fn servers_and_players_are_kept_apart() {
     let (house, badges) = locked_house().await;

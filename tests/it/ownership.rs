@@ -189,6 +189,8 @@ async fn nobody_touches_what_is_anothers() {
         let [held] = answer.reservations.as_slice() else { panic!("{number}: {:?}", answer.reservations) };
         assert_eq!(held.id.to_string(), owners[(number + OWNERS - 1) % OWNERS].reservation_id);
         assert!(held.expires_in_ms.is_some(), "{number}: nobody but the host confirms");
+    }
+    for owner in &owners {
         let release = pb::ReleaseRequest {
             reservation_id: owner.reservation_id.clone(),
             reservation_token: owner.reservation_token.clone(),
