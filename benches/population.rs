@@ -13,8 +13,8 @@ use fireteam::domain::locality::Locality;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::role::AdvertiseChances;
 use fireteam::domain::ruleset::{
-    Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter,
-    SoftMode,
+    Consent, Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule,
+    SoftFilter, SoftMode,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -119,6 +119,7 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
         limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         line: DEFAULT_LINE,
         involved_phase_percent: 50.0,
+        consent: Consent::Assumed,
         teams: None,
         queue: None,
         ready_check: None,

@@ -17,7 +17,7 @@ use prost::Message;
 use crate::harness::{ROUNDS, machine, median, report};
 
 use asks::{CONNECT, Hosts, SEARCH, UPDATE, alone, blobs, enveloped, is_updated, searches};
-use child::Child;
+use child::{Child, LOCKED, header};
 use load::{Cost, Target, call, channel, one_by_one, open, raw_one_by_one, streamed, unary};
 
 const ECHO: &str = "/bench.Echo/Unary";
@@ -43,7 +43,7 @@ enum Shown {
 }
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
-    if !["PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "DELAY", "MEM", "PH1"].iter().any(|goal| wanted(goal)) {
+    if !["PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "AUTH", "DELAY", "MEM", "PH1"].iter().any(|goal| wanted(goal)) {
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -54,6 +54,9 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         }
         if wanted("PR4") || wanted("MEM") {
             searching(wanted, &echo).await;
+        }
+        if wanted("AUTH") {
+            authenticated().await;
         }
         if wanted("PR6") {
             idle().await;
@@ -103,8 +106,10 @@ async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
     let unary_blobs = blobs(&replacing, answer.len());
     // The envelope adds its key and length, the type, the nonce, and the key and length of the answer.
     let stream_blobs = blobs(&replacing_streamed, answer.len() + 10);
-    let (update, connect) = (Target { child: &server, path: UPDATE }, Target { child: &server, path: CONNECT });
-    let (plain, stream) = (Target { child: echo, path: ECHO }, Target { child: echo, path: ECHO_STREAM });
+    let (update, connect) =
+        (Target { child: &server, path: UPDATE, header: None }, Target { child: &server, path: CONNECT, header: None });
+    let (plain, stream) =
+        (Target { child: echo, path: ECHO, header: None }, Target { child: echo, path: ECHO_STREAM, header: None });
     let say = format!("{} B in, {} B out", replacing[0].len(), answer.len());
     if wanted("PR1") {
         let subject = format!("CPU of an upsert, {say}");
@@ -141,6 +146,18 @@ async fn updates(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
     }
 }
 
+/// AUTH: what it costs to know who is calling, where a token was seen a moment ago.
+async fn authenticated() {
+    let (open, locked, header) = (Child::start("fireteam", 0), Child::start(LOCKED, 0), header());
+    let hosts = Hosts::publish(&channel(open.address).await, HOSTS).await;
+    let known = Hosts::publish_as(&channel(locked.address).await, HOSTS, Some(&header)).await;
+    let (beats, known_beats) = (hosts.heartbeats(alone), known.heartbeats(alone));
+    let anonymous = Target { child: &open, path: UPDATE, header: None };
+    let shown = Target { child: &locked, path: UPDATE, header: Some(&header) };
+    let name = ("AUTH", "CPU of a unary heartbeat with a token", "CPU of an anonymous one");
+    by_turns(name, Shown::Cpu, || unary(shown, &known_beats, CALLS), || unary(anonymous, &beats, CALLS)).await;
+}
+
 /// PR4, and what a whole server with that many advertisements takes.
 async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
     let advertisements = 1_000_000;
@@ -158,7 +175,8 @@ async fn searching(wanted: &dyn Fn(&str) -> bool, echo: &Child) {
     assert_eq!(found.candidates.len(), 50, "fifty candidates");
     let say = format!("{} B in, {} B out", asked[0].len(), answer.len());
     let constant: Arc<[Bytes]> = blobs(&asked, answer.len());
-    let (search, plain) = (Target { child: &server, path: SEARCH }, Target { child: echo, path: ECHO });
+    let (search, plain) =
+        (Target { child: &server, path: SEARCH, header: None }, Target { child: echo, path: ECHO, header: None });
     let subject = format!("time of a search of 1M, 50 hits, {say}");
     let name = ("PR4 <= 1.82", subject.as_str(), "time of a constant answer of the size");
     by_turns(name, Shown::Wall, || unary(search, &asked, CALLS), || unary(plain, &constant, CALLS)).await;

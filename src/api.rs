@@ -1,5 +1,6 @@
 //! The gRPC door: services, reflection, health, and the layer in front of them.
 
+pub mod admission;
 pub mod answer;
 pub mod audit;
 pub mod caller;

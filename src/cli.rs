@@ -2,7 +2,9 @@
 
 pub mod check;
 pub mod health;
+pub mod keygen;
 pub mod serve;
+pub mod token;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -11,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::clock::{Clock as _, SystemClock};
 use crate::config::raw::Flags;
 
 /// How a command went, as the system is told.
@@ -58,6 +61,14 @@ enum Command {
         #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
         address: SocketAddr,
     },
+    /// Make the key that signs callers' tokens: a private key, its public half, and that as a key set.
+    Keygen {
+        /// A directory, or what the files' names begin with.
+        #[arg(long, value_name = "PATH")]
+        out: PathBuf,
+    },
+    /// Sign a token, for operators and for trying things out, and print it.
+    Token(Box<token::TokenFlags>),
 }
 
 /// Does what the process's command line says.
@@ -73,6 +84,22 @@ pub fn run() -> ExitCode {
             if good { Exit::Well } else { Exit::Failed }
         }
         Some(Command::Health { address }) => health::health(address),
+        Some(Command::Keygen { out }) => done(keygen::keygen(&out, &SystemClock::start(), &mut io::stdout().lock())),
+        Some(Command::Token(flags)) => {
+            let token = token::token(*flags, SystemClock::start().now());
+            done(token.and_then(|token| Ok(writeln!(io::stdout().lock(), "{token}")?)))
+        }
     };
     ExitCode::from(exit as u8)
+}
+
+/// Says why a command failed.
+fn done(outcome: anyhow::Result<()>) -> Exit {
+    match outcome {
+        Ok(()) => Exit::Well,
+        Err(why) => {
+            eprintln!("fireteam: {why:#}");
+            Exit::Failed
+        }
+    }
 }

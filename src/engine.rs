@@ -16,6 +16,7 @@ mod mutant;
 mod others;
 mod outage;
 mod overrides;
+mod party;
 mod prepare;
 mod receipt;
 mod reload;

@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::api;
+use crate::api::admission::{Denied, Keeper};
 use crate::api::audit::Auditor;
 use crate::api::caller::ClientAddress;
 use crate::api::drain::Drain;
@@ -31,8 +32,9 @@ use crate::api::health::Health;
 use crate::api::layer::report::RpcObserver;
 use crate::api::matchmaker::Matchmaker;
 use crate::api::operator::RulesetsDesk;
+use crate::auth::authenticator::Authenticator;
 use crate::clock::Clock;
-use crate::console;
+use crate::console::{self, Sight};
 
 use edge::Edge;
 use incoming::Incoming;
@@ -54,6 +56,8 @@ pub struct Parts {
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Counts calls and connections.
     pub observer: Arc<dyn RpcObserver>,
+    /// Tells who is calling; none: everybody may do everything.
+    pub authenticator: Option<Arc<Authenticator>>,
     /// Looks past proxies.
     pub client_address: ClientAddress,
     /// Dice for lifetimes, so that clients of replicas started together do not all come back together.
@@ -113,11 +117,16 @@ impl Server {
             .context("describe the operator's service")?;
         let (ready, is_fresh) = (drain.clone(), parts.is_fresh.clone());
         let is_ready = Arc::new(move || ready.is_serving() && is_fresh());
-        let pages = console::Pages { metrics: parts.metrics, is_ready };
+        let keeper = Keeper::new(parts.authenticator);
+        let pages = console::Pages {
+            metrics: parts.metrics,
+            may_see_metrics: may_see_metrics(keeper.clone(), operator_address),
+            is_ready,
+        };
         let desk = Routes::from(console::with_pages(desk.into_axum_router(), pages));
 
-        let port =
-            Port { edge: edge.clone(), observer: parts.observer, drain: drain.clone(), dice: parts.clock.dice() };
+        let dice = parts.clock.dice();
+        let port = Port { edge: edge.clone(), observer: parts.observer, keeper, drain: drain.clone(), dice };
         let ports = vec![
             tokio::spawn(port.clone().serve_clients(clients, routes, stopping.clone())),
             tokio::spawn(port.serve_operators(operators, desk, stopping.clone())),
@@ -127,6 +136,15 @@ impl Server {
         let (linger, grace) = (edge.linger, edge.grace);
         Ok(Running { address, operator_address, drain, stopping, hard_stop, ports, linger, grace })
     }
+}
+
+/// Who sees the metrics of the port at `address`.
+fn may_see_metrics(keeper: Keeper, address: SocketAddr) -> console::MaySee {
+    Arc::new(move |headers, extensions| match keeper.admit_to_metrics(address.ip(), headers, extensions) {
+        Ok(()) => Sight::Yes,
+        Err(Denied::Unknown(_)) => Sight::Unknown,
+        Err(Denied::Role(_)) => Sight::No,
+    })
 }
 
 /// Keeps health in step with freshness until the server drains.

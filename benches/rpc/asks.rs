@@ -5,11 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use fireteam_client::pb;
 use prost::Message;
+use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 
 use crate::population::{Dice, client_session};
 use crate::rpc::echo::Blob;
-use crate::rpc::load::call;
+use crate::rpc::load::call_as;
 
 pub(crate) const UPDATE: &str = "/fireteam.v1.Matchmaking/UpdateAdvertisement";
 pub(crate) const SEARCH: &str = "/fireteam.v1.Matchmaking/Search";
@@ -52,6 +53,11 @@ pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
 impl Hosts {
     /// Publishes so many.
     pub(crate) async fn publish(channel: &Channel, count: u64) -> Self {
+        Self::publish_as(channel, count, None).await
+    }
+
+    /// The same, showing who is calling.
+    pub(crate) async fn publish_as(channel: &Channel, count: u64, header: Option<&AsciiMetadataValue>) -> Self {
         let mut dice = Dice(17);
         let mut updates = Vec::new();
         for number in 0..count {
@@ -62,7 +68,8 @@ impl Hosts {
                 idempotency_key: format!("a host of the bench {number:020}"),
                 ..Default::default()
             };
-            let answer = call(channel, UPDATE, new.encode_to_vec().into()).await.expect("it is published");
+            let answer =
+                call_as(channel, UPDATE, new.encode_to_vec().into(), header.cloned()).await.expect("it is published");
             let answer = pb::MatchmakingUpdateAdvertisementResponse::decode(answer).expect("an answer");
             updates.push(Update {
                 advertisement_id: answer.advertisement_id,

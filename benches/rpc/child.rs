@@ -5,12 +5,15 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use fireteam::clock::SystemClock;
-use fireteam::config::{Config, LogFormat, PostgresUrl, RulesetSource, StoreTarget};
+use fireteam::auth::issuing::{Issued, IssuingKey};
+use fireteam::clock::{Clock as _, SystemClock};
+use fireteam::config::{Auth, Config, LogFormat, PostgresUrl, RulesetSource, StoreTarget};
 use fireteam::domain::id::SetId;
 use fireteam::engine::Engine;
 use fireteam::engine::command::{Caller, Update};
 use fireteam::server::assemble::assemble;
+
+use tonic::metadata::AsciiMetadataValue;
 
 use crate::population::{Dice, client_session};
 use crate::rpc::echo;
@@ -33,6 +36,22 @@ const RULESET: &str = r#"<Ruleset Name="bench" SetId="1">
 </Ruleset>
 "#;
 
+/// A server that wants to know who is calling.
+pub(crate) const LOCKED: &str = "fireteam-locked";
+
+fn issuer() -> IssuingKey {
+    IssuingKey::of_seed(&[7; 32]).expect("a key")
+}
+
+/// What a game server shows to a `LOCKED` server.
+pub(crate) fn header() -> AsciiMetadataValue {
+    let iat = SystemClock::start().now().0 / 1000;
+    let (iss, sub, aud) = ("bench".into(), "eu-1".into(), "bench".into());
+    let issued = Issued { iss, sub, aud, iat, exp: iat + 3_600 * 12, role: Some("server".into()), scope: None };
+    let header = format!("Bearer {}", issuer().sign(&issued).expect("a token"));
+    header.parse().expect("a header")
+}
+
 /// A server process; killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Child {
@@ -44,7 +63,7 @@ pub(crate) struct Child {
 }
 
 impl Child {
-    /// Starts `echo`, or `fireteam`, or `fireteam-sqlite`, or `fireteam-postgres`, with so many advertisements, and waits until it serves.
+    /// Starts `echo`, or `fireteam`, `fireteam-sqlite`, `fireteam-postgres` or `fireteam-locked`, with so many advertisements, and waits until it serves.
     pub(crate) fn start(what: &str, advertisements: u64) -> Self {
         let program = std::env::current_exe().expect("a program knows where it is");
         let mut process = Command::new(program)
@@ -105,7 +124,12 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                     }
                     _ => StoreTarget::Memory,
                 };
-                let config = config(RulesetSource::Directory(folder.path().into()), store);
+                let mut config = config(RulesetSource::Directory(folder.path().into()), store);
+                if what == LOCKED {
+                    let keys = folder.path().join("jwks.json");
+                    std::fs::write(&keys, issuer().jwks()).expect("a file");
+                    config.auth = Some(Auth { keys: vec![keys], issuer: "bench".into(), audience: "bench".into() });
+                }
                 let house = assemble(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
                 fill(&house.engine, advertisements).await;
                 println!("{}", house.running.address);
@@ -128,6 +152,9 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         rulesets,
         locality_files: Vec::new(),
         trusted_proxies: Vec::new(),
+        proxy_protocol: false,
+        tls: None,
+        auth: None,
         token_key_file: None,
         allow_client_locality: true,
         allow_search_overrides: true,

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::client::Grpc;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
+use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Request, Status, Streaming};
 
@@ -67,6 +68,8 @@ pub(crate) struct Cost {
 pub(crate) struct Target<'a> {
     pub(crate) child: &'a Child,
     pub(crate) path: &'static str,
+    /// What calls show of who is calling.
+    pub(crate) header: Option<&'a AsciiMetadataValue>,
 }
 
 /// Opens a connection.
@@ -77,10 +80,24 @@ pub(crate) async fn channel(address: SocketAddr) -> Channel {
 
 /// One unary call.
 pub(crate) async fn call(channel: &Channel, path: &'static str, message: Bytes) -> Result<Bytes, Status> {
+    call_as(channel, path, message, None).await
+}
+
+/// One unary call that shows who is calling.
+pub(crate) async fn call_as(
+    channel: &Channel,
+    path: &'static str,
+    message: Bytes,
+    header: Option<AsciiMetadataValue>,
+) -> Result<Bytes, Status> {
+    let mut request = Request::new(message);
+    if let Some(header) = header {
+        request.metadata_mut().insert("authorization", header);
+    }
     let mut grpc = Grpc::new(channel.clone());
     grpc.ready().await.expect("the connection stays");
     let path = http::uri::PathAndQuery::from_static(path);
-    Ok(grpc.unary(Request::new(message), path, Raw).await?.into_inner())
+    Ok(grpc.unary(request, path, Raw).await?.into_inner())
 }
 
 /// A stream of messages in either direction.
@@ -103,10 +120,11 @@ pub(crate) async fn unary(target: Target<'_>, messages: &Arc<[Bytes]>, calls: us
     let tasks: Vec<_> = (0..64)
         .map(|task| {
             let (channel, messages) = (channels[task % 8].clone(), Arc::clone(messages));
+            let header = target.header.cloned();
             tokio::spawn(async move {
                 for number in 0..calls / 64 {
                     let message = messages[(task + number * 64) % messages.len()].clone();
-                    call(&channel, path, message).await.expect("a good answer");
+                    call_as(&channel, path, message, header.clone()).await.expect("a good answer");
                 }
             })
         })

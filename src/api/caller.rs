@@ -1,12 +1,10 @@
-//! Who is calling: read from the connection and the headers, in this one place.
+//! Where a call comes from: read from the connection and the headers, in this one place.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
 
 use http::{Extensions, HeaderMap};
-
-use crate::engine::command::Caller;
 
 /// Hops of a forwarded-for header that are looked at, from the right: what is further left was written by strangers.
 const FORWARDED_HOPS_MAX: usize = 16;
@@ -27,7 +25,7 @@ pub struct Peer {
 /// The client's address, from the peer's and the hops that proxies noted, left to right as they came.
 pub type ClientAddress = Arc<dyn Fn(IpAddr, &[&str]) -> IpAddr + Send + Sync>;
 
-/// Tells who is calling.
+/// Tells where callers are.
 #[derive(Clone)]
 pub struct Callers {
     client_address: ClientAddress,
@@ -39,9 +37,9 @@ impl Callers {
         Self { client_address }
     }
 
-    /// The caller of a request. Everyone is an anonymous game client until there are identities.
-    pub fn of(&self, headers: &HeaderMap, extensions: &Extensions) -> Caller {
-        let address = extensions.get::<Peer>().map(|peer| {
+    /// The address that a request came from, as far as proxies are believed; none without a network.
+    pub fn address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
+        extensions.get::<Peer>().map(|peer| {
             let mut hops: Vec<&str> = headers
                 .get_all("x-forwarded-for")
                 .iter()
@@ -51,8 +49,7 @@ impl Callers {
                 .collect();
             hops.drain(..hops.len().saturating_sub(FORWARDED_HOPS_MAX));
             (self.client_address)(peer.address, &hops).to_canonical()
-        });
-        Caller { address, ..Caller::default() }
+        })
     }
 }
 
@@ -81,7 +78,7 @@ mod tests {
                 assert_eq!((given, hops), (peer, wanted));
                 given
             }));
-            assert_eq!(callers.of(&map, &extensions).address, Some("10.0.0.1".parse().unwrap()));
+            assert_eq!(callers.address(&map, &extensions), Some("10.0.0.1".parse().unwrap()));
         };
         check(&[], &[]);
         check(&["1.1.1.1, 2.2.2.2", "3.3.3.3"], &["1.1.1.1", "2.2.2.2", "3.3.3.3"]);

@@ -11,10 +11,12 @@ use std::task::{Context, Poll, ready};
 
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::mpsc;
+use tokio::time::Sleep;
 use tokio_stream::Stream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Status, Streaming};
 
+use crate::api::admission::{Caller, Player, run_out};
 use crate::api::convert::{Door, out};
 use crate::api::core::{Answer, Echo, Taken};
 use crate::api::drain::Drain;
@@ -24,7 +26,7 @@ use crate::api::pb::matchmaking_connect_response::Message;
 use crate::api::status::Rejection;
 use crate::domain::id::AdvertisementId;
 use crate::engine::Listener;
-use crate::engine::command::{Caller, ReservationEvent};
+use crate::engine::command::ReservationEvent;
 
 /// Requests that one connection may have unanswered; past that, it is not read from.
 pub const IN_FLIGHT_MAX: usize = 256;
@@ -42,7 +44,7 @@ pub const SUBSCRIPTIONS_MAX: usize = 4_096;
 #[derive(Debug)]
 pub struct Conversation {
     handler: Handler,
-    caller: Caller,
+    caller: Caller<Player>,
     /// None when the client has said all that it wanted.
     inbound: Option<Streaming<pb::ConnectRequest>>,
     pending: FuturesUnordered<Taken>,
@@ -53,20 +55,37 @@ pub struct Conversation {
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Requests read since there was last nothing else to say.
     in_a_row: u8,
-    /// The server is going away: no more is read, and what was taken is still answered.
-    closing: bool,
+    /// When the caller's proof is no longer good; none when it has no end of its own.
+    run_out: Option<Pin<Box<Sleep>>>,
+    /// Why no more is read; what was taken is still answered.
+    closing: Option<Closing>,
     ended: bool,
+}
+
+/// Why a conversation comes to its end.
+#[derive(Clone, Copy, Debug)]
+enum Closing {
+    /// The server is going away.
+    GoingAway,
+    /// The caller's token is no longer good.
+    RunOut,
 }
 
 type Item = Result<pb::ConnectResponse, Status>;
 
 impl Conversation {
-    /// A conversation with `caller`, which ends when `drain` begins.
-    pub fn new(handler: Handler, caller: Caller, inbound: Streaming<pb::ConnectRequest>, drain: &Drain) -> Self {
+    /// A conversation with `caller`, which ends when `drain` begins or the caller's proof is no longer good.
+    pub fn new(
+        handler: Handler,
+        caller: Caller<Player>,
+        inbound: Streaming<pb::ConnectRequest>,
+        drain: &Drain,
+    ) -> Self {
         let (sender, events) = mpsc::channel(EVENTS_MAX);
         let overflowed = CancellationToken::new();
         Self {
             handler,
+            run_out: caller.good_for().map(|good_for| Box::pin(tokio::time::sleep(good_for))),
             caller,
             inbound: Some(inbound),
             pending: FuturesUnordered::new(),
@@ -76,7 +95,7 @@ impl Conversation {
             overflowed: Box::pin(overflowed.cancelled_owned()),
             draining: Box::pin(drain.token().clone().cancelled_owned()),
             in_a_row: 0,
-            closing: false,
+            closing: None,
             ended: false,
         }
     }
@@ -113,7 +132,7 @@ impl Conversation {
                 let room = self.subscribed.len() < SUBSCRIPTIONS_MAX;
                 let is_new = room && self.subscribed.insert(update.id);
                 if is_new || update.created && self.subscribed.contains(&update.id) {
-                    update.reservations = self.handler.subscribe(update.id, &self.listener);
+                    update.reservations = self.handler.subscribe(&self.caller, update.id, &self.listener);
                 }
             }
             Answer::Delete(id) => drop(self.subscribed.remove(id)),
@@ -129,7 +148,7 @@ impl Conversation {
 
     /// Reads a request, if there is one and room for it: its answer, or none when that takes a while.
     fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
-        let Some(inbound) = self.inbound.as_mut().filter(|_| !self.closing) else { return Poll::Pending };
+        let Some(inbound) = self.inbound.as_mut().filter(|_| self.closing.is_none()) else { return Poll::Pending };
         if IN_FLIGHT_MAX <= self.pending.len() {
             return Poll::Pending;
         }
@@ -163,11 +182,16 @@ impl Conversation {
             let text = "the connection fell behind its events; reconnect and update every advertisement to hear all";
             return self.end(Rejection::new(Code::ResourceExhausted, "EVENTS_OVERFLOWED", text));
         }
-        self.closing = self.closing || self.draining.as_mut().poll(cx).is_ready();
-        if self.closing && self.pending.is_empty() {
-            return self.end(Rejection::going_away());
+        if self.closing.is_none() {
+            let run_out = self.run_out.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready());
+            let draining = self.draining.as_mut().poll(cx).is_ready();
+            self.closing = run_out.then_some(Closing::RunOut).or(draining.then_some(Closing::GoingAway));
         }
-        Poll::Pending
+        match self.closing.filter(|_| self.pending.is_empty()) {
+            Some(Closing::GoingAway) => self.end(Rejection::going_away()),
+            Some(Closing::RunOut) => self.end(run_out()),
+            None => Poll::Pending,
+        }
     }
 }
 

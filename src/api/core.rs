@@ -6,6 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
 
+use crate::api::admission::{Caller, Player};
 use crate::api::answer::Encoded;
 use crate::api::convert::{Door, out};
 use crate::api::handler::Handler;
@@ -15,7 +16,7 @@ use crate::api::status::Rejection;
 use crate::domain::facts::FieldProblem;
 use crate::domain::id::AdvertisementId;
 use crate::engine::Submitted;
-use crate::engine::command::{Caller, UpdateAnswer};
+use crate::engine::command::UpdateAnswer;
 use crate::engine::fault::Fault;
 
 /// What of an envelope comes back with its answer.
@@ -107,7 +108,7 @@ impl Echo {
 
 impl Handler {
     /// Puts an envelope's request to the engine. The order of these calls is the order in which requests take effect.
-    pub fn take(&self, caller: &Caller, core: pb::CoreRequest) -> Taken {
+    pub fn take(&self, caller: &Caller<Player>, core: pb::CoreRequest) -> Taken {
         let echo = Echo::of(&core);
         match open(core) {
             Ok((door, asked)) => Taken { echo, door, state: self.begin(door, caller, asked) },
@@ -115,11 +116,11 @@ impl Handler {
         }
     }
 
-    fn begin(&self, door: Door, caller: &Caller, asked: Asked) -> State {
+    fn begin(&self, door: Door, caller: &Caller<Player>, asked: Asked) -> State {
         let ready = |answer: Result<Answer, Rejection>| State::Ready(Some(answer));
         match asked {
             Asked::Search(wire) => ready(self.search(door, caller, *wire).map(Answer::Search)),
-            Asked::Configuration(wire) => ready(self.configuration(door, wire).map(Answer::Configuration)),
+            Asked::Configuration(wire) => ready(self.configuration(door, caller, wire).map(Answer::Configuration)),
             Asked::Update(wire) => match self.update(door, caller, *wire) {
                 Err(rejection) => ready(Err(rejection)),
                 Ok(Submitted::Done(answer)) => ready(Ok(Answer::Update(answer))),

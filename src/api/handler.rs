@@ -1,14 +1,16 @@
-//! One handler behind three doors: each request is converted, put to the engine, and its answer written.
+//! One handler behind three doors: each request is converted, put to the engine, and its answer written. The engine is
+//! reached by no other way, and every way takes a caller who has passed the check.
 
 use std::sync::Arc;
 
+use crate::api::admission::{Caller, Player};
 use crate::api::answer::{AnswerWriter, Encoded};
 use crate::api::convert::{Door, out};
 use crate::api::matchmaker::Matchmaker;
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::AdvertisementId;
-use crate::engine::command::{Caller, ReservationAnswer, UpdateAnswer};
+use crate::engine::command::{ReservationAnswer, UpdateAnswer};
 use crate::engine::{Listener, Submitted};
 
 /// Asks the engine.
@@ -25,7 +27,8 @@ impl Handler {
 
     /// Search. The ruleset is looked up first, so that every candidate's terms have their names at once, and the search
     /// is pinned to it.
-    pub fn search(&self, door: Door, caller: &Caller, wire: pb::SearchRequest) -> Result<Encoded, Rejection> {
+    pub fn search(&self, door: Door, caller: &Caller<Player>, wire: pb::SearchRequest) -> Result<Encoded, Rejection> {
+        let caller = caller.asking();
         let mut search = door.search(caller, wire)?;
         let ruleset = self.engine.ruleset(search.set_id, search.hash)?;
         search.hash = Some(ruleset.hash);
@@ -39,9 +42,10 @@ impl Handler {
     pub fn update(
         &self,
         door: Door,
-        caller: &Caller,
+        caller: &Caller<Player>,
         wire: pb::UpdateAdvertisementRequest,
     ) -> Result<Submitted<UpdateAnswer>, Rejection> {
+        let caller = caller.asking();
         let update = door.update(caller, wire)?;
         self.engine.update(caller, update).map_err(|fault| door.rejection(fault))
     }
@@ -50,12 +54,12 @@ impl Handler {
     pub fn delete(
         &self,
         door: Door,
-        caller: &Caller,
+        caller: &Caller<Player>,
         wire: pb::DeleteAdvertisementRequest,
     ) -> Result<(AdvertisementId, Submitted<()>), Rejection> {
         let delete = door.delete(wire)?;
         let id = delete.id;
-        let submitted = self.engine.delete(caller, delete).map_err(|fault| door.rejection(fault))?;
+        let submitted = self.engine.delete(caller.asking(), delete).map_err(|fault| door.rejection(fault))?;
         Ok((id, submitted))
     }
 
@@ -63,6 +67,7 @@ impl Handler {
     pub fn configuration(
         &self,
         door: Door,
+        _: &Caller<Player>,
         wire: pb::GetConfigurationRequest,
     ) -> Result<pb::GetConfigurationResponse, Rejection> {
         let (set_id, known) = door.configuration(wire)?;
@@ -71,21 +76,34 @@ impl Handler {
     }
 
     /// Takes seats.
-    pub async fn reserve(&self, caller: Caller, wire: pb::ReserveRequest) -> Result<pb::ReserveResponse, Rejection> {
-        let reserve = Door::default().reserve(&caller, wire)?;
-        let answer = self.engine.reserve(&caller, reserve)?.settle().await?;
+    pub async fn reserve(
+        &self,
+        caller: &Caller<Player>,
+        wire: pb::ReserveRequest,
+    ) -> Result<pb::ReserveResponse, Rejection> {
+        let reserve = Door::default().reserve(caller.asking(), wire)?;
+        let answer = self.engine.reserve(caller.asking(), reserve)?.settle().await?;
         Ok(out::reserve_response(answer))
     }
 
     /// Gives seats back.
-    pub async fn release(&self, caller: Caller, wire: pb::ReleaseRequest) -> Result<pb::ReleaseResponse, Rejection> {
+    pub async fn release(
+        &self,
+        caller: &Caller<Player>,
+        wire: pb::ReleaseRequest,
+    ) -> Result<pb::ReleaseResponse, Rejection> {
         let release = Door::default().release(wire)?;
-        self.engine.release(&caller, release)?.settle().await?;
+        self.engine.release(caller.asking(), release)?.settle().await?;
         Ok(pb::ReleaseResponse {})
     }
 
     /// Orders candidates by measured round trips.
-    pub fn report_latency(&self, caller: &Caller, wire: pb::ReportLatencyRequest) -> Result<Encoded, Rejection> {
+    pub fn report_latency(
+        &self,
+        caller: &Caller<Player>,
+        wire: pb::ReportLatencyRequest,
+    ) -> Result<Encoded, Rejection> {
+        let caller = caller.asking();
         let mut report = Door::default().report_latency(caller, wire)?;
         let ruleset = self.engine.searched_by(report.set_id, report.hash, &report.token)?;
         report.hash = Some(ruleset.hash);
@@ -95,14 +113,29 @@ impl Handler {
     }
 
     /// Draws a role.
-    pub fn choose_role(&self, wire: pb::ChooseRoleRequest) -> Result<pb::ChooseRoleResponse, Rejection> {
+    pub fn choose_role(
+        &self,
+        _: &Caller<Player>,
+        wire: pb::ChooseRoleRequest,
+    ) -> Result<pb::ChooseRoleResponse, Rejection> {
         let (set_id, party_size) = Door::default().choose_role(wire)?;
         let answer = self.engine.choose_role(set_id, party_size)?;
         Ok(out::role_response(answer))
     }
 
-    /// Lets a connection hear of an advertisement, and says what there is to hear of by now.
-    pub fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
+    /// Lets another player take the caller along.
+    pub fn grant_consent(
+        &self,
+        caller: &Caller<Player>,
+        wire: pb::GrantConsentRequest,
+    ) -> Result<pb::GrantConsentResponse, Rejection> {
+        let leader = Door::default().grant_consent(wire)?;
+        let answer = self.engine.grant_consent(caller.asking(), leader)?;
+        Ok(pb::GrantConsentResponse { consent_token: answer.token, expires_in_ms: answer.expires_in_ms })
+    }
+
+    /// Lets a connection hear of an advertisement that its caller has updated, and says what there is to hear of by now.
+    pub fn subscribe(&self, _: &Caller<Player>, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
         self.engine.subscribe(id, listener)
     }
 }

@@ -1,5 +1,5 @@
-//! What every call passes through: deadline, panics caught, streams ended in good order, one count and, when it fails,
-//! one line in the log.
+//! What every call passes through: the check of who is calling, deadline, panics caught, streams ended in good order, one
+//! count and, when it fails, one line in the log.
 
 pub mod body;
 pub mod deadline;
@@ -16,12 +16,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, StatusCode};
 use tokio_util::sync::CancellationToken;
 use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
+use crate::api::admission::{Admitted, Denied, Keeper};
 use crate::api::caller::Peer;
 use crate::api::drain::Drain;
 use crate::api::fault_in_server;
@@ -42,14 +43,16 @@ pub struct CallLayer {
 
 struct Shared {
     observer: Arc<dyn RpcObserver>,
+    keeper: Keeper,
     unary_deadline: Duration,
     draining: CancellationToken,
 }
 
 impl CallLayer {
-    /// A layer that reports to `observer`, ends unary calls after `unary_deadline` and streams when `drain` begins.
-    pub fn new(observer: Arc<dyn RpcObserver>, unary_deadline: Duration, drain: &Drain) -> Self {
-        Self { shared: Arc::new(Shared { observer, unary_deadline, draining: drain.token().clone() }) }
+    /// A layer that reports to `observer`, lets in whom `keeper` lets in, ends unary calls after `unary_deadline` and
+    /// streams when `drain` begins.
+    pub fn new(observer: Arc<dyn RpcObserver>, keeper: Keeper, unary_deadline: Duration, drain: &Drain) -> Self {
+        Self { shared: Arc::new(Shared { observer, keeper, unary_deadline, draining: drain.token().clone() }) }
     }
 }
 
@@ -81,22 +84,29 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if !is_grpc(&request) {
+            // What is no call must not be taken for one further in.
+            if method::is_known(request.uri().path()) {
+                return Box::pin(async { Ok(not_grpc().map(CallBody::plain)) });
+            }
             let answer = self.inner.call(request);
             return Box::pin(async move { Ok(answer.await?.map(CallBody::plain)) });
         }
         let method = method::of_path(request.uri().path());
         let asked = deadline::asked(request.headers());
         let report = Report::new(method.name, self.shared.observer.clone());
-        let slot = match self.admit(method, &request) {
-            Ok(slot) => slot,
-            Err(rejection) => {
-                let response = rejection.into_status().into_http();
-                return Box::pin(async move { Ok(finish(response, report, None)) });
-            }
+        let admitted = match self.let_in(method, &request) {
+            Ok(admitted) => admitted,
+            Err(rejection) => return refused(rejection, report),
         };
-        let guard = slot.map(|slot| Guard::new(slot, asked, self.ends_with_the_server(method)));
+        let slot = match self.place(method, &request) {
+            Ok(slot) => slot,
+            Err(rejection) => return refused(rejection, report),
+        };
+        let good_for = admitted.good_for().filter(|_| method.shape == Shape::Stream);
+        let guard = slot.map(|slot| Guard::new(slot, asked, self.ends_with_the_server(method), good_for));
+        request.extensions_mut().insert(admitted);
         let most = if method.shape == Shape::Patient { PATIENT_DEADLINE } else { self.shared.unary_deadline };
         let limit = asked.map_or(most, |asked| asked.min(most));
         let answer = self.inner.call(request);
@@ -112,8 +122,19 @@ where
 }
 
 impl<S> CallService<S> {
+    /// Word of who is calling, for whoever is behind this; an error when the call is not theirs to make.
+    fn let_in(&self, method: Method, request: &Request<Body>) -> Result<Admitted, Rejection> {
+        self.shared.keeper.admit(method.access, request.headers(), request.extensions()).map_err(|denied| {
+            self.shared.observer.denied(match denied {
+                Denied::Unknown(refused) => refused.as_str(),
+                Denied::Role(_) => "wrong_role",
+            });
+            denied.into()
+        })
+    }
+
     /// A place for a stream, or none for a call that is no stream; an error when there is no place.
-    fn admit(&self, method: Method, request: &Request<Body>) -> Result<Option<StreamSlot>, Rejection> {
+    fn place(&self, method: Method, request: &Request<Body>) -> Result<Option<StreamSlot>, Rejection> {
         match method.shape {
             Shape::Unary | Shape::Patient => return Ok(None),
             Shape::Stream => {}
@@ -138,6 +159,18 @@ impl<S> CallService<S> {
 fn is_grpc(request: &Request<Body>) -> bool {
     let content_type = request.headers().get(http::header::CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
+}
+
+/// What HTTP says to a request that names a method and is no gRPC (gRPC over HTTP/2, "Requests").
+fn not_grpc() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+    response
+}
+
+fn refused(rejection: Rejection, report: Report) -> BoxFuture<'static, Result<Response<CallBody>, Infallible>> {
+    let response = rejection.into_status().into_http();
+    Box::pin(async move { Ok(finish(response, report, None)) })
 }
 
 fn finish(response: Response<Body>, mut report: Report, guard: Option<Guard>) -> Response<CallBody> {

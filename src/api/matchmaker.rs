@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::ruleset::Ruleset;
 use crate::engine::command::{
-    Caller, CandidateView, Delete, Release, ReportLatency, ReportLatencyAnswer, ReservationAnswer, Reserve,
-    ReserveAnswer, RoleAnswer, Search, SearchAnswer, Update, UpdateAnswer,
+    Caller, CandidateView, ConsentAnswer, Delete, Release, ReportLatency, ReportLatencyAnswer, ReservationAnswer,
+    Reserve, ReserveAnswer, RoleAnswer, Search, SearchAnswer, Update, UpdateAnswer,
 };
 use crate::engine::fault::Fault;
 use crate::engine::{Engine, Listener, Submitted};
@@ -31,6 +31,7 @@ pub trait Matchmaker: Send + Sync + 'static {
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, Fault>;
     fn choose_role(&self, set_id: SetId, party_size: u16) -> Result<RoleAnswer, Fault>;
+    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<ConsentAnswer, Fault>;
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault>;
     fn searched_by(&self, set_id: SetId, hash: Option<RulesetHash>, token: &[u8]) -> Result<Arc<Ruleset>, Fault>;
     fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer>;
@@ -73,6 +74,10 @@ impl Matchmaker for Engine {
 
     fn choose_role(&self, set_id: SetId, party_size: u16) -> Result<RoleAnswer, Fault> {
         Engine::choose_role(self, set_id, party_size)
+    }
+
+    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<ConsentAnswer, Fault> {
+        Engine::grant_consent(self, caller, leader)
     }
 
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault> {

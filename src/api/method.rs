@@ -33,7 +33,7 @@ pub struct Method {
 const OTHER: Method = Method { name: "other", shape: Shape::Unary, access: IDENTIFIED, charge: Charge::Update };
 
 /// Every method that the server serves, on either port; the most frequent first.
-const METHODS: [Method; 19] = [
+const METHODS: [Method; 20] = [
     unary("fireteam.v1.Matchmaking/UpdateAdvertisement", PLAYERS, Charge::Update),
     unary("fireteam.v1.Matchmaking/Search", PLAYERS, Charge::Search),
     unary("fireteam.v1.Matchmaking/Core", PLAYERS, Charge::Free),
@@ -44,6 +44,7 @@ const METHODS: [Method; 19] = [
     unary("fireteam.v1.Matchmaking/Release", PLAYERS, Charge::Seats),
     unary("fireteam.v1.Matchmaking/ReportLatency", PLAYERS, Charge::Search),
     unary("fireteam.v1.Matchmaking/ChooseRole", PLAYERS, Charge::Search),
+    unary("fireteam.v1.Matchmaking/GrantConsent", PLAYERS, Charge::Search),
     unary("fireteam.v1.Operator/CheckRuleset", OPERATORS, Charge::Operate),
     unary("fireteam.v1.Operator/ReloadRulesets", OPERATORS, Charge::Operate),
     unary("fireteam.v1.Operator/ListRulesets", OPERATORS, Charge::Operate),
@@ -63,6 +64,11 @@ const fn stream(name: &'static str, access: Access) -> Method {
     Method { name, shape: Shape::Stream, access, charge: Charge::Stream }
 }
 
+/// Whether there is a method behind a path.
+pub fn is_known(path: &str) -> bool {
+    of_path(path) != OTHER
+}
+
 /// The method behind a path.
 pub fn of_path(path: &str) -> Method {
     let name = path.strip_prefix('/').unwrap_or(path);
@@ -77,6 +83,7 @@ mod tests {
     use super::*;
     use crate::api::pb;
 
+    /// SEC-4: a call without a row, or with the row of others, fails here.
     #[test]
     fn every_method_of_the_contract_is_known() {
         for descriptors in [pb::MATCHMAKING_DESCRIPTORS, pb::OPERATOR_DESCRIPTORS] {
@@ -89,6 +96,8 @@ mod tests {
                         assert_eq!(format!("/{}", known.name), path);
                         let streams = !matches!(known.shape, Shape::Unary | Shape::Patient);
                         assert_eq!(streams, method.server_streaming(), "{path}");
+                        let wanted = if service.name() == "Operator" { OPERATORS } else { PLAYERS };
+                        assert_eq!(known.access, wanted, "{path}");
                     }
                 }
             }

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
+use crate::api::admission::{self, Caller};
 use crate::api::audit::{self, Auditor};
+use crate::api::caller::Callers;
 use crate::api::drain::Drain;
 use crate::api::pb;
 use crate::api::pb::operator_server::Operator;
@@ -74,15 +76,56 @@ pub trait RulesetsDesk: Send + Sync + 'static {
 /// The service.
 #[derive(Clone)]
 pub struct OperatorService {
-    rulesets: Arc<dyn RulesetsDesk>,
-    auditor: Arc<dyn Auditor>,
-    drain: Drain,
+    reach: reach::Reach,
+    callers: Callers,
 }
 
 impl OperatorService {
     /// A service over `rulesets`, which has the server compared by `auditor` and taken out of service by `drain`.
     pub fn new(rulesets: Arc<dyn RulesetsDesk>, auditor: Arc<dyn Auditor>, drain: Drain) -> Self {
-        Self { rulesets, auditor, drain }
+        // Nobody asks where operators are.
+        Self { reach: reach::Reach::new(rulesets, auditor, drain), callers: Callers::new(Arc::new(|peer, _| peer)) }
+    }
+
+    /// The request, and the caller as which the check has let it in.
+    fn open<T>(&self, request: Request<T>) -> Result<(Caller<admission::Operator>, T), Status> {
+        let (metadata, extensions, wire) = request.into_parts();
+        Ok((Caller::of(&self.callers, metadata.as_ref(), &extensions)?, wire))
+    }
+}
+
+/// What operators reach, and nobody else: there is no way to it without a caller who has passed the check.
+mod reach {
+    use std::sync::Arc;
+
+    use super::{Auditor, RulesetsDesk};
+    use crate::api::admission::{Caller, Operator};
+    use crate::api::drain::Drain;
+
+    /// The rulesets folder, whoever compares, and the switch.
+    #[derive(Clone)]
+    pub(super) struct Reach {
+        rulesets: Arc<dyn RulesetsDesk>,
+        auditor: Arc<dyn Auditor>,
+        drain: Drain,
+    }
+
+    impl Reach {
+        pub(super) fn new(rulesets: Arc<dyn RulesetsDesk>, auditor: Arc<dyn Auditor>, drain: Drain) -> Self {
+            Self { rulesets, auditor, drain }
+        }
+
+        pub(super) fn rulesets(&self, _: &Caller<Operator>) -> &dyn RulesetsDesk {
+            &*self.rulesets
+        }
+
+        pub(super) fn auditor(&self, _: &Caller<Operator>) -> &dyn Auditor {
+            &*self.auditor
+        }
+
+        pub(super) fn drain(&self, _: &Caller<Operator>) -> &Drain {
+            &self.drain
+        }
     }
 }
 
@@ -91,18 +134,22 @@ type Answered<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl Operator for OperatorService {
     async fn check_ruleset(&self, request: Request<pb::CheckRulesetRequest>) -> Answered<pb::CheckRulesetResponse> {
-        let wire = request.into_inner();
+        let (caller, wire) = self.open(request)?;
         at_most("file_name", wire.file_name.len(), FILE_NAME_BYTES_MAX)?;
         at_most("ruleset_xml", wire.ruleset_xml.len(), RULESET_BYTES_MAX)?;
         let file_name = if wire.file_name.is_empty() { "ruleset.xml" } else { &wire.file_name };
-        Ok(Response::new(match self.rulesets.check(file_name, &wire.ruleset_xml) {
+        Ok(Response::new(match self.reach.rulesets(&caller).check(file_name, &wire.ruleset_xml) {
             Ok(hash) => pb::CheckRulesetResponse { service_configuration_hash: Some(hash.0), ..Default::default() },
             Err(problems) => pb::CheckRulesetResponse { problems: wire_problems(problems), ..Default::default() },
         }))
     }
 
-    async fn reload_rulesets(&self, _: Request<pb::ReloadRulesetsRequest>) -> Answered<pb::ReloadRulesetsResponse> {
-        let reloaded = self.rulesets.reload().await;
+    async fn reload_rulesets(
+        &self,
+        request: Request<pb::ReloadRulesetsRequest>,
+    ) -> Answered<pb::ReloadRulesetsResponse> {
+        let (caller, _) = self.open(request)?;
+        let reloaded = self.reach.rulesets(&caller).reload().await;
         let changes = reloaded.changes.into_iter().map(|(set, before, now)| pb::RulesetChange {
             matchmaking_set_id: set.0,
             previous_hash: before.map(|hash| hash.0),
@@ -112,18 +159,21 @@ impl Operator for OperatorService {
         Ok(Response::new(pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
     }
 
-    async fn list_rulesets(&self, _: Request<pb::ListRulesetsRequest>) -> Answered<pb::ListRulesetsResponse> {
-        let rulesets = self.rulesets.list().into_iter().map(wire_ruleset).collect();
+    async fn list_rulesets(&self, request: Request<pb::ListRulesetsRequest>) -> Answered<pb::ListRulesetsResponse> {
+        let (caller, _) = self.open(request)?;
+        let rulesets = self.reach.rulesets(&caller).list().into_iter().map(wire_ruleset).collect();
         Ok(Response::new(pb::ListRulesetsResponse { rulesets }))
     }
 
-    async fn drain(&self, _: Request<pb::DrainRequest>) -> Answered<pb::DrainResponse> {
-        Ok(Response::new(pb::DrainResponse { already_draining: self.drain.begin().await }))
+    async fn drain(&self, request: Request<pb::DrainRequest>) -> Answered<pb::DrainResponse> {
+        let (caller, _) = self.open(request)?;
+        Ok(Response::new(pb::DrainResponse { already_draining: self.reach.drain(&caller).begin().await }))
     }
 
     async fn audit(&self, request: Request<pb::AuditRequest>) -> Answered<pb::AuditResponse> {
-        let listed_max = audit::listed_max(&request.into_inner())?;
-        let answer = self.auditor.audit(listed_max).await.map_err(Rejection::from)?;
+        let (caller, wire) = self.open(request)?;
+        let listed_max = audit::listed_max(&wire)?;
+        let answer = self.reach.auditor(&caller).audit(listed_max).await.map_err(Rejection::from)?;
         Ok(Response::new(audit::wire_answer(answer)))
     }
 }

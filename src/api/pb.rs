@@ -15,6 +15,8 @@ pub use MatchmakingDeleteAdvertisementRequest as DeleteAdvertisementRequest;
 pub use MatchmakingDeleteAdvertisementResponse as DeleteAdvertisementResponse;
 pub use MatchmakingGetConfigurationRequest as GetConfigurationRequest;
 pub use MatchmakingGetConfigurationResponse as GetConfigurationResponse;
+pub use MatchmakingGrantConsentRequest as GrantConsentRequest;
+pub use MatchmakingGrantConsentResponse as GrantConsentResponse;
 pub use MatchmakingReleaseRequest as ReleaseRequest;
 pub use MatchmakingReleaseResponse as ReleaseResponse;
 pub use MatchmakingReportLatencyRequest as ReportLatencyRequest;

@@ -127,6 +127,11 @@ impl From<Fault> for Rejection {
             }
             // The same words whether or not the thing exists, so that nobody can find out by asking.
             Fault::NotYours => Self::new(C::PermissionDenied, "NOT_YOURS", "the token does not allow this"),
+            Fault::NotAServer => {
+                let text = "kind: only game servers advertise ADVERTISEMENT_KIND_SERVER; leave it out";
+                Self::new(C::PermissionDenied, "NOT_A_SERVER", text)
+            }
+            Fault::NotAPlayer => Self::new(C::PermissionDenied, "NOT_A_PLAYER", "only players come along with players"),
             Fault::Absent => Self::new(C::NotFound, "ABSENT", "there is no such thing (any more): send it whole"),
             Fault::Deleted => {
                 Self::new(C::FailedPrecondition, "DELETED", "it was deleted and stays so: make a new one")

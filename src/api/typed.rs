@@ -2,6 +2,7 @@
 
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::api::admission::{Caller, Player};
 use crate::api::answer::Encoded;
 use crate::api::caller::Callers;
 use crate::api::connect::Conversation;
@@ -10,7 +11,6 @@ use crate::api::drain::Drain;
 use crate::api::handler::Handler;
 use crate::api::pb;
 use crate::api::pb::matchmaking_server::Matchmaking;
-use crate::engine::command::Caller;
 
 /// The service.
 #[derive(Clone, Debug)]
@@ -26,9 +26,10 @@ impl MatchmakingService {
         Self { handler, callers, drain }
     }
 
-    fn open<T>(&self, request: Request<T>) -> (Caller, T) {
+    /// The request, and the caller as which the check has let it in.
+    fn open<T>(&self, request: Request<T>) -> Result<(Caller<Player>, T), Status> {
         let (metadata, extensions, wire) = request.into_parts();
-        (self.callers.of(metadata.as_ref(), &extensions), wire)
+        Ok((Caller::of(&self.callers, metadata.as_ref(), &extensions)?, wire))
     }
 }
 
@@ -37,7 +38,7 @@ type Answered<T> = Result<Response<T>, Status>;
 #[tonic::async_trait]
 impl Matchmaking for MatchmakingService {
     async fn core(&self, request: Request<pb::CoreRequest>) -> Answered<pb::CoreResponse> {
-        let (caller, core) = self.open(request);
+        let (caller, core) = self.open(request)?;
         let (echo, answer) = self.handler.take(&caller, core).await;
         Ok(Response::new(echo.around(answer?)))
     }
@@ -45,12 +46,12 @@ impl Matchmaking for MatchmakingService {
     type ConnectStream = Conversation;
 
     async fn connect(&self, request: Request<Streaming<pb::ConnectRequest>>) -> Answered<Conversation> {
-        let (caller, inbound) = self.open(request);
+        let (caller, inbound) = self.open(request)?;
         Ok(Response::new(Conversation::new(self.handler.clone(), caller, inbound, &self.drain)))
     }
 
     async fn search(&self, request: Request<pb::SearchRequest>) -> Answered<Encoded> {
-        let (caller, wire) = self.open(request);
+        let (caller, wire) = self.open(request)?;
         Ok(Response::new(self.handler.search(Door::default(), &caller, wire)?))
     }
 
@@ -58,7 +59,7 @@ impl Matchmaking for MatchmakingService {
         &self,
         request: Request<pb::UpdateAdvertisementRequest>,
     ) -> Answered<pb::UpdateAdvertisementResponse> {
-        let (caller, wire) = self.open(request);
+        let (caller, wire) = self.open(request)?;
         let submitted = self.handler.update(Door::default(), &caller, wire)?;
         let answer = submitted.settle().await.map_err(|fault| Door::default().rejection(fault))?;
         Ok(Response::new(out::update_response(answer)))
@@ -68,7 +69,7 @@ impl Matchmaking for MatchmakingService {
         &self,
         request: Request<pb::DeleteAdvertisementRequest>,
     ) -> Answered<pb::DeleteAdvertisementResponse> {
-        let (caller, wire) = self.open(request);
+        let (caller, wire) = self.open(request)?;
         let (_, submitted) = self.handler.delete(Door::default(), &caller, wire)?;
         submitted.settle().await.map_err(|fault| Door::default().rejection(fault))?;
         Ok(Response::new(pb::DeleteAdvertisementResponse {}))
@@ -78,27 +79,32 @@ impl Matchmaking for MatchmakingService {
         &self,
         request: Request<pb::GetConfigurationRequest>,
     ) -> Answered<pb::GetConfigurationResponse> {
-        let (_, wire) = self.open(request);
-        Ok(Response::new(self.handler.configuration(Door::default(), wire)?))
+        let (caller, wire) = self.open(request)?;
+        Ok(Response::new(self.handler.configuration(Door::default(), &caller, wire)?))
     }
 
     async fn reserve(&self, request: Request<pb::ReserveRequest>) -> Answered<pb::ReserveResponse> {
-        let (caller, wire) = self.open(request);
-        Ok(Response::new(self.handler.reserve(caller, wire).await?))
+        let (caller, wire) = self.open(request)?;
+        Ok(Response::new(self.handler.reserve(&caller, wire).await?))
     }
 
     async fn release(&self, request: Request<pb::ReleaseRequest>) -> Answered<pb::ReleaseResponse> {
-        let (caller, wire) = self.open(request);
-        Ok(Response::new(self.handler.release(caller, wire).await?))
+        let (caller, wire) = self.open(request)?;
+        Ok(Response::new(self.handler.release(&caller, wire).await?))
     }
 
     async fn report_latency(&self, request: Request<pb::ReportLatencyRequest>) -> Answered<Encoded> {
-        let (caller, wire) = self.open(request);
+        let (caller, wire) = self.open(request)?;
         Ok(Response::new(self.handler.report_latency(&caller, wire)?))
     }
 
     async fn choose_role(&self, request: Request<pb::ChooseRoleRequest>) -> Answered<pb::ChooseRoleResponse> {
-        let (_, wire) = self.open(request);
-        Ok(Response::new(self.handler.choose_role(wire)?))
+        let (caller, wire) = self.open(request)?;
+        Ok(Response::new(self.handler.choose_role(&caller, wire)?))
+    }
+
+    async fn grant_consent(&self, request: Request<pb::GrantConsentRequest>) -> Answered<pb::GrantConsentResponse> {
+        let (caller, wire) = self.open(request)?;
+        Ok(Response::new(self.handler.grant_consent(&caller, wire)?))
     }
 }

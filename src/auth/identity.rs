@@ -6,6 +6,9 @@ use std::sync::Arc;
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 
+/// What clocks may differ by: so long after its end a proof is still good, and so long before its beginning already.
+pub const LEEWAY_MS: u64 = 30_000;
+
 /// What kind of program somebody runs, and so what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
@@ -85,6 +88,11 @@ impl Identity {
             key: UserKey::of_parts(&[issuer, role.as_str(), subject]),
             until,
         }
+    }
+
+    /// When the proof is no longer taken: its end, and what clocks may differ by; none for a certificate.
+    pub fn good_until(&self) -> Option<UnixMs> {
+        self.until.map(|until| until.after(LEEWAY_MS))
     }
 
     /// The user that a client plays for, as session compositions name it; none for programs that play for nobody.

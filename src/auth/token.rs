@@ -21,7 +21,7 @@ use subtle::ConstantTimeEq;
 
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 
-pub use claim::{AdvertisementClaim, Claim, ReservationClaim, SearchClaim};
+pub use claim::{AdvertisementClaim, Claim, ConsentClaim, ReservationClaim, SearchClaim};
 
 /// Bytes of a signing key.
 pub const KEY_BYTES: usize = 32;
@@ -35,6 +35,7 @@ const MAC_BYTES: usize = 16;
 const _: () = assert!(HEAD_BYTES + AdvertisementClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES + SearchClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES + ReservationClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + ConsentClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
 
 /// What a digest is for; part of what is signed, so that one purpose's digest is worth nothing for another.
 #[derive(Clone, Copy)]

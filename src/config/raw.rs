@@ -123,6 +123,9 @@ pub struct Settings {
     pub shutdown_deadline_s: Option<u32>,
 }
 
+/// What clients and examples show; a shell that has it set may start a server too.
+const CLIENT_TOKEN: &str = "FIRETEAM_TOKEN";
+
 impl Settings {
     /// These settings, and where they say nothing, those of `under`.
     pub fn over(self, under: Settings) -> Settings {
@@ -187,7 +190,7 @@ pub(super) fn unknown_variables(variables: impl Iterator<Item = String>) -> Vec<
     let name = |argument: &Arg| argument.get_env().and_then(|it| it.to_str()).map(str::to_owned);
     let known: Vec<String> = command.get_arguments().filter_map(name).collect();
     variables
-        .filter(|it| it.starts_with("FIRETEAM_") && !known.contains(it))
+        .filter(|it| it.starts_with("FIRETEAM_") && it != CLIENT_TOKEN && !known.contains(it))
         .filter(|it| !FOREIGN_VARIABLES.iter().any(|foreign| it.starts_with(foreign)))
         .map(|it| unknown_key("environment".into(), &it, &known))
         .collect()

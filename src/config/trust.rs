@@ -84,6 +84,10 @@ impl Problems {
             return None;
         };
         let audience = audience.unwrap_or_else(|| "fireteam".into());
+        // Who shows a certificate is called `tls`'s; nobody else may vouch under that name.
+        if issuer == "tls" {
+            self.invalid("auth_issuer", "`tls` is what certificates are filed under: use the issuer's own name".into());
+        }
         for (key, name) in [("auth_issuer", &issuer), ("auth_audience", &audience)] {
             if name.is_empty() || AUTH_NAME_BYTES_MAX < name.len() || name.chars().any(char::is_control) {
                 self.invalid(key, format!("must be 1 to {AUTH_NAME_BYTES_MAX} bytes without control characters"));

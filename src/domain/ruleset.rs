@@ -200,6 +200,16 @@ pub struct SearchLimits {
     pub max_evaluated: u32,
 }
 
+/// Whether players must have said themselves that they come along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Consent {
+    /// Whoever leads a party is believed.
+    #[default]
+    Assumed,
+    /// Where a player's game speaks for others, each of them has said so (SEC-6).
+    Required,
+}
+
 /// A valid ruleset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ruleset {
@@ -227,6 +237,8 @@ pub struct Ruleset {
     pub line: LatencyLine,
     /// Share of candidates that must answer the quick probe before the involved one starts, percent (S1-29).
     pub involved_phase_percent: f64,
+    /// Whether a party's members must have said that they come along.
+    pub consent: Consent,
     /// How a match is divided; `None` for sets that are only advertised and searched.
     pub teams: Option<TeamsSpec>,
     /// How waiting parties are put together; `None` for sets without a queue.

@@ -104,8 +104,12 @@ impl Core {
         let record = shelf.get(take.advertisement_id).ok_or(Fault::Absent)?;
         let connect_data = record.advertisement.connect_data.clone();
         drop(shelf);
-        let claim =
-            ReservationClaim { id: reservation.id, advertisement_id: take.advertisement_id, set_id: take.set_id };
+        let claim = ReservationClaim {
+            id: reservation.id,
+            advertisement_id: take.advertisement_id,
+            set_id: take.set_id,
+            subject: take.subject,
+        };
         let token = self.signer.seal(&claim);
         let answer = ReserveAnswer { reservation: answer::reservation(&reservation, token, now), connect_data };
         if !replayed {

@@ -16,10 +16,37 @@ use crate::domain::session::Session;
 pub struct Caller {
     /// The authenticated subject; none when anonymous.
     pub subject: Option<UserKey>,
+    /// The user that it plays for, where it is a player's game and has shown whose: it speaks for nobody else.
+    pub user: Option<UserKey>,
     /// What kind of program it is.
     pub origin: Origin,
     /// Its address, for locality alone. Never logged, never stored.
     pub address: Option<IpAddr>,
+}
+
+/// What players have said of coming along, as the leader of their party shows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Consents {
+    /// Where the players stand in the request.
+    pub players_path: &'static str,
+    /// A token for each player, in their order, empty for those without; shorter where the rest have none.
+    pub tokens: Vec<Vec<u8>>,
+}
+
+impl Default for Consents {
+    /// None, of the players of a session composition.
+    fn default() -> Self {
+        Self { players_path: "session_composition.players", tokens: Vec::new() }
+    }
+}
+
+/// Consent to be taken along.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConsentAnswer {
+    /// For the leader; empty where nobody asks for it.
+    pub token: Vec<u8>,
+    /// How long it is good.
+    pub expires_in_ms: u32,
 }
 
 /// Look for sessions.
@@ -31,6 +58,8 @@ pub struct Search {
     pub hash: Option<RulesetHash>,
     /// Who looks.
     pub session: Session,
+    /// What they have said of coming along.
+    pub consents: Consents,
     /// From the previous answer of this search; empty for a new one.
     pub token: Vec<u8>,
     /// Advertisements not to show.
@@ -103,6 +132,8 @@ pub struct Update {
     pub target: Option<(AdvertisementId, Vec<u8>)>,
     /// The whole session; none for a heartbeat.
     pub session: Option<Session>,
+    /// What its players have said of coming along.
+    pub consents: Consents,
     /// The set; required for a new one.
     pub set_id: Option<SetId>,
     /// The ruleset the client was given.
@@ -179,6 +210,8 @@ pub struct Reserve {
     pub set_id: Option<SetId>,
     /// The party that will sit: `players` of the request where given, else those of its composition.
     pub session: Session,
+    /// What they have said of coming along.
+    pub consents: Consents,
     /// The same key twice is the same reservation.
     pub idempotency_key: String,
     /// How long to hold.

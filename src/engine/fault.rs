@@ -20,6 +20,10 @@ pub enum Fault {
     },
     /// A token that is missing, forged or another's. The same whether or not the thing exists.
     NotYours,
+    /// Only game servers may.
+    NotAServer,
+    /// Only players may.
+    NotAPlayer,
     /// There is nothing of that name: send it whole.
     Absent,
     /// It was deleted and stays so.

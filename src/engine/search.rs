@@ -42,6 +42,7 @@ impl Core {
             Some(_) if !self.settings.allow_overrides => return Err(Fault::OverridesForbidden),
             Some(overrides) => Arc::new(overridden(&ruleset, overrides)?),
         };
+        self.check_party(caller, &ruleset, &search.session, &search.consents, now)?;
         let (session, ignored) = self.placed(caller, search.session)?;
         let seeker = Seeker::new(&judged, caller, session, ignored)?;
         let claim = self.search_claim(&ruleset, &seeker, &search.token, now)?;

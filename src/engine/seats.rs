@@ -27,6 +27,7 @@ impl Engine {
         }
         let set_id: SetId = searched.set_id;
         let ruleset = self.core.ruleset(set_id, Some(searched.hash))?;
+        self.core.check_party(caller, &ruleset, &reserve.session, &reserve.consents, now)?;
         let (session, ignored) = self.core.placed(caller, reserve.session)?;
         let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
         let claim = self.core.search_claim(&ruleset, &seeker, &reserve.search_token, now)?;
@@ -53,9 +54,11 @@ impl Engine {
     }
 
     /// Gives seats back. What has ended has ended: releasing twice succeeds.
-    pub fn release(&self, _caller: &Caller, release: Release) -> Result<Submitted<()>, Fault> {
-        let claim = self.core.signer.open::<ReservationClaim>(&release.token).filter(|claim| claim.id == release.id);
-        let claim = claim.ok_or(Fault::NotYours)?;
+    pub fn release(&self, caller: &Caller, release: Release) -> Result<Submitted<()>, Fault> {
+        let claim = self.core.signer.open::<ReservationClaim>(&release.token).ok_or(Fault::NotYours)?;
+        if claim.id != release.id || claim.subject != caller.subject {
+            return Err(Fault::NotYours);
+        }
         let (reply, answer) = oneshot::channel();
         let in_flight = self.core.flights.begin(claim.advertisement_id);
         self.submit(Job::Release(claim.id, claim.advertisement_id, claim.set_id, reply, in_flight))?;

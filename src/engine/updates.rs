@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use crate::auth::token::AdvertisementClaim;
-use crate::domain::advertisement::{Advertisement, AllowedRange};
-use crate::domain::attribute::ValueKind;
+use crate::domain::advertisement::{Advertisement, AllowedRange, Kind};
+use crate::domain::attribute::{Origin, ValueKind};
 use crate::domain::facts::{self, FieldProblem};
 use crate::domain::id::AdvertisementId;
 use crate::domain::limit;
@@ -25,6 +25,7 @@ impl Engine {
     /// submitted, and dropping the answer cancels nothing.
     pub fn update(&self, caller: &Caller, mut update: Update) -> Result<Submitted<UpdateAnswer>, Fault> {
         let now = self.core.clock.now();
+        let creates = update.target.is_none();
         let (claim, proof) = match update.target.take() {
             Some((id, token)) => {
                 let claim = self.own_claim(caller, id, &token)?;
@@ -42,7 +43,15 @@ impl Engine {
         match update.session.take() {
             Some(session) => {
                 let proof = proof.unwrap_or_else(|| Proof { claim, token: self.core.signer.seal(&claim) });
-                self.publish(caller, proof, session, update)
+                let ruleset = self.core.ruleset(claim.set_id, update.hash)?;
+                match creates {
+                    true => self.core.check_party(caller, &ruleset, &session, &update.consents, now)?,
+                    false => {
+                        let which = (claim.id, claim.set_id);
+                        self.core.check_joined(caller, which, &ruleset, &session, &update.consents, now)?;
+                    }
+                }
+                self.publish(caller, proof, ruleset, session, update)
             }
             None => self.keep_alive(claim, proof, update, now),
         }
@@ -85,6 +94,9 @@ impl Engine {
             None => AdvertisementId::from_bytes(self.core.clock.random_bytes()),
         };
         let kind = update.kind.unwrap_or_default();
+        if kind == Kind::Server && caller.subject.is_some() && caller.origin != Origin::Server {
+            return Err(Fault::NotAServer);
+        }
         Ok(AdvertisementClaim { id, set_id, kind, subject: caller.subject, since: now })
     }
 
@@ -92,11 +104,11 @@ impl Engine {
         &self,
         caller: &Caller,
         proof: Proof,
+        ruleset: Arc<Ruleset>,
         session: Session,
         update: Update,
     ) -> Result<Submitted<UpdateAnswer>, Fault> {
         let claim = proof.claim;
-        let ruleset = self.core.ruleset(claim.set_id, update.hash)?;
         let (session, mut ignored) = self.core.placed(caller, session)?;
         check_session(&ruleset, &session)?;
         check_allowed(&ruleset, &update.allowed)?;

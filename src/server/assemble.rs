@@ -8,6 +8,7 @@ use anyhow::{Context as _, anyhow};
 use tokio::time::Instant;
 
 use crate::api::answer::encode_static;
+use crate::auth::authenticator::Authenticator;
 use crate::auth::key_file;
 use crate::auth::proxy::client_address;
 use crate::auth::token::{KEY_BYTES, Signer};
@@ -41,6 +42,8 @@ pub struct House {
     pub desk: Arc<Desk>,
     /// The locality files.
     pub locator: Arc<LocatorHandle>,
+    /// Who tells who is calling; none: everybody may do everything.
+    pub authenticator: Option<Arc<Authenticator>>,
     /// The counts.
     pub metrics: Arc<Metrics>,
 }
@@ -57,6 +60,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
     let settings = settings(config);
     let signer = Arc::new(signer(config, &*clock)?);
     let locator = Arc::new(locator(config, &metrics)?);
+    let authenticator = authenticator(config, clock.clone(), &metrics)?;
     let store = open_store(config, &*clock, &metrics).await.context("open store")?;
     let parts = Parts {
         clock: clock.clone(),
@@ -80,13 +84,14 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         auditor: engine.clone(),
         metrics: Arc::new(move || rendered.render()),
         observer: Arc::new(Calls::new(metrics.clone())),
+        authenticator: authenticator.clone(),
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
         clock,
         is_fresh: is_fresh(engine.clone(), config.max_staleness_s),
         edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },
     })
     .await?;
-    Ok(House { running, engine, desk, locator, metrics })
+    Ok(House { running, engine, desk, locator, authenticator, metrics })
 }
 
 impl House {
@@ -126,6 +131,20 @@ fn signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<Signer> {
         Some(path) => key_file::load_or_create(path, fresh).context("load token keys"),
         None => Ok(Signer::new(fresh, None)),
     }
+}
+
+/// Reads the keys that callers' tokens are verified with.
+fn authenticator(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    metrics: &Metrics,
+) -> anyhow::Result<Option<Arc<Authenticator>>> {
+    if !config.authenticates() {
+        return Ok(None);
+    }
+    let authenticator = Authenticator::new(config.auth.clone(), clock).context("load auth keys")?;
+    metrics.auth_key_loads.get_or_create(&Load::Adopted).inc();
+    Ok(Some(Arc::new(authenticator)))
 }
 
 /// The locality files, or nobody's place: said once.

@@ -8,7 +8,7 @@ use tonic::Code as GrpcCode;
 
 use crate::api::layer::report::RpcObserver;
 use crate::store::metered::Meter;
-use crate::telemetry::label::{Code, Method, StoreVerb, Transaction};
+use crate::telemetry::label::{AuthRefusal, Code, Method, StoreVerb, Transaction};
 use crate::telemetry::metric::{CallSeries, Metrics};
 
 /// Counts calls. Nearly all end well, and their counters are at hand: what ends otherwise is looked up.
@@ -35,6 +35,11 @@ impl RpcObserver for Calls {
             }
             _ => self.metrics.record_call(method, Code::of(i32::from(code)), seconds),
         }
+    }
+
+    fn denied(&self, why: &'static str) {
+        let Some(&why) = AuthRefusal::ALL.iter().find(|known| known.as_str() == why) else { return };
+        self.metrics.auth_refusals.get_or_create(&why).inc();
     }
 
     fn turned_away(&self, why: &'static str) {
@@ -68,6 +73,7 @@ impl Meter for StoreMeter {
 mod tests {
     use super::*;
     use crate::api::method::of_path;
+    use crate::auth::refused::Refused;
     use crate::domain::id::AdvertisementId;
     use crate::domain::time::UnixMs;
     use crate::store::{Write, transaction};
@@ -88,6 +94,21 @@ mod tests {
             let line = format!("fireteam_store_transaction_seconds_count{{transaction=\"{name}\"}} 1");
             assert!(text.contains(&line), "{text}");
         }
+    }
+
+    /// Every reason has its label, and every label its reason.
+    #[test]
+    fn refusals_are_counted_by_their_reason() {
+        let metrics = Arc::new(Metrics::new());
+        let calls = Calls::new(metrics.clone());
+        let reasons = Refused::ALL.iter().map(|refused| refused.as_str()).chain(["wrong_role"]);
+        let reasons: Vec<&'static str> = reasons.collect();
+        reasons.iter().for_each(|why| calls.denied(why));
+        for why in &reasons {
+            let line = format!("fireteam_auth_refusals_total{{reason=\"{why}\"}} 1");
+            assert!(metrics.render().contains(&line), "{why}");
+        }
+        assert_eq!(reasons.len(), AuthRefusal::ALL.len());
     }
 
     /// What a door calls a method is what the metric knows it by.

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
+use crate::api::admission::Keeper;
 use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
 use crate::api::layer::report::RpcObserver;
@@ -47,6 +48,8 @@ pub struct Port {
     pub edge: Arc<Edge>,
     /// Counts.
     pub observer: Arc<dyn RpcObserver>,
+    /// Lets callers in.
+    pub keeper: Keeper,
     /// Ends streams.
     pub drain: Drain,
     /// In [0, 1); how much is added to the age of connections.
@@ -69,7 +72,7 @@ impl Port {
     }
 
     fn calls(&self) -> CallLayer {
-        CallLayer::new(self.observer.clone(), self.edge.unary_deadline, &self.drain)
+        CallLayer::new(self.observer.clone(), self.keeper.clone(), self.edge.unary_deadline, &self.drain)
     }
 
     fn builder(&self) -> Server {

@@ -40,6 +40,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     };
     let house = assemble(&config, Arc::new(SystemClock::start())).await?;
     let _places = watch_places(&house)?;
+    let _keys = watch_keys(&house)?;
     tracing::info!(
         listen = %house.running.address,
         operator_listen = %house.running.operator_address,
@@ -88,6 +89,27 @@ fn watch_places(house: &House) -> anyhow::Result<Option<Watcher>> {
             }
         };
         metrics.locality_loads.get_or_create(&outcome).inc();
+    })?;
+    Ok(Some(watcher))
+}
+
+fn watch_keys(house: &House) -> anyhow::Result<Option<Watcher>> {
+    let Some(authenticator) = house.authenticator.clone().filter(|it| !it.key_files().is_empty()) else {
+        return Ok(None);
+    };
+    let metrics = house.metrics.clone();
+    let watcher = watching(authenticator.key_files().to_vec(), move || {
+        let outcome = match authenticator.reload() {
+            Ok(()) => {
+                tracing::info!("auth keys replaced");
+                Load::Adopted
+            }
+            Err(error) => {
+                tracing::warn!(%error, "auth keys refused; the old ones stay in use");
+                Load::Rejected
+            }
+        };
+        metrics.auth_key_loads.get_or_create(&outcome).inc();
     })?;
     Ok(Some(watcher))
 }

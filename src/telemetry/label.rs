@@ -63,6 +63,8 @@ label! {
     ReportLatency = "report_latency",
     /// Draw a role.
     ChooseRole = "choose_role",
+    /// Come along with another player.
+    GrantConsent = "grant_consent",
     /// Any call to the operator's service.
     Operator = "operator",
     /// Health, reflection, and names that do not exist.
@@ -126,6 +128,7 @@ impl Method {
             ("Matchmaking", "Release") => Method::Release,
             ("Matchmaking", "ReportLatency") => Method::ReportLatency,
             ("Matchmaking", "ChooseRole") => Method::ChooseRole,
+            ("Matchmaking", "GrantConsent") => Method::GrantConsent,
             _ => Method::Other,
         }
     }
@@ -220,6 +223,41 @@ label! {
     Adopted = "adopted",
     /// It was refused; the old one stays.
     Rejected = "rejected",
+}
+
+label! {
+    /// Why what a caller showed was not taken; what of it the caller is told is less.
+    AuthRefusal, "reason",
+    /// Nothing was shown.
+    Missing = "missing",
+    /// No token, or several.
+    Malformed = "malformed",
+    /// Larger than a token may be.
+    TooLarge = "too_large",
+    /// Signed in a way that none of the keys allows.
+    Algorithm = "algorithm",
+    /// Names a key that nobody has.
+    UnknownKey = "unknown_key",
+    /// Nobody who is believed signed it.
+    Signature = "signature",
+    /// Issued by somebody else.
+    Issuer = "issuer",
+    /// For somebody else.
+    Audience = "audience",
+    /// For nobody in particular.
+    Subject = "subject",
+    /// Names a role that there is not.
+    Role = "role",
+    /// Not good yet.
+    NotYet = "not_yet",
+    /// Good for longer than a token may be.
+    LivesTooLong = "lives_too_long",
+    /// Good once.
+    Expired = "expired",
+    /// The certificate names nobody.
+    Certificate = "certificate",
+    /// It is known who calls, and the call is for others.
+    WrongRole = "wrong_role",
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
-use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreVerb, Transaction};
+use crate::telemetry::label::{AuthRefusal, Code, Load, LookUp, Method, RefusalKind, StoreVerb, Transaction};
 
 /// What `render` writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -72,6 +72,10 @@ metrics! {
     rpc_calls: CountBy<(Method, Code)> = Family::default(), "counter" "fireteam_rpc_calls_total" [Method::KEY, Code::KEY];
     /// Time from a call's arrival to its answer.
     rpc_seconds: SpreadBy<Method> = Family::new_with_constructor(seconds), "histogram" "fireteam_rpc_seconds" [Method::KEY];
+    /// Calls that were not let in, by what was wrong with what the caller showed.
+    auth_refusals: CountBy<AuthRefusal> = Family::default(), "counter" "fireteam_auth_refusals_total" [AuthRefusal::KEY];
+    /// Attempts to load the keys that verify callers' tokens.
+    auth_key_loads: CountBy<Load> = Family::default(), "counter" "fireteam_auth_key_loads_total" [Load::KEY];
     /// Connections open now.
     connections: Gauge = Gauge::default(), "gauge" "fireteam_connections" [];
     /// Connect streams open now.
@@ -216,7 +220,9 @@ impl Metrics {
             drop(self.store_rows.get_or_create(verb));
         }
         Transaction::ALL.iter().for_each(|it| drop(self.transaction_seconds.get_or_create(it)));
+        AuthRefusal::ALL.iter().for_each(|it| drop(self.auth_refusals.get_or_create(it)));
         for load in Load::ALL {
+            drop(self.auth_key_loads.get_or_create(load));
             drop(self.ruleset_loads.get_or_create(load));
             drop(self.locality_loads.get_or_create(load));
         }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use fireteam::api::admission::{Caller, Keeper, Player};
+use fireteam::api::caller::Callers;
+use fireteam::auth::policy::PLAYERS;
 use fireteam::clock::Clock;
 use fireteam::config::{Config, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
@@ -23,6 +26,7 @@ pub(crate) struct House {
     config: Config,
     /// Holds the token key, and whatever else a test puts there.
     pub(crate) folder: tempfile::TempDir,
+    kept: Vec<tempfile::TempDir>,
 }
 
 impl House {
@@ -44,6 +48,9 @@ impl House {
             rulesets: RulesetSource::Bundled,
             locality_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],
             trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
+            proxy_protocol: false,
+            tls: None,
+            auth: None,
             token_key_file: Some(folder.path().join("token-key")),
             allow_client_locality: false,
             allow_search_overrides: false,
@@ -61,15 +68,20 @@ impl House {
         change(&mut config);
         let clock = Arc::new(HandClock::new());
         let parts = assemble(&config, clock.clone()).await.expect("the server starts");
-        Self { clock, parts, config, folder }
+        Self { clock, parts, config, folder, kept: Vec::new() }
+    }
+
+    /// Keeps what the configuration points to for as long as the house stands.
+    pub(crate) fn keep(&mut self, folder: tempfile::TempDir) {
+        self.kept.push(folder);
     }
 
     /// The same server after its store was lost: the same key, the same time, nothing else.
     pub(crate) async fn with_an_empty_store(self) -> Self {
-        let Self { clock, parts, config, folder } = self;
+        let Self { clock, parts, config, folder, kept } = self;
         parts.shutdown().await;
         let parts = assemble(&config, clock.clone()).await.expect("the server starts again");
-        Self { clock, parts, config, folder }
+        Self { clock, parts, config, folder, kept }
     }
 
     /// A client whose packets come from this machine, which is nowhere.
@@ -86,6 +98,14 @@ impl House {
     pub(crate) async fn sweep(&self) {
         self.parts.engine.sweep().await;
     }
+}
+
+/// A player who has shown nothing, where nobody has to.
+pub(crate) fn anonymous() -> Caller<Player> {
+    let (headers, mut extensions) = (http::HeaderMap::new(), http::Extensions::new());
+    let admitted = Keeper::default().admit(PLAYERS, &headers, &extensions).expect("everybody is let in");
+    extensions.insert(admitted);
+    Caller::of(&Callers::new(Arc::new(|peer, _| peer)), &headers, &extensions).expect("a player")
 }
 
 /// Time and chance in a test's hands: time stands still until turned, dice fall as told, bytes are a count.

@@ -28,6 +28,8 @@ const LAYERS: &[Layer] = &[
         ours: &["domain", "config", "clock"],
         theirs: &[
             "arc_swap",
+            "aws_lc_rs",
+            "base64",
             "governor",
             "hmac",
             "ipnet",

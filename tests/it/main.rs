@@ -3,13 +3,19 @@
 
 // `cfg(test)` says nothing new to the compiler; it tells clippy that the helpers here are tests too.
 #[cfg(test)]
+mod admission;
+#[cfg(test)]
 mod advertise_rpc;
 #[cfg(test)]
 mod audit_rpc;
 #[cfg(test)]
+mod badges;
+#[cfg(test)]
 mod config_command;
 #[cfg(test)]
 mod connect_rpc;
+#[cfg(test)]
+mod consent_rpc;
 #[cfg(test)]
 mod convert_answer;
 #[cfg(test)]
@@ -43,7 +49,13 @@ mod harness;
 #[cfg(test)]
 mod hostile_documents;
 #[cfg(test)]
+mod identity_life;
+#[cfg(test)]
+mod identity_matrix;
+#[cfg(test)]
 mod layering;
+#[cfg(test)]
+mod ownership;
 #[cfg(test)]
 mod plain;
 #[cfg(test)]
@@ -120,6 +132,8 @@ mod store_story;
 mod tidy;
 #[cfg(test)]
 mod token_key_file;
+#[cfg(test)]
+mod trust;
 #[cfg(test)]
 mod update_runs;
 #[cfg(test)]

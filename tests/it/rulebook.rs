@@ -32,6 +32,11 @@ impl Rulebook {
         std::fs::remove_file(self.0.path().join(name)).expect("remove");
     }
 
+    /// Where the files are.
+    pub(crate) fn path(&self) -> &std::path::Path {
+        self.0.path()
+    }
+
     /// A server that goes by these rules.
     pub(crate) async fn open(&self) -> House {
         self.open_with(|_| {}).await

@@ -88,6 +88,7 @@ fn another_word_changes_the_hash() {
         ("Missing=\"neutral\"", "Missing=\"worst\""),
         ("Mode=\"lower_is_better\"", "Mode=\"difference\""),
         ("Type=\"skill\"", "Type=\"level\""),
+        ("Consent=\"required\"", "Consent=\"assumed\""),
         ("RoleAttribute=\"roles\"", "RoleAttribute=\"maps\""),
         ("Name=\"tank\"", "Name=\"scout\""),
         ("PartyRating=\"median\"", "PartyRating=\"mean\""),

@@ -9,16 +9,17 @@ use fireteam::api::matchmaker::Matchmaker;
 use fireteam::domain::advertisement::{Advertisement, Kind};
 use fireteam::domain::attribute::{Attribute, Reduction, Source, Trust, ValueKind};
 use fireteam::domain::filter::{Refusal, Side};
-use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId};
+use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
 use fireteam::domain::latency::DEFAULT_LINE;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::role::{AdvertiseChances, Role};
-use fireteam::domain::ruleset::{Curve, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode};
+use fireteam::domain::ruleset::{Consent, Curve, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode};
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
-    Caller, CandidateView, Delete, Release, ReportLatency, ReportLatencyAnswer, ReservationAnswer, ReservationChange,
-    ReservationEvent, Reserve, ReserveAnswer, RoleAnswer, Search, SearchAnswer, Update, UpdateAnswer,
+    Caller, CandidateView, ConsentAnswer, Delete, Release, ReportLatency, ReportLatencyAnswer, ReservationAnswer,
+    ReservationChange, ReservationEvent, Reserve, ReserveAnswer, RoleAnswer, Search, SearchAnswer, Update,
+    UpdateAnswer,
 };
 use fireteam::engine::fault::Fault;
 use fireteam::engine::{Listener, Submitted};
@@ -108,6 +109,7 @@ pub(crate) fn ruleset() -> Ruleset {
         limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
         line: DEFAULT_LINE,
         involved_phase_percent: 50.0,
+        consent: Consent::Assumed,
         teams: None,
         queue: None,
         ready_check: None,
@@ -251,6 +253,11 @@ impl Matchmaker for Scripted {
     fn choose_role(&self, set_id: SetId, _: u16) -> Result<RoleAnswer, Fault> {
         self.ruleset(set_id, None)?;
         Ok(RoleAnswer { role: Role::Advertise, advertise_percent: 50.0 })
+    }
+
+    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<ConsentAnswer, Fault> {
+        self.note(caller, leader);
+        Ok(ConsentAnswer { token: vec![7], expires_in_ms: 300_000 })
     }
 
     fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault> {

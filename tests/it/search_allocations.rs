@@ -3,11 +3,10 @@
 use fireteam::api::convert::Door;
 use fireteam::api::handler::Handler;
 use fireteam::api::pb;
-use fireteam::engine::command::Caller;
 
 use prost::Message;
 
-use crate::harness::House;
+use crate::harness::{House, anonymous};
 use crate::plain;
 
 fn composition(silo: u64, user: &str) -> pb::SessionCompositionData {
@@ -27,7 +26,7 @@ fn candidates_in(answer: &[u8]) -> usize {
 #[tokio::test]
 async fn a_search_allocates_no_more_for_more_candidates() {
     let house = House::open().await;
-    let (handler, caller) = (Handler::new(house.parts.engine.clone()), Caller::default());
+    let (handler, caller) = (Handler::new(house.parts.engine.clone()), anonymous());
     let populations = [1, 10, 50];
     for silo in populations {
         for number in 0..silo {

@@ -151,6 +151,7 @@ impl Stage {
             auditor: Arc::new(Desk),
             metrics: Arc::new(|| "# EOF\n".into()),
             observer: counted.clone(),
+            authenticator: None,
             client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
             clock: Arc::new(StillClock),
             is_fresh: Arc::new(|| true),

@@ -12,6 +12,7 @@ fn claim() -> ReservationClaim {
         id: ReservationId::from_bytes([1; 16]),
         advertisement_id: AdvertisementId::from_bytes([2; 16]),
         set_id: SetId(3),
+        subject: None,
     }
 }
 

@@ -5,11 +5,10 @@ use std::collections::BTreeMap;
 use fireteam::api::convert::Door;
 use fireteam::api::handler::Handler;
 use fireteam::api::pb;
-use fireteam::engine::command::Caller;
 use fireteam::engine::fault::Fault;
 use prost::Message;
 
-use crate::harness::House;
+use crate::harness::{House, anonymous};
 use crate::plain;
 
 /// Hosts of the set that is searched, and of another that comes in between.
@@ -36,7 +35,7 @@ fn update(set: u32, host: usize, word: usize) -> pb::UpdateAdvertisementRequest 
 #[tokio::test]
 async fn changes_together_mean_what_they_mean_alone() {
     let house = House::open().await;
-    let (handler, caller, door) = (Handler::new(house.parts.engine.clone()), Caller::default(), Door::default());
+    let (handler, caller, door) = (Handler::new(house.parts.engine.clone()), anonymous(), Door::default());
     let mut hosts = Vec::new();
     for (set, count) in HOSTS {
         for host in 0..count {

@@ -3,8 +3,10 @@
 use std::time::Duration;
 
 use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
+#[cfg(feature = "tls")]
+use tonic::transport::ClientTlsConfig;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Request, Response, Status};
+use tonic::{Code, Request, Response, Status};
 
 use crate::advertised::{Advertised, Door};
 use crate::connection::{self, Connection, Events};
@@ -14,6 +16,7 @@ use crate::pb;
 use crate::pb::matchmaking_client::MatchmakingClient;
 use crate::retry::Retries;
 use crate::searching::Searching;
+use crate::tokens::Tokens;
 
 /// How long one attempt may take, unless [`Client::with_deadline`] says otherwise.
 const DEADLINE: Duration = Duration::from_secs(5);
@@ -27,6 +30,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 pub struct Client {
     stub: MatchmakingClient<Channel>,
     metadata: MetadataMap,
+    tokens: Option<Tokens>,
     retries: Retries,
     deadline: Duration,
 }
@@ -37,6 +41,20 @@ impl Client {
     pub async fn connect(endpoint: impl Into<String>) -> Result<Self, Error> {
         let uri = endpoint.into();
         let endpoint = Endpoint::from_shared(uri.clone()).map_err(|_| Error::Endpoint(uri))?;
+        Self::connect_to(endpoint).await
+    }
+
+    /// Connects to `endpoint`, a URI such as `https://match.example:443`, by TLS as `tls` has it: whose certificates are
+    /// believed, which name is expected, and the certificate to show, where the server asks for one.
+    #[cfg(feature = "tls")]
+    pub async fn connect_tls(endpoint: impl Into<String>, tls: ClientTlsConfig) -> Result<Self, Error> {
+        let uri = endpoint.into();
+        let endpoint = Endpoint::from_shared(uri.clone()).map_err(|_| Error::Endpoint(uri))?;
+        let endpoint = endpoint.tls_config(tls).map_err(|error| Status::from_error(Box::new(error)))?;
+        Self::connect_to(endpoint).await
+    }
+
+    async fn connect_to(endpoint: Endpoint) -> Result<Self, Error> {
         let channel = endpoint
             .connect_timeout(CONNECT_TIMEOUT)
             .tcp_nodelay(true)
@@ -53,12 +71,20 @@ impl Client {
         Self {
             stub: MatchmakingClient::new(channel),
             metadata: MetadataMap::new(),
+            tokens: None,
             retries: Retries::default(),
             deadline: DEADLINE,
         }
     }
 
-    /// Sends `key: value` with every call and every stream: `authorization`, say.
+    /// Shows a token of `tokens` with every call and every stream. A call that a server refuses as UNAUTHENTICATED is
+    /// made once more if another token can be had.
+    pub fn with_tokens(mut self, tokens: Tokens) -> Self {
+        self.tokens = Some(tokens);
+        self
+    }
+
+    /// Sends `key: value` with every call and every stream.
     pub fn with_metadata(mut self, key: &str, value: &str) -> Result<Self, Error> {
         let wrong = || Error::Metadata(key.to_owned());
         let header: AsciiMetadataKey = key.parse().map_err(|_| wrong())?;
@@ -79,7 +105,8 @@ impl Client {
         self
     }
 
-    /// The generated stub, for calls that shall go out exactly as they are: no metadata, no key, no second attempt.
+    /// The generated stub, for calls that shall go out exactly as they are: no token, no metadata, no key, no second
+    /// attempt.
     pub fn stub(&self) -> MatchmakingClient<Channel> {
         self.stub.clone()
     }
@@ -96,7 +123,14 @@ impl Client {
 
     /// Opens the stream on which many requests are in flight and reservations are heard of.
     pub async fn open(&self) -> Result<(Connection, Events), Error> {
-        connection::open(self.stub.clone(), self.metadata.clone(), self.deadline).await
+        let (metadata, shown) = self.metadata().await?;
+        let opened = connection::open(self.stub.clone(), metadata, self.deadline).await;
+        match opened {
+            Err(error) if self.may_renew(&error, shown.as_ref()).await => {
+                connection::open(self.stub.clone(), self.metadata().await?.0, self.deadline).await
+            }
+            opened => opened,
+        }
     }
 
     /// The envelope with one of the four core requests.
@@ -170,6 +204,30 @@ impl Client {
         self.call(request, |mut stub, request| async move { stub.choose_role(request).await }).await
     }
 
+    /// Lets `leader` take this client's player along: the token goes to that player's game, which sends it as
+    /// `consent_token`.
+    pub async fn grant_consent(&self, leader: &str) -> Result<pb::MatchmakingGrantConsentResponse, Error> {
+        let request = pb::MatchmakingGrantConsentRequest { leader_user_id: leader.to_owned() };
+        self.call(request, |mut stub, request| async move { stub.grant_consent(request).await }).await
+    }
+
+    /// What goes with a call, and which token is among it.
+    async fn metadata(&self) -> Result<(MetadataMap, Option<AsciiMetadataValue>), Error> {
+        let mut metadata = self.metadata.clone();
+        let Some(tokens) = &self.tokens else { return Ok((metadata, None)) };
+        let header = tokens.header().await?;
+        metadata.insert("authorization", header.clone());
+        Ok((metadata, Some(header)))
+    }
+
+    /// Whether a call that failed with `error` may be made with another token than the one `shown`.
+    async fn may_renew(&self, error: &Error, shown: Option<&AsciiMetadataValue>) -> bool {
+        match (&self.tokens, shown) {
+            (Some(tokens), Some(shown)) if error.code() == Some(Code::Unauthenticated) => tokens.renew(shown).await,
+            _ => false,
+        }
+    }
+
     /// Makes one call, and makes it again while [`Retries`] says so.
     async fn call<Question, Reply, Asked>(
         &self,
@@ -180,15 +238,20 @@ impl Client {
         Question: Clone,
         Asked: Future<Output = Result<Response<Reply>, Status>>,
     {
-        let mut made = 0;
+        let (mut made, mut renewed) = (0, false);
         loop {
             let mut request = Request::new(question.clone());
-            *request.metadata_mut() = self.metadata.clone();
+            let (metadata, shown) = self.metadata().await?;
+            *request.metadata_mut() = metadata;
             request.set_timeout(self.deadline);
             let error = match ask(self.stub.clone(), request).await {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => Error::from(status),
             };
+            if !renewed && self.may_renew(&error, shown.as_ref()).await {
+                renewed = true;
+                continue;
+            }
             made += 1;
             match self.retries.wait_after(made, &error, dice::jitter()) {
                 Some(wait) => tokio::time::sleep(wait).await,

@@ -21,6 +21,9 @@ pub enum Error {
     /// A metadata key or value has characters that HTTP does not allow.
     #[error("metadata `{0}` has characters that a header cannot carry")]
     Metadata(String),
+    /// There is no token to show; says why, as whoever was to fetch one said it.
+    #[error("no token: {0}")]
+    Token(String),
     /// The server, or the way to it, said no.
     #[error("{0}")]
     Failed(Box<Failure>),
@@ -87,6 +90,7 @@ impl Error {
             Error::Failed(failure) | Error::Ended(Some(failure)) => Some(failure),
             Error::Endpoint(_)
             | Error::Metadata(_)
+            | Error::Token(_)
             | Error::Ended(None)
             | Error::EventsOverflowed
             | Error::Incomplete(_) => None,

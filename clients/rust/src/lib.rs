@@ -39,6 +39,7 @@ mod retry;
 mod searching;
 #[cfg(test)]
 mod tests;
+mod tokens;
 
 pub use advertised::Advertised;
 pub use client::Client;
@@ -46,5 +47,9 @@ pub use connection::{Answer, Connection, Events};
 pub use error::{Error, Failure, FieldProblem};
 pub use retry::Retries;
 pub use searching::{Reserved, Searching};
+pub use tokens::{Token, Tokens};
 /// What a failed call is filed under, as gRPC has it.
 pub use tonic::Code;
+/// How TLS is spoken: whose certificates are believed, and which is shown.
+#[cfg(feature = "tls")]
+pub use tonic::transport::{Certificate, ClientTlsConfig, Identity};

@@ -25,9 +25,10 @@ impl Door {
             field::key(&key, caller.subject.is_none(), "idempotency_key", &mut problems);
         }
         field::size(wire.connect_data.len(), limit::CONNECT_DATA_BYTES_MAX, "connect_data", &mut problems);
-        let composition = wire.session_composition;
+        let mut composition = wire.session_composition;
         let update = Update {
             target: target(&wire.advertisement_id, wire.advertisement_token, &mut problems),
+            consents: session::consents(composition.as_mut(), &mut problems),
             session: composition.map(|wire| session::required(Some(wire), caller.origin, &mut problems)),
             set_id,
             hash: wire.service_configuration_hash.map(RulesetHash),

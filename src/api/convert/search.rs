@@ -6,17 +6,18 @@ use std::fmt::Display;
 use crate::api::convert::{Door, Problems, field, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::domain::limit;
 use crate::engine::command::{Caller, LatencyPhase, Overrides, ReportLatency, Search};
 
 impl Door {
     /// A search.
-    pub fn search(&self, caller: &Caller, wire: pb::SearchRequest) -> Result<Search, Rejection> {
+    pub fn search(&self, caller: &Caller, mut wire: pb::SearchRequest) -> Result<Search, Rejection> {
         let mut problems = self.problems();
         let search = Search {
             set_id: self.required_set_id(wire.matchmaking_set_id, &mut problems),
             hash: wire.service_configuration_hash.map(RulesetHash),
+            consents: session::consents(wire.session_composition.as_mut(), &mut problems),
             session: session::required(wire.session_composition, caller.origin, &mut problems),
             token: field::token(wire.search_token, "search_token", &mut problems),
             excluded: excluded(&wire.exclude_advertisement_ids, &mut problems),
@@ -55,6 +56,13 @@ impl Door {
         let size = i32::try_from(wire.party_size).unwrap_or(i32::MAX);
         let size = field::whole(size, 1, limit::PLAYERS_MAX as i32, "party_size", &mut problems);
         problems.finish((set_id, u16::try_from(size).unwrap_or(1)))
+    }
+
+    /// The user who may take the caller along.
+    pub fn grant_consent(&self, wire: pb::GrantConsentRequest) -> Result<UserKey, Rejection> {
+        let mut problems = self.problems();
+        field::name(&wire.leader_user_id, "leader_user_id", &mut problems);
+        problems.finish(UserKey::of(&wire.leader_user_id))
     }
 
     /// A set, and what the client has of it.

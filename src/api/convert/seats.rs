@@ -25,9 +25,11 @@ impl Door {
             let searched = std::mem::replace(&mut composition.players, wire.players);
             keep_skills(&mut composition.players, &searched);
         }
+        let consents = session::consents_of(&mut composition.players, players_path, &mut problems);
         let reserve = Reserve {
             advertisement_id: id.unwrap_or(AdvertisementId::from_bytes([0; 16])),
             set_id: self.set_id(wire.matchmaking_set_id, &mut problems),
+            consents,
             session: session::session(composition, players_path, caller.origin, &mut problems),
             idempotency_key: wire.idempotency_key,
             hold_for_ms: wire.hold_for_ms,

@@ -10,6 +10,7 @@ use crate::domain::id::{SiloId, UserKey};
 use crate::domain::limit;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, RegionLatency, Session};
+use crate::engine::command::Consents;
 
 /// What the field is called in every request that has one.
 pub(super) const PATH: &str = "session_composition";
@@ -22,6 +23,30 @@ pub(super) fn required(wire: Option<pb::SessionCompositionData>, origin: Origin,
     };
     let players_path = format_args!("{PATH}.players");
     session(wire, players_path, origin, problems)
+}
+
+/// What the players of a composition have said of coming along; taken out of it.
+pub(super) fn consents(wire: Option<&mut pb::SessionCompositionData>, problems: &mut Problems) -> Consents {
+    let players = wire.map_or(&mut [][..], |wire| &mut wire.players);
+    consents_of(players, "session_composition.players", problems)
+}
+
+/// The same, of players at `players_path`.
+pub(super) fn consents_of(
+    players: &mut [pb::PlayerData],
+    players_path: &'static str,
+    problems: &mut Problems,
+) -> Consents {
+    let mut tokens = Vec::new();
+    // Too many players are refused with the rest.
+    for (index, player) in players.iter_mut().enumerate().take(limit::PLAYERS_MAX) {
+        if !player.consent_token.is_empty() {
+            let path = format_args!("{players_path}[{index}].consent_token");
+            tokens.resize(index, Vec::new());
+            tokens.push(field::token(std::mem::take(&mut player.consent_token), path, problems));
+        }
+    }
+    Consents { players_path, tokens }
 }
 
 /// A composition whose players may have come from elsewhere, at `players_path`.

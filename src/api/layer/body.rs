@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use crate::api::admission::run_out;
 use crate::api::fault_in_server;
 use crate::api::layer::deadline;
 use crate::api::layer::report::Report;
@@ -35,6 +36,7 @@ pub struct Guard {
     _slot: StreamSlot,
     deadline: Option<Pin<Box<Sleep>>>,
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
+    run_out: Option<Pin<Box<Sleep>>>,
 }
 
 /// A stream's place among those of its connection; given back when the stream ends.
@@ -61,18 +63,28 @@ impl Drop for StreamSlot {
 }
 
 impl Guard {
-    /// Ends a stream when the client no longer waits, or when `draining` is cancelled.
-    pub fn new(slot: StreamSlot, asked: Option<Duration>, draining: Option<CancellationToken>) -> Self {
+    /// Ends a stream when the client no longer waits, when `draining` is cancelled, or after `good_for`, when the
+    /// caller's proof has run out.
+    pub fn new(
+        slot: StreamSlot,
+        asked: Option<Duration>,
+        draining: Option<CancellationToken>,
+        good_for: Option<Duration>,
+    ) -> Self {
         Self {
             _slot: slot,
             deadline: asked.map(|asked| Box::pin(tokio::time::sleep(asked))),
             draining: draining.map(|token| Box::pin(token.cancelled_owned())),
+            run_out: good_for.map(|good_for| Box::pin(tokio::time::sleep(good_for))),
         }
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
             return Some(deadline::exceeded());
+        }
+        if self.run_out.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready()) {
+            return Some(run_out().into_status());
         }
         let draining = self.draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready());
         draining.then(|| Rejection::going_away().into_status())

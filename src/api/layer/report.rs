@@ -11,6 +11,11 @@ pub trait RpcObserver: Send + Sync + 'static {
     /// A call is over. `method` is one of a fixed set of names, `code` is how it ended.
     fn finished(&self, method: &'static str, code: Code, elapsed: Duration);
 
+    /// A call was not let in: one of the words of `auth::refused`, or `wrong_role`.
+    fn denied(&self, why: &'static str) {
+        let _ = why;
+    }
+
     /// A connection was turned away at the door: `too_many` or `too_many_from_one_place`.
     fn turned_away(&self, why: &'static str);
 }

@@ -36,7 +36,7 @@ fn request(timeout: Option<&str>, content_type: &str) -> Request<Body> {
 /// What a call says that `request` makes of a service that never answers.
 async fn check(request: Request<Body>, limit: Duration, wanted: Code) {
     let counted = Arc::new(Counted::default());
-    let layer = CallLayer::new(counted.clone(), limit, &Drain::new(Health::default()));
+    let layer = CallLayer::new(counted.clone(), Keeper::default(), limit, &Drain::new(Health::default()));
     let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
     let response = layer.layer(never).call(request).await.unwrap();
     assert_eq!(Status::from_header_map(response.headers()).unwrap().code(), wanted);
@@ -57,7 +57,7 @@ async fn the_sooner_deadline_ends_a_call() {
 #[tokio::test]
 async fn a_call_that_is_dropped_is_counted() {
     let counted = Arc::new(Counted::default());
-    let layer = CallLayer::new(counted.clone(), HOUR, &Drain::new(Health::default()));
+    let layer = CallLayer::new(counted.clone(), Keeper::default(), HOUR, &Drain::new(Health::default()));
     let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
     drop(layer.layer(never).call(request(None, "application/grpc")));
     assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", Code::Cancelled)]);
@@ -67,8 +67,20 @@ async fn a_call_that_is_dropped_is_counted() {
 #[tokio::test]
 async fn what_is_no_call_is_left_alone() {
     let counted = Arc::new(Counted::default());
-    let layer = CallLayer::new(counted.clone(), HOUR, &Drain::new(Health::default()));
+    let layer = CallLayer::new(counted.clone(), Keeper::default(), HOUR, &Drain::new(Health::default()));
     let page = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
-    layer.layer(page).call(request(None, "text/html")).await.unwrap();
+    let mut page_request = request(None, "text/html");
+    *page_request.uri_mut() = "/metrics".parse().unwrap();
+    let mut pages = layer.layer(page);
+    pages.call(page_request).await.unwrap();
     assert!(counted.0.lock().unwrap().is_empty());
+}
+
+/// SEC-4: what names a method and is no gRPC never reaches the method.
+#[tokio::test]
+async fn a_call_in_other_clothes_goes_no_further() {
+    let layer = CallLayer::new(Arc::new(Counted::default()), Keeper::default(), HOUR, &Drain::new(Health::default()));
+    let reached = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
+    let response = layer.layer(reached).call(request(None, "text/html")).await.unwrap();
+    assert_eq!(response.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);
 }

@@ -46,6 +46,19 @@ pub struct ReservationClaim {
     pub advertisement_id: AdvertisementId,
     /// Its set.
     pub set_id: SetId,
+    /// The caller it was given to; none for anonymous.
+    pub subject: Option<UserKey>,
+}
+
+/// Says that a player is willing to be taken along by another, for a while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConsentClaim {
+    /// Who is willing.
+    pub member: UserKey,
+    /// Who may take them along.
+    pub leader: UserKey,
+    /// Until when; not from that moment on.
+    pub until: UnixMs,
 }
 
 /// One kind of token: its kind byte and its bytes. Every claim has one length, so a cut or padded one never opens.
@@ -79,6 +92,15 @@ impl Fields<'_> {
     fn set_id(&mut self) -> Option<SetId> {
         self.take().map(|bytes| SetId(u32::from_be_bytes(bytes)))
     }
+
+    /// A caller, as `subject_bytes` wrote it; `None` for bytes that it does not write.
+    fn subject(&mut self) -> Option<Option<UserKey>> {
+        match (self.take()?, self.take()?) {
+            ([0], _) => Some(None),
+            ([1], subject) => Some(Some(UserKey::from_bytes(subject))),
+            _ => None,
+        }
+    }
 }
 
 impl Claim for AdvertisementClaim {
@@ -106,11 +128,7 @@ impl Claim for AdvertisementClaim {
                 [1] => Kind::Server,
                 _ => return None,
             },
-            subject: match (fields.take()?, fields.take()?) {
-                ([0], _) => None,
-                ([1], subject) => Some(UserKey::from_bytes(subject)),
-                _ => return None,
-            },
+            subject: fields.subject()?,
             since: fields.moment()?,
         })
     }
@@ -142,14 +160,16 @@ impl Claim for SearchClaim {
     }
 }
 
+/// Kind 3 was a reservation's before it said whose it was; it opens no more.
 impl Claim for ReservationClaim {
-    const KIND: u8 = 3;
-    const LENGTH: usize = 16 + 16 + 4;
+    const KIND: u8 = 4;
+    const LENGTH: usize = 16 + 16 + 4 + 17;
 
     fn write(&self, bytes: &mut Vec<u8>) {
         bytes.extend(self.id.as_bytes());
         bytes.extend(self.advertisement_id.as_bytes());
         bytes.extend(self.set_id.0.to_be_bytes());
+        bytes.extend(subject_bytes(self.subject));
     }
 
     fn read(bytes: &[u8]) -> Option<Self> {
@@ -158,6 +178,27 @@ impl Claim for ReservationClaim {
             id: ReservationId::from_bytes(fields.take()?),
             advertisement_id: AdvertisementId::from_bytes(fields.take()?),
             set_id: fields.set_id()?,
+            subject: fields.subject()?,
+        })
+    }
+}
+
+impl Claim for ConsentClaim {
+    const KIND: u8 = 5;
+    const LENGTH: usize = 16 + 16 + 8;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.member.as_bytes());
+        bytes.extend(self.leader.as_bytes());
+        bytes.extend(self.until.0.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        Some(Self {
+            member: UserKey::from_bytes(fields.take()?),
+            leader: UserKey::from_bytes(fields.take()?),
+            until: fields.moment()?,
         })
     }
 }

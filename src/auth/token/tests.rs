@@ -40,10 +40,22 @@ fn search() -> impl Strategy<Value = SearchClaim> {
 }
 
 fn reservation() -> impl Strategy<Value = ReservationClaim> {
-    (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u32>()).prop_map(|(id, advertisement, set)| ReservationClaim {
-        id: ReservationId::from_bytes(id),
-        advertisement_id: AdvertisementId::from_bytes(advertisement),
-        set_id: SetId(set),
+    let subject = proptest::option::of(any::<[u8; 16]>());
+    (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u32>(), subject).prop_map(|(id, advertisement, set, subject)| {
+        ReservationClaim {
+            id: ReservationId::from_bytes(id),
+            advertisement_id: AdvertisementId::from_bytes(advertisement),
+            set_id: SetId(set),
+            subject: subject.map(UserKey::from_bytes),
+        }
+    })
+}
+
+fn consent() -> impl Strategy<Value = ConsentClaim> {
+    (any::<[u8; 16]>(), any::<[u8; 16]>(), any::<u64>()).prop_map(|(member, leader, until)| ConsentClaim {
+        member: UserKey::from_bytes(member),
+        leader: UserKey::from_bytes(leader),
+        until: UnixMs(until),
     })
 }
 
@@ -57,6 +69,7 @@ fn check<C: Claim + PartialEq + std::fmt::Debug>(claim: &C) {
         signer.open::<AdvertisementClaim>(&token).is_some(),
         signer.open::<SearchClaim>(&token).is_some(),
         signer.open::<ReservationClaim>(&token).is_some(),
+        signer.open::<ConsentClaim>(&token).is_some(),
     ];
     assert_eq!(opened.iter().filter(|it| **it).count(), 1, "one kind of token never opens as another");
     for bit in 0..token.len() * 8 {
@@ -81,8 +94,13 @@ proptest! {
     #[test]
     fn search_tokens_hold(claim in search()) { check(&claim) }
 
+    /// SEC-5: nor can a reservation's.
     #[test]
     fn reservation_tokens_hold(claim in reservation()) { check(&claim) }
+
+    /// SEC-6: nobody is taken along who did not say so.
+    #[test]
+    fn consent_tokens_hold(claim in consent()) { check(&claim) }
 
     /// SEC-3: bytes at random open as nothing.
     #[test]
@@ -91,15 +109,16 @@ proptest! {
         prop_assert!(signer.open::<AdvertisementClaim>(&bytes).is_none());
         prop_assert!(signer.open::<SearchClaim>(&bytes).is_none());
         prop_assert!(signer.open::<ReservationClaim>(&bytes).is_none());
+        prop_assert!(signer.open::<ConsentClaim>(&bytes).is_none());
     }
 
     /// A digest taken for one kind of thing is of no use for another, even with the kind byte changed and the length right.
     #[test]
-    fn a_claims_bytes_do_not_carry_over(claim in reservation()) {
+    fn a_claims_bytes_do_not_carry_over(claim in consent()) {
         let signer = signer();
         let mut token = signer.seal(&claim);
         token[1] = SearchClaim::KIND;
-        let padding = SearchClaim::LENGTH - ReservationClaim::LENGTH;
+        let padding = SearchClaim::LENGTH - ConsentClaim::LENGTH;
         token.splice(HEAD_BYTES..HEAD_BYTES, std::iter::repeat_n(0, padding));
         prop_assert!(signer.open::<SearchClaim>(&token).is_none());
     }
@@ -111,6 +130,7 @@ fn the_previous_key_is_accepted_and_the_one_before_is_not() {
         id: ReservationId::from_bytes([1; 16]),
         advertisement_id: AdvertisementId::from_bytes([2; 16]),
         set_id: SetId(3),
+        subject: None,
     };
     let [oldest, older, newest] = [[1; KEY_BYTES], [2; KEY_BYTES], [3; KEY_BYTES]];
     let rotated = Signer::new(newest, Some(older));
@@ -176,10 +196,14 @@ fn the_layout_does_not_change_unnoticed() {
         id: ReservationId::from_bytes([0x11; 16]),
         advertisement_id: AdvertisementId::from_bytes([0x22; 16]),
         set_id: SetId(0x0a0b_0c0d),
+        subject: Some(UserKey::from_bytes([0x33; 16])),
     };
     let hex: String = signer().seal(&claim).iter().map(|byte| format!("{byte:02x}")).collect();
     assert_eq!(
         hex,
-        "0103fdd716d511111111111111111111111111111111222222222222222222222222222222220a0b0c0d8d86138cf660721f3394b203d74aca2e"
+        concat!(
+            "0104fdd716d511111111111111111111111111111111222222222222222222222222222222220a0b0c0d013333",
+            "333333333333333333333333333376f8189aa4a412a42f8bc4956e9fba17"
+        )
     );
 }

@@ -9,7 +9,7 @@ use crate::domain::measure::Measure;
 use crate::domain::ruleset::queue::{Quality, QueueSpec};
 use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::domain::ruleset::teams::{ReadyCheck, TeamsSpec};
-use crate::domain::ruleset::{HardFilter, HardRule, InList, Ruleset, SiloRule, SoftFilter};
+use crate::domain::ruleset::{Consent, HardFilter, HardRule, InList, Ruleset, SiloRule, SoftFilter};
 
 /// Names `ruleset` by its meaning: the first 32 bits of the SHA-256 of everything that matters for matching, and never
 /// 0, which clients send for "none".
@@ -39,6 +39,10 @@ pub fn hash_of(ruleset: &Ruleset) -> RulesetHash {
         canon.whole((*decline_cooldown_ms).into());
     });
     canon.option(ruleset.rating.as_ref(), rating);
+    // Last, and only where it says something: rulesets from before it keep the hashes that clients know.
+    if ruleset.consent == Consent::Required {
+        canon.text("consent required");
+    }
     let digest = canon.0.finalize();
     let short = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
     RulesetHash(short.max(1))

@@ -68,6 +68,7 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
     let chances = at.child("AdvertiseChances");
     let limits = search::limits(at.child("Limits"), mistakes);
     let (line, involved_phase_percent) = search::latency(at.child("Latency"), mistakes);
+    let consent = search::consent(at.child("Party"), mistakes);
     let teams = at.child("Teams").map(|element| teams::read(element, &declared, mistakes));
     let chances = search::chances(chances, teams.as_ref(), mistakes);
     let queue_element = at.child("Queue");
@@ -91,6 +92,7 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
         limits,
         line,
         involved_phase_percent,
+        consent,
         teams,
         queue,
         ready_check,

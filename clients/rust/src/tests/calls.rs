@@ -12,6 +12,7 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::pb;
 use crate::retry::Retries;
+use crate::tokens::{Token, Tokens};
 
 use super::stand_in::Script;
 
@@ -182,4 +183,56 @@ async fn settled_reservations_are_said_once() {
     assert_eq!(updates[2].settled_reservation_ids, ["seat"]);
     assert_eq!(updates[4].session_composition, Some(party()));
     assert!(updates[4].settled_reservation_ids.is_empty());
+}
+
+/// The tokens that the server was shown, in order.
+fn shown(script: &Script) -> Vec<String> {
+    let metadata = script.metadata.lock().unwrap();
+    metadata.iter().map(|sent| sent.get("authorization").unwrap().to_str().unwrap().to_owned()).collect()
+}
+
+/// Tokens numbered from 1, each good for as long.
+fn numbered(good_for: Option<Duration>) -> Tokens {
+    let fetched = Arc::new(AtomicU32::new(0));
+    Tokens::fetched(move || {
+        let text = format!("t{}", fetched.fetch_add(1, Ordering::SeqCst) + 1);
+        async move { Ok(Token { text, good_for }) }
+    })
+}
+
+#[tokio::test]
+async fn a_token_travels_until_it_is_no_longer_taken() {
+    let (script, client) = failing(vec![Status::unauthenticated(""), Status::unavailable("")]).play().await;
+    let client = client.with_retries(SOON).with_tokens(numbered(None));
+    client.searching(7, party()).search().await.unwrap();
+    client.searching(7, party()).search().await.unwrap();
+    assert_eq!(shown(&script), ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2"], "one more attempt, with another");
+
+    script.failures.lock().unwrap().extend([Status::unauthenticated(""), Status::unauthenticated("")]);
+    let error = client.searching(7, party()).search().await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::Unauthenticated), "and not for ever");
+}
+
+#[tokio::test]
+async fn a_token_is_replaced_before_it_runs_out() {
+    let (script, client) = failing(Vec::new()).play().await;
+    let client = client.with_tokens(numbered(Some(Duration::ZERO)));
+    for _ in 0..2 {
+        client.searching(7, party()).search().await.unwrap();
+    }
+    assert_eq!(shown(&script), ["Bearer t1", "Bearer t2"]);
+}
+
+#[tokio::test]
+async fn a_fixed_token_is_all_there_is_and_never_shown() {
+    let (script, client) = failing(vec![Status::unauthenticated("")]).play().await;
+    let client = client.with_tokens(Tokens::fixed("secret").unwrap());
+    assert!(!format!("{client:?}").contains("secret"));
+    assert_eq!(client.searching(7, party()).search().await.unwrap_err().code(), Some(Code::Unauthenticated));
+    assert_eq!(shown(&script), ["Bearer secret"]);
+    assert!(matches!(Tokens::fixed("no\ngood"), Err(Error::Metadata(_))));
+
+    let broken = client.with_tokens(Tokens::fetched(|| async { Err("nobody is logged in".to_owned()) }));
+    let error = broken.searching(7, party()).search().await.unwrap_err();
+    assert_eq!(error.to_string(), "no token: nobody is logged in");
 }

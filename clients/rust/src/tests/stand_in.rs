@@ -169,4 +169,11 @@ impl Matchmaking for StandIn {
     ) -> Result<Response<pb::MatchmakingChooseRoleResponse>, Status> {
         Ok(Response::new(Default::default()))
     }
+
+    async fn grant_consent(
+        &self,
+        _: Request<pb::MatchmakingGrantConsentRequest>,
+    ) -> Result<Response<pb::MatchmakingGrantConsentResponse>, Status> {
+        Ok(Response::new(Default::default()))
+    }
 }

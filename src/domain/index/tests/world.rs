@@ -14,8 +14,8 @@ use crate::domain::locality::Locality;
 use crate::domain::measure::Measure;
 use crate::domain::role::AdvertiseChances;
 use crate::domain::ruleset::{
-    Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter,
-    SoftMode,
+    Consent, Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule,
+    SoftFilter, SoftMode,
 };
 use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
@@ -91,6 +91,7 @@ pub(super) fn ruleset(dice: &mut Dice) -> Ruleset {
         limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
         line: if dice.one_in(2) { DEFAULT_LINE } else { line },
         involved_phase_percent: 50.0,
+        consent: Consent::Assumed,
         teams: None,
         queue: None,
         ready_check: None,

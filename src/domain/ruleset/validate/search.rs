@@ -1,12 +1,12 @@
-//! `<AdvertiseChances>`, `<Limits>` and `<Latency>`: how a set is searched.
+//! `<AdvertiseChances>`, `<Limits>`, `<Latency>` and `<Party>`: how a set is searched.
 
 use crate::domain::latency::{DEFAULT_LINE, LatencyLine};
 use crate::domain::limit::{EVALUATED_MAX, PLAYERS_MAX, RESULTS_MAX, RULES_MAX};
 use crate::domain::role::{AdvertiseChances, CHANCE_PERCENT_MAX};
-use crate::domain::ruleset::SearchLimits;
 use crate::domain::ruleset::draft::{Element, Mistakes};
 use crate::domain::ruleset::fields::{Bounds, Fields};
 use crate::domain::ruleset::teams::TeamsSpec;
+use crate::domain::ruleset::{Consent, SearchLimits};
 
 /// Players in the largest game that the rule of thumb is for: the largest party has half of them.
 const GAME_SIZE_MAX: u64 = 2 * PLAYERS_MAX as u64;
@@ -44,6 +44,16 @@ pub(super) fn latency(element: Option<&Element>, mistakes: &Mistakes) -> (Latenc
     let involved = at.number_or("InvolvedPhasePercent", Bounds::PERCENT, DEFAULT_INVOLVED_PHASE_PERCENT);
     at.finish();
     (LatencyLine { intercept_ms, ms_per_1000_km }, involved)
+}
+
+/// Reads `<Party>`: whether its members must have said that they come along.
+pub(super) fn consent(element: Option<&Element>, mistakes: &Mistakes) -> Consent {
+    let Some(element) = element else { return Consent::default() };
+    let mut at = Fields::of(element, mistakes);
+    let words = [("assumed", Consent::Assumed), ("required", Consent::Required)];
+    let consent = at.word("Consent", &words).unwrap_or_default();
+    at.finish();
+    consent
 }
 
 /// Reads `<AdvertiseChances>`: a table, or the rule of thumb for a size of game (S1-6 to S1-8). Without one, the rule of

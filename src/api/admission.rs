@@ -1,0 +1,239 @@
+//! The one check that every call passes: who is calling, and whether the call is theirs to make. It comes before a byte
+//! of the request's body is read, and nothing behind it can be reached without what it gives.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::header::AUTHORIZATION;
+use http::{Extensions, HeaderMap};
+use tonic::Code;
+
+use crate::api::caller::{Callers, Peer};
+use crate::api::status::Rejection;
+use crate::auth::authenticator::Authenticator;
+use crate::auth::identity::{Identity, Role};
+use crate::auth::policy::{Access, OPERATORS, PLAYERS};
+use crate::auth::refused::{Refused, Told};
+use crate::domain::attribute::Origin;
+use crate::engine::command;
+
+/// Lets calls in, or says why not.
+#[derive(Clone, Default)]
+pub struct Keeper {
+    /// None: nobody can show who they are, and everybody may do everything.
+    authenticator: Option<Arc<Authenticator>>,
+}
+
+/// A call that was let in. Made by `Keeper::admit` and nowhere else.
+#[derive(Clone, Debug)]
+pub struct Admitted {
+    identity: Option<Arc<Identity>>,
+    good_for: Option<Duration>,
+    access: Access,
+}
+
+/// Why a call is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// Nobody knows who is calling.
+    Unknown(Refused),
+    /// It is known, and the call is for others.
+    Role(Role),
+}
+
+impl Keeper {
+    /// A keeper that goes by what `authenticator` says; without one, everybody is let in.
+    pub fn new(authenticator: Option<Arc<Authenticator>>) -> Self {
+        Self { authenticator }
+    }
+
+    /// Whether callers must show who they are.
+    pub fn authenticates(&self) -> bool {
+        self.authenticator.is_some()
+    }
+
+    /// Judges a call by its headers and its connection.
+    pub fn admit(&self, access: Access, headers: &HeaderMap, extensions: &Extensions) -> Result<Admitted, Denied> {
+        let stranger = Admitted { identity: None, good_for: None, access };
+        let (Some(authenticator), Access::Only(roles)) = (&self.authenticator, access) else { return Ok(stranger) };
+        let mut shown = headers.get_all(AUTHORIZATION).iter().map(http::HeaderValue::as_bytes);
+        let authorization = shown.next();
+        if shown.next().is_some() {
+            return Err(Denied::Unknown(Refused::Malformed));
+        }
+        let certificate = extensions.get::<Peer>().and_then(|peer| peer.certificate.as_deref());
+        let identity = authenticator.identify(authorization, certificate).map_err(Denied::Unknown)?;
+        if !roles.has(identity.role) {
+            return Err(Denied::Role(identity.role));
+        }
+        let good_for = authenticator.good_for_ms(&identity).map(Duration::from_millis);
+        Ok(Admitted { identity: Some(identity), good_for, access })
+    }
+
+    /// Judges who asks for the metrics: operators may; and where only this machine can reach the port at all, whoever is
+    /// on it, because whatever gathers metrics there has no token.
+    pub fn admit_to_metrics(&self, port: IpAddr, headers: &HeaderMap, extensions: &Extensions) -> Result<(), Denied> {
+        let is_here = |address: IpAddr| address.to_canonical().is_loopback();
+        let from_here = extensions.get::<Peer>().is_some_and(|peer| is_here(peer.address));
+        if is_here(port) && from_here {
+            return Ok(());
+        }
+        self.admit(OPERATORS, headers, extensions).map(|_| ())
+    }
+}
+
+impl fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Keeper").field("authenticates", &self.authenticates()).finish()
+    }
+}
+
+impl Admitted {
+    /// How long the proof is still good; none when it has no end of its own.
+    pub fn good_for(&self) -> Option<Duration> {
+        self.good_for
+    }
+
+    /// Who it is; none where nobody shows it.
+    pub fn identity(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref()
+    }
+}
+
+impl From<Denied> for Rejection {
+    /// One text for each of the few things that a caller can do something about; what exactly was wrong with what was
+    /// shown is counted, and not said.
+    fn from(denied: Denied) -> Self {
+        let unknown = |reason, text: &str| Rejection::new(Code::Unauthenticated, reason, text);
+        match denied {
+            Denied::Unknown(refused) => match refused.told() {
+                Told::Missing => unknown("NO_CREDENTIALS", "say who is calling: send `authorization: Bearer <token>`"),
+                Told::Malformed => {
+                    unknown("MALFORMED_CREDENTIALS", "this is no token: send `authorization: Bearer <token>`, once")
+                }
+                Told::Expired => unknown("EXPIRED", "the token has run out: send a fresh one"),
+                Told::NotAccepted => unknown("NOT_ACCEPTED", "this server does not accept what was shown"),
+            },
+            Denied::Role(role) => {
+                let text = format!("this call is not for the role `{}`", role.as_str());
+                Rejection::new(Code::PermissionDenied, "ROLE_NOT_ALLOWED", text)
+            }
+        }
+    }
+}
+
+/// What a stream says when its token has run out.
+pub fn run_out() -> Rejection {
+    let text = "the token has run out: connect again with a fresh one";
+    Rejection::new(Code::Unauthenticated, "EXPIRED", text)
+}
+
+/// Who a caller is to a handler.
+pub trait Party: sealed::Sealed {
+    /// Who may be one.
+    const ACCESS: Access;
+}
+
+/// Players and game servers.
+#[derive(Clone, Copy, Debug)]
+pub enum Player {}
+
+/// Those who run fireteam.
+#[derive(Clone, Copy, Debug)]
+pub enum Operator {}
+
+impl Party for Player {
+    const ACCESS: Access = PLAYERS;
+}
+
+impl Party for Operator {
+    const ACCESS: Access = OPERATORS;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for super::Player {}
+    impl Sealed for super::Operator {}
+}
+
+/// A caller who has passed the check as one of `P`. Handlers take one, the engine and the operator's desk are behind the
+/// handlers, and there is no way to a caller but by the check:
+///
+/// ```compile_fail
+/// use fireteam::api::convert::Door;
+/// use fireteam::api::{handler::Handler, pb};
+/// use fireteam::engine::command::Caller;
+///
+/// fn unchecked(handler: &Handler) {
+///     let _ = handler.search(Door::default(), &Caller::default(), pb::SearchRequest::default());
+/// }
+/// ```
+///
+/// nor is one of the wrong sort of any use:
+///
+/// ```compile_fail
+/// use fireteam::api::admission::{Caller, Operator};
+/// use fireteam::api::convert::Door;
+/// use fireteam::api::{handler::Handler, pb};
+///
+/// fn wrong_sort(handler: &Handler, caller: &Caller<Operator>) {
+///     let _ = handler.search(Door::default(), caller, pb::SearchRequest::default());
+/// }
+/// ```
+///
+/// With the right one it is as easy as that:
+///
+/// ```
+/// use fireteam::api::admission::{Caller, Player};
+/// use fireteam::api::convert::Door;
+/// use fireteam::api::{handler::Handler, pb};
+///
+/// fn checked(handler: &Handler, caller: &Caller<Player>) {
+///     let _ = handler.search(Door::default(), caller, pb::SearchRequest::default());
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Caller<P> {
+    asking: command::Caller,
+    admitted: Admitted,
+    _party: PhantomData<P>,
+}
+
+impl<P: Party> Caller<P> {
+    /// The caller of a request that the check has let in, which left word of it in `extensions`. A request that has come
+    /// past the check, or was let in as something else, has none.
+    pub fn of(callers: &Callers, headers: &HeaderMap, extensions: &Extensions) -> Result<Self, Rejection> {
+        let admitted = extensions.get::<Admitted>().filter(|it| it.access == P::ACCESS);
+        let admitted = admitted.ok_or(Denied::Unknown(Refused::Missing))?.clone();
+        let asking = command::Caller { address: callers.address(headers, extensions), ..asking(admitted.identity()) };
+        Ok(Self { asking, admitted, _party: PhantomData })
+    }
+
+    /// As the engine sees it.
+    pub fn asking(&self) -> &command::Caller {
+        &self.asking
+    }
+
+    /// Who it is; none where nobody shows it.
+    pub fn identity(&self) -> Option<&Arc<Identity>> {
+        self.admitted.identity()
+    }
+
+    /// How long the proof is still good; none when it has no end of its own.
+    pub fn good_for(&self) -> Option<Duration> {
+        self.admitted.good_for()
+    }
+}
+
+/// An identity as the engine sees it, without its address.
+fn asking(identity: Option<&Arc<Identity>>) -> command::Caller {
+    let Some(identity) = identity else { return command::Caller::default() };
+    let origin = match identity.role {
+        Role::Server => Origin::Server,
+        Role::Client | Role::Operator => Origin::Client,
+    };
+    command::Caller { subject: Some(identity.key), user: identity.user(), origin, address: None }
+}

@@ -1,0 +1,83 @@
+//! Makes the key that signs callers' tokens, and what the server must know of it.
+
+use std::fs::OpenOptions;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context as _;
+
+use crate::auth::issuing::IssuingKey;
+use crate::clock::Clock;
+
+/// Makes three files: the private key, for its owner's eyes alone, the public key, and the public key as a key set.
+/// `out` is a directory, or what their names begin with. Files that are there already stay as they are.
+pub fn keygen(out: &Path, clock: &dyn Clock, told: &mut dyn Write) -> anyhow::Result<()> {
+    let mut seed = [0; 32];
+    for half in seed.chunks_mut(16) {
+        half.copy_from_slice(&clock.random_bytes());
+    }
+    let key = IssuingKey::of_seed(&seed).context("make a key")?;
+    let files = [
+        (named(out, "key.pem"), key.private_pem(), 0o600),
+        (named(out, "pub.pem"), key.public_pem(), 0o644),
+        (named(out, "jwks.json"), key.jwks(), 0o644),
+    ];
+    for (file, text, mode) in &files {
+        write_new(file, text, *mode).with_context(|| format!("write {}", file.display()))?;
+    }
+    let [private, public, set] = files.map(|(file, ..)| file.display().to_string());
+    writeln!(told, "{private}\n  signs tokens: keep it where the server is not\n{public}\n{set}")?;
+    writeln!(told, "  what the server needs, one of the two: --auth-keys {set}")?;
+    Ok(())
+}
+
+fn named(out: &Path, ending: &str) -> PathBuf {
+    match out.is_dir() {
+        true => out.join(format!("issuer.{ending}")),
+        false => {
+            let mut name = out.as_os_str().to_owned();
+            name.push(format!(".{ending}"));
+            name.into()
+        }
+    }
+}
+
+fn write_new(file: &Path, text: &str, mode: u32) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, mode);
+    #[cfg(not(unix))]
+    let _ = mode;
+    let mut file = options.open(file)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    #[test]
+    fn three_files_are_made_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (clock, mut told) = (SystemClock::start(), Vec::new());
+        keygen(folder.path(), &clock, &mut told).unwrap();
+        let private = folder.path().join("issuer.key.pem");
+        let made = std::fs::read(&private).unwrap();
+        assert!(IssuingKey::of_pem(&made).is_ok());
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&private).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        let told = String::from_utf8(told).unwrap();
+        assert!(!told.contains("PRIVATE"), "{told}");
+
+        assert!(keygen(folder.path(), &clock, &mut Vec::new()).is_err(), "a key in use is not replaced");
+        assert_eq!(std::fs::read(&private).unwrap(), made);
+        keygen(&folder.path().join("second"), &clock, &mut Vec::new()).unwrap();
+        assert!(folder.path().join("second.jwks.json").is_file());
+    }
+}

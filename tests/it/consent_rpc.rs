@@ -1,0 +1,183 @@
+//! Who comes along: a player's game speaks for its own user, and for others who have said so.
+
+use fireteam::auth::identity::Role;
+use fireteam::config::RulesetSource;
+use fireteam_client::{Client, Code, Error, pb};
+
+use crate::badges::{Badges, locked_house, locked_house_with};
+use crate::harness::{House, host, party};
+use crate::rulebook::Rulebook;
+
+const RULES: &str = "<Ruleset Name=\"ranked\" SetId=\"1\"><Party Consent=\"required\"/></Ruleset>";
+
+/// A house whose only ruleset asks for consent.
+async fn strict_house() -> (House, Badges, Rulebook) {
+    let book = Rulebook::of(&[("ranked.xml", RULES)]);
+    let directory = book.path().to_owned();
+    let (house, badges) = locked_house_with(|config| config.rulesets = RulesetSource::Directory(directory)).await;
+    (house, badges, book)
+}
+
+async fn consent(member: &Client, leader: &str) -> Vec<u8> {
+    let answer = member.grant_consent(leader).await.expect("consent");
+    assert_eq!(answer.expires_in_ms, 300_000);
+    answer.consent_token
+}
+
+/// A party of `ana` and whoever else, each with a token or none.
+fn with(others: &[(&str, &[u8])]) -> pb::SessionCompositionData {
+    let mut session = party(&[("ana", 0.0)]);
+    session.players.extend(others.iter().map(|(user, token)| pb::PlayerData {
+        user_id: (*user).to_owned(),
+        consent_token: token.to_vec(),
+        ..Default::default()
+    }));
+    session
+}
+
+fn search(session: pb::SessionCompositionData) -> pb::MatchmakingSearchRequest {
+    pb::MatchmakingSearchRequest {
+        session_composition: Some(session),
+        matchmaking_set_id: Some(1),
+        ..Default::default()
+    }
+}
+
+fn create(session: pb::SessionCompositionData) -> pb::MatchmakingUpdateAdvertisementRequest {
+    pb::MatchmakingUpdateAdvertisementRequest { session_composition: Some(session), ..host(&[], 4) }
+}
+
+/// The fields that a request was refused for.
+fn fields(error: &Error) -> Vec<&str> {
+    assert_eq!(error.code(), Some(Code::InvalidArgument), "{error}");
+    error.fields().iter().map(|problem| problem.field.as_str()).collect()
+}
+
+/// SEC-6: a player's game is one of its own party, whatever it asks; a server's is nobody's.
+#[tokio::test]
+async fn a_client_speaks_for_its_own_user() {
+    let (house, badges) = locked_house().await;
+    let eve = badges.client(&house, Role::Client, "eve").await;
+    let players = ["session_composition.players"];
+    assert_eq!(fields(&eve.search(search(party(&[("ana", 0.0)]))).await.unwrap_err()), players);
+    let sizes = pb::SessionCompositionData { party_size_composition: vec![2], ..Default::default() };
+    assert_eq!(fields(&eve.search(search(sizes.clone())).await.unwrap_err()), players);
+    assert_eq!(fields(&eve.advertise(create(party(&[("ana", 0.0)]))).await.unwrap_err()), players);
+    let envelope = pb::MatchmakingCoreRequest {
+        request_type: Some(pb::MatchmakingCoreRequestType::Search.into()),
+        search_request: Some(search(party(&[("ana", 0.0)]))),
+        ..Default::default()
+    };
+    let error = eve.core(envelope).await.unwrap_err();
+    assert_eq!(fields(&error), ["search_request.session_composition.players"]);
+
+    let token = eve.search(search(party(&[("eve", 0.0)]))).await.expect("her own").search_token;
+    let reserve = pb::MatchmakingReserveRequest {
+        advertisement_id: "0".repeat(32),
+        players: party(&[("ana", 0.0)]).players,
+        search_token: token,
+        ..Default::default()
+    };
+    assert_eq!(fields(&eve.reserve(reserve).await.unwrap_err()), ["players"]);
+
+    let server = badges.client(&house, Role::Server, "eu-1").await;
+    server.search(search(party(&[("ana", 0.0)]))).await.expect("a server speaks for all");
+    server.search(search(sizes)).await.expect("a server speaks for all");
+    // Without a ruleset that asks, the leader is believed about the others.
+    eve.search(search(party(&[("eve", 0.0), ("ana", 0.0)]))).await.expect("assumed");
+}
+
+/// SEC-6: a party of n needs the consent of n - 1, each for this leader, each not too long ago.
+#[tokio::test]
+async fn nobody_is_taken_along_who_has_not_said_so() {
+    let (house, badges, _book) = strict_house().await;
+    let ana = badges.client(&house, Role::Client, "ana").await;
+    let ben = badges.client(&house, Role::Client, "ben").await;
+    let (ours, others) = (consent(&ben, "ana").await, consent(&ben, "eve").await);
+    let own = consent(&ana, "ana").await;
+
+    let path = ["session_composition.players[1].consent_token"];
+    for token in [&b""[..], &others, &own, b"noise"] {
+        assert_eq!(fields(&ana.search(search(with(&[("ben", token)]))).await.unwrap_err()), path);
+        assert_eq!(fields(&ana.advertise(create(with(&[("ben", token)]))).await.unwrap_err()), path);
+    }
+    let error = ana.search(search(with(&[("ben", &ours), ("cid", &ours), ("dan", b"")]))).await.unwrap_err();
+    let both = [2, 3].map(|at| format!("session_composition.players[{at}].consent_token"));
+    assert_eq!(fields(&error), both);
+    let twice = ana.search(search(with(&[("ben", &ours), ("ben", &ours)]))).await.unwrap_err();
+    assert!(fields(&twice).contains(&"session_composition.players[2].user_id"), "{twice}");
+    let eve = badges.client(&house, Role::Client, "eve").await;
+    let mut hers = with(&[("ben", &ours)]);
+    hers.players[0].user_id = "eve".into();
+    assert_eq!(fields(&eve.search(search(hers)).await.unwrap_err()), path, "it was given to ana");
+
+    ana.search(search(with(&[]))).await.expect("alone");
+    ana.search(search(with(&[("ben", &ours)]))).await.expect("together");
+    badges.client(&house, Role::Server, "eu-1").await.search(search(with(&[("ben", b"")]))).await.expect("a server");
+
+    house.clock.turn(299_999);
+    ana.search(search(with(&[("ben", &ours)]))).await.expect("still");
+    house.clock.turn(1);
+    assert_eq!(fields(&ana.search(search(with(&[("ben", &ours)]))).await.unwrap_err()), path, "no longer");
+}
+
+/// SEC-6: seats are taken with the same consent, and who came by a reservation has given theirs there.
+#[tokio::test]
+async fn who_came_by_a_reservation_is_let_in() {
+    let (house, badges, _book) = strict_house().await;
+    let server = badges.client(&house, Role::Server, "eu-1").await;
+    let ana = badges.client(&house, Role::Client, "ana").await;
+    let mut hosted = host(&[("zoe", 0.0)], 4);
+    let zoe = badges.client(&house, Role::Client, "zoe").await;
+    let advertised = zoe.advertise(hosted.clone()).await.expect("advertise");
+
+    let ours = consent(&badges.client(&house, Role::Client, "ben").await, "ana").await;
+    let search_token = ana.search(search(with(&[("ben", &ours)]))).await.expect("search").search_token;
+    let reserve = |players: Vec<pb::PlayerData>| pb::MatchmakingReserveRequest {
+        advertisement_id: advertised.id().into(),
+        players,
+        search_token: search_token.clone(),
+        ..Default::default()
+    };
+    let error = ana.reserve(reserve(with(&[("ben", b"")]).players)).await.unwrap_err();
+    assert_eq!(fields(&error), ["players[1].consent_token"]);
+    let held = ana.reserve(reserve(with(&[("ben", &ours)]).players)).await.expect("reserve").reservation.unwrap();
+
+    hosted.advertisement_id = advertised.id().into();
+    hosted.advertisement_token = advertised.token().into();
+    hosted.settled_reservation_ids = vec![held.reservation_id];
+    let arrived = |users: &[(&str, f64)]| pb::MatchmakingUpdateAdvertisementRequest {
+        session_composition: host(users, 2).session_composition,
+        ..hosted.clone()
+    };
+    let error = zoe.update_advertisement(arrived(&[("zoe", 0.0), ("cid", 0.0)])).await.unwrap_err();
+    assert_eq!(fields(&error), ["session_composition.players[1].consent_token"], "cid came by none");
+    let everybody = [("zoe", 0.0), ("ana", 0.0), ("ben", 0.0)];
+    zoe.update_advertisement(arrived(&everybody)).await.expect("they came by a reservation");
+    zoe.update_advertisement(arrived(&everybody)).await.expect("and are known now");
+    drop(server);
+}
+
+/// SEC-6: only game servers advertise as such, and only players come along with players.
+#[tokio::test]
+async fn servers_and_players_are_kept_apart() {
+    let (house, badges) = locked_house().await;
+    let as_server = pb::MatchmakingUpdateAdvertisementRequest {
+        kind: pb::AdvertisementKind::Server.into(),
+        ..host(&[("ana", 0.0)], 4)
+    };
+    let error = badges.client(&house, Role::Client, "ana").await.advertise(as_server.clone()).await.unwrap_err();
+    let reason = error.failure().and_then(|failure| failure.reason.as_deref());
+    assert_eq!((error.code(), reason), (Some(Code::PermissionDenied), Some("NOT_A_SERVER")));
+    let server = badges.client(&house, Role::Server, "eu-1").await;
+    server.advertise(as_server.clone()).await.expect("a server");
+    let error = server.grant_consent("ana").await.unwrap_err();
+    assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
+
+    let open = House::open().await;
+    open.client().await.advertise(as_server).await.expect("anybody, where nobody shows who they are");
+    let nothing = open.client().await.grant_consent("ana").await.expect("nothing is asked for");
+    assert_eq!((nothing.consent_token.len(), nothing.expires_in_ms), (0, 0));
+    let error = open.client().await.grant_consent("").await.unwrap_err();
+    assert_eq!(fields(&error), ["leader_user_id"]);
+}

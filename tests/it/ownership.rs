@@ -1,0 +1,261 @@
+//! What is whose: nobody changes, ends or confirms anything of somebody else's, and trying teaches nothing.
+
+use fireteam::api::convert::Door;
+use fireteam::api::handler::Handler;
+use fireteam::api::status::Rejection;
+use fireteam::api::{admission, pb};
+use fireteam::auth::identity::Role;
+use fireteam::domain::id::AdvertisementId;
+use fireteam_client::Code;
+use proptest::prelude::*;
+use proptest::test_runner::{TestCaseError, TestRunner};
+use prost::Message;
+
+use crate::badges::{Badges, locked_house};
+use crate::harness::{House, host, party};
+use crate::plain;
+
+type Player = admission::Caller<admission::Player>;
+
+/// Callers, each with an advertisement and, in the next one's, a reservation.
+const OWNERS: usize = 12;
+/// Attempts in all.
+const ATTEMPTS: u32 = 10_000;
+
+struct Owner {
+    caller: Player,
+    id: String,
+    token: Vec<u8>,
+    reservation_id: String,
+    reservation_token: Vec<u8>,
+}
+
+fn role(number: usize) -> Role {
+    if number % 3 == 2 { Role::Server } else { Role::Client }
+}
+
+/// The same message of the client's and of the server's making.
+fn over<M: Message + Default>(message: impl Message) -> M {
+    M::decode(message.encode_to_vec().as_slice()).unwrap()
+}
+
+async fn owners(house: &House, badges: &Badges, handler: &Handler) -> Vec<Owner> {
+    let mut owners = Vec::new();
+    for number in 0..OWNERS {
+        let name = format!("owner {number}");
+        let caller = badges.caller(house, role(number), &name);
+        let wire = over(host(&[(&name, 0.0)], 8));
+        let made = handler.update(Door::default(), &caller, wire).unwrap().settle().await.unwrap();
+        owners.push(Owner {
+            caller,
+            id: made.id.to_string(),
+            token: made.token,
+            reservation_id: String::new(),
+            reservation_token: Vec::new(),
+        });
+    }
+    for number in 0..OWNERS {
+        let composition: pb::SessionCompositionData = over(party(&[(&format!("owner {number}"), 0.0)]));
+        let (caller, next) = (owners[number].caller.clone(), owners[(number + 1) % OWNERS].id.clone());
+        let search = pb::SearchRequest {
+            matchmaking_set_id: Some(1),
+            session_composition: Some(composition.clone()),
+            ..Default::default()
+        };
+        let found = handler.search(Door::default(), &caller, search).unwrap().encode_to_vec();
+        let found = plain::MatchmakingSearchResponse::decode(found.as_slice()).unwrap();
+        let reserve = pb::ReserveRequest {
+            advertisement_id: next,
+            idempotency_key: "a key of sixteen".into(),
+            search_token: found.search_token,
+            session_composition: Some(composition),
+            ..Default::default()
+        };
+        let held = handler.reserve(&caller, reserve).await.unwrap().reservation.unwrap();
+        owners[number].reservation_id = held.reservation_id;
+        owners[number].reservation_token = held.reservation_token;
+    }
+    owners
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Verb {
+    Heartbeat,
+    Replace,
+    Confirm,
+    Delete,
+    Release,
+}
+
+#[derive(Clone, Debug)]
+struct Attempt {
+    verb: Verb,
+    attacker: usize,
+    victim: usize,
+    /// 0: the victim's token; 1: the attacker's own; 2: noise; 3: the victim's with a bit flipped.
+    token: u8,
+    /// 0: the victim's id; else one that nobody has.
+    id: u8,
+    noise: [u8; 16],
+    bit: usize,
+}
+
+fn attempt() -> impl Strategy<Value = Attempt> {
+    let verb = prop_oneof![
+        Just(Verb::Heartbeat),
+        Just(Verb::Replace),
+        Just(Verb::Confirm),
+        Just(Verb::Delete),
+        Just(Verb::Release)
+    ];
+    let others = (0..OWNERS, 1..OWNERS).prop_map(|(attacker, by)| (attacker, (attacker + by) % OWNERS));
+    (verb, others, 0..4_u8, 0..4_u8, any::<[u8; 16]>(), 0..500_usize).prop_map(
+        |(verb, (attacker, victim), token, id, noise, bit)| Attempt { verb, attacker, victim, token, id, noise, bit },
+    )
+}
+
+/// Makes the attempt; how it was refused.
+fn refused(handler: &Handler, owners: &[Owner], attempt: &Attempt) -> Option<Rejection> {
+    let Attempt { attacker, victim, .. } = *attempt;
+    let (attacker, victim, door) = (&owners[attacker], &owners[victim], Door::default());
+    let of_seats = matches!(attempt.verb, Verb::Release);
+    let pick = |owner: &Owner| if of_seats { owner.reservation_token.clone() } else { owner.token.clone() };
+    let token = match attempt.token {
+        0 => pick(victim),
+        1 => pick(attacker),
+        2 => attempt.noise.repeat(4),
+        _ => {
+            let mut token = pick(victim);
+            let bit = attempt.bit % (token.len() * 8);
+            token[bit / 8] ^= 1 << (bit % 8);
+            token
+        }
+    };
+    let real = if of_seats { victim.reservation_id.clone() } else { victim.id.clone() };
+    let id = if attempt.id == 0 { real } else { AdvertisementId::from_bytes(attempt.noise).to_string() };
+    let mut update = pb::UpdateAdvertisementRequest {
+        advertisement_id: id.clone(),
+        advertisement_token: token.clone(),
+        ..Default::default()
+    };
+    let outcome = match attempt.verb {
+        Verb::Heartbeat => handler.update(door, &attacker.caller, update).map(drop),
+        Verb::Replace => {
+            update.session_composition =
+                over::<pb::UpdateAdvertisementRequest>(host(&[("thief", 0.0)], 1)).session_composition;
+            handler.update(door, &attacker.caller, update).map(drop)
+        }
+        Verb::Confirm => {
+            // Whoever holds seats in the victim's would have them confirmed.
+            update.confirmed_reservation_ids = vec![attacker.reservation_id.clone()];
+            handler.update(door, &attacker.caller, update).map(drop)
+        }
+        Verb::Delete => {
+            let wire = pb::DeleteAdvertisementRequest { advertisement_id: id, advertisement_token: token };
+            handler.delete(door, &attacker.caller, wire).map(drop)
+        }
+        Verb::Release => {
+            let wire = pb::ReleaseRequest { reservation_id: id, reservation_token: token };
+            futures_util::FutureExt::now_or_never(handler.release(&attacker.caller, wire))?.map(drop)
+        }
+    };
+    outcome.err()
+}
+
+/// SEC-5: ten thousand attempts at what is somebody else's: none succeeds, all are answered alike, be it there or not.
+#[tokio::test]
+async fn nobody_touches_what_is_anothers() {
+    let (house, badges) = locked_house().await;
+    let handler = Handler::new(house.parts.engine.clone());
+    let owners = owners(&house, &badges, &handler).await;
+    let config = ProptestConfig { cases: ATTEMPTS, failure_persistence: None, ..ProptestConfig::default() };
+    let absent = Attempt { verb: Verb::Delete, attacker: 0, victim: 1, token: 2, id: 1, noise: [1; 16], bit: 0 };
+    let one_answer = refused(&handler, &owners, &absent).expect("nothing is there");
+    assert_eq!((one_answer.code, one_answer.reason), (tonic::Code::PermissionDenied, "NOT_YOURS"));
+    TestRunner::new(config)
+        .run(&attempt(), |attempt| match refused(&handler, &owners, &attempt) {
+            Some(answer) if answer == one_answer => Ok(()),
+            other => Err(TestCaseError::fail(format!("{attempt:?}: {other:?}"))),
+        })
+        .unwrap();
+
+    for (number, owner) in owners.iter().enumerate() {
+        let heartbeat = pb::UpdateAdvertisementRequest {
+            advertisement_id: owner.id.clone(),
+            advertisement_token: owner.token.clone(),
+            ..Default::default()
+        };
+        let answer = handler.update(Door::default(), &owner.caller, heartbeat).unwrap().settle().await.unwrap();
+        let [held] = answer.reservations.as_slice() else { panic!("{number}: {:?}", answer.reservations) };
+        assert_eq!(held.id.to_string(), owners[(number + OWNERS - 1) % OWNERS].reservation_id);
+        assert!(held.expires_in_ms.is_some(), "{number}: nobody but the host confirms");
+    }
+    for owner in &owners {
+        let release = pb::ReleaseRequest {
+            reservation_id: owner.reservation_id.clone(),
+            reservation_token: owner.reservation_token.clone(),
+        };
+        handler.release(&owner.caller, release).await.expect("its own");
+    }
+}
+
+/// SEC-5: the same over the wire, where the same name in another role is another caller too.
+#[tokio::test]
+async fn tokens_are_worth_nothing_in_other_hands() {
+    let (house, badges) = locked_house().await;
+    let ana = badges.client(&house, Role::Client, "ana").await;
+    let mut advertised = ana.advertise(host(&[("ana", 0.0)], 3)).await.expect("advertise");
+    let ben = badges.client(&house, Role::Client, "ben").await;
+    let search_token = ben.searching(1, party(&[("ben", 0.0)])).search().await.expect("search").search_token;
+    let reserve = fireteam_client::pb::MatchmakingReserveRequest {
+        advertisement_id: advertised.id().into(),
+        search_token,
+        session_composition: Some(party(&[("ben", 0.0)])),
+        ..Default::default()
+    };
+    let reserved = ben.reserve(reserve).await.expect("reserve").reservation.expect("a reservation");
+    let delete = fireteam_client::pb::MatchmakingDeleteAdvertisementRequest {
+        advertisement_id: advertised.id().into(),
+        advertisement_token: advertised.token().into(),
+    };
+    let release = fireteam_client::pb::MatchmakingReleaseRequest {
+        reservation_id: reserved.reservation_id.clone(),
+        reservation_token: reserved.reservation_token.clone(),
+    };
+    for (role, name) in [(Role::Client, "eve"), (Role::Server, "ana"), (Role::Server, "ben")] {
+        let thief = badges.client(&house, role, name).await;
+        let error = thief.delete_advertisement(delete.clone()).await.expect_err("not theirs");
+        assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
+        let other = thief.release(release.clone()).await.expect_err("not theirs");
+        assert_eq!(other.to_string(), error.to_string(), "one answer");
+    }
+    assert_eq!(advertised.heartbeat().await.expect("still there").reservations.len(), 1);
+    ben.release(release).await.expect("his own");
+}
+
+/// SEC-5, S1-44: what comes back from its token after the store was lost is still its owner's.
+#[tokio::test]
+async fn what_is_brought_back_keeps_its_owner() {
+    let (house, badges) = locked_house().await;
+    let ana = badges.client(&house, Role::Client, "ana").await;
+    let advertised = ana.advertise(host(&[("ana", 0.0)], 3)).await.expect("advertise");
+    let (id, token) = (advertised.id().to_owned(), advertised.token().to_owned());
+    let house = house.with_an_empty_store().await;
+    let again = |players: &[(&str, f64)]| fireteam_client::pb::MatchmakingUpdateAdvertisementRequest {
+        advertisement_id: id.clone(),
+        advertisement_token: token.clone(),
+        ..host(players, 3)
+    };
+    let eve = badges.client(&house, Role::Client, "eve").await;
+    let error = eve.update_advertisement(again(&[("eve", 0.0)])).await.expect_err("not hers");
+    assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
+    let ana = badges.client(&house, Role::Client, "ana").await;
+    let answer = ana.update_advertisement(again(&[("ana", 0.0)])).await.expect("brought back");
+    assert!(answer.created);
+    let delete = fireteam_client::pb::MatchmakingDeleteAdvertisementRequest {
+        advertisement_id: id.clone(),
+        advertisement_token: answer.advertisement_token,
+    };
+    assert!(eve.delete_advertisement(delete.clone()).await.is_err());
+    ana.delete_advertisement(delete).await.expect("her own");
+}
