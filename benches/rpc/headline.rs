@@ -26,7 +26,8 @@ pub(crate) async fn run(url: &str) {
     database.execute("vacuum analyze").await.expect("a tidy database");
     let hosts = Hosts::publish(&channel(server.address).await, HOSTS).await;
     let (replacing, asked) = (hosts.replacing(enveloped), searches(512));
-    let (connect, search) = (Target { child: &server, path: CONNECT }, Target { child: &server, path: SEARCH });
+    let (connect, search) =
+        (Target { child: &server, path: CONNECT, header: None }, Target { child: &server, path: SEARCH, header: None });
     let (mut written, mut found) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let cost = streamed(connect, &replacing, WINDOWS, is_updated).await;
