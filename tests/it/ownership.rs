@@ -5,13 +5,14 @@ use fireteam::api::handler::Handler;
 use fireteam::api::status::Rejection;
 use fireteam::api::{admission, pb};
 use fireteam::auth::identity::Role;
+use fireteam::config::StoreTarget;
 use fireteam::domain::id::AdvertisementId;
 use fireteam_client::Code;
 use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 use prost::Message;
 
-use crate::badges::{Badges, locked_house};
+use crate::badges::{Badges, locked_house, locked_house_with};
 use crate::harness::{House, host, party};
 use crate::plain;
 
@@ -233,29 +234,35 @@ async fn tokens_are_worth_nothing_in_other_hands() {
     ben.release(release).await.expect("his own");
 }
 
-/// SEC-5, S1-44: what comes back from its token after the store was lost is still its owner's.
+/// SEC-5, S1-44: what comes back from the store, or from its token after the store was lost, is still its owner's.
 #[tokio::test]
 async fn what_is_brought_back_keeps_its_owner() {
-    let (house, badges) = locked_house().await;
-    let ana = badges.client(&house, Role::Client, "ana").await;
-    let advertised = ana.advertise(host(&[("ana", 0.0)], 3)).await.expect("advertise");
-    let (id, token) = (advertised.id().to_owned(), advertised.token().to_owned());
-    let house = house.with_an_empty_store().await;
-    let again = |players: &[(&str, f64)]| fireteam_client::pb::MatchmakingUpdateAdvertisementRequest {
-        advertisement_id: id.clone(),
-        advertisement_token: token.clone(),
-        ..host(players, 3)
-    };
-    let eve = badges.client(&house, Role::Client, "eve").await;
-    let error = eve.update_advertisement(again(&[("eve", 0.0)])).await.expect_err("not hers");
-    assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
-    let ana = badges.client(&house, Role::Client, "ana").await;
-    let answer = ana.update_advertisement(again(&[("ana", 0.0)])).await.expect("brought back");
-    assert!(answer.created);
-    let delete = fireteam_client::pb::MatchmakingDeleteAdvertisementRequest {
-        advertisement_id: id.clone(),
-        advertisement_token: answer.advertisement_token,
-    };
-    assert!(eve.delete_advertisement(delete.clone()).await.is_err());
-    ana.delete_advertisement(delete).await.expect("her own");
+    let folder = tempfile::tempdir().unwrap();
+    for store in [StoreTarget::Memory, StoreTarget::Sqlite(folder.path().join("kept.db"))] {
+        let is_lost = store == StoreTarget::Memory;
+        let (house, badges) = locked_house_with(|config| config.store = store).await;
+        let ana = badges.client(&house, Role::Client, "ana").await;
+        let advertised = ana.advertise(host(&[("ana", 0.0)], 3)).await.expect("advertise");
+        let (id, token) = (advertised.id().to_owned(), advertised.token().to_owned());
+        let house = house.with_an_empty_store().await;
+        let again = |players: &[(&str, f64)]| fireteam_client::pb::MatchmakingUpdateAdvertisementRequest {
+            advertisement_id: id.clone(),
+            advertisement_token: token.clone(),
+            ..host(players, 3)
+        };
+        let eve = badges.client(&house, Role::Client, "eve").await;
+        let error = eve.update_advertisement(again(&[("eve", 0.0)])).await.expect_err("not hers");
+        assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
+        let ana = badges.client(&house, Role::Client, "ana").await;
+        let answer = ana.update_advertisement(again(&[("ana", 0.0)])).await.expect("brought back");
+        assert_eq!(answer.created, is_lost);
+        let delete = fireteam_client::pb::MatchmakingDeleteAdvertisementRequest {
+            advertisement_id: id.clone(),
+            advertisement_token: answer.advertisement_token,
+        };
+        let refused = eve.delete_advertisement(delete.clone()).await.expect_err("not hers");
+        assert_eq!(refused.to_string(), error.to_string(), "one answer");
+        ana.delete_advertisement(delete).await.expect("her own");
+        house.parts.shutdown().await;
+    }
 }
