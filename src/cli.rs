@@ -57,6 +57,12 @@ enum Command {
         /// Where it listens.
         #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
         address: SocketAddr,
+        /// Certificates that sign the server's own, PEM; ask over TLS [default: plaintext].
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// The name in the server's certificate [default: the address].
+        #[arg(long, value_name = "NAME", requires = "ca")]
+        server_name: Option<String>,
     },
 }
 
@@ -72,7 +78,7 @@ pub fn run() -> ExitCode {
             let good = check::check(&paths, &mut out) && out.flush().is_ok();
             if good { Exit::Well } else { Exit::Failed }
         }
-        Some(Command::Health { address }) => health::health(address),
+        Some(Command::Health { address, ca, server_name }) => health::health(address, ca, server_name),
     };
     ExitCode::from(exit as u8)
 }

@@ -7,9 +7,9 @@ use crate::config::check::Problems;
 use crate::config::{Config, ConfigError};
 
 /// Key files at most; an issuer has one, or two while it changes keys.
-pub const AUTH_KEY_FILES_MAX: usize = 16;
+const AUTH_KEY_FILES_MAX: usize = 16;
 /// Bytes of an issuer's or an audience's name.
-pub const AUTH_NAME_BYTES_MAX: usize = 256;
+const AUTH_NAME_BYTES_MAX: usize = 256;
 
 /// How connections are encrypted. The files are read again when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]

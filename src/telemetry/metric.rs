@@ -11,7 +11,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
-use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreVerb};
+use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreVerb, TurnedAway};
 
 /// What `render` writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -74,6 +74,10 @@ metrics! {
     rpc_seconds: SpreadBy<Method> = Family::new_with_constructor(seconds), "histogram" "fireteam_rpc_seconds" [Method::KEY];
     /// Connections open now.
     connections: Gauge = Gauge::default(), "gauge" "fireteam_connections" [];
+    /// Connections turned away before they began.
+    turned_away: CountBy<TurnedAway> = Family::default(), "counter" "fireteam_connections_turned_away_total" [TurnedAway::KEY];
+    /// Attempts to load the certificate, its key and the certificates of those who sign clients' certificates.
+    tls_loads: CountBy<Load> = Family::default(), "counter" "fireteam_tls_loads_total" [Load::KEY];
     /// Connect streams open now.
     streams: Gauge = Gauge::default(), "gauge" "fireteam_streams" [];
     /// Rows that a search looked at.
@@ -200,6 +204,7 @@ impl Metrics {
     /// Makes every series with one label exist from the start, so that a rate over it is right from its first event.
     fn touch(&self) {
         RefusalKind::ALL.iter().for_each(|it| drop(self.search_refusals.get_or_create(it)));
+        TurnedAway::ALL.iter().for_each(|it| drop(self.turned_away.get_or_create(it)));
         LookUp::ALL.iter().for_each(|it| drop(self.locality_look_ups.get_or_create(it)));
         Method::ALL.iter().for_each(|it| drop(self.rpc_seconds.get_or_create(it)));
         for verb in StoreVerb::ALL {
@@ -209,6 +214,7 @@ impl Metrics {
         for load in Load::ALL {
             drop(self.ruleset_loads.get_or_create(load));
             drop(self.locality_loads.get_or_create(load));
+            drop(self.tls_loads.get_or_create(load));
         }
     }
 }

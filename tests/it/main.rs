@@ -43,6 +43,9 @@ mod hostile_documents;
 #[cfg(test)]
 mod layering;
 #[cfg(test)]
+#[path = "../common/papers.rs"]
+mod papers;
+#[cfg(test)]
 mod plain;
 #[cfg(test)]
 mod process;
@@ -58,6 +61,8 @@ mod process_start;
 mod process_stop;
 #[cfg(test)]
 mod process_swap;
+#[cfg(test)]
+mod process_tls;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
@@ -137,6 +142,10 @@ mod wire_edge;
 #[cfg(test)]
 mod wire_operator;
 #[cfg(test)]
+mod wire_proxy;
+#[cfg(test)]
 mod wire_shutdown;
+#[cfg(test)]
+mod wire_tls;
 #[cfg(test)]
 mod wire_vectors;
