@@ -60,6 +60,12 @@ enum Command {
         /// Where it listens.
         #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
         address: SocketAddr,
+        /// Certificates that sign the server's own, PEM; ask over TLS [default: plaintext].
+        #[arg(long, value_name = "FILE")]
+        ca: Option<PathBuf>,
+        /// The name in the server's certificate [default: the address].
+        #[arg(long, value_name = "NAME", requires = "ca")]
+        server_name: Option<String>,
     },
     /// Make the key that signs callers' tokens: a private key, its public half, and that as a key set.
     Keygen {
@@ -83,7 +89,7 @@ pub fn run() -> ExitCode {
             let good = check::check(&paths, &mut out) && out.flush().is_ok();
             if good { Exit::Well } else { Exit::Failed }
         }
-        Some(Command::Health { address }) => health::health(address),
+        Some(Command::Health { address, ca, server_name }) => health::health(address, ca, server_name),
         Some(Command::Keygen { out }) => done(keygen::keygen(&out, &SystemClock::start(), &mut io::stdout().lock())),
         Some(Command::Token(flags)) => {
             let token = token::token(*flags, SystemClock::start().now());

@@ -3,16 +3,20 @@
 pub mod assemble;
 pub mod desk;
 pub mod edge;
+pub mod entrance;
 mod front;
 pub mod gate;
 pub mod guarded;
 pub mod incoming;
+pub mod line;
 mod meters;
 pub mod port;
+pub mod proxy_header;
 mod run;
 pub mod signal;
+pub mod tls;
 
-pub use run::{is_serving, run};
+pub use run::{Known, is_serving, run};
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -37,8 +41,10 @@ use crate::clock::Clock;
 use crate::console::{self, Sight};
 
 use edge::Edge;
+use entrance::{Entrance, Proxies};
 use incoming::Incoming;
 use port::Port;
+use tls::Tls;
 
 /// What a server is made of.
 pub struct Parts {
@@ -66,6 +72,10 @@ pub struct Parts {
     pub is_fresh: IsFresh,
     /// Limits on connections.
     pub edge: Edge,
+    /// How connections to both ports are encrypted; none: they are not.
+    pub tls: Option<Arc<Tls>>,
+    /// Who stands before the client port. Operators come to theirs by themselves.
+    pub proxies: Proxies,
 }
 
 /// Says whether what is searched is fresh enough for clients to be sent here.
@@ -103,12 +113,14 @@ impl Server {
         let drain = Drain::new(health.clone());
         let (stopping, hard_stop) = (CancellationToken::new(), CancellationToken::new());
 
-        let bind = |listen, what: &'static str| {
-            Incoming::bind(listen, edge.clone(), parts.clock.clone(), parts.observer.clone(), hard_stop.clone())
-                .with_context(|| format!("bind the {what} port at {listen}"))
+        let bind = |listen, proxies, what: &'static str| {
+            let (clock, observer) = (parts.clock.clone(), parts.observer.clone());
+            let entrance = Entrance::new(edge.clone(), clock, observer, hard_stop.clone(), parts.tls.clone(), proxies);
+            Incoming::bind(listen, entrance).with_context(|| format!("bind the {what} port at {listen}"))
         };
-        let clients = bind(parts.listen, "client")?;
-        let operators = bind(parts.operator_listen, "operator")?;
+        let operators = Proxies { header: false, ..parts.proxies.clone() };
+        let clients = bind(parts.listen, parts.proxies, "client")?;
+        let operators = bind(parts.operator_listen, operators, "operator")?;
         let (address, operator_address) = (clients.address(), operators.address());
 
         let routes =

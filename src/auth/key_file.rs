@@ -133,12 +133,12 @@ fn write_draft(draft: &Path, key: [u8; KEY_BYTES]) -> io::Result<()> {
 }
 
 #[cfg(unix)]
-fn is_exposed(file: &File) -> io::Result<bool> {
+pub(crate) fn is_exposed(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt;
     Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
 }
 
 #[cfg(not(unix))]
-fn is_exposed(_file: &File) -> io::Result<bool> {
+pub(crate) fn is_exposed(_file: &File) -> io::Result<bool> {
     Ok(false)
 }

@@ -23,17 +23,21 @@ pub const HEADER_BYTES_MAX: usize = 2048;
 /// | `10.0.0.1` | `1.1.1.1, 10.0.0.2`       | `10.0.0.0/8`  | `1.1.1.1` |
 /// | `10.0.0.1` | `1.1.1.1, junk, 10.0.0.2` | `10.0.0.0/8`  | `10.0.0.2`|
 pub fn client_address(peer: IpAddr, forwarded_for: &[&str], trusted: &[IpNet]) -> IpAddr {
-    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(&address));
     let mut client = peer.to_canonical();
     let hops = forwarded_for.iter().rev().flat_map(|value| ending(value).rsplit(','));
     for hop in hops.take(HOPS_MAX) {
-        if !is_trusted(client) {
+        if !is_trusted(client, trusted) {
             break;
         }
         let Some(address) = parse_hop(hop.trim()) else { break };
         client = address;
     }
     client
+}
+
+/// Whether an address, in canonical form, is that of a proxy of ours.
+pub fn is_trusted(address: IpAddr, trusted: &[IpNet]) -> bool {
+    trusted.iter().any(|network| network.contains(&address))
 }
 
 /// The last `HEADER_BYTES_MAX` bytes. An entry that this cuts in two no longer parses, or parses as an address that lies

@@ -1,17 +1,19 @@
 //! `fireteam health`: asks a running server whether it serves, for container images that have no other client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 
 use crate::cli::Exit;
-use crate::server;
+use crate::server::{self, Known};
 
-/// Asks the server at `address`; says why when it does not serve.
-pub(super) fn health(address: SocketAddr) -> Exit {
+/// Asks the server at `address`, over TLS when there is a file of authorities; says why when it does not serve.
+pub(super) fn health(address: SocketAddr, ca: Option<PathBuf>, server_name: Option<String>) -> Exit {
+    let known = ca.map(|ca| Known { ca, server_name });
     let asked = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(server::is_serving(reachable(address))));
+        .and_then(|runtime| runtime.block_on(server::is_serving(reachable(address), known.as_ref())));
     match asked {
         Ok(true) => Exit::Well,
         Ok(false) => {

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 use crate::api::answer::encode_static;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::key_file;
-use crate::auth::proxy::client_address;
+use crate::auth::proxy::{client_address, is_trusted};
 use crate::auth::token::{KEY_BYTES, Signer};
 use crate::clock::Clock;
 use crate::config::{Config, StoreTarget};
@@ -21,7 +21,9 @@ use crate::geo::{LocatorHandle, LocatorSettings};
 use crate::rules::Catalog;
 use crate::server::desk::{self, Desk};
 use crate::server::edge::Edge;
+use crate::server::entrance::Proxies;
 use crate::server::meters::{Calls, StoreMeter};
+use crate::server::tls::Tls;
 use crate::server::{self, IsFresh, Running, Server};
 use crate::store::Store;
 use crate::store::memory::Memory;
@@ -46,6 +48,8 @@ pub struct House {
     pub authenticator: Option<Arc<Authenticator>>,
     /// The counts.
     pub metrics: Arc<Metrics>,
+    /// The certificates.
+    pub tls: Option<Arc<Tls>>,
 }
 
 /// Opens and starts everything. Serving when it returns.
@@ -59,6 +63,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
     catalog.adopt(rulesets, clock.now(), 0);
     let settings = settings(config);
     let signer = Arc::new(signer(config, &*clock)?);
+    let tls = tls(config, &metrics)?;
     let locator = Arc::new(locator(config, &metrics)?);
     let authenticator = authenticator(config, clock.clone(), &metrics)?;
     let store = open_store(config, &*clock, &metrics).await.context("open store")?;
@@ -76,6 +81,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
     let engine = Arc::new(Engine::start(parts).await.context("load advertisements")?);
     let desk = Arc::new(Desk::new(config.rulesets.clone(), engine.clone(), catalog, metrics.clone()));
     let (trusted, rendered) = (config.trusted_proxies.clone(), metrics.clone());
+    let neighbours = trusted.clone();
     let running = Server::start(server::Parts {
         listen: config.listen,
         operator_listen: config.operator_listen,
@@ -89,9 +95,14 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         clock,
         is_fresh: is_fresh(engine.clone(), config.max_staleness_s),
         edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },
+        tls: tls.clone(),
+        proxies: Proxies {
+            is_trusted: Arc::new(move |address| is_trusted(address, &neighbours)),
+            header: config.proxy_protocol,
+        },
     })
     .await?;
-    Ok(House { running, engine, desk, locator, authenticator, metrics })
+    Ok(House { running, engine, desk, locator, authenticator, metrics, tls })
 }
 
 impl House {
@@ -145,6 +156,14 @@ fn authenticator(
     let authenticator = Authenticator::new(config.auth.clone(), clock).context("load auth keys")?;
     metrics.auth_key_loads.get_or_create(&Load::Adopted).inc();
     Ok(Some(Arc::new(authenticator)))
+}
+
+/// The certificates, where there are to be any.
+fn tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Arc<Tls>>> {
+    let Some(files) = &config.tls else { return Ok(None) };
+    let tls = Tls::open(files.clone())?;
+    metrics.tls_loads.get_or_create(&Load::Adopted).inc();
+    Ok(Some(Arc::new(tls)))
 }
 
 /// The locality files, or nobody's place: said once.

@@ -9,13 +9,17 @@ pub struct Edge {
     pub connections_max: usize,
     /// Connections from one IPv4 address or one IPv6 /64.
     pub connections_per_place_max: u32,
-    /// The same from this machine, where proxies live.
+    /// The same from this machine or a trusted proxy, which carry the connections of many.
     pub connections_per_local_place_max: u32,
+    /// How often one place may open a connection, once it has come with all that it may have at once.
+    pub opening_every: Duration,
+    /// Connections that may be on their way at once, with TLS or a PROXY header to come; one more sends the oldest away.
+    pub arriving_max: usize,
     /// Streams open at once on one connection: each may hold 400 KiB that its client does not read.
     pub streams_per_connection_max: u32,
-    /// The same for a peer on this machine: a proxy carries many clients on one connection.
+    /// The same for this machine and trusted proxies: a proxy carries many clients on one connection.
     pub streams_per_local_connection_max: u32,
-    /// How long the first bytes of a connection may take.
+    /// How long the first bytes of a connection may take; before that, its PROXY header and its TLS handshake together.
     pub first_bytes: Duration,
     /// When a connection is asked to go (GOAWAY), so that balancers may spread clients anew.
     pub connection_age: Duration,
@@ -37,6 +41,8 @@ impl Default for Edge {
             connections_max: 10_000,
             connections_per_place_max: 64,
             connections_per_local_place_max: 10_000,
+            opening_every: Duration::from_millis(100),
+            arriving_max: 256,
             streams_per_connection_max: 4,
             streams_per_local_connection_max: 64,
             first_bytes: Duration::from_secs(5),

@@ -1,9 +1,19 @@
-//! Counts connections, in all and from one place, and turns away those that are too many (SEC-2).
+//! Counts connections, in all and from one place, and turns away those that are too many or come too fast (SEC-2).
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use hashbrown::HashMap;
+use tokio::time::Instant;
+
+use crate::telemetry::label::TurnedAway;
+
+/// Places that are remembered only for how fast they came; beyond that they are forgotten, and may come fast once more.
+const PLACES_MAX: usize = 65_536;
+
+/// Places below which looking for those to forget is not worth it.
+const PLACES_FEW: usize = 1_024;
 
 /// Lets connections in.
 #[derive(Debug)]
@@ -17,16 +27,43 @@ pub struct Gate {
 pub struct Limits {
     /// In all.
     pub total: usize,
-    /// From one place.
+    /// From one place; also how many may come at once after a pause.
     pub per_place: u32,
-    /// From one place on this machine.
-    pub per_local_place: u32,
+    /// From one neighbour.
+    pub per_neighbour: u32,
+    /// How often one place may open a connection in the long run; neighbours may as often as they like.
+    pub opening_every: Duration,
+}
+
+/// What a connection is to us before it has said who it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Anybody.
+    Stranger,
+    /// This machine or a trusted proxy, which carries the connections of many.
+    Neighbour,
+}
+
+/// Whether an address is this machine's own, as its proxies have it: 127.0.0.1 and ::1, not the rest of 127/8, where
+/// nothing of ours comes from.
+pub fn is_this_machine(address: IpAddr) -> bool {
+    address == IpAddr::V4(Ipv4Addr::LOCALHOST) || address == IpAddr::V6(Ipv6Addr::LOCALHOST)
 }
 
 #[derive(Debug, Default)]
 struct Counts {
     total: usize,
-    places: HashMap<Place, u32>,
+    places: HashMap<Place, Seen>,
+    /// The number of places at which those that have nothing open and have not come lately are forgotten.
+    tidy_at: usize,
+}
+
+/// What is known of a place.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    open: u32,
+    /// When all that it has opened is paid for, at one connection every `opening_every`.
+    paid: Instant,
 }
 
 /// What is counted as one: an IPv4 address, or the /64 that one IPv6 customer has.
@@ -34,25 +71,6 @@ struct Counts {
 enum Place {
     Four([u8; 4]),
     Six([u8; 8]),
-}
-
-/// Why a connection is turned away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TurnedAway {
-    /// There are too many in all.
-    TooMany,
-    /// There are too many from there.
-    TooManyFromOnePlace,
-}
-
-impl TurnedAway {
-    /// The word in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            TurnedAway::TooMany => "too_many",
-            TurnedAway::TooManyFromOnePlace => "too_many_from_one_place",
-        }
-    }
 }
 
 /// A connection's place among the counted; given back when it is dropped.
@@ -69,20 +87,46 @@ impl Gate {
     }
 
     /// Lets a connection from `address` in, or says why not.
-    pub fn admit(self: &Arc<Self>, address: IpAddr) -> Result<Pass, TurnedAway> {
+    pub fn admit(self: &Arc<Self>, address: IpAddr, standing: Standing, now: Instant) -> Result<Pass, TurnedAway> {
         let place = Place::of(address);
-        let limit = if address.is_loopback() { self.limits.per_local_place } else { self.limits.per_place };
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         if self.limits.total <= counts.total {
             return Err(TurnedAway::TooMany);
         }
-        let from_there = counts.places.get(&place).copied().unwrap_or(0);
-        if limit <= from_there {
-            return Err(TurnedAway::TooManyFromOnePlace);
+        let mut seen = counts.places.get(&place).copied().unwrap_or(Seen { open: 0, paid: now });
+        match standing {
+            Standing::Neighbour if self.limits.per_neighbour <= seen.open => {
+                return Err(TurnedAway::TooManyFromOnePlace);
+            }
+            Standing::Neighbour => {}
+            Standing::Stranger => {
+                if self.limits.per_place <= seen.open {
+                    return Err(TurnedAway::TooManyFromOnePlace);
+                }
+                seen.paid = seen.paid.max(now) + self.limits.opening_every;
+                if now + self.limits.opening_every * self.limits.per_place < seen.paid {
+                    return Err(TurnedAway::TooFastFromOnePlace);
+                }
+            }
         }
-        counts.places.insert(place, from_there + 1);
+        seen.open += 1;
+        counts.places.insert(place, seen);
         counts.total += 1;
+        if counts.tidy_at.max(PLACES_FEW) < counts.places.len() {
+            counts.tidy(now);
+        }
         Ok(Pass { gate: self.clone(), place })
+    }
+}
+
+impl Counts {
+    /// Forgets places that a newcomer could not be told from. Done whenever their number has doubled.
+    fn tidy(&mut self, now: Instant) {
+        self.places.retain(|_, seen| 0 < seen.open || now < seen.paid);
+        if PLACES_MAX < self.places.len() {
+            self.places.retain(|_, seen| 0 < seen.open);
+        }
+        self.tidy_at = 2 * self.places.len();
     }
 }
 
@@ -90,9 +134,8 @@ impl Drop for Pass {
     fn drop(&mut self) {
         let mut counts = self.gate.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.total -= 1;
-        match counts.places.get_mut(&self.place) {
-            Some(count) if 1 < *count => *count -= 1,
-            _ => drop(counts.places.remove(&self.place)),
+        if let Some(seen) = counts.places.get_mut(&self.place) {
+            seen.open -= 1;
         }
     }
 }
@@ -114,11 +157,23 @@ impl Place {
 mod tests {
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn gate(limits: Limits) -> (Arc<Gate>, Instant) {
+        (Gate::new(limits), Instant::now())
+    }
+
     /// SEC-2: few from one place, a limited number in all, and whoever leaves makes room.
     #[test]
     fn a_flood_from_one_place_leaves_room_for_others() {
-        let gate = Gate::new(Limits { total: 7, per_place: 2, per_local_place: 3 });
-        let admit = |text: &str| gate.admit(text.parse().unwrap());
+        let (gate, mut now) =
+            gate(Limits { total: 7, per_place: 2, per_neighbour: 3, opening_every: Duration::from_nanos(1) });
+        let mut admit = |text: &str| {
+            now += SECOND;
+            let address = text.parse().unwrap();
+            let standing = if is_this_machine(address) { Standing::Neighbour } else { Standing::Stranger };
+            gate.admit(address, standing, now)
+        };
         let mut inside = Vec::new();
         inside.push(admit("203.0.113.9").unwrap());
         inside.push(admit("::ffff:203.0.113.9").unwrap());
@@ -131,7 +186,42 @@ mod tests {
         inside.pop();
         inside.push(admit("198.51.100.1").unwrap());
         inside.clear();
-        let counts = gate.counts.lock().unwrap();
-        assert_eq!((counts.total, counts.places.len()), (0, 0));
+        let mut counts = gate.counts.lock().unwrap();
+        assert_eq!(counts.total, 0);
+        counts.tidy(now + SECOND);
+        assert_eq!(counts.places.len(), 0);
+    }
+
+    /// SEC-2: a place may come with all that it may have at once, and after that one by one.
+    #[test]
+    fn a_place_may_not_come_and_go_as_fast_as_it_likes() {
+        let (gate, start) = gate(Limits { total: 9, per_place: 3, per_neighbour: 3, opening_every: SECOND });
+        let from = |address: &str, standing, at| gate.admit(address.parse().unwrap(), standing, at).map(drop);
+        let stranger = |at| from("203.0.113.9", Standing::Stranger, start + at);
+        for _ in 0..3 {
+            stranger(Duration::ZERO).unwrap();
+        }
+        assert_eq!(stranger(Duration::ZERO), Err(TurnedAway::TooFastFromOnePlace));
+        assert_eq!(stranger(SECOND / 2), Err(TurnedAway::TooFastFromOnePlace));
+        stranger(SECOND).unwrap();
+        assert_eq!(stranger(SECOND), Err(TurnedAway::TooFastFromOnePlace));
+        from("203.0.113.10", Standing::Stranger, start).unwrap();
+        for _ in 0..9 {
+            from("127.0.0.1", Standing::Neighbour, start).unwrap();
+        }
+        for _ in 0..3 {
+            stranger(SECOND * 60).unwrap();
+        }
+    }
+
+    /// A flood of addresses that come once each is forgotten.
+    #[test]
+    fn places_that_are_gone_are_forgotten() {
+        let (gate, start) = gate(Limits { total: 9, per_place: 3, per_neighbour: 3, opening_every: SECOND });
+        for number in 0..20_000u32 {
+            let now = start + SECOND * number;
+            gate.admit(Ipv4Addr::from_bits(number).into(), Standing::Stranger, now).unwrap();
+        }
+        assert!(gate.counts.lock().unwrap().places.len() <= PLACES_FEW + 1);
     }
 }

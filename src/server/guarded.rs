@@ -19,6 +19,10 @@ use crate::server::gate::Pass;
 /// Bytes that a client must have sent by the first deadline: as many as HTTP/2's preface has.
 const FIRST_BYTES: usize = 24;
 
+/// Bytes that are read in one turn. A connection on which there is always more to read, such as one flooded with the
+/// smallest frames there are, would otherwise be read for tens of milliseconds while others wait.
+const TURN_BYTES: usize = 16 * 1024;
+
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadlines {
@@ -38,6 +42,8 @@ pub struct Guarded<S> {
     deadlines: Deadlines,
     opened: Instant,
     bytes_read: usize,
+    /// Bytes read since there was last nothing to read.
+    in_turn: usize,
     /// The next moment at which the connection ends: for want of first bytes, then of old age.
     end: Pin<Box<Sleep>>,
     /// Runs while the client does not read.
@@ -55,6 +61,7 @@ impl<S> Guarded<S> {
             deadlines,
             opened: Instant::now(),
             bytes_read: 0,
+            in_turn: 0,
             end: Box::pin(tokio::time::sleep(deadlines.first_bytes)),
             stalled: None,
             hard_stop: Box::pin(hard_stop.clone().cancelled_owned()),
@@ -95,11 +102,21 @@ impl<S> Guarded<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
+        if TURN_BYTES <= this.in_turn {
+            this.in_turn = 0;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buf.filled().len();
         match Pin::new(&mut this.stream).poll_read(cx, buf) {
-            Poll::Pending => this.poll_end(cx).map(Err),
+            Poll::Pending => {
+                this.in_turn = 0;
+                this.poll_end(cx).map(Err)
+            }
             read => {
-                this.note_read(buf.filled().len() - before);
+                let bytes = buf.filled().len() - before;
+                this.in_turn += bytes;
+                this.note_read(bytes);
                 // Whoever sends a byte at a time, always in time, is caught here.
                 match this.end.is_elapsed() {
                     true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -131,12 +148,17 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
         self.stream.is_write_vectored()
     }
 
+    /// TLS keeps what it was given until it is flushed, so a client that does not read may be met here.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
+        let this = &mut *self;
+        let flushed = Pin::new(&mut this.stream).poll_flush(cx);
+        this.note_write(cx, flushed)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
+        let this = &mut *self;
+        let shut = Pin::new(&mut this.stream).poll_shutdown(cx);
+        this.note_write(cx, shut)
     }
 }
 
@@ -155,7 +177,7 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
-    use crate::server::gate::{Gate, Limits};
+    use crate::server::gate::{Gate, Limits, Standing};
 
     const LONG: Duration = Duration::from_secs(3_600);
     const SHORT: Duration = Duration::from_millis(5);
@@ -163,14 +185,44 @@ mod tests {
     /// A guarded end, the other end, and the switch that ends it.
     fn guarded(deadlines: Deadlines) -> (Guarded<DuplexStream>, DuplexStream, CancellationToken) {
         let (near, far) = duplex(16);
-        let gate = Gate::new(Limits { total: 1, per_place: 1, per_local_place: 1 });
+        let (guarded, stop) = guarded_over(near, deadlines);
+        (guarded, far, stop)
+    }
+
+    fn guarded_over(near: DuplexStream, deadlines: Deadlines) -> (Guarded<DuplexStream>, CancellationToken) {
+        let gate = Gate::new(Limits { total: 1, per_place: 1, per_neighbour: 1, opening_every: SHORT });
         let address = "127.0.0.1".parse().unwrap();
+        let pass = gate.admit(address, Standing::Stranger, Instant::now()).unwrap();
         let peer = Peer { address, streams: Arc::default(), streams_max: 1, certificate: None };
         let stop = CancellationToken::new();
-        (Guarded::new(near, peer, deadlines, &stop, gate.admit(address).unwrap()), far, stop)
+        (Guarded::new(near, peer, deadlines, &stop, pass), stop)
     }
 
     const PATIENT: Deadlines = Deadlines { first_bytes: LONG, lifetime: LONG, write_progress: LONG };
+
+    /// SEC-1: whoever always has more to say is interrupted, and then goes on.
+    #[tokio::test]
+    async fn a_flood_takes_turns_with_others() {
+        let (near, mut far) = duplex(4 * TURN_BYTES);
+        let (mut near, _stop) = guarded_over(near, PATIENT);
+        far.write_all(&vec![7; 3 * TURN_BYTES]).await.unwrap();
+        let mut turns = Vec::new();
+        let mut read = vec![0; TURN_BYTES / 2];
+        while turns.iter().sum::<usize>() < 3 * TURN_BYTES {
+            let mut turn = 0;
+            let in_turn = std::future::poll_fn(|cx| {
+                let mut buf = ReadBuf::new(&mut read);
+                while Pin::new(&mut near).poll_read(cx, &mut buf).is_ready() {
+                    turn += buf.filled().len();
+                    buf.clear();
+                }
+                Poll::Ready(())
+            });
+            in_turn.await;
+            turns.push(turn);
+        }
+        assert_eq!(turns, [TURN_BYTES; 3]);
+    }
 
     /// F3: 23 bytes are too few, 24 are a beginning.
     #[tokio::test]

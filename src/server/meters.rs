@@ -1,6 +1,6 @@
 //! Carries what the doors and the store say of themselves into the metrics.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -8,8 +8,11 @@ use tonic::Code as GrpcCode;
 
 use crate::api::layer::report::RpcObserver;
 use crate::store::metered::Meter;
-use crate::telemetry::label::{AuthRefusal, Code, Method, StoreVerb, Transaction};
+use crate::telemetry::label::{AuthRefusal, Code, Method, StoreVerb, Transaction, TurnedAway};
 use crate::telemetry::metric::{CallSeries, Metrics};
+
+/// How often the log tells of connections turned away; a flood of them is no flood of lines (SEC-19).
+const SAID_EVERY: Duration = Duration::from_secs(10);
 
 /// Counts calls. Nearly all end well, and their counters are at hand: what ends otherwise is looked up.
 #[derive(Debug)]
@@ -17,12 +20,14 @@ pub(super) struct Calls {
     metrics: Arc<Metrics>,
     /// By method.
     good: Vec<OnceLock<CallSeries>>,
+    /// When the log last told of a connection turned away.
+    said: Mutex<Option<Instant>>,
 }
 
 impl Calls {
     /// Counts into `metrics`.
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, good: Method::ALL.iter().map(|_| OnceLock::new()).collect() }
+        Self { metrics, good: Method::ALL.iter().map(|_| OnceLock::new()).collect(), said: Mutex::default() }
     }
 }
 
@@ -43,7 +48,15 @@ impl RpcObserver for Calls {
     }
 
     fn turned_away(&self, why: &'static str) {
-        tracing::warn!(why, "connection turned away");
+        if let Some(&reason) = TurnedAway::ALL.iter().find(|known| known.as_str() == why) {
+            self.metrics.turned_away.get_or_create(&reason).inc();
+        }
+        let now = Instant::now();
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| SAID_EVERY < now - said) {
+            *said = Some(now);
+            tracing::warn!(why, "connections are turned away; fireteam_connections_turned_away_total counts them");
+        }
     }
 }
 

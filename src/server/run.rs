@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::sync::mpsc;
+use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -16,6 +17,7 @@ use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
 use crate::server::assemble::{House, assemble};
 use crate::server::signal::asked_to_stop;
+use crate::server::tls::Tls;
 use crate::telemetry::label::Load;
 use crate::watch::{DEFAULT_PACE, Watcher, watch};
 
@@ -38,6 +40,13 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         })?),
         RulesetSource::Bundled => None,
     };
+    let (renewed, mut to_renew) = mpsc::channel::<()>(1);
+    let _certificates = match &config.tls {
+        Some(files) => Some(watching(Tls::files(files), move || {
+            let _ = renewed.try_send(());
+        })?),
+        None => None,
+    };
     let house = assemble(&config, Arc::new(SystemClock::start())).await?;
     let _places = watch_places(&house)?;
     let _keys = watch_keys(&house)?;
@@ -52,6 +61,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
         tokio::select! {
             () = &mut stop => break,
             Some(()) = to_reload.recv() => drop(house.desk.reload().await),
+            Some(()) = to_renew.recv() => renew(&house),
             _ = forget.tick() => {
                 // Refused only while going away.
                 let _ = house.engine.forget_rulesets().await;
@@ -63,12 +73,45 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the server at `address` says that it serves.
-pub async fn is_serving(address: SocketAddr) -> anyhow::Result<bool> {
-    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}"))?;
+/// By what a server that speaks TLS is known.
+#[derive(Clone, Debug)]
+pub struct Known {
+    /// Certificates of those who sign its certificate, PEM.
+    pub ca: PathBuf,
+    /// The name in its certificate; none: its address.
+    pub server_name: Option<String>,
+}
+
+/// Whether the server at `address` says that it serves; over TLS, if it is known by something.
+pub async fn is_serving(address: SocketAddr, known: Option<&Known>) -> anyhow::Result<bool> {
+    let endpoint = match known {
+        None => Endpoint::from_shared(format!("http://{address}"))?,
+        Some(known) => {
+            let ca = std::fs::read(&known.ca).with_context(|| format!("read {}", known.ca.display()))?;
+            let name = known.server_name.clone().unwrap_or_else(|| address.ip().to_string());
+            let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(name);
+            Endpoint::from_shared(format!("https://{address}"))?.tls_config(tls)?
+        }
+    };
     let channel = endpoint.connect_timeout(HEALTH_WAIT).timeout(HEALTH_WAIT).connect().await.context("connect")?;
     let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await.context("ask")?;
     Ok(answer.into_inner().status == ServingStatus::Serving as i32)
+}
+
+/// Reads the certificates again. The files are small and local, and this happens a few times a year.
+fn renew(house: &House) {
+    let Some(tls) = &house.tls else { return };
+    let outcome = match tls.reload() {
+        Ok(()) => {
+            tracing::info!("certificates replaced; connections that are open keep theirs");
+            Load::Adopted
+        }
+        Err(error) => {
+            tracing::warn!(%error, "certificates refused; the old ones stay in use");
+            Load::Rejected
+        }
+    };
+    house.metrics.tls_loads.get_or_create(&outcome).inc();
 }
 
 fn watch_places(house: &House) -> anyhow::Result<Option<Watcher>> {

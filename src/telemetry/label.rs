@@ -260,6 +260,27 @@ label! {
     WrongRole = "wrong_role",
 }
 
+label! {
+    /// Why a connection was turned away before it began.
+    TurnedAway, "reason",
+    /// There were too many in all.
+    TooMany = "too_many",
+    /// There were too many from there.
+    TooManyFromOnePlace = "too_many_from_one_place",
+    /// They came too fast from there.
+    TooFastFromOnePlace = "too_fast_from_one_place",
+    /// It was the oldest of too many that had not begun.
+    TooManyArriving = "too_many_arriving",
+    /// It came from none of the proxies from which alone connections are taken.
+    NoProxy = "no_proxy",
+    /// It did not begin with a PROXY header that can be read.
+    ProxyHeader = "proxy_header",
+    /// TLS could not be agreed on.
+    Tls = "tls",
+    /// It took too long to begin.
+    TooSlow = "too_slow",
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

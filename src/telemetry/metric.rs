@@ -11,7 +11,9 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
-use crate::telemetry::label::{AuthRefusal, Code, Load, LookUp, Method, RefusalKind, StoreVerb, Transaction};
+use crate::telemetry::label::{
+    AuthRefusal, Code, Load, LookUp, Method, RefusalKind, StoreVerb, Transaction, TurnedAway,
+};
 
 /// What `render` writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -78,6 +80,10 @@ metrics! {
     auth_key_loads: CountBy<Load> = Family::default(), "counter" "fireteam_auth_key_loads_total" [Load::KEY];
     /// Connections open now.
     connections: Gauge = Gauge::default(), "gauge" "fireteam_connections" [];
+    /// Connections turned away before they began.
+    turned_away: CountBy<TurnedAway> = Family::default(), "counter" "fireteam_connections_turned_away_total" [TurnedAway::KEY];
+    /// Attempts to load the certificate, its key and the certificates of those who sign clients' certificates.
+    tls_loads: CountBy<Load> = Family::default(), "counter" "fireteam_tls_loads_total" [Load::KEY];
     /// Connect streams open now.
     streams: Gauge = Gauge::default(), "gauge" "fireteam_streams" [];
     /// Rows that a search looked at.
@@ -213,6 +219,7 @@ impl Metrics {
     /// Makes every series with one label exist from the start, so that a rate over it is right from its first event.
     fn touch(&self) {
         RefusalKind::ALL.iter().for_each(|it| drop(self.search_refusals.get_or_create(it)));
+        TurnedAway::ALL.iter().for_each(|it| drop(self.turned_away.get_or_create(it)));
         LookUp::ALL.iter().for_each(|it| drop(self.locality_look_ups.get_or_create(it)));
         Method::ALL.iter().for_each(|it| drop(self.rpc_seconds.get_or_create(it)));
         for verb in StoreVerb::ALL {
@@ -225,6 +232,7 @@ impl Metrics {
             drop(self.auth_key_loads.get_or_create(load));
             drop(self.ruleset_loads.get_or_create(load));
             drop(self.locality_loads.get_or_create(load));
+            drop(self.tls_loads.get_or_create(load));
         }
     }
 }

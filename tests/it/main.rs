@@ -57,6 +57,9 @@ mod layering;
 #[cfg(test)]
 mod ownership;
 #[cfg(test)]
+#[path = "../common/papers.rs"]
+mod papers;
+#[cfg(test)]
 mod plain;
 #[cfg(test)]
 mod process;
@@ -72,6 +75,8 @@ mod process_start;
 mod process_stop;
 #[cfg(test)]
 mod process_swap;
+#[cfg(test)]
+mod process_tls;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
@@ -153,6 +158,10 @@ mod wire_edge;
 #[cfg(test)]
 mod wire_operator;
 #[cfg(test)]
+mod wire_proxy;
+#[cfg(test)]
 mod wire_shutdown;
+#[cfg(test)]
+mod wire_tls;
 #[cfg(test)]
 mod wire_vectors;

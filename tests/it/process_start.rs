@@ -22,7 +22,7 @@ async fn a_second_server_on_the_same_file_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let first = Process::start(folder.path(), &[]);
     check_refused(folder.path(), &["fireteam.db", "in use by another server"]);
-    assert!(fireteam::server::is_serving(first.address).await.unwrap());
+    assert!(fireteam::server::is_serving(first.address, None).await.unwrap());
     first.kill();
     Process::start(folder.path(), &[]).kill();
 }

@@ -18,6 +18,8 @@ use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{AuditAnswer, Difference, DifferenceKind};
 use fireteam::engine::fault::Fault;
 use fireteam::server::edge::Edge;
+use fireteam::server::entrance::Proxies;
+use fireteam::server::tls::Tls;
 use fireteam::server::{Parts, Running, Server};
 
 use crate::plain::matchmaking_client::MatchmakingClient;
@@ -58,6 +60,20 @@ impl Counted {
         };
         tokio::time::timeout(PATIENCE, heard).await.expect("the call is counted");
     }
+
+    /// Waits until a connection has been turned away because of `why`.
+    pub(crate) async fn wait_for_turned_away(&self, why: &'static str) {
+        let heard = async {
+            loop {
+                let changed = self.changed.notified();
+                if self.turned_away.lock().unwrap().contains(&why) {
+                    return;
+                }
+                changed.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, heard).await.expect("the connection is counted");
+    }
 }
 
 impl RpcObserver for Counted {
@@ -68,6 +84,7 @@ impl RpcObserver for Counted {
 
     fn turned_away(&self, why: &'static str) {
         self.turned_away.lock().unwrap().push(why);
+        self.changed.notify_waiters();
     }
 }
 
@@ -141,6 +158,11 @@ impl Stage {
 
     /// A server with limits that a test can reach.
     pub(crate) async fn with_edge(edge: Edge) -> Self {
+        Self::with_entrance(edge, None, Proxies::none()).await
+    }
+
+    /// A server that encrypts, or that stands behind proxies.
+    pub(crate) async fn with_entrance(edge: Edge, tls: Option<Arc<Tls>>, proxies: Proxies) -> Self {
         let (matchmaker, counted) = (Scripted::new(), Arc::new(Counted::default()));
         let any = "127.0.0.1:0".parse().unwrap();
         let parts = Parts {
@@ -156,6 +178,8 @@ impl Stage {
             clock: Arc::new(StillClock),
             is_fresh: Arc::new(|| true),
             edge,
+            tls,
+            proxies,
         };
         let running = Server::start(parts).await.unwrap();
         let (address, operator_address) = (running.address, running.operator_address);

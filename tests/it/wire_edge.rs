@@ -18,7 +18,7 @@ use crate::scripted::{PANICS_SILO, SET, WAITS_MS};
 use crate::stage::{PATIENCE, Stage, publish, search};
 
 /// Reads until the other side closes.
-async fn until_closed(socket: &mut TcpStream) -> Vec<u8> {
+pub(crate) async fn until_closed(socket: &mut TcpStream) -> Vec<u8> {
     let mut read = Vec::new();
     // A reset is an end too.
     let reading = socket.read_to_end(&mut read);

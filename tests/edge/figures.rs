@@ -1,0 +1,83 @@
+//! What every chapter has: a turn, a scale, a table of figures, and a list of what was not kept.
+
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::attack::Fate;
+use crate::victim::Latencies;
+
+/// One chapter at work. The others wait for their turn: each wants the whole machine.
+pub(crate) struct Report {
+    lines: Vec<String>,
+    violations: Vec<String>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// `SCALE`, 1 by default: 30 is the long form.
+pub(crate) fn scale() -> usize {
+    std::env::var_os("SCALE").map_or(1, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a whole number"))
+}
+
+/// So long, in the short form; 30 s at most.
+pub(crate) fn lasting(short: Duration) -> Duration {
+    (short * u32::try_from(scale()).expect("a small number")).min(Duration::from_secs(30))
+}
+
+/// Connections that attack at once.
+pub(crate) fn connections() -> usize {
+    (2 * scale()).min(50)
+}
+
+impl Report {
+    /// Waits for its turn.
+    pub(crate) async fn begin(name: &str) -> Self {
+        static TURN: Mutex<()> = Mutex::const_new(());
+        let turn = TURN.lock().await;
+        let head = "| attack | connections closed | told to go | longest stay | open at the end | memory, MiB | p50 before, ms | p50 | p99 before | p99 | calls |";
+        let lines = vec![format!("{name}, SCALE={}", scale()), head.to_owned(), "|-".repeat(11) + "|"];
+        Self { lines, violations: Vec::new(), _turn: turn }
+    }
+
+    /// One attack's figures.
+    pub(crate) fn row(
+        &mut self,
+        name: &str,
+        fate: &Fate,
+        growth_mib: f64,
+        before: &Latencies,
+        during: Option<&Latencies>,
+    ) {
+        let ms = |latencies: &Latencies, percent| format!("{:.1}", latencies.percentile(percent).as_secs_f64() * 1e3);
+        let after = |percent| during.map_or("none".into(), |during| ms(during, percent));
+        let longest = fate.closed.iter().max().map_or("".into(), |longest| format!("{:.2} s", longest.as_secs_f64()));
+        self.lines.push(format!(
+            "| {name} | {} | {} | {longest} | {} | +{growth_mib:.1} | {} | {} | {} | {} | {} |",
+            fate.closed.len(),
+            fate.goaways,
+            fate.open.len(),
+            ms(before, 50),
+            after(50),
+            ms(before, 99),
+            after(99),
+            during.map_or(0, Latencies::count),
+        ));
+    }
+
+    /// Something worth a line.
+    pub(crate) fn note(&mut self, what: String) {
+        self.lines.push(what);
+    }
+
+    /// Something that was promised has not been kept.
+    pub(crate) fn violated(&mut self, what: String) {
+        self.violations.push(what);
+    }
+
+    /// Prints the figures, and fails if there were violations.
+    #[track_caller]
+    pub(crate) fn end(self) {
+        println!("{}", self.lines.join("\n"));
+        assert!(self.violations.is_empty(), "\n{}\n", self.violations.join("\n"));
+    }
+}

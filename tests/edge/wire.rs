@@ -1,0 +1,140 @@
+//! HTTP/2 by hand: just enough of frames and header blocks to write what no library would, and to hear the end of it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::watch;
+
+/// Types of frames (RFC 9113, section 6).
+pub(crate) const DATA: u8 = 0;
+pub(crate) const HEADERS: u8 = 1;
+pub(crate) const RST_STREAM: u8 = 3;
+pub(crate) const SETTINGS: u8 = 4;
+pub(crate) const PING: u8 = 6;
+pub(crate) const GOAWAY: u8 = 7;
+pub(crate) const WINDOW_UPDATE: u8 = 8;
+pub(crate) const CONTINUATION: u8 = 9;
+
+/// Flags.
+pub(crate) const END_STREAM: u8 = 1;
+pub(crate) const END_HEADERS: u8 = 4;
+
+/// What a connection begins with: the preface and settings that change nothing.
+pub(crate) fn opening() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &[])].concat()
+}
+
+/// The same, with settings: identifiers and values.
+pub(crate) fn opening_with(settings: &[(u16, u32)]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for (name, value) in settings {
+        body.extend(name.to_be_bytes());
+        body.extend(value.to_be_bytes());
+    }
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(SETTINGS, 0, 0, &body)].concat()
+}
+
+pub(crate) fn frame(kind: u8, flags: u8, stream: u32, body: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(body.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), body].concat()
+}
+
+/// A header in a header block, written out (RFC 7541, section 6.2.2).
+pub(crate) fn header(name: &str, value: &[u8]) -> Vec<u8> {
+    [&[0], &string(name.as_bytes())[..], &string(value)].concat()
+}
+
+/// The same, to be remembered as the newest entry of the table (section 6.2.1).
+pub(crate) fn header_to_remember(name: &str, value: &[u8]) -> Vec<u8> {
+    [&[0x40], &string(name.as_bytes())[..], &string(value)].concat()
+}
+
+/// The newest entry of the table, in one byte (section 6.1).
+pub(crate) const NEWEST: u8 = 0x80 | 62;
+
+fn string(text: &[u8]) -> Vec<u8> {
+    let mut length = Vec::new();
+    match text.len() {
+        short @ 0..127 => length.push(short as u8),
+        long => {
+            length.push(127);
+            let mut rest = long - 127;
+            while 127 < rest {
+                length.push(rest as u8 | 0x80);
+                rest >>= 7;
+            }
+            length.push(rest as u8);
+        }
+    }
+    [length, text.to_vec()].concat()
+}
+
+/// The headers of a gRPC call.
+pub(crate) fn call(path: &str) -> Vec<u8> {
+    [
+        header(":method", b"POST"),
+        header(":scheme", b"http"),
+        header(":path", path.as_bytes()),
+        header(":authority", b"fireteam"),
+        header("content-type", b"application/grpc"),
+        header("te", b"trailers"),
+    ]
+    .concat()
+}
+
+/// A whole unary call on `stream`.
+pub(crate) fn whole_call(stream: u32, path: &str, message: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let body = [&[0], &length[..], message].concat();
+    [frame(HEADERS, END_HEADERS, stream, &call(path)), frame(DATA, END_STREAM, stream, &body)].concat()
+}
+
+/// What the server has said so far.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// GOAWAY.
+    pub(crate) goaway: AtomicBool,
+    /// Streams that it has reset.
+    pub(crate) resets: AtomicUsize,
+    /// Streams that it has ended by saying all there is.
+    pub(crate) answered: AtomicUsize,
+}
+
+/// Reads to the end, and counts; `closed` is told when that is reached.
+pub(crate) async fn listen(mut from: OwnedReadHalf, heard: Arc<Heard>, closed: watch::Sender<bool>) {
+    // However the connection ends, it has ended.
+    drop(frames(&mut from, &heard).await);
+    closed.send_replace(true);
+}
+
+async fn frames(from: &mut OwnedReadHalf, heard: &Heard) -> io::Result<()> {
+    let mut body = vec![0; 1 << 24];
+    loop {
+        let mut head = [0; 9];
+        from.read_exact(&mut head).await?;
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        from.read_exact(&mut body[..length]).await?;
+        let (kind, flags) = (head[3], head[4]);
+        match kind {
+            RST_STREAM => drop(heard.resets.fetch_add(1, Ordering::Relaxed)),
+            GOAWAY => heard.goaway.store(true, Ordering::Relaxed),
+            DATA | HEADERS if flags & END_STREAM != 0 => drop(heard.answered.fetch_add(1, Ordering::Relaxed)),
+            _ => {}
+        }
+    }
+}
+
+/// Waits for the end without reading anything but nothing: for connections on which no HTTP is spoken.
+pub(crate) async fn drain(mut from: OwnedReadHalf, closed: watch::Sender<bool>) {
+    let mut some = [0; 1024];
+    while matches!(from.read(&mut some).await, Ok(1..)) {}
+    closed.send_replace(true);
+}
+
+/// Writes, unless the other side has closed.
+pub(crate) async fn write(to: &mut OwnedWriteHalf, bytes: &[u8]) -> io::Result<()> {
+    to.write_all(bytes).await
+}

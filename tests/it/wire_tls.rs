@@ -1,0 +1,257 @@
+//! TLS on both ports: who gets in, who does not, and certificates that are replaced while connections live.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::crypto::aws_lc_rs::default_provider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion, version};
+use tempfile::TempDir;
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_stream::StreamExt;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::server::Connected;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Error};
+
+use fireteam::api::caller::Peer;
+use fireteam::clock::SystemClock;
+use fireteam::config;
+use fireteam::server::edge::Edge;
+use fireteam::server::entrance::{Entrance, Proxies};
+use fireteam::server::incoming::Incoming;
+use fireteam::server::tls::Tls;
+
+use crate::papers::{Authority, Papers, write, write_server};
+use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::stage::{Counted, PATIENCE, Stage, search};
+use crate::wire_edge::until_closed;
+
+/// A server that encrypts, and who signed its certificate.
+struct House {
+    stage: Stage,
+    tls: Arc<Tls>,
+    authority: Authority,
+    folder: TempDir,
+}
+
+fn open(folder: &TempDir, papers: &Papers, client_ca: Option<&Authority>) -> Arc<Tls> {
+    let (certificate, key) = write_server(folder.path(), papers);
+    let client_ca = client_ca.map(|authority| {
+        let file = folder.path().join("clients.pem");
+        write(&file, &authority.pem);
+        file
+    });
+    Arc::new(Tls::open(config::Tls { certificate, key, client_ca }).unwrap())
+}
+
+impl House {
+    async fn open(edge: Edge) -> Self {
+        let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("house"));
+        let tls = open(&folder, &authority.server(), None);
+        let stage = Stage::with_entrance(edge, Some(tls.clone()), Proxies::none()).await;
+        Self { stage, tls, authority, folder }
+    }
+
+    /// A new connection of somebody who believes `authority`.
+    async fn channel(&self, authority: &Authority) -> Result<Channel, Error> {
+        let ca = Certificate::from_pem(&authority.pem);
+        let tls = ClientTlsConfig::new().ca_certificate(ca).domain_name("localhost");
+        let uri = format!("https://{}", self.stage.address);
+        Endpoint::from_shared(uri).unwrap().tls_config(tls).unwrap().connect().await
+    }
+}
+
+#[tokio::test]
+async fn whoever_knows_the_authority_is_served() {
+    let house = House::open(Edge::default()).await;
+    let mut client = MatchmakingClient::new(house.channel(&house.authority).await.unwrap());
+    client.search(search()).await.unwrap();
+    let mut operators = TcpStream::connect(house.stage.operator_address).await.unwrap();
+    operators.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
+    until_closed(&mut operators).await;
+    house.stage.counted.wait_for_turned_away("tls").await;
+}
+
+#[tokio::test]
+async fn whoever_does_not_know_the_authority_goes_away() {
+    let house = House::open(Edge::default()).await;
+    assert!(house.channel(&Authority::new("somebody else")).await.is_err());
+    house.stage.counted.wait_for_turned_away("tls").await;
+    house.channel(&house.authority).await.unwrap();
+
+    write_server(house.folder.path(), &house.authority.expired_server());
+    house.tls.reload().unwrap();
+    assert!(house.channel(&house.authority).await.is_err(), "a certificate that has run out is none");
+}
+
+#[tokio::test]
+async fn plaintext_is_refused() {
+    let house = House::open(Edge::default()).await;
+    let mut socket = house.stage.socket().await;
+    socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
+    let said = until_closed(&mut socket).await;
+    assert!(!said.windows(9).any(|bytes| bytes[3..] == [4, 0, 0, 0, 0, 0]), "no SETTINGS in {said:?}");
+    house.stage.counted.wait_for_turned_away("tls").await;
+    house.channel(&house.authority).await.unwrap();
+}
+
+/// SEC-1: TLS stall. Neither silence nor half a greeting keeps a connection.
+#[tokio::test]
+async fn a_handshake_must_end_in_time() {
+    let house = House::open(Edge { first_bytes: Duration::from_millis(100), ..Edge::default() }).await;
+    for half_a_greeting in [&b""[..], b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"] {
+        let mut socket = house.stage.socket().await;
+        socket.write_all(half_a_greeting).await.unwrap();
+        assert_eq!(until_closed(&mut socket).await, b"");
+    }
+    house.stage.counted.wait_for_turned_away("too_slow").await;
+}
+
+/// SEC-2: those who come and say nothing cannot keep out whoever comes after them.
+#[tokio::test]
+async fn the_oldest_of_too_many_handshakes_gives_way() {
+    let patient = Edge { first_bytes: Duration::from_secs(3_600), arriving_max: 2, ..Edge::default() };
+    let house = House::open(patient).await;
+    let mut silent = house.stage.socket().await;
+    let (_second, _third) = (house.stage.socket().await, house.stage.socket().await);
+    assert_eq!(until_closed(&mut silent).await, b"");
+    house.stage.counted.wait_for_turned_away("too_many_arriving").await;
+    house.channel(&house.authority).await.expect("others are in nobody's way");
+}
+
+/// A1: certificates are renewed without a restart; connections that are open keep theirs; a bad pair changes nothing.
+#[tokio::test]
+async fn certificates_are_replaced_while_connections_live() {
+    let house = House::open(Edge::default()).await;
+    let mut old = MatchmakingClient::new(house.channel(&house.authority).await.unwrap());
+    old.search(search()).await.unwrap();
+
+    let next = Authority::new("next");
+    let papers = next.server();
+    write(&house.folder.path().join("server.pem"), &papers.certificate);
+    let said = house.tls.reload().unwrap_err().to_string();
+    assert!(said.contains("server.pem") && said.contains("server.key") && !said.contains('\n'), "{said}");
+    house.channel(&house.authority).await.expect("the old pair is still in use");
+
+    write(&house.folder.path().join("server.key"), &papers.key);
+    house.tls.reload().unwrap();
+    old.search(search()).await.expect("an open connection is not touched");
+    assert!(house.channel(&house.authority).await.is_err());
+    let mut new = MatchmakingClient::new(house.channel(&next).await.unwrap());
+    new.search(search()).await.unwrap();
+}
+
+type Versions = &'static [&'static SupportedProtocolVersion];
+
+const NEW: Versions = &[&version::TLS13];
+const OLD: Versions = &[&version::TLS12];
+
+/// A client by hand: it believes `authority`, has `papers` to show, and speaks `versions`.
+async fn connect(
+    to: SocketAddr,
+    authority: &Authority,
+    papers: Option<&Papers>,
+    versions: Versions,
+) -> TlsStream<TcpStream> {
+    let mut roots = RootCertStore::empty();
+    roots.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
+    let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
+        .with_protocol_versions(versions)
+        .unwrap()
+        .with_root_certificates(roots);
+    let mut config = match papers {
+        None => builder.with_no_client_auth(),
+        Some(papers) => {
+            let chain = vec![CertificateDer::from_pem_slice(papers.certificate.as_bytes()).unwrap()];
+            let key = PrivateKeyDer::from_pem_slice(papers.key.as_bytes()).unwrap();
+            builder.with_client_auth_cert(chain, key).unwrap()
+        }
+    };
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    let socket = TcpStream::connect(to).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap()
+}
+
+fn incoming(tls: Arc<Tls>, counted: &Arc<Counted>) -> Incoming {
+    let stop = CancellationToken::new();
+    let clock = Arc::new(SystemClock::start());
+    let entrance = Entrance::new(Arc::default(), clock, counted.clone(), stop, Some(tls), Proxies::none());
+    Incoming::bind("127.0.0.1:0".parse().unwrap(), entrance).unwrap()
+}
+
+async fn arrived(incoming: &mut Incoming) -> Peer {
+    let next = tokio::time::timeout(PATIENCE, incoming.next()).await.expect("it arrives");
+    next.unwrap().unwrap().connect_info()
+}
+
+/// A1, A2: a certificate that a known authority signed is who the peer is; none is nobody, and is let in.
+#[tokio::test]
+async fn a_clients_certificate_is_verified_and_passed_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let (house, clients) = (Authority::new("house"), Authority::new("clients"));
+    let counted = Arc::new(Counted::default());
+    let mut incoming = incoming(open(&folder, &house.server(), Some(&clients)), &counted);
+    let at = incoming.address();
+    let papers = clients.client("fireteam://server/7");
+    let shown = CertificateDer::from_pem_slice(papers.certificate.as_bytes()).unwrap();
+    for versions in [NEW, OLD] {
+        let connecting = connect(at, &house, Some(&papers), versions);
+        let (peer, client) = tokio::join!(arrived(&mut incoming), connecting);
+        assert_eq!(peer.certificate.as_deref(), Some(shown.as_ref()));
+        assert_eq!(client.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+    }
+    let (peer, _client) = tokio::join!(arrived(&mut incoming), connect(at, &house, None, NEW));
+    assert_eq!(peer.certificate, None);
+
+    let forged = Authority::new("clients").client("fireteam://operator/1");
+    let connecting = tokio::spawn(async move { drop(connect(at, &house, Some(&forged), NEW).await) });
+    tokio::select! {
+        _ = incoming.next() => panic!("a certificate that nobody known has signed is let in"),
+        () = counted.wait_for_turned_away("tls") => {}
+    }
+    connecting.await.unwrap();
+}
+
+/// A file that is wrong is named, with what it should hold; and a key that others can read is none.
+#[test]
+fn wrong_files_are_named_with_the_remedy() {
+    let folder = tempfile::tempdir().unwrap();
+    let papers = Authority::new("house").server();
+    let said = |certificate: &str, key: &str, client_ca: Option<&str>| {
+        let (certificate_file, key_file) = (folder.path().join("server.pem"), folder.path().join("server.key"));
+        let ca_file = folder.path().join("clients.pem");
+        write(&certificate_file, certificate);
+        write(&key_file, key);
+        write(&ca_file, client_ca.unwrap_or_default());
+        let client_ca = client_ca.map(|_| ca_file);
+        let said = Tls::open(config::Tls { certificate: certificate_file, key: key_file, client_ca });
+        let said = said.unwrap_err().to_string();
+        assert!(!said.contains('\n') && !said.contains("MII"), "{said}");
+        said
+    };
+    let check =
+        |said: String, file: &str, remedy: &str| assert!(said.contains(file) && said.contains(remedy), "{said}");
+    check(said("", &papers.key, None), "server.pem", "expected certificates as PEM");
+    check(said(&papers.key, &papers.key, None), "server.pem", "expected certificates as PEM");
+    check(said(&papers.certificate, "", None), "server.key", "expected one private key as PEM");
+    check(said(&papers.certificate, &papers.key, Some("")), "clients.pem", "expected certificates as PEM");
+    let other = Authority::new("other").server();
+    check(said(&papers.certificate, &other.key, None), "server.key", "the key must be that certificate's");
+
+    let absent = config::Tls { certificate: "no.pem".into(), key: "no.key".into(), client_ca: None };
+    check(Tls::open(absent).unwrap_err().to_string(), "no.pem", "TLS certificate");
+
+    #[cfg(unix)]
+    for mode in [0o644, 0o640, 0o604] {
+        let (certificate, key) = write_server(folder.path(), &papers);
+        std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        let remedy = format!("chmod 600 {}", key.display());
+        check(Tls::open(config::Tls { certificate, key, client_ca: None }).unwrap_err().to_string(), "", &remedy);
+    }
+}
