@@ -4,4 +4,5 @@ pub mod identity;
 pub mod key_file;
 pub mod policy;
 pub mod proxy;
+pub mod quota;
 pub mod token;

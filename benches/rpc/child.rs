@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use fireteam::clock::SystemClock;
-use fireteam::config::{Config, LogFormat, RulesetSource, StoreTarget};
+use fireteam::config::{Config, LogFormat, Quotas, RulesetSource, StoreTarget};
 use fireteam::domain::id::SetId;
 use fireteam::engine::Engine;
 use fireteam::engine::command::{Caller, Update};
@@ -124,6 +124,11 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         rulesets,
         locality_files: Vec::new(),
         trusted_proxies: Vec::new(),
+        proxy_protocol: false,
+        tls: None,
+        auth: None,
+        quotas: Quotas::Off,
+        audit_file: None,
         token_key_file: None,
         allow_client_locality: true,
         allow_search_overrides: true,

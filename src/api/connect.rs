@@ -22,6 +22,7 @@ use crate::api::handler::Handler;
 use crate::api::pb;
 use crate::api::pb::matchmaking_connect_response::Message;
 use crate::api::status::Rejection;
+use crate::auth::quota::Place;
 use crate::domain::id::AdvertisementId;
 use crate::engine::Listener;
 use crate::engine::command::{Caller, ReservationEvent};
@@ -56,6 +57,8 @@ pub struct Conversation {
     /// The server is going away: no more is read, and what was taken is still answered.
     closing: bool,
     ended: bool,
+    /// Its place among its caller's streams.
+    _place: Option<Place>,
 }
 
 type Item = Result<pb::ConnectResponse, Status>;
@@ -78,7 +81,13 @@ impl Conversation {
             in_a_row: 0,
             closing: false,
             ended: false,
+            _place: None,
         }
+    }
+
+    /// Holds `place` until it ends.
+    pub fn in_place(self, place: Option<Place>) -> Self {
+        Self { _place: place, ..self }
     }
 
     fn take(&mut self, request: pb::ConnectRequest) -> Taken {

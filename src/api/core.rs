@@ -119,7 +119,7 @@ impl Handler {
         let ready = |answer: Result<Answer, Rejection>| State::Ready(Some(answer));
         match asked {
             Asked::Search(wire) => ready(self.search(door, caller, *wire).map(Answer::Search)),
-            Asked::Configuration(wire) => ready(self.configuration(door, wire).map(Answer::Configuration)),
+            Asked::Configuration(wire) => ready(self.configuration(door, caller, wire).map(Answer::Configuration)),
             Asked::Update(wire) => match self.update(door, caller, *wire) {
                 Err(rejection) => ready(Err(rejection)),
                 Ok(Submitted::Done(answer)) => ready(Ok(Answer::Update(answer))),

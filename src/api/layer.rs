@@ -26,7 +26,9 @@ use crate::api::caller::Peer;
 use crate::api::drain::Drain;
 use crate::api::fault_in_server;
 use crate::api::method::{self, Method, Shape};
+use crate::api::oversight::{self, Oversight, Watched};
 use crate::api::status::Rejection;
+use crate::auth::identity::Identity;
 
 use body::{CallBody, Guard, StreamSlot};
 use report::{Report, RpcObserver};
@@ -41,12 +43,22 @@ struct Shared {
     observer: Arc<dyn RpcObserver>,
     unary_deadline: Duration,
     draining: CancellationToken,
+    /// Watches over operators; none: nobody does.
+    oversight: Option<Oversight>,
 }
 
 impl CallLayer {
     /// A layer that reports to `observer`, ends unary calls after `unary_deadline` and streams when `drain` begins.
     pub fn new(observer: Arc<dyn RpcObserver>, unary_deadline: Duration, drain: &Drain) -> Self {
-        Self { shared: Arc::new(Shared { observer, unary_deadline, draining: drain.token().clone() }) }
+        let draining = drain.token().clone();
+        Self { shared: Arc::new(Shared { observer, unary_deadline, draining, oversight: None }) }
+    }
+
+    /// The same, with somebody who watches over what only operators may ask.
+    pub fn with_oversight(self, oversight: Oversight) -> Self {
+        let Shared { observer, unary_deadline, draining, .. } = &*self.shared;
+        let (observer, unary_deadline, draining) = (observer.clone(), *unary_deadline, draining.clone());
+        Self { shared: Arc::new(Shared { observer, unary_deadline, draining, oversight: Some(oversight) }) }
     }
 }
 
@@ -86,11 +98,13 @@ where
         let method = method::of_path(request.uri().path());
         let asked = deadline::asked(request.headers());
         let report = Report::new(method.name, self.shared.observer.clone());
-        let slot = match self.admit(method, &request) {
+        let watched = self.watched(method, &request);
+        let charged = watched.as_ref().map_or(Ok(()), Watched::charge);
+        let slot = match charged.and_then(|()| self.admit(method, &request)) {
             Ok(slot) => slot,
             Err(rejection) => {
                 let response = rejection.into_status().into_http();
-                return Box::pin(async move { Ok(finish(response, report, None)) });
+                return Box::pin(async move { Ok(finish(oversight::end(watched, response).await, report, None)) });
             }
         };
         let guard = slot.map(|slot| Guard::new(slot, asked, self.ends_with_the_server(method)));
@@ -102,12 +116,22 @@ where
                 Ok(Err(_panic)) => fault_in_server().into_http(),
                 Err(_elapsed) => deadline::exceeded().into_http(),
             };
-            Ok(finish(response, report, guard))
+            Ok(finish(oversight::end(watched, response).await, report, guard))
         })
     }
 }
 
 impl<S> CallService<S> {
+    /// A call that is watched, as far as it is known who makes it.
+    fn watched(&self, method: Method, request: &Request<Body>) -> Option<Watched> {
+        let address = request.extensions().get::<Peer>().map(|peer| peer.address);
+        let mut watched = self.shared.oversight.as_ref()?.watch(method, request.headers(), address)?;
+        if let Some(identity) = request.extensions().get::<Arc<Identity>>() {
+            watched.is_by(identity);
+        }
+        Some(watched)
+    }
+
     /// A place for a stream, or none for a call that is no stream; an error when there is no place.
     fn admit(&self, method: Method, request: &Request<Body>) -> Result<Option<StreamSlot>, Rejection> {
         match method.shape {

@@ -46,7 +46,9 @@ impl Matchmaking for MatchmakingService {
 
     async fn connect(&self, request: Request<Streaming<pb::ConnectRequest>>) -> Answered<Conversation> {
         let (caller, inbound) = self.open(request);
-        Ok(Response::new(Conversation::new(self.handler.clone(), caller, inbound, &self.drain)))
+        let place = self.handler.open_stream(&caller)?;
+        let conversation = Conversation::new(self.handler.clone(), caller, inbound, &self.drain);
+        Ok(Response::new(conversation.in_place(place)))
     }
 
     async fn search(&self, request: Request<pb::SearchRequest>) -> Answered<Encoded> {
@@ -78,8 +80,8 @@ impl Matchmaking for MatchmakingService {
         &self,
         request: Request<pb::GetConfigurationRequest>,
     ) -> Answered<pb::GetConfigurationResponse> {
-        let (_, wire) = self.open(request);
-        Ok(Response::new(self.handler.configuration(Door::default(), wire)?))
+        let (caller, wire) = self.open(request);
+        Ok(Response::new(self.handler.configuration(Door::default(), &caller, wire)?))
     }
 
     async fn reserve(&self, request: Request<pb::ReserveRequest>) -> Answered<pb::ReserveResponse> {
@@ -98,7 +100,7 @@ impl Matchmaking for MatchmakingService {
     }
 
     async fn choose_role(&self, request: Request<pb::ChooseRoleRequest>) -> Answered<pb::ChooseRoleResponse> {
-        let (_, wire) = self.open(request);
-        Ok(Response::new(self.handler.choose_role(wire)?))
+        let (caller, wire) = self.open(request);
+        Ok(Response::new(self.handler.choose_role(&caller, wire)?))
     }
 }

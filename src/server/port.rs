@@ -10,6 +10,7 @@ use tonic::transport::Server;
 use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
 use crate::api::layer::report::RpcObserver;
+use crate::api::oversight::Oversight;
 use crate::server::edge::Edge;
 use crate::server::front::FrontLayer;
 use crate::server::incoming::Incoming;
@@ -49,6 +50,8 @@ pub struct Port {
     pub observer: Arc<dyn RpcObserver>,
     /// Ends streams.
     pub drain: Drain,
+    /// Watches over operators.
+    pub oversight: Oversight,
     /// In [0, 1); how much is added to the age of connections.
     pub dice: f64,
 }
@@ -70,6 +73,7 @@ impl Port {
 
     fn calls(&self) -> CallLayer {
         CallLayer::new(self.observer.clone(), self.edge.unary_deadline, &self.drain)
+            .with_oversight(self.oversight.clone())
     }
 
     fn builder(&self) -> Server {

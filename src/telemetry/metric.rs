@@ -11,7 +11,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
-use crate::telemetry::label::{Code, Load, LookUp, Method, RefusalKind, StoreVerb};
+use crate::telemetry::label::{Code, Load, LookUp, Method, QuotaCharge, QuotaRole, RefusalKind, StoreVerb};
 
 /// What `render` writes.
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -72,6 +72,8 @@ metrics! {
     rpc_calls: CountBy<(Method, Code)> = Family::default(), "counter" "fireteam_rpc_calls_total" [Method::KEY, Code::KEY];
     /// Time from a call's arrival to its answer.
     rpc_seconds: SpreadBy<Method> = Family::new_with_constructor(seconds), "histogram" "fireteam_rpc_seconds" [Method::KEY];
+    /// Calls and streams that a quota refused.
+    quota_refusals: CountBy<(QuotaRole, QuotaCharge)> = Family::default(), "counter" "fireteam_quota_refusals_total" [QuotaRole::KEY, QuotaCharge::KEY];
     /// Connections open now.
     connections: Gauge = Gauge::default(), "gauge" "fireteam_connections" [];
     /// Connect streams open now.
@@ -200,6 +202,9 @@ impl Metrics {
     /// Makes every series with one label exist from the start, so that a rate over it is right from its first event.
     fn touch(&self) {
         RefusalKind::ALL.iter().for_each(|it| drop(self.search_refusals.get_or_create(it)));
+        for role in QuotaRole::ALL {
+            QuotaCharge::ALL.iter().for_each(|it| drop(self.quota_refusals.get_or_create(&(*role, *it))));
+        }
         LookUp::ALL.iter().for_each(|it| drop(self.locality_look_ups.get_or_create(it)));
         Method::ALL.iter().for_each(|it| drop(self.rpc_seconds.get_or_create(it)));
         for verb in StoreVerb::ALL {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use fireteam::clock::Clock;
-use fireteam::config::{Config, RulesetSource, StoreTarget};
+use fireteam::config::{Config, Quotas, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
 use fireteam::server::assemble::{self, assemble};
 use fireteam_client::Client;
@@ -44,6 +44,11 @@ impl House {
             rulesets: RulesetSource::Bundled,
             locality_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],
             trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
+            proxy_protocol: false,
+            tls: None,
+            auth: None,
+            quotas: Quotas::Auto,
+            audit_file: None,
             token_key_file: Some(folder.path().join("token-key")),
             allow_client_locality: false,
             allow_search_overrides: false,

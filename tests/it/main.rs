@@ -29,6 +29,8 @@ mod feed;
 #[cfg(test)]
 mod floors;
 #[cfg(test)]
+mod fuzz_corpus;
+#[cfg(test)]
 mod geo_data;
 #[cfg(test)]
 mod geo_regret;
@@ -49,6 +51,8 @@ mod process;
 #[cfg(test)]
 mod process_canary;
 #[cfg(test)]
+mod process_flood;
+#[cfg(test)]
 mod process_kill;
 #[cfg(test)]
 mod process_lane;
@@ -58,6 +62,8 @@ mod process_start;
 mod process_stop;
 #[cfg(test)]
 mod process_swap;
+#[cfg(test)]
+mod quota_rpc;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
@@ -90,6 +96,8 @@ mod ruleset_wellformed;
 mod scripted;
 #[cfg(test)]
 mod search_allocations;
+#[cfg(test)]
+mod search_cost;
 #[cfg(test)]
 mod search_rpc;
 #[cfg(test)]

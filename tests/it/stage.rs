@@ -11,11 +11,13 @@ use tonic::transport::{Channel, Endpoint};
 
 use fireteam::api::layer::report::{RpcObserver, code_word};
 use fireteam::api::operator::{ListedRuleset, Problem, Reloaded, RulesetsDesk};
+use fireteam::auth::quota::Quotas;
 use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
 use fireteam::server::edge::Edge;
 use fireteam::server::{Parts, Running, Server};
+use fireteam::telemetry::audit::AuditLog;
 
 use crate::plain::matchmaking_client::MatchmakingClient;
 use crate::plain::{self, operator_client::OperatorClient};
@@ -130,6 +132,8 @@ impl Stage {
             metrics: Arc::new(|| "# EOF\n".into()),
             observer: counted.clone(),
             client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
+            quotas: Arc::new(Quotas::new(&[], Arc::new(StillClock), Box::new(|_, _| {}))),
+            audit: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
             clock: Arc::new(StillClock),
             is_fresh: Arc::new(|| true),
             edge,
