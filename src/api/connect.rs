@@ -57,8 +57,8 @@ pub struct Conversation {
     /// The server is going away: no more is read, and what was taken is still answered.
     closing: bool,
     ended: bool,
-    /// Its place among its caller's streams.
-    _place: Option<Place>,
+    /// Its place among its caller's streams, until it has ended.
+    place: Option<Place>,
 }
 
 type Item = Result<pb::ConnectResponse, Status>;
@@ -81,13 +81,13 @@ impl Conversation {
             in_a_row: 0,
             closing: false,
             ended: false,
-            _place: None,
+            place: None,
         }
     }
 
     /// Holds `place` until it ends.
     pub fn in_place(self, place: Option<Place>) -> Self {
-        Self { _place: place, ..self }
+        Self { place, ..self }
     }
 
     fn take(&mut self, request: pb::ConnectRequest) -> Taken {
@@ -133,6 +133,7 @@ impl Conversation {
 
     fn end(&mut self, rejection: Rejection) -> Poll<Option<Item>> {
         self.ended = true;
+        self.place = None;
         Poll::Ready(Some(Err(rejection.into_status())))
     }
 
@@ -152,6 +153,7 @@ impl Conversation {
             }
             Some(Err(status)) => {
                 self.ended = true;
+                self.place = None;
                 return Poll::Ready(Some(Err(status)));
             }
             None => self.inbound = None,
@@ -207,6 +209,8 @@ impl Stream for Conversation {
                 return Poll::Pending;
             }
         }
+        // Free before anybody hears that it is over.
+        this.place = None;
         Poll::Ready(None)
     }
 }

@@ -51,9 +51,9 @@ impl Dice {
 /// A few small damages to `seed`: bytes changed, taken out, doubled, swapped with another seed's.
 fn damaged(seed: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
     let mut bytes = seed.to_vec();
-    for _ in 0..1 + dice.below(4) {
+    for _ in 0..1 + dice.below(3) {
         let at = dice.below(bytes.len());
-        let end = (at + 1 + dice.below(32)).min(bytes.len());
+        let end = (at + 1 + dice.below(8)).min(bytes.len());
         match dice.below(7) {
             _ if bytes.is_empty() => bytes.push(dice.next() as u8),
             0 => bytes[at] = dice.next() as u8,
@@ -151,7 +151,7 @@ fn mutations_are_nearly_right() {
             std::str::from_utf8(&bytes).is_ok_and(|text| Config::of_text("x".as_ref(), text).is_ok())
         })
         .count() as u64;
-    assert!(MUTATIONS / 50 < taken && taken < MUTATIONS * 49 / 50, "{taken} of {MUTATIONS}");
+    assert!(5 <= taken && taken < MUTATIONS / 2, "{taken} of {MUTATIONS}");
 }
 
 /// Target, file name, bytes.

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod advertise_rpc;
 #[cfg(test)]
+mod bad_numbers;
+#[cfg(test)]
 mod config_command;
 #[cfg(test)]
 mod connect_rpc;

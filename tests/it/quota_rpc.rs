@@ -108,9 +108,9 @@ async fn streams_have_a_quota_of_their_own() {
     other.connect(from(HERE, idle())).await.expect("there is room again");
 }
 
-/// SEC-11, mutant M14: whoever hangs up before the answer has been charged all the same, and so has whoever asked nonsense.
+/// SEC-11, mutant M14: whoever asks nonsense has been charged all the same, and whoever hangs up gets nothing back.
 #[tokio::test]
-async fn a_cancelled_call_has_been_charged() {
+async fn nothing_is_given_back() {
     let house = House::open_with(small).await;
     let mut client = client(&house).await;
     let nonsense = plain::MatchmakingSearchRequest { matchmaking_set_id: Some(77), ..search() };
@@ -120,7 +120,6 @@ async fn a_cancelled_call_has_been_charged() {
         let mut answers = client.connect(from(HERE, ReceiverStream::new(requests))).await.unwrap().into_inner();
         let request = plain::MatchmakingConnectRequest { core: Some(core(nonce)) };
         to.send(request).await.unwrap();
-        // The answer is on its way; nobody waits for the end of the stream.
         answers.next().await.unwrap().unwrap();
         drop(to);
         assert!(answers.next().await.is_none());
