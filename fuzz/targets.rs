@@ -17,10 +17,10 @@ use ipnet::IpNet;
 use prost::Message;
 
 /// One of them.
-pub type Target = fn(&[u8]);
+pub(crate) type Target = fn(&[u8]);
 
 /// All, by the names of their corpora.
-pub const TARGETS: [(&str, Target); 6] = [
+pub(crate) const TARGETS: [(&str, Target); 6] = [
     ("requests", requests),
     ("rulesets", rulesets),
     ("tokens", tokens),
@@ -30,7 +30,7 @@ pub const TARGETS: [(&str, Target); 6] = [
 ];
 
 /// Any request of a client, from its bytes to the domain: the first byte says which, and who sends it.
-pub fn requests(bytes: &[u8]) {
+pub(crate) fn requests(bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
     let origin = if first < 128 { Origin::Client } else { Origin::Server };
     let caller = Caller { origin, ..Caller::default() };
@@ -55,7 +55,7 @@ fn said(rejection: fireteam::api::status::Rejection) {
 }
 
 /// A ruleset's or a fragment's file.
-pub fn rulesets(bytes: &[u8]) {
+pub(crate) fn rulesets(bytes: &[u8]) {
     let read = rules::text_of("fuzz.xml", bytes).and_then(|text| rules::parse_document("fuzz.xml", text));
     if let Err(problems) = read {
         assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.to_string().contains('\n')));
@@ -63,7 +63,7 @@ pub fn rulesets(bytes: &[u8]) {
 }
 
 /// A token of our own, of each kind: what opens was sealed, and seals to the same bytes.
-pub fn tokens(bytes: &[u8]) {
+pub(crate) fn tokens(bytes: &[u8]) {
     let signer = signer();
     same_again::<AdvertisementClaim>(&signer, bytes);
     same_again::<SearchClaim>(&signer, bytes);
@@ -71,7 +71,7 @@ pub fn tokens(bytes: &[u8]) {
 }
 
 /// The key that the corpus is signed with; no secret.
-pub fn signer() -> Signer {
+pub(crate) fn signer() -> Signer {
     Signer::new([7; 32], Some([8; 32]))
 }
 
@@ -82,7 +82,7 @@ fn same_again<C: Claim>(signer: &Signer, bytes: &[u8]) {
 }
 
 /// What proxies, or strangers, wrote into x-forwarded-for; a line for each header.
-pub fn forwarded(bytes: &[u8]) {
+pub(crate) fn forwarded(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let headers: Vec<&str> = text.lines().collect();
     let trusted: [IpNet; 2] = ["10.0.0.0/8", "fd00::/8"].map(|it| it.parse().expect("a network"));
@@ -93,7 +93,7 @@ pub fn forwarded(bytes: &[u8]) {
 }
 
 /// A locality file: refused, or asked.
-pub fn localities(bytes: &[u8]) {
+pub(crate) fn localities(bytes: &[u8]) {
     let Ok(locator) = Locator::read(Path::new("fuzz.mmdb"), bytes.to_vec(), LocatorSettings::default()) else { return };
     for address in ["71.20.133.126", "2001:db8::1", "255.255.255.255", "2a00::"] {
         let _ = locator.locate(address.parse().expect("an address"));
@@ -101,7 +101,7 @@ pub fn localities(bytes: &[u8]) {
 }
 
 /// A configuration file: refused, or one that can be printed and read again.
-pub fn settings(bytes: &[u8]) {
+pub(crate) fn settings(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let name = Path::new("fuzz.toml");
     if let Ok(config) = Config::of_text(name, text) {

@@ -112,16 +112,14 @@ fn given_id(headers: &HeaderMap) -> Option<String> {
 mod tests {
     use super::*;
     use crate::api::method::of_path;
-    use crate::clock::ManualClock;
     use crate::domain::time::UnixMs;
 
     const DRAIN: &str = "/fireteam.v1.Operator/Drain";
 
     fn oversight(file: Option<&std::path::Path>) -> Oversight {
-        let clock = Arc::new(ManualClock::new(UnixMs(255), 1));
         Oversight {
             audit: Arc::new(AuditLog::open(file, Box::new(|| UnixMs(255))).unwrap()),
-            quotas: Arc::new(Quotas::new(&[], clock, Box::new(|_, _| {}))),
+            quotas: Arc::new(Quotas::off()),
         }
     }
 

@@ -19,7 +19,7 @@ fn search(number: usize) -> plain::MatchmakingSearchRequest {
     let regions =
         (0..32).map(|at| plain::RegionLatency { region: format!("canary-{number}-{at}"), round_trip_ms: 1.0 });
     let text = |at| Some(plain::attribute_value::Value::Text(format!("canary\n{number} {at}")));
-    let count = if number % 2 == 0 { 0 } else { 4 };
+    let count = if number.is_multiple_of(2) { 0 } else { 4 };
     let attributes = (0..count).map(|at| (format!("canary {number} {at}"), plain::AttributeValue { value: text(at) }));
     let session = plain::SessionCompositionData {
         players: players.collect(),
@@ -44,7 +44,7 @@ async fn strangers_texts_make_no_series_and_no_long_lines() {
     let mut client = MatchmakingClient::new(channel.clone());
     let mut call = async |number: usize| {
         let said = client.search(search(number)).await;
-        assert_eq!(said.is_ok(), number % 2 == 0, "{said:?}");
+        assert_eq!(said.is_ok(), number.is_multiple_of(2), "{said:?}");
     };
     let unknown = async |number: usize| {
         let mut grpc = tonic::client::Grpc::new(channel.clone());
