@@ -14,6 +14,7 @@ pub mod layer;
 pub mod matchmaker;
 pub mod method;
 pub mod operator;
+pub mod oversight;
 pub mod pb;
 pub mod status;
 pub mod typed;
@@ -23,6 +24,7 @@ use std::sync::Arc;
 use tonic::Status;
 use tonic::service::{Routes, RoutesBuilder};
 
+use crate::auth::quota::Quotas;
 use crate::engine::fault::Fault;
 
 use audit::Auditor;
@@ -50,10 +52,12 @@ pub const OPERATOR_MESSAGE_IN_BYTES_MAX: usize = 260 * 1024;
 pub fn routes(
     engine: Arc<dyn Matchmaker>,
     client_address: ClientAddress,
+    quotas: Arc<Quotas>,
     health: &Health,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let service = MatchmakingService::new(Handler::new(engine), Callers::new(client_address), drain.clone());
+    let handler = Handler::new(engine).with_quotas(quotas);
+    let service = MatchmakingService::new(handler, Callers::new(client_address), drain.clone());
     let service = MatchmakingServer::new(service)
         .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);

@@ -9,6 +9,7 @@ pub mod key_file;
 pub mod keys;
 pub mod policy;
 pub mod proxy;
+pub mod quota;
 pub mod refused;
 pub mod token;
 mod verified;

@@ -4,6 +4,7 @@
 //! and all together, before anything is opened; a configuration that exists is valid.
 
 mod check;
+mod quotas;
 pub mod raw;
 mod trust;
 mod url;
@@ -17,6 +18,7 @@ use thiserror::Error;
 
 use raw::{Flags, Settings};
 
+pub use quotas::{Allowance, DEFAULTS as QUOTA_DEFAULTS, QuotaRule, Quotas};
 pub use trust::{Auth, Tls};
 pub use url::PostgresUrl;
 
@@ -65,6 +67,10 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// Who vouches for callers; none: whoever has a certificate that `tls` knows, or else everyone is anonymous.
     pub auth: Option<Auth>,
+    /// How often callers may ask.
+    pub quotas: Quotas,
+    /// Where what operators do is written down; none: in the log alone.
+    pub audit_file: Option<PathBuf>,
     /// Where the token keys are; none with the memory store: a key is drawn at the start and dies with it.
     pub token_key_file: Option<PathBuf>,
     /// Whether a locality that a client states is believed where its address gives none (B-37).
@@ -165,16 +171,16 @@ pub enum ConfigError {
     },
     /// An address that others can reach, without what keeps strangers out.
     #[error(
-        "{key} = {address} can be reached from outside, and calls are neither encrypted nor authenticated: \
-         use a loopback address such as 127.0.0.1, or accept the risk with {flags}"
+        "{key} = {address} can be reached from outside, and calls are not {}: use a loopback address such as 127.0.0.1",
+        missing.join(", and not ")
     )]
     Exposed {
         /// `listen` or `operator_listen`.
         key: &'static str,
         /// The address.
         address: SocketAddr,
-        /// The flags that are missing.
-        flags: String,
+        /// What is missing, each with the flags that would mend it.
+        missing: Vec<&'static str>,
     },
 }
 
@@ -195,6 +201,11 @@ impl Config {
                 Err(problems)
             }
         }
+    }
+
+    /// The configuration that a file of this text makes by itself; problems call it `name`.
+    pub fn of_text(name: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
+        check::check(raw::read_text(name, text)?, Path::exists)
     }
 
     /// The whole configuration as TOML that loads again as the same one, but for a password in the store's URL. It holds no

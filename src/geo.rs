@@ -89,6 +89,11 @@ impl Locator {
         Ok(Self { files, settings })
     }
 
+    /// The same, of one file that is in memory already; problems call it `name`.
+    pub fn read(name: &Path, bytes: Vec<u8>, settings: LocatorSettings) -> Result<Self, GeoError> {
+        Ok(Self { files: vec![File::read(name, bytes)?], settings })
+    }
+
     /// Where `address` is: the first file that knows it decides. `None` for private and unknown addresses, for places
     /// that the file doubts too much, and for damaged records; never the centre of the sphere (S1-27).
     ///

@@ -36,9 +36,12 @@ use crate::api::health::Health;
 use crate::api::layer::report::RpcObserver;
 use crate::api::matchmaker::Matchmaker;
 use crate::api::operator::RulesetsDesk;
+use crate::api::oversight::Oversight;
 use crate::auth::authenticator::Authenticator;
+use crate::auth::quota::Quotas;
 use crate::clock::Clock;
 use crate::console::{self, Sight};
+use crate::telemetry::audit::AuditLog;
 
 use edge::Edge;
 use entrance::{Entrance, Proxies};
@@ -66,6 +69,10 @@ pub struct Parts {
     pub authenticator: Option<Arc<Authenticator>>,
     /// Looks past proxies.
     pub client_address: ClientAddress,
+    /// How often callers may ask.
+    pub quotas: Arc<Quotas>,
+    /// Where what operators do is written down.
+    pub audit: Arc<AuditLog>,
     /// Dice for lifetimes, so that clients of replicas started together do not all come back together.
     pub clock: Arc<dyn Clock>,
     /// Whether what is searched is fresh enough for clients to be sent here.
@@ -123,8 +130,8 @@ impl Server {
         let operators = bind(parts.operator_listen, operators, "operator")?;
         let (address, operator_address) = (clients.address(), operators.address());
 
-        let routes =
-            api::routes(parts.engine, parts.client_address, &health, &drain).context("describe the service")?;
+        let routes = api::routes(parts.engine, parts.client_address, parts.quotas.clone(), &health, &drain)
+            .context("describe the service")?;
         let desk = api::operator_routes(parts.rulesets, parts.auditor, &health, &drain)
             .context("describe the operator's service")?;
         let (ready, is_fresh) = (drain.clone(), parts.is_fresh.clone());
@@ -137,8 +144,14 @@ impl Server {
         };
         let desk = Routes::from(console::with_pages(desk.into_axum_router(), pages));
 
-        let dice = parts.clock.dice();
-        let port = Port { edge: edge.clone(), observer: parts.observer, keeper, drain: drain.clone(), dice };
+        let port = Port {
+            edge: edge.clone(),
+            observer: parts.observer,
+            keeper,
+            drain: drain.clone(),
+            oversight: Oversight { audit: parts.audit, quotas: parts.quotas },
+            dice: parts.clock.dice(),
+        };
         let ports = vec![
             tokio::spawn(port.clone().serve_clients(clients, routes, stopping.clone())),
             tokio::spawn(port.serve_operators(operators, desk, stopping.clone())),

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fireteam::auth::issuing::{Issued, IssuingKey};
 use fireteam::clock::{Clock as _, SystemClock};
-use fireteam::config::{Auth, Config, LogFormat, PostgresUrl, RulesetSource, StoreTarget};
+use fireteam::config::{Auth, Config, LogFormat, PostgresUrl, Quotas, RulesetSource, StoreTarget};
 use fireteam::domain::id::SetId;
 use fireteam::engine::Engine;
 use fireteam::engine::command::{Caller, Update};
@@ -155,6 +155,8 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         proxy_protocol: false,
         tls: None,
         auth: None,
+        quotas: Quotas::Off,
+        audit_file: None,
         token_key_file: None,
         allow_client_locality: true,
         allow_search_overrides: true,

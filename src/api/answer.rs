@@ -19,8 +19,21 @@ use crate::domain::measure::Measure;
 use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
 
-/// Bytes of candidates in one answer; the rest of the answer and the frame fit into what is left of 256 KiB.
-const CANDIDATES_BYTES_MAX: usize = 240 * 1024;
+/// Bytes of a whole answer: no search costs more to send, whatever it asks (SEC-10).
+pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of an answer that are kept for what is not a candidate: a count for each rule and each side, and the paths of
+/// what was not believed.
+const REST_BYTES_MAX: usize = 20 * 1024;
+
+/// Bytes of candidates in one answer.
+const CANDIDATES_BYTES_MAX: usize = ANSWER_BYTES_MAX - REST_BYTES_MAX;
+
+/// Bytes of one count of refusals: a rule's name, two small numbers and a count, with their keys and lengths.
+const REFUSAL_BYTES_MAX: usize = limit::TEXT_BYTES_MAX + 24;
+
+/// Each hard rule may refuse on either side, and there are the reasons that need no rule.
+const _: () = assert!((2 * limit::RULES_MAX + 16) * REFUSAL_BYTES_MAX <= REST_BYTES_MAX);
 
 /// Bytes that a candidate usually takes, for a buffer that seldom grows.
 const CANDIDATE_BYTES_USUAL: usize = 160;

@@ -24,6 +24,7 @@ use crate::api::handler::Handler;
 use crate::api::pb;
 use crate::api::pb::matchmaking_connect_response::Message;
 use crate::api::status::Rejection;
+use crate::auth::quota::Place;
 use crate::domain::id::AdvertisementId;
 use crate::engine::Listener;
 use crate::engine::command::ReservationEvent;
@@ -60,6 +61,8 @@ pub struct Conversation {
     /// Why no more is read; what was taken is still answered.
     closing: Option<Closing>,
     ended: bool,
+    /// Its place among its caller's streams, until it has ended.
+    place: Option<Place>,
 }
 
 /// Why a conversation comes to its end.
@@ -97,7 +100,13 @@ impl Conversation {
             in_a_row: 0,
             closing: None,
             ended: false,
+            place: None,
         }
+    }
+
+    /// Holds `place` until it ends.
+    pub fn in_place(self, place: Option<Place>) -> Self {
+        Self { place, ..self }
     }
 
     fn take(&mut self, request: pb::ConnectRequest) -> Taken {
@@ -143,6 +152,7 @@ impl Conversation {
 
     fn end(&mut self, rejection: Rejection) -> Poll<Option<Item>> {
         self.ended = true;
+        self.place = None;
         Poll::Ready(Some(Err(rejection.into_status())))
     }
 
@@ -162,6 +172,7 @@ impl Conversation {
             }
             Some(Err(status)) => {
                 self.ended = true;
+                self.place = None;
                 return Poll::Ready(Some(Err(status)));
             }
             None => self.inbound = None,
@@ -222,6 +233,8 @@ impl Stream for Conversation {
                 return Poll::Pending;
             }
         }
+        // Free before anybody hears that it is over.
+        this.place = None;
         Poll::Ready(None)
     }
 }

@@ -1,5 +1,5 @@
-//! One handler behind three doors: each request is converted, put to the engine, and its answer written. The engine is
-//! reached by no other way, and every way takes a caller who has passed the check.
+//! One handler behind three doors: each request is charged, converted, put to the engine, and its answer written. The engine
+//! is reached by no other way, and every way takes a caller who has passed the check.
 
 use std::sync::Arc;
 
@@ -9,31 +9,64 @@ use crate::api::convert::{Door, out};
 use crate::api::matchmaker::Matchmaker;
 use crate::api::pb;
 use crate::api::status::Rejection;
+use crate::auth::policy::Charge;
+use crate::auth::quota::{Payer, Place, Quotas};
 use crate::domain::id::AdvertisementId;
 use crate::engine::command::{ReservationAnswer, UpdateAnswer};
 use crate::engine::{Listener, Submitted};
+
+/// Rows that a search may look at for the price of one; what a ruleset says that says nothing. A set whose rules look
+/// further costs its searchers more.
+const ROWS_PER_CHARGE: u32 = 100_000;
 
 /// Asks the engine.
 #[derive(Clone)]
 pub struct Handler {
     engine: Arc<dyn Matchmaker>,
+    quotas: Option<Arc<Quotas>>,
 }
 
 impl Handler {
-    /// A handler that asks `engine`.
+    /// A handler that asks `engine`, of whomever and as often as they like.
     pub fn new(engine: Arc<dyn Matchmaker>) -> Self {
-        Self { engine }
+        Self { engine, quotas: None }
+    }
+
+    /// The same, for callers who have quotas.
+    pub fn with_quotas(self, quotas: Arc<Quotas>) -> Self {
+        Self { quotas: Some(quotas), ..self }
+    }
+
+    /// Charges a caller, before anything is looked at: what turns out wrong has cost its looking (SEC-11).
+    fn charge(&self, caller: &Caller<Player>, charge: Charge, cost: u32) -> Result<(), Rejection> {
+        match &self.quotas {
+            Some(quotas) => Ok(quotas.charge(payer(caller), charge, cost)?),
+            None => Ok(()),
+        }
+    }
+
+    /// A place for one more stream of a caller.
+    pub fn open_stream(&self, caller: &Caller<Player>) -> Result<Option<Place>, Rejection> {
+        match &self.quotas {
+            Some(quotas) => Ok(quotas.open_stream(payer(caller))?),
+            None => Ok(None),
+        }
     }
 
     /// Search. The ruleset is looked up first, so that every candidate's terms have their names at once, and the search
     /// is pinned to it.
     pub fn search(&self, door: Door, caller: &Caller<Player>, wire: pb::SearchRequest) -> Result<Encoded, Rejection> {
-        let caller = caller.asking();
-        let mut search = door.search(caller, wire)?;
+        self.charge(caller, Charge::Search, 1)?;
+        let mut search = door.search(caller.asking(), wire)?;
         let ruleset = self.engine.ruleset(search.set_id, search.hash)?;
+        let rows = search.overrides.as_ref().and_then(|it| it.max_evaluated).unwrap_or(ruleset.limits.max_evaluated);
+        let more = rows.div_ceil(ROWS_PER_CHARGE).saturating_sub(1);
+        if 0 < more {
+            self.charge(caller, Charge::Search, more)?;
+        }
         search.hash = Some(ruleset.hash);
         let mut writer = AnswerWriter::new(&ruleset);
-        let answer = self.engine.search(caller, search, &mut |candidate| writer.push(&candidate));
+        let answer = self.engine.search(caller.asking(), search, &mut |candidate| writer.push(&candidate));
         let answer = answer.map_err(|fault| door.rejection(fault))?;
         Ok(writer.finish_search(answer))
     }
@@ -45,6 +78,8 @@ impl Handler {
         caller: &Caller<Player>,
         wire: pb::UpdateAdvertisementRequest,
     ) -> Result<Submitted<UpdateAnswer>, Rejection> {
+        let is_heartbeat = wire.session_composition.is_none();
+        self.charge(caller, if is_heartbeat { Charge::Heartbeat } else { Charge::Update }, 1)?;
         let caller = caller.asking();
         let update = door.update(caller, wire)?;
         self.engine.update(caller, update).map_err(|fault| door.rejection(fault))
@@ -57,6 +92,7 @@ impl Handler {
         caller: &Caller<Player>,
         wire: pb::DeleteAdvertisementRequest,
     ) -> Result<(AdvertisementId, Submitted<()>), Rejection> {
+        self.charge(caller, Charge::Update, 1)?;
         let delete = door.delete(wire)?;
         let id = delete.id;
         let submitted = self.engine.delete(caller.asking(), delete).map_err(|fault| door.rejection(fault))?;
@@ -67,9 +103,10 @@ impl Handler {
     pub fn configuration(
         &self,
         door: Door,
-        _: &Caller<Player>,
+        caller: &Caller<Player>,
         wire: pb::GetConfigurationRequest,
     ) -> Result<pb::GetConfigurationResponse, Rejection> {
+        self.charge(caller, Charge::Search, 1)?;
         let (set_id, known) = door.configuration(wire)?;
         let ruleset = self.engine.ruleset(set_id, None)?;
         Ok(out::configuration_response(&ruleset, known))
@@ -81,6 +118,7 @@ impl Handler {
         caller: &Caller<Player>,
         wire: pb::ReserveRequest,
     ) -> Result<pb::ReserveResponse, Rejection> {
+        self.charge(caller, Charge::Seats, 1)?;
         let reserve = Door::default().reserve(caller.asking(), wire)?;
         let answer = self.engine.reserve(caller.asking(), reserve)?.settle().await?;
         Ok(out::reserve_response(answer))
@@ -92,6 +130,7 @@ impl Handler {
         caller: &Caller<Player>,
         wire: pb::ReleaseRequest,
     ) -> Result<pb::ReleaseResponse, Rejection> {
+        self.charge(caller, Charge::Seats, 1)?;
         let release = Door::default().release(wire)?;
         self.engine.release(caller.asking(), release)?.settle().await?;
         Ok(pb::ReleaseResponse {})
@@ -103,6 +142,7 @@ impl Handler {
         caller: &Caller<Player>,
         wire: pb::ReportLatencyRequest,
     ) -> Result<Encoded, Rejection> {
+        self.charge(caller, Charge::Search, 1)?;
         let caller = caller.asking();
         let mut report = Door::default().report_latency(caller, wire)?;
         let ruleset = self.engine.searched_by(report.set_id, report.hash, &report.token)?;
@@ -115,9 +155,10 @@ impl Handler {
     /// Draws a role.
     pub fn choose_role(
         &self,
-        _: &Caller<Player>,
+        caller: &Caller<Player>,
         wire: pb::ChooseRoleRequest,
     ) -> Result<pb::ChooseRoleResponse, Rejection> {
+        self.charge(caller, Charge::Search, 1)?;
         let (set_id, party_size) = Door::default().choose_role(wire)?;
         let answer = self.engine.choose_role(set_id, party_size)?;
         Ok(out::role_response(answer))
@@ -129,6 +170,7 @@ impl Handler {
         caller: &Caller<Player>,
         wire: pb::GrantConsentRequest,
     ) -> Result<pb::GrantConsentResponse, Rejection> {
+        self.charge(caller, Charge::Search, 1)?;
         let leader = Door::default().grant_consent(wire)?;
         let answer = self.engine.grant_consent(caller.asking(), leader)?;
         Ok(pb::GrantConsentResponse { consent_token: answer.token, expires_in_ms: answer.expires_in_ms })
@@ -138,6 +180,11 @@ impl Handler {
     pub fn subscribe(&self, _: &Caller<Player>, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
         self.engine.subscribe(id, listener)
     }
+}
+
+/// Who pays for what `caller` asks.
+fn payer(caller: &Caller<Player>) -> Payer {
+    Payer::of(caller.identity().map(|identity| (identity.role, identity.key)), caller.asking().address)
 }
 
 impl std::fmt::Debug for Handler {

@@ -8,6 +8,7 @@ pub mod report;
 use std::any::Any;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
+use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -27,7 +28,9 @@ use crate::api::caller::Peer;
 use crate::api::drain::Drain;
 use crate::api::fault_in_server;
 use crate::api::method::{self, Method, Shape};
+use crate::api::oversight::{self, Oversight, Watched};
 use crate::api::status::Rejection;
+use crate::auth::refused::Refused;
 
 use body::{CallBody, Guard, StreamSlot};
 use report::{Report, RpcObserver};
@@ -46,13 +49,24 @@ struct Shared {
     keeper: Keeper,
     unary_deadline: Duration,
     draining: CancellationToken,
+    /// Watches over operators; none: nobody does.
+    oversight: Option<Oversight>,
 }
 
 impl CallLayer {
     /// A layer that reports to `observer`, lets in whom `keeper` lets in, ends unary calls after `unary_deadline` and
     /// streams when `drain` begins.
     pub fn new(observer: Arc<dyn RpcObserver>, keeper: Keeper, unary_deadline: Duration, drain: &Drain) -> Self {
-        Self { shared: Arc::new(Shared { observer, keeper, unary_deadline, draining: drain.token().clone() }) }
+        let draining = drain.token().clone();
+        Self { shared: Arc::new(Shared { observer, keeper, unary_deadline, draining, oversight: None }) }
+    }
+
+    /// The same, with somebody who watches over what only operators may ask, and over proofs that are worth nothing.
+    pub fn with_oversight(self, oversight: Oversight) -> Self {
+        let Shared { observer, keeper, unary_deadline, draining, .. } = &*self.shared;
+        let (observer, keeper, draining) = (observer.clone(), keeper.clone(), draining.clone());
+        let oversight = Some(oversight);
+        Self { shared: Arc::new(Shared { observer, keeper, unary_deadline: *unary_deadline, draining, oversight }) }
     }
 }
 
@@ -96,13 +110,14 @@ where
         let method = method::of_path(request.uri().path());
         let asked = deadline::asked(request.headers());
         let report = Report::new(method.name, self.shared.observer.clone());
-        let admitted = match self.let_in(method, &request) {
+        let mut watched = self.watched(method, &request);
+        let admitted = match self.let_in(method, &request, &mut watched) {
             Ok(admitted) => admitted,
-            Err(rejection) => return refused(rejection, report),
+            Err(rejection) => return refused(rejection, report, watched),
         };
         let slot = match self.place(method, &request) {
             Ok(slot) => slot,
-            Err(rejection) => return refused(rejection, report),
+            Err(rejection) => return refused(rejection, report, watched),
         };
         let good_for = admitted.good_for().filter(|_| method.shape == Shape::Stream);
         let guard = slot.map(|slot| Guard::new(slot, asked, self.ends_with_the_server(method), good_for));
@@ -116,21 +131,54 @@ where
                 Ok(Err(_panic)) => fault_in_server().into_http(),
                 Err(_elapsed) => deadline::exceeded().into_http(),
             };
-            Ok(finish(response, report, guard))
+            Ok(finish(oversight::end(watched, response).await, report, guard))
         })
     }
 }
 
 impl<S> CallService<S> {
-    /// Word of who is calling, for whoever is behind this; an error when the call is not theirs to make.
-    fn let_in(&self, method: Method, request: &Request<Body>) -> Result<Admitted, Rejection> {
-        self.shared.keeper.admit(method.access, request.headers(), request.extensions()).map_err(|denied| {
-            self.shared.observer.denied(match denied {
-                Denied::Unknown(refused) => refused.as_str(),
-                Denied::Role(_) => "wrong_role",
-            });
-            denied.into()
-        })
+    /// A call that is watched.
+    fn watched(&self, method: Method, request: &Request<Body>) -> Option<Watched> {
+        self.shared.oversight.as_ref()?.watch(method, request.headers(), address(request))
+    }
+
+    /// Word of who is calling, for whoever is behind this and whoever watches; an error when the call is not theirs to
+    /// make, or one too many.
+    fn let_in(
+        &self,
+        method: Method,
+        request: &Request<Body>,
+        watched: &mut Option<Watched>,
+    ) -> Result<Admitted, Rejection> {
+        let admitted = self.shared.keeper.admit(method.access, request.headers(), request.extensions());
+        let admitted = admitted.map_err(|denied| self.denied(denied, request, watched.as_mut()))?;
+        if let Some(watched) = watched {
+            if let Some(identity) = admitted.identity() {
+                watched.is_by(identity);
+            }
+            watched.charge()?;
+        }
+        Ok(admitted)
+    }
+
+    /// Counts somebody who is not let in. Whoever shows what is worth nothing, again and again, is soon told that alone.
+    fn denied(&self, denied: Denied, request: &Request<Body>, watched: Option<&mut Watched>) -> Rejection {
+        self.shared.observer.denied(match denied {
+            Denied::Unknown(refused) => refused.as_str(),
+            Denied::Role(_) => "wrong_role",
+        });
+        if let (Denied::Role(role), Some(watched)) = (denied, watched) {
+            watched.is_by_some(role);
+        }
+        let is_worthless = match denied {
+            Denied::Unknown(refused) => !matches!(refused, Refused::Missing | Refused::Expired),
+            Denied::Role(_) => false,
+        };
+        let oversight = self.shared.oversight.as_ref().filter(|_| is_worthless);
+        match oversight.map(|oversight| oversight.quotas.failed(address(request))) {
+            Some(Err(over)) => over.into(),
+            Some(Ok(())) | None => denied.into(),
+        }
     }
 
     /// A place for a stream, or none for a call that is no stream; an error when there is no place.
@@ -168,9 +216,18 @@ fn not_grpc() -> Response<Body> {
     response
 }
 
-fn refused(rejection: Rejection, report: Report) -> BoxFuture<'static, Result<Response<CallBody>, Infallible>> {
+fn refused(
+    rejection: Rejection,
+    report: Report,
+    watched: Option<Watched>,
+) -> BoxFuture<'static, Result<Response<CallBody>, Infallible>> {
     let response = rejection.into_status().into_http();
-    Box::pin(async move { Ok(finish(response, report, None)) })
+    Box::pin(async move { Ok(finish(oversight::end(watched, response).await, report, None)) })
+}
+
+/// Where a request comes from, as the connection has it.
+fn address(request: &Request<Body>) -> Option<IpAddr> {
+    request.extensions().get::<Peer>().map(|peer| peer.address)
 }
 
 fn finish(response: Response<Body>, mut report: Report, guard: Option<Guard>) -> Response<CallBody> {

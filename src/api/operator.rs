@@ -8,12 +8,14 @@ use crate::api::admission::{self, Caller};
 use crate::api::audit::{self, Auditor};
 use crate::api::caller::Callers;
 use crate::api::drain::Drain;
+use crate::api::oversight::Deed;
 use crate::api::pb;
 use crate::api::pb::operator_server::Operator;
 use crate::api::status::Rejection;
 use crate::domain::facts::FieldProblem;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::time::UnixMs;
+use crate::telemetry::audit::Change;
 
 /// Bytes of a ruleset file that is checked.
 const RULESET_BYTES_MAX: usize = 256 * 1024;
@@ -138,10 +140,12 @@ impl Operator for OperatorService {
         at_most("file_name", wire.file_name.len(), FILE_NAME_BYTES_MAX)?;
         at_most("ruleset_xml", wire.ruleset_xml.len(), RULESET_BYTES_MAX)?;
         let file_name = if wire.file_name.is_empty() { "ruleset.xml" } else { &wire.file_name };
-        Ok(Response::new(match self.reach.rulesets(&caller).check(file_name, &wire.ruleset_xml) {
+        let deed = Deed { object: file_name.to_owned(), ..Deed::default() };
+        let checked = match self.reach.rulesets(&caller).check(file_name, &wire.ruleset_xml) {
             Ok(hash) => pb::CheckRulesetResponse { service_configuration_hash: Some(hash.0), ..Default::default() },
             Err(problems) => pb::CheckRulesetResponse { problems: wire_problems(problems), ..Default::default() },
-        }))
+        };
+        Ok(with_deed(deed, checked))
     }
 
     async fn reload_rulesets(
@@ -150,13 +154,14 @@ impl Operator for OperatorService {
     ) -> Answered<pb::ReloadRulesetsResponse> {
         let (caller, _) = self.open(request)?;
         let reloaded = self.reach.rulesets(&caller).reload().await;
+        let deed = deed_of(&reloaded);
         let changes = reloaded.changes.into_iter().map(|(set, before, now)| pb::RulesetChange {
             matchmaking_set_id: set.0,
             previous_hash: before.map(|hash| hash.0),
             current_hash: now.map(|hash| hash.0),
         });
         let problems = wire_problems(reloaded.problems);
-        Ok(Response::new(pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
+        Ok(with_deed(deed, pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
     }
 
     async fn list_rulesets(&self, request: Request<pb::ListRulesetsRequest>) -> Answered<pb::ListRulesetsResponse> {
@@ -176,6 +181,23 @@ impl Operator for OperatorService {
         let answer = self.reach.auditor(&caller).audit(listed_max).await.map_err(Rejection::from)?;
         Ok(Response::new(audit::wire_answer(answer)))
     }
+}
+
+/// What a reload did, for whoever writes it down.
+fn deed_of(reloaded: &Reloaded) -> Deed {
+    let changes = reloaded.changes.iter().map(|&(set, before, after)| Change {
+        set_id: set.0,
+        before: before.map(|hash| hash.0),
+        after: after.map(|hash| hash.0),
+    });
+    Deed { object: format!("rulesets, {} problems", reloaded.problems.len()), changes: changes.collect() }
+}
+
+/// An answer, and what was done.
+fn with_deed<T>(deed: Deed, answer: T) -> Response<T> {
+    let mut response = Response::new(answer);
+    response.extensions_mut().insert(deed);
+    response
 }
 
 fn at_most(path: &str, bytes: usize, max: usize) -> Result<(), Rejection> {

@@ -8,6 +8,7 @@ use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
 use crate::api::pb;
+use crate::auth::quota::OverQuota;
 use crate::domain::facts::FieldProblem;
 use crate::domain::filter::Side;
 use crate::engine::fault::Fault;
@@ -109,6 +110,14 @@ impl Rejection {
 impl From<Rejection> for Status {
     fn from(rejection: Rejection) -> Self {
         rejection.into_status()
+    }
+}
+
+impl From<OverQuota> for Rejection {
+    fn from(over: OverQuota) -> Self {
+        let (quota, retry_after_ms) = (over.quota(), over.retry_after_ms);
+        let text = format!("the quota {quota} is used up; try again in {retry_after_ms} ms");
+        Self::new(Code::ResourceExhausted, "QUOTA_EXCEEDED", text).with("quota", quota).retry_after(retry_after_ms)
     }
 }
 

@@ -47,7 +47,9 @@ impl Matchmaking for MatchmakingService {
 
     async fn connect(&self, request: Request<Streaming<pb::ConnectRequest>>) -> Answered<Conversation> {
         let (caller, inbound) = self.open(request)?;
-        Ok(Response::new(Conversation::new(self.handler.clone(), caller, inbound, &self.drain)))
+        let place = self.handler.open_stream(&caller)?;
+        let conversation = Conversation::new(self.handler.clone(), caller, inbound, &self.drain);
+        Ok(Response::new(conversation.in_place(place)))
     }
 
     async fn search(&self, request: Request<pb::SearchRequest>) -> Answered<Encoded> {

@@ -20,12 +20,44 @@ pub enum Charge {
     Search,
     /// A change of an advertisement.
     Update,
+    /// An update that says only that its host is still there.
+    Heartbeat,
     /// A change of seats.
     Seats,
     /// Anything that an operator asks.
     Operate,
     /// A stream, for as long as it is open; what is asked on it is charged as what it is.
     Stream,
+    /// A proof of identity that was worth nothing; charged to the place that it came from.
+    Failure,
+}
+
+impl Charge {
+    /// Everything that may be charged.
+    pub const ALL: [Charge; 8] = [
+        Charge::Free,
+        Charge::Search,
+        Charge::Update,
+        Charge::Heartbeat,
+        Charge::Seats,
+        Charge::Operate,
+        Charge::Stream,
+        Charge::Failure,
+    ];
+
+    /// The word in settings, metrics and refusals.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Charge::Free => "free",
+            Charge::Search => "search",
+            Charge::Update => "update",
+            Charge::Heartbeat => "heartbeat",
+            Charge::Seats => "seats",
+            Charge::Operate => "operate",
+            Charge::Stream => "stream",
+            Charge::Failure => "failure",
+        }
+    }
 }
 
 /// Players and the servers that they play on.

@@ -22,6 +22,7 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
     let store = problems.store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
     let tls = problems.tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
     let auth = problems.auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
+    let quotas = problems.quotas(settings.quotas);
     let token_key_file = settings.token_key_file.or_else(|| beside(&store));
     let config = Config {
         listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
@@ -42,6 +43,8 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
         proxy_protocol: settings.proxy_protocol.unwrap_or(false),
         tls,
         auth,
+        quotas,
+        audit_file: settings.audit_file,
         token_key_file,
         allow_client_locality: settings.allow_client_locality.unwrap_or(false),
         allow_search_overrides: settings.allow_search_overrides.unwrap_or(false),
@@ -105,6 +108,8 @@ pub(super) fn uncheck(config: &Config) -> Settings {
         auth_keys: config.auth.as_ref().map(|auth| auth.keys.clone()),
         auth_issuer: config.auth.as_ref().map(|auth| auth.issuer.clone()),
         auth_audience: config.auth.as_ref().map(|auth| auth.audience.clone()),
+        quotas: config.quotas.to_settings(),
+        audit_file: config.audit_file.clone(),
         token_key_file: config.token_key_file.clone(),
         allow_client_locality: Some(config.allow_client_locality),
         allow_search_overrides: Some(config.allow_search_overrides),

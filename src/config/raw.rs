@@ -82,6 +82,13 @@ pub struct Settings {
     /// What tokens must say of whom they are for: their `aud` [default: fireteam].
     #[arg(long, env = "FIRETEAM_AUTH_AUDIENCE", value_name = "TEXT")]
     pub auth_audience: Option<String>,
+    /// How often callers may ask: `ROLE.CHARGE=PER_SECOND/BURST/PER_5_MIN` or `ROLE.stream=AT_ONCE` for each that is not
+    /// to be as it is, or `off` [default: docs/OPERATING.md has the table; off for anonymous callers on loopback].
+    #[arg(long, env = "FIRETEAM_QUOTAS", value_name = "QUOTA", num_args = 1.., value_delimiter = ',')]
+    pub quotas: Option<Vec<String>>,
+    /// Append to this file what operators do and what they are refused, one JSON object a line [default: the log alone].
+    #[arg(long, env = "FIRETEAM_AUDIT_FILE", value_name = "FILE")]
+    pub audit_file: Option<PathBuf>,
     /// Where the keys are that sign tokens; made when absent [default: beside the SQLite file; required with `postgres:`, the same on every server].
     #[arg(long, env = "FIRETEAM_TOKEN_KEY_FILE", value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
@@ -145,6 +152,8 @@ impl Settings {
             auth_keys: self.auth_keys.or(under.auth_keys),
             auth_issuer: self.auth_issuer.or(under.auth_issuer),
             auth_audience: self.auth_audience.or(under.auth_audience),
+            quotas: self.quotas.or(under.quotas),
+            audit_file: self.audit_file.or(under.audit_file),
             token_key_file: self.token_key_file.or(under.token_key_file),
             allow_client_locality: self.allow_client_locality.or(under.allow_client_locality),
             allow_search_overrides: self.allow_search_overrides.or(under.allow_search_overrides),
@@ -169,7 +178,12 @@ pub(super) fn read_file(file: &Path) -> Result<Settings, Vec<ConfigError>> {
     if FILE_BYTES_MAX < std::fs::metadata(file).map_err(unreadable)?.len() {
         return Err(syntax(format!("larger than {FILE_BYTES_MAX} bytes")));
     }
-    let text = std::fs::read_to_string(file).map_err(unreadable)?;
+    read_text(file, &std::fs::read_to_string(file).map_err(unreadable)?)
+}
+
+/// The settings that a file of this text has.
+pub(super) fn read_text(file: &Path, text: &str) -> Result<Settings, Vec<ConfigError>> {
+    let syntax = |what: String| vec![ConfigError::Syntax { file: file.into(), what }];
     let table: toml::Table = text.parse().map_err(|why: toml::de::Error| syntax(why.to_string()))?;
     let known: Vec<String> =
         Settings::augment_args(Command::new("")).get_arguments().map(|it| it.get_id().to_string()).collect();
@@ -181,7 +195,7 @@ pub(super) fn read_file(file: &Path) -> Result<Settings, Vec<ConfigError>> {
     if !unknown.is_empty() {
         return Err(unknown);
     }
-    toml::from_str(&text).map_err(|why| syntax(why.to_string()))
+    toml::from_str(text).map_err(|why| syntax(why.to_string()))
 }
 
 /// Every variable that begins like ours and is none.

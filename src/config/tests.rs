@@ -84,6 +84,8 @@ fn what_is_printed_loads_again_as_the_same() {
         "--auth-keys=a.pem,b.json",
         "--auth-issuer=https://login.example",
         "--auth-audience=game",
+        "--quotas=client.search=0.5/3/90,anonymous.stream=7",
+        "--audit-file=audit.jsonl",
         "--token-key-file=keys",
         "--allow-client-locality",
         "--allow-search-overrides=true",
@@ -183,28 +185,76 @@ shutdown_deadline_s: 0 is out of range: use 1 to 25";
     assert!(problems_of(load_file(&"#".repeat(70_000), &[])).contains("larger than"));
 }
 
-/// SEC-15: each cell of address × operator address × flags, refused unless both are loopback or both flags are given.
+/// SEC-15: each cell of address × operator address × TLS × identity × flags. A port that others can reach needs TLS or a
+/// word that it has none, and identities or a word that there are none; for operators that word does not count.
 #[test]
-fn addresses_that_others_can_reach_need_both_flags() {
+fn addresses_that_others_can_reach_need_tls_and_identities() {
     let loopback = ["127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]"];
     let public = ["0.0.0.0", "192.0.2.1", "10.0.0.1", "[::]", "[2001:db8::1]", "[::ffff:1.2.3.4]"];
-    let addresses = || loopback.iter().map(|it| (it, false)).chain(public.iter().map(|it| (it, true)));
-    for (listen, listen_exposed) in addresses() {
-        for (operator, operator_exposed) in addresses() {
-            for (plaintext, anonymous) in [(false, false), (false, true), (true, false), (true, true)] {
-                let (listen, operator) = (format!("--listen={listen}:1"), format!("--operator-listen={operator}:2"));
-                let mut line = vec![listen.as_str(), &operator];
-                line.extend(plaintext.then_some("--insecure-allow-plaintext"));
-                line.extend(anonymous.then_some("--insecure-allow-anonymous"));
-                let problems = load(&line).err().unwrap_or_default();
-                let open = plaintext && anonymous;
-                let expected = if open { 0 } else { usize::from(listen_exposed) + usize::from(operator_exposed) };
-                assert_eq!(problems.len(), expected, "{line:?}");
-                for problem in problems {
-                    assert_eq!(problem.contains("--insecure-allow-plaintext"), !plaintext, "{problem}");
-                    assert_eq!(problem.contains("--insecure-allow-anonymous"), !anonymous, "{problem}");
-                }
+    let addresses: Vec<_> = loopback.iter().map(|it| (it, false)).chain(public.iter().map(|it| (it, true))).collect();
+    let mut cells = 0;
+    for ((listen, exposed), (operator, operator_exposed)) in
+        addresses.iter().flat_map(|one| addresses.iter().map(move |other| (*one, *other)))
+    {
+        for bits in 0..16 {
+            let [tls, auth, plaintext, anonymous] = [1, 2, 4, 8].map(|bit| bits & bit != 0);
+            let (listen, operator) = (format!("--listen={listen}:1"), format!("--operator-listen={operator}:2"));
+            let mut line = vec![listen.as_str(), &operator, "--trusted-proxies=10.0.0.0/8"];
+            line.extend([["--tls-certificate=c.pem", "--tls-key=k.pem"]].iter().flatten().filter(|_| tls));
+            line.extend([["--auth-keys=a.pem", "--auth-issuer=me"]].iter().flatten().filter(|_| auth));
+            line.extend(plaintext.then_some("--insecure-allow-plaintext"));
+            line.extend(anonymous.then_some("--insecure-allow-anonymous"));
+            let problems = load(&line).err().unwrap_or_default();
+            let ports = [(exposed, "listen", anonymous), (operator_exposed, "operator_listen", false)];
+            let wanted: Vec<_> = ports
+                .iter()
+                .filter(|(exposed, ..)| *exposed)
+                .map(|(_, key, anyone)| (key, tls || plaintext, auth || *anyone))
+                .filter(|(_, private, known)| !private || !known)
+                .collect();
+            assert_eq!(problems.len(), wanted.len(), "{line:?}: {problems:?}");
+            for (problem, (key, private, known)) in problems.iter().zip(wanted) {
+                assert!(problem.starts_with(&format!("{key} = ")), "{problem}");
+                assert_eq!(problem.contains("--tls-certificate FILE and --tls-key FILE"), !private, "{problem}");
+                assert_eq!(problem.contains("--insecure-allow-plaintext"), !private, "{problem}");
+                assert_eq!(problem.contains("--auth-keys FILE and --auth-issuer TEXT"), !known, "{problem}");
+                let may = !known && *key == "listen";
+                assert_eq!(problem.contains("--insecure-allow-anonymous"), may, "{problem}");
             }
+            cells += 1;
         }
     }
+    assert_eq!(cells, 1_600);
+}
+
+/// SEC-15, SEC-7: where a balancer ends TLS, its word for where calls come from has to count, and nobody else's.
+#[test]
+fn plaintext_in_public_needs_the_balancers_networks() {
+    let line = ["--listen=0.0.0.0:1", "--insecure-allow-plaintext", "--insecure-allow-anonymous"];
+    assert!(problems_of(load(&line)).contains("trusted_proxies: required with --insecure-allow-plaintext"));
+    let config = load(&[&line[..], &["--trusted-proxies=10.0.0.0/8"]].concat()).unwrap();
+    assert_eq!(config.risks().len(), 2);
+    assert!(load(&line[1..]).unwrap().risks().is_empty(), "on loopback the flags mean nothing");
+}
+
+/// SEC-11: a developer on loopback is not held back; whoever lets strangers in, or asks for it, has quotas.
+#[test]
+fn quotas_hold_where_strangers_can_come() {
+    let rules = |line: &[&str]| load(line).unwrap().quota_rules().map(|rules| rules.len());
+    let public = [
+        "--listen=0.0.0.0:1",
+        "--insecure-allow-plaintext",
+        "--insecure-allow-anonymous",
+        "--trusted-proxies=10.0.0.0/8",
+    ];
+    let all = Some(QUOTA_DEFAULTS.len());
+    assert_eq!(rules(&[]), None);
+    assert_eq!(rules(&public), all);
+    assert_eq!(rules(&["--auth-keys=a.pem", "--auth-issuer=me"]), all);
+    assert_eq!(rules(&["--quotas=client.search=1/1/1"]), all);
+    assert_eq!(rules(&[&public[..], &["--quotas=off"]].concat()), None);
+    let config = load(&["--quotas=client.search=1/2/3,server.stream=4"]).unwrap();
+    let written: Vec<String> = config.quota_rules().unwrap().iter().map(ToString::to_string).collect();
+    assert!(written.contains(&"client.search=1/2/3".into()) && written.contains(&"server.stream=4".into()));
+    assert!(written.contains(&"client.update=1/5/300".into()), "what is not said is as it was: {written:?}");
 }

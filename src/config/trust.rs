@@ -1,6 +1,7 @@
 //! What keeps strangers out: certificates, the keys of whoever vouches for callers, and which addresses may be served
 //! without.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use crate::config::check::Problems;
@@ -37,6 +38,21 @@ impl Config {
     /// Whether callers must show who they are: by a token or by a certificate.
     pub fn authenticates(&self) -> bool {
         self.auth.is_some() || self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
+    }
+
+    /// What the configuration leaves open on an address that others can reach, in words for the log.
+    pub fn risks(&self) -> Vec<&'static str> {
+        let exposed = !is_loopback(self.listen) || !is_loopback(self.operator_listen);
+        let mut risks = Vec::new();
+        if exposed && self.tls.is_none() {
+            risks.push(
+                "--insecure-allow-plaintext: whoever is between a client and this server reads and changes its calls",
+            );
+        }
+        if !is_loopback(self.listen) && !self.authenticates() {
+            risks.push("--insecure-allow-anonymous: whoever reaches the client port may play as anybody");
+        }
+        risks
     }
 }
 
@@ -119,22 +135,45 @@ impl Problems {
         }
     }
 
-    /// SEC-15: until calls can be encrypted and authenticated, only loopback is safe, for operators as for players.
+    /// SEC-15: what others can reach is encrypted and authenticated, or somebody has said in so many words that it is not.
+    /// What operators may do is never for everybody.
     pub(super) fn exposure(&mut self, config: &Config) {
-        let missing: Vec<&str> = [
-            (config.insecure_allow_plaintext, "--insecure-allow-plaintext"),
-            (config.insecure_allow_anonymous, "--insecure-allow-anonymous"),
-        ]
-        .iter()
-        .filter_map(|&(given, flag)| (!given).then_some(flag))
-        .collect();
-        if missing.is_empty() {
-            return;
-        }
-        for (key, address) in [("listen", config.listen), ("operator_listen", config.operator_listen)] {
-            if !address.ip().to_canonical().is_loopback() {
-                self.0.push(ConfigError::Exposed { key, address, flags: missing.join(" ") });
+        let plain = config.tls.is_none();
+        let mut behind_a_balancer = false;
+        for (key, address, anyone_may) in [
+            ("listen", config.listen, config.insecure_allow_anonymous),
+            ("operator_listen", config.operator_listen, false),
+        ] {
+            if is_loopback(address) {
+                continue;
+            }
+            behind_a_balancer |= plain && config.insecure_allow_plaintext;
+            let mut missing = Vec::new();
+            if plain && !config.insecure_allow_plaintext {
+                missing.push(NOT_ENCRYPTED);
+            }
+            if !config.authenticates() && !anyone_may {
+                missing.push(if key == "listen" { NOT_AUTHENTICATED } else { OPERATORS_NOT_AUTHENTICATED });
+            }
+            if !missing.is_empty() {
+                self.0.push(ConfigError::Exposed { key, address, missing });
             }
         }
+        if behind_a_balancer && config.trusted_proxies.is_empty() {
+            let what = "required with --insecure-allow-plaintext on an address that others can reach: name the networks of \
+                        the balancer that ends TLS, with --trusted-proxies CIDR";
+            self.invalid("trusted_proxies", what.into());
+        }
     }
+}
+
+/// What is missing and what would mend it.
+const NOT_ENCRYPTED: &str = "encrypted (give --tls-certificate FILE and --tls-key FILE, or --insecure-allow-plaintext where \
+                             a balancer ends TLS)";
+const NOT_AUTHENTICATED: &str = "authenticated (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca FILE, or \
+                                 --insecure-allow-anonymous where strangers may play)";
+const OPERATORS_NOT_AUTHENTICATED: &str = "authenticated, which operators always must be (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca FILE)";
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
 }

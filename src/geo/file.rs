@@ -41,8 +41,13 @@ impl File {
     /// Reads `path` whole and looks it over. Never mapped: a file that is truncated under a mapping kills the process
     /// (RELIABILITY F9).
     pub(super) fn load(path: &Path) -> Result<Self, GeoError> {
+        Self::read(path, read_whole(path)?)
+    }
+
+    /// Looks over what was read of `path`.
+    pub(super) fn read(path: &Path, bytes: Vec<u8>) -> Result<Self, GeoError> {
         let broken = |why: MaxMindDbError| GeoError::Broken { file: path.into(), what: why.to_string() };
-        let reader = Reader::from_source(read_whole(path)?).map_err(broken)?;
+        let reader = Reader::from_source(bytes).map_err(broken)?;
         let file = Self { reader };
         if !file.look_over().map_err(broken)? {
             return Err(GeoError::NoPlaces { file: path.into() });

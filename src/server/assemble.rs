@@ -10,7 +10,9 @@ use tokio::time::Instant;
 use crate::api::answer::encode_static;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::key_file;
+use crate::auth::policy::Charge;
 use crate::auth::proxy::{client_address, is_trusted};
+use crate::auth::quota::{Class, Quotas};
 use crate::auth::token::{KEY_BYTES, Signer};
 use crate::clock::Clock;
 use crate::config::{Config, StoreTarget};
@@ -30,7 +32,8 @@ use crate::store::memory::Memory;
 use crate::store::metered::Metered;
 use crate::store::postgres::{Postgres, Replica};
 use crate::store::sqlite::Sqlite;
-use crate::telemetry::label::Load;
+use crate::telemetry::audit::AuditLog;
+use crate::telemetry::label::{Load, QuotaCharge, QuotaRole};
 use crate::telemetry::metric::Metrics;
 
 /// Everything that runs, for whoever must reach a part of it.
@@ -66,6 +69,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
     let tls = tls(config, &metrics)?;
     let locator = Arc::new(locator(config, &metrics)?);
     let authenticator = authenticator(config, clock.clone(), &metrics)?;
+    let audit = Arc::new(audit(config, &clock)?);
     let store = open_store(config, &*clock, &metrics).await.context("open store")?;
     let parts = Parts {
         clock: clock.clone(),
@@ -92,6 +96,8 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         observer: Arc::new(Calls::new(metrics.clone())),
         authenticator: authenticator.clone(),
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
+        quotas: Arc::new(quotas(config, &clock, &metrics)),
+        audit,
         clock,
         is_fresh: is_fresh(engine.clone(), config.max_staleness_s),
         edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },
@@ -164,6 +170,25 @@ fn tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Arc<Tls>>> {
     let tls = Tls::open(files.clone())?;
     metrics.tls_loads.get_or_create(&Load::Adopted).inc();
     Ok(Some(Arc::new(tls)))
+}
+
+/// How often callers may ask; refusals are counted by role and charge.
+fn quotas(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> Quotas {
+    let metrics = metrics.clone();
+    let count = move |class: Class, charge: Charge| {
+        let role = QuotaRole::ALL.iter().find(|it| it.as_str() == class.as_str());
+        let charge = QuotaCharge::ALL.iter().find(|it| it.as_str() == charge.as_str());
+        if let (Some(&role), Some(&charge)) = (role, charge) {
+            metrics.quota_refusals.get_or_create(&(role, charge)).inc();
+        }
+    };
+    Quotas::new(&config.quota_rules().unwrap_or_default(), clock.clone(), Box::new(count))
+}
+
+/// Where what operators do is written down. A file that cannot be written ends the start.
+fn audit(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<AuditLog> {
+    let clock = clock.clone();
+    AuditLog::open(config.audit_file.as_deref(), Box::new(move || clock.now())).context("open the audit file")
 }
 
 /// The locality files, or nobody's place: said once.

@@ -11,6 +11,7 @@ use crate::api::admission::Keeper;
 use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
 use crate::api::layer::report::RpcObserver;
+use crate::api::oversight::Oversight;
 use crate::server::edge::Edge;
 use crate::server::front::FrontLayer;
 use crate::server::incoming::Incoming;
@@ -52,6 +53,8 @@ pub struct Port {
     pub keeper: Keeper,
     /// Ends streams.
     pub drain: Drain,
+    /// Watches over operators.
+    pub oversight: Oversight,
     /// In [0, 1); how much is added to the age of connections.
     pub dice: f64,
 }
@@ -73,6 +76,7 @@ impl Port {
 
     fn calls(&self) -> CallLayer {
         CallLayer::new(self.observer.clone(), self.keeper.clone(), self.edge.unary_deadline, &self.drain)
+            .with_oversight(self.oversight.clone())
     }
 
     fn builder(&self) -> Server {

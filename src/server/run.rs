@@ -24,6 +24,9 @@ use crate::watch::{DEFAULT_PACE, Watcher, watch};
 /// How often retired rulesets are looked at.
 const FORGET_EVERY: Duration = Duration::from_secs(5);
 
+/// How often the log says what the configuration leaves open.
+const WARN_EVERY: Duration = Duration::from_secs(60);
+
 /// How long `is_serving` waits for an answer.
 const HEALTH_WAIT: Duration = Duration::from_secs(2);
 
@@ -57,11 +60,15 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     );
 
     let mut forget = tokio::time::interval(FORGET_EVERY);
+    let (risks, mut warn) = (config.risks(), tokio::time::interval(WARN_EVERY));
     loop {
         tokio::select! {
             () = &mut stop => break,
             Some(()) = to_reload.recv() => drop(house.desk.reload().await),
             Some(()) = to_renew.recv() => renew(&house),
+            _ = warn.tick(), if !risks.is_empty() => {
+                risks.iter().for_each(|risk| tracing::warn!("served without protection by {risk}"));
+            }
             _ = forget.tick() => {
                 // Refused only while going away.
                 let _ = house.engine.forget_rulesets().await;

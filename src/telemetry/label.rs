@@ -281,6 +281,38 @@ label! {
     TooSlow = "too_slow",
 }
 
+label! {
+    /// For whom a quota is.
+    QuotaRole, "role",
+    /// Players' clients.
+    Client = "client",
+    /// Game servers.
+    Server = "server",
+    /// Operators.
+    Operator = "operator",
+    /// Whoever has not shown who they are, by where they come from.
+    Anonymous = "anonymous",
+}
+
+label! {
+    /// What a quota is for.
+    QuotaCharge, "charge",
+    /// Looking.
+    Search = "search",
+    /// Changing an advertisement.
+    Update = "update",
+    /// Keeping one alive.
+    Heartbeat = "heartbeat",
+    /// Taking seats or giving them back.
+    Seats = "seats",
+    /// Operating.
+    Operate = "operate",
+    /// Streams at once.
+    Stream = "stream",
+    /// Proofs of identity that were worth nothing.
+    Failure = "failure",
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -12,7 +12,7 @@ use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
 use crate::telemetry::label::{
-    AuthRefusal, Code, Load, LookUp, Method, RefusalKind, StoreVerb, Transaction, TurnedAway,
+    AuthRefusal, Code, Load, LookUp, Method, QuotaCharge, QuotaRole, RefusalKind, StoreVerb, Transaction, TurnedAway,
 };
 
 /// What `render` writes.
@@ -78,6 +78,8 @@ metrics! {
     auth_refusals: CountBy<AuthRefusal> = Family::default(), "counter" "fireteam_auth_refusals_total" [AuthRefusal::KEY];
     /// Attempts to load the keys that verify callers' tokens.
     auth_key_loads: CountBy<Load> = Family::default(), "counter" "fireteam_auth_key_loads_total" [Load::KEY];
+    /// Calls and streams that a quota refused.
+    quota_refusals: CountBy<(QuotaRole, QuotaCharge)> = Family::default(), "counter" "fireteam_quota_refusals_total" [QuotaRole::KEY, QuotaCharge::KEY];
     /// Connections open now.
     connections: Gauge = Gauge::default(), "gauge" "fireteam_connections" [];
     /// Connections turned away before they began.
@@ -220,6 +222,9 @@ impl Metrics {
     fn touch(&self) {
         RefusalKind::ALL.iter().for_each(|it| drop(self.search_refusals.get_or_create(it)));
         TurnedAway::ALL.iter().for_each(|it| drop(self.turned_away.get_or_create(it)));
+        for role in QuotaRole::ALL {
+            QuotaCharge::ALL.iter().for_each(|it| drop(self.quota_refusals.get_or_create(&(*role, *it))));
+        }
         LookUp::ALL.iter().for_each(|it| drop(self.locality_look_ups.get_or_create(it)));
         Method::ALL.iter().for_each(|it| drop(self.rpc_seconds.get_or_create(it)));
         for verb in StoreVerb::ALL {

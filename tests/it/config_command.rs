@@ -74,14 +74,19 @@ fn defaults_depend_on_what_is_there() {
 /// SEC-15: unsafe cells exit with 2 and name the exact flags, before anything is opened.
 #[test]
 fn what_is_unsafe_or_wrong_ends_with_code_two() {
-    let cases: [Case; 9] = [
-        (&["--listen", "0.0.0.0:50051"], &[], "--insecure-allow-plaintext --insecure-allow-anonymous"),
-        (&["--operator-listen=[::]:1", "--insecure-allow-plaintext"], &[], "with --insecure-allow-anonymous"),
+    let cases: [Case; 10] = [
+        (&["--listen", "0.0.0.0:50051"], &[], "or --insecure-allow-plaintext where a balancer ends TLS"),
+        (
+            &["--operator-listen=[::]:1", "--insecure-allow-plaintext"],
+            &[],
+            "give --auth-keys FILE and --auth-issuer TEXT",
+        ),
         (&[], &[("FIRETEAM_LISTEN", "192.0.2.1:1")], "listen = 192.0.2.1:1 can be reached from outside"),
         (&[], &[("FIRETEAM_LISEN", "x")], "unknown key `FIRETEAM_LISEN`, did you mean `FIRETEAM_LISTEN`?"),
         (&[], &[("FIRETEAM_TIME_TO_LIVE_S", "soon")], "invalid value 'soon' for '--time-to-live-s"),
         (&["--time-to-live-s=1"], &[], "time_to_live_s: 1 is out of range: use 5 to 600"),
         (&["--config=absent.toml"], &[], "absent.toml: cannot be read"),
+        (&["--quotas=client.search=fast"], &[], "write PER_SECOND/BURST/PER_5_MIN, such as 2/10/300"),
         (&["--log-level=loud"], &[], "log level `loud` is not known"),
         (&["--lisen=127.0.0.1:1"], &[], "--listen"),
     ];

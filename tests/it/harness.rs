@@ -7,7 +7,7 @@ use fireteam::api::admission::{Caller, Keeper, Player};
 use fireteam::api::caller::Callers;
 use fireteam::auth::policy::PLAYERS;
 use fireteam::clock::Clock;
-use fireteam::config::{Config, RulesetSource, StoreTarget};
+use fireteam::config::{Config, Quotas, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
 use fireteam::server::assemble::{self, assemble};
 use fireteam_client::Client;
@@ -51,6 +51,8 @@ impl House {
             proxy_protocol: false,
             tls: None,
             auth: None,
+            quotas: Quotas::Auto,
+            audit_file: None,
             token_key_file: Some(folder.path().join("token-key")),
             allow_client_locality: false,
             allow_search_overrides: false,

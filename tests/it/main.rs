@@ -9,6 +9,8 @@ mod advertise_rpc;
 #[cfg(test)]
 mod audit_rpc;
 #[cfg(test)]
+mod bad_numbers;
+#[cfg(test)]
 mod badges;
 #[cfg(test)]
 mod config_command;
@@ -36,6 +38,8 @@ mod expiry_outage;
 mod feed;
 #[cfg(test)]
 mod floors;
+#[cfg(test)]
+mod fuzz_corpus;
 #[cfg(test)]
 mod geo_data;
 #[cfg(test)]
@@ -66,6 +70,8 @@ mod process;
 #[cfg(test)]
 mod process_canary;
 #[cfg(test)]
+mod process_flood;
+#[cfg(test)]
 mod process_kill;
 #[cfg(test)]
 mod process_lane;
@@ -77,6 +83,8 @@ mod process_stop;
 mod process_swap;
 #[cfg(test)]
 mod process_tls;
+#[cfg(test)]
+mod quota_rpc;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
@@ -109,6 +117,8 @@ mod ruleset_wellformed;
 mod scripted;
 #[cfg(test)]
 mod search_allocations;
+#[cfg(test)]
+mod search_cost;
 #[cfg(test)]
 mod search_rpc;
 #[cfg(test)]

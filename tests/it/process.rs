@@ -168,7 +168,7 @@ struct Said {
 }
 
 impl Log {
-    fn listen(stderr: ChildStderr) -> Arc<Self> {
+    pub(crate) fn listen(stderr: ChildStderr) -> Arc<Self> {
         let log = Arc::new(Self::default());
         let heard = log.clone();
         std::thread::spawn(move || {

@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
+use std::process::Stdio;
 
-use crate::process::{Process, command, refused};
+use crate::process::{Log, Process, command, refused};
 
 /// Code 3 and one line with `expected` in it, soon.
 fn check_refused(folder: &Path, expected: &[&str]) {
@@ -49,48 +50,112 @@ fn a_damaged_file_is_refused_with_what_to_do() {
     check_refused(folder.path(), &remedy);
 }
 
-/// SEC-15: where others can reach a port, both flags must say that this is meant; each port that is exposed is named with
-/// exactly the flags that are missing. 3 x 3 x 4 cells; nothing is bound in any.
+const TLS: [&str; 4] = ["--tls-certificate", "c.pem", "--tls-key", "k.pem"];
+const AUTH: [&str; 4] = ["--auth-keys", "a.pem", "--auth-issuer", "studio"];
+const PLAINTEXT: &str = "--insecure-allow-plaintext";
+const ANONYMOUS: &str = "--insecure-allow-anonymous";
+
+/// What a line of refusal names that starts with two dashes.
+fn flags_in(line: &str) -> Vec<&str> {
+    let words = line.split_whitespace().map(|it| it.trim_matches(|c: char| !c.is_alphabetic() && c != '-'));
+    words.filter(|it| it.starts_with("--")).collect()
+}
+
+/// SEC-15: loopback or public, with TLS or without, with identities or without, with no flag, with either: 24 cells for
+/// each port. An unsafe one ends with code 2 and a line that names exactly the flags that would mend it; with those given,
+/// it is safe.
 #[test]
 fn unsafe_addresses_need_exactly_the_flags_that_are_named() {
     let folder = tempfile::tempdir().unwrap();
-    let addresses = [("127.0.0.1:1", true), ("[::ffff:127.0.0.1]:1", true), ("0.0.0.0:1", false)];
-    let operators = [("[::1]:2", true), ("192.0.2.1:2", false), ("[::]:2", false)];
-    let flags = ["--insecure-allow-plaintext", "--insecure-allow-anonymous"];
-    let mut unsafe_cells = 0;
-    for (listen, listen_is_safe) in addresses {
-        for (operator_listen, operator_is_safe) in operators {
-            for given in [&flags[..0], &flags[..1], &flags[1..], &flags[..]] {
-                let ports = ["--print-config", "--listen", listen, "--operator-listen", operator_listen];
-                let output = command(folder.path(), &[&ports[..], given].concat()).output().unwrap();
-                let said = String::from_utf8(output.stderr).unwrap();
-                let missing: Vec<&str> = flags.into_iter().filter(|flag| !given.contains(flag)).collect();
-                let exposed =
-                    [("listen", listen, listen_is_safe), ("operator_listen", operator_listen, operator_is_safe)];
-                let exposed: Vec<_> = exposed.iter().filter(|(.., safe)| !safe && !missing.is_empty()).collect();
-                assert_eq!(
-                    output.status.code(),
-                    Some(if exposed.is_empty() { 0 } else { 2 }),
-                    "{ports:?} {given:?}: {said}"
-                );
-                assert_eq!(said.lines().count(), exposed.len(), "{ports:?} {given:?}: {said}");
-                for ((key, address, _), line) in exposed.iter().zip(said.lines()) {
+    let run = |arguments: &[&str]| {
+        let output = command(folder.path(), arguments).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    let proxies = ["--trusted-proxies", "10.0.0.0/8"];
+    let (mut cells, mut unsafe_cells) = (0, 0);
+    for (port, key) in [("--listen", "listen"), ("--operator-listen", "operator_listen")] {
+        for (address, public) in [("127.0.0.1:1", false), ("0.0.0.0:1", true)] {
+            for (tls, auth) in [(false, false), (false, true), (true, false), (true, true)] {
+                for flag in ["", PLAINTEXT, ANONYMOUS] {
+                    let mut line = vec!["--print-config", port, address];
+                    line.extend(proxies);
+                    line.extend(TLS.iter().filter(|_| tls));
+                    line.extend(AUTH.iter().filter(|_| auth));
+                    line.extend([flag].iter().filter(|flag| !flag.is_empty()));
+                    let private = tls || flag == PLAINTEXT;
+                    let known = auth || port == "--listen" && flag == ANONYMOUS;
+                    let is_safe = !public || private && known;
+                    let (code, said) = run(&line);
+                    assert_eq!(code, Some(if is_safe { 0 } else { 2 }), "{line:?}: {said}");
+                    cells += 1;
+                    if is_safe {
+                        continue;
+                    }
                     unsafe_cells += 1;
+                    assert_eq!(said.lines().count(), 1, "{line:?}: {said}");
                     assert!(
-                        line.starts_with(&format!("fireteam: {key} = {address} can be reached from outside")),
-                        "{line}"
+                        said.starts_with(&format!("fireteam: {key} = {address} can be reached from outside")),
+                        "{said}"
                     );
-                    let named: Vec<&str> = line
-                        .split_whitespace()
-                        .map(|it| it.trim_matches(|c: char| !c.is_alphabetic() && c != '-'))
-                        .filter(|it| it.starts_with("--"))
-                        .collect();
-                    assert_eq!(named, missing, "{line}");
+                    let mut wanted: Vec<&str> = Vec::new();
+                    wanted.extend(["--tls-certificate", "--tls-key", PLAINTEXT].iter().filter(|_| !private));
+                    wanted.extend(["--auth-keys", "--auth-issuer", "--tls-client-ca"].iter().filter(|_| !known));
+                    wanted.extend([ANONYMOUS].iter().filter(|_| !known && port == "--listen"));
+                    assert_eq!(flags_in(&said), wanted, "{said}");
+                    line.extend(TLS.iter().filter(|_| !private));
+                    line.extend(AUTH.iter().filter(|_| !known));
+                    assert_eq!(run(&line).0, Some(0), "{line:?}: what was named was not enough");
                 }
             }
         }
     }
-    assert_eq!(unsafe_cells, 27, "3 exposed ways with either port, in 3 ways of too few flags");
+    assert_eq!((cells, unsafe_cells), (48, 15));
+}
+
+/// SEC-15: what is left open is said at the start and every minute after, for as long as it is.
+#[test]
+fn what_is_left_open_is_said_in_the_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports = ["serve", "--listen", "0.0.0.0:0", "--operator-listen", "127.0.0.1:0"];
+    let flags = [PLAINTEXT, ANONYMOUS, "--trusted-proxies", "127.0.0.0/8"];
+    let mut server = command(folder.path(), &[&ports[..], &flags].concat()).stderr(Stdio::piped()).spawn().unwrap();
+    let log = Log::listen(server.stderr.take().unwrap());
+    let said = [PLAINTEXT, ANONYMOUS].map(|flag| log.wait_for(flag, 1));
+    server.kill().unwrap();
+    server.wait().unwrap();
+    for lines in said {
+        assert!(lines[0].contains("WARN") && lines[0].contains("served without protection by"), "{lines:?}");
+    }
+}
+
+/// SEC-15: no secret is built in. Two servers that were told nothing have two keys, and of what is printed or logged about a
+/// configuration nothing is secret: the password of a database and the key file's content are canaries.
+#[test]
+fn secrets_are_made_here_and_shown_nowhere() {
+    let key = |folder: &Path| {
+        Process::start(folder, &[]).kill();
+        fs::read_to_string(folder.join("fireteam.token-key")).unwrap()
+    };
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let [one, other] = [key(folders[0].path()), key(folders[1].path())];
+    assert_ne!(one, other);
+    let server = Process::start(folders[0].path(), &["--log-level", "trace"]);
+    let secret = one.trim();
+    server.terminate();
+    assert!(!server.end().log.contains(secret), "the key is in the log");
+    let canary = "s3cret-canary";
+    let store = format!("postgres://me:{canary}@127.0.0.1:1/none");
+    let given = ["--store", &store, "--token-key-file", "fireteam.token-key"];
+    let printed = command(folders[0].path(), &[&["--print-config"], &given[..]].concat()).output().unwrap();
+    assert!(printed.status.success());
+    let refused = refused(folders[0].path(), &[&given[..], &["--log-level", "trace"]].concat());
+    for (where_, said) in [
+        ("--print-config", String::from_utf8(printed.stdout).unwrap()),
+        ("errors of --print-config", String::from_utf8(printed.stderr).unwrap()),
+        ("the log of a store out of reach", refused.log),
+    ] {
+        assert!(!said.contains(canary) && !said.contains(secret), "{where_}: {said}");
+    }
 }
 
 #[test]

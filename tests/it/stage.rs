@@ -12,6 +12,7 @@ use tonic::transport::{Channel, Endpoint};
 use fireteam::api::audit::Auditor;
 use fireteam::api::layer::report::{RpcObserver, code_word};
 use fireteam::api::operator::{ListedRuleset, Problem, Reloaded, RulesetsDesk};
+use fireteam::auth::quota::Quotas;
 use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
@@ -21,6 +22,7 @@ use fireteam::server::edge::Edge;
 use fireteam::server::entrance::Proxies;
 use fireteam::server::tls::Tls;
 use fireteam::server::{Parts, Running, Server};
+use fireteam::telemetry::audit::AuditLog;
 
 use crate::plain::matchmaking_client::MatchmakingClient;
 use crate::plain::{self, operator_client::OperatorClient};
@@ -175,6 +177,8 @@ impl Stage {
             observer: counted.clone(),
             authenticator: None,
             client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
+            quotas: Arc::new(Quotas::off()),
+            audit: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
             clock: Arc::new(StillClock),
             is_fresh: Arc::new(|| true),
             edge,

@@ -1,0 +1,111 @@
+//! What is fuzzed (SEC-3): everything that reads bytes from outside. A target takes any bytes; it must not panic, nor take
+//! long, nor accept what it would not accept again.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use fireteam::api::convert::Door;
+use fireteam::api::pb;
+use fireteam::auth::proxy::client_address;
+use fireteam::auth::token::{AdvertisementClaim, Claim, ReservationClaim, SearchClaim, Signer};
+use fireteam::config::Config;
+use fireteam::domain::attribute::Origin;
+use fireteam::engine::command::Caller;
+use fireteam::geo::{Locator, LocatorSettings};
+use fireteam::rules;
+use ipnet::IpNet;
+use prost::Message;
+
+/// One of them.
+pub(crate) type Target = fn(&[u8]);
+
+/// All, by the names of their corpora.
+pub(crate) const TARGETS: [(&str, Target); 6] = [
+    ("requests", requests),
+    ("rulesets", rulesets),
+    ("tokens", tokens),
+    ("forwarded", forwarded),
+    ("localities", localities),
+    ("settings", settings),
+];
+
+/// Any request of a client, from its bytes to the domain: the first byte says which, and who sends it.
+pub(crate) fn requests(bytes: &[u8]) {
+    let Some((&first, rest)) = bytes.split_first() else { return };
+    let origin = if first < 128 { Origin::Client } else { Origin::Server };
+    let caller = Caller { origin, ..Caller::default() };
+    let door = Door { prefix: "", set_id: None, nonce: Some(u64::from(first)) };
+    match first % 8 {
+        0 => drop(pb::SearchRequest::decode(rest).map(|wire| door.search(&caller, wire).map_err(said))),
+        1 => drop(pb::UpdateAdvertisementRequest::decode(rest).map(|wire| door.update(&caller, wire).map_err(said))),
+        2 => drop(pb::DeleteAdvertisementRequest::decode(rest).map(|wire| door.delete(wire).map_err(said))),
+        3 => drop(pb::GetConfigurationRequest::decode(rest).map(|wire| door.configuration(wire).map_err(said))),
+        4 => drop(pb::ReserveRequest::decode(rest).map(|wire| door.reserve(&caller, wire).map_err(said))),
+        5 => drop(pb::ReleaseRequest::decode(rest).map(|wire| door.release(wire).map_err(said))),
+        6 => drop(pb::ReportLatencyRequest::decode(rest).map(|wire| door.report_latency(&caller, wire).map_err(said))),
+        _ => drop(pb::CoreRequest::decode(rest).map(|wire| wire.encoded_len())),
+    }
+}
+
+/// A refusal goes back in headers, which are small.
+fn said(rejection: fireteam::api::status::Rejection) {
+    assert!(rejection.fields.len() <= 16);
+    let status = rejection.into_status();
+    assert!(status.details().len() <= 8 * 1024, "{} bytes of details", status.details().len());
+}
+
+/// A ruleset's or a fragment's file.
+pub(crate) fn rulesets(bytes: &[u8]) {
+    let read = rules::text_of("fuzz.xml", bytes).and_then(|text| rules::parse_document("fuzz.xml", text));
+    if let Err(problems) = read {
+        assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.to_string().contains('\n')));
+    }
+}
+
+/// A token of our own, of each kind: what opens was sealed, and seals to the same bytes.
+pub(crate) fn tokens(bytes: &[u8]) {
+    let signer = signer();
+    same_again::<AdvertisementClaim>(&signer, bytes);
+    same_again::<SearchClaim>(&signer, bytes);
+    same_again::<ReservationClaim>(&signer, bytes);
+}
+
+/// The key that the corpus is signed with; no secret.
+pub(crate) fn signer() -> Signer {
+    Signer::new([7; 32], Some([8; 32]))
+}
+
+fn same_again<C: Claim>(signer: &Signer, bytes: &[u8]) {
+    if let Some(claim) = signer.open::<C>(bytes) {
+        assert!(!signer.would_seal_again(bytes) || signer.seal(&claim) == bytes);
+    }
+}
+
+/// What proxies, or strangers, wrote into x-forwarded-for; a line for each header.
+pub(crate) fn forwarded(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let headers: Vec<&str> = text.lines().collect();
+    let trusted: [IpNet; 2] = ["10.0.0.0/8", "fd00::/8"].map(|it| it.parse().expect("a network"));
+    let (stranger, proxy) = (IpAddr::from([9, 9, 9, 9]), IpAddr::from([10, 0, 0, 1]));
+    assert_eq!(client_address(stranger, &headers, &trusted), stranger, "a stranger is not believed");
+    let client = client_address(proxy, &headers, &trusted);
+    assert_eq!(client, client.to_canonical());
+}
+
+/// A locality file: refused, or asked.
+pub(crate) fn localities(bytes: &[u8]) {
+    let Ok(locator) = Locator::read(Path::new("fuzz.mmdb"), bytes.to_vec(), LocatorSettings::default()) else { return };
+    for address in ["71.20.133.126", "2001:db8::1", "255.255.255.255", "2a00::"] {
+        let _ = locator.locate(address.parse().expect("an address"));
+    }
+}
+
+/// A configuration file: refused, or one that can be printed and read again.
+pub(crate) fn settings(bytes: &[u8]) {
+    let Ok(text) = std::str::from_utf8(bytes) else { return };
+    let name = Path::new("fuzz.toml");
+    if let Ok(config) = Config::of_text(name, text) {
+        let printed = config.to_toml().expect("what came from TOML goes there");
+        assert!(Config::of_text(name, &printed).is_ok() || printed.contains("***"), "{printed}");
+    }
+}

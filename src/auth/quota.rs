@@ -1,0 +1,310 @@
+//! How often each caller may ask what (SEC-11): who asks more than their share is told when to come back, and nobody else
+//! notices.
+//!
+//! Each quota is two leaky buckets (GCRA): one lets a burst through and then so many a second, the other holds the average
+//! of five minutes. A call is charged when it is admitted, by what it may cost, and nothing is given back: whoever cancels
+//! has been served as well, and a call that turns out wrong has been looked at. A call that its quota refuses costs
+//! nothing, so that a client that asks fifty times too often still gets its share, and no more.
+
+mod book;
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use governor::middleware::NoOpMiddleware;
+use governor::{Quota, RateLimiter};
+
+use crate::auth::identity::Role;
+use crate::auth::policy::Charge;
+use crate::clock::{Clock, SystemClock};
+use crate::config::{Allowance, QuotaRule};
+use crate::domain::id::UserKey;
+use crate::domain::time::UnixMs;
+
+use book::{Book, Budget, Turned};
+
+/// Buckets that are kept for people who have shown who they are: some 64 bytes each.
+const KNOWN_MAX: usize = 262_144;
+/// Buckets that are kept for places. Those who have shown nothing cannot take the room of those who have.
+const PLACES_MAX: usize = 65_536;
+/// How often full buckets are dropped; whoever comes after that begins with a new one, which is the same.
+const SWEEP_EVERY_MS: u64 = 10_000;
+/// The longest burst that is measured by the second: after it the average of five minutes counts.
+const FIVE_MINUTES: Duration = Duration::from_secs(300);
+/// The share of five minutes' calls that may come at once: so no five minutes have more than a tenth above their quota.
+const SUSTAINED_BURST: u32 = 10;
+/// When to try again where a stream has to end first.
+const STREAM_RETRY_MS: u32 = 1_000;
+/// Bits of an IPv6 address that one customer has.
+const V6_PREFIX: u32 = 64;
+
+/// Who is charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Payer {
+    /// Somebody who has shown who they are.
+    Known(Role, UserKey),
+    /// Everybody at one IPv4 address or in one IPv6 /64.
+    Place(IpAddr),
+    /// Whoever is neither, and those for whom there is no room: they share.
+    Rest,
+}
+
+/// For whom there are quotas.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Class {
+    /// Those who have shown that they have this role.
+    Known(Role),
+    /// All others.
+    Anonymous,
+}
+
+/// A quota that is used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OverQuota {
+    /// For whom the quota is.
+    pub class: Class,
+    /// What it is for.
+    pub charge: Charge,
+    /// When there is room again, milliseconds; at least 1.
+    pub retry_after_ms: u32,
+}
+
+/// Hears of every refusal, to count it: by class and charge, never by who.
+pub type OnRefusal = Box<dyn Fn(Class, Charge) + Send + Sync>;
+
+/// All quotas and what has been used of them. Each server counts for itself.
+pub struct Quotas {
+    limits: HashMap<(Class, Charge), Limit>,
+    /// Streams at once.
+    streams: HashMap<Class, u32>,
+    open: Arc<Open>,
+    clock: Arc<dyn Clock>,
+    next_sweep_ms: AtomicU64,
+    on_refusal: OnRefusal,
+}
+
+type Limiter = RateLimiter<Payer, Book, Turned, NoOpMiddleware<Duration>>;
+
+/// One quota's two buckets for everybody.
+struct Limit {
+    burst: Limiter,
+    burst_max: NonZeroU32,
+    sustained: Limiter,
+    sustained_max: NonZeroU32,
+}
+
+/// Streams that are open, by who opened them. As large as there are streams.
+#[derive(Debug, Default)]
+struct Open(Mutex<HashMap<Payer, u32>>);
+
+/// A stream's place among those of its opener; given back when dropped.
+#[derive(Debug)]
+pub struct Place {
+    open: Arc<Open>,
+    payer: Payer,
+}
+
+impl Payer {
+    /// Who pays for a call by somebody who has shown to be `known`, or else from `address`.
+    pub fn of(known: Option<(Role, UserKey)>, address: Option<IpAddr>) -> Self {
+        match (known, address) {
+            (Some((role, key)), _) => Payer::Known(role, key),
+            (None, Some(address)) => Payer::Place(place_of(address)),
+            (None, None) => Payer::Rest,
+        }
+    }
+
+    fn class(self) -> Class {
+        match self {
+            Payer::Known(role, _) => Class::Known(role),
+            Payer::Place(_) | Payer::Rest => Class::Anonymous,
+        }
+    }
+}
+
+/// The address of an IPv4 host; of an IPv6 host, that of its network.
+fn place_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(four) => four.into(),
+        IpAddr::V6(six) => Ipv6Addr::from_bits(six.to_bits() >> (128 - V6_PREFIX) << (128 - V6_PREFIX)).into(),
+    }
+}
+
+impl Class {
+    /// Every class.
+    pub const ALL: [Class; 4] =
+        [Class::Known(Role::Client), Class::Known(Role::Server), Class::Known(Role::Operator), Class::Anonymous];
+
+    /// The word in settings, metrics and refusals.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Class::Known(role) => role.as_str(),
+            Class::Anonymous => "anonymous",
+        }
+    }
+}
+
+impl OverQuota {
+    /// `client.search`: what the quota is called in settings.
+    pub fn quota(&self) -> String {
+        format!("{}.{}", self.class.as_str(), self.charge.as_str())
+    }
+}
+
+impl Quotas {
+    /// Quotas by these rules, none when there are none. `on_refusal` hears of each refusal.
+    pub fn new(rules: &[QuotaRule], clock: Arc<dyn Clock>, on_refusal: OnRefusal) -> Self {
+        let (known, places) = (Budget::of(KNOWN_MAX), Budget::of(PLACES_MAX));
+        let (mut limits, mut streams) = (HashMap::new(), HashMap::new());
+        for rule in rules {
+            let class = Class::ALL.into_iter().find(|class| class.as_str() == rule.role);
+            let charge = Charge::ALL.into_iter().find(|charge| charge.as_str() == rule.charge);
+            let (Some(class), Some(charge)) = (class, charge) else { continue };
+            match rule.allowance {
+                Allowance::AtOnce(most) => {
+                    streams.insert(class, most);
+                }
+                Allowance::Calls { per_second, burst, per_5_min } => {
+                    let budget = if class == Class::Anonymous { &places } else { &known };
+                    let limit = Limit::new(per_second, burst, per_5_min, budget, &clock);
+                    limits.insert((class, charge), limit);
+                }
+            }
+        }
+        let next_sweep_ms = AtomicU64::new(clock.now().after(SWEEP_EVERY_MS).0);
+        Self { limits, streams, open: Arc::default(), clock, next_sweep_ms, on_refusal }
+    }
+
+    /// No quotas: nobody is held back, and nothing is kept.
+    pub fn off() -> Self {
+        Self::new(&[], Arc::new(SystemClock::start()), Box::new(|_, _| {}))
+    }
+
+    /// Takes `cost` from what `payer` may ask, or says when there is enough again. A cost beyond a whole burst is a whole
+    /// burst: whatever may be asked at all can be asked now and then.
+    pub fn charge(&self, payer: Payer, charge: Charge, cost: u32) -> Result<(), OverQuota> {
+        let class = payer.class();
+        let Some(limit) = self.limits.get(&(class, charge)) else { return Ok(()) };
+        let now = self.clock.now();
+        self.sweep_when_due(now);
+        limit.take(payer, cost, now).map_err(|wait| {
+            let retry_after_ms = u32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1);
+            self.refused(class, charge, retry_after_ms)
+        })
+    }
+
+    /// Charges a place for a proof of identity that was worth nothing. When the quota is used up, that is what to answer:
+    /// whoever tries keys by the thousand learns nothing more about them.
+    pub fn failed(&self, address: Option<IpAddr>) -> Result<(), OverQuota> {
+        self.charge(Payer::of(None, address), Charge::Failure, 1)
+    }
+
+    /// A place for one more stream of `payer`, for as long as it is kept.
+    pub fn open_stream(&self, payer: Payer) -> Result<Option<Place>, OverQuota> {
+        let class = payer.class();
+        let Some(&most) = self.streams.get(&class) else { return Ok(None) };
+        let mut open = self.open.lock();
+        let count = open.entry(payer).or_default();
+        if most <= *count {
+            drop(open);
+            return Err(self.refused(class, Charge::Stream, STREAM_RETRY_MS));
+        }
+        *count += 1;
+        drop(open);
+        Ok(Some(Place { open: Arc::clone(&self.open), payer }))
+    }
+
+    fn refused(&self, class: Class, charge: Charge, retry_after_ms: u32) -> OverQuota {
+        (self.on_refusal)(class, charge);
+        OverQuota { class, charge, retry_after_ms }
+    }
+
+    /// One caller in ten seconds drops what is no longer needed, for all.
+    fn sweep_when_due(&self, now: UnixMs) {
+        let due = self.next_sweep_ms.load(Ordering::Relaxed);
+        let next = now.after(SWEEP_EVERY_MS).0;
+        let is_mine = due <= now.0
+            && self.next_sweep_ms.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if is_mine {
+            for limit in self.limits.values() {
+                limit.burst.retain_recent();
+                limit.sustained.retain_recent();
+            }
+        }
+    }
+
+    /// Buckets that are kept now.
+    pub fn held(&self) -> usize {
+        self.limits.values().map(|limit| limit.burst.len() + limit.sustained.len()).sum()
+    }
+}
+
+impl Limit {
+    fn new(per_second: f64, burst: u32, per_5_min: u32, budget: &Arc<Budget>, clock: &Arc<dyn Clock>) -> Self {
+        let limiter = |interval: Duration, burst: NonZeroU32| {
+            // An interval of nothing cannot be: the rates are bounded where they are read.
+            let interval = interval.max(Duration::from_nanos(1));
+            let quota = Quota::with_period(interval).map(|quota| quota.allow_burst(burst));
+            let quota = quota.unwrap_or(Quota::per_second(burst));
+            Limiter::new(quota, Book::new(Arc::clone(budget)), Turned(Arc::clone(clock)))
+        };
+        let burst_max = at_least_one(burst);
+        let sustained_max = at_least_one(burst.max(per_5_min / SUSTAINED_BURST));
+        Self {
+            burst: limiter(Duration::from_secs_f64(1.0 / per_second), burst_max),
+            burst_max,
+            sustained: limiter(FIVE_MINUTES / per_5_min.max(1), sustained_max),
+            sustained_max,
+        }
+    }
+
+    /// Takes from both buckets, or says how long to wait.
+    fn take(&self, payer: Payer, cost: u32, now: UnixMs) -> Result<(), Duration> {
+        let now = Duration::from_millis(now.0);
+        for (limiter, most) in [(&self.burst, self.burst_max), (&self.sustained, self.sustained_max)] {
+            match limiter.check_key_n(&payer, at_least_one(cost).min(most)) {
+                Ok(Ok(())) => {}
+                Ok(Err(not_until)) => return Err(not_until.wait_time_from(now)),
+                // Costs are cut to what a bucket holds, so this does not happen; were it to, nothing is given away.
+                Err(_too_much) => return Err(Duration::from_secs(1)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn at_least_one(count: u32) -> NonZeroU32 {
+    NonZeroU32::new(count).unwrap_or(NonZeroU32::MIN)
+}
+
+impl Open {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Payer, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut open = self.open.lock();
+        if let Some(count) = open.get_mut(&self.payer) {
+            *count -= 1;
+            if *count == 0 {
+                open.remove(&self.payer);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Quotas {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Quotas").field("limits", &self.limits.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! What operators did, and what was refused of what only they may: one JSON object a line, in the log and, where a file is
+//! named, at its end.
+//!
+//! A line is on the disk before the operator hears that something is done. The file is opened for each line, so it may be
+//! moved away at any time and a new one begins. Operators' names may stand there; players' never do.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use serde::Serialize;
+
+use crate::domain::time::UnixMs;
+
+/// What these lines are marked with in the log.
+pub const TARGET: &str = "fireteam::audit";
+
+/// Tells the time.
+pub type Now = Box<dyn Fn() -> UnixMs + Send + Sync>;
+
+/// One thing that was done or refused.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Record {
+    /// In what role; none: nobody has shown who they are.
+    pub role: Option<&'static str>,
+    /// Who, as whoever vouches for them calls them.
+    pub subject: Option<String>,
+    /// Who vouches.
+    pub issuer: Option<String>,
+    /// What was asked: a method of a fixed set.
+    pub what: &'static str,
+    /// Of what: a file, or nothing.
+    pub object: String,
+    /// Rulesets that are others now.
+    pub changes: Vec<Change>,
+    /// How it ended: a gRPC code's name.
+    pub outcome: &'static str,
+    /// Names the request, here and at whoever sent it.
+    pub request_id: String,
+}
+
+/// A set whose ruleset means something else than before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    /// The set.
+    pub set_id: u32,
+    /// The hash of its ruleset before; none: it had none.
+    pub before: Option<u32>,
+    /// The hash now; none: it has none.
+    pub after: Option<u32>,
+}
+
+/// A record as it is written.
+#[derive(Serialize)]
+struct Line<'a> {
+    time_unix_ms: u64,
+    #[serde(flatten)]
+    record: &'a Record,
+}
+
+/// Writes records down.
+pub struct AuditLog {
+    file: Option<PathBuf>,
+    now: Now,
+    /// One line at a time.
+    turn: Mutex<()>,
+    numbered: AtomicU64,
+}
+
+impl AuditLog {
+    /// A log that goes to `file` as well; it is made when it is not there, for its owner's eyes alone. Fails when it cannot
+    /// be written.
+    pub fn open(file: Option<&Path>, now: Now) -> io::Result<Self> {
+        if let Some(file) = file {
+            appending(file).map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", file.display())))?;
+        }
+        Ok(Self { file: file.map(Into::into), now, turn: Mutex::default(), numbered: AtomicU64::new(0) })
+    }
+
+    /// A name for a request that brought none: the time, and a count of this process.
+    pub fn request_id(&self) -> String {
+        format!("{:x}-{}", (self.now)().0, self.numbered.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Writes one record down. An error says that the file does not have it; the log has it in any case. Blocks.
+    pub fn write(&self, record: &Record) -> io::Result<()> {
+        let mut line = serde_json::to_string(&Line { time_unix_ms: (self.now)().0, record })?;
+        tracing::info!(target: TARGET, "{line}");
+        let Some(file) = &self.file else { return Ok(()) };
+        line.push('\n');
+        let _turn = self.turn.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut file = appending(file)?;
+        file.write_all(line.as_bytes())?;
+        file.sync_data()
+    }
+}
+
+fn appending(file: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)
+}
+
+impl std::fmt::Debug for AuditLog {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("AuditLog").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(object: &str) -> Record {
+        Record { what: "fireteam.v1.Operator/CheckRuleset", object: object.into(), outcome: "OK", ..Record::default() }
+    }
+
+    /// What is written stays, one line each whatever is in it, and a file that was moved away begins anew.
+    #[test]
+    fn each_record_is_a_line_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let read = || std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, "before\n").unwrap();
+        let log = AuditLog::open(Some(&path), Box::new(|| UnixMs(7))).unwrap();
+        log.write(&record("a\n{\"forged\":1}")).unwrap();
+        let changes = vec![Change { set_id: 1, before: Some(2), after: None }];
+        log.write(&Record { changes, subject: Some("ana".into()), ..record("b") }).unwrap();
+        let text = read();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0]), (3, "before"));
+        let read_back: Vec<serde_json::Value> =
+            lines[1..].iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!((&read_back[0]["object"], &read_back[0]["time_unix_ms"]), (&"a\n{\"forged\":1}".into(), &7.into()));
+        assert_eq!((&read_back[1]["subject"], &read_back[1]["changes"][0]["before"]), (&"ana".into(), &2.into()));
+        std::fs::rename(&path, folder.path().join("moved")).unwrap();
+        log.write(&record("c")).unwrap();
+        assert_eq!(read().lines().count(), 1);
+        assert_ne!(log.request_id(), log.request_id());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_new_file_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("audit.jsonl");
+        let log = AuditLog::open(Some(&path), Box::new(|| UnixMs(7))).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        assert!(log.write(&record("x")).is_err(), "what cannot be written is not passed over");
+        assert!(AuditLog::open(Some(&path), Box::new(|| UnixMs(7))).is_err());
+    }
+}

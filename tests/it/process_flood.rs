@@ -1,0 +1,76 @@
+//! Whatever strangers write, metrics and log do not grow by it.
+
+use tonic::transport::Endpoint;
+use tonic::{Code, Request};
+
+use crate::plain;
+use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::process::Process;
+use crate::stage;
+
+/// Bytes in a line of the log at most.
+const LINE_BYTES_MAX: usize = 1_024;
+
+/// What a search of strangers says: 64 users and 32 regions that nobody has named before, and, where the number is odd, 4
+/// attributes that no ruleset has.
+fn search(number: usize) -> plain::MatchmakingSearchRequest {
+    let players =
+        (0..64).map(|at| plain::PlayerData { user_id: format!("canary {number} {at}"), ..Default::default() });
+    let regions =
+        (0..32).map(|at| plain::RegionLatency { region: format!("canary-{number}-{at}"), round_trip_ms: 1.0 });
+    let text = |at| Some(plain::attribute_value::Value::Text(format!("canary\n{number} {at}")));
+    let count = if number.is_multiple_of(2) { 0 } else { 4 };
+    let attributes = (0..count).map(|at| (format!("canary {number} {at}"), plain::AttributeValue { value: text(at) }));
+    let session = plain::SessionCompositionData {
+        players: players.collect(),
+        region_latencies: regions.collect(),
+        attributes: attributes.collect(),
+        ..Default::default()
+    };
+    plain::MatchmakingSearchRequest {
+        session_composition: Some(session),
+        matchmaking_set_id: Some(1),
+        ..stage::search()
+    }
+}
+
+/// SEC-19: 100,000 different texts of strangers, half of them in calls that are refused, and a thousand methods that there
+/// are not: not one series more, and no line of the log longer than a kilobyte or with any of it in it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn strangers_texts_make_no_series_and_no_long_lines() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = Process::start(folder.path(), &["--log-level", "debug", "--store", "memory:"]);
+    let channel = Endpoint::from_shared(format!("http://{}", server.address)).unwrap().connect().await.unwrap();
+    let mut client = MatchmakingClient::new(channel.clone());
+    let mut call = async |number: usize| {
+        let said = client.search(search(number)).await;
+        assert_eq!(said.is_ok(), number.is_multiple_of(2), "{said:?}");
+    };
+    let unknown = async |number: usize| {
+        let mut grpc = tonic::client::Grpc::new(channel.clone());
+        grpc.ready().await.unwrap();
+        let path = format!("/canary.v{number}.Service/Method").parse().unwrap();
+        let codec =
+            tonic_prost::ProstCodec::<plain::MatchmakingSearchRequest, plain::MatchmakingSearchResponse>::default();
+        let said = grpc.unary(Request::new(search(0)), path, codec).await;
+        assert_eq!(said.unwrap_err().code(), Code::Unimplemented);
+    };
+    call(0).await;
+    call(1).await;
+    unknown(0).await;
+    let series = |page: &str| page.lines().filter(|line| !line.starts_with('#')).count();
+    let before = series(&server.page("/metrics").await);
+    for number in 2..1_030 {
+        call(number).await;
+        unknown(number).await;
+    }
+    let after = series(&server.page("/metrics").await);
+    assert_eq!(after, before);
+    server.terminate();
+    let log = server.end().log;
+    let longest = log.lines().map(str::len).max().unwrap();
+    println!("{after} series; {} lines, the longest of {longest} bytes", log.lines().count());
+    assert!(1_000 < log.lines().count(), "refusals are in the log");
+    assert!(longest <= LINE_BYTES_MAX);
+    assert!(!log.contains("canary"), "{}", log.lines().find(|line| line.contains("canary")).unwrap());
+}

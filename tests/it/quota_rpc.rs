@@ -1,0 +1,154 @@
+//! Quotas over the wire: by each door, by whom, with word of when to come back; and what operators do is written down.
+
+use fireteam::config::{Allowance, Config, QUOTA_DEFAULTS, QuotaRule, Quotas};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Code, Request, Status};
+use tonic_types::StatusExt;
+
+use crate::harness::House;
+use crate::plain;
+use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::plain::operator_client::OperatorClient;
+use crate::stage;
+
+const HERE: &str = "71.20.133.126";
+const ELSEWHERE: &str = "151.220.31.64";
+
+/// Three searches at once and one a second, one stream, for everybody at one address.
+fn small(config: &mut Config) {
+    let rule = |charge: &str, allowance| {
+        let known = QUOTA_DEFAULTS.iter().find(|it| it.role == "anonymous" && it.charge == charge);
+        QuotaRule { allowance, ..*known.expect("a quota") }
+    };
+    let search = Allowance::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
+    config.quotas = Quotas::With(vec![rule("search", search), rule("stream", Allowance::AtOnce(1))]);
+}
+
+async fn client(house: &House) -> MatchmakingClient<Channel> {
+    let at = format!("http://{}", house.parts.running.address);
+    MatchmakingClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap())
+}
+
+fn from<T>(address: &str, message: T) -> Request<T> {
+    let mut request = Request::new(message);
+    request.metadata_mut().insert("x-forwarded-for", address.parse().unwrap());
+    request
+}
+
+fn search() -> plain::MatchmakingSearchRequest {
+    plain::MatchmakingSearchRequest { matchmaking_set_id: Some(1), ..stage::search() }
+}
+
+fn core(nonce: u64) -> plain::MatchmakingCoreRequest {
+    plain::MatchmakingCoreRequest {
+        request_type: Some(1),
+        request_nonce: Some(nonce),
+        search_request: Some(search()),
+        ..Default::default()
+    }
+}
+
+/// RESOURCE_EXHAUSTED by the quota of that name, with the time to wait in the header and in the details.
+fn check_over(status: &Status, quota: &str, retry_ms: u64) {
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    let info = status.get_details_error_info().expect("a reason");
+    assert_eq!((&*info.reason, &*info.metadata["quota"]), ("QUOTA_EXCEEDED", quota));
+    assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), &retry_ms.to_string());
+    let retry = status.get_details_retry_info().expect("when to come back").retry_delay.expect("a delay");
+    assert_eq!(retry.as_millis(), u128::from(retry_ms));
+}
+
+/// SEC-11: the three doors share one quota; whoever is over it hears when to come back, whoever is elsewhere notices
+/// nothing, and time mends it.
+#[tokio::test]
+async fn every_door_charges_the_same_quota() {
+    let house = House::open_with(small).await;
+    let mut client = client(&house).await;
+    client.search(from(HERE, search())).await.expect("the first");
+    client.core(from(HERE, core(1))).await.expect("the second");
+    let (to, requests) = mpsc::channel(8);
+    let mut answers = client.connect(from(HERE, ReceiverStream::new(requests))).await.unwrap().into_inner();
+    let mut ask = async |nonce| {
+        let request = plain::MatchmakingConnectRequest { core: Some(core(nonce)) };
+        to.send(request).await.unwrap();
+        match answers.next().await.unwrap().unwrap().message.unwrap() {
+            plain::matchmaking_connect_response::Message::Core(core) => core,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(ask(2).await.refusal.is_none(), "the third");
+    let refusal = ask(3).await.refusal.expect("the fourth is one too many");
+    assert_eq!((refusal.code, refusal.retry_after_ms), (Code::ResourceExhausted as i32, Some(1_000)));
+    check_over(&client.search(from(HERE, search())).await.unwrap_err(), "anonymous.search", 1_000);
+    check_over(&client.core(from(HERE, core(4))).await.unwrap_err(), "anonymous.search", 1_000);
+    client.search(from(ELSEWHERE, search())).await.expect("another address, another quota");
+    house.clock.turn(1_000);
+    assert!(ask(5).await.refusal.is_none());
+    assert!(ask(6).await.refusal.is_some());
+    let metrics = house.parts.metrics.render();
+    let line = "fireteam_quota_refusals_total{role=\"anonymous\",charge=\"search\"} 4";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+/// SEC-11: streams are counted over all of a caller's connections, and one that has ended makes room.
+#[tokio::test]
+async fn streams_have_a_quota_of_their_own() {
+    let house = House::open_with(small).await;
+    let (mut one, mut other) = (client(&house).await, client(&house).await);
+    let (to, requests) = mpsc::channel::<plain::MatchmakingConnectRequest>(1);
+    let mut answers = one.connect(from(HERE, ReceiverStream::new(requests))).await.unwrap().into_inner();
+    let idle = || tokio_stream::pending::<plain::MatchmakingConnectRequest>();
+    check_over(&other.connect(from(HERE, idle())).await.unwrap_err(), "anonymous.stream", 1_000);
+    other.connect(from(ELSEWHERE, idle())).await.expect("another address, another quota");
+    drop(to);
+    assert!(answers.next().await.is_none());
+    other.connect(from(HERE, idle())).await.expect("there is room again");
+}
+
+/// SEC-11, mutant M14: whoever asks nonsense has been charged all the same, and whoever hangs up gets nothing back.
+#[tokio::test]
+async fn nothing_is_given_back() {
+    let house = House::open_with(small).await;
+    let mut client = client(&house).await;
+    let nonsense = plain::MatchmakingSearchRequest { matchmaking_set_id: Some(77), ..search() };
+    assert_eq!(client.search(from(HERE, nonsense)).await.unwrap_err().code(), Code::NotFound);
+    for nonce in 0..2 {
+        let (to, requests) = mpsc::channel(1);
+        let mut answers = client.connect(from(HERE, ReceiverStream::new(requests))).await.unwrap().into_inner();
+        let request = plain::MatchmakingConnectRequest { core: Some(core(nonce)) };
+        to.send(request).await.unwrap();
+        answers.next().await.unwrap().unwrap();
+        drop(to);
+        assert!(answers.next().await.is_none());
+    }
+    check_over(&client.search(from(HERE, search())).await.unwrap_err(), "anonymous.search", 1_000);
+}
+
+/// A8: what is asked of the operator's service is in the file when the answer comes, with what has changed.
+#[tokio::test]
+async fn operators_leave_a_trace() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("audit.jsonl");
+    let kept = file.clone();
+    let house = House::open_with(|config| config.audit_file = Some(kept)).await;
+    let at = format!("http://{}", house.parts.running.operator_address);
+    let mut operator = OperatorClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
+    let mut check = Request::new(plain::CheckRulesetRequest { file_name: "a\nb.xml".into(), ..Default::default() });
+    check.metadata_mut().insert("x-request-id", "from-the-pipeline-7".parse().unwrap());
+    operator.check_ruleset(check).await.unwrap();
+    operator.reload_rulesets(plain::ReloadRulesetsRequest {}).await.unwrap();
+    let long = plain::CheckRulesetRequest { file_name: "x".repeat(300), ..Default::default() };
+    operator.check_ruleset(long).await.unwrap_err();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let told = |at: usize, key: &str| lines[at][key].as_str().unwrap_or_default().to_owned();
+    assert_eq!((lines.len(), told(0, "object")), (3, "a\nb.xml".to_owned()));
+    assert_eq!(told(0, "request_id"), "from-the-pipeline-7");
+    let whats = [0, 1, 2].map(|at| (told(at, "what"), told(at, "outcome")));
+    let what = |name: &str, outcome: &str| (format!("fireteam.v1.Operator/{name}"), outcome.to_owned());
+    let check = |outcome| what("CheckRuleset", outcome);
+    assert_eq!(whats, [check("OK"), what("ReloadRulesets", "OK"), check("INVALID_ARGUMENT")]);
+}

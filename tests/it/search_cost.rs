@@ -1,0 +1,153 @@
+//! No search costs more than its bound, whatever it asks.
+
+use fireteam::api::answer::ANSWER_BYTES_MAX;
+use fireteam::domain::id::{SetId, UserKey};
+use fireteam::domain::session::{Player, Session};
+use fireteam::engine::command::{Caller, Update};
+use prost::Message;
+use tonic::transport::Endpoint;
+
+use crate::harness::House;
+use crate::plain;
+use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::rulebook::Rulebook;
+
+/// Rows that the ruleset lets a search look at. There are more, and a search that is hard to answer would look at them.
+const ROWS_MAX: u32 = 500;
+const HOSTS: usize = 5_000;
+/// Steps of each climb.
+const STEPS: u32 = 150;
+
+const RULES: &str = r#"<Ruleset Name="Costly" SetId="1" Silos="any">
+  <Attributes>
+    <Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/>
+    <Attribute Name="mode" Type="text" Trust="client"/>
+  </Attributes>
+  <HardFilters>
+    <Within Name="skill" Expansion="skill_wide"/>
+  </HardFilters>
+  <SoftFilters>
+    <SoftFilter Attribute="skill" Weight="1"/>
+    <SoftFilter Attribute="latency" Weight="1"/>
+  </SoftFilters>
+  <ExpansionConfigs>
+    <ExpansionConfig Name="skill_wide" Type="skill">
+      <Expansion ExpansionDurationMs="-1" Value="3000"/>
+    </ExpansionConfig>
+  </ExpansionConfigs>
+  <Limits MaxResults="200" MaxEvaluated="500"/>
+</Ruleset>"#;
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (it ^ (it >> 31)) % below
+    }
+
+    fn skill(&mut self) -> f64 {
+        self.below(3_001) as f64
+    }
+}
+
+fn player(name: &str, skill: f64) -> plain::PlayerData {
+    plain::PlayerData { user_id: name.into(), skill: Some(skill), ..Default::default() }
+}
+
+/// A change somewhere in a search, to something that is still allowed, or nearly.
+fn changed(
+    search: &plain::MatchmakingSearchRequest,
+    shown: &[String],
+    dice: &mut Dice,
+) -> plain::MatchmakingSearchRequest {
+    let mut search = search.clone();
+    let session = search.session_composition.get_or_insert_default();
+    match dice.below(9) {
+        0 => session.players.truncate(1 + dice.below(4) as usize),
+        1 => session.players.push(player(&format!("another {}", dice.below(1 << 40)), dice.skill())),
+        2 => session.players.iter_mut().for_each(|player| player.skill = Some(dice.skill())),
+        3 => session.nat_type = Some(dice.below(4) as i32),
+        4 => session.big_party_count = Some(dice.below(4) as i32),
+        5 => {
+            let regions = (0..dice.below(33)).map(|at| plain::RegionLatency {
+                region: format!("region {at}"),
+                round_trip_ms: dice.below(300) as f32,
+            });
+            session.region_latencies = regions.collect();
+        }
+        6 => search.exclude_advertisement_ids = shown.iter().take(dice.below(257) as usize).cloned().collect(),
+        7 => search.exclude_advertisement_ids.clear(),
+        _ => session.game_in_progress = Some(dice.below(2) == 0),
+    }
+    search
+}
+
+async fn populated() -> House {
+    let house = Rulebook::of(&[("costly.xml", RULES)]).open().await;
+    let mut dice = Dice(7);
+    let mut waiting = Vec::new();
+    for number in 0..HOSTS {
+        let user = UserKey::of(&format!("host {number}"));
+        let players = vec![Player { user, player: user, skill: Some(dice.skill()) }];
+        let update = Update {
+            session: Some(Session { players, party_sizes: vec![1], join_seats: 5, ..Session::default() }),
+            set_id: Some(SetId(1)),
+            idempotency_key: Some(format!("advertisement number {number:020}")),
+            connect_data: vec![7; 512],
+            ..Update::default()
+        };
+        waiting.push(house.parts.engine.update(&Caller::default(), update).expect("a good update"));
+        if waiting.len() == 2_000 || number + 1 == HOSTS {
+            for submitted in waiting.drain(..) {
+                submitted.settle().await.expect("it is stored");
+            }
+        }
+    }
+    house
+}
+
+/// SEC-10: a climber that keeps every change that costs more finds no search that looks at more rows than the ruleset says,
+/// or whose answer is larger than 64 KiB; and it comes so near to both that it would have found one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_search_costs_more_than_its_bound() {
+    let house = populated().await;
+    let at = format!("http://{}", house.parts.running.address);
+    let mut client = MatchmakingClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
+    let mut dice = Dice(9);
+    let (mut most_rows, mut most_bytes, mut longest) = (0, 0, std::time::Duration::ZERO);
+    for wants_rows in [true, false] {
+        let mut best = plain::MatchmakingSearchRequest {
+            session_composition: Some(plain::SessionCompositionData {
+                players: vec![player("climber", 1_500.0)],
+                ..Default::default()
+            }),
+            matchmaking_set_id: Some(1),
+            ..Default::default()
+        };
+        let (mut height, mut shown) = (0, Vec::new());
+        for _ in 0..STEPS {
+            let search = changed(&best, &shown, &mut dice);
+            let began = tokio::time::Instant::now();
+            let Ok(found) = client.search(search.clone()).await else { continue };
+            longest = longest.max(began.elapsed());
+            let found = found.into_inner();
+            let (rows, bytes) = (found.evaluated, found.encoded_len());
+            assert!(rows <= ROWS_MAX, "{rows} rows for {search:?}");
+            assert!(bytes <= ANSWER_BYTES_MAX, "{bytes} bytes for {search:?}");
+            (most_rows, most_bytes) = (most_rows.max(rows), most_bytes.max(bytes));
+            let reached = if wants_rows { rows as usize } else { bytes };
+            if height <= reached {
+                (height, best) = (reached, search);
+                shown = found.candidates.into_iter().map(|it| it.advertisement_id).collect();
+            }
+        }
+    }
+    println!("at most {most_rows} rows, {most_bytes} bytes; the longest call took {longest:?}");
+    assert!(ANSWER_BYTES_MAX / 2 < most_bytes, "{most_bytes} bytes are far from the bound");
+    assert_eq!(most_rows, ROWS_MAX, "the climber is up to it");
+}
