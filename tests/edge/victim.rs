@@ -8,6 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
@@ -109,15 +112,43 @@ impl Victim {
 
     /// Somebody who means well.
     pub(crate) async fn client(&self) -> HealthClient<Channel> {
+        connect(self.endpoint()).await
+    }
+
+    /// Somebody who means well, on a thread of his own: what attackers do in this process must not make him wait. Calls
+    /// for a moment, says so to `ready`, and then for `long` beside whatever happens; how long both took.
+    pub(crate) fn honest_calls(
+        &self,
+        ready: oneshot::Sender<()>,
+        long: Duration,
+    ) -> JoinHandle<(Latencies, Result<Latencies, String>)> {
+        let endpoint = self.endpoint();
+        tokio::task::spawn_blocking(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+            runtime.block_on(async {
+                let mut client = connect(endpoint).await;
+                let before = Latencies::measure(&mut client, Instant::now() + Duration::from_millis(250)).await;
+                let before = before.expect("nobody is in the way yet");
+                ready.send(()).expect("somebody waits");
+                (before, Latencies::measure(&mut client, Instant::now() + long).await)
+            })
+        })
+    }
+
+    fn endpoint(&self) -> Endpoint {
         let scheme = if self.authority.is_some() { "https" } else { "http" };
         let mut endpoint = Endpoint::from_shared(format!("{scheme}://{}", self.address)).unwrap();
         if let Some(authority) = &self.authority {
             let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.pem));
             endpoint = endpoint.tls_config(tls.domain_name("localhost")).unwrap();
         }
-        let channel = tokio::time::timeout(PATIENCE, endpoint.timeout(PATIENCE).connect()).await;
-        HealthClient::new(channel.expect("in time").expect("others can connect"))
+        endpoint.timeout(PATIENCE)
     }
+}
+
+async fn connect(endpoint: Endpoint) -> HealthClient<Channel> {
+    let channel = tokio::time::timeout(PATIENCE, endpoint.connect()).await;
+    HealthClient::new(channel.expect("in time").expect("others can connect"))
 }
 
 /// What the real server is told, besides.
@@ -147,7 +178,7 @@ pub(crate) struct Latencies(Vec<Duration>);
 
 impl Latencies {
     /// Calls one after another until `end`; every one must be answered.
-    pub(crate) async fn measure(client: &mut HealthClient<Channel>, end: Instant) -> Result<Self, String> {
+    async fn measure(client: &mut HealthClient<Channel>, end: Instant) -> Result<Self, String> {
         let mut taken = Vec::new();
         while Instant::now() < end || taken.is_empty() {
             let begun = Instant::now();

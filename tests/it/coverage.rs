@@ -32,10 +32,12 @@ const PROMISED: &[(&str, u32, u32)] = &[
     ("R", 17, 17),
     ("R", 23, 23),
     ("R", 25, 25),
-    ("SEC-", 1, 2),
+    ("SEC-", 2, 2),
     ("SEC-", 4, 5),
     ("SEC-", 7, 7),
-    ("SEC-", 20, 20),
+    ("SEC-", 11, 11),
+    ("SEC-", 14, 15),
+    ("SEC-", 18, 20),
 ];
 
 /// What the last column says of a requirement that is not promised yet, though some tests name it: a file that is read,

@@ -110,6 +110,7 @@ const LAYERS: &[Layer] = &[
         theirs: &[
             "anyhow",
             "arc_swap",
+            "aws_lc_rs",
             "axum",
             "tonic",
             "tonic_health",

@@ -1,5 +1,7 @@
 //! Quotas over the wire: by each door, by whom, with word of when to come back; and what operators do is written down.
 
+use fireteam::auth::identity::Role;
+use fireteam::auth::issuing::{Issued, IssuingKey};
 use fireteam::config::{Allowance, Config, QUOTA_DEFAULTS, QuotaRule, Quotas};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -8,6 +10,7 @@ use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
 use tonic_types::StatusExt;
 
+use crate::badges::locked_house;
 use crate::harness::House;
 use crate::plain;
 use crate::plain::matchmaking_client::MatchmakingClient;
@@ -125,6 +128,32 @@ async fn nothing_is_given_back() {
         assert!(answers.next().await.is_none());
     }
     check_over(&client.search(from(HERE, search())).await.unwrap_err(), "anonymous.search", 1_000);
+}
+
+/// SEC-11, SEC-4: whoever shows what is worth nothing, again and again, is soon told that alone; one that has run out does
+/// not count, and whoever shows a good one from the same place is let in all the same.
+#[tokio::test]
+async fn worthless_proofs_have_a_quota_of_their_own() {
+    let (house, badges) = locked_house().await;
+    let mut client = client(&house).await;
+    let mut ask = async |key: &IssuingKey, issued: &Issued| {
+        let mut request = Request::new(search());
+        let header = format!("Bearer {}", key.sign(issued).unwrap());
+        request.metadata_mut().insert("authorization", header.parse().unwrap());
+        client.search(request).await.err()
+    };
+    let good = badges.issued(Role::Client, "ana");
+    let old = Issued { iat: good.iat - 7_200, exp: good.iat - 3_600, ..good.clone() };
+    let stranger = IssuingKey::of_seed(&[9; 32]).unwrap();
+    for _ in 0..20 {
+        assert_eq!(ask(&badges.key, &old).await.unwrap().code(), Code::Unauthenticated);
+    }
+    for _ in 0..10 {
+        assert_eq!(ask(&stranger, &good).await.unwrap().code(), Code::Unauthenticated);
+    }
+    check_over(&ask(&stranger, &good).await.unwrap(), "anonymous.failure", 1_000);
+    let is_let_in = |code| !matches!(code, Code::Unauthenticated | Code::ResourceExhausted);
+    assert!(ask(&badges.key, &good).await.is_none_or(|status| is_let_in(status.code())));
 }
 
 /// A8: what is asked of the operator's service is in the file when the answer comes, with what has changed.

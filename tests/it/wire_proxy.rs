@@ -88,8 +88,9 @@ async fn a_proxy_that_speaks_for_itself_keeps_its_address() {
 /// SEC-7: a header from anybody else has no effect, because its sender is not listened to.
 #[tokio::test]
 async fn a_strangers_header_is_not_read() {
-    let mut port = Port::open(Edge::default());
     for header in [&b"PROXY TCP4 203.0.113.9 192.0.2.1 12345 443\r\n"[..], b""] {
+        // Another one each time: what has been counted once stays counted.
+        let mut port = Port::open(Edge::default());
         let mut socket = port.connect("127.0.0.1", header).await;
         port.turns_away(&mut socket, "no_proxy").await;
     }
