@@ -1,18 +1,26 @@
 //! What is fuzzed (SEC-3): everything that reads bytes from outside. A target takes any bytes; it must not panic, nor take
 //! long, nor accept what it would not accept again.
 
+use std::future::Future;
 use std::net::IpAddr;
 use std::path::Path;
+use std::pin::pin;
+use std::sync::{Arc, LazyLock};
+use std::task::{Context, Poll, Waker};
 
 use fireteam::api::convert::Door;
 use fireteam::api::pb;
+use fireteam::auth::authenticator::Authenticator;
+use fireteam::auth::issuing::IssuingKey;
 use fireteam::auth::proxy::client_address;
 use fireteam::auth::token::{AdvertisementClaim, Claim, ReservationClaim, SearchClaim, Signer};
-use fireteam::config::Config;
+use fireteam::clock::SystemClock;
+use fireteam::config::{Auth, Config};
 use fireteam::domain::attribute::Origin;
 use fireteam::engine::command::Caller;
 use fireteam::geo::{Locator, LocatorSettings};
 use fireteam::rules;
+use fireteam::server::proxy_header;
 use ipnet::IpNet;
 use prost::Message;
 
@@ -20,10 +28,12 @@ use prost::Message;
 pub(crate) type Target = fn(&[u8]);
 
 /// All, by the names of their corpora.
-pub(crate) const TARGETS: [(&str, Target); 6] = [
+pub(crate) const TARGETS: [(&str, Target); 8] = [
     ("requests", requests),
     ("rulesets", rulesets),
     ("tokens", tokens),
+    ("credentials", credentials),
+    ("proxied", proxied),
     ("forwarded", forwarded),
     ("localities", localities),
     ("settings", settings),
@@ -68,6 +78,46 @@ pub(crate) fn tokens(bytes: &[u8]) {
     same_again::<AdvertisementClaim>(&signer, bytes);
     same_again::<SearchClaim>(&signer, bytes);
     same_again::<ReservationClaim>(&signer, bytes);
+}
+
+/// What a caller shows: an `authorization` header, and a certificate. Whoever is let in has shown a token of the one key.
+pub(crate) fn credentials(bytes: &[u8]) {
+    static DOOR: LazyLock<Authenticator> = LazyLock::new(door);
+    if DOOR.identify(Some(bytes), None).is_ok() {
+        let token = bytes.split(|byte| *byte == b' ').next_back().unwrap_or_default();
+        assert_eq!(token.split(|byte| *byte == b'.').count(), 3, "a token has three parts");
+    }
+    let _ = DOOR.identify(None, Some(bytes));
+}
+
+/// Whose tokens the door takes; no secret.
+pub(crate) fn issuer() -> IssuingKey {
+    IssuingKey::of_seed(&[7; 32]).expect("a key")
+}
+
+fn door() -> Authenticator {
+    // Keys are read from files, so there is one for as long as that takes.
+    let file = std::env::temp_dir().join(format!("fireteam-fuzz-{}.jwks.json", std::process::id()));
+    std::fs::write(&file, issuer().jwks()).expect("a file");
+    let auth = Auth { keys: vec![file.clone()], issuer: "fuzz".into(), audience: "fuzz".into() };
+    let door = Authenticator::new(Some(auth), Arc::new(SystemClock::start())).expect("a key set");
+    let _ = std::fs::remove_file(file);
+    door
+}
+
+/// How a connection from a proxy begins: a header of the PROXY protocol, and no more of it is taken than a header may have.
+pub(crate) fn proxied(bytes: &[u8]) {
+    let mut rest = bytes;
+    let taken = {
+        let mut reading = pin!(proxy_header::read(&mut rest));
+        match reading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(read) => read.is_ok(),
+            Poll::Pending => unreachable!("bytes in memory are all there"),
+        }
+    };
+    let header = bytes.len() - rest.len();
+    assert!(header <= proxy_header::BYTES_MAX);
+    assert!(!taken || 12 <= header, "no header is shorter");
 }
 
 /// The key that the corpus is signed with; no secret.

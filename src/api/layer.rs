@@ -116,6 +116,7 @@ where
             Err(rejection) => return refused(rejection, report, watched),
         };
         let slot = match self.place(method, &request) {
+            Ok(Some(slot)) if method.shape == Shape::Conversation => Some(slot.counted_by(&self.shared.observer)),
             Ok(slot) => slot,
             Err(rejection) => return refused(rejection, report, watched),
         };

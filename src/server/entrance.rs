@@ -142,7 +142,8 @@ impl Entrance {
     }
 
     fn admit(&self, address: IpAddr) -> Result<Pass, TurnedAway> {
-        self.gate.admit(address, self.standing(address), Instant::now())
+        let pass = self.gate.admit(address, self.standing(address), Instant::now())?;
+        Ok(pass.counted_by(&self.observer))
     }
 
     fn guard(&self, line: Line, address: IpAddr, certificate: Option<Arc<[u8]>>, pass: Pass) -> Guarded<Line> {

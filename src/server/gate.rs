@@ -7,6 +7,7 @@ use std::time::Duration;
 use hashbrown::HashMap;
 use tokio::time::Instant;
 
+use crate::api::layer::report::RpcObserver;
 use crate::telemetry::label::TurnedAway;
 
 /// Places that are remembered only for how fast they came; beyond that they are forgotten, and may come fast once more.
@@ -74,10 +75,10 @@ enum Place {
 }
 
 /// A connection's place among the counted; given back when it is dropped.
-#[derive(Debug)]
 pub struct Pass {
     gate: Arc<Gate>,
     place: Place,
+    observer: Option<Arc<dyn RpcObserver>>,
 }
 
 impl Gate {
@@ -115,7 +116,7 @@ impl Gate {
         if counts.tidy_at.max(PLACES_FEW) < counts.places.len() {
             counts.tidy(now);
         }
-        Ok(Pass { gate: self.clone(), place })
+        Ok(Pass { gate: self.clone(), place, observer: None })
     }
 }
 
@@ -130,8 +131,26 @@ impl Counts {
     }
 }
 
+impl Pass {
+    /// The same, which `observer` counts too.
+    pub fn counted_by(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
+        observer.connections(1);
+        self.observer = Some(observer.clone());
+        self
+    }
+}
+
+impl std::fmt::Debug for Pass {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Pass").finish_non_exhaustive()
+    }
+}
+
 impl Drop for Pass {
     fn drop(&mut self) {
+        if let Some(observer) = &self.observer {
+            observer.connections(-1);
+        }
         let mut counts = self.gate.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.total -= 1;
         if let Some(seen) = counts.places.get_mut(&self.place) {

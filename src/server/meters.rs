@@ -47,6 +47,14 @@ impl RpcObserver for Calls {
         self.metrics.auth_refusals.get_or_create(&why).inc();
     }
 
+    fn connections(&self, change: i64) {
+        self.metrics.connections.inc_by(change);
+    }
+
+    fn streams(&self, change: i64) {
+        self.metrics.streams.inc_by(change);
+    }
+
     fn turned_away(&self, why: &'static str) {
         if let Some(&reason) = TurnedAway::ALL.iter().find(|known| known.as_str() == why) {
             self.metrics.turned_away.get_or_create(&reason).inc();

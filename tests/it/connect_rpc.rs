@@ -4,6 +4,7 @@
 use fireteam_client::{Answer, Code, Connection, Error, pb};
 
 use crate::harness::{House, host, party};
+use crate::replicas::until;
 
 fn updating(update: pb::MatchmakingUpdateAdvertisementRequest) -> pb::MatchmakingCoreRequest {
     pb::MatchmakingCoreRequest {
@@ -286,4 +287,21 @@ async fn a_host_that_does_not_read_loses_nothing_but_its_connection() {
     let (connection, _events) = client.open().await.expect("open again");
     let answer = connection.update_advertisement(heartbeat).await.expect("heartbeat");
     assert_eq!(answer.reservations.iter().map(|it| &*it.reservation_id).collect::<Vec<_>>(), [&*last.id]);
+}
+
+/// What is open is counted, and what has ended no longer.
+#[tokio::test]
+async fn what_is_open_is_counted() {
+    let house = House::open().await;
+    let shows = |name: &str, count: u32| {
+        let line = format!("{name} {count}");
+        house.parts.metrics.render().lines().any(|it| it == line)
+    };
+    assert!(shows("fireteam_connections", 0) && shows("fireteam_streams", 0));
+    let client = house.client().await;
+    let (connection, events) = client.open().await.expect("open");
+    send(&connection, searching("guest")).await.settle().await.expect("an answer");
+    assert!(shows("fireteam_connections", 1) && shows("fireteam_streams", 1));
+    drop((connection, events, client));
+    until("nothing is open", async || shows("fireteam_connections", 0) && shows("fireteam_streams", 0)).await;
 }

@@ -7,6 +7,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
+use fireteam::auth::issuing::Issued;
 use fireteam::auth::token::{AdvertisementClaim, ReservationClaim, SearchClaim};
 use fireteam::config::Config;
 use fireteam::domain::advertisement::Kind;
@@ -180,6 +181,26 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let claim =
         ReservationClaim { id: ReservationId::from_bytes([4; 16]), advertisement_id: id, set_id, subject: None };
     seeds.push(("tokens", "reservation", signer.seal(&claim)));
+    let issued = Issued {
+        iss: "fuzz".into(),
+        sub: "ana".into(),
+        aud: "fuzz".into(),
+        iat: 1_700_000_000,
+        exp: 1_700_003_600,
+        role: Some("operator".into()),
+        scope: Some("a b".into()),
+    };
+    let token = targets::issuer().sign(&issued).unwrap();
+    seeds.push(("credentials", "bearer", format!("Bearer {token}").into()));
+    seeds.push(("credentials", "none", b"bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbmEifQ.".into()));
+    for (name, bytes) in [
+        ("one", &b"PROXY TCP4 203.0.113.9 192.0.2.1 12345 443\r\nPRI"[..]),
+        ("unknown", b"PROXY UNKNOWN\r\n"),
+        ("two", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\xc0\0\x02\x01\x30\x39\x01\xbb"),
+        ("local", b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0PRI"),
+    ] {
+        seeds.push(("proxied", name, bytes.into()));
+    }
     for (name, text) in [
         ("plain", "71.20.133.126, 10.0.0.2"),
         ("ports", "[2001:db8::1]:443, 192.0.2.1:80, 10.1.2.3"),

@@ -20,7 +20,7 @@ use tonic::{Code, Status};
 use crate::api::admission::run_out;
 use crate::api::fault_in_server;
 use crate::api::layer::deadline;
-use crate::api::layer::report::Report;
+use crate::api::layer::report::{Report, RpcObserver};
 use crate::api::status::Rejection;
 
 /// An answer's body.
@@ -40,24 +40,38 @@ pub struct Guard {
 }
 
 /// A stream's place among those of its connection; given back when the stream ends.
-pub struct StreamSlot(Option<Arc<AtomicU32>>);
+#[derive(Default)]
+pub struct StreamSlot {
+    open: Option<Arc<AtomicU32>>,
+    observer: Option<Arc<dyn RpcObserver>>,
+}
 
 impl StreamSlot {
     /// A place that nobody counts.
     pub fn free() -> Self {
-        Self(None)
+        Self::default()
     }
 
     /// A place that has been counted in `open`.
     pub fn taken(open: Arc<AtomicU32>) -> Self {
-        Self(Some(open))
+        Self { open: Some(open), observer: None }
+    }
+
+    /// The same, which `observer` counts too.
+    pub fn counted_by(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
+        observer.streams(1);
+        self.observer = Some(observer.clone());
+        self
     }
 }
 
 impl Drop for StreamSlot {
     fn drop(&mut self) {
-        if let Some(open) = &self.0 {
+        if let Some(open) = &self.open {
             open.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let Some(observer) = &self.observer {
+            observer.streams(-1);
         }
     }
 }

@@ -18,6 +18,16 @@ pub trait RpcObserver: Send + Sync + 'static {
 
     /// A connection was turned away at the door: `too_many` or `too_many_from_one_place`.
     fn turned_away(&self, why: &'static str);
+
+    /// So many connections more, or less, are open.
+    fn connections(&self, change: i64) {
+        let _ = change;
+    }
+
+    /// So many Connect streams more, or less, are open.
+    fn streams(&self, change: i64) {
+        let _ = change;
+    }
 }
 
 /// Tells of one call, once.
