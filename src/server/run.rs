@@ -1,5 +1,6 @@
 //! Serves until told to stop, and keeps rulesets and locality files as fresh as the disk.
 
+use std::fmt::Display;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -108,17 +109,7 @@ pub async fn is_serving(address: SocketAddr, known: Option<&Known>) -> anyhow::R
 /// Reads the certificates again. The files are small and local, and this happens a few times a year.
 fn renew(house: &House) {
     let Some(tls) = &house.tls else { return };
-    let outcome = match tls.reload() {
-        Ok(()) => {
-            tracing::info!("certificates replaced; connections that are open keep theirs");
-            Load::Adopted
-        }
-        Err(error) => {
-            tracing::warn!(%error, "certificates refused; the old ones stay in use");
-            Load::Rejected
-        }
-    };
-    house.metrics.tls_loads.get_or_create(&outcome).inc();
+    house.metrics.tls_loads.get_or_create(&told("certificates", tls.reload())).inc();
 }
 
 fn watch_places(house: &House) -> anyhow::Result<Option<Watcher>> {
@@ -128,17 +119,7 @@ fn watch_places(house: &House) -> anyhow::Result<Option<Watcher>> {
     }
     let (locator, metrics) = (house.locator.clone(), house.metrics.clone());
     let watcher = watching(files, move || {
-        let outcome = match locator.reload() {
-            Ok(()) => {
-                tracing::info!("locality files replaced");
-                Load::Adopted
-            }
-            Err(error) => {
-                tracing::warn!(%error, "locality files refused; the old ones stay in use");
-                Load::Rejected
-            }
-        };
-        metrics.locality_loads.get_or_create(&outcome).inc();
+        metrics.locality_loads.get_or_create(&told("locality files", locator.reload())).inc();
     })?;
     Ok(Some(watcher))
 }
@@ -149,19 +130,23 @@ fn watch_keys(house: &House) -> anyhow::Result<Option<Watcher>> {
     };
     let metrics = house.metrics.clone();
     let watcher = watching(authenticator.key_files().to_vec(), move || {
-        let outcome = match authenticator.reload() {
-            Ok(()) => {
-                tracing::info!("auth keys replaced");
-                Load::Adopted
-            }
-            Err(error) => {
-                tracing::warn!(%error, "auth keys refused; the old ones stay in use");
-                Load::Rejected
-            }
-        };
-        metrics.auth_key_loads.get_or_create(&outcome).inc();
+        metrics.auth_key_loads.get_or_create(&told("auth keys", authenticator.reload())).inc();
     })?;
     Ok(Some(watcher))
+}
+
+/// Says in the log how it went to read `what` again, and says it in a word.
+fn told<E: Display>(what: &'static str, reloaded: Result<(), E>) -> Load {
+    match reloaded {
+        Ok(()) => {
+            tracing::info!("{what} replaced");
+            Load::Adopted
+        }
+        Err(error) => {
+            tracing::warn!(%error, "{what} refused; the old ones stay in use");
+            Load::Rejected
+        }
+    }
 }
 
 fn watching(paths: Vec<PathBuf>, on_change: impl FnMut() + Send + 'static) -> anyhow::Result<Watcher> {
