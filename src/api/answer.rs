@@ -207,7 +207,9 @@ impl<'a> AnswerWriter<'a> {
     pub fn finish_report(self, answer: &ReportLatencyAnswer) -> Encoded {
         let mut bytes = self.bytes;
         encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
-        encoding::string::encode_repeated(3, &ignored(&answer.ignored), &mut bytes);
+        let mut not_believed = ignored(&answer.ignored);
+        not_believed.extend(answer.doubted.iter().map(|at| format!("measurements[{at}].round_trip_ms")));
+        encoding::string::encode_repeated(3, &not_believed, &mut bytes);
         Encoded { bytes }
     }
 }

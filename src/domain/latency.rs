@@ -43,6 +43,20 @@ pub fn expected_round_trip_ms(line: &LatencyLine, one: End<'_>, other: End<'_>) 
     Some(line.round_trip_ms(one.locality?.chord_miles(other.locality?)))
 }
 
+/// How far light comes in fibre in a millisecond, kilometres: two thirds of its speed in vacuum (SEC-6).
+pub const FIBRE_KM_PER_MS: f64 = 200.0;
+
+/// How much nearer two people may be than their addresses' places, kilometres: a place that its file doubts by more than 500
+/// is usually none (`max_accuracy_radius_km`), and there are two.
+pub const PLACE_SLACK_KM: f64 = 1_000.0;
+
+/// Less than this no round trip between two places takes, milliseconds: the time that light needs one way, over what is
+/// left of their distance when both places are as wrong as they may be. 0 when one is unknown.
+pub fn least_round_trip_ms(one: Option<Locality>, other: Option<Locality>) -> f64 {
+    let (Some(one), Some(other)) = (one, other) else { return 0.0 };
+    ((one.chord_miles(other) * KM_PER_MILE - PLACE_SLACK_KM) / FIBRE_KM_PER_MS).max(0.0)
+}
+
 /// Over the regions that both lists name, the least of the slower end's round trip.
 fn best_common_region_ms(one: &[RegionLatency], other: &[RegionLatency]) -> Option<f64> {
     let (mut left, mut right) = (0, 0);
@@ -59,4 +73,29 @@ fn best_common_region_ms(one: &[RegionLatency], other: &[RegionLatency]) -> Opti
         }
     }
     best
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// SEC-6: what no signal can do is told from what is merely fast; where nobody is known to be, anything may be true.
+    #[test]
+    fn no_round_trip_is_faster_than_light() {
+        let at = |latitude, longitude| Locality::from_degrees(latitude, longitude);
+        let check = |one, other, low: f64, high: f64| {
+            let least = least_round_trip_ms(one, other);
+            assert!((low..=high).contains(&least), "{least}");
+            assert_eq!(least, least_round_trip_ms(other, one));
+        };
+        let (seattle, los_angeles, london, sydney) =
+            (at(47.6, -122.3), at(34.1, -118.2), at(51.5, -0.1), at(-33.9, 151.2));
+        check(seattle, seattle, 0.0, 0.0);
+        check(seattle, los_angeles, 2.0, 3.5);
+        check(seattle, london, 28.0, 35.0);
+        check(london, sydney, 55.0, 60.0);
+        check(None, sydney, 0.0, 0.0);
+        // The farthest that two places can be apart.
+        check(at(90.0, 0.0), at(-90.0, 0.0), 59.0, 60.0);
+    }
 }

@@ -264,6 +264,8 @@ pub struct ReportLatencyAnswer {
     pub involved_phase_may_start: bool,
     /// Paths, relative to the session composition, that were not believed.
     pub ignored: Vec<String>,
+    /// Measurements that were not believed, by their places in the report: faster than light.
+    pub doubted: Vec<usize>,
 }
 
 /// The two tests that follow locality (S1-28, S1-29).

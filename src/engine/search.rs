@@ -9,6 +9,7 @@ use crate::domain::facts::Facts;
 use crate::domain::filter::{Listed, Searcher, admit, measure_between};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::index::{Found, Hit, Query};
+use crate::domain::latency::least_round_trip_ms;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::score::{score, term};
@@ -118,15 +119,16 @@ impl Core {
         let claim = self.search_claim(&ruleset, &seeker, &report.token, now)?;
         let searcher = seeker.searcher(&[], now.since(claim.since));
         let answered = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
-        self.order_measured(&ruleset, &searcher, &report.measurements, now, each);
+        let doubted = self.order_measured(&ruleset, &searcher, &report.measurements, now, each);
         let enough = ruleset.involved_phase_percent * report.measurements.len() as f64 / 100.0;
         let involved_phase_may_start = match report.phase {
             LatencyPhase::Quick => 0 < answered && enough <= answered as f64,
             LatencyPhase::Involved => false,
         };
-        Ok(ReportLatencyAnswer { ruleset, involved_phase_may_start, ignored: seeker.ignored })
+        Ok(ReportLatencyAnswer { ruleset, involved_phase_may_start, ignored: seeker.ignored, doubted })
     }
 
+    /// What is measured faster than light counts as what light would take, and is named: by its place in the report.
     fn order_measured(
         &self,
         ruleset: &Ruleset,
@@ -134,13 +136,20 @@ impl Core {
         measurements: &[(AdvertisementId, Option<f32>)],
         now: UnixMs,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) {
-        let Some(shelf) = self.directory.shelf(ruleset.set_id) else { return };
+    ) -> Vec<usize> {
+        let mut doubted = Vec::new();
+        let Some(shelf) = self.directory.shelf(ruleset.set_id) else { return doubted };
         let shelf = shelf.read();
-        let measured = measurements.iter().filter_map(|&(id, round_trip_ms)| Some((id, f64::from(round_trip_ms?))));
+        let measured = measurements.iter().enumerate();
+        let measured = measured.filter_map(|(at, &(id, round_trip_ms))| Some((at, id, f64::from(round_trip_ms?))));
         let mut standing: Vec<_> = measured
-            .filter_map(|(id, round_trip_ms)| {
+            .filter_map(|(at, id, claimed_ms)| {
                 let record = shelf.get(id)?;
+                let least_ms = least_round_trip_ms(searcher.locality, record.advertisement.session.locality);
+                let round_trip_ms = claimed_ms.max(least_ms);
+                if claimed_ms < least_ms {
+                    doubted.push(at);
+                }
                 let facts = Facts::of(ruleset, &record.advertisement.session);
                 let candidate = listed(record, &facts);
                 admit(ruleset, searcher, &candidate, Some(round_trip_ms), now).ok()?;
@@ -160,6 +169,7 @@ impl Core {
             terms.extend(soft.map(|soft| term(ruleset, soft, searcher, &candidate, Some(*round_trip_ms))));
             each(shown.view(&candidate, &record.encoded, *score, &terms));
         }
+        doubted
     }
 
     /// The ruleset that a search went by: the one of `hash`, else the one that its token names, else the current one.

@@ -184,10 +184,12 @@ fn the_rest_of_an_answer_is_written_whole() {
         ruleset: rules.clone().into(),
         involved_phase_may_start: true,
         ignored: vec!["players[0].skill".into()],
+        doubted: vec![3],
     };
     let bytes = AnswerWriter::new(&rules).finish_report(&report).encode_to_vec();
     let decoded = plain::MatchmakingReportLatencyResponse::decode(&*bytes).unwrap();
     assert!(decoded.involved_phase_may_start && decoded.candidates.is_empty());
+    assert_eq!(decoded.ignored_fields, ["session_composition.players[0].skill", "measurements[3].round_trip_ms"]);
 }
 
 /// A term that clients do not state themselves is rounded, whatever it is called.

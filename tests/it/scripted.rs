@@ -247,7 +247,12 @@ impl Matchmaker for Scripted {
                 open_seats: 0,
             });
         }
-        Ok(ReportLatencyAnswer { ruleset: self.ruleset.clone(), involved_phase_may_start: true, ignored: Vec::new() })
+        Ok(ReportLatencyAnswer {
+            ruleset: self.ruleset.clone(),
+            involved_phase_may_start: true,
+            ignored: Vec::new(),
+            doubted: Vec::new(),
+        })
     }
 
     fn choose_role(&self, set_id: SetId, _: u16) -> Result<RoleAnswer, Fault> {

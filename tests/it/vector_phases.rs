@@ -211,3 +211,18 @@ async fn a_measured_round_trip_replaces_the_place() {
     let answer = world.report(pb::LatencyPhase::Quick, measured).await;
     assert_eq!(world.names(&answer.candidates), ["Sydney", "Tokyo"], "near, but with a slow line");
 }
+
+/// SEC-6: whoever claims to be nearer than light allows is believed as far as light allows, and told so.
+#[tokio::test]
+async fn no_claim_is_faster_than_light() {
+    let vectors = vectors();
+    let mut world = World::open(&vectors, XML, &vectors.phase1_locality_order).await;
+    world.searching.search().await.expect("search");
+    let claims = [("MikeLA".to_owned(), Some(31.0)), ("Sydney".to_owned(), Some(1.0)), ("Tokyo".to_owned(), Some(40.0))];
+    let claims = claims.iter().map(|(name, ms)| (name, *ms));
+    let answer = world.report(pb::LatencyPhase::Quick, claims).await;
+    assert_eq!(answer.ignored_fields, ["measurements[1].round_trip_ms"]);
+    assert_eq!(world.names(&answer.candidates), ["MikeLA", "Tokyo", "Sydney"]);
+    let sydney = answer.candidates[2].round_trip_ms.expect("a round trip");
+    assert!((45.0..60.0).contains(&sydney), "{sydney}");
+}
