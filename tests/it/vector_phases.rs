@@ -218,7 +218,8 @@ async fn no_claim_is_faster_than_light() {
     let vectors = vectors();
     let mut world = World::open(&vectors, XML, &vectors.phase1_locality_order).await;
     world.searching.search().await.expect("search");
-    let claims = [("MikeLA".to_owned(), Some(31.0)), ("Sydney".to_owned(), Some(1.0)), ("Tokyo".to_owned(), Some(40.0))];
+    let claims =
+        [("MikeLA".to_owned(), Some(31.0)), ("Sydney".to_owned(), Some(1.0)), ("Tokyo".to_owned(), Some(40.0))];
     let claims = claims.iter().map(|(name, ms)| (name, *ms));
     let answer = world.report(pb::LatencyPhase::Quick, claims).await;
     assert_eq!(answer.ignored_fields, ["measurements[1].round_trip_ms"]);
