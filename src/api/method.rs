@@ -1,7 +1,7 @@
-//! The methods that there are: how each speaks, who may call it and what it is charged as. What is not in this table is
+//! The methods that there are: how each speaks and who may call it. What is not in this table is
 //! refused, and what a stranger writes into a path never becomes a label or a log line (SEC-4, SEC-19).
 
-use crate::auth::policy::{Access, Charge, IDENTIFIED, OPERATORS, PLAYERS};
+use crate::auth::policy::{Access, IDENTIFIED, OPERATORS, PLAYERS};
 
 /// How a method speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,43 +25,41 @@ pub struct Method {
     pub shape: Shape,
     /// Who may call it.
     pub access: Access,
-    /// What it is charged as.
-    pub charge: Charge,
 }
 
 /// What every unknown path is called. Whoever calls it has to show who they are before they hear that it is not there.
-const OTHER: Method = Method { name: "other", shape: Shape::Unary, access: IDENTIFIED, charge: Charge::Update };
+const OTHER: Method = Method { name: "other", shape: Shape::Unary, access: IDENTIFIED };
 
 /// Every method that the server serves, on either port; the most frequent first.
 const METHODS: [Method; 20] = [
-    unary("fireteam.v1.Matchmaking/UpdateAdvertisement", PLAYERS, Charge::Update),
-    unary("fireteam.v1.Matchmaking/Search", PLAYERS, Charge::Search),
-    unary("fireteam.v1.Matchmaking/Core", PLAYERS, Charge::Free),
-    Method { shape: Shape::Conversation, ..unary("fireteam.v1.Matchmaking/Connect", PLAYERS, Charge::Stream) },
-    unary("fireteam.v1.Matchmaking/DeleteAdvertisement", PLAYERS, Charge::Update),
-    unary("fireteam.v1.Matchmaking/GetConfiguration", PLAYERS, Charge::Search),
-    unary("fireteam.v1.Matchmaking/Reserve", PLAYERS, Charge::Seats),
-    unary("fireteam.v1.Matchmaking/Release", PLAYERS, Charge::Seats),
-    unary("fireteam.v1.Matchmaking/ReportLatency", PLAYERS, Charge::Search),
-    unary("fireteam.v1.Matchmaking/ChooseRole", PLAYERS, Charge::Search),
-    unary("fireteam.v1.Matchmaking/GrantConsent", PLAYERS, Charge::Search),
-    unary("fireteam.v1.Operator/CheckRuleset", OPERATORS, Charge::Operate),
-    unary("fireteam.v1.Operator/ReloadRulesets", OPERATORS, Charge::Operate),
-    unary("fireteam.v1.Operator/ListRulesets", OPERATORS, Charge::Operate),
-    unary("fireteam.v1.Operator/Drain", OPERATORS, Charge::Operate),
-    Method { shape: Shape::Patient, ..unary("fireteam.v1.Operator/Audit", OPERATORS, Charge::Operate) },
-    unary("grpc.health.v1.Health/Check", Access::Anyone, Charge::Free),
+    unary("fireteam.v1.Matchmaking/UpdateAdvertisement", PLAYERS),
+    unary("fireteam.v1.Matchmaking/Search", PLAYERS),
+    unary("fireteam.v1.Matchmaking/Core", PLAYERS),
+    Method { shape: Shape::Conversation, ..unary("fireteam.v1.Matchmaking/Connect", PLAYERS) },
+    unary("fireteam.v1.Matchmaking/DeleteAdvertisement", PLAYERS),
+    unary("fireteam.v1.Matchmaking/GetConfiguration", PLAYERS),
+    unary("fireteam.v1.Matchmaking/Reserve", PLAYERS),
+    unary("fireteam.v1.Matchmaking/Release", PLAYERS),
+    unary("fireteam.v1.Matchmaking/ReportLatency", PLAYERS),
+    unary("fireteam.v1.Matchmaking/ChooseRole", PLAYERS),
+    unary("fireteam.v1.Matchmaking/GrantConsent", PLAYERS),
+    unary("fireteam.v1.Operator/CheckRuleset", OPERATORS),
+    unary("fireteam.v1.Operator/ReloadRulesets", OPERATORS),
+    unary("fireteam.v1.Operator/ListRulesets", OPERATORS),
+    unary("fireteam.v1.Operator/Drain", OPERATORS),
+    Method { shape: Shape::Patient, ..unary("fireteam.v1.Operator/Audit", OPERATORS) },
+    unary("grpc.health.v1.Health/Check", Access::Anyone),
     stream("grpc.health.v1.Health/Watch", Access::Anyone),
     stream("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", IDENTIFIED),
     stream("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", IDENTIFIED),
 ];
 
-const fn unary(name: &'static str, access: Access, charge: Charge) -> Method {
-    Method { name, shape: Shape::Unary, access, charge }
+const fn unary(name: &'static str, access: Access) -> Method {
+    Method { name, shape: Shape::Unary, access }
 }
 
 const fn stream(name: &'static str, access: Access) -> Method {
-    Method { name, shape: Shape::Stream, access, charge: Charge::Stream }
+    Method { name, shape: Shape::Stream, access }
 }
 
 /// Whether there is a method behind a path.

@@ -1,4 +1,4 @@
-//! What a call asks of whoever makes it: which roles, and at whose cost.
+//! Who may make a call, and what calls are charged as.
 
 use crate::auth::identity::{Role, Roles};
 
@@ -14,8 +14,6 @@ pub enum Access {
 /// What is charged for a call. Searches, changes and streams have quotas of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Charge {
-    /// Nothing: asked by balancers, or answered without work.
-    Free,
     /// A look at the index.
     Search,
     /// A change of an advertisement.
@@ -34,8 +32,7 @@ pub enum Charge {
 
 impl Charge {
     /// Everything that may be charged.
-    pub const ALL: [Charge; 8] = [
-        Charge::Free,
+    pub const ALL: [Charge; 7] = [
         Charge::Search,
         Charge::Update,
         Charge::Heartbeat,
@@ -48,7 +45,6 @@ impl Charge {
     /// The word in settings, metrics and refusals.
     pub fn as_str(self) -> &'static str {
         match self {
-            Charge::Free => "free",
             Charge::Search => "search",
             Charge::Update => "update",
             Charge::Heartbeat => "heartbeat",

@@ -70,7 +70,7 @@ pub(super) struct Arriving {
 }
 
 impl Entrance {
-    /// A entrance that nobody has passed.
+    /// An entrance that nobody has passed.
     pub fn new(
         edge: Arc<Edge>,
         clock: Arc<dyn Clock>,

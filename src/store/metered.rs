@@ -22,7 +22,8 @@ pub trait Meter: Send + Sync + 'static {
     fn on_transaction(&self, name: &'static str, took: Duration);
 }
 
-/// Passes every verb on, and tells its meter how it went, but for those of whoever compares, which serve no client. A verb that its caller stopped waiting for is not told.
+/// Passes every verb on, and tells its meter how it went, but for those of whoever compares, which serve no client. A verb
+/// that its caller stopped waiting for is not told.
 pub struct Metered<M> {
     inner: Arc<dyn Store>,
     meter: M,
