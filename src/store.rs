@@ -9,6 +9,7 @@ pub mod memory;
 pub mod metered;
 pub mod mutant;
 pub mod postgres;
+pub mod queues;
 mod rows;
 mod schema;
 pub mod sqlite;

@@ -59,6 +59,16 @@ sixteen_byte_name! {
 }
 
 sixteen_byte_name! {
+    /// One ticket. Derived from the caller and its idempotency key, so that a retried enter is the same ticket.
+    TicketId
+}
+
+sixteen_byte_name! {
+    /// One match, from the proposal on.
+    MatchId
+}
+
+sixteen_byte_name! {
     /// A user, player or caller as the server remembers it: a digest, so that no account name is kept in memory or at rest.
     UserKey
 }

@@ -35,6 +35,12 @@ pub const ROUND_TRIP_MS_MAX: f32 = 60_000.0;
 pub const RESERVATIONS_MAX: usize = 256;
 /// Reservation ids that one update may confirm or settle.
 pub const SETTLED_MAX: usize = 256;
+/// Users whom the players of one ticket may have blocked, all together.
+pub const BLOCKED_MAX: usize = 1_000;
+/// Tickets that one call may keep alive or watch.
+pub const WATCHED_MAX: usize = 256;
+/// Ratings that one transaction may set.
+pub const RATINGS_BATCH_MAX: usize = 1_000;
 
 /// Filters of one kind, expansions, steps of one expansion, or advertise chances in a ruleset.
 pub const RULES_MAX: usize = 64;

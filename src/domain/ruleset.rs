@@ -20,7 +20,7 @@ use crate::domain::measure::Measure;
 use crate::domain::role::AdvertiseChances;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::rating::RatingSpec;
-use crate::domain::ruleset::teams::{ReadyCheck, TeamsSpec};
+use crate::domain::ruleset::teams::{ReadyCheck, ServerSpec, TeamsSpec};
 
 /// Which silos a set serves.
 #[derive(Clone, Debug, PartialEq)]
@@ -245,6 +245,8 @@ pub struct Ruleset {
     pub queue: Option<QueueSpec>,
     /// What players must agree to; `None` when matches begin at once.
     pub ready_check: Option<ReadyCheck>,
+    /// Where matches are played.
+    pub server: ServerSpec,
     /// How results become ratings; `None` when they do not.
     pub rating: Option<RatingSpec>,
     /// The file, exactly as the designer wrote it.

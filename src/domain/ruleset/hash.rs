@@ -34,10 +34,13 @@ pub fn hash_of(ruleset: &Ruleset) -> RulesetHash {
     canon.numbers(&[ruleset.line.intercept_ms, ruleset.line.ms_per_1000_km, ruleset.involved_phase_percent]);
     canon.option(ruleset.teams.as_ref(), teams);
     canon.option(ruleset.queue.as_ref(), queue);
-    canon.option(ruleset.ready_check.as_ref(), |canon, ReadyCheck { deadline_ms, decline_cooldown_ms }| {
+    canon.option(ruleset.ready_check.as_ref(), |canon, check| {
+        let ReadyCheck { deadline_ms, penalties_ms, reset_after_ms } = check;
         canon.whole((*deadline_ms).into());
-        canon.whole((*decline_cooldown_ms).into());
+        canon.list(penalties_ms, |canon, ms| canon.whole((*ms).into()));
+        canon.whole(*reset_after_ms);
     });
+    canon.word(ruleset.server);
     canon.option(ruleset.rating.as_ref(), rating);
     // Last, and only where it says something: rulesets from before it keep the hashes that clients know.
     if ruleset.consent == Consent::Required {
@@ -192,8 +195,10 @@ fn expansion(canon: &mut Canon, expansion: &Expansion) {
 }
 
 fn teams(canon: &mut Canon, teams: &TeamsSpec) {
-    let TeamsSpec { count, size, max_party_size, exact_up_to_size, roles, role_attribute } = teams;
-    canon.list(&[*count, *size, *max_party_size, *exact_up_to_size], |canon, number| canon.whole((*number).into()));
+    let TeamsSpec { sizes, max_party_size, exact_up_to_size, roles, role_attribute } = teams;
+    canon.list(sizes, |canon, size| canon.whole((*size).into()));
+    canon.whole((*max_party_size).into());
+    canon.whole((*exact_up_to_size).into());
     canon.list(roles, |canon, role| {
         canon.text(&role.name);
         canon.whole(role.per_team.into());
@@ -202,7 +207,8 @@ fn teams(canon: &mut Canon, teams: &TeamsSpec) {
 }
 
 fn queue(canon: &mut Canon, queue: &QueueSpec) {
-    let QueueSpec { pass_every_ms, party_rating, gate, groups, window, quality: bar, selection, wait_bonus } = queue;
+    let QueueSpec { pass_every_ms, party_rating, gate, groups, window, quality: bar, selection, wait_bonus, .. } =
+        queue;
     canon.whole((*pass_every_ms).into());
     canon.word(party_rating);
     canon.number(gate.min_waiting_percent);
@@ -243,6 +249,10 @@ fn quality(canon: &mut Canon, quality: &Quality) {
         Quality::AverageSimilarity { rating_span, required_percent } => {
             canon.text("average_similarity");
             canon.numbers(&[rating_span, required_percent]);
+        }
+        Quality::WinProbability { min_percent, max_percent } => {
+            canon.text("win_probability");
+            canon.numbers(&[min_percent, max_percent]);
         }
         Quality::CategorySimilarity { categories, category_width, divisor, curve, required_percent } => {
             canon.text("category_similarity");

@@ -1,6 +1,8 @@
-//! How waiting parties are put together, as a ruleset says it: gate, groups, window, quality, selection, wait bonus.
+//! How waiting parties are put together, as a ruleset says it: gate, groups, regions, window, quality, selection, wait
+//! bonus, whom to avoid.
 
 use crate::domain::attribute::Reduction;
+use crate::domain::id::SetId;
 use crate::domain::ruleset::Curve;
 
 /// One queue. Each step may be left out; what remains still makes matches.
@@ -10,10 +12,20 @@ pub struct QueueSpec {
     pub pass_every_ms: u32,
     /// How the ratings of a party's players become the party's one rating (S0-26).
     pub party_rating: Reduction,
+    /// Whether a user may wait in this queue and in another at once (D-1).
+    pub several_queues: bool,
+    /// Whether parties look for parties of like size first.
+    pub like_parties_first: bool,
+    /// Whether matches and sessions with open seats are filled from this queue before new matches are made.
+    pub backfill: bool,
+    /// How long a ticket is kept without a heartbeat, milliseconds.
+    pub ticket_lapse_ms: u32,
     /// Whether a pass is worth running.
     pub gate: Gate,
     /// Rating groups, lowest first; `None` when everyone is in one.
     pub groups: Option<Groups>,
+    /// What a player's region means; `None` when it means nothing (S3-8).
+    pub regions: Option<Regions>,
     /// How far a ticket may look; `None` for as far as hard filters allow.
     pub window: Option<Window>,
     /// How good a match must be.
@@ -22,6 +34,10 @@ pub struct QueueSpec {
     pub selection: Selection,
     /// What waiting adds to quality.
     pub wait_bonus: Option<WaitBonus>,
+    /// Whom players would not meet again.
+    pub avoid: Box<[Avoid]>,
+    /// What those who wait long are offered instead (S4-16).
+    pub offer: Option<Offer>,
 }
 
 /// Whether a pass is worth running.
@@ -69,6 +85,30 @@ pub struct Group {
     pub to: f64,
 }
 
+/// What a player's region means, in the three ways of S3-8.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Regions {
+    /// Separate regions: who says the same region may meet, and nobody else.
+    Separate {
+        /// The text attribute that names the region: a place in `Ruleset::attributes`.
+        attribute: usize,
+    },
+    /// A stage between queue and groups: all of a match have a region in common to which each one's round trip is within
+    /// the limit after the time that each has waited. A ticket that has measured nothing fits everywhere.
+    Stage {
+        /// The limit, of latency: a place in `Ruleset::expansions`.
+        expansion: usize,
+    },
+    /// Part of quality: a match is worth less by `weight` times the mean round trip to its best common region, in shares
+    /// of `span_ms`, at most 1. A ticket that has measured nothing counts as `span_ms`.
+    Quality {
+        /// What a round trip of `span_ms` takes from quality.
+        weight: f64,
+        /// The round trip that counts as 1, milliseconds.
+        span_ms: f64,
+    },
+}
+
 /// How far a ticket may look, in buckets of ratings (S0-4 to S0-16).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Window {
@@ -92,6 +132,17 @@ pub struct Window {
     pub reciprocal_percent: f64,
     /// Whose clock widens the range (B-4).
     pub clock: WindowClock,
+    /// What two ranges must do.
+    pub rule: WindowRule,
+}
+
+/// What the ranges of two tickets must do for them to meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WindowRule {
+    /// Each covers the other, as far as `reciprocal_percent` asks: `d <= mine` and `percent of d <= theirs` (S0-16).
+    Contain,
+    /// They share a bucket: `d <= mine + theirs` (D-3).
+    Overlap,
 }
 
 /// How a rating becomes a bucket.
@@ -162,6 +213,13 @@ pub enum Quality {
         /// Similarity that must be exceeded, percent.
         required_percent: f64,
     },
+    /// Every team's chance to win, by the set's rating system, lies in a band, both ends included (D-5).
+    WinProbability {
+        /// The least chance, percent.
+        min_percent: f64,
+        /// The greatest, percent.
+        max_percent: f64,
+    },
 }
 
 /// Which of the matches that would do is made.
@@ -171,6 +229,10 @@ pub struct Selection {
     pub mode: SelectionMode,
     /// Who is served first.
     pub start_with: StartWith,
+    /// Tickets looked at for one match; those nearest in rating come first. A pass costs this many looks a ticket at most.
+    pub look_at: u32,
+    /// Up to so many tickets `MaximumWeight` is exact; above, the nearest are taken, and the report says so.
+    pub exact_up_to: u32,
 }
 
 /// How a match is chosen among those that would do.
@@ -202,4 +264,55 @@ pub struct WaitBonus {
     pub per_minute: f64,
     /// Minutes of combined waiting that add nothing.
     pub free_minutes: f64,
+}
+
+/// Whom players would not meet again.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Avoid {
+    /// Whom.
+    pub whom: AvoidWhom,
+    /// How strictly.
+    pub how: AvoidHow,
+}
+
+/// Whom somebody avoids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AvoidWhom {
+    /// Users that either has blocked.
+    Blocked,
+    /// Users of the other teams of matches that began within the time.
+    RecentOpponents {
+        /// How long ago is recent, milliseconds.
+        for_ms: u64,
+    },
+    /// Users of the own team of matches that began within the time.
+    RecentTeammates {
+        /// How long ago is recent, milliseconds.
+        for_ms: u64,
+    },
+}
+
+/// How strictly somebody is avoided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum AvoidHow {
+    /// They never meet while it lasts: a hard rule.
+    Never,
+    /// They may meet, in different teams.
+    NotSameTeam,
+    /// A match with them is worth less, by `cost` halved for every `half_life_ms` that have gone by.
+    RatherNot {
+        /// What it takes from quality.
+        cost: f64,
+        /// After how long it weighs half, milliseconds; for `Blocked`, which has no age, it never does.
+        half_life_ms: u64,
+    },
+}
+
+/// What those who wait long are offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// After how much waiting, milliseconds.
+    pub after_ms: u64,
+    /// The set that they may enter instead: an unranked one, for example.
+    pub set_id: SetId,
 }

@@ -96,6 +96,7 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
         teams,
         queue,
         ready_check,
+        server: teams::DEFAULT_SERVER,
         rating,
         xml,
     }

@@ -13,6 +13,7 @@ use crate::domain::limit::NUMBER_MAGNITUDE_MAX;
 use crate::domain::locality::Locality;
 use crate::domain::measure::Measure;
 use crate::domain::role::AdvertiseChances;
+use crate::domain::ruleset::teams::{ServerMode, ServerSpec};
 use crate::domain::ruleset::{
     Consent, Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule,
     SoftFilter, SoftMode,
@@ -95,6 +96,7 @@ pub(super) fn ruleset(dice: &mut Dice) -> Ruleset {
         teams: None,
         queue: None,
         ready_check: None,
+        server: ServerSpec { mode: ServerMode::None, wait_ms: 0, play_max_ms: 0 },
         rating: None,
         xml: "".into(),
     }

@@ -7,7 +7,7 @@ use crate::domain::ruleset::draft::{Element, Mistakes, quoted};
 use crate::domain::ruleset::fields::{Bounds, Fields};
 use crate::domain::ruleset::queue::{
     BucketRounding, CombineBounds, Gate, GateRounding, Group, Groups, Quality, QueueSpec, Selection, SelectionMode,
-    StartWith, WaitBonus, Window, WindowClock,
+    StartWith, WaitBonus, Window, WindowClock, WindowRule,
 };
 use crate::domain::ruleset::validate::attributes::{ANY_NUMBER, REDUCTIONS};
 use crate::domain::ruleset::validate::soft::CURVES;
@@ -21,6 +21,15 @@ const PARALLEL_MATCHES_MAX: u64 = 1_000_000;
 /// Buckets to either side; enough for any scale of ratings.
 const BUCKETS_MAX: u64 = 1_000_000;
 
+/// How long a ticket is kept without a heartbeat where a file does not say, milliseconds.
+const DEFAULT_TICKET_LAPSE_MS: u32 = 60_000;
+
+/// Tickets looked at for one match where a file does not say.
+const DEFAULT_LOOK_AT: u32 = 256;
+
+/// Tickets up to which a maximum weight matching is exact where a file does not say: some 35 ms.
+const DEFAULT_EXACT_UP_TO: u32 = 1_000;
+
 const POSITIVE: Bounds = Bounds::above(0.0, 1e6);
 
 /// Reads `<Queue>`.
@@ -31,12 +40,19 @@ pub(super) fn read(element: &Element, mistakes: &Mistakes) -> QueueSpec {
     let queue = QueueSpec {
         pass_every_ms,
         party_rating,
+        several_queues: true,
+        like_parties_first: false,
+        backfill: false,
+        ticket_lapse_ms: DEFAULT_TICKET_LAPSE_MS,
         gate: gate(at.child("Gate"), mistakes),
         groups: at.child("Groups").map(|element| groups(element, mistakes)),
+        regions: None,
         window: at.child("Window").map(|element| window(element, mistakes)),
         quality: at.child("Quality").map_or(Quality::Any, |element| quality(element, mistakes)),
         selection: selection(at.child("Selection"), mistakes),
         wait_bonus: at.child("WaitBonus").map(|element| wait_bonus(element, mistakes)),
+        avoid: Box::default(),
+        offer: None,
     };
     at.finish();
     queue
@@ -119,6 +135,7 @@ fn window(element: &Element, mistakes: &Mistakes) -> Window {
         combine: at.word("Combine", &combines).unwrap_or(CombineBounds::Smaller),
         reciprocal_percent: at.number_or("ReciprocalPercent", Bounds::PERCENT, 100.0),
         clock: at.word("Clock", &clocks).unwrap_or(WindowClock::Queue),
+        rule: WindowRule::Contain,
     };
     if let (Some(written), Some(max)) = (at.written("Start"), window.max)
         && max < window.start
@@ -174,7 +191,12 @@ fn quality_of(element: &Element, mistakes: &Mistakes) -> Quality {
 }
 
 fn selection(element: Option<&Element>, mistakes: &Mistakes) -> Selection {
-    let default = Selection { mode: SelectionMode::Nearest, start_with: StartWith::LongestWaiting };
+    let default = Selection {
+        mode: SelectionMode::Nearest,
+        start_with: StartWith::LongestWaiting,
+        look_at: DEFAULT_LOOK_AT,
+        exact_up_to: DEFAULT_EXACT_UP_TO,
+    };
     let Some(element) = element else { return default };
     let modes = [
         ("nearest", SelectionMode::Nearest),
@@ -187,7 +209,7 @@ fn selection(element: Option<&Element>, mistakes: &Mistakes) -> Selection {
     let mode = at.required_word("Mode", &modes).unwrap_or(default.mode);
     let start_with = at.word("StartWith", &starts).unwrap_or(default.start_with);
     at.finish();
-    Selection { mode, start_with }
+    Selection { mode, start_with, ..default }
 }
 
 /// comprl's tenth a minute, after one (S2-11, S2-12).

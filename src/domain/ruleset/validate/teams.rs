@@ -4,7 +4,7 @@ use crate::domain::attribute::ValueKind;
 use crate::domain::limit::{DURATION_MS_MAX, PLAYERS_MAX};
 use crate::domain::ruleset::draft::{Element, Mistakes, quoted};
 use crate::domain::ruleset::fields::Fields;
-use crate::domain::ruleset::teams::{ReadyCheck, Role, TeamsSpec};
+use crate::domain::ruleset::teams::{ReadyCheck, Role, ServerMode, ServerSpec, TeamsSpec};
 use crate::domain::ruleset::validate::attributes::Declared;
 
 /// Teams up to this size are split exactly where a file does not say: 126 looks for ten players (S4-13).
@@ -18,6 +18,13 @@ const DEFAULT_DEADLINE_MS: u64 = 30_000;
 
 /// The longest that a ready check may hold players, milliseconds.
 const DEADLINE_MS_MAX: u64 = 10 * 60 * 1000;
+
+/// After how long without a failed check penalties begin anew where a file does not say: a day, milliseconds.
+const DEFAULT_RESET_AFTER_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// Where matches are played where a file does not say.
+pub(super) const DEFAULT_SERVER: ServerSpec =
+    ServerSpec { mode: ServerMode::None, wait_ms: 30_000, play_max_ms: 4 * 60 * 60 * 1000 };
 
 /// Reads `<Teams>`.
 pub(super) fn read(element: &Element, declared: &Declared, mistakes: &Mistakes) -> TeamsSpec {
@@ -43,8 +50,7 @@ pub(super) fn read(element: &Element, declared: &Declared, mistakes: &Mistakes) 
     }
     at.finish();
     TeamsSpec {
-        count: count.unwrap_or(2) as u16,
-        size: team as u16,
+        sizes: vec![team as u16; count.unwrap_or(2) as usize].into(),
         max_party_size: max_party_size as u16,
         exact_up_to_size: exact_up_to_size as u16,
         roles: roles.into(),
@@ -78,9 +84,10 @@ fn roles(at: &mut Fields<'_>, team: u64, mistakes: &Mistakes) -> Vec<Role> {
 pub(super) fn ready_check(element: &Element, mistakes: &Mistakes) -> ReadyCheck {
     let mut at = Fields::of(element, mistakes);
     let deadline_ms = at.whole_or("DeadlineMs", 1_000, DEADLINE_MS_MAX, DEFAULT_DEADLINE_MS) as u32;
-    let decline_cooldown_ms = at.whole_or("DeclineCooldownMs", 0, DURATION_MS_MAX, 0) as u32;
+    let cooldown_ms = at.whole_or("DeclineCooldownMs", 0, DURATION_MS_MAX, 0) as u32;
     at.finish();
-    ReadyCheck { deadline_ms, decline_cooldown_ms }
+    let penalties_ms = if cooldown_ms == 0 { Box::default() } else { [cooldown_ms].into() };
+    ReadyCheck { deadline_ms, penalties_ms, reset_after_ms: DEFAULT_RESET_AFTER_MS }
 }
 
 const _: () = assert!(DURATION_MS_MAX <= u32::MAX as u64);

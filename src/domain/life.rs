@@ -1,0 +1,140 @@
+//! The life of a match: proposed, agreed to, given a server, played, over. A state machine without hands.
+
+use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::domain::queue::ticket::Ending;
+use crate::domain::time::UnixMs;
+
+/// A match, from the proposal on.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Match {
+    /// Its name.
+    pub id: MatchId,
+    /// The set that it is played under.
+    pub set_id: SetId,
+    /// The population.
+    pub silo: SiloId,
+    /// The ruleset that made it; it keeps it.
+    pub hash: RulesetHash,
+    /// When it was proposed.
+    pub proposed: UnixMs,
+    /// Counts its changes: a change names the one that it is based on, and loses against another that was sooner.
+    pub edition: u64,
+    /// Where it stands.
+    pub stage: Stage,
+    /// Who plays.
+    pub members: Vec<Member>,
+    /// How good the pass thought it, higher is better.
+    pub quality: f64,
+    /// The region where all meet, if any.
+    pub region: Option<Box<str>>,
+    /// The session that is filled up, where no new one begins.
+    pub backfills: Option<AdvertisementId>,
+}
+
+/// A ticket in a match.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    /// Which.
+    pub ticket: TicketId,
+    /// Since when it had been waiting.
+    pub entered: UnixMs,
+    /// Its team: a place in `TeamsSpec::sizes`.
+    pub team: u16,
+    /// Its players.
+    pub players: Vec<Seat>,
+}
+
+/// A player in a match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seat {
+    /// The account.
+    pub user: UserKey,
+    /// The connected client.
+    pub player: UserKey,
+    /// What it plays: a place in `TeamsSpec::roles`, if there are any.
+    pub role: Option<u16>,
+    /// What it has said to the ready check.
+    pub answer: Option<bool>,
+}
+
+/// Where a match stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Stage {
+    /// All must agree before the deadline.
+    ReadyCheck {
+        /// Until when.
+        deadline: UnixMs,
+    },
+    /// All have agreed; a server is wanted.
+    Placing {
+        /// Until when.
+        deadline: UnixMs,
+    },
+    /// It is played.
+    Playing {
+        /// Where.
+        place: Place,
+        /// Since when.
+        began: UnixMs,
+        /// When it is over if nobody has said so.
+        until: UnixMs,
+    },
+    /// It is over, or never came about; kept for a while, so that retries are answered and meetings remembered.
+    Over {
+        /// How it ended.
+        outcome: Outcome,
+        /// When it began, if it did.
+        began: Option<UnixMs>,
+        /// When it may be forgotten.
+        forget_at: UnixMs,
+    },
+}
+
+/// Where a match is played.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Place {
+    /// On a game server that had advertised itself.
+    Server {
+        /// Which.
+        advertisement: AdvertisementId,
+        /// The seats taken there.
+        reservation: ReservationId,
+        /// What it said about how to reach it; opaque.
+        connect_data: Vec<u8>,
+    },
+    /// At one of the players.
+    Peer {
+        /// The host.
+        host: UserKey,
+    },
+    /// Wherever the players agree.
+    Nowhere,
+}
+
+/// How a match ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Outcome {
+    /// It was played, and its end reported.
+    Played,
+    /// It was played, and nobody said that it was over.
+    Lapsed,
+    /// Somebody declined.
+    Declined,
+    /// Somebody did not answer.
+    Unanswered,
+    /// No server was found in time.
+    NoServer,
+    /// The server gave it up before it began.
+    ServerFailed,
+    /// An operator cancelled it.
+    Cancelled,
+}
+
+/// What becomes of a ticket when its match changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It waits again, as long as it had.
+    Returns,
+    /// It is over.
+    Ends(Ending),
+}

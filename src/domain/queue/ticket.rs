@@ -1,0 +1,56 @@
+//! A party that waits.
+
+use crate::domain::id::{SetId, TicketId, UserKey};
+use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
+
+/// A party that waits in the queue of a set, for the players of its silo.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ticket {
+    /// Its name.
+    pub id: TicketId,
+    /// The set whose queue it is in.
+    pub set_id: SetId,
+    /// The authenticated caller who entered it; none when anonymous.
+    pub subject: Option<UserKey>,
+    /// Since when its one clock runs: limits, range and bonus all go by it, and it keeps running when the ticket comes back
+    /// from a match that failed (B-33).
+    pub entered: UnixMs,
+    /// The party: one entry in `party_sizes`, every player named. Where the ruleset does not trust the caller with skill,
+    /// `skill` is what the server's own ratings say.
+    pub session: Session,
+    /// The players' ratings when they entered, in the order of `session.players`; they keep them until the ticket ends.
+    pub ratings: Vec<Rated>,
+    /// Users whom any of the players has blocked, sorted, each once; at most `limit::BLOCKED_MAX`.
+    pub blocked: Vec<UserKey>,
+    /// May wait beside no other ticket of any of its users.
+    pub alone: bool,
+}
+
+/// How good a player is, on the scale of the set's rating system (B-32).
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Rated {
+    /// Elo's and Glicko's rating, TrueSkill's and OpenSkill's mu.
+    pub rating: f64,
+    /// How uncertain it is: a standard deviation; 0 for systems without.
+    pub deviation: f64,
+}
+
+/// Why a ticket no longer waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Ending {
+    /// Its party left.
+    Left,
+    /// Nobody kept it alive.
+    Lapsed,
+    /// It was in a match that began.
+    Played,
+    /// Another ticket of one of its users was in a match that began.
+    PlayedElsewhere,
+    /// One of its players declined.
+    Declined,
+    /// One of its players did not answer.
+    Absent,
+    /// An operator, or a ruleset that no longer has a queue, ended it.
+    Dismissed,
+}

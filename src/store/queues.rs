@@ -1,0 +1,288 @@
+//! What queues keep in the store: tickets, matches, penalties, ratings, and which server runs which queue.
+//!
+//! The same bargain as for advertisements: rows are judged as they stand, a batch is one transaction, what it did is decided in
+//! one place for every backend, and nothing is acknowledged before it is durable. Two rules need no code above the store to be
+//! right: a user is in one ticket of a queue, and in one match that is not over.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
+use crate::domain::life::{Fate, Match};
+use crate::domain::queue::ticket::{Ending, Rated, Ticket};
+use crate::domain::time::UnixMs;
+use crate::store::StoreError;
+
+/// A ticket as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoredTicket {
+    /// As it was entered.
+    pub ticket: Arc<Ticket>,
+    /// How it stands.
+    pub state: TicketState,
+    /// Until when it is believed without a heartbeat. Only waiting tickets lapse.
+    pub expires: UnixMs,
+    /// Counts its changes.
+    pub edition: u64,
+    /// A digest of what was asked, so that a key used for something else is noticed.
+    pub payload: [u8; 16],
+}
+
+/// How a ticket stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TicketState {
+    /// It waits. A user of it may be in a match by another ticket; it is passed over then.
+    Waiting,
+    /// It is in a match that is not over.
+    InMatch(MatchId),
+    /// It is over, and remembered to answer retries.
+    Ended {
+        /// Why.
+        how: Ending,
+        /// The match that ended it, if one did.
+        by: Option<MatchId>,
+        /// When it may be forgotten.
+        forget_at: UnixMs,
+    },
+}
+
+/// One change to what queues keep.
+#[derive(Clone, Debug)]
+pub enum QueueWrite {
+    /// A party begins to wait. Once per id; a retry is told what became of the first.
+    Enter {
+        /// The ticket.
+        ticket: Arc<Ticket>,
+        /// Until when it is believed.
+        expires: UnixMs,
+        /// As in [`StoredTicket`].
+        payload: [u8; 16],
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Extends a ticket that waits, never shortens it.
+    Beat {
+        /// Which.
+        id: TicketId,
+        /// Until when it is believed.
+        expires: UnixMs,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Ends a ticket that waits. One that is in a match stays there.
+    End {
+        /// Which.
+        id: TicketId,
+        /// Why. `Lapsed` ends only what has expired by `now`.
+        how: Ending,
+        /// When it may be forgotten.
+        forget_at: UnixMs,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Makes a match of tickets that wait: of all of them, or none. Each must wait, and not have expired by `now`; none of
+    /// their users may be in a match that is not over.
+    Propose {
+        /// The match, at its first edition; its members' tickets are the ones.
+        proposed: Arc<Match>,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Replaces a match by its next edition, and does to tickets and users what goes with it: all of it or none.
+    Move {
+        /// As it is to be; `edition` is one more than that of the match it replaces.
+        next: Arc<Match>,
+        /// What becomes of tickets of the match. Those that are not named stay in it; those that return wait again, and are
+        /// believed until the moment given.
+        fates: Vec<(TicketId, Fate, UnixMs)>,
+        /// Other tickets of its users, that end because the match begins; those that no longer wait are passed over.
+        elsewhere: Vec<TicketId>,
+        /// Users to punish for a failed ready check.
+        punished: Vec<UserKey>,
+        /// The ladder and how to climb it; needed where anybody is punished.
+        ladder: Ladder,
+        /// When tickets that end here may be forgotten.
+        forget_at: UnixMs,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Sets ratings, new or known.
+    Rate {
+        /// The rows; at most `limit::RATINGS_BATCH_MAX`.
+        rows: Vec<RatingRow>,
+    },
+}
+
+/// Penalties for failed ready checks, as the ruleset has them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ladder {
+    /// How long one may not queue: the first time, the second, and so on; the last holds from there on.
+    pub penalties_ms: Box<[u32]>,
+    /// After how long without a failed check it begins anew.
+    pub reset_after_ms: u64,
+}
+
+/// A user's rating in a set.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatingRow {
+    /// Whose.
+    pub user: UserKey,
+    /// Which set's.
+    pub set_id: SetId,
+    /// What it is.
+    pub rated: Rated,
+    /// Glicko-2's volatility; 0 for systems without.
+    pub volatility: f64,
+    /// Matches that count in it.
+    pub matches: u32,
+    /// When it last changed by a match.
+    pub last: UnixMs,
+}
+
+/// What one change did.
+#[derive(Clone, Debug, PartialEq)]
+pub enum QueueOutcome {
+    /// `Enter`: the ticket as it stands now, be it long over.
+    Entered {
+        /// As stored.
+        stored: StoredTicket,
+        /// An earlier call had made it.
+        replayed: bool,
+    },
+    /// `Enter` did not happen: one of its users is in another ticket of this queue, or in another queue's ticket that stays
+    /// alone, or this one stays alone and one of its users waits elsewhere.
+    AlreadyQueued {
+        /// Who.
+        user: UserKey,
+        /// Where.
+        ticket: TicketId,
+    },
+    /// `Enter` did not happen: one of its users is in a match that is not over.
+    AlreadyPlaying {
+        /// Who.
+        user: UserKey,
+        /// Which match.
+        by: MatchId,
+    },
+    /// `Enter` did not happen: one of its users may not queue yet.
+    Barred {
+        /// Who.
+        user: UserKey,
+        /// Until when.
+        until: UnixMs,
+    },
+    /// `Enter` did not happen: the id stands for something else.
+    KeyReused,
+    /// `Beat` happened; `End` happened, or had before: the ticket as it stands.
+    Ticket(StoredTicket),
+    /// `Beat` or `End`: there is no such ticket.
+    Absent,
+    /// `Propose` or `Move` happened: the tickets that it changed, as they stand.
+    Moved {
+        /// In the order of ids.
+        tickets: Vec<StoredTicket>,
+    },
+    /// `Propose` did not happen: these tickets no longer wait, or have a user who is in a match.
+    Taken {
+        /// Which, in the order of ids.
+        tickets: Vec<TicketId>,
+    },
+    /// `Move` did not happen: the match is not of the edition before. As it stands, if it is there.
+    Stale(Option<Arc<Match>>),
+    /// `Rate` happened.
+    Rated,
+}
+
+/// A queue: a set, for the players of a silo.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct QueueKey {
+    /// The set.
+    pub set_id: SetId,
+    /// The population.
+    pub silo: SiloId,
+}
+
+/// Everything that queues keep, for a start.
+#[derive(Clone, Debug, Default)]
+pub struct QueueLoad {
+    /// Tickets, ended ones included.
+    pub tickets: Vec<StoredTicket>,
+    /// Matches, those that are over included.
+    pub matches: Vec<Arc<Match>>,
+    /// Ratings.
+    pub ratings: Vec<RatingRow>,
+}
+
+/// What other servers change in the queues, as a feed reads it.
+#[derive(Clone, Debug, Default)]
+pub struct QueueNews {
+    /// When, by the store's own clock.
+    pub at: UnixMs,
+    /// This is all there is: what is not in it is not there.
+    pub whole: bool,
+    /// There is more to read at once.
+    pub more: bool,
+    /// Tickets as they now are.
+    pub tickets: Vec<StoredTicket>,
+    /// Matches as they now are.
+    pub matches: Vec<Arc<Match>>,
+    /// Ratings as they now are.
+    pub ratings: Vec<RatingRow>,
+    /// Tickets that are no longer there. Empty where `whole`.
+    pub gone_tickets: Vec<TicketId>,
+    /// Matches that are no longer there. Likewise.
+    pub gone_matches: Vec<MatchId>,
+}
+
+/// Where queues keep what must survive.
+#[async_trait]
+pub trait Queues: Send + Sync + 'static {
+    /// All there is, in the order of ids; what is due to be forgotten by `now` goes on the way.
+    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError>;
+
+    /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns; on an error none has happened,
+    /// or nobody knows yet, and the feed will tell. Cancelling the caller changes nothing about that (R4).
+    async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError>;
+
+    /// A match as it stands, for whoever has lost a race for it.
+    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError>;
+
+    /// Forgets ended tickets, finished matches and spent penalties that are due, at most a thousand rows in one transaction.
+    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError>;
+
+    /// What other servers change; `None` where there can be no others. Asked for once.
+    async fn queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
+        None
+    }
+
+    /// Takes or keeps the lease on each of `queues` for `for_ms`, by the store's clock; answers which of them are held now by
+    /// this server. Nothing but who does the work depends on it. A store that serves one server grants everything.
+    async fn lease(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
+        let _ = for_ms;
+        Ok(vec![true; queues.len()])
+    }
+
+    /// Lets leases go, so that another server goes on at once.
+    async fn release(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
+        let _ = queues;
+        Ok(())
+    }
+
+    /// Says how many users this server has connected in each silo, and hears how many all servers have that said so within
+    /// ten seconds.
+    async fn attend(&self, mine: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+        Ok(mine.to_vec())
+    }
+}
+
+/// What other servers change in the queues, read again and again.
+#[async_trait]
+pub trait QueueFeed: Send {
+    /// Waits until there may be something to read: a moment at most.
+    async fn wait(&mut self);
+
+    /// Reads what has changed since the last time. The first time, and whenever it cannot be sure to know what it has missed,
+    /// it reads everything. Nothing that was committed is missed, however late. On an error nothing was read.
+    async fn read(&mut self) -> Result<QueueNews, StoreError>;
+}
