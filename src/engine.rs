@@ -42,7 +42,8 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
-use crate::store::{StoreError, mutant as planted};
+use crate::domain::time::UnixMs;
+use crate::store::{Feed, News, StoreError, mutant as planted};
 
 use self::command::{
     Caller, CandidateView, ReportLatency, ReportLatencyAnswer, ReservationAnswer, RoleAnswer, Search, SearchAnswer,
@@ -103,8 +104,7 @@ impl Engine {
         let mut tasks = Vec::new();
         match (feed, sharing) {
             (Some(mut feed), Some(sharing)) => {
-                let asked = core.clock.now();
-                let news = feed.read(&[]).await?;
+                let (news, asked) = first_news(&core, &mut *feed).await?;
                 if !planted::is("expiry_by_the_local_clock") {
                     core.clock.follow(news.at, asked);
                 }
@@ -218,6 +218,24 @@ impl Engine {
             TrySendError::Full(_) => Fault::Overloaded { retry_after_ms: writer::RETRY_AFTER_MS },
             TrySendError::Closed(_) => Fault::Draining,
         })
+    }
+}
+
+/// How often a start begins to read: a store that has just answered may be busy, as when many servers start at once.
+const READ_MAX: usize = 5;
+
+/// Everything there is, and when it was asked for. A start has more time than a call: it asks again when the answer is late.
+async fn first_news(core: &Core, feed: &mut dyn Feed) -> Result<(News, UnixMs), StoreError> {
+    let mut read = 0;
+    loop {
+        let asked = core.clock.now();
+        read += 1;
+        match feed.read(&[]).await {
+            Err(StoreError::Unavailable(why)) if read < READ_MAX => {
+                tracing::warn!(why, "the store is slow to say what there is");
+            }
+            news => return Ok((news?, asked)),
+        }
     }
 }
 

@@ -27,11 +27,11 @@ use crate::server::entrance::Proxies;
 use crate::server::meters::{Calls, StoreMeter};
 use crate::server::tls::Tls;
 use crate::server::{self, IsFresh, Running, Server};
-use crate::store::Store;
 use crate::store::memory::Memory;
 use crate::store::metered::Metered;
 use crate::store::postgres::{Postgres, Replica};
 use crate::store::sqlite::Sqlite;
+use crate::store::{Store, StoreError};
 use crate::telemetry::audit::AuditLog;
 use crate::telemetry::label::{Load, QuotaCharge, QuotaRole};
 use crate::telemetry::metric::Metrics;
@@ -215,12 +215,32 @@ async fn open_store(config: &Config, clock: &dyn Clock, metrics: &Arc<Metrics>) 
             let [number, _] = halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
             let store = Postgres::open(url.expose(), Replica { number, silos }).await?;
-            let asked = clock.now();
-            clock.follow(store.now().await?, asked);
+            follow(&store, clock).await?;
             Arc::new(store)
         }
     };
     Ok(Arc::new(Metered::new(inner, StoreMeter { metrics: metrics.clone(), started: Instant::now() })))
+}
+
+/// How often a start asks what time it is: a store that has just answered may be busy, as when many servers start at once.
+const TIME_ASKED_MAX: usize = 20;
+
+/// Goes by the store's clock from here on. A start has more time than a call: it asks again when the answer is late.
+async fn follow(store: &Postgres, clock: &dyn Clock) -> anyhow::Result<()> {
+    for asked_again in 1.. {
+        let asked = clock.now();
+        match store.now().await {
+            Ok(theirs) => {
+                clock.follow(theirs, asked);
+                break;
+            }
+            Err(StoreError::Unavailable(why)) if asked_again < TIME_ASKED_MAX => {
+                tracing::warn!(why, "the store is slow to say what time it is");
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 fn halves(bytes: [u8; 16]) -> [u64; 2] {
