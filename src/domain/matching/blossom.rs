@@ -65,7 +65,8 @@ impl Forest {
             };
             for from in pairs {
                 let half = self.blossoms[blossom].links[from];
-                let (one, next) = (self.blossoms[blossom].cycle[from], self.blossoms[blossom].cycle[(from + 1) % count]);
+                let (one, next) =
+                    (self.blossoms[blossom].cycle[from], self.blossoms[blossom].cycle[(from + 1) % count]);
                 let (a, b) = (self.ends[back(half)], self.ends[half]);
                 (self.mates[a], self.mates[b]) = (Some(half), Some(back(half)));
                 left.extend([(one, a), (next, b)]);
@@ -86,8 +87,8 @@ impl Forest {
         self.blossoms[blossom].cycle.iter().position(|it| *it == part).unwrap_or(0)
     }
 
-    /// Takes an odd blossom apart whose dual has run out. The even way from where the tree enters it to its base stays in the tree;
-    /// the others are free.
+    /// Takes an odd blossom apart whose dual has run out. The even way from where the tree enters it to its base stays
+    /// in the tree; the others are free.
     pub(super) fn expand(&mut self, blossom: usize) {
         let (tree, entry) = (self.blossoms[blossom].tree, self.blossoms[blossom].entry);
         self.relabel(blossom, Label::Free, None, tree);

@@ -42,17 +42,20 @@ pub(super) struct Blossom {
     pub(super) since: i64,
 }
 
-/// What may become possible at a moment.
+/// What may become possible at a moment; of several at once the first is tried first. Trees that meet go, so that as
+/// few as can be are grown for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Chance {
+    /// An edge between two trees becomes tight.
+    Meet(usize),
+    /// An edge from a tree to a free blossom, or within a tree, does.
+    Reach(usize),
     /// The dual of an odd blossom runs out.
     Expand(usize),
-    /// An edge becomes tight.
-    Tight(usize),
 }
 
-/// Everything. Duals are kept doubled, as weights are in `slack`, so that halving a slack between two even blossoms is exact:
-/// all duals in trees are alike modulo 2, because the roots' are and tight edges pass it on.
+/// Everything. Duals are kept doubled, as weights are in `slack`, so that halving a slack between two even blossoms is
+/// exact: all duals in trees are alike modulo 2, because the roots' are and tight edges pass it on.
 pub(super) struct Forest {
     pub(super) nodes: usize,
     /// Where each half leads.
@@ -190,7 +193,8 @@ impl Forest {
         }
     }
 
-    /// Notes when the edges at these nodes become tight, those that will: between even blossoms, or an even and a free one.
+    /// Notes when the edges at these nodes become tight, those that will: between even blossoms, or an even and a free
+    /// one.
     pub(super) fn look_around(&mut self, nodes: &[usize]) {
         for &node in nodes {
             let own = self.outermost[node];
@@ -201,12 +205,16 @@ impl Forest {
                 if own == other {
                     continue;
                 }
-                let slack = match labels {
-                    (Label::Even, Label::Even) => self.slack(half / 2) / 2,
-                    (Label::Even, Label::Free) | (Label::Free, Label::Even) => self.slack(half / 2),
+                let edge = half / 2;
+                let (slack, chance) = match labels {
+                    (Label::Even, Label::Even) if self.blossoms[own].tree != self.blossoms[other].tree => {
+                        (self.slack(edge) / 2, Chance::Meet(edge))
+                    }
+                    (Label::Even, Label::Even) => (self.slack(edge) / 2, Chance::Reach(edge)),
+                    (Label::Even, Label::Free) | (Label::Free, Label::Even) => (self.slack(edge), Chance::Reach(edge)),
                     _ => continue,
                 };
-                self.note(self.now + slack, Chance::Tight(half / 2));
+                self.note(self.now + slack, chance);
             }
         }
     }

@@ -7,8 +7,8 @@ use crate::domain::matching::forest::{Chance, Forest, Half, Label, back};
 impl Forest {
     /// Grows trees from all nodes without a partner, and augments where two meet, until no root's dual is left.
     ///
-    /// A chance is noted whenever a label changes, for the moment that follows from the labels as they are then; so of what comes up
-    /// here, whatever is not so any more is noted elsewhere as it is, and is passed over.
+    /// A chance is noted whenever a label changes, for the moment that follows from the labels as they are then; so of
+    /// what comes up here, whatever is not so any more is noted elsewhere as it is, and is passed over.
     pub(super) fn match_all(&mut self) {
         let all: Vec<usize> = (0..self.nodes).collect();
         self.look_around(&all);
@@ -17,7 +17,7 @@ impl Forest {
             match chance {
                 Chance::Expand(blossom) if self.has_run_out(blossom) => self.expand(blossom),
                 Chance::Expand(_) => {}
-                Chance::Tight(edge) => self.use_edge(edge),
+                Chance::Meet(edge) | Chance::Reach(edge) => self.use_edge(edge),
             }
         }
     }
@@ -53,8 +53,8 @@ impl Forest {
         }
     }
 
-    /// The edge of `half` joins two trees: matched and unmatched edges change places on the way from root to root. Both trees are
-    /// then dissolved, and the others stand.
+    /// The edge of `half` joins two trees: matched and unmatched edges change places on the way from root to root. Both
+    /// trees are then dissolved, and the others stand.
     fn augment(&mut self, half: Half) {
         let trees = [half, back(half)].map(|half| self.blossoms[self.reached(half)].tree);
         self.flip(back(half));

@@ -51,7 +51,8 @@ impl<'a> Board<'a> {
             others.filter(|&j| apart(i.min(j), i.max(j)) || apart(i.max(j), i.min(j))).collect()
         };
         let offers: Vec<RoleSet> = parties.iter().map(|party| set_of(&spec.roles, party.roles)).collect();
-        let everyone: Vec<RoleSet> = offers.iter().zip(parties).flat_map(|(&it, by)| repeat_n(it, by.ratings.len())).collect();
+        let everyone: Vec<RoleSet> =
+            offers.iter().zip(parties).flat_map(|(&it, by)| repeat_n(it, by.ratings.len())).collect();
         if !can_fill(&in_all_teams(spec), &everyone, 0) {
             return None;
         }
@@ -86,7 +87,8 @@ impl<'a> Board<'a> {
     /// The largest difference between two teams.
     pub(super) fn gap(&self, teams: &[Team]) -> f64 {
         let measures = teams.iter().enumerate().map(|(at, team)| self.measure(at, team.sum));
-        let (least, most) = measures.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| (least.min(it), most.max(it)));
+        let (least, most) =
+            measures.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| (least.min(it), most.max(it)));
         most - least
     }
 
@@ -111,7 +113,8 @@ impl<'a> Board<'a> {
         members.flat_map(|party| repeat_n(self.offers[party], self.size(party))).collect()
     }
 
-    /// The teams with their sums added up anew, in the order of parties: sums that were kept up to date by differences drift.
+    /// The teams with their sums added up anew, in the order of parties: sums that were kept up to date by differences
+    /// drift.
     pub(super) fn settled(&self, teams: &[Team]) -> Vec<Team> {
         let mut settled = teams.to_vec();
         for team in &mut settled {

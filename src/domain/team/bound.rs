@@ -29,10 +29,10 @@ impl Rest {
 
     /// No split that goes on from these teams has a smaller gap than this, rounding apart.
     ///
-    /// A team that has n seats open ends with at least its sum and the n lowest ratings that are left, and with at most its sum and
-    /// the n highest; parties that stay whole only narrow that. Then two things hold. The gap is no less than what lies between
-    /// one team's least and another's most. And the other teams have what one team leaves, so one of them is on the far side
-    /// of their common mean.
+    /// A team that has n seats open ends with at least its sum and the n lowest ratings that are left, and with at most
+    /// its sum and the n highest; parties that stay whole only narrow that. Then two things hold. The gap is no less
+    /// than what lies between one team's least and another's most. And the other teams have what one team leaves, so
+    /// one of them is on the far side of their common mean.
     pub(super) fn least_gap(&self, board: &Board<'_>, depth: usize, teams: &[Team]) -> f64 {
         let (mut highest_least, mut lowest_most, mut apart) = (f64::NEG_INFINITY, f64::INFINITY, 0.0_f64);
         for (at, team) in teams.iter().enumerate() {

@@ -2,8 +2,8 @@
 
 use crate::domain::team::board::{Board, Team};
 
-/// Exchanges that may be looked at for one split; two teams of 32 have 1,024 of single parties, and some 280,000 of up to two
-/// against up to two.
+/// Exchanges that may be looked at for one split; two teams of 32 have 1,024 of single parties, and some 280,000 of up
+/// to two against up to two.
 const LOOKS_MAX: u32 = 400_000;
 
 /// Parties of one team that move together: one, or two.
@@ -23,14 +23,15 @@ impl Bundle {
 
 /// An exchange that helps.
 struct Exchange {
-    /// The gap that it leaves, and then how far apart the two teams are: a gap that two teams share narrows only when both do.
+    /// The gap that it leaves, and then how far apart the two teams are: a gap that two teams share narrows only when
+    /// both do.
     worth: (f64, f64),
     teams: [usize; 2],
     bundles: [Bundle; 2],
 }
 
-/// Makes the best exchange of single parties, again and again; where none helps, the best of up to two parties against up to
-/// two. The gap never grows. Sums are added up anew after each.
+/// Makes the best exchange of single parties, again and again; where none helps, the best of up to two parties against
+/// up to two. The gap never grows. Sums are added up anew after each.
 pub(super) fn improve(board: &Board<'_>, teams: &mut Vec<Team>) {
     *teams = board.settled(teams);
     let mut looks = 0;
@@ -68,7 +69,9 @@ fn best(board: &Board<'_>, teams: &[Team], most: usize, looks: &mut u32) -> Opti
                     let between = (after_a - after_b).abs();
                     let gap = most.max(after_a).max(after_b) - least.min(after_a).min(after_b);
                     let is_better = gap < worth.0 - board.slack
-                        || gap <= worth.0 && between < worth.1 - board.slack && found.as_ref().is_none_or(|it| it.teams == [a, b]);
+                        || gap <= worth.0
+                            && between < worth.1 - board.slack
+                            && found.as_ref().is_none_or(|it| it.teams == [a, b]);
                     if is_better
                         && board.may_be_team(&with(&teams[a], from_a, from_b))
                         && board.may_be_team(&with(&teams[b], from_b, from_a))
@@ -91,7 +94,8 @@ fn of_others(board: &Board<'_>, teams: &[Team], but: [usize; 2]) -> (f64, f64) {
 
 /// Every set of up to `most` parties of a team.
 fn bundles(board: &Board<'_>, team: &Team, most: usize) -> Vec<Bundle> {
-    let one = |party: usize| Bundle { parties: [party; 2], count: 1, players: board.size(party), sum: board.sums[party] };
+    let one =
+        |party: usize| Bundle { parties: [party; 2], count: 1, players: board.size(party), sum: board.sums[party] };
     let mut bundles: Vec<Bundle> = team.members.iter().map(|&party| one(party)).collect();
     if most < 2 {
         return bundles;

@@ -1,5 +1,6 @@
 //! Who of a team plays what: an assignment of players to the roles that every team must fill.
 
+use crate::domain::limit::PLAYERS_MAX;
 use crate::domain::ruleset::teams::Role;
 
 /// Roles that one ruleset can have: each asks for a player at least, and so many fit one word.
@@ -7,6 +8,9 @@ pub(super) const ROLES_MAX: usize = 64;
 
 /// A set of roles: a bit for each place in `TeamsSpec::roles`.
 pub(super) type RoleSet = u64;
+
+/// What each player plays.
+type Plays = [Option<u8>; PLAYERS_MAX];
 
 /// The set of these places; such as no role has are passed over.
 pub(super) fn set_of(roles: &[Role], places: &[u16]) -> RoleSet {
@@ -20,10 +24,12 @@ pub(super) fn can_fill(roles: &[Role], players: &[RoleSet], open: usize) -> bool
         return true;
     }
     let wanted: usize = roles.iter().map(|role| usize::from(role.per_team)).sum();
-    players.iter().all(|offers| *offers != 0) && wanted <= open + filled(roles, players).iter().flatten().count()
+    let play = || filled(roles, players).iter().flatten().count();
+    players.iter().all(|offers| *offers != 0) && (wanted <= open || wanted <= open + play())
 }
 
-/// What each player of a full team plays, so that every role is filled; whom no role needs plays the first that they offer.
+/// What each player of a full team plays, so that every role is filled; whom no role needs plays the first that they
+/// offer.
 /// `None` where it cannot be done; empty where there are no roles.
 pub(super) fn assign(roles: &[Role], players: &[RoleSet]) -> Option<Vec<u16>> {
     if roles.is_empty() {
@@ -33,26 +39,31 @@ pub(super) fn assign(roles: &[Role], players: &[RoleSet]) -> Option<Vec<u16>> {
         return None;
     }
     let needed = filled(roles, players).into_iter().zip(players);
-    Some(needed.map(|(role, offers)| role.unwrap_or(offers.trailing_zeros() as u16)).collect())
+    Some(needed.map(|(role, offers)| role.map_or(offers.trailing_zeros() as u16, u16::from)).collect())
 }
 
-/// As many players as possible in roles that need them, by augmenting paths: whoever finds a role full asks those who play it
-/// to play something else. Players in order, roles in order, so equal teams are assigned alike.
-fn filled(roles: &[Role], players: &[RoleSet]) -> Vec<Option<u16>> {
-    let mut plays = vec![None; players.len()];
+/// As many players as possible in roles that need them, by augmenting paths: whoever finds a role full asks those who
+/// play it to play something else. Players in order, roles in order, so equal teams are assigned alike. Players beyond
+/// `PLAYERS_MAX` are not looked at.
+fn filled(roles: &[Role], players: &[RoleSet]) -> Plays {
+    let players = &players[..players.len().min(PLAYERS_MAX)];
+    let mut plays = [None; PLAYERS_MAX];
+    let mut room = [0; ROLES_MAX];
+    for (room, role) in room.iter_mut().zip(roles) {
+        *room = role.per_team;
+    }
     for player in 0..players.len() {
-        let mut asked = 0;
-        seat(roles, players, &mut plays, player, &mut asked);
+        seat(players, &mut plays, &mut room, player, &mut 0);
     }
     plays
 }
 
-/// Gives `player` a role that needs somebody, moving others where that helps; `asked` are the roles that have been tried, which
-/// also bounds the depth.
+/// Gives `player` a role that needs somebody, moving others where that helps; `asked` are the roles that have been
+/// tried, which also bounds the depth.
 fn seat(
-    roles: &[Role],
     players: &[RoleSet],
-    plays: &mut [Option<u16>],
+    plays: &mut Plays,
+    room: &mut [u16; ROLES_MAX],
     player: usize,
     asked: &mut RoleSet,
 ) -> bool {
@@ -63,12 +74,17 @@ fn seat(
         }
         let role = untried.trailing_zeros() as usize;
         *asked |= 1 << role;
-        let place = Some(role as u16);
-        let holders: Vec<usize> = (0..plays.len()).filter(|&other| plays[other] == place).collect();
-        let has_room = holders.len() < usize::from(roles[role].per_team);
-        if has_room || holders.into_iter().any(|other| seat(roles, players, plays, other, asked)) {
+        let place = Some(role as u8);
+        if 0 < room[role] {
+            room[role] -= 1;
             plays[player] = place;
             return true;
+        }
+        for other in 0..players.len() {
+            if plays[other] == place && seat(players, plays, room, other, asked) {
+                plays[player] = place;
+                return true;
+            }
         }
     }
 }

@@ -1,22 +1,28 @@
-//! Parties into teams one after the other: the first way down is greedy, and where all ways are wanted, those that cannot be better
-//! than what is known are cut off.
+//! Parties into teams one after the other: the first way down is greedy, and where all ways are wanted, those that
+//! cannot be better than what is known are cut off.
 //!
-//! Greedy (S4-13): large parties first, for they are hardest to seat, then by rating downwards; each into the team whose total is
-//! lowest, the later of two that are level; a full team closes. Where that leads nowhere the search turns back.
+//! Greedy (S4-13): large parties first, for they are hardest to seat, then by rating downwards; each into the team
+//! whose total is lowest, the later of two that are level; a full team closes. Where that leads nowhere the search
+//! turns back.
 //!
-//! Nothing is cut off for being unlikely (B-23): only where a bound says that no way on from here leads to a smaller gap. Teams of
-//! one size that are still empty are interchangeable, and the first party in one of them stands for all (B-19).
+//! Nothing is cut off for being unlikely (B-23): only where a bound says that no way on from here leads to a smaller
+//! gap. Teams of one size that are still empty are interchangeable, and the first party in one of them stands for all
+//! (B-19).
 
 use crate::domain::team::board::{Board, Team};
 use crate::domain::team::bound::Rest;
 use crate::domain::team::improve::improve;
 
-/// Parties that may be seated on the way to one split. Two teams of ten players who come alone take some 350,000 when nothing is
-/// cut off: all that a ruleset may ask to be exact is within it.
+/// Parties that may be seated on the way to one split. Two teams of ten players who come alone take some 350,000 when
+/// nothing is cut off: all that a ruleset may ask to be exact is within it.
 const SEATED_MAX: u32 = 500_000;
 
-/// The same where the first split will do: one way down and what it takes to turn back from where parties, roles or those who are to
-/// stay apart do not let it end.
+/// Splits that there may be for the best of them to be looked for; what is cut off makes so many bearable. Four teams
+/// of four who come alone have 2.6 million.
+const SPLITS_MAX: f64 = 1e7;
+
+/// As `SEATED_MAX`, where the first split will do: one way down and what it takes to turn back from where parties,
+/// roles or those who are to stay apart do not let it end.
 const SEATED_FOR_ONE_MAX: u32 = 20_000;
 
 /// What a search has found.
@@ -26,8 +32,9 @@ pub(super) struct Found {
     pub(super) exact: bool,
 }
 
-/// The best split where `exhaustive`, as far as the bound on work lets it be found; otherwise a good one.
+/// The best split where `exhaustive`, as far as bounds on work let it be found; otherwise a good one.
 pub(super) fn search(board: &Board<'_>, exhaustive: bool) -> Option<Found> {
+    let exhaustive = exhaustive && splits(board) <= SPLITS_MAX;
     let mut search = Search::new(board, exhaustive);
     search.seat(0, &mut board.empty());
     let exact = search.is_perfect() || exhaustive && search.seated < search.seated_max();
@@ -38,12 +45,28 @@ pub(super) fn search(board: &Board<'_>, exhaustive: bool) -> Option<Found> {
     Some(Found { teams, exact })
 }
 
+/// How many splits there would be if all came alone, teams of one size being interchangeable: with parties there are
+/// fewer.
+pub(super) fn splits(board: &Board<'_>) -> f64 {
+    let sizes = &board.spec.sizes;
+    let (mut splits, mut players) = (1.0, 0_u16);
+    for (at, &size) in sizes.iter().enumerate() {
+        // C(players + size, size) ways to fill this team, and one in as many as there are of its size is another one.
+        for seat in 1..=size {
+            players += 1;
+            splits *= f64::from(players) / f64::from(seat);
+        }
+        splits /= sizes[..=at].iter().filter(|other| **other == size).count() as f64;
+    }
+    splits
+}
+
 /// The first way down, as it is.
-#[cfg(test)]
-pub(super) fn greedy(board: &Board<'_>) -> Option<Vec<Team>> {
+pub(super) fn greedy(board: &Board<'_>) -> Option<Found> {
     let mut search = Search::new(board, false);
     search.seat(0, &mut board.empty());
-    search.best
+    let exact = search.is_perfect();
+    search.best.map(|teams| Found { teams, exact })
 }
 
 struct Search<'a> {
@@ -108,7 +131,8 @@ impl<'a> Search<'a> {
         self.rest.as_ref().is_none_or(|rest| rest.least_gap(self.board, depth, teams) - self.board.slack < self.gap)
     }
 
-    /// All are seated. The first split is made as good as it can be at once: the better what is known, the more is cut off.
+    /// All are seated. The first split is made as good as it can be at once: the better what is known, the more is cut
+    /// off.
     fn keep(&mut self, teams: &[Team]) {
         let mut teams = teams.to_vec();
         if self.best.is_none() && self.rest.is_some() {

@@ -4,11 +4,7 @@ use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::team::{Party, Split};
 
 /// The smallest gap of all splits that keep to the rules.
-pub(super) fn best_gap(
-    spec: &TeamsSpec,
-    parties: &[Party<'_>],
-    apart: &dyn Fn(usize, usize) -> bool,
-) -> Option<f64> {
+pub(super) fn best_gap(spec: &TeamsSpec, parties: &[Party<'_>], apart: &dyn Fn(usize, usize) -> bool) -> Option<f64> {
     let teams = spec.sizes.len();
     let mut best: Option<f64> = None;
     let mut team_of = vec![0; parties.len()];
@@ -35,8 +31,10 @@ fn is_allowed(
         let players: usize = members.iter().map(|&party| parties[party].ratings.len()).sum();
         let together = members.iter().any(|&a| members.iter().any(|&b| apart(a, b) || apart(b, a)));
         players == usize::from(size) && !together && {
-            let offers: Vec<&[u16]> =
-                members.iter().flat_map(|&party| parties[party].ratings.iter().map(move |_| parties[party].roles)).collect();
+            let offers: Vec<&[u16]> = members
+                .iter()
+                .flat_map(|&party| parties[party].ratings.iter().map(move |_| parties[party].roles))
+                .collect();
             spec.roles.is_empty() || can_play(spec, &offers, &mut vec![0; spec.roles.len()])
         }
     })
