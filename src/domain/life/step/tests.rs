@@ -163,7 +163,7 @@ fn every_event_at_every_stage() {
     }
 }
 
-/// S0-20, R2: partial answers are kept, and the last one lets the match go on.
+/// S0-20: partial answers are kept, and the last one lets the match go on.
 #[test]
 fn answers_come_one_by_one_and_the_last_lets_it_go_on() {
     let (play, step) = after(&checked(), &[says(1, &[11], true)]);

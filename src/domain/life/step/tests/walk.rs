@@ -141,7 +141,7 @@ impl World {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// S0-21, S0-22, R3: whatever happens in whatever order, a ticket waits, or is in exactly one match, or has ended;
+    /// S0-21, S0-22: whatever happens in whatever order, a ticket waits, or is in exactly one match, or has ended;
     /// and when every moment has come, nobody is in a match any more and no seat is held for nothing.
     #[test]
     fn whatever_happens_nobody_is_lost(
