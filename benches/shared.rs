@@ -140,7 +140,8 @@ async fn loading(store: &Postgres, raw: &mut Raw, stored: u64) -> Row {
 async fn rebuilding(store: &Postgres, url: &str, raw: &mut Raw) {
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("token-key").display().to_string();
-    let arguments = ["--store", url, "--token-key-file", &key];
+    let match_key = folder.path().join("match-key.pem").display().to_string();
+    let arguments = ["--store", url, "--token-key-file", &key, "--match-key-file", &match_key];
     starting("REBUILD", STORED, &arguments, Duration::from_secs(2)).print();
     fill(store, MANY).await;
     raw.connection.execute("vacuum analyze").await.expect("a tidy database");

@@ -2,6 +2,7 @@
 
 pub mod authenticator;
 pub mod certificate;
+pub mod credential;
 pub mod identity;
 pub mod issuing;
 pub mod jwt;

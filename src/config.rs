@@ -73,6 +73,8 @@ pub struct Config {
     pub audit_file: Option<PathBuf>,
     /// Where the token keys are; none with the memory store: a key is drawn at the start and dies with it.
     pub token_key_file: Option<PathBuf>,
+    /// Where the keys are that sign players' credentials for game servers; none with the memory store, as above.
+    pub match_key_file: Option<PathBuf>,
     /// Whether a locality that a client states is believed where its address gives none (B-37).
     pub allow_client_locality: bool,
     /// Whether searches may override the rules, for developers (S1-12).
@@ -209,7 +211,7 @@ impl Config {
     }
 
     /// The whole configuration as TOML that loads again as the same one, but for a password in the store's URL. It holds no
-    /// secret: the token key is in a file of its own, and only that file's name is here.
+    /// secret: keys are in files of their own, and only those files' names are here.
     /// Fails for a path that is not UTF-8, which TOML cannot hold.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(&check::uncheck(self))

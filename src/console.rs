@@ -1,4 +1,4 @@
-//! The operator port's pages: metrics, and whether the server is alive and ready.
+//! The operator port's pages: metrics, whether the server is alive and ready, and the keys that game servers verify with.
 
 use std::sync::Arc;
 
@@ -17,6 +17,8 @@ pub struct Pages {
     pub may_see_metrics: MaySee,
     /// Whether clients should be sent here.
     pub is_ready: Arc<dyn Fn() -> bool + Send + Sync>,
+    /// The key set that players' credentials are verified with.
+    pub match_keys: Arc<str>,
 }
 
 /// Says from a request's headers and connection whether whoever asks may see a page.
@@ -33,14 +35,25 @@ pub enum Sight {
     No,
 }
 
+/// Where game servers look for keys (RFC 8615).
+const KEYS: &str = "/.well-known/jwks.json";
+const KEY_SET: &str = "application/jwk-set+json";
+/// A key set may be kept for five minutes, as long as a credential is good.
+const KEPT: &str = "public, max-age=300";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Adds the pages to what else is served on the port. Balancers ask for health before anybody has shown who they are, and
-/// learn nothing else from it.
+/// learn nothing else from it. Keys that verify are for everybody.
 pub fn with_pages(served: Router, pages: Pages) -> Router {
-    let Pages { metrics, may_see_metrics, is_ready } = pages;
+    let Pages { metrics, may_see_metrics, is_ready, match_keys } = pages;
     served
         .route("/healthz", get(async || "alive\n"))
+        .route(
+            KEYS,
+            get(async move || {
+                ([(header::CONTENT_TYPE, KEY_SET), (header::CACHE_CONTROL, KEPT)], match_keys.to_string())
+            }),
+        )
         .route(
             "/readyz",
             get(async move || match is_ready() {

@@ -63,6 +63,8 @@ pub struct Parts {
     pub auditor: Arc<dyn Auditor>,
     /// All metrics, as OpenMetrics text.
     pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    /// The key set that players' credentials are verified with, for game servers.
+    pub match_keys: Arc<str>,
     /// Counts calls and connections.
     pub observer: Arc<dyn RpcObserver>,
     /// Tells who is calling; none: everybody may do everything.
@@ -141,6 +143,7 @@ impl Server {
             metrics: parts.metrics,
             may_see_metrics: may_see_metrics(keeper.clone(), operator_address),
             is_ready,
+            match_keys: parts.match_keys,
         };
         let desk = Routes::from(console::with_pages(desk.into_axum_router(), pages));
 

@@ -158,6 +158,7 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         quotas: Quotas::Off,
         audit_file: None,
         token_key_file: None,
+        match_key_file: None,
         allow_client_locality: true,
         allow_search_overrides: true,
         insecure_allow_plaintext: false,

@@ -1,5 +1,5 @@
 //! Makes issuers' keys and signs callers' tokens with them: for operators and tests. The server itself signs none of
-//! these; what it signs is in `token`.
+//! these; what it signs is in `token`, and with a key like these in `credential`.
 
 use std::fmt;
 
@@ -55,11 +55,23 @@ impl IssuingKey {
         Ok(Self { pkcs8: pkcs8.as_ref().to_vec(), public: pair.public_key().as_ref().to_vec() })
     }
 
-    /// The key in a PEM file.
+    /// The key in a PEM file; the first where there are several.
     pub fn of_pem(pem: &[u8]) -> Result<Self, NoIssuingKey> {
         let block = Pem::iter_from_buffer(pem).next().ok_or(NoIssuingKey)?.map_err(|_| NoIssuingKey)?;
-        let pair = Ed25519KeyPair::from_pkcs8(&block.contents).map_err(|_| NoIssuingKey)?;
-        Ok(Self { public: pair.public_key().as_ref().to_vec(), pkcs8: block.contents })
+        Self::of_pkcs8(block.contents)
+    }
+
+    /// All keys in a PEM file, in order; at least one.
+    pub fn all_of_pem(pem: &[u8]) -> Result<Vec<Self>, NoIssuingKey> {
+        let blocks = Pem::iter_from_buffer(pem).map(|block| Self::of_pkcs8(block.map_err(|_| NoIssuingKey)?.contents));
+        blocks
+            .collect::<Result<Vec<Self>, _>>()
+            .and_then(|keys| if keys.is_empty() { Err(NoIssuingKey) } else { Ok(keys) })
+    }
+
+    fn of_pkcs8(pkcs8: Vec<u8>) -> Result<Self, NoIssuingKey> {
+        let pair = Ed25519KeyPair::from_pkcs8(&pkcs8).map_err(|_| NoIssuingKey)?;
+        Ok(Self { public: pair.public_key().as_ref().to_vec(), pkcs8 })
     }
 
     /// The key itself, PEM: whoever reads it can be anybody.
@@ -74,9 +86,7 @@ impl IssuingKey {
 
     /// The public half as a key set.
     pub fn jwks(&self) -> String {
-        let (name, x) = (self.name(), URL_SAFE_NO_PAD.encode(&self.public));
-        let keys = format!(r#"{{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","use":"sig","kid":"{name}","x":"{x}"}}"#);
-        format!("{{\"keys\":[{keys}]}}\n")
+        key_set([self])
     }
 
     /// The `kid`: the key's thumbprint (RFC 7638; RFC 8037, appendix A.3).
@@ -88,9 +98,24 @@ impl IssuingKey {
 
     /// A token that says `issued`.
     pub fn sign(&self, issued: &impl Serialize) -> Result<String, NoIssuingKey> {
-        let header = Header { kid: Some(self.name()), ..Header::new(Algorithm::EdDSA) };
+        self.sign_as("JWT", issued)
+    }
+
+    /// The same, of a type of its own, so that it is never taken for another.
+    pub fn sign_as(&self, kind: &str, issued: &impl Serialize) -> Result<String, NoIssuingKey> {
+        let header = Header { kid: Some(self.name()), typ: Some(kind.to_owned()), ..Header::new(Algorithm::EdDSA) };
         encode(&header, issued, &EncodingKey::from_ed_der(&self.pkcs8)).map_err(|_| NoIssuingKey)
     }
+}
+
+/// The public halves of these keys as one key set.
+pub fn key_set<'a>(keys: impl IntoIterator<Item = &'a IssuingKey>) -> String {
+    let one = |key: &IssuingKey| {
+        let (name, x) = (key.name(), URL_SAFE_NO_PAD.encode(&key.public));
+        format!(r#"{{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","use":"sig","kid":"{name}","x":"{x}"}}"#)
+    };
+    let keys: Vec<String> = keys.into_iter().map(one).collect();
+    format!("{{\"keys\":[{}]}}\n", keys.join(","))
 }
 
 impl fmt::Debug for IssuingKey {

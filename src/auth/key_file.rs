@@ -1,4 +1,5 @@
-//! The file that holds the signing keys: one or two lines of 64 hexadecimal digits, for its owner's eyes alone.
+//! The file that holds the keys of the server's own tokens: one or two lines of 64 hexadecimal digits, for its owner's
+//! eyes alone. And how any such file is made and opened.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -9,14 +10,14 @@ use thiserror::Error;
 
 use crate::auth::token::{KEY_BYTES, Signer};
 
-/// Bytes in a key file at most: two keys and some white space.
+/// Bytes of a key file that are looked at: two keys and some white space.
 const FILE_BYTES_MAX: u64 = 1024;
 
 /// Why there are no keys. Each message is one line and says what would help.
 #[derive(Debug, Error)]
 pub enum KeyFileError {
     /// It could not be read or made.
-    #[error("token key file {}: {why}", file.display())]
+    #[error("key file {}: {why}", file.display())]
     Io {
         /// Which file.
         file: PathBuf,
@@ -25,17 +26,27 @@ pub enum KeyFileError {
         why: io::Error,
     },
     /// Others than its owner may read it.
-    #[error("token key file {0} can be read by others: run `chmod 600 {0}`", file.display())]
+    #[error("key file {0} can be read by others: run `chmod 600 {0}`", file.display())]
     Exposed {
         /// Which file.
         file: PathBuf,
     },
     /// It holds something else than keys. Its content is never shown.
     #[error(
-        "token key file {}: expected one or two lines of 64 hexadecimal digits; move it away to have a new one made",
+        "key file {}: expected one or two lines of 64 hexadecimal digits; move it away to have a new one made",
         file.display()
     )]
     Malformed {
+        /// Which file.
+        file: PathBuf,
+    },
+    /// It was to hold keys in PEM, and holds something else. Its content is never shown.
+    #[error(
+        "key file {}: expected one or two Ed25519 private keys in PEM (PKCS #8), as `fireteam keygen` makes them; \
+         move it away to have a new one made",
+        file.display()
+    )]
+    NoPem {
         /// Which file.
         file: PathBuf,
     },
@@ -46,9 +57,18 @@ pub enum KeyFileError {
 ///
 /// To rotate: put a new line in front, drop the third.
 pub fn load_or_create(path: &Path, fresh: [u8; KEY_BYTES]) -> Result<Signer, KeyFileError> {
+    let line: String = fresh.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
+    match read_or_create(path, &line)? {
+        None => Ok(Signer::new(fresh, None)),
+        Some(text) => parse(&text).ok_or_else(|| KeyFileError::Malformed { file: path.into() }),
+    }
+}
+
+/// What a private file holds; `None` when there was none, and one was made with `fresh` in it.
+pub(super) fn read_or_create(path: &Path, fresh: &str) -> Result<Option<String>, KeyFileError> {
     let io_error = |why| KeyFileError::Io { file: path.into(), why };
     match create(path, fresh) {
-        Ok(()) => return Ok(Signer::new(fresh, None)),
+        Ok(()) => return Ok(None),
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         Err(why) => return Err(io_error(why)),
     }
@@ -58,7 +78,7 @@ pub fn load_or_create(path: &Path, fresh: [u8; KEY_BYTES]) -> Result<Signer, Key
     }
     let mut text = String::new();
     file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(io_error)?;
-    parse(&text).ok_or_else(|| KeyFileError::Malformed { file: path.into() })
+    Ok(Some(text))
 }
 
 fn parse(text: &str) -> Option<Signer> {
@@ -87,12 +107,12 @@ fn parse_key(line: &str) -> Option<[u8; KEY_BYTES]> {
 
 /// Makes the file, whole and durable before any token is signed with it; fails when it is there already, so that of two
 /// servers that start at once one makes it and the other reads it.
-fn create(path: &Path, key: [u8; KEY_BYTES]) -> io::Result<()> {
+fn create(path: &Path, text: &str) -> io::Result<()> {
     if path.try_exists()? {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    let draft = draft_beside(path, key);
-    let made = write_draft(&draft, key).and_then(|()| match fs::hard_link(&draft, path) {
+    let draft = draft_beside(path, text);
+    let made = write_draft(&draft, text).and_then(|()| match fs::hard_link(&draft, path) {
         // Some file systems have no links. Renaming would overwrite a file made this instant, but nothing older.
         Err(why) if why.kind() != io::ErrorKind::AlreadyExists => fs::rename(&draft, path),
         linked => linked,
@@ -114,21 +134,20 @@ fn sync_folder_of(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A name of its own for every server that drafts: taken from the digest of a key that nobody else has.
-fn draft_beside(path: &Path, key: [u8; KEY_BYTES]) -> PathBuf {
-    let digest = Sha256::digest(key);
+/// A name of its own for every server that drafts: taken from the digest of keys that nobody else has.
+fn draft_beside(path: &Path, text: &str) -> PathBuf {
+    let digest = Sha256::digest(text);
     let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     path.with_extension(format!("{name}.draft"))
 }
 
-fn write_draft(draft: &Path, key: [u8; KEY_BYTES]) -> io::Result<()> {
-    let line: String = key.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
+fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     let mut file = options.open(draft)?;
-    file.write_all(line.as_bytes())?;
+    file.write_all(text.as_bytes())?;
     file.sync_all()
 }
 

@@ -15,6 +15,9 @@ use crate::config::{
 const BUNDLED: &str = "bundled:";
 const MEMORY: &str = "memory:";
 const SQLITE: &str = "sqlite:";
+/// How the names of key files end that are made beside a SQLite file.
+const TOKEN_KEYS: &str = "token-key";
+const MATCH_KEYS: &str = "match-key.pem";
 
 /// Fills in defaults and checks every value; all mistakes at once. `exists` says which paths there are.
 pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Result<Config, Vec<ConfigError>> {
@@ -23,7 +26,8 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
     let tls = problems.tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
     let auth = problems.auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
     let quotas = problems.quotas(settings.quotas);
-    let token_key_file = settings.token_key_file.or_else(|| beside(&store));
+    let token_key_file = settings.token_key_file.or_else(|| beside(&store, TOKEN_KEYS));
+    let match_key_file = settings.match_key_file.or_else(|| beside(&store, MATCH_KEYS));
     let config = Config {
         listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
         operator_listen: settings.operator_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50052))),
@@ -46,6 +50,7 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
         quotas,
         audit_file: settings.audit_file,
         token_key_file,
+        match_key_file,
         allow_client_locality: settings.allow_client_locality.unwrap_or(false),
         allow_search_overrides: settings.allow_search_overrides.unwrap_or(false),
         insecure_allow_plaintext: settings.insecure_allow_plaintext.unwrap_or(false),
@@ -75,7 +80,7 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
             SHUTDOWN_DEADLINE_S,
         ),
     };
-    problems.shared_key(&config);
+    problems.shared_keys(&config);
     problems.proxies(&config);
     problems.proxy_protocol(&config);
     problems.doors(&config);
@@ -111,6 +116,7 @@ pub(super) fn uncheck(config: &Config) -> Settings {
         quotas: config.quotas.to_settings(),
         audit_file: config.audit_file.clone(),
         token_key_file: config.token_key_file.clone(),
+        match_key_file: config.match_key_file.clone(),
         allow_client_locality: Some(config.allow_client_locality),
         allow_search_overrides: Some(config.allow_search_overrides),
         insecure_allow_plaintext: Some(config.insecure_allow_plaintext),
@@ -127,10 +133,10 @@ pub(super) fn uncheck(config: &Config) -> Settings {
 }
 
 /// The key file that belongs to a store: `fireteam.token-key` beside `fireteam.db`, never in it.
-fn beside(store: &StoreTarget) -> Option<PathBuf> {
+fn beside(store: &StoreTarget, ending: &str) -> Option<PathBuf> {
     match store {
         StoreTarget::Memory | StoreTarget::Postgres(_) => None,
-        StoreTarget::Sqlite(path) => Some(path.with_extension("token-key")),
+        StoreTarget::Sqlite(path) => Some(path.with_extension(ending)),
     }
 }
 
@@ -171,11 +177,16 @@ impl Problems {
         silos
     }
 
-    /// A token that one server signs must open on all others, and on the same one after it has started anew.
-    fn shared_key(&mut self, config: &Config) {
-        if matches!(config.store, StoreTarget::Postgres(_)) && config.token_key_file.is_none() {
+    /// A token that one server signs must open on all others, and on the same one after it has started anew; and of what any of them
+    /// signs for game servers, one key set must tell.
+    fn shared_keys(&mut self, config: &Config) {
+        if !matches!(config.store, StoreTarget::Postgres(_)) {
+            return;
+        }
+        let files = [("token_key_file", &config.token_key_file), ("match_key_file", &config.match_key_file)];
+        for (key, _) in files.into_iter().filter(|(_, file)| file.is_none()) {
             let what = "required with a postgres: store: name one file, the same for all servers that share it";
-            self.invalid("token_key_file", what.into());
+            self.invalid(key, what.into());
         }
     }
 

@@ -92,6 +92,9 @@ pub struct Settings {
     /// Where the keys are that sign tokens; made when absent [default: beside the SQLite file; required with `postgres:`, the same on every server].
     #[arg(long, env = "FIRETEAM_TOKEN_KEY_FILE", value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
+    /// Where the keys are that sign players' credentials for game servers, PEM; made when absent [default: beside the SQLite file; required with `postgres:`, the same on every server].
+    #[arg(long, env = "FIRETEAM_MATCH_KEY_FILE", value_name = "FILE")]
+    pub match_key_file: Option<PathBuf>,
     /// Believe a client's own locality where its address gives none.
     #[arg(long, env = "FIRETEAM_ALLOW_CLIENT_LOCALITY", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_client_locality: Option<bool>,
@@ -155,6 +158,7 @@ impl Settings {
             quotas: self.quotas.or(under.quotas),
             audit_file: self.audit_file.or(under.audit_file),
             token_key_file: self.token_key_file.or(under.token_key_file),
+            match_key_file: self.match_key_file.or(under.match_key_file),
             allow_client_locality: self.allow_client_locality.or(under.allow_client_locality),
             allow_search_overrides: self.allow_search_overrides.or(under.allow_search_overrides),
             insecure_allow_plaintext: self.insecure_allow_plaintext.or(under.insecure_allow_plaintext),

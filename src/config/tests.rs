@@ -47,6 +47,7 @@ locality_db = []
 trusted_proxies = []
 proxy_protocol = false
 token_key_file = "fireteam.token-key"
+match_key_file = "fireteam.match-key.pem"
 allow_client_locality = false
 allow_search_overrides = false
 insecure_allow_plaintext = false
@@ -106,7 +107,8 @@ fn what_is_printed_loads_again_as_the_same() {
     }
     assert_eq!(load(&everything).unwrap().locality_files.len(), 2);
     assert_eq!(load(&everything).unwrap().trusted_proxies.len(), 2);
-    assert_eq!(load(&["--store=memory:"]).unwrap().token_key_file, None);
+    let memory = load(&["--store=memory:"]).unwrap();
+    assert_eq!((memory.token_key_file, memory.match_key_file), (None, None));
 }
 
 #[test]
@@ -164,8 +166,10 @@ shutdown_deadline_s: 0 is out of range: use 1 to 25";
     assert!(load(&["--operator-listen=127.0.0.1:0", "--listen=127.0.0.1:0"]).is_ok());
     assert!(problems_of(load(&["--store=sqlite:"])).contains("use sqlite:PATH"));
     let shared = "--store=postgres://me:secret@db/a";
-    assert!(problems_of(load(&[shared])).contains("token_key_file: required with a postgres: store"));
-    let config = load(&[shared, "--token-key-file=keys", "--silos=1,2"]).unwrap();
+    let said = problems_of(load(&[shared]));
+    assert!(said.contains("token_key_file: required with a postgres: store"), "{said}");
+    assert!(said.contains("match_key_file: required with a postgres: store"), "{said}");
+    let config = load(&[shared, "--token-key-file=keys", "--match-key-file=match.pem", "--silos=1,2"]).unwrap();
     assert_eq!(config.silos, Some(vec![1, 2]));
     assert!(!config.to_toml().unwrap().contains("secret"), "what is printed is read by others");
     assert!(problems_of(load(&["--silos=1"])).contains("only with a postgres: store"));

@@ -9,6 +9,8 @@ use tokio::time::Instant;
 
 use crate::api::answer::encode_static;
 use crate::auth::authenticator::Authenticator;
+use crate::auth::credential::{self, MatchKeys};
+use crate::auth::issuing::IssuingKey;
 use crate::auth::key_file;
 use crate::auth::policy::Charge;
 use crate::auth::proxy::{client_address, is_trusted};
@@ -66,6 +68,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
     catalog.adopt(rulesets, clock.now(), 0);
     let settings = settings(config);
     let signer = Arc::new(signer(config, &*clock)?);
+    let match_keys = match_keys(config, &*clock)?;
     let tls = tls(config, &metrics)?;
     let locator = Arc::new(locator(config, &metrics)?);
     let authenticator = authenticator(config, clock.clone(), &metrics)?;
@@ -93,6 +96,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         rulesets: desk.clone(),
         auditor: engine.clone(),
         metrics: Arc::new(move || rendered.render()),
+        match_keys: match_keys.jwks().into(),
         observer: Arc::new(Calls::new(metrics.clone())),
         authenticator: authenticator.clone(),
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
@@ -140,14 +144,29 @@ fn settings(config: &Config) -> Settings {
 
 /// The keys of the file, made on first use; without a file, keys that die with the process.
 fn signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<Signer> {
-    let mut fresh = [0; KEY_BYTES];
-    for half in fresh.chunks_mut(16) {
-        half.copy_from_slice(&clock.random_bytes()[..half.len()]);
-    }
+    let fresh = drawn(clock);
     match &config.token_key_file {
         Some(path) => key_file::load_or_create(path, fresh).context("load token keys"),
         None => Ok(Signer::new(fresh, None)),
     }
+}
+
+/// The keys of players' credentials, likewise.
+fn match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchKeys> {
+    let fresh = drawn(clock);
+    match &config.match_key_file {
+        Some(path) => credential::load_or_create(path, &fresh).context("load match keys"),
+        None => Ok(MatchKeys::new(IssuingKey::of_seed(&fresh).context("make a match key")?, None)),
+    }
+}
+
+/// Dice for a key.
+fn drawn(clock: &dyn Clock) -> [u8; KEY_BYTES] {
+    let mut fresh = [0; KEY_BYTES];
+    for half in fresh.chunks_mut(16) {
+        half.copy_from_slice(&clock.random_bytes()[..half.len()]);
+    }
+    fresh
 }
 
 /// Reads the keys that callers' tokens are verified with.

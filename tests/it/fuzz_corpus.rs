@@ -313,6 +313,7 @@ auth_audience = "game"
 quotas = ["client.search=0.5/3/90", "server.stream=9"]
 audit_file = "audit.jsonl"
 token_key_file = "keys"
+match_key_file = "match.pem"
 allow_client_locality = true
 log_format = "json"
 log_level = "info,fireteam=debug"

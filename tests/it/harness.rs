@@ -54,6 +54,7 @@ impl House {
             quotas: Quotas::Auto,
             audit_file: None,
             token_key_file: Some(folder.path().join("token-key")),
+            match_key_file: Some(folder.path().join("match-key.pem")),
             allow_client_locality: false,
             allow_search_overrides: false,
             insecure_allow_plaintext: false,

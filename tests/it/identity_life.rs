@@ -86,6 +86,7 @@ async fn pages_are_for_those_whom_they_are_for() {
     for (path, header, wanted) in [
         ("/healthz", String::new(), "200"),
         ("/readyz", String::new(), "200"),
+        ("/.well-known/jwks.json", String::new(), "200"),
         ("/metrics", String::new(), "401"),
         ("/metrics", "authorization: Bearer x\r\n".into(), "401"),
         ("/metrics", shown(Role::Client), "403"),

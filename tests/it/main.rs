@@ -59,6 +59,8 @@ mod identity_matrix;
 #[cfg(test)]
 mod layering;
 #[cfg(test)]
+mod match_credential;
+#[cfg(test)]
 mod ownership;
 #[cfg(test)]
 #[path = "../common/papers.rs"]
@@ -157,6 +159,8 @@ mod vector_phases;
 mod vector_scores;
 #[cfg(test)]
 mod vector_stories;
+#[cfg(test)]
+mod vector_teams;
 #[cfg(test)]
 mod walk_rpc;
 #[cfg(test)]

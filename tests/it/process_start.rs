@@ -145,7 +145,8 @@ fn secrets_are_made_here_and_shown_nowhere() {
     assert!(!server.end().log.contains(secret), "the key is in the log");
     let canary = "s3cret-canary";
     let store = format!("postgres://me:{canary}@127.0.0.1:1/none");
-    let given = ["--store", &store, "--token-key-file", "fireteam.token-key"];
+    let files = ["--token-key-file", "fireteam.token-key", "--match-key-file", "fireteam.match-key.pem"];
+    let given = [&["--store", &store], &files[..]].concat();
     let printed = command(folders[0].path(), &[&["--print-config"], &given[..]].concat()).output().unwrap();
     assert!(printed.status.success());
     let refused = refused(folders[0].path(), &[&given[..], &["--log-level", "trace"]].concat());

@@ -20,9 +20,9 @@ impl Replicas {
     pub(crate) fn start(database: &Database, count: usize, arguments: &[&str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let key = folder.path().join("token-key").display().to_string();
-        let all =
-            [&["--store", &database.url, "--token-key-file", &key, "--trusted-proxies", "127.0.0.0/8"], arguments];
-        let all = all.concat();
+        let match_key = folder.path().join("match-key.pem").display().to_string();
+        let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
+        let all = [&["--store", &database.url, "--trusted-proxies", "127.0.0.0/8"], &keys[..], arguments].concat();
         let servers = std::thread::scope(|scope| {
             let start = || Process::start(folder.path(), &all);
             let threads: Vec<_> = (0..count).map(|_| scope.spawn(start)).collect();

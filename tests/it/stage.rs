@@ -174,6 +174,7 @@ impl Stage {
             rulesets: Arc::new(Desk),
             auditor: Arc::new(Desk),
             metrics: Arc::new(|| "# EOF\n".into()),
+            match_keys: "{\"keys\":[]}\n".into(),
             observer: counted.clone(),
             authenticator: None,
             client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),

@@ -33,8 +33,10 @@ impl Fleet {
     pub(crate) fn new(url: &str, count: usize) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let key = folder.path().join("token-key").display().to_string();
-        let arguments = ["--store", url, "--token-key-file", &key, "--trusted-proxies", "127.0.0.0/8"];
-        let arguments = arguments.map(str::to_owned).to_vec();
+        let match_key = folder.path().join("match-key.pem").display().to_string();
+        let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
+        let arguments = [&["--store", url, "--trusted-proxies", "127.0.0.0/8"], &keys[..]].concat();
+        let arguments = arguments.into_iter().map(str::to_owned).collect();
         let mutant = std::env::var_os("MUTANT").and_then(|it| it.into_string().ok());
         let settings = mutant.map(|name| ("MUTANT".to_owned(), name)).into_iter().collect();
         Self { folder, arguments, settings, places: (0..count).map(|_| Place::default()).collect() }

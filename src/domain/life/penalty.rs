@@ -25,9 +25,9 @@ impl Penalty {
     }
 }
 
-/// What a failed check at `now` makes of `before`: the first step of `ladder` (milliseconds) for the first failure, the second
-/// for the second, and so on; the last holds from there on. A penalty whose reset has come counts as none. Where the ladder
-/// is empty the failure is counted and bars nobody.
+/// What a failed check at `now` makes of `before`: the first step of `ladder` (milliseconds) for the first failure, the
+/// second for the second, and so on; the last holds from there on. A penalty whose reset has come counts as none. Where
+/// the ladder is empty the failure is counted and bars nobody.
 pub fn penalise(ladder: &[u32], reset_after_ms: u64, before: Option<Penalty>, now: UnixMs) -> Penalty {
     let counted = before.filter(|before| now < before.resets_at).map_or(0, |before| before.rung);
     let step = ladder.get(counted as usize).or(ladder.last()).copied().unwrap_or(0);

@@ -4,7 +4,8 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::AvoidWhom;
 use crate::domain::ruleset::teams::ServerSpec;
 
-/// How long a match that is over is remembered at least: an hour, so that whoever missed its end still learns of it, milliseconds.
+/// How long a match that is over is remembered at least: an hour, so that whoever missed its end still learns of it,
+/// milliseconds.
 pub const REMEMBERED_MS: u64 = 60 * 60 * 1000;
 
 /// What decides about the stages of a match.

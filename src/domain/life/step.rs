@@ -6,9 +6,10 @@
 //! | placing | a server was found: play begins | no server in time, the server failed, left, cancelled |
 //! | playing | | reported, time is up, the server failed before anybody played, cancelled |
 //!
-//! Whoever has not failed the others goes back from a match that was not played, and waits on as if nothing had been (S0-21):
-//! nothing of a ticket's progress depends on a match. Every step that ends a match says what becomes of each ticket, and no
-//! other step does: a ticket is always in exactly one place. An event that does not fit the stage changes nothing.
+//! Whoever has not failed the others goes back from a match that was not played, and waits on as if nothing had been
+//! (S0-21): nothing of a ticket's progress depends on a match. Every step that ends a match says what becomes of each
+//! ticket, and no other step does: a ticket is always in exactly one place. An event that does not fit the stage
+//! changes nothing.
 
 use crate::domain::id::{TicketId, UserKey};
 use crate::domain::life::event::{Effect, Event, Fresh, Heard, Step};
@@ -18,8 +19,8 @@ use crate::domain::queue::ticket::Ending;
 use crate::domain::ruleset::teams::ServerMode;
 use crate::domain::time::UnixMs;
 
-/// A match as it begins to live, at edition 1: in its ready check; without one, wanting a server; and where nobody has to be
-/// found, played at once. The step is always `Changed`.
+/// A match as it begins to live, at edition 1: in its ready check; without one, wanting a server; and where nobody has
+/// to be found, played at once. The step is always `Changed`.
 ///
 /// `open` says whether a ticket's players can be reached by anybody (an open NAT), as they know it of themselves.
 pub fn begin(rules: &LifeRules, fresh: Fresh, open: &dyn Fn(TicketId) -> bool, now: UnixMs) -> Step {
@@ -56,8 +57,8 @@ pub fn step(rules: &LifeRules, play: &Match, event: Event, open: &dyn Fn(TicketI
     }
 }
 
-/// Players answer: one that declines ends the match at once, the last that accepts lets it go on, and an answer stands until it
-/// is changed from yes to no.
+/// Players answer: one that declines ends the match at once, the last that accepts lets it go on, and an answer stands
+/// until it is changed from yes to no.
 fn answered(
     rules: &LifeRules,
     play: &Match,
@@ -141,7 +142,8 @@ fn deadline_passed(rules: &LifeRules, play: &Match, now: UnixMs) -> Step {
     }
 }
 
-/// A server was found. Where none is wanted any more, because the match is over or another was sooner, its seats go back.
+/// A server was found. Where none is wanted any more, because the match is over or another was sooner, its seats go
+/// back.
 fn server_found(rules: &LifeRules, play: &Match, found: Place, now: UnixMs) -> Step {
     match &play.stage {
         Stage::Placing { .. } => playing(rules, play, found, now),
