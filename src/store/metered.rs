@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::id::AdvertisementId;
+use crate::domain::id::{AdvertisementId, MatchId, SiloId};
+use crate::domain::life::Match;
 use crate::domain::time::UnixMs;
+use crate::store::queues::{self, QueueFeed, QueueKey, QueueLoad, QueueOutcome, QueueWrite, Queues};
 use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write, transaction};
 
 /// Who hears about each verb. Brings its own clock, so that the store has none.
@@ -14,8 +16,8 @@ pub trait Meter: Send + Sync + 'static {
     /// A clock that never runs backwards, from any start.
     fn elapsed(&self) -> Duration;
 
-    /// `verb` is `load`, `commit`, `forget` or `close`. `rows` are the changes of a commit, asked for or made, and the
-    /// advertisements of a load; 0 for the others, and for a load that failed.
+    /// `verb` is `load`, `commit`, `forget` or `close`, the first three with `_queues` where they are about those. `rows` are
+    /// the changes of a commit, asked for or made, and what a load has read; 0 for the others, and for a load that failed.
     fn on_verb(&self, verb: &'static str, took: Duration, ok: bool, rows: usize);
 
     /// A commit, made or not, by its [`transaction`]'s name.
@@ -82,6 +84,53 @@ impl<M: Meter> Store for Metered<M> {
         let began = self.meter.elapsed();
         self.inner.close().await;
         self.tell("close", began, true, 0);
+    }
+}
+
+/// Leases and attendance are asked for every moment, by nobody who waits: they are passed on and not told.
+#[async_trait]
+impl<M: Meter> Queues for Metered<M> {
+    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.load_queues(now).await;
+        let rows = answer.as_ref().map_or(0, |load| load.tickets.len() + load.matches.len() + load.ratings.len());
+        self.tell("load_queues", began, answer.is_ok(), rows);
+        answer
+    }
+
+    async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.commit_queues(batch).await;
+        let took = self.tell("commit_queues", began, answer.is_ok(), batch.len());
+        self.meter.on_transaction(queues::transaction(batch), took);
+        answer
+    }
+
+    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        self.inner.look_match(id).await
+    }
+
+    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.forget_queues(now).await;
+        self.tell("forget_queues", began, answer.is_ok(), 0);
+        answer
+    }
+
+    async fn queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
+        self.inner.queue_feed().await
+    }
+
+    async fn lease(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
+        self.inner.lease(queues, for_ms).await
+    }
+
+    async fn release(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
+        self.inner.release(queues).await
+    }
+
+    async fn attend(&self, mine: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+        self.inner.attend(mine).await
     }
 }
 

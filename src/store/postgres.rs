@@ -13,6 +13,7 @@ mod line;
 mod mutant;
 mod open;
 mod plain;
+mod queues;
 mod read;
 mod settle;
 mod statements;
