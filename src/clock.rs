@@ -20,10 +20,10 @@ pub trait Clock: Send + Sync + 'static {
     /// Sixteen bytes that nobody can guess.
     fn random_bytes(&self) -> [u8; 16];
 
-    /// From here on goes by a store's clock, which says that it is `theirs` now. Servers that share a store must agree on
-    /// the time, and its clock is the one that they all have (R10).
-    fn follow(&self, theirs: UnixMs) {
-        let _ = theirs;
+    /// From here on goes by a store's clock, which said that it was `theirs` at some moment since this one said `asked`. Servers
+    /// that share a store must agree on the time, and its clock is the one that they all have (R10).
+    fn follow(&self, theirs: UnixMs, asked: UnixMs) {
+        let _ = (theirs, asked);
     }
 }
 
@@ -84,9 +84,11 @@ impl Clock for SystemClock {
         UnixMs(now.0.max(self.latest_ms.fetch_max(now.0, Ordering::Relaxed)))
     }
 
-    fn follow(&self, theirs: UnixMs) {
+    fn follow(&self, theirs: UnixMs, asked: UnixMs) {
         let ours = self.reckoned();
-        let apart_ms = theirs.0.cast_signed().saturating_sub(ours.0.cast_signed());
+        // The answer may have taken long: the two need not differ where they were alike at any moment since it was asked for.
+        let apart = |ours: UnixMs| theirs.0.cast_signed().saturating_sub(ours.0.cast_signed());
+        let apart_ms = 0_i64.clamp(apart(ours), apart(asked.min(ours)));
         let first = !self.follows.load(Ordering::Relaxed);
         if first {
             self.latest_ms.store(ours.0.min(theirs.0), Ordering::Relaxed);
@@ -182,14 +184,28 @@ mod tests {
         let store = UnixMs(1_800_000_000_000);
         for wrong in [store.0 - hour, store.0, store.0 + hour] {
             let clock = SystemClock::at(UnixMs(wrong));
-            clock.follow(store);
+            clock.follow(store, clock.now());
             let told = clock.now();
             assert!(told.since(store) < 1_000, "{told:?} by {wrong}");
-            clock.follow(UnixMs(store.0 - hour));
+            clock.follow(UnixMs(store.0 - hour), clock.now());
             assert!(told <= clock.now(), "it stands still until the store's clock has caught up");
-            clock.follow(UnixMs(store.0 + hour));
+            clock.follow(UnixMs(store.0 + hour), clock.now());
             assert!(hour <= clock.now().since(store));
         }
+    }
+
+    /// R10: a store that takes four seconds to load a million rows has not got a clock that is four seconds slow.
+    #[test]
+    fn an_answer_that_takes_long_moves_no_clock() {
+        let started = UnixMs(1_800_000_000_000);
+        let clock = SystemClock::at(started);
+        let asked = UnixMs(started.0 - 4_000);
+        for theirs in [asked.0, asked.0 + 2_000, started.0] {
+            clock.follow(UnixMs(theirs), asked);
+            assert!(clock.now().since(started) < 1_000, "{theirs}");
+        }
+        clock.follow(UnixMs(asked.0 - 10_000), asked);
+        assert_eq!(clock.ahead_ms.load(Ordering::Relaxed), -10_000, "what no delay explains is a difference");
     }
 
     #[test]

@@ -103,9 +103,10 @@ impl Engine {
         let mut tasks = Vec::new();
         match (feed, sharing) {
             (Some(mut feed), Some(sharing)) => {
+                let asked = core.clock.now();
                 let news = feed.read(&[]).await?;
                 if !planted::is("expiry_by_the_local_clock") {
-                    core.clock.follow(news.at);
+                    core.clock.follow(news.at, asked);
                 }
                 sharing.heard(core.clock.now());
                 core.adopt(news, 0, &mut Recent::default(), &sharing);

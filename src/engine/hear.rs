@@ -30,6 +30,7 @@ pub(super) async fn run(
         // In this order: whatever is in memory now was in the store before the reading begins.
         let as_of = sharing.batches();
         let again = sharing.take_again();
+        let asked = core.clock.now();
         let read = tokio::select! {
             () = stop.cancelled() => return,
             read = feed.read(&again) => read,
@@ -37,7 +38,7 @@ pub(super) async fn run(
         match read {
             Ok(news) => {
                 if !mutant::is("expiry_by_the_local_clock") {
-                    core.clock.follow(news.at);
+                    core.clock.follow(news.at, asked);
                 }
                 sharing.heard(core.clock.now());
                 if !std::mem::replace(&mut well, true) {

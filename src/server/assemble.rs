@@ -215,7 +215,8 @@ async fn open_store(config: &Config, clock: &dyn Clock, metrics: &Arc<Metrics>) 
             let [number, _] = halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
             let store = Postgres::open(url.expose(), Replica { number, silos }).await?;
-            clock.follow(store.now().await?);
+            let asked = clock.now();
+            clock.follow(store.now().await?, asked);
             Arc::new(store)
         }
     };
