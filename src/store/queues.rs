@@ -6,7 +6,6 @@
 
 mod decide;
 pub(super) mod difference;
-pub(super) mod penalty;
 pub(super) mod picture;
 pub(super) mod touched;
 

@@ -1,29 +1,23 @@
 //! What a store should do with queues, in the most obvious way: lists, and a loop for every question. Knows no store.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
+use fireteam::domain::life::penalty::{Penalty, penalise};
 use fireteam::domain::life::{Fate, Match, Stage};
 use fireteam::domain::queue::ticket::{Ending, Ticket};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
 use fireteam::store::queues::{Ladder, QueueLoad, QueueOutcome as Out, QueueWrite, RatingRow, StoredTicket};
 
-struct Penalty {
-    user: UserKey,
-    set_id: SetId,
-    failed: u32,
-    until: UnixMs,
-    anew: UnixMs,
-}
-
 /// Nothing is kept twice: who is where is asked of the tickets, and of the pairs of players.
 #[derive(Default)]
 pub(crate) struct Model {
-    tickets: Vec<StoredTicket>,
-    matches: Vec<Arc<Match>>,
-    players: Vec<(UserKey, MatchId)>,
-    penalties: Vec<Penalty>,
+    pub(crate) tickets: Vec<StoredTicket>,
+    pub(crate) matches: Vec<Arc<Match>>,
+    pub(crate) players: Vec<(UserKey, MatchId)>,
+    penalties: Vec<(UserKey, SetId, Penalty)>,
     ratings: Vec<RatingRow>,
 }
 
@@ -35,7 +29,7 @@ impl Model {
     pub(crate) fn forget(&mut self, now: UnixMs) {
         self.tickets.retain(|it| !matches!(it.state, State::Ended { forget_at, .. } if forget_at <= now));
         self.matches.retain(|it| !matches!(it.stage, Stage::Over { forget_at, .. } if forget_at <= now));
-        self.penalties.retain(|it| now < it.until || now < it.anew);
+        self.penalties.retain(|(_, _, it)| now < it.until || now < it.resets_at);
     }
 
     pub(crate) fn load(&mut self, now: UnixMs) -> QueueLoad {
@@ -44,31 +38,6 @@ impl Model {
         self.matches.sort_by_key(|it| it.id);
         self.ratings.sort_by_key(|it| (it.user, it.set_id));
         QueueLoad { tickets: self.tickets.clone(), matches: self.matches.clone(), ratings: self.ratings.clone() }
-    }
-
-    /// The rule that must hold whatever was done: who is in two tickets of a queue, or in two matches.
-    pub(crate) fn torn(&self) -> Option<UserKey> {
-        let open: Vec<&StoredTicket> =
-            self.tickets.iter().filter(|it| !matches!(it.state, State::Ended { .. })).collect();
-        let twice = |user: &UserKey, of: &Ticket| {
-            let same = |it: &&&StoredTicket| it.ticket.set_id == of.set_id && it.ticket.session.users().contains(user);
-            1 < open.iter().filter(same).count()
-        };
-        let queued =
-            open.iter().find_map(|it| it.ticket.session.users().into_iter().find(|user| twice(user, &it.ticket)));
-        let playing =
-            |(user, _): &&(UserKey, MatchId)| 1 < self.players.iter().filter(|(other, _)| other == user).count();
-        queued.or_else(|| self.players.iter().find(playing).map(|(user, _)| *user))
-    }
-
-    /// Who was to be in a ticket.
-    pub(crate) fn users(&self, id: TicketId) -> Vec<UserKey> {
-        self.tickets.iter().find(|it| it.ticket.id == id).map_or(Vec::new(), |it| it.ticket.session.users())
-    }
-
-    /// A match as it stands.
-    pub(crate) fn play(&self, id: MatchId) -> Option<&Match> {
-        self.matches.iter().find(|it| it.id == id).map(|it| &**it)
     }
 
     fn ticket(&mut self, id: TicketId) -> Option<&mut StoredTicket> {
@@ -119,9 +88,7 @@ impl Model {
                 let over = matches!(next.stage, Stage::Over { .. });
                 let member = |user| next.members.iter().flat_map(|it| &it.players).any(|seat| seat.user == user);
                 self.players.retain(|(user, play)| *play != next.id || (!over && member(*user)));
-                let mut punished = punished;
-                punished.sort();
-                punished.dedup();
+                let punished: BTreeSet<UserKey> = punished.into_iter().collect();
                 punished.into_iter().for_each(|user| self.punish(user, next.set_id, &ladder, now));
                 Out::Moved { tickets }
             }
@@ -157,9 +124,9 @@ impl Model {
             }
         }
         for user in &users {
-            let theirs = self.penalties.iter().find(|it| it.user == *user && it.set_id == ticket.set_id);
-            if let Some(penalty) = theirs.filter(|it| now < it.until) {
-                return Out::Barred { user: *user, until: penalty.until };
+            let theirs = self.penalties.iter().find(|(who, set_id, _)| who == user && *set_id == ticket.set_id);
+            if let Some((_, _, Penalty { until, .. })) = theirs.filter(|(_, _, it)| now < it.until) {
+                return Out::Barred { user: *user, until: *until };
             }
         }
         let stored = StoredTicket { ticket, state: State::Waiting, expires, edition: 1, payload };
@@ -169,7 +136,7 @@ impl Model {
 
     fn propose(&mut self, proposed: Arc<Match>, now: UnixMs) -> Out {
         let known = self.matches.iter().any(|it| it.id == proposed.id);
-        let mut taken = Vec::new();
+        let mut taken = BTreeSet::new();
         for (at, member) in proposed.members.iter().enumerate() {
             let free = self.waits(member.ticket) && self.ticket(member.ticket).is_some_and(|it| now < it.expires);
             let plays = |user: UserKey| self.players.iter().any(|(player, _)| *player == user);
@@ -177,13 +144,11 @@ impl Model {
                 |user: UserKey| proposed.members[..at].iter().flat_map(|it| &it.players).any(|it| it.user == user);
             let busy = member.players.iter().any(|seat| plays(seat.user) || seated(seat.user));
             if known || busy || !free {
-                taken.push(member.ticket);
+                taken.insert(member.ticket);
             }
         }
         if !taken.is_empty() {
-            taken.sort();
-            taken.dedup();
-            return Out::Taken { tickets: taken };
+            return Out::Taken { tickets: taken.into_iter().collect() };
         }
         let mut tickets: Vec<_> =
             proposed.members.iter().map(|it| self.turn(it.ticket, State::InMatch(proposed.id))).collect();
@@ -212,7 +177,7 @@ impl Model {
                 Fate::Returns => {
                     self.ticket(*id).expect("it is in the match").expires = *expires;
                     let stored = self.turn(*id, State::Waiting);
-                    let leaves = |user| stored.ticket.session.users().contains(user);
+                    let leaves = |user: &UserKey| stored.ticket.session.users().contains(user);
                     self.players.retain(|(user, play)| *play != next.id || !leaves(user));
                     stored
                 }
@@ -228,11 +193,8 @@ impl Model {
     }
 
     fn punish(&mut self, user: UserKey, set_id: SetId, ladder: &Ladder, now: UnixMs) {
-        let known = self.penalties.iter().position(|it| it.user == user && it.set_id == set_id);
-        let before = known.map(|at| self.penalties.remove(at));
-        let failed = before.as_ref().filter(|it| now < it.anew).map_or(0, |it| it.failed) + 1;
-        let step = ladder.penalties_ms[(failed as usize).min(ladder.penalties_ms.len()) - 1];
-        let until = now.after(u64::from(step)).max(before.map_or(UnixMs(0), |it| it.until));
-        self.penalties.push(Penalty { user, set_id, failed, until, anew: now.after(ladder.reset_after_ms) });
+        let known = self.penalties.iter().position(|(who, set, _)| *who == user && *set == set_id);
+        let before = known.map(|at| self.penalties.remove(at).2);
+        self.penalties.push((user, set_id, penalise(&ladder.penalties_ms, ladder.reset_after_ms, before, now)));
     }
 }

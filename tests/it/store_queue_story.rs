@@ -9,9 +9,11 @@ use fireteam::domain::queue::ticket::{Ending, Ticket};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::Memory;
+use fireteam::store::postgres::{Postgres, Replica};
 use fireteam::store::queues::{QueueKey, QueueOutcome as Out, QueueWrite, StoredTicket, TicketState};
 use fireteam::store::sqlite::Sqlite;
 
+use crate::database::{Database, database};
 use crate::store_queue_kit::{
     Fates, SILO, beat, end, enter, fresh, match_id, move_on, over, play, propose, rating, then, ticket, ticket_id, user,
 };
@@ -339,6 +341,30 @@ async fn sqlite_knows_the_story_of_queues() {
         drop(store);
         let n = *last.lock().unwrap();
         Sqlite::open(&path(n)).await.unwrap()
+    };
+    tell(open, reopen).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_knows_the_story_of_queues() {
+    let next = std::sync::atomic::AtomicU64::new(1);
+    if database("the story of queues on Postgres").await.is_none() {
+        return;
+    }
+    let last = std::sync::Mutex::new(String::new());
+    let start = async |url: &str| {
+        let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        Postgres::open(url, Replica { number, silos: None }).await.unwrap()
+    };
+    let open = async || {
+        let Database { url } = database("a chapter").await.unwrap();
+        last.lock().unwrap().clone_from(&url);
+        start(&url).await
+    };
+    let reopen = async |store: Postgres| {
+        drop(store);
+        let url = last.lock().unwrap().clone();
+        start(&url).await
     };
     tell(open, reopen).await;
 }

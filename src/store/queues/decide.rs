@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::domain::id::{TicketId, UserKey};
+use crate::domain::life::penalty::penalise;
 use crate::domain::life::{Fate, Match};
 use crate::domain::queue::ticket::{Ending, Ticket};
 use crate::domain::time::UnixMs;
 use crate::store::mutant;
-use crate::store::queues::penalty::penalise;
 use crate::store::queues::picture::{Picture, Spot, forget_at, queue_of, users_of};
 use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::life::Match;
-use crate::store::queues::penalty::Penalty;
+use crate::domain::life::penalty::Penalty;
 use crate::store::queues::picture::{Picture, Spot, queue_of};
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
 

@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use crate::domain::id::{IdState, MatchId, SetId, TicketId, UserKey};
+use crate::domain::life::penalty::Penalty;
 use crate::domain::life::{Match, Stage};
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::time::UnixMs;
-use crate::store::queues::penalty::Penalty;
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket, TicketState};
 
 /// Rows by what they are found by.

@@ -188,3 +188,6 @@ impl MatchRow<'_> {
         Ok(Arc::new(play))
     }
 }
+
+#[cfg(test)]
+mod tests;

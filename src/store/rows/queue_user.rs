@@ -1,8 +1,8 @@
 //! Checksums of what is kept by user: rows too small to be anything but their columns.
 
 use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::life::penalty::Penalty;
 use crate::store::queues::RatingRow;
-use crate::store::queues::penalty::Penalty;
 use crate::store::queues::picture::Spot;
 use crate::store::rows::{Checksum, to_ms};
 

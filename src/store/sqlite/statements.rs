@@ -280,6 +280,7 @@ impl Binds {
 mod tests {
     use super::*;
     use crate::store::sqlite::Sqlite;
+    use crate::store::sqlite::queues::statements::tests as queues;
     use sqlx::{Executor, SqlSafeStr};
 
     /// What the compiler cannot check: each statement is SQL, and its tables and columns are there.
@@ -303,7 +304,7 @@ mod tests {
             FORGET_TOMBSTONES,
             FORGET_RESERVATIONS,
         ];
-        for text in single {
+        for text in single.into_iter().chain(queues::SINGLE) {
             connection.prepare(text.into_sql_str()).await.unwrap_or_else(|error| panic!("{text}: {error}"));
         }
         // Each in turn: the second and third prepare when the ones before have run.
@@ -311,7 +312,7 @@ mod tests {
         sqlx::query(COMMIT).execute(&mut *connection).await.unwrap();
         let many =
             [PUT_ADVERTISEMENTS, REMOVE_ADVERTISEMENTS, PUT_LEASES, REMOVE_LEASES, PUT_RESERVATIONS, PUT_TOMBSTONES];
-        for statement in many {
+        for statement in many.into_iter().chain(queues::MANY) {
             for rows in [1, 2, ROWS_MAX] {
                 let text = AssertSqlSafe(statement.text(rows)).into_sql_str();
                 connection.prepare(text).await.unwrap_or_else(|error| panic!("{}: {error}", statement.head));

@@ -7,9 +7,9 @@ use sqlx::sqlite::SqliteConnection;
 
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::life::Match;
+use crate::domain::life::penalty::Penalty;
 use crate::store::StoreError;
 use crate::store::queues::difference::Difference;
-use crate::store::queues::penalty::Penalty;
 use crate::store::queues::picture::{Picture, Spot};
 use crate::store::queues::touched::Touched;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};

@@ -7,9 +7,9 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::life::Match;
+use crate::domain::life::penalty::Penalty;
 use crate::domain::queue::ticket::Rated;
 use crate::store::StoreError;
-use crate::store::queues::penalty::Penalty;
 use crate::store::queues::picture::{Picture, Spot};
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
 use crate::store::rows::queue::{MatchRow, StandingRow, TicketRow};

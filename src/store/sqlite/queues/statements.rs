@@ -172,3 +172,24 @@ pub(in crate::store::sqlite) const FORGET: [&str; 3] = [
      where (user_key, set_id) in (select user_key, set_id from penalty where max(until_ms, resets_at_ms) <= $1 limit 1000)
 ",
 ];
+
+/// All of them, for the test that prepares every statement.
+#[cfg(test)]
+pub(in crate::store::sqlite) mod tests {
+    use super::*;
+
+    pub(in crate::store::sqlite) const SINGLE: [&str; 9] =
+        [TICKETS, MATCHES, USERS, LOAD_TICKETS, LOAD_MATCHES, LOAD_RATINGS, FORGET[0], FORGET[1], FORGET[2]];
+
+    pub(in crate::store::sqlite) const MANY: [ManyRows; 9] = [
+        MAKE_TICKETS,
+        CHANGE_TICKETS,
+        PUT_MATCHES,
+        REMOVE_TICKET_USERS,
+        MAKE_TICKET_USERS,
+        REMOVE_MATCH_USERS,
+        MAKE_MATCH_USERS,
+        PUT_PENALTIES,
+        PUT_RATINGS,
+    ];
+}
