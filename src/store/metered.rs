@@ -137,6 +137,7 @@ impl<M: Meter> Queues for Metered<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::id::TicketId;
     use crate::store::Outcome;
     use crate::store::memory::Memory;
     use std::sync::Mutex;
@@ -181,5 +182,25 @@ mod tests {
             [("commit", 1, true, 2), ("delete", 1, true, 0), ("commit", 1, true, 2), ("several", 1, true, 0)]
         );
         assert_eq!(told[4..], [("load", 1, true, 0), ("forget", 1, true, 0), ("close", 1, true, 0)]);
+    }
+
+    #[tokio::test]
+    async fn every_verb_of_queues_is_passed_on_and_told() {
+        let notes = Arc::new(Notes::default());
+        let store = Metered::new(Arc::new(Memory::new()), Arc::clone(&notes));
+        let id = TicketId::from_bytes([1; 16]);
+        let beat = QueueWrite::Beat { id, expires: UnixMs(2), now: UnixMs(1) };
+        let rate = QueueWrite::Rate { rows: vec![] };
+        let outcomes = store.commit_queues(&[beat.clone(), rate]).await.unwrap();
+        assert_eq!(outcomes, [QueueOutcome::Absent, QueueOutcome::Rated]);
+        store.commit_queues(&[beat]).await.unwrap();
+        assert!(store.load_queues(UnixMs(1)).await.unwrap().tickets.is_empty());
+        store.forget_queues(UnixMs(1)).await.unwrap();
+        assert_eq!(store.look_match(MatchId::from_bytes([1; 16])).await.unwrap(), None);
+        assert_eq!(store.attend(&[(SiloId(1), 2)]).await.unwrap(), [(SiloId(1), 2)]);
+        let told = notes.0.lock().unwrap().1.clone();
+        let commits = [("commit_queues", 1, true, 2), ("queues", 1, true, 0), ("commit_queues", 1, true, 1)];
+        assert_eq!(told[..3], commits);
+        assert_eq!(told[3..], [("beat", 1, true, 0), ("load_queues", 1, true, 0), ("forget_queues", 1, true, 0)]);
     }
 }
