@@ -345,7 +345,7 @@ async fn between(folder: &Path, to: std::path::PathBuf, cut: Arc<AtomicBool>) {
                         server.write_all(asked).await.unwrap();
                         if asked.windows(7).any(|it| it == b"commit\0") && cut.swap(false, Ordering::SeqCst) {
                             // It has been committed once the database answers.
-                            server.read(&mut answered).await.unwrap();
+                            assert!(0 < server.read(&mut answered).await.unwrap());
                             return;
                         }
                     }
