@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use fireteam::api::answer::encode_static;
 use fireteam::auth::token::Signer;
 use fireteam::clock::{Clock, ManualClock};
-use fireteam::domain::id::{AdvertisementId, SetId};
+use fireteam::domain::id::{AdvertisementId, MatchId, SetId};
+use fireteam::domain::life::Match;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{Caller, Update};
 use fireteam::engine::settings::Settings;
@@ -15,6 +16,7 @@ use fireteam::engine::{Engine, Parts, Submitted};
 use fireteam::geo::{LocatorHandle, LocatorSettings};
 use fireteam::rules::Catalog;
 use fireteam::store::memory::Memory;
+use fireteam::store::queues::{QueueLoad, QueueOutcome, QueueWrite, Queues};
 use fireteam::store::{Committed, Store, StoreError, StoredAdvertisement, Write};
 use fireteam::telemetry::metric::Metrics;
 
@@ -32,6 +34,25 @@ const EVERY_MS: u64 = 30_000;
 struct Counting {
     inner: Memory,
     extended: AtomicU64,
+}
+
+#[async_trait]
+impl Queues for Counting {
+    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError> {
+        self.inner.load_queues(now).await
+    }
+
+    async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
+        self.inner.commit_queues(batch).await
+    }
+
+    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        self.inner.look_match(id).await
+    }
+
+    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.forget_queues(now).await
+    }
 }
 
 #[async_trait]

@@ -23,6 +23,7 @@ use thiserror::Error;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
 use crate::domain::time::UnixMs;
+use crate::store::queues::Queues;
 
 /// How long a settled reservation is remembered, so that a retried `Reserve` is still recognised: 24 hours, as R5 asks
 /// of every idempotency key. An advertisement that goes takes its reservations with it, so few last so long.
@@ -254,9 +255,9 @@ pub enum StoreError {
     Damaged(String),
 }
 
-/// Where advertisements are kept.
+/// Where advertisements are kept, and queues beside them.
 #[async_trait]
-pub trait Store: Send + Sync + 'static {
+pub trait Store: Queues {
     /// Everything in it that has not expired by `now`, in the order of ids, for a start. What has expired is removed,
     /// ended reservations and tombstones that are due are forgotten on the way.
     async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;

@@ -95,8 +95,9 @@ mod tests {
     use super::*;
     use crate::api::method::of_path;
     use crate::auth::refused::Refused;
-    use crate::domain::id::AdvertisementId;
+    use crate::domain::id::{AdvertisementId, TicketId};
     use crate::domain::time::UnixMs;
+    use crate::store::queues::{self, QueueWrite};
     use crate::store::{Write, transaction};
 
     /// What the store calls a transaction is what the metric knows it by.
@@ -110,8 +111,13 @@ mod tests {
         for batch in [vec![delete.clone()], vec![expire.clone()], vec![delete, expire]] {
             meter.on_transaction(transaction(&batch), Duration::from_millis(1));
         }
+        let rate = QueueWrite::Rate { rows: vec![] };
+        let beat = QueueWrite::Beat { id: TicketId::from_bytes([1; 16]), expires: UnixMs(2), now: UnixMs(1) };
+        for batch in [vec![rate.clone()], vec![beat.clone()], vec![rate, beat]] {
+            meter.on_transaction(queues::transaction(&batch), Duration::from_millis(1));
+        }
         let text = metrics.render();
-        for name in ["delete", "expire", "several"] {
+        for name in ["delete", "expire", "several", "rate", "beat", "queues"] {
             let line = format!("fireteam_store_transaction_seconds_count{{transaction=\"{name}\"}} 1");
             assert!(text.contains(&line), "{text}");
         }

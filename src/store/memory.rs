@@ -1,5 +1,7 @@
 //! The store that forgets when the process ends: for the simulator, for tests and for quick trials.
 
+mod queues;
+
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
@@ -9,12 +11,14 @@ use async_trait::async_trait;
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::decide::{Picture, Standing};
+use crate::store::queues::picture::Picture as Queued;
 use crate::store::{Committed, ReservationState, Store, StoreError, StoredAdvertisement, Version, Write};
 
-/// Everything in memory, under one lock. Nothing waits while holding it.
+/// Everything in memory, under one lock for advertisements and one for queues. Nothing waits while holding either.
 #[derive(Debug, Default)]
 pub struct Memory {
     picture: Mutex<Picture>,
+    queues: Mutex<Queued>,
 }
 
 impl Memory {

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::id::AdvertisementId;
+use crate::domain::id::{AdvertisementId, MatchId, SiloId};
+use crate::domain::life::Match;
 use crate::domain::time::UnixMs;
+use crate::store::queues::{self, QueueFeed, QueueKey, QueueLoad, QueueOutcome, QueueWrite, Queues};
 use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write, transaction};
 
 /// Who hears about each verb. Brings its own clock, so that the store has none.
@@ -14,8 +16,8 @@ pub trait Meter: Send + Sync + 'static {
     /// A clock that never runs backwards, from any start.
     fn elapsed(&self) -> Duration;
 
-    /// `verb` is `load`, `commit`, `forget` or `close`. `rows` are the changes of a commit, asked for or made, and the
-    /// advertisements of a load; 0 for the others, and for a load that failed.
+    /// `verb` is `load`, `commit`, `forget` or `close`, the first three with `_queues` where they are about those. `rows` are
+    /// the changes of a commit, asked for or made, and what a load has read; 0 for the others, and for a load that failed.
     fn on_verb(&self, verb: &'static str, took: Duration, ok: bool, rows: usize);
 
     /// A commit, made or not, by its [`transaction`]'s name.
@@ -85,9 +87,57 @@ impl<M: Meter> Store for Metered<M> {
     }
 }
 
+/// Leases and attendance are asked for every moment, by nobody who waits: they are passed on and not told.
+#[async_trait]
+impl<M: Meter> Queues for Metered<M> {
+    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.load_queues(now).await;
+        let rows = answer.as_ref().map_or(0, |load| load.tickets.len() + load.matches.len() + load.ratings.len());
+        self.tell("load_queues", began, answer.is_ok(), rows);
+        answer
+    }
+
+    async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.commit_queues(batch).await;
+        let took = self.tell("commit_queues", began, answer.is_ok(), batch.len());
+        self.meter.on_transaction(queues::transaction(batch), took);
+        answer
+    }
+
+    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        self.inner.look_match(id).await
+    }
+
+    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        let began = self.meter.elapsed();
+        let answer = self.inner.forget_queues(now).await;
+        self.tell("forget_queues", began, answer.is_ok(), 0);
+        answer
+    }
+
+    async fn queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
+        self.inner.queue_feed().await
+    }
+
+    async fn lease(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
+        self.inner.lease(queues, for_ms).await
+    }
+
+    async fn release(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
+        self.inner.release(queues).await
+    }
+
+    async fn attend(&self, mine: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+        self.inner.attend(mine).await
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::domain::id::TicketId;
     use crate::store::Outcome;
     use crate::store::memory::Memory;
     use std::sync::Mutex;
@@ -132,5 +182,25 @@ mod tests {
             [("commit", 1, true, 2), ("delete", 1, true, 0), ("commit", 1, true, 2), ("several", 1, true, 0)]
         );
         assert_eq!(told[4..], [("load", 1, true, 0), ("forget", 1, true, 0), ("close", 1, true, 0)]);
+    }
+
+    #[tokio::test]
+    async fn every_verb_of_queues_is_passed_on_and_told() {
+        let notes = Arc::new(Notes::default());
+        let store = Metered::new(Arc::new(Memory::new()), Arc::clone(&notes));
+        let id = TicketId::from_bytes([1; 16]);
+        let beat = QueueWrite::Beat { id, expires: UnixMs(2), now: UnixMs(1) };
+        let rate = QueueWrite::Rate { rows: vec![] };
+        let outcomes = store.commit_queues(&[beat.clone(), rate]).await.unwrap();
+        assert_eq!(outcomes, [QueueOutcome::Absent, QueueOutcome::Rated]);
+        store.commit_queues(&[beat]).await.unwrap();
+        assert!(store.load_queues(UnixMs(1)).await.unwrap().tickets.is_empty());
+        store.forget_queues(UnixMs(1)).await.unwrap();
+        assert_eq!(store.look_match(MatchId::from_bytes([1; 16])).await.unwrap(), None);
+        assert_eq!(store.attend(&[(SiloId(1), 2)]).await.unwrap(), [(SiloId(1), 2)]);
+        let told = notes.0.lock().unwrap().1.clone();
+        let commits = [("commit_queues", 1, true, 2), ("queues", 1, true, 0), ("commit_queues", 1, true, 1)];
+        assert_eq!(told[..3], commits);
+        assert_eq!(told[3..], [("beat", 1, true, 0), ("load_queues", 1, true, 0), ("forget_queues", 1, true, 0)]);
     }
 }

@@ -5,14 +5,17 @@
 //! the moment anything goes wrong with it, so that none is ever used again with somebody's transaction open in it (F1).
 //! Changes run in tasks that no caller can stop.
 
+mod attempt;
 mod change;
 mod copied;
 mod feed;
 mod line;
+mod mark;
 #[cfg(feature = "mutants")]
 mod mutant;
 mod open;
 mod plain;
+mod queues;
 mod read;
 mod settle;
 mod statements;
@@ -64,9 +67,14 @@ pub struct Postgres {
     options: PgConnectOptions,
     replica: Replica,
     desk: Arc<Mutex<Desk>>,
+    /// The same for changes to the queues: the one does not wait for the other.
+    queue_desk: Arc<Mutex<Desk>>,
+    /// For leases and attendance, which are of little worth when they are late.
+    leases: Arc<Mutex<Line>>,
     /// For what nobody waits for, so that it keeps no commit waiting.
     chores: Arc<Mutex<Line>>,
     unsettled: Unsettled,
+    unsettled_queues: Unsettled,
 }
 
 /// What changes need, one batch at a time.
@@ -76,7 +84,9 @@ struct Desk {
     replica: i64,
     /// Batches begun: with the replica's number, each one's name.
     batches: u64,
-    bell: change::Bell,
+    bell: attempt::Bell,
+    /// What gives a batch up: of advertisements, or of the queues.
+    give_up: &'static str,
     unsettled: Unsettled,
     closed: bool,
 }
@@ -89,17 +99,20 @@ impl Postgres {
     pub async fn open(url: &str, replica: Replica) -> Result<Self, StoreError> {
         let options = open::options(url)?;
         open::prepare(&options).await?;
-        let unsettled = Unsettled::default();
-        let desk = Desk {
-            writes: Line::new("changes", open::hurried(&options)),
-            replica: replica.number.cast_signed(),
-            batches: 0,
-            bell: change::Bell::default(),
-            unsettled: unsettled.clone(),
-            closed: false,
-        };
-        let chores = Arc::new(Mutex::new(Line::new("chores", open::hurried(&options))));
-        Ok(Self { options, replica, desk: Arc::new(Mutex::new(desk)), chores, unsettled })
+        let (unsettled, unsettled_queues) = (Unsettled::default(), Unsettled::default());
+        let line = |purpose| Line::new(purpose, open::hurried(&options));
+        let desk = Desk::new(line("changes"), &replica, sql::GIVE_UP, unsettled.clone());
+        let queue_desk = Desk::new(line("queues"), &replica, queues::GIVE_UP, unsettled_queues.clone());
+        Ok(Self {
+            desk: Arc::new(Mutex::new(desk)),
+            queue_desk: Arc::new(Mutex::new(queue_desk)),
+            leases: Arc::new(Mutex::new(line("leases"))),
+            chores: Arc::new(Mutex::new(line("chores"))),
+            options,
+            replica,
+            unsettled,
+            unsettled_queues,
+        })
     }
 
     /// The database's clock, to begin with (R10).
@@ -122,17 +135,36 @@ impl Postgres {
         T: Send + 'static,
         V: Future<Output = Result<T, StoreError>> + Send,
     {
-        let desk = Arc::clone(&self.desk);
-        let task = tokio::spawn(async move {
-            let desk = desk.lock_owned().await;
-            if desk.closed { Err(StoreError::Unavailable("it is closed".into())) } else { verb(desk).await }
-        });
-        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
+        alone_at(&self.desk, verb).await
     }
 
     fn new_feed(&self) -> ChangeFeed {
         ChangeFeed::new(&self.options, &self.replica, self.unsettled.clone())
     }
+}
+
+impl Desk {
+    fn new(writes: Line, replica: &Replica, give_up: &'static str, unsettled: Unsettled) -> Self {
+        let replica = replica.number.cast_signed();
+        Self { writes, replica, batches: 0, bell: attempt::Bell::default(), give_up, unsettled, closed: false }
+    }
+}
+
+/// Runs `verb` in a task of its own, with `desk` to itself.
+async fn alone_at<T, V>(
+    desk: &Arc<Mutex<Desk>>,
+    verb: impl FnOnce(OwnedMutexGuard<Desk>) -> V + Send + 'static,
+) -> Result<T, StoreError>
+where
+    T: Send + 'static,
+    V: Future<Output = Result<T, StoreError>> + Send,
+{
+    let desk = Arc::clone(desk);
+    let task = tokio::spawn(async move {
+        let desk = desk.lock_owned().await;
+        if desk.closed { Err(StoreError::Unavailable("it is closed".into())) } else { verb(desk).await }
+    });
+    task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
 }
 
 #[async_trait]
@@ -191,15 +223,15 @@ impl Store for Postgres {
     }
 
     async fn close(&self) {
-        let closed = self
-            .alone(|mut desk| async move {
+        for desk in [&self.desk, &self.queue_desk] {
+            let closing = alone_at(desk, |mut desk| async move {
                 desk.closed = true;
                 desk.writes.close().await;
                 Ok(())
-            })
-            .await;
-        if let Err(error) = closed {
-            tracing::debug!(%error, "close the store");
+            });
+            if let Err(error) = closing.await {
+                tracing::debug!(%error, "close the store");
+            }
         }
     }
 }

@@ -4,6 +4,11 @@
 //! one place for every backend, and nothing is acknowledged before it is durable. Two rules need no code above the store to be
 //! right: a user is in one ticket of a queue, and in one match that is not over.
 
+mod decide;
+pub(super) mod difference;
+pub(super) mod picture;
+pub(super) mod touched;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -112,6 +117,26 @@ pub enum QueueWrite {
         /// The rows; at most `limit::RATINGS_BATCH_MAX`.
         rows: Vec<RatingRow>,
     },
+}
+
+impl QueueWrite {
+    /// What kind of change it is, in a word for operators.
+    fn word(&self) -> &'static str {
+        match self {
+            QueueWrite::Enter { .. } => "enter",
+            QueueWrite::Beat { .. } => "beat",
+            QueueWrite::End { .. } => "leave",
+            QueueWrite::Propose { .. } => "propose",
+            QueueWrite::Move { .. } => "move",
+            QueueWrite::Rate { .. } => "rate",
+        }
+    }
+}
+
+/// What operators know a transaction of these changes by: the word of their kind, `queues` if there is more than one kind.
+pub fn transaction(batch: &[QueueWrite]) -> &'static str {
+    let Some(first) = batch.first().map(QueueWrite::word) else { return "queues" };
+    if batch.iter().all(|write| write.word() == first) { first } else { "queues" }
 }
 
 /// Penalties for failed ready checks, as the ruleset has them.

@@ -5,6 +5,9 @@
 
 mod body;
 pub(super) mod page;
+pub(super) mod queue;
+mod queue_body;
+pub(super) mod queue_user;
 
 use std::borrow::Cow;
 
@@ -184,9 +187,7 @@ pub(super) fn reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
         state: at.number(5, "state")?,
         until_ms: at.number(6, "until_ms")?,
     };
-    if at.number(7, "checksum")? != read.checksum() {
-        return Err(at.corrupt("checksum", "it does not agree with the row".into()));
-    }
+    at.agrees("checksum", at.number(7, "checksum")?, read.checksum())?;
     let (users, rest) = read.users.as_chunks::<16>();
     if !rest.is_empty() {
         return Err(at.corrupt("users", format!("{} bytes are no whole number of users", read.users.len())));
@@ -217,25 +218,41 @@ pub(super) fn from_ms(ms: i64) -> UnixMs {
 }
 
 /// A row being read, and the table to name when it is corrupt.
-struct Place<'a> {
-    table: &'static str,
-    row: &'a SqliteRow,
+pub(super) struct Place<'a> {
+    pub(super) table: &'static str,
+    pub(super) row: &'a SqliteRow,
 }
 
 impl<'a> Place<'a> {
-    fn get<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
+    pub(super) fn get<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
     where
         T: sqlx::Decode<'a, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
     {
         self.row.try_get(index).map_err(|error| self.corrupt(column, error.to_string()))
     }
 
-    fn number(&self, index: usize, column: &'static str) -> Result<i64, StoreError> {
+    pub(super) fn number(&self, index: usize, column: &'static str) -> Result<i64, StoreError> {
         self.get(index, column)
     }
 
+    /// A number without a sign, of 32 bits.
+    pub(super) fn small(&self, index: usize, column: &'static str) -> Result<u32, StoreError> {
+        u32::try_from(self.number(index, column)?).map_err(|error| self.corrupt(column, error.to_string()))
+    }
+
+    /// Holds a row against its checksum.
+    pub(super) fn agrees(&self, column: &'static str, kept: i64, reckoned: i64) -> Result<(), StoreError> {
+        if kept == reckoned { Ok(()) } else { Err(self.corrupt(column, "it does not agree with the row".into())) }
+    }
+
+    /// Sixteen bytes, or nothing.
+    pub(super) fn name_or_none(&self, index: usize, column: &'static str) -> Result<Option<[u8; 16]>, StoreError> {
+        let bytes: Option<&[u8]> = self.get(index, column)?;
+        bytes.map(|_| self.name(index, column)).transpose()
+    }
+
     /// Sixteen bytes.
-    fn name(&self, index: usize, column: &'static str) -> Result<[u8; 16], StoreError> {
+    pub(super) fn name(&self, index: usize, column: &'static str) -> Result<[u8; 16], StoreError> {
         let bytes: &[u8] = self.get(index, column)?;
         bytes.try_into().map_err(|_| self.corrupt(column, format!("{} bytes, not 16", bytes.len())))
     }
@@ -255,6 +272,12 @@ impl Checksum {
 
     fn number(&mut self, number: i64) {
         self.0.update(number.to_be_bytes());
+    }
+
+    /// A number, or that there is none.
+    fn option(&mut self, number: Option<i64>) {
+        self.0.update([u8::from(number.is_some())]);
+        self.number(number.unwrap_or(0));
     }
 
     fn bytes(&mut self, bytes: &[u8]) {

@@ -11,6 +11,7 @@ mod lock;
 mod log;
 mod look;
 mod open;
+mod queues;
 mod statements;
 
 use std::future::Future;
@@ -118,6 +119,20 @@ impl Door {
         }
     }
 
+    /// The same, once the log is not too long to be written to.
+    async fn take_to_write(&mut self, path: &Path, mover: &Mover) -> Result<SqliteConnection, StoreError> {
+        if mover.limits.longest <= self.log.pages {
+            self.log = mover.pass().await?;
+        }
+        self.take(path).await
+    }
+
+    /// Notes how long a commit has made the log.
+    fn heard(&mut self, length: Length, mover: &Mover) {
+        self.log = length;
+        mover.heard(length);
+    }
+
     fn give_back<T>(&mut self, connection: SqliteConnection, answer: &Result<T, StoreError>) {
         if answer.is_ok() {
             self.connection = Some(connection);
@@ -147,15 +162,11 @@ impl Store for Sqlite {
         }
         let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.moving.mover));
         self.alone(move |mut door| async move {
-            if mover.limits.longest <= door.log.pages {
-                door.log = mover.pass().await?;
-            }
-            let mut connection = door.take(&path).await?;
+            let mut connection = door.take_to_write(&path, &mover).await?;
             let answer = change::commit(&mut connection, &batch).await;
             door.give_back(connection, &answer);
             let (outcomes, length) = answer?;
-            door.log = length;
-            mover.heard(length);
+            door.heard(length, &mover);
             Ok(Committed { outcomes, steps: Vec::new() })
         })
         .await

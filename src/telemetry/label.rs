@@ -186,6 +186,12 @@ label! {
     Forget = "forget",
     /// Flush and let go.
     Close = "close",
+    /// Everything that queues keep, for a start.
+    LoadQueues = "load_queues",
+    /// A batch of changes to the queues.
+    CommitQueues = "commit_queues",
+    /// What is due in the queues.
+    ForgetQueues = "forget_queues",
 }
 
 label! {
@@ -205,6 +211,20 @@ label! {
     End = "end",
     /// More than one of these.
     Several = "several",
+    /// Parties that begin to wait.
+    Enter = "enter",
+    /// Tickets kept alive.
+    Beat = "beat",
+    /// Tickets that end while they wait.
+    Leave = "leave",
+    /// Matches proposed.
+    Propose = "propose",
+    /// Matches that go on to their next stage.
+    Move = "move",
+    /// Ratings set.
+    Rate = "rate",
+    /// More than one of these.
+    Queues = "queues",
 }
 
 label! {

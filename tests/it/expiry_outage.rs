@@ -7,7 +7,8 @@ use async_trait::async_trait;
 use fireteam::api::answer::encode_static;
 use fireteam::auth::token::Signer;
 use fireteam::clock::Clock as _;
-use fireteam::domain::id::{AdvertisementId, SetId};
+use fireteam::domain::id::{AdvertisementId, MatchId, SetId};
+use fireteam::domain::life::Match;
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{Caller, Update};
@@ -16,6 +17,7 @@ use fireteam::engine::{Engine, Parts};
 use fireteam::geo::{LocatorHandle, LocatorSettings};
 use fireteam::rules::{Catalog, bundled};
 use fireteam::store::memory::Memory;
+use fireteam::store::queues::{QueueLoad, QueueOutcome, QueueWrite, Queues};
 use fireteam::store::{Committed, Store, StoreError, StoredAdvertisement, Write};
 use fireteam::telemetry::Metrics;
 
@@ -25,6 +27,25 @@ use crate::harness::HandClock;
 struct Shaky {
     inner: Memory,
     away: AtomicBool,
+}
+
+#[async_trait]
+impl Queues for Shaky {
+    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError> {
+        self.inner.load_queues(now).await
+    }
+
+    async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
+        self.inner.commit_queues(batch).await
+    }
+
+    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        self.inner.look_match(id).await
+    }
+
+    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.forget_queues(now).await
+    }
 }
 
 #[async_trait]

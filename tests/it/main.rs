@@ -142,6 +142,18 @@ mod store_kit;
 #[cfg(test)]
 mod store_model;
 #[cfg(test)]
+mod store_queue_file;
+#[cfg(test)]
+mod store_queue_kit;
+#[cfg(test)]
+mod store_queue_model;
+#[cfg(test)]
+mod store_queue_sequences;
+#[cfg(test)]
+mod store_queue_servers;
+#[cfg(test)]
+mod store_queue_story;
+#[cfg(test)]
 mod store_sequences;
 #[cfg(test)]
 mod store_story;

@@ -13,7 +13,7 @@ use sqlx::types::Uuid;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, IdState};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::change::{Attempt, Trouble};
+use crate::store::postgres::attempt::{Attempt, Trouble};
 use crate::store::postgres::line::{ask, unavailable};
 use crate::store::postgres::{Desk, VERB_WITHIN, statements as sql};
 use crate::store::rows::{AdvertisementRow, from_ms, to_ms};

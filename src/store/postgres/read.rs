@@ -98,21 +98,26 @@ pub(super) fn reservation(row: &PgRow, first: usize) -> Result<Option<Reservatio
 }
 
 /// A row being read, and the table to name when it is corrupt.
-struct Place<'r> {
-    table: &'static str,
-    row: &'r PgRow,
+pub(super) struct Place<'r> {
+    pub(super) table: &'static str,
+    pub(super) row: &'r PgRow,
 }
 
 impl<'r> Place<'r> {
-    fn get<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
+    pub(super) fn get<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
     where
         T: Decode<'r, sqlx::Postgres> + Type<sqlx::Postgres>,
     {
         self.row.try_get(index).map_err(|error| self.corrupt(column, error.to_string()))
     }
 
-    fn name(&self, index: usize, column: &'static str) -> Result<[u8; 16], StoreError> {
+    pub(super) fn name(&self, index: usize, column: &'static str) -> Result<[u8; 16], StoreError> {
         self.get::<Uuid>(index, column).map(Uuid::into_bytes)
+    }
+
+    /// A number without a sign, of 32 bits.
+    pub(super) fn count(&self, index: usize, column: &'static str) -> Result<u32, StoreError> {
+        u32::try_from(self.get::<i64>(index, column)?).map_err(|error| self.corrupt(column, error.to_string()))
     }
 
     fn small(&self, index: usize, column: &'static str) -> Result<u16, StoreError> {

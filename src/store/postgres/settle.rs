@@ -7,8 +7,8 @@ use std::time::Duration;
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
+use crate::store::postgres::Desk;
 use crate::store::postgres::line::{Line, ask, late};
-use crate::store::postgres::{Desk, statements as sql};
 use crate::store::{StoreError, mutant};
 
 /// Batches of this server that nobody knows the fate of. Its own changes are not news to it, but these are, should they
@@ -40,17 +40,17 @@ const WITHIN: Duration = Duration::from_millis(500);
 /// Between one asking and the next.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Whether batch `batch_id` has been committed. If not, it never will be: its name in `change` is taken, and whatever is
+/// Whether batch `batch_id` has been committed. If not, it never will be: its name in `change`, or `queue_change`, is taken, and whatever is
 /// left of its transaction fails by it. The insert waits for a transaction that is still on its way.
 pub(super) async fn settle(desk: &mut Desk, batch_id: Uuid) -> Result<bool, StoreError> {
     if mutant::is("settle_by_guessing") {
         return Ok(false);
     }
     let end = Instant::now() + WITHIN;
-    let replica = desk.replica;
+    let (replica, statement) = (desk.replica, desk.give_up);
     loop {
         // Connecting counts as well: a database that is silent takes as long to say so as it is given.
-        let answer = tokio::time::timeout_at(end, give_up(&mut desk.writes, batch_id, replica)).await;
+        let answer = tokio::time::timeout_at(end, give_up(&mut desk.writes, statement, batch_id, replica)).await;
         match answer.unwrap_or_else(|_| Err(late("settling a commit", WITHIN))) {
             Ok(is_committed) => return Ok(is_committed),
             Err(error) if end <= Instant::now() => {
@@ -64,8 +64,8 @@ pub(super) async fn settle(desk: &mut Desk, batch_id: Uuid) -> Result<bool, Stor
     }
 }
 
-async fn give_up(line: &mut Line, batch_id: Uuid, replica: i64) -> Result<bool, StoreError> {
-    let done = ask!(line, WITHIN, "settling a commit", |connection| sqlx::query(sql::GIVE_UP)
+async fn give_up(line: &mut Line, statement: &'static str, batch_id: Uuid, replica: i64) -> Result<bool, StoreError> {
+    let done = ask!(line, WITHIN, "settling a commit", |connection| sqlx::query(statement)
         .bind(batch_id)
         .bind(replica)
         .execute(&mut *connection))?;

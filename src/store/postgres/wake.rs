@@ -7,8 +7,11 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// Where servers ring.
-const CHANNEL: &str = "fireteam_change";
+/// Where servers ring when advertisements have changed.
+pub(super) const ADVERTISEMENTS: &str = "fireteam_change";
+
+/// Where they ring when the queues have.
+pub(super) const QUEUES: &str = "fireteam_queue_change";
 
 /// How long to wait before listening is tried again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -21,9 +24,9 @@ pub(super) struct Wake {
 }
 
 impl Wake {
-    pub(super) fn listen(options: &PgConnectOptions) -> Self {
+    pub(super) fn listen(options: &PgConnectOptions, channel: &'static str) -> Self {
         let rung = Arc::new(Notify::new());
-        let task = tokio::spawn(listen(options.clone().application_name("fireteam bell"), Arc::clone(&rung)));
+        let task = tokio::spawn(listen(options.clone().application_name("fireteam bell"), channel, Arc::clone(&rung)));
         Self { rung, task }
     }
 
@@ -39,13 +42,13 @@ impl Drop for Wake {
     }
 }
 
-async fn listen(options: PgConnectOptions, rung: Arc<Notify>) {
+async fn listen(options: PgConnectOptions, channel: &'static str, rung: Arc<Notify>) {
     // A listener wants a pool; this one never has more than the listener's connection.
     let pool =
         PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(2)).connect_lazy_with(options);
     loop {
         if let Ok(mut listener) = PgListener::connect_with(&pool).await
-            && listener.listen(CHANNEL).await.is_ok()
+            && listener.listen(channel).await.is_ok()
         {
             while let Ok(Some(_)) = listener.try_recv().await {
                 rung.notify_one();

@@ -11,7 +11,8 @@ use crate::domain::time::UnixMs;
 use crate::store::Reservation;
 use crate::store::decide::Picture;
 use crate::store::mutant;
-use crate::store::postgres::change::{Before, Trouble};
+use crate::store::postgres::attempt::{Trouble, all};
+use crate::store::postgres::change::Before;
 use crate::store::postgres::statements as sql;
 use crate::store::rows::{AdvertisementRow, ReservationRow, to_ms};
 
@@ -199,11 +200,6 @@ impl<'a> Difference<'a> {
         }
         Ok(())
     }
-}
-
-/// Fewer rows made than wanted: another server made the others a moment ago.
-fn all(made: u64, wanted: usize) -> Result<(), Trouble> {
-    if made == wanted as u64 { Ok(()) } else { Err(Trouble::Overtaken) }
 }
 
 fn uuids<'a>(ids: impl IntoIterator<Item = &'a AdvertisementId>) -> Vec<Uuid> {

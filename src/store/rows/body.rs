@@ -11,6 +11,8 @@
 //!
 //! What is absent or empty has no key, and a key that is not known is passed over, so that the code before a new key can
 //! still read the rows after it. Numbers come back to the last bit. Domain types know nothing of this.
+//!
+//! `h`, `s` and `w` are an advertisement's; the rest is a session's, and within a ticket's text (`queue_body.rs`) stands alone.
 
 use std::fmt;
 
@@ -26,12 +28,12 @@ use crate::domain::time::UnixMs;
 
 /// As it is read.
 #[derive(Deserialize)]
-struct Body {
-    h: u32,
-    s: Option<Key>,
+pub(super) struct Body {
+    h: Option<u32>,
+    s: Option<Name>,
     z: Vec<u8>,
     #[serde(default)]
-    p: Vec<(Key, Key, Option<f64>)>,
+    p: Vec<(Name, Name, Option<f64>)>,
     n: Option<i32>,
     g: Option<bool>,
     b: Option<i32>,
@@ -48,13 +50,14 @@ struct Body {
 
 /// As it is written, from where it is: a batch has a thousand, and a copy of each would take longer than its text.
 #[derive(Serialize)]
-struct Said<'a> {
-    h: u32,
+pub(super) struct Said<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    s: Option<Key>,
+    h: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    s: Option<Name>,
     z: &'a [u8],
     #[serde(skip_serializing_if = "Each::is_empty")]
-    p: Each<'a, Player, (Key, Key, Option<f64>)>,
+    p: Each<'a, Player, (Name, Name, Option<f64>)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     n: Option<i32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -74,10 +77,10 @@ struct Said<'a> {
 }
 
 /// A list, and what to write of each of its elements.
-struct Each<'a, T, As>(&'a [T], fn(&'a T) -> As);
+pub(super) struct Each<'a, T, As>(pub(super) &'a [T], pub(super) fn(&'a T) -> As);
 
 impl<T, As> Each<'_, T, As> {
-    fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 }
@@ -93,65 +96,94 @@ const TEXT_BYTES: usize = 512;
 
 /// The text to keep.
 pub(super) fn encode(advertisement: &Advertisement) -> String {
-    let session = &advertisement.session;
-    let said = Said {
-        h: advertisement.hash.0,
-        s: advertisement.subject.map(Key),
-        z: &session.party_sizes,
-        p: Each(&session.players, |it| (Key(it.user), Key(it.player), it.skill)),
-        n: session.nat_type,
-        g: session.game_in_progress,
-        b: session.big_party_count,
-        l: session.locality.map(|it| (it.x, it.y, it.z)),
-        a: Each(&session.attributes, |(name, value)| (name, Shown(value))),
-        r: Each(&session.regions, |it| (&it.region, it.round_trip_ms)),
+    text(&Said {
+        h: Some(advertisement.hash.0),
+        s: advertisement.subject.map(Name::of),
         w: Each(&advertisement.allowed, |it| (&it.attribute, it.min, it.max)),
-        o: match session.origin {
-            Origin::Client => 0,
-            Origin::Server => 1,
-        },
-    };
-    // Text keys and finite numbers: there is nothing in it that JSON cannot say. Were there, an empty text would be
-    // found corrupt by the next start rather than believed.
+        ..Said::of(&advertisement.session)
+    })
+}
+
+/// What is to be kept, as text. Text keys and finite numbers: there is nothing in it that JSON cannot say. Were there, an
+/// empty text would be found corrupt by the next start rather than believed.
+pub(super) fn text(said: &impl Serialize) -> String {
     let mut text = Vec::with_capacity(TEXT_BYTES);
-    let written = serde_json::to_writer(&mut text, &said);
+    let written = serde_json::to_writer(&mut text, said);
     written.ok().and_then(|()| String::from_utf8(text).ok()).unwrap_or_default()
+}
+
+impl<'a> Said<'a> {
+    /// A session, but for what has a column of its own.
+    pub(super) fn of(session: &'a Session) -> Self {
+        Self {
+            h: None,
+            s: None,
+            z: &session.party_sizes,
+            p: Each(&session.players, |it| (Name::of(it.user), Name::of(it.player), it.skill)),
+            n: session.nat_type,
+            g: session.game_in_progress,
+            b: session.big_party_count,
+            l: session.locality.map(|it| (it.x, it.y, it.z)),
+            a: Each(&session.attributes, |(name, value)| (name, Shown(value))),
+            r: Each(&session.regions, |it| (&it.region, it.round_trip_ms)),
+            w: Each(&[], |it| (&it.attribute, it.min, it.max)),
+            o: match session.origin {
+                Origin::Client => 0,
+                Origin::Server => 1,
+            },
+        }
+    }
 }
 
 /// The advertisement in a text, but for what has a column of its own: the caller puts that in.
 pub(super) fn decode(text: &str) -> Result<Advertisement, serde_json::Error> {
-    let body: Body = serde_json::from_str(text)?;
-    let origin = match body.o {
-        0 => Origin::Client,
-        1 => Origin::Server,
-        other => return Err(serde_json::Error::custom(format_args!("{other} is no origin"))),
-    };
-    let player = |(user, player, skill): (Key, Key, Option<f64>)| Player { user: user.0, player: player.0, skill };
-    let session = Session {
-        silo: SiloId::default(),
-        party_sizes: body.z,
-        players: body.p.into_iter().map(player).collect(),
-        nat_type: body.n,
-        game_in_progress: body.g,
-        big_party_count: body.b,
-        join_seats: 0,
-        locality: body.l.map(|(x, y, z)| Locality { x, y, z }),
-        attributes: body.a.into_iter().map(|(name, value)| (name, value.0)).collect(),
-        regions: body.r.into_iter().map(|(region, round_trip_ms)| RegionLatency { region, round_trip_ms }).collect(),
-        origin,
-    };
-    let allowed = |(attribute, min, max)| AllowedRange { attribute, min, max };
+    let mut body: Body = serde_json::from_str(text)?;
+    let hash = body.h.ok_or_else(|| serde_json::Error::missing_field("h"))?;
+    let subject = body.s.take();
+    let allowed = std::mem::take(&mut body.w).into_iter();
     Ok(Advertisement {
         id: AdvertisementId::from_bytes([0; 16]),
         set_id: SetId::default(),
         kind: Kind::default(),
-        subject: body.s.map(|key| key.0),
+        subject: subject.map(Name::user),
         since: UnixMs::default(),
-        hash: RulesetHash(body.h),
-        session,
-        allowed: body.w.into_iter().map(allowed).collect(),
+        hash: RulesetHash(hash),
+        allowed: allowed.map(|(attribute, min, max)| AllowedRange { attribute, min, max }).collect(),
         connect_data: Vec::new(),
+        session: body.session()?,
     })
+}
+
+impl Body {
+    /// The session, but for what has a column of its own: the caller puts that in.
+    pub(super) fn session(self) -> Result<Session, serde_json::Error> {
+        let player = |(user, player, skill): (Name, Name, Option<f64>)| Player {
+            user: user.user(),
+            player: player.user(),
+            skill,
+        };
+        Ok(Session {
+            silo: SiloId::default(),
+            party_sizes: self.z,
+            players: self.p.into_iter().map(player).collect(),
+            nat_type: self.n,
+            game_in_progress: self.g,
+            big_party_count: self.b,
+            join_seats: 0,
+            locality: self.l.map(|(x, y, z)| Locality { x, y, z }),
+            attributes: self.a.into_iter().map(|(name, value)| (name, value.0)).collect(),
+            regions: self
+                .r
+                .into_iter()
+                .map(|(region, round_trip_ms)| RegionLatency { region, round_trip_ms })
+                .collect(),
+            origin: match self.o {
+                0 => Origin::Client,
+                1 => Origin::Server,
+                other => return Err(serde_json::Error::custom(format_args!("{other} is no origin"))),
+            },
+        })
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
@@ -159,25 +191,31 @@ fn is_zero(number: &u8) -> bool {
     *number == 0
 }
 
-/// A user's or player's key as 32 hexadecimal digits.
-struct Key(UserKey);
+/// Sixteen bytes, a user's key mostly, as 32 hexadecimal digits.
+#[derive(Clone, Copy)]
+pub(super) struct Name(pub(super) [u8; 16]);
 
-impl Serialize for Key {
+impl Name {
+    pub(super) fn of(user: UserKey) -> Self {
+        Self(*user.as_bytes())
+    }
+
+    pub(super) fn user(self) -> UserKey {
+        UserKey::from_bytes(self.0)
+    }
+}
+
+impl Serialize for Name {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        const DIGITS: &[u8; 16] = b"0123456789abcdef";
-        let mut text = [0; 32];
-        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0.as_bytes()) {
-            pair[0] = DIGITS[usize::from(byte >> 4)];
-            pair[1] = DIGITS[usize::from(byte & 15)];
-        }
+        let text = self.user().digits();
         serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 
-impl<'de> Deserialize<'de> for Key {
+impl<'de> Deserialize<'de> for Name {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text: &str = Deserialize::deserialize(deserializer)?;
-        UserKey::parse(text).map(Self).ok_or_else(|| D::Error::custom("a key is not 32 hexadecimal digits"))
+        UserKey::parse(text).map(Self::of).ok_or_else(|| D::Error::custom("a name is not 32 hexadecimal digits"))
     }
 }
 

@@ -9,15 +9,15 @@ use crate::domain::id::RulesetHash;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, RegionLatency, Session};
 
-fn key() -> impl Strategy<Value = UserKey> {
+pub(super) fn key() -> impl Strategy<Value = UserKey> {
     any::<[u8; 16]>().prop_map(UserKey::from_bytes)
 }
 
-fn number() -> impl Strategy<Value = f64> {
+pub(super) fn number() -> impl Strategy<Value = f64> {
     prop_oneof![Just(-0.0), Just(5.0), Just(0.1), Just(f64::MIN_POSITIVE), -1e12..1e12, -10.0..10.0]
 }
 
-fn text() -> impl Strategy<Value = Box<str>> {
+pub(super) fn text() -> impl Strategy<Value = Box<str>> {
     prop_oneof!["[a-z]{1,8}", "\\PC{0,8}", Just("\"\\\u{0}\n\u{2028}é😀".to_owned())].prop_map(String::into_boxed_str)
 }
 
@@ -30,7 +30,7 @@ fn value() -> impl Strategy<Value = Value> {
     ]
 }
 
-fn session() -> impl Strategy<Value = Session> {
+pub(super) fn session() -> impl Strategy<Value = Session> {
     let players = prop::collection::vec((key(), key(), prop::option::of(number())), 0..4);
     let attributes = prop::collection::vec((text(), value()), 0..5);
     let regions = prop::collection::vec((text(), 0.0_f32..60_000.0), 0..4);

@@ -120,6 +120,13 @@ pub(super) struct ManyRows {
     narrow: bool,
 }
 
+impl ManyRows {
+    /// `narrow` as above.
+    pub(super) const fn new(head: &'static str, row: &'static str, tail: &'static str, narrow: bool) -> Self {
+        Self { head, row, tail, narrow }
+    }
+}
+
 /// Publishes: makes a row where `n` is null, or replaces all of the one numbered `n` but `advertisement_id` and
 /// `since_ms`. A number is found sooner than an id. The conflict has no target, since a new row that is there twice to
 /// fill up conflicts in its id.
@@ -173,11 +180,11 @@ pub(super) const PUT_TOMBSTONES: ManyRows = ManyRows {
     narrow: true,
 };
 
-/// Rows in the largest statement. Times the eleven binds of the widest row this is a third of SQLite's limit of 32,766.
-const ROWS_MAX: usize = 1_024;
+/// Rows in the largest statement. Times the fourteen binds of the widest row this is under half of SQLite's limit of 32,766.
+pub(super) const ROWS_MAX: usize = 1_024;
 
-/// Prepared statements that a connection keeps: twelve of [`ManyRows`] in eleven sizes, and a few.
-pub(super) const KEPT: usize = 160;
+/// Prepared statements that a connection keeps: fifteen of [`ManyRows`] in eleven sizes, and the rest.
+pub(super) const KEPT: usize = 200;
 
 /// Statements with their values, to be carried out one after the other.
 #[derive(Default)]
@@ -273,6 +280,7 @@ impl Binds {
 mod tests {
     use super::*;
     use crate::store::sqlite::Sqlite;
+    use crate::store::sqlite::queues::statements::tests as queues;
     use sqlx::{Executor, SqlSafeStr};
 
     /// What the compiler cannot check: each statement is SQL, and its tables and columns are there.
@@ -296,7 +304,7 @@ mod tests {
             FORGET_TOMBSTONES,
             FORGET_RESERVATIONS,
         ];
-        for text in single {
+        for text in single.into_iter().chain(queues::SINGLE) {
             connection.prepare(text.into_sql_str()).await.unwrap_or_else(|error| panic!("{text}: {error}"));
         }
         // Each in turn: the second and third prepare when the ones before have run.
@@ -304,7 +312,7 @@ mod tests {
         sqlx::query(COMMIT).execute(&mut *connection).await.unwrap();
         let many =
             [PUT_ADVERTISEMENTS, REMOVE_ADVERTISEMENTS, PUT_LEASES, REMOVE_LEASES, PUT_RESERVATIONS, PUT_TOMBSTONES];
-        for statement in many {
+        for statement in many.into_iter().chain(queues::MANY) {
             for rows in [1, 2, ROWS_MAX] {
                 let text = AssertSqlSafe(statement.text(rows)).into_sql_str();
                 connection.prepare(text).await.unwrap_or_else(|error| panic!("{}: {error}", statement.head));

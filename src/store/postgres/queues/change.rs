@@ -1,0 +1,121 @@
+//! One batch of changes to the queues, in one transaction: lock what it touches, decide in plain code, write the difference,
+//! leave word of it.
+//!
+//! Locks are taken in one order: the places of users who enter, tickets, matches, penalties, then the rows that are made; and
+//! within each kind by name. Where another server was quicker with a row that this batch wants to make, it begins again and
+//! finds the row there (`attempt.rs`).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use sqlx::AssertSqlSafe;
+use sqlx::postgres::PgConnection;
+use sqlx::types::Uuid;
+
+use crate::domain::id::{MatchId, TicketId, UserKey};
+use crate::store::StoreError;
+use crate::store::postgres::Desk;
+use crate::store::postgres::attempt::{self, Attempt, Trouble, Work};
+use crate::store::postgres::change::names;
+use crate::store::postgres::queues::{read, statements as sql, write};
+use crate::store::queues::difference::Difference;
+use crate::store::queues::picture::Picture;
+use crate::store::queues::touched::Touched;
+use crate::store::queues::{QueueOutcome, QueueWrite, transaction};
+
+/// Makes all changes and answers each. On an error none has happened, or nobody knows.
+pub(super) async fn commit(desk: &mut Desk, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
+    attempt::commit(desk, Changes { batch, touched: Touched::by(batch) }).await
+}
+
+/// A batch, and what it touches.
+struct Changes<'a> {
+    batch: &'a [QueueWrite],
+    touched: Touched,
+}
+
+impl Work for Changes<'_> {
+    type Done = Vec<QueueOutcome>;
+
+    fn name(&self) -> &'static str {
+        transaction(self.batch)
+    }
+
+    fn changes(&self) -> usize {
+        self.batch.len()
+    }
+
+    async fn make(&self, connection: &mut PgConnection, attempt: &Attempt) -> Result<Self::Done, Trouble> {
+        let before = self.look(connection).await?;
+        let mut after = before.clone();
+        let outcomes = self.batch.iter().map(|write| after.apply(write)).collect();
+        let difference = Difference::between(&before, &after);
+        write::write(&difference, connection).await?;
+        note(&difference, connection, attempt).await?;
+        Ok(outcomes)
+    }
+
+    async fn what_became(&self, _: &mut Desk, _: Uuid) -> Result<Self::Done, StoreError> {
+        Err(StoreError::Unavailable("postgres: a commit has happened, and nobody knows what it came to".into()))
+    }
+}
+
+impl Changes<'_> {
+    /// Begins, locks and reads.
+    async fn look(&self, connection: &mut PgConnection) -> Result<Picture, Trouble> {
+        let touched = &self.touched;
+        let mut picture = Picture::default();
+        let begin = sql::begin(&places(&touched.entering));
+        sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
+        if !touched.tickets.is_empty() {
+            let ids = names(touched.tickets.iter().map(TicketId::as_bytes));
+            for row in &sqlx::query(sql::LOCK_TICKETS).bind(ids).fetch_all(&mut *connection).await? {
+                let stored = read::ticket(row)?;
+                picture.tickets.insert(stored.ticket.id, stored);
+            }
+        }
+        let played = names(touched.matches.iter().map(MatchId::as_bytes));
+        if !played.is_empty() {
+            for row in &sqlx::query(sql::LOCK_MATCHES).bind(&played).fetch_all(&mut *connection).await? {
+                let play = read::play(row)?;
+                picture.matches.insert(play.id, play);
+            }
+        }
+        if !touched.punished.is_empty() {
+            let users = names(touched.punished.iter().map(UserKey::as_bytes));
+            sqlx::query(sql::LOCK_PENALTIES).bind(users).execute(&mut *connection).await?;
+        }
+        if !touched.users.is_empty() || !played.is_empty() {
+            let users = names(touched.users.iter().map(UserKey::as_bytes));
+            for row in &sqlx::query(sql::USERS).bind(users).bind(played).fetch_all(connection).await? {
+                read::user(row, &mut picture)?;
+            }
+        }
+        Ok(picture)
+    }
+}
+
+/// The places of users who enter, in order, and whether anybody is to have one alone. There are few places, so that a batch of
+/// a thousand parties takes few locks; users of one place wait for each other for no reason, but not for long.
+fn places(entering: &BTreeSet<(UserKey, bool)>) -> Vec<(u8, bool)> {
+    let mut places: BTreeMap<u8, bool> = BTreeMap::new();
+    for (user, alone) in entering {
+        *places.entry(user.as_bytes()[0]).or_default() |= alone;
+    }
+    places.into_iter().collect()
+}
+
+/// Leaves word of what has changed, if anything has.
+async fn note(difference: &Difference<'_>, connection: &mut PgConnection, attempt: &Attempt) -> Result<(), Trouble> {
+    let tickets = difference.made_tickets.iter().chain(&difference.changed_tickets);
+    let tickets = names(tickets.map(|stored| stored.ticket.id.as_bytes()));
+    let matches = difference.made_matches.iter().chain(&difference.changed_matches);
+    let matches = names(matches.map(|play| play.id.as_bytes()));
+    let rated: BTreeSet<UserKey> = difference.ratings.iter().map(|row| row.user).collect();
+    if tickets.is_empty() && matches.is_empty() && rated.is_empty() {
+        return Ok(());
+    }
+    let rated = names(rated.iter().map(UserKey::as_bytes));
+    let noted = sqlx::query(sql::NOTE_CHANGE).bind(attempt.batch_id).bind(attempt.replica);
+    noted.bind(tickets).bind(matches).bind(rated).bind(attempt.ring).execute(connection).await?;
+    Ok(())
+}

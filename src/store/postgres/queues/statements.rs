@@ -1,0 +1,332 @@
+//! Every statement that the Postgres store makes about queues. As for advertisements, many rows go in as arrays, one for each
+//! column: one statement and one plan, whatever their number.
+
+/// A ticket as it is read.
+macro_rules! tickets {
+    ($of:literal) => {
+        concat!(
+            "
+    select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.payload, t.body,
+           t.state, t.match_id, t.ending, t.expires_ms, t.forget_at_ms, t.edition",
+            $of
+        )
+    };
+}
+
+/// A match as it is read.
+macro_rules! matches {
+    ($of:literal) => {
+        concat!(
+            "
+    select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.edition, m.stage, m.forget_at_ms, m.body",
+            $of
+        )
+    };
+}
+
+/// A rating as it is read.
+macro_rules! ratings {
+    ($of:literal) => {
+        concat!(
+            "
+    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms",
+            $of
+        )
+    };
+}
+
+/// Begins a transaction. Where parties enter, locks their users' places first: `shared` are those of whom others may enter as
+/// well, `own` of whom nobody may. A user who would wait alone in one queue and enters another at the same moment is in no row
+/// that both would write. `places` are numbers without a sign, in order, each once; with what else is open of the database's
+/// locks they must fit its table of them.
+pub(super) fn begin(places: &[(u8, bool)]) -> String {
+    if places.is_empty() {
+        return "begin".to_owned();
+    }
+    let numbers: Vec<String> = places.iter().map(|(place, _)| place.to_string()).collect();
+    let own: Vec<&str> = places.iter().map(|(_, own)| if *own { "t" } else { "f" }).collect();
+    // Numbers and flags hurt nobody, and a text of two statements takes no parameters.
+    format!(
+        "begin; select case when own then pg_advisory_xact_lock({USER_PLACES}, place)::text \
+         else pg_advisory_xact_lock_shared({USER_PLACES}, place)::text end \
+         from unnest('{{{}}}'::integer[], '{{{}}}'::boolean[]) as u (place, own)",
+        numbers.join(","),
+        own.join(",")
+    )
+}
+
+/// The first number of the locks that `begin` takes, `ftqu` in ASCII: the database keeps one list of them for whoever uses it.
+const USER_PLACES: i32 = 0x6674_7175;
+
+/// Locks and reads the tickets in `$1`, in the order of ids, so that two batches that want the same rows wait for each other
+/// rather than each other's.
+pub(super) const LOCK_TICKETS: &str =
+    tickets!(" from ticket t where t.ticket_id = any($1) order by t.ticket_id for update");
+
+/// The same of the matches in `$1`; after the tickets.
+pub(super) const LOCK_MATCHES: &str =
+    matches!(" from match m where m.match_id = any($1) order by m.match_id for update");
+
+/// Locks what bars the users in `$1`, where it may change; after the matches.
+pub(super) const LOCK_PENALTIES: &str = "
+    select user_key
+      from penalty
+     where user_key = any($1)
+     order by user_key, set_id
+       for update
+";
+
+/// Where the users in `$1` are, what bars them, and who is in the matches in `$2`: a kind, a user, a name and four numbers. A
+/// statement of its own: it must see what was committed while the locks were waited for.
+pub(super) const USERS: &str = "
+    select 0, user_key, ticket_id, set_id, silo_id, alone::integer::bigint, null::bigint
+      from ticket_user
+     where user_key = any($1)
+     union all
+    select 1, user_key, match_id, null, null, null, null
+      from match_user
+     where user_key = any($1)
+     union all
+    select 1, user_key, match_id, null, null, null, null
+      from match_user
+     where match_id = any($2)
+     union all
+    select 2, user_key, null, set_id, rung, until_ms, resets_at_ms
+      from penalty
+     where user_key = any($1)
+";
+
+/// Takes users out of tickets that are over.
+pub(super) const REMOVE_TICKET_USERS: &str = "
+    delete from ticket_user t
+     using unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (user_key, set_id, silo_id)
+     where t.user_key = u.user_key and t.set_id = u.set_id and t.silo_id = u.silo_id
+";
+
+/// Takes users out of matches.
+pub(super) const REMOVE_MATCH_USERS: &str = "delete from match_user where user_key = any($1)";
+
+/// Enters tickets. Fewer rows than ids: another server was quicker with the same key.
+pub(super) const MAKE_TICKETS: &str = "
+    insert into ticket (ticket_id, silo_id, set_id, entered_ms, payload, body, state, match_id, ending, expires_ms,
+                        forget_at_ms, edition)
+    select *
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::text[], $7::smallint[],
+                  $8::uuid[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[])
+        on conflict (ticket_id) do nothing
+";
+
+/// Changes how tickets stand: nothing else about one ever changes.
+pub(super) const CHANGE_TICKETS: &str = "
+    update ticket t
+       set state = u.state, match_id = u.match_id, ending = u.ending, expires_ms = u.expires_ms,
+           forget_at_ms = u.forget_at_ms, edition = u.edition
+      from unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[])
+        as u (ticket_id, state, match_id, ending, expires_ms, forget_at_ms, edition)
+     where t.ticket_id = u.ticket_id
+";
+
+/// Makes matches. Fewer rows than ids: another server was quicker with the same name.
+pub(super) const MAKE_MATCHES: &str = "
+    insert into match (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body)
+    select *
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
+                  $8::text[])
+        on conflict (match_id) do nothing
+";
+
+/// Replaces matches.
+pub(super) const CHANGE_MATCHES: &str = "
+    update match m
+       set silo_id = u.silo_id, set_id = u.set_id, proposed_ms = u.proposed_ms, edition = u.edition, stage = u.stage,
+           forget_at_ms = u.forget_at_ms, body = u.body
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
+                  $8::text[])
+        as u (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body)
+     where m.match_id = u.match_id
+";
+
+/// Puts users into tickets. Fewer rows than users: another server was quicker with one of them.
+pub(super) const MAKE_TICKET_USERS: &str = "
+    insert into ticket_user (user_key, set_id, silo_id, ticket_id, alone)
+    select *
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[], $5::boolean[])
+        on conflict (user_key, set_id, silo_id) do nothing
+";
+
+/// Puts users into matches. Fewer rows than users: another server was quicker with one of them.
+pub(super) const MAKE_MATCH_USERS: &str = "
+    insert into match_user (user_key, match_id)
+    select *
+      from unnest($1::uuid[], $2::uuid[])
+        on conflict (user_key) do nothing
+";
+
+/// Sets penalties where there were none. Fewer rows than users: another server was quicker.
+pub(super) const MAKE_PENALTIES: &str = "
+    insert into penalty (user_key, set_id, rung, until_ms, resets_at_ms)
+    select *
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+        on conflict (user_key, set_id) do nothing
+";
+
+/// Sets penalties where there were some.
+pub(super) const CHANGE_PENALTIES: &str = "
+    update penalty p
+       set rung = u.rung, until_ms = u.until_ms, resets_at_ms = u.resets_at_ms
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
+        as u (user_key, set_id, rung, until_ms, resets_at_ms)
+     where p.user_key = u.user_key and p.set_id = u.set_id
+";
+
+/// Sets ratings.
+pub(super) const PUT_RATINGS: &str = "
+    insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms)
+    select *
+      from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
+                  $6::bigint[], $7::bigint[])
+        on conflict (user_key, set_id) do update
+       set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
+           matches = excluded.matches, last_ms = excluded.last_ms
+";
+
+/// Notes what the batch `$1` of server `$2` has touched, and rings the bell if `$6`.
+pub(super) const NOTE_CHANGE: &str = "
+    with noted as (
+        insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated)
+        values ($1, pg_current_xact_id()::text::bigint, $2, $3, $4, $5)
+        returning version
+    )
+    select case when $6 then pg_notify('fireteam_queue_change', '')::text end
+      from noted
+";
+
+/// Gives the batch `$1` up. No row: it has been committed. Waits for it while nobody knows.
+pub(in crate::store::postgres) const GIVE_UP: &str = "
+    insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated)
+    values ($1, pg_current_xact_id()::text::bigint, $2, '{}', '{}', '{}')
+        on conflict (batch_id) do nothing
+";
+
+/// How far every reader may take everything before to be settled, the database's clock, and the numbers of at most `$4`
+/// changes from `$1` on that are not in `$2`, made by other servers than `$3` or by the batches `$5`; and all that they name.
+pub(super) const READ_CHANGES: &str = "
+    with fresh as materialized (
+        select version, ticket_ids, match_ids, rated
+          from queue_change
+         where $1 <= version and version <> all($2) and (replica <> $3 or batch_id = any($5))
+         order by version
+         limit $4
+    )
+    select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
+           (extract(epoch from clock_timestamp()) * 1000)::bigint,
+           (select array_agg(version) from fresh),
+           array(select distinct unnest(ticket_ids) from fresh),
+           array(select distinct unnest(match_ids) from fresh),
+           array(select distinct unnest(rated) from fresh)
+";
+
+/// Everything that follows is of one moment.
+pub(super) const BEGIN_READING: &str = "begin isolation level repeatable read read only";
+
+/// The tickets in `$1`, in the silos `$2`, null for all.
+pub(super) const TICKETS: &str = tickets!(
+    " from ticket t where t.ticket_id = any($1) and ($2::bigint[] is null or t.silo_id = any($2)) order by t.ticket_id"
+);
+
+/// The matches in `$1`, likewise.
+pub(super) const MATCHES: &str = matches!(
+    " from match m where m.match_id = any($1) and ($2::bigint[] is null or m.silo_id = any($2)) order by m.match_id"
+);
+
+/// All ratings of the users in `$1`.
+pub(super) const RATINGS: &str = ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id");
+
+/// All tickets in the silos `$1`, null for all.
+pub(super) const ALL_TICKETS: &str =
+    tickets!(" from ticket t where ($1::bigint[] is null or t.silo_id = any($1)) order by t.ticket_id");
+
+/// All matches, likewise.
+pub(super) const ALL_MATCHES: &str =
+    matches!(" from match m where ($1::bigint[] is null or m.silo_id = any($1)) order by m.match_id");
+
+/// All ratings: a user has one in every silo.
+pub(super) const ALL_RATINGS: &str = ratings!(" from rating r order by r.user_key, r.set_id");
+
+/// A thousand rows of each kind that are due by `$1`; those that another server is at are left to it.
+pub(super) const FORGET: [&str; 3] = [
+    "
+    delete from ticket
+     where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000 for update skip locked)
+",
+    "
+    delete from match
+     where match_id in (select match_id from match where forget_at_ms <= $1 limit 1000 for update skip locked)
+",
+    "
+    delete from penalty
+     where (user_key, set_id) in (select user_key, set_id from penalty where greatest(until_ms, resets_at_ms) <= $1
+                                   limit 1000 for update skip locked)
+",
+];
+
+/// The same by the database's own clock: changes that every server has read, or will not miss; leases and attendance of
+/// servers that are gone.
+pub(super) const FORGET_BY_AGE: [&str; 3] = [
+    "
+    delete from queue_change
+     where batch_id in (select batch_id from queue_change where made_at < clock_timestamp() - interval '10 minutes'
+                         limit 1000 for update skip locked)
+",
+    "
+    delete from lease
+     where (set_id, silo_id) in (select set_id, silo_id from lease where until < clock_timestamp() - interval '1 minute'
+                                  limit 1000 for update skip locked)
+",
+    "
+    delete from attendance
+     where (replica, silo_id) in (select replica, silo_id from attendance
+                                   where said_at < clock_timestamp() - interval '1 minute'
+                                   limit 1000 for update skip locked)
+",
+];
+
+/// Server `$1` takes or keeps the leases of the sets `$2` in the silos `$3`, in order, for `$4` milliseconds; answers those it
+/// has now. A lease that has run out by the database's clock is anybody's.
+pub(super) const LEASE: &str = "
+    insert into lease as l (set_id, silo_id, replica, until)
+    select u.set_id, u.silo_id, $1, clock_timestamp() + $4::bigint * interval '1 millisecond'
+      from unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
+        on conflict (set_id, silo_id) do update
+       set replica = excluded.replica, until = excluded.until
+     where l.replica = excluded.replica or l.until <= clock_timestamp()
+    returning set_id, silo_id
+";
+
+/// Server `$1` lets go of the leases of the sets `$2` in the silos `$3`, where it has them.
+pub(super) const RELEASE: &str = "
+    delete from lease l
+     using unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
+     where l.set_id = u.set_id and l.silo_id = u.silo_id and l.replica = $1
+";
+
+/// Server `$1` says that it has `$3` users in the silos `$2`; answers how many all have that said so within ten seconds, in
+/// the order of silos. What it says itself counts as it says it.
+pub(super) const ATTEND: &str = "
+    with mine as (
+        select u.silo_id, u.users
+          from unnest($2::bigint[], $3::bigint[]) as u (silo_id, users)
+    ), said as (
+        insert into attendance (replica, silo_id, users, said_at)
+        select $1, silo_id, users, clock_timestamp() from mine
+            on conflict (replica, silo_id) do update
+           set users = excluded.users, said_at = excluded.said_at
+    )
+    select silo_id, sum(users)::bigint
+      from (select silo_id, users from mine
+             union all
+            select silo_id, users from attendance
+             where replica <> $1 and clock_timestamp() - interval '10 seconds' <= said_at) as everybody
+     group by silo_id
+     order by silo_id
+";

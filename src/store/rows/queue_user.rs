@@ -1,0 +1,50 @@
+//! Checksums of what is kept by user: rows too small to be anything but their columns.
+
+use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::life::penalty::Penalty;
+use crate::store::queues::RatingRow;
+use crate::store::queues::picture::Spot;
+use crate::store::rows::{Checksum, to_ms};
+
+/// Of a row of `ticket_user`.
+pub(in crate::store) fn spot_checksum(user: UserKey, spot: &Spot) -> i64 {
+    let mut sum = Checksum::new();
+    sum.bytes(user.as_bytes());
+    sum.bytes(spot.ticket.as_bytes());
+    sum.number(i64::from(spot.queue.set_id.0));
+    sum.number(spot.queue.silo.0.cast_signed());
+    sum.number(i64::from(spot.alone));
+    sum.end()
+}
+
+/// Of a row of `match_user`.
+pub(in crate::store) fn player_checksum(user: UserKey, play: MatchId) -> i64 {
+    let mut sum = Checksum::new();
+    sum.bytes(user.as_bytes());
+    sum.bytes(play.as_bytes());
+    sum.end()
+}
+
+/// Of a row of `penalty`.
+pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penalty: &Penalty) -> i64 {
+    let mut sum = Checksum::new();
+    sum.bytes(user.as_bytes());
+    sum.number(i64::from(set_id.0));
+    sum.number(i64::from(penalty.rung));
+    sum.number(to_ms(penalty.until));
+    sum.number(to_ms(penalty.resets_at));
+    sum.end()
+}
+
+/// Of a row of `rating`. The file keeps no sign of a zero.
+pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
+    let mut sum = Checksum::new();
+    sum.bytes(row.user.as_bytes());
+    sum.number(i64::from(row.set_id.0));
+    for number in [row.rated.rating, row.rated.deviation, row.volatility] {
+        sum.number((number + 0.0).to_bits().cast_signed());
+    }
+    sum.number(i64::from(row.matches));
+    sum.number(to_ms(row.last));
+    sum.end()
+}

@@ -1,0 +1,141 @@
+//! One batch of changes to the queues, in one transaction: read what it touches, decide in plain code, write the difference.
+
+use std::sync::Arc;
+
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
+
+use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::domain::life::Match;
+use crate::domain::life::penalty::Penalty;
+use crate::store::StoreError;
+use crate::store::queues::difference::Difference;
+use crate::store::queues::picture::{Picture, Spot};
+use crate::store::queues::touched::Touched;
+use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
+use crate::store::rows::queue::{MatchRow, StandingRow, TicketRow};
+use crate::store::rows::queue_user::{penalty_checksum, player_checksum, rating_checksum, spot_checksum};
+use crate::store::rows::to_ms;
+use crate::store::sqlite::change::json_array;
+use crate::store::sqlite::log::Length;
+use crate::store::sqlite::queues::{read, statements as sql};
+use crate::store::sqlite::statements::{Binds, Script};
+use crate::store::sqlite::unavailable;
+
+/// Makes all changes and answers each, and says how long the log has become. On an error none has happened, and the
+/// connection may be within a transaction: nothing but closing it is safe.
+pub(super) async fn commit(
+    connection: &mut SqliteConnection,
+    batch: &[QueueWrite],
+) -> Result<(Vec<QueueOutcome>, Length), StoreError> {
+    let before = look(connection, &Touched::by(batch)).await?;
+    let mut after = before.clone();
+    let outcomes = batch.iter().map(|write| after.apply(write)).collect();
+    let script = script(&Difference::between(&before, &after));
+    let row = script.run_and_commit(connection).await.map_err(unavailable)?;
+    let number = |index| row.try_get::<i64, _>(index).map_err(unavailable);
+    Ok((outcomes, Length { pages: number(1)?, moved: number(2)? }))
+}
+
+/// Begins the transaction and reads what the database says about the ids that a batch names.
+async fn look(connection: &mut SqliteConnection, touched: &Touched) -> Result<Picture, StoreError> {
+    let mut picture = Picture::default();
+    sqlx::query(sql::BEGIN).execute(&mut *connection).await.map_err(unavailable)?;
+    if !touched.tickets.is_empty() {
+        let wanted = json_array(touched.tickets.iter().map(TicketId::as_bytes));
+        let rows = sqlx::query(sql::TICKETS).bind(wanted).fetch_all(&mut *connection).await.map_err(unavailable)?;
+        for row in &rows {
+            let stored = read::ticket(row)?;
+            picture.tickets.insert(stored.ticket.id, stored);
+        }
+    }
+    let played = json_array(touched.matches.iter().map(MatchId::as_bytes));
+    if !touched.matches.is_empty() {
+        let rows = sqlx::query(sql::MATCHES).bind(&played).fetch_all(&mut *connection).await.map_err(unavailable)?;
+        for row in &rows {
+            let play = read::play(row)?;
+            picture.matches.insert(play.id, play);
+        }
+    }
+    if !touched.users.is_empty() || !touched.matches.is_empty() {
+        let wanted = json_array(touched.users.iter().map(UserKey::as_bytes));
+        let query = sqlx::query(sql::USERS).bind(wanted).bind(played);
+        for row in &query.fetch_all(connection).await.map_err(unavailable)? {
+            read::user(row, &mut picture)?;
+        }
+    }
+    Ok(picture)
+}
+
+/// What goes goes first: a user may leave one ticket or match and be in another.
+fn script(difference: &Difference<'_>) -> Script {
+    let mut script = Script::default();
+    script.add(&sql::REMOVE_TICKET_USERS, &difference.removed_spots, bind_queue_user);
+    script.add(&sql::REMOVE_MATCH_USERS, &difference.removed_players, bind_user);
+    script.add(&sql::MAKE_TICKETS, &difference.made_tickets, bind_ticket);
+    script.add(&sql::CHANGE_TICKETS, &difference.changed_tickets, bind_standing);
+    script.add(&sql::PUT_MATCHES, &difference.made_matches, bind_match);
+    script.add(&sql::PUT_MATCHES, &difference.changed_matches, bind_match);
+    script.add(&sql::MAKE_TICKET_USERS, &difference.made_spots, bind_spot);
+    script.add(&sql::MAKE_MATCH_USERS, &difference.made_players, bind_player);
+    script.add(&sql::PUT_PENALTIES, &difference.made_penalties, bind_penalty);
+    script.add(&sql::PUT_PENALTIES, &difference.changed_penalties, bind_penalty);
+    script.add(&sql::PUT_RATINGS, &difference.ratings, bind_rating);
+    script
+}
+
+fn bind_user(user: &UserKey, to: &mut Binds) {
+    to.add(user.as_bytes().as_slice());
+}
+
+fn bind_queue_user((user, queue): &(UserKey, QueueKey), to: &mut Binds) {
+    bind_user(user, to);
+    to.add(i64::from(queue.set_id.0)).add(queue.silo.0.cast_signed());
+}
+
+fn bind_ticket(stored: &&StoredTicket, to: &mut Binds) {
+    let row = TicketRow::of(&stored.ticket, stored.payload);
+    to.add(row.id.as_slice()).add(row.silo_id).add(row.set_id).add(row.entered_ms).add(row.payload.as_slice());
+    to.add(&*row.body).add(row.checksum());
+    bind_columns(stored, to);
+}
+
+fn bind_standing(stored: &&StoredTicket, to: &mut Binds) {
+    to.add(stored.ticket.id.as_bytes().as_slice());
+    bind_columns(stored, to);
+}
+
+fn bind_columns(stored: &StoredTicket, to: &mut Binds) {
+    let standing = StandingRow::of(stored);
+    to.add(standing.state).add(standing.match_id.as_ref().map(<[u8; 16]>::as_slice)).add(standing.ending);
+    to.add(standing.expires_ms).add(standing.forget_at_ms).add(standing.edition);
+    to.add(standing.checksum(stored.ticket.id.as_bytes()));
+}
+
+fn bind_match(play: &&Arc<Match>, to: &mut Binds) {
+    let row = MatchRow::of(play);
+    to.add(row.id.as_slice()).add(row.silo_id).add(row.set_id).add(row.proposed_ms).add(row.edition).add(row.stage);
+    to.add(row.forget_at_ms).add(&*row.body).add(row.checksum());
+}
+
+fn bind_spot((user, spot): &(UserKey, Spot), to: &mut Binds) {
+    bind_queue_user(&(*user, spot.queue), to);
+    to.add(spot.ticket.as_bytes().as_slice()).add(i64::from(spot.alone)).add(spot_checksum(*user, spot));
+}
+
+fn bind_player((user, play): &(UserKey, MatchId), to: &mut Binds) {
+    bind_user(user, to);
+    to.add(play.as_bytes().as_slice()).add(player_checksum(*user, *play));
+}
+
+fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), to: &mut Binds) {
+    bind_user(&key.0, to);
+    to.add(i64::from(key.1.0)).add(i64::from(penalty.rung)).add(to_ms(penalty.until)).add(to_ms(penalty.resets_at));
+    to.add(penalty_checksum(*key, penalty));
+}
+
+fn bind_rating(row: &&RatingRow, to: &mut Binds) {
+    bind_user(&row.user, to);
+    to.add(i64::from(row.set_id.0)).add(row.rated.rating).add(row.rated.deviation).add(row.volatility);
+    to.add(i64::from(row.matches)).add(to_ms(row.last)).add(rating_checksum(row));
+}

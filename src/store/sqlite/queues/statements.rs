@@ -1,0 +1,195 @@
+//! Every statement that the SQLite store makes about queues. As for advertisements, names to be looked up come as one JSON
+//! array of hexadecimal texts, and many rows are one statement.
+
+use crate::store::sqlite::statements::ManyRows;
+
+/// A ticket as it is read.
+macro_rules! tickets {
+    ($of:literal) => {
+        concat!(
+            "
+    select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.payload, t.body, t.checksum,
+           t.state, t.match_id, t.ending, t.expires_ms, t.forget_at_ms, t.edition, t.standing",
+            $of
+        )
+    };
+}
+
+/// A match as it is read.
+macro_rules! matches {
+    ($of:literal) => {
+        concat!(
+            "
+    select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.edition, m.stage, m.forget_at_ms, m.body, m.checksum",
+            $of
+        )
+    };
+}
+
+/// Begins a transaction that may write.
+pub(in crate::store::sqlite) const BEGIN: &str = "begin immediate";
+
+/// The tickets in `$1`, a JSON array of names.
+pub(in crate::store::sqlite) const TICKETS: &str =
+    tickets!(" from json_each($1) wanted join ticket t on t.ticket_id = unhex(wanted.value)");
+
+/// The matches in `$1`, another such array.
+pub(in crate::store::sqlite) const MATCHES: &str =
+    matches!(" from json_each($1) wanted join match m on m.match_id = unhex(wanted.value)");
+
+/// Where the users in `$1` are, what bars them, and who is in the matches in `$2`: a kind, a user, a name and four numbers,
+/// the checksum.
+pub(in crate::store::sqlite) const USERS: &str = "
+    with wanted (user_key) as materialized (select unhex(value) from json_each($1))
+    select 0, u.user_key, u.ticket_id, u.set_id, u.silo_id, u.alone, null, u.checksum
+      from wanted join ticket_user u on u.user_key = wanted.user_key
+     union all
+    select 1, u.user_key, u.match_id, null, null, null, null, u.checksum
+      from wanted join match_user u on u.user_key = wanted.user_key
+     union all
+    select 1, u.user_key, u.match_id, null, null, null, null, u.checksum
+      from json_each($2) played join match_user u on u.match_id = unhex(played.value)
+     union all
+    select 2, p.user_key, null, p.set_id, p.rung, p.until_ms, p.resets_at_ms, p.checksum
+      from wanted join penalty p on p.user_key = wanted.user_key
+";
+
+/// All tickets, in the order of ids.
+pub(in crate::store::sqlite) const LOAD_TICKETS: &str = tickets!(" from ticket t order by t.ticket_id");
+
+/// All matches, likewise.
+pub(in crate::store::sqlite) const LOAD_MATCHES: &str = matches!(" from match m order by m.match_id");
+
+/// All ratings, in the order of users and sets.
+pub(in crate::store::sqlite) const LOAD_RATINGS: &str = "
+    select user_key, set_id, rating, deviation, volatility, matches, last_ms, checksum
+      from rating
+     order by user_key, set_id
+";
+
+/// Enters tickets.
+pub(in crate::store::sqlite) const MAKE_TICKETS: ManyRows = ManyRows::new(
+    "
+    insert into ticket (ticket_id, silo_id, set_id, entered_ms, payload, body, checksum,
+                        state, match_id, ending, expires_ms, forget_at_ms, edition, standing)
+    values ",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    // What fills a statement up is there already, and the same.
+    " on conflict (ticket_id) do nothing",
+    false,
+);
+
+/// Changes how tickets stand: nothing else about one ever changes.
+pub(in crate::store::sqlite) const CHANGE_TICKETS: ManyRows = ManyRows::new(
+    "
+    update ticket
+       set state = v.column2, match_id = v.column3, ending = v.column4, expires_ms = v.column5,
+           forget_at_ms = v.column6, edition = v.column7, standing = v.column8
+      from (values ",
+    "(?, ?, ?, ?, ?, ?, ?, ?)",
+    ") v
+     where ticket.ticket_id = v.column1",
+    true,
+);
+
+/// Makes matches, or replaces them.
+pub(in crate::store::sqlite) const PUT_MATCHES: ManyRows = ManyRows::new(
+    "
+    insert into match (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body, checksum)
+    values ",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "
+        on conflict (match_id) do update
+       set silo_id = excluded.silo_id, set_id = excluded.set_id, proposed_ms = excluded.proposed_ms,
+           edition = excluded.edition, stage = excluded.stage, forget_at_ms = excluded.forget_at_ms,
+           body = excluded.body, checksum = excluded.checksum",
+    false,
+);
+
+/// Takes users out of tickets that are over.
+pub(in crate::store::sqlite) const REMOVE_TICKET_USERS: ManyRows =
+    ManyRows::new("delete from ticket_user where (user_key, set_id, silo_id) in (values ", "(?, ?, ?)", ")", true);
+
+/// Puts users into tickets. One who is in another of that queue fails it, whatever the code believed; one row of a batch that
+/// is there to fill up is the same again.
+pub(in crate::store::sqlite) const MAKE_TICKET_USERS: ManyRows = ManyRows::new(
+    "insert into ticket_user (user_key, set_id, silo_id, ticket_id, alone, checksum) values ",
+    "(?, ?, ?, ?, ?, ?)",
+    "
+        on conflict (user_key, set_id, silo_id) do update
+       set checksum = case ticket_id when excluded.ticket_id then checksum end",
+    true,
+);
+
+/// Takes users out of matches.
+pub(in crate::store::sqlite) const REMOVE_MATCH_USERS: ManyRows =
+    ManyRows::new("delete from match_user where user_key in (", "?", ")", true);
+
+/// Puts users into matches; likewise.
+pub(in crate::store::sqlite) const MAKE_MATCH_USERS: ManyRows = ManyRows::new(
+    "insert into match_user (user_key, match_id, checksum) values ",
+    "(?, ?, ?)",
+    "
+        on conflict (user_key) do update
+       set checksum = case match_id when excluded.match_id then checksum end",
+    true,
+);
+
+/// Sets penalties.
+pub(in crate::store::sqlite) const PUT_PENALTIES: ManyRows = ManyRows::new(
+    "insert into penalty (user_key, set_id, rung, until_ms, resets_at_ms, checksum) values ",
+    "(?, ?, ?, ?, ?, ?)",
+    "
+        on conflict (user_key, set_id) do update
+       set rung = excluded.rung, until_ms = excluded.until_ms, resets_at_ms = excluded.resets_at_ms,
+           checksum = excluded.checksum",
+    true,
+);
+
+/// Sets ratings.
+pub(in crate::store::sqlite) const PUT_RATINGS: ManyRows = ManyRows::new(
+    "insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, checksum) values ",
+    "(?, ?, ?, ?, ?, ?, ?, ?)",
+    "
+        on conflict (user_key, set_id) do update
+       set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
+           matches = excluded.matches, last_ms = excluded.last_ms, checksum = excluded.checksum",
+    true,
+);
+
+/// A thousand rows of each kind that are due to be forgotten.
+pub(in crate::store::sqlite) const FORGET: [&str; 3] = [
+    "
+    delete from ticket
+     where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000)
+",
+    "
+    delete from match
+     where match_id in (select match_id from match where forget_at_ms <= $1 limit 1000)
+",
+    "
+    delete from penalty
+     where (user_key, set_id) in (select user_key, set_id from penalty where max(until_ms, resets_at_ms) <= $1 limit 1000)
+",
+];
+
+/// All of them, for the test that prepares every statement.
+#[cfg(test)]
+pub(in crate::store::sqlite) mod tests {
+    use super::*;
+
+    pub(in crate::store::sqlite) const SINGLE: [&str; 9] =
+        [TICKETS, MATCHES, USERS, LOAD_TICKETS, LOAD_MATCHES, LOAD_RATINGS, FORGET[0], FORGET[1], FORGET[2]];
+
+    pub(in crate::store::sqlite) const MANY: [ManyRows; 9] = [
+        MAKE_TICKETS,
+        CHANGE_TICKETS,
+        PUT_MATCHES,
+        REMOVE_TICKET_USERS,
+        MAKE_TICKET_USERS,
+        REMOVE_MATCH_USERS,
+        MAKE_MATCH_USERS,
+        PUT_PENALTIES,
+        PUT_RATINGS,
+    ];
+}

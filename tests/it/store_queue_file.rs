@@ -1,0 +1,79 @@
+//! The file under SQLite's queues: what an older one becomes, and what is noticed of a damaged one.
+
+use std::path::Path;
+
+use fireteam::domain::time::UnixMs;
+use fireteam::store::queues::{QueueOutcome as Out, QueueWrite, Queues};
+use fireteam::store::sqlite::Sqlite;
+use fireteam::store::{Store, StoreError};
+use sqlx::sqlite::SqliteConnection;
+use sqlx::{AssertSqlSafe, Connection};
+
+use crate::store_kit::{ad, put};
+use crate::store_queue_kit::{Fates, enter, move_on, over, play, propose, rating, then, ticket};
+
+async fn sql(path: &Path, text: &str) {
+    let mut connection = SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+    sqlx::raw_sql(AssertSqlSafe(text)).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+}
+
+/// R12: a file of the version before queues keeps what it has, and takes them.
+#[tokio::test]
+async fn a_file_without_queues_is_given_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Sqlite::open(&path).await.unwrap();
+    store.commit(&[put(ad(1, 4, 10, "kept"), 900, 10)]).await.unwrap();
+    store.close().await;
+    let before = "drop table ticket; drop table ticket_user; drop table match; drop table match_user; \
+                  drop table penalty; drop table rating; delete from _sqlx_migrations where version = 2";
+    sql(&path, before).await;
+    let store = Sqlite::open(&path).await.unwrap();
+    assert_eq!(*store.load(UnixMs(10)).await.unwrap()[0].advertisement, *ad(1, 4, 10, "kept"));
+    let outcomes = store.commit_queues(&[enter(ticket(1, 1, &[1]), 50, 0)]).await.unwrap();
+    assert!(matches!(outcomes[..], [Out::Entered { replayed: false, .. }]));
+}
+
+/// R16: a flipped bit in any row of the queues is found by whoever reads it, and named.
+#[tokio::test]
+async fn a_corrupt_row_of_queues_names_its_table_and_column() {
+    let folder = tempfile::tempdir().unwrap();
+    let cases = [
+        ("update ticket set body = replace(body, '2', '3')", "ticket", "checksum"),
+        ("update ticket set expires_ms = expires_ms + 1", "ticket", "standing"),
+        ("update match set edition = edition + 1", "match", "checksum"),
+        ("update rating set rating = rating + 1", "rating", "checksum"),
+        ("update ticket_user set alone = 1", "ticket_user", "checksum"),
+        ("update match_user set match_id = x'01020304050607080102030405060708'", "match_user", "checksum"),
+        ("update penalty set until_ms = 0", "penalty", "checksum"),
+    ];
+    for (n, (spoil, table, column)) in cases.into_iter().enumerate() {
+        let path = folder.path().join(format!("{n}.db"));
+        let store = Sqlite::open(&path).await.unwrap();
+        let (first, second) = (play(1, 1, &[(1, &[1])]), play(2, 1, &[(2, &[2])]));
+        let fails = then(&second, over(fireteam::domain::life::Outcome::Declined));
+        let fails = move_on(fails, &Fates { returns: vec![(2, 50)], punished: vec![2], ..Fates::default() });
+        let all = [
+            enter(ticket(1, 1, &[1]), 50, 0),
+            enter(ticket(2, 1, &[2]), 50, 0),
+            propose(first, 1),
+            propose(second, 1),
+            fails,
+            QueueWrite::Rate { rows: vec![rating(1, 1, 1.5)] },
+        ];
+        store.commit_queues(&all).await.unwrap();
+        drop(store);
+        sql(&path, spoil).await;
+        let store = Sqlite::open(&path).await.unwrap();
+        // What is not loaded is asked for by whoever enters.
+        let refused = match store.load_queues(UnixMs(1)).await {
+            Err(refused) => refused,
+            Ok(_) => store.commit_queues(&[enter(ticket(9, 2, &[1, 2]), 50, 0)]).await.unwrap_err(),
+        };
+        match refused {
+            StoreError::Corrupt { table: found, column: at, .. } => assert_eq!((found, at), (table, column)),
+            other => panic!("{spoil}: {other}"),
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Whatever is done to a store's queues, in whatever order and grouping, it answers and remembers as the model does (R23),
+//! and nobody is in two matches, nor in two tickets of a queue (R1). `SCALE` multiplies the number of sequences: at 40 they
+//! hold a million changes.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fireteam::domain::id::{MatchId, TicketId, UserKey};
+use fireteam::domain::life::{Fate, Match, Outcome, Place, Seat, Stage};
+use fireteam::domain::queue::ticket::{Ending, Ticket};
+use fireteam::domain::time::UnixMs;
+use fireteam::store::Store;
+use fireteam::store::memory::Memory;
+use fireteam::store::postgres::{Postgres, Replica};
+use fireteam::store::queues::{Ladder, QueueWrite, TicketState};
+use fireteam::store::sqlite::Sqlite;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+
+use crate::database::database;
+use crate::store_queue_kit::{beat, end, enter, match_id, play, propose, rating, then, ticket, ticket_id, user};
+use crate::store_queue_model::Model;
+
+/// A change, but for what only whoever knows how things stand can say.
+#[derive(Clone, Debug)]
+enum Change {
+    As(QueueWrite),
+    /// Of tickets with the users that they have.
+    Propose {
+        n: u32,
+        tickets: Vec<u32>,
+        now: u64,
+    },
+    Move(Move),
+}
+
+/// A move of match `n`, on from the edition it is at or from one that it is not.
+#[derive(Clone, Debug)]
+struct Move {
+    n: u32,
+    stale: bool,
+    stage: Stage,
+    /// Of the members, in their order.
+    fates: Vec<Option<Fate>>,
+    /// One that may not be in it.
+    stray: u32,
+    loses_a_member: bool,
+    elsewhere: Vec<u32>,
+    punished: Vec<u32>,
+    now: u64,
+}
+
+/// One thing to do to a store.
+#[derive(Clone, Debug)]
+enum Step {
+    Commit(Vec<Change>),
+    Load(u64),
+    Forget(u64),
+    /// Drop it as a crash would, and open it again.
+    Reopen,
+}
+
+const TICKETS: u32 = 7;
+const USERS: u32 = 6;
+
+fn stage() -> impl Strategy<Value = Stage> {
+    prop_oneof![
+        Just(Stage::Placing { deadline: UnixMs(50) }),
+        Just(Stage::Playing { place: Place::Nowhere, began: UnixMs(1), until: UnixMs(70) }),
+        (0..70_u64).prop_map(|at| { Stage::Over { outcome: Outcome::NoServer, began: None, forget_at: UnixMs(at) } }),
+    ]
+}
+
+fn ending() -> impl Strategy<Value = Ending> {
+    prop::sample::select(vec![Ending::Left, Ending::Lapsed, Ending::Absent, Ending::Dismissed])
+}
+
+fn a_move() -> impl Strategy<Value = Change> {
+    let fate = prop_oneof![Just(None), Just(Some(Fate::Returns)), ending().prop_map(|how| Some(Fate::Ends(how)))];
+    let who = (prop::collection::vec(0..TICKETS, 0..2), prop::collection::vec(0..USERS, 0..3));
+    let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.1));
+    let fates = prop::collection::vec(fate, 3);
+    (0..5_u32, flags, stage(), fates, 0..TICKETS, who, 0..60_u64).prop_map(
+        |(n, (stale, loses_a_member), stage, fates, stray, (elsewhere, punished), now)| {
+            Change::Move(Move { n, stale, stage, fates, stray, loses_a_member, elsewhere, punished, now })
+        },
+    )
+}
+
+/// Few names and few moments, so that everything meets everything.
+fn change() -> impl Strategy<Value = Change> {
+    let (n, now) = (0..TICKETS, 0..60_u64);
+    let users = prop::collection::vec(0..USERS, 1..3);
+    let tickets = prop::collection::vec(0..TICKETS, 1..4);
+    prop_oneof![
+        8 => (n.clone(), 1..3_u32, users, prop::bool::weighted(0.15), now.clone(), 10..60_u64).prop_map(
+            |(n, set, users, alone, now, more)| {
+                Change::As(enter(Ticket { alone, ..ticket(n, set, &users) }, now + more, now))
+            }
+        ),
+        2 => (n.clone(), now.clone()).prop_map(|(n, expires)| Change::As(beat(n, expires))),
+        3 => (n, ending(), now.clone(), now.clone())
+            .prop_map(|(n, how, forget, now)| Change::As(end(n, how, forget, now))),
+        6 => (0..5_u32, tickets, now).prop_map(|(n, tickets, now)| Change::Propose { n, tickets, now }),
+        6 => a_move(),
+        1 => prop::collection::vec((0..3_u32, 1..3_u32, -5.0..5.0), 0..4).prop_map(|rows| {
+            let rows = rows.into_iter().map(|(n, set, value)| rating(n, set, value)).collect();
+            Change::As(QueueWrite::Rate { rows })
+        }),
+    ]
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        20 => prop::collection::vec(change(), 1..10).prop_map(Step::Commit),
+        1 => (0..60_u64).prop_map(Step::Load),
+        1 => (0..60_u64).prop_map(Step::Forget),
+        1 => Just(Step::Reopen),
+    ];
+    prop::collection::vec(step, 1..20)
+}
+
+impl Move {
+    fn write(self, model: &Model) -> QueueWrite {
+        let known = model.play(match_id(self.n)).cloned().unwrap_or_else(|| play(self.n, 1, &[]));
+        let fate = |(member, fate): (_, Option<Fate>)| Some((member, fate?, UnixMs(self.now + 30)));
+        let members: Vec<_> = known.members.iter().map(|member| member.ticket).collect();
+        let mut fates: Vec<_> = members.into_iter().zip(self.fates).filter_map(fate).collect();
+        fates.push((ticket_id(self.stray), Fate::Ends(Ending::Left), UnixMs(0)));
+        let mut next = then(&known, self.stage);
+        next.edition -= u64::from(self.stale);
+        if self.loses_a_member {
+            next.members.pop();
+        }
+        QueueWrite::Move {
+            next: Arc::new(next),
+            fates,
+            elsewhere: self.elsewhere.into_iter().map(ticket_id).collect(),
+            punished: self.punished.into_iter().map(user).collect(),
+            ladder: Ladder { penalties_ms: [10, 20].into(), reset_after_ms: 30 },
+            forget_at: UnixMs(self.now + 10),
+            now: UnixMs(self.now),
+        }
+    }
+}
+
+impl Change {
+    fn write(self, model: &Model) -> QueueWrite {
+        match self {
+            Change::As(write) => write,
+            Change::Propose { n, tickets, now } => {
+                let mut proposed = play(n, 1, &tickets.iter().map(|n| (*n, &[0_u32][..])).collect::<Vec<_>>());
+                for member in &mut proposed.members {
+                    let seat = member.players[0].clone();
+                    let users = model.users(member.ticket).into_iter();
+                    member.players = users.map(|user| Seat { user, ..seat.clone() }).collect();
+                }
+                propose(proposed, now)
+            }
+            Change::Move(it) => it.write(model),
+        }
+    }
+}
+
+impl Model {
+    /// The rule that must hold whatever was done: who is in two tickets of a queue, or in two matches.
+    fn torn(&self) -> Option<UserKey> {
+        let open = self.tickets.iter().filter(|it| !matches!(it.state, TicketState::Ended { .. }));
+        let queued =
+            open.flat_map(|it| it.ticket.session.users().into_iter().map(|user| (user, Some(it.ticket.set_id))));
+        let mut all: Vec<_> = queued.chain(self.players.iter().map(|(user, _)| (*user, None))).collect();
+        all.sort();
+        all.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].0)
+    }
+
+    /// Who was to be in a ticket.
+    fn users(&self, id: TicketId) -> Vec<UserKey> {
+        self.tickets.iter().find(|it| it.ticket.id == id).map_or(Vec::new(), |it| it.ticket.session.users())
+    }
+
+    /// A match as it stands.
+    fn play(&self, id: MatchId) -> Option<&Match> {
+        self.matches.iter().find(|it| it.id == id).map(|it| &**it)
+    }
+}
+
+/// Takes every step on the store and on the model, and ends by loading both.
+async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) -> S) {
+    let mut store = open(None).await;
+    let mut model = Model::default();
+    for step in steps.into_iter().chain([Step::Load(0)]) {
+        match step {
+            Step::Commit(changes) => {
+                let (mut batch, mut expected) = (Vec::new(), Vec::new());
+                for change in changes {
+                    batch.push(change.write(&model));
+                    expected.extend(model.commit(&batch[batch.len() - 1..]));
+                    assert_eq!(model.torn(), None, "the model itself");
+                }
+                assert_eq!(store.commit_queues(&batch).await.unwrap(), expected, "{batch:#?}");
+            }
+            Step::Load(now) => {
+                let load = store.load_queues(UnixMs(now)).await.unwrap();
+                let expected = model.load(UnixMs(now));
+                assert_eq!(
+                    (load.tickets, load.matches, load.ratings),
+                    (expected.tickets, expected.matches, expected.ratings)
+                );
+            }
+            Step::Forget(now) => {
+                store.forget_queues(UnixMs(now)).await.unwrap();
+                model.forget(UnixMs(now));
+            }
+            Step::Reopen => store = open(Some(store)).await,
+        }
+    }
+}
+
+fn runner(cases: u32) -> TestRunner {
+    let scale = std::env::var_os("SCALE").map_or(1, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a number"));
+    TestRunner::new(Config { cases: cases * scale, failure_persistence: None, ..Config::default() })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// R1, R23.
+#[test]
+fn memory_queues_as_the_model_does() {
+    let runtime = runtime();
+    let outcome = runner(1_000).run(&steps(), |steps| {
+        runtime.block_on(check(steps, async |before: Option<Memory>| before.unwrap_or_default()));
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+/// R1, R23, and R2 without the kill: what was acknowledged is there after any reopening.
+#[test]
+fn sqlite_queues_as_the_model_does() {
+    let runtime = runtime();
+    let outcome = runner(60).run(&steps(), |steps| {
+        let folder = tempfile::tempdir().unwrap();
+        let path: &Path = &folder.path().join("a.db");
+        runtime.block_on(check(steps, async |before: Option<Sqlite>| {
+            drop(before);
+            Sqlite::open(path).await.unwrap()
+        }));
+        Ok(())
+    });
+    outcome.unwrap();
+}
+
+/// R1, R23. Each reopening is another server.
+#[test]
+fn postgres_queues_as_the_model_does() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let Some(database) = runtime.block_on(database("R23 of queues on Postgres")) else { return };
+    let outcome = runner(60).run(&steps(), |steps| {
+        runtime.block_on(async {
+            let mut number = 0;
+            let open = async |before: Option<Postgres>| {
+                drop(before);
+                number += 1;
+                Postgres::open(&database.url, Replica { number, silos: None }).await.unwrap()
+            };
+            check(steps, open).await;
+            let mut connection = database.connect().await;
+            let empty =
+                "truncate ticket, ticket_user, match, match_user, penalty, rating, queue_change, lease, attendance";
+            sqlx::Executor::execute(&mut connection, empty).await.unwrap();
+        });
+        Ok(())
+    });
+    outcome.unwrap();
+}
