@@ -17,13 +17,11 @@ pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, listed: &Listed<'_>, ro
 
 /// How badly two parties of a queue suit each other, whichever of them asks: the worse of both scores.
 pub fn score_between(ruleset: &Ruleset, one: &Seen<'_>, other: &Seen<'_>) -> f64 {
-    let of = |here, there| {
-        ruleset.soft.iter().fold(0.0, |sum, soft| sum + term_between(ruleset, soft, here, there, None))
-    };
+    let of =
+        |here, there| ruleset.soft.iter().fold(0.0, |sum, soft| sum + term_between(ruleset, soft, here, there, None));
     // What a side alone has counts once from each side; everything else is the same from both.
-    let one_sided = |soft: &SoftFilter| {
-        soft.mode == SoftMode::LowerIsBetter && matches!(soft.measure, Measure::Attribute(_))
-    };
+    let one_sided =
+        |soft: &SoftFilter| soft.mode == SoftMode::LowerIsBetter && matches!(soft.measure, Measure::Attribute(_));
     let score: f64 = of(one, other);
     if ruleset.soft.iter().any(one_sided) { score.max(of(other, one)) } else { score }
 }

@@ -105,9 +105,7 @@ impl Pair<'_> {
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 self.within(hard.missing, *measure, *expansion, *reciprocal_percent)
             }
-            HardRule::SameHash => {
-                (self.hash == self.ruleset.hash).then_some(()).ok_or(Side::Searcher)
-            }
+            HardRule::SameHash => (self.hash == self.ruleset.hash).then_some(()).ok_or(Side::Searcher),
         }
     }
 

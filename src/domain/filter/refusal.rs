@@ -155,6 +155,9 @@ mod tests {
         for counter in 0..Refusal::counters(3) {
             assert_eq!(Refusal::of_counter(counter).counter(), counter);
         }
-        assert_eq!(Refusal::of_counter(Refusal::counters(3) - 1), Refusal::Filter { filter: 3, side: Side::Advertiser });
+        assert_eq!(
+            Refusal::of_counter(Refusal::counters(3) - 1),
+            Refusal::Filter { filter: 3, side: Side::Advertiser }
+        );
     }
 }
