@@ -2,12 +2,20 @@
 
 pub mod avoid;
 pub mod backfill;
+mod desk;
+mod dice;
 pub mod entrant;
 pub mod explain;
+mod field;
 pub mod gate;
 pub mod group;
+mod line;
+mod made;
 pub mod pass;
 pub mod proposal;
+pub mod quality;
+mod region;
 pub mod report;
+mod select;
 pub mod ticket;
 pub mod window;

@@ -10,6 +10,7 @@ use crate::domain::queue::ticket::Ticket;
 use crate::domain::queue::window::bucket_of;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
+use crate::domain::team;
 
 /// A ticket that waits. Made when the ticket enters, and again when the ruleset changes.
 #[derive(Clone, Debug)]
@@ -33,8 +34,7 @@ pub struct Entrant {
     pub group: u16,
     /// Its bucket (S0-13); 0 where there is no window.
     pub bucket: i64,
-    /// What its players offer to play: places in `TeamsSpec::roles`, in that order. Empty where there are no roles, or it does
-    /// not say: then it plays anything.
+    /// What its players offer to play: places in `TeamsSpec::roles`; all of them where it does not say.
     pub roles: Box<[u16]>,
 }
 
@@ -65,8 +65,9 @@ fn number_or_zero(rating: f64) -> f64 {
 
 fn roles(ruleset: &Ruleset, facts: &Facts) -> Box<[u16]> {
     let Some(teams) = &ruleset.teams else { return Box::default() };
-    let offered = teams.role_attribute.and_then(|attribute| facts.get(attribute));
-    let Some(Value::Texts(offered)) = offered else { return Box::default() };
-    let known = teams.roles.iter().enumerate().filter(|(_, role)| offered.binary_search(&role.name).is_ok());
-    known.map(|(place, _)| place as u16).collect()
+    let said = match teams.role_attribute.and_then(|attribute| facts.get(attribute)) {
+        Some(Value::Texts(said)) => Some(&**said),
+        _ => None,
+    };
+    team::offered(teams, said).into()
 }

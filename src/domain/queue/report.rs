@@ -2,7 +2,15 @@
 
 use crate::domain::filter::Refusal;
 use crate::domain::id::TicketId;
+use crate::domain::queue::avoid;
+use crate::domain::queue::desk::Desk;
+use crate::domain::queue::field::{Field, Row};
 use crate::domain::queue::gate::Closed;
+use crate::domain::queue::group;
+use crate::domain::queue::line::Line;
+use crate::domain::queue::window;
+use crate::domain::ruleset::HardRule;
+use crate::domain::ruleset::queue::Regions;
 use crate::domain::time::UnixMs;
 
 /// What a pass did.
@@ -43,4 +51,42 @@ pub struct Left {
     pub ticket: TicketId,
     /// The rule that kept it waiting: of those that refused, the one that did so most of the time, or else the first.
     pub refusal: Refusal,
+}
+
+/// Counters that counted anything, with the refusals whose they are.
+pub(super) fn counted(counts: &[u64]) -> Vec<(Refusal, u64)> {
+    let counts = counts.iter().enumerate().filter(|(_, count)| 0 < **count);
+    counts.map(|(counter, &count)| (Refusal::of_counter(counter), count)).collect()
+}
+
+/// When something changes for those who are left.
+pub(super) fn next_change(field: &Field<'_>, line: &Line, desk: &Desk) -> Option<UnixMs> {
+    let input = field.input;
+    let mut limits: Vec<usize> = input
+        .ruleset
+        .hard
+        .iter()
+        .filter_map(|hard| match hard.rule {
+            HardRule::Within { expansion, .. } => Some(expansion),
+            _ => None,
+        })
+        .collect();
+    if let Some(Regions::Stage { expansion }) = input.queue.regions {
+        limits.push(expansion);
+    }
+    limits.sort_unstable();
+    limits.dedup();
+    let of_row = |row: &Row<'_>| {
+        let (waited_ms, entered) = (row.waits.waited_ms, row.entrant.ticket.entered);
+        let growth = input.queue.window.as_ref();
+        let growth = growth.and_then(|it| window::next_growth(it, row.entrant.rating, entered, input.now));
+        let groups = input.queue.groups.as_ref().and_then(|groups| group::next_neighbour_in_ms(groups, waited_ms));
+        let limits = limits.iter().filter_map(|&limit| input.ruleset.expansions[limit].next_growth_in_ms(waited_ms));
+        let in_ms = limits.chain(groups).min().map(|ms| input.now.after(ms));
+        growth.into_iter().chain(in_ms).min()
+    };
+    let rows = field.rows.iter().zip(0_u32..).filter(|(_, row)| line.is_waiting(*row));
+    let of_rows = rows.filter_map(|(row, _)| of_row(row)).min();
+    let of_grudges = avoid::next_end(&input.queue.avoid, input.meetings, input.now);
+    of_rows.into_iter().chain(of_grudges).chain(desk.next_change).min()
 }
