@@ -11,11 +11,15 @@ pub mod gate;
 pub mod group;
 mod line;
 mod made;
+#[cfg(test)]
+mod oracle;
 pub mod pass;
 pub mod proposal;
 pub mod quality;
 mod region;
 pub mod report;
 mod select;
+#[cfg(test)]
+mod tests;
 pub mod ticket;
 pub mod window;

@@ -60,7 +60,7 @@ impl<'a> Row<'a> {
 /// Everyone who waits, nearest to each other in order.
 pub(super) struct Field<'a> {
     pub(super) input: &'a PassInput<'a>,
-    /// By key, then by seniority.
+    /// By key, then by seniority; for windows, which go down, the senior of equals last.
     pub(super) rows: Vec<Row<'a>>,
     pub(super) names: Names<'a>,
     /// Keys are ratings, so that groups and buckets come in order too.
@@ -73,7 +73,9 @@ impl<'a> Field<'a> {
     pub(super) fn of(input: &'a PassInput<'a>) -> Self {
         let queue = input.queue;
         let by_place = matches!(queue.quality, Quality::LeaderboardGauss { .. });
-        let by_rating = !by_place || queue.selection.mode == SelectionMode::BestWindow;
+        // Windows go down from their highest, and of equals the senior comes first.
+        let downwards = queue.selection.mode == SelectionMode::BestWindow;
+        let by_rating = !by_place || downwards;
         let key = |it: &Entrant| if by_rating { it.rating } else { it.place.unwrap_or(f64::INFINITY) };
         let mut order: Vec<(u64, u32)> =
             input.entrants.iter().zip(0..).map(|(it, place)| (ordered_bits(key(it)), place)).collect();
@@ -82,9 +84,8 @@ impl<'a> Field<'a> {
                 let of = |place: u32| &input.entrants[place as usize].ticket;
                 (of(one.1).entered, of(one.1).id).cmp(&(of(other.1).entered, of(other.1).id))
             };
-            one.0.cmp(&other.0).then_with(seniority)
+            one.0.cmp(&other.0).then_with(|| if downwards { seniority().reverse() } else { seniority() })
         });
-        // The same ticket twice would meet itself; the engine does not, and nothing depends on it.
         let names = match queue.regions {
             Some(Regions::Stage { .. } | Regions::Quality { .. }) => {
                 Names::of(input.entrants.iter().map(|it| &*it.ticket.session.regions))
