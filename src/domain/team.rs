@@ -1,6 +1,15 @@
 //! Divides a match into teams that are as even as can be, with parties kept whole and every role filled.
 
+mod board;
+mod bound;
+mod improve;
+mod roles;
+mod search;
+
+use crate::domain::limit::PLAYERS_MAX;
 use crate::domain::ruleset::teams::TeamsSpec;
+use crate::domain::team::board::{Board, Team};
+use crate::domain::team::search::search;
 
 /// A party as a split sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -27,12 +36,26 @@ pub struct Split {
 }
 
 /// The best split of `parties` into the spec's teams: parties whole, every team full and its roles filled, no two parties that are
-/// `apart(i, j)` in one team. `None` where there is none: so if the players are not exactly as many as the match takes.
+/// `apart(i, j)` in one team; exact while no team is larger than `exact_up_to_size`.
+///
+/// `None` where there is none: so if the players are not exactly as many as the match takes, or are more than
+/// `limit::PLAYERS_MAX`. Parties and roles can be so tangled that none is found within the bound on work, though there is one.
 ///
 /// The same parties in the same order give the same split; which of several equally good ones is not otherwise promised.
 pub fn split(spec: &TeamsSpec, parties: &[Party<'_>], apart: &dyn Fn(usize, usize) -> bool) -> Option<Split> {
-    let _ = (spec, parties, apart);
-    None
+    if PLAYERS_MAX < usize::from(spec.match_size()) {
+        return None;
+    }
+    let board = Board::new(spec, parties, apart)?;
+    let found = search(&board, spec.largest() <= spec.exact_up_to_size)?;
+    let teams = board.settled(&found.teams);
+    let named = |team: &Team| {
+        let plays = roles::assign(&spec.roles, &board.team_offers(team.members.iter().copied()))?;
+        let mut plays = plays.into_iter();
+        Some(team.members.iter().map(|&party| (party, plays.by_ref().take(board.size(party)).collect())).collect())
+    };
+    let gap = board.gap(&teams);
+    Some(Split { teams: teams.iter().map(named).collect::<Option<_>>()?, gap, exact: found.exact })
 }
 
 /// The roles that a party offers, as places in `spec.roles`, ascending. `said` is the session's value of the attribute that
@@ -41,3 +64,6 @@ pub fn offered(spec: &TeamsSpec, said: Option<&[Box<str>]>) -> Vec<u16> {
     let places = 0..spec.roles.len() as u16;
     places.filter(|&at| said.is_none_or(|said| said.contains(&spec.roles[usize::from(at)].name))).collect()
 }
+
+#[cfg(test)]
+mod tests;
