@@ -3,7 +3,7 @@
 mod pair;
 mod refusal;
 
-pub use pair::{Seen, Waits, measure_between, meet};
+pub use pair::{Seen, Waits, measure_between, meet, meet_by};
 pub use refusal::{Refusal, Side};
 
 use crate::domain::advertisement::{Advertisement, AllowedRange};

@@ -9,6 +9,7 @@ pub mod explain;
 mod field;
 pub mod gate;
 pub mod group;
+mod lean;
 mod line;
 mod made;
 #[cfg(test)]

@@ -36,18 +36,19 @@ pub struct Waits<'a> {
 /// of reciprocity holds when either side could have found the other: the wider limit covers the measure, the tighter
 /// one that share of it (S0-16).
 pub fn meet(ruleset: &Ruleset, here: &Waits<'_>, there: &Waits<'_>) -> Result<(), Refusal> {
+    (0..ruleset.hard.len()).try_for_each(|filter| meet_by(ruleset, filter, here, there))
+}
+
+/// As `meet`, by one hard filter alone: its place in `Ruleset::hard`.
+pub fn meet_by(ruleset: &Ruleset, filter: usize, here: &Waits<'_>, there: &Waits<'_>) -> Result<(), Refusal> {
+    let (hard, refused) = (&ruleset.hard[filter], |side| Refusal::Filter { filter, side });
     let pair = Pair { ruleset, here: *here, there: *there, hash: ruleset.hash, round_trip_ms: None };
-    let turned = Pair { here: *there, there: *here, ..pair };
-    for (filter, hard) in ruleset.hard.iter().enumerate() {
-        let refused = |side| Refusal::Filter { filter, side };
-        if let HardRule::Within { measure, expansion, reciprocal_percent } = hard.rule {
-            pair.within_either(hard.missing, measure, expansion, reciprocal_percent).map_err(refused)?;
-            continue;
-        }
-        pair.judge(hard).map_err(refused)?;
-        turned.judge(hard).map_err(|side| refused(side.other()))?;
+    if let HardRule::Within { measure, expansion, reciprocal_percent } = hard.rule {
+        return pair.within_either(hard.missing, measure, expansion, reciprocal_percent).map_err(refused);
     }
-    Ok(())
+    pair.judge(hard).map_err(refused)?;
+    let turned = Pair { here: *there, there: *here, ..pair };
+    turned.judge(hard).map_err(|side| refused(side.other()))
 }
 
 /// The measure between two sides; `None` when either side lacks what it needs. `round_trip_ms` is a measured one, where

@@ -1,8 +1,14 @@
 //! Why a ticket still waits: what each rule refuses it, who comes nearest, and the least that would have to give.
 
+mod miss;
+mod remedy;
+
 use crate::domain::filter::Refusal;
 use crate::domain::id::TicketId;
-use crate::domain::queue::gate::Closed;
+use crate::domain::queue::entrant::Entrant;
+use crate::domain::queue::explain::remedy::Trial;
+use crate::domain::queue::field::{Field, Row};
+use crate::domain::queue::gate::{self, Closed};
 use crate::domain::queue::pass::PassInput;
 
 /// What is asked.
@@ -31,10 +37,13 @@ pub struct Explanation {
     pub suitable: u32,
     /// Those who come nearest, nearest first: fewest rules in the way, then the least beyond the limit.
     pub nearest: Vec<Miss>,
-    /// It would be in a match at the next pass as things are.
+    /// It would be in a match as things are, if it were served first and the gate were open.
     pub matches_now: bool,
-    /// The least single change that would make a match now; `None` when it is in one, or when no single change would do.
+    /// The least single change that would make a match now, in proportion to what it changes; `None` when there is one
+    /// already, or when no single change would do.
     pub remedy: Option<Remedy>,
+    /// Other single changes that would, each the least of its kind, in the order of their size.
+    pub others: Vec<Remedy>,
     /// Judged no further, for there were no more looks.
     pub out_of_looks: bool,
 }
@@ -106,7 +115,7 @@ pub enum Remedy {
     Quality {
         /// As it is.
         from: f64,
-        /// What would do.
+        /// What would do, to within a thousandth of the way to what nobody misses.
         to: f64,
     },
     /// Waiting.
@@ -114,15 +123,89 @@ pub enum Remedy {
         /// How much longer, milliseconds.
         ms: u64,
     },
-    /// More players: so many at least.
-    Players {
+    /// More tickets like it: so many at least.
+    Tickets {
         /// How many.
         more: u16,
     },
 }
 
+/// Tickets that are held against one, the nearest of all. Whoever is further has nearer ones to explain it.
+const CANDIDATES_MAX: usize = 512;
+
 /// Explains a ticket; `None` when it is not among the pass's entrants.
 pub fn explain(input: &PassInput<'_>, question: &Question) -> Option<Explanation> {
-    input.entrants.iter().find(|it| it.ticket.id == question.ticket)?;
-    None
+    let field = Field::of(input);
+    let place = field.rows.iter().position(|row| row.entrant.ticket.id == question.ticket)?;
+    let row = place as u32;
+    let most = CANDIDATES_MAX.min(usize::try_from(question.looks_max).unwrap_or(usize::MAX));
+    let near = nearest_rows(&field, row, most);
+    let mut counts = vec![0; Refusal::counters(input.ruleset.hard.len())];
+    let mut misses = Vec::new();
+    let mut suitable = 0;
+    for &other in &near {
+        match miss::of(&field, row, other) {
+            None => suitable += 1,
+            Some(miss) => {
+                counts[miss.miss.refusal.counter()] += 1;
+                misses.push(miss);
+            }
+        }
+    }
+    misses.sort_by(|one, other| one.key().total_cmp(&other.key()));
+    let counted = counts.iter().enumerate().filter(|(_, count)| 0 < **count);
+    let looks_left = question.looks_max.saturating_sub(near.len() as u64);
+    let entrants: Vec<&Entrant> = near.iter().chain([&row]).map(|&row| field.rows[row as usize].entrant).collect();
+    let mut trial = Trial::new(input, &entrants, question.ticket, looks_left);
+    let matches_now = trial.matches_as_it_is();
+    let mut remedies = if matches_now { Vec::new() } else { trial.remedies(&misses) }.into_iter();
+    let players = input.entrants.iter().fold(0_u32, |sum, it| sum.saturating_add(it.size.into()));
+    Some(Explanation {
+        standing: standing(input, &field.rows[place]),
+        closed: gate::open(&input.queue.gate, players, input.crowd).err(),
+        candidates: near.len() as u32,
+        refusals: counted.map(|(counter, &count)| (Refusal::of_counter(counter), count)).collect(),
+        suitable,
+        nearest: misses.iter().take(question.nearest).map(|it| it.miss).collect(),
+        matches_now,
+        remedy: remedies.next(),
+        others: remedies.collect(),
+        out_of_looks: trial.is_out_of_looks() || near.len() + 1 < field.rows.len(),
+    })
+}
+
+/// The rows nearest to one, nearest first.
+fn nearest_rows(field: &Field<'_>, row: u32, most: usize) -> Vec<u32> {
+    let (mut low, mut high) = (row.checked_sub(1), Some(row + 1).filter(|&it| (it as usize) < field.rows.len()));
+    let mut near = Vec::new();
+    while near.len() < most {
+        let far = |side: Option<u32>| side.map_or(f64::INFINITY, |it| field.nearness(row, it));
+        let goes_down = match (low, high) {
+            (None, None) => break,
+            (Some(_), None) => true,
+            (None, Some(_)) => false,
+            (Some(_), Some(_)) => far(low) <= far(high),
+        };
+        if goes_down {
+            near.extend(low);
+            low = low.and_then(|it| it.checked_sub(1));
+        } else {
+            near.extend(high);
+            high = high.map(|it| it + 1).filter(|&it| (it as usize) < field.rows.len());
+        }
+    }
+    near
+}
+
+fn standing(input: &PassInput<'_>, row: &Row<'_>) -> Standing {
+    let (entrant, waited_ms) = (row.entrant, row.waits.waited_ms);
+    Standing {
+        waited_ms,
+        rating: entrant.rating,
+        place: entrant.place,
+        size: entrant.size,
+        group: input.queue.groups.as_ref().map(|_| (entrant.group, row.neighbours)),
+        bucket: input.queue.window.as_ref().map(|_| (entrant.bucket, row.range)),
+        limits: input.ruleset.expansions.iter().map(|it| it.limit_at(waited_ms)).collect(),
+    }
 }

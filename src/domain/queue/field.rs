@@ -21,7 +21,7 @@ pub(super) struct Row<'a> {
     pub(super) entrant: &'a Entrant,
     /// As hard filters judge it.
     pub(super) waits: Waits<'a>,
-    /// What nearness is measured in: the rating, or the place on the leaderboard.
+    /// What nearness is measured in: the bucket or the rating, or the place on the leaderboard.
     pub(super) key: f64,
     /// How many buckets to either side it looks by now.
     pub(super) range: u32,
@@ -63,8 +63,10 @@ pub(super) struct Field<'a> {
     /// By key, then by seniority; for windows, which go down, the senior of equals last.
     pub(super) rows: Vec<Row<'a>>,
     pub(super) names: Names<'a>,
-    /// Keys are ratings, so that groups and buckets come in order too.
+    /// Keys are ratings or their buckets, so that groups and buckets come in order too.
     pub(super) by_rating: bool,
+    /// Keys are buckets.
+    by_bucket: bool,
     /// The widest range of any row.
     pub(super) widest: u32,
 }
@@ -76,7 +78,12 @@ impl<'a> Field<'a> {
         // Windows go down from their highest, and of equals the senior comes first.
         let downwards = queue.selection.mode == SelectionMode::BestWindow;
         let by_rating = !by_place || downwards;
-        let key = |it: &Entrant| if by_rating { it.rating } else { it.place.unwrap_or(f64::INFINITY) };
+        let by_bucket = by_rating && !downwards && queue.window.is_some();
+        let key = |it: &Entrant| match (by_rating, by_bucket) {
+            (_, true) => it.bucket as f64,
+            (true, false) => it.rating + 0.0,
+            (false, false) => it.place.unwrap_or(f64::INFINITY),
+        };
         let mut order: Vec<(u64, u32)> =
             input.entrants.iter().zip(0..).map(|(it, place)| (ordered_bits(key(it)), place)).collect();
         order.sort_unstable_by(|one, other| {
@@ -95,7 +102,7 @@ impl<'a> Field<'a> {
         let entrants = order.iter().map(|&(_, place)| input.entrants[place as usize]);
         let rows: Vec<Row<'a>> = entrants.map(|it| row(input, &names, it, key(it))).collect();
         let widest = rows.iter().map(|row| row.range).max().unwrap_or(0);
-        Self { input, rows, names, by_rating, widest }
+        Self { input, rows, names, by_rating, by_bucket, widest }
     }
 
     /// Lets two meet, or says which rule refuses; `one` is the one who asks.
@@ -136,13 +143,10 @@ impl<'a> Field<'a> {
             && avoid::judge(rules, self.input.meetings, one.wary(), other.wary(), self.input.now).apart
     }
 
-    /// How far two are from each other: in buckets where there is a window, else by key.
+    /// How far two are from each other by key: in buckets where there is a window, in ratings or places elsewhere. Two who have
+    /// no place are at no distance that could be told, and so further than anybody.
     pub(super) fn nearness(&self, one: u32, other: u32) -> f64 {
-        let (one, other) = (&self.rows[one as usize], &self.rows[other as usize]);
-        if self.by_rating && self.input.queue.window.is_some() {
-            return one.entrant.bucket.abs_diff(other.entrant.bucket) as f64;
-        }
-        (one.key - other.key).abs()
+        (self.rows[one as usize].key - self.rows[other as usize].key).abs()
     }
 
     /// Why `one` need not look at `other`, nor at anyone beyond: too far by group or by bucket. Only where keys are ratings,
@@ -152,7 +156,11 @@ impl<'a> Field<'a> {
             return None;
         }
         let (one, other) = (&self.rows[one as usize], &self.rows[other as usize]);
-        if self.input.queue.groups.is_some() && one.neighbours < one.entrant.group.abs_diff(other.entrant.group) {
+        // In one bucket groups are not in order.
+        if self.input.queue.groups.is_some()
+            && !self.by_bucket
+            && one.neighbours < one.entrant.group.abs_diff(other.entrant.group)
+        {
             return Some(Refusal::Group);
         }
         let window = self.input.queue.window.as_ref()?;

@@ -12,24 +12,32 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Line {
     next: Vec<u32>,
     prev: Vec<u32>,
-    waiting: Vec<bool>,
+    /// The first row of those with the same key.
+    run: Vec<u32>,
+    /// Where to go on looking from a row: itself while it waits, else somebody after it.
+    skip: Vec<u32>,
 }
 
 impl Line {
-    pub(super) fn of(rows: usize, pools: &[Vec<u32>]) -> Self {
-        let mut line = Self { next: vec![NONE; rows], prev: vec![NONE; rows], waiting: vec![false; rows] };
+    pub(super) fn of(field: &Field<'_>, pools: &[Vec<u32>]) -> Self {
+        let rows = field.rows.len();
+        let mut line =
+            Self { next: vec![NONE; rows], prev: vec![NONE; rows], run: vec![NONE; rows], skip: vec![NONE; rows] };
         for pool in pools {
-            for pair in pool.windows(2) {
-                line.next[pair[0] as usize] = pair[1];
-                line.prev[pair[1] as usize] = pair[0];
+            for (place, &row) in pool.iter().enumerate() {
+                let before = place.checked_sub(1).map(|before| pool[before]);
+                let at = row as usize;
+                (line.skip[at], line.prev[at]) = (row, before.unwrap_or(NONE));
+                line.next[at] = pool.get(place + 1).copied().unwrap_or(NONE);
+                let key = |row: u32| field.rows[row as usize].key.to_bits();
+                line.run[at] = before.filter(|&it| key(it) == key(row)).map_or(row, |it| line.run[it as usize]);
             }
-            pool.iter().for_each(|&row| line.waiting[row as usize] = true);
         }
         line
     }
 
     pub(super) fn is_waiting(&self, row: u32) -> bool {
-        self.waiting[row as usize]
+        self.skip[row as usize] == row
     }
 
     /// The next higher row of the pool that still waits.
@@ -42,6 +50,15 @@ impl Line {
         some(self.prev[row as usize])
     }
 
+    /// The first that still waits of those with the same key; `row` itself waits.
+    fn first_of_run(&self, row: u32) -> u32 {
+        let mut at = self.run[row as usize];
+        while !self.is_waiting(at) {
+            at = self.skip[at as usize];
+        }
+        at
+    }
+
     /// Takes a row out.
     pub(super) fn remove(&mut self, row: u32) {
         let (next, prev) = (self.next[row as usize], self.prev[row as usize]);
@@ -51,7 +68,12 @@ impl Line {
         if prev != NONE {
             self.next[prev as usize] = next;
         }
-        self.waiting[row as usize] = false;
+        self.skip[row as usize] = next;
+        // The first of a run that is gone is asked for again and again: it points to who waits.
+        let first = self.run[row as usize] as usize;
+        if self.skip[first] == row {
+            self.skip[first] = next;
+        }
     }
 }
 
@@ -64,56 +86,60 @@ pub(super) struct Near<'n, 'a> {
     field: &'n Field<'a>,
     line: &'n Line,
     from: u32,
-    low: Option<u32>,
+    /// Who comes next among those below, and the first of them with that key.
+    low: Option<(u32, u32)>,
+    /// Who comes next among those above; at first, those with the same key.
     high: Option<u32>,
-    /// Those who are equally near, the most senior last.
-    run: Vec<u32>,
 }
 
 impl<'n, 'a> Near<'n, 'a> {
     pub(super) fn to(field: &'n Field<'a>, line: &'n Line, from: u32) -> Self {
-        Self { field, line, from, low: line.below(from), high: line.above(from), run: Vec::new() }
+        let first = line.first_of_run(from);
+        let below = |it: u32| line.below(it).map(|it| line.first_of_run(it));
+        Self { field, line, from, low: below(first).map(|it| (it, it)), high: Some(first) }
     }
 
     /// The next nearest; `None` when there is none, or none that need be asked.
     pub(super) fn next(&mut self, desk: &mut Desk) -> Option<u32> {
-        if self.run.is_empty() {
-            self.fill(desk);
+        if self.high == Some(self.from) {
+            self.high = self.line.above(self.from);
         }
-        self.run.pop()
-    }
-
-    fn fill(&mut self, desk: &mut Desk) {
-        for side in [&mut self.low, &mut self.high] {
-            if let Some(refusal) = side.and_then(|row| self.field.beyond(self.from, row)) {
-                desk.refused(self.from, refusal);
-                *side = None;
-            }
+        let beyond = |row: u32| self.field.beyond(self.from, row);
+        if let Some(refusal) = self.low.and_then(|(row, _)| beyond(row)) {
+            desk.refused(self.from, refusal);
+            self.low = None;
         }
-        let far = |side: Option<u32>| side.map_or(f64::INFINITY, |row| self.field.nearness(self.from, row));
-        let nearest = far(self.low).min(far(self.high));
-        // A crowd that is equally near is asked in parts: nobody looks at more at once than he may look at in all.
-        let most = self.field.input.queue.selection.look_at.max(1) as usize;
-        while let Some(row) =
-            self.low.filter(|&row| self.run.len() < most && is_at(self.field, self.from, row, nearest))
-        {
-            self.run.push(row);
-            self.low = self.line.below(row);
+        if let Some(refusal) = self.high.and_then(beyond) {
+            desk.refused(self.from, refusal);
+            self.high = None;
         }
-        let most = self.run.len() + most;
-        while let Some(row) =
-            self.high.filter(|&row| self.run.len() < most && is_at(self.field, self.from, row, nearest))
-        {
-            self.run.push(row);
-            self.high = self.line.above(row);
-        }
+        let (low, high) = match (self.low, self.high) {
+            (None, None) => return None,
+            (Some(_), None) => return self.step_down(),
+            (None, Some(_)) => return self.step_up(),
+            (Some((low, _)), Some(high)) => (low, high),
+        };
+        let distance = |row: u32| self.field.nearness(self.from, row);
         let rows = &self.field.rows;
-        self.run.sort_unstable_by(|&one, &other| rows[other as usize].seniority(&rows[one as usize]));
+        let seniority = || rows[low as usize].seniority(&rows[high as usize]);
+        let goes_down = distance(low).total_cmp(&distance(high)).then_with(seniority).is_lt();
+        if goes_down { self.step_down() } else { self.step_up() }
     }
-}
 
-/// Whether `row` is as near to `from` as `nearest`. Those who have no place are at no distance that could be told.
-fn is_at(field: &Field<'_>, from: u32, row: u32, nearest: f64) -> bool {
-    let distance = field.nearness(from, row);
-    distance <= nearest || distance.is_nan()
+    fn step_up(&mut self) -> Option<u32> {
+        let row = self.high?;
+        self.high = self.line.above(row);
+        Some(row)
+    }
+
+    /// Those with one key come in their order, the senior first; then those with the next lower.
+    fn step_down(&mut self) -> Option<u32> {
+        let (row, first) = self.low?;
+        let key = |row: u32| self.field.rows[row as usize].key.to_bits();
+        self.low = match self.line.above(row).filter(|&it| key(it) == key(row)) {
+            Some(next) => Some((next, first)),
+            None => self.line.below(first).map(|it| self.line.first_of_run(it)).map(|it| (it, it)),
+        };
+        Some(row)
+    }
 }

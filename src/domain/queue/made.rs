@@ -50,13 +50,35 @@ impl<'a> Field<'a> {
         {
             return self.duel(one, other, desk);
         }
+        let region = match self.input.queue.regions {
+            None => Place::Anywhere,
+            Some(_) => self.place(&rows.iter().map(|&row| self.reached(row)).collect::<Vec<_>>())?,
+        };
+        // Only chances to win go by teams; whatever else is not good enough need not be divided, which is the dearest step.
+        let by_teams = matches!(self.input.queue.quality, Quality::WinProbability { .. });
+        let mut quality = 0.0;
+        if !by_teams {
+            let members: Vec<Member<'a>> = rows.iter().map(|&row| self.rows[row as usize].member(0)).collect();
+            quality = self.good_enough(rows, &members, region, desk)?;
+        }
         let teams = self.divide(rows).ok_or(Refusal::Team)?;
-        let teamed = || teams.iter().zip(0_u16..).flat_map(|(team, place)| team.iter().map(move |it| (it.0, place)));
-        let region = self.place(&rows.iter().map(|&row| self.reached(row)).collect::<Vec<_>>())?;
-        let members: Vec<Member<'a>> = teamed().map(|(row, team)| self.rows[row as usize].member(team)).collect();
-        let worth = self.worth(rows, &members, region, desk);
-        worth.passes.then_some(()).ok_or(Refusal::Quality)?;
-        Ok(Made { teams, quality: worth.quality, region: name_of(region) })
+        if by_teams {
+            let placed = teams.iter().zip(0_u16..).flat_map(|(team, place)| team.iter().map(move |it| (it.0, place)));
+            let members: Vec<Member<'a>> = placed.map(|(row, team)| self.rows[row as usize].member(team)).collect();
+            quality = self.good_enough(rows, &members, region, desk)?;
+        }
+        Ok(Made { teams, quality, region: name_of(region) })
+    }
+
+    fn good_enough(
+        &self,
+        rows: &[u32],
+        members: &[Member<'_>],
+        region: Place<'a>,
+        desk: &mut Desk,
+    ) -> Result<f64, Refusal> {
+        let worth = self.worth(rows, members, region, desk);
+        worth.passes.then_some(worth.quality).ok_or(Refusal::Quality)
     }
 
     /// How good two would be together, one in each team, if that is good enough; without making anything of it.
@@ -82,9 +104,7 @@ impl<'a> Field<'a> {
             return Ok((0.0, name_of(region)));
         }
         let members = [self.rows[one as usize].member(0), self.rows[other as usize].member(1)];
-        let worth = self.worth(&[one, other], &members, region, desk);
-        worth.passes.then_some(()).ok_or(Refusal::Quality)?;
-        Ok((worth.quality, name_of(region)))
+        Ok((self.good_enough(&[one, other], &members, region, desk)?, name_of(region)))
     }
 
     fn reached(&self, row: u32) -> &Reached<'a> {

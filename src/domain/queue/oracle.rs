@@ -106,7 +106,7 @@ fn avoided(input: &PassInput<'_>, one: &Entrant, other: &Entrant, how: AvoidHow)
 pub(super) fn worth(input: &PassInput<'_>, teams: &[Vec<&Entrant>]) -> Worth {
     let all: Vec<&Entrant> = teams.iter().flatten().copied().collect();
     let teamed = teams.iter().zip(0_u16..).flat_map(|(team, place)| team.iter().map(move |it| (*it, place)));
-    let member = |(it, team): (&'_ Entrant, u16)| (it.ticket.id, team);
+    let member = |(it, team): (&Entrant, u16)| (it.ticket.id, team);
     let placed: BTreeMap<TicketId, u16> = teamed.map(member).collect();
     let members: Vec<Member<'_>> = all
         .iter()

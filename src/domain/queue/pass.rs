@@ -10,6 +10,7 @@ use crate::domain::queue::dice::Dice;
 use crate::domain::queue::entrant::Entrant;
 use crate::domain::queue::field::Field;
 use crate::domain::queue::gate::{self, Closed, Crowd};
+use crate::domain::queue::lean;
 use crate::domain::queue::line::Line;
 use crate::domain::queue::made::Made;
 use crate::domain::queue::proposal::Proposal;
@@ -56,16 +57,22 @@ pub struct PassOutcome {
 
 /// Runs a pass.
 pub fn run(input: &PassInput<'_>) -> PassOutcome {
-    let tickets = input.entrants.len() as u32;
     let players = input.entrants.iter().fold(0_u32, |sum, it| sum.saturating_add(it.size.into()));
     let room = match gate::open(&input.queue.gate, players, input.crowd) {
         Ok(room) => room.map_or(usize::MAX, |room| room as usize),
         Err(Closed::TooManyMatches { .. }) if fills(input) => 0,
         Err(closed) => return PassOutcome { proposals: Vec::new(), report: closed_report(input, closed) },
     };
+    let lean = if room == usize::MAX { lean::run(input) } else { None };
+    lean.unwrap_or_else(|| thorough(input, room))
+}
+
+/// A pass by every step, that may make `room` matches.
+pub(super) fn thorough(input: &PassInput<'_>, room: usize) -> PassOutcome {
+    let tickets = input.entrants.len() as u32;
     let field = Field::of(input);
     let pools = field.pools();
-    let mut line = Line::of(field.rows.len(), &pools);
+    let mut line = Line::of(&field, &pools);
     let mut desk = Desk::new(field.rows.len(), input.ruleset.hard.len(), input.looks_max);
     let filled = if fills(input) { backfill::fill(&field, &mut line, &mut desk) } else { Vec::new() };
     let (made, at_capacity) = select(&field, &pools, &mut line, &mut desk, room);

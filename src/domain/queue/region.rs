@@ -80,7 +80,13 @@ pub(super) fn reached<'a>(
 pub(super) fn may_meet(rule: Regions, one: &Reached<'_>, other: &Reached<'_>) -> bool {
     match rule {
         Regions::Separate { .. } => one.named.is_some() && one.named == other.named,
-        Regions::Stage { .. } => !one.measured || !other.measured || shared(&one.trips, &other.trips).next().is_some(),
+        Regions::Stage { .. } => match (one.measured, other.measured) {
+            (true, true) => shared(&one.trips, &other.trips).next().is_some(),
+            // Who has measured nothing goes wherever the other may; if the other may go anywhere at all.
+            (true, false) => !one.trips.is_empty(),
+            (false, true) => !other.trips.is_empty(),
+            (false, false) => true,
+        },
         Regions::Quality { .. } => true,
     }
 }

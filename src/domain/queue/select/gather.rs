@@ -85,9 +85,8 @@ impl<'g, 'a> Gathering<'g, 'a> {
     }
 
     fn has_room_for(&self, size: u16) -> bool {
-        let teams = &field_teams(self.field);
-        let full = self.players.saturating_add(size);
-        if self.field.input.teams.match_size() < full {
+        let teams = self.field.input.teams;
+        if teams.match_size() < self.players.saturating_add(size) {
             return false;
         }
         if size == 1 {
@@ -96,12 +95,9 @@ impl<'g, 'a> Gathering<'g, 'a> {
         let mut parties: Vec<u16> = self.rows.iter().map(|&row| self.field.rows[row as usize].entrant.size).collect();
         parties.push(size);
         parties.sort_unstable_by(|one, other| other.cmp(one));
-        fits(&parties, &mut teams.to_vec(), &mut FIT_STEPS_MAX.clone())
+        let mut steps = FIT_STEPS_MAX;
+        fits(&parties, &mut teams.sizes.to_vec(), &mut steps)
     }
-}
-
-fn field_teams<'a>(field: &Field<'a>) -> &'a [u16] {
-    &field.input.teams.sizes
 }
 
 /// Whether whole parties, largest first, find room in teams with so many seats. Out of steps they are said to.
@@ -131,7 +127,8 @@ mod tests {
     #[test]
     fn whole_parties_need_whole_room() {
         let check = |parties: &[u16], seats: &[u16], wanted| {
-            assert_eq!(fits(parties, &mut seats.to_vec(), &mut FIT_STEPS_MAX.clone()), wanted, "{parties:?} {seats:?}");
+            let mut steps = FIT_STEPS_MAX;
+            assert_eq!(fits(parties, &mut seats.to_vec(), &mut steps), wanted, "{parties:?} {seats:?}");
         };
         check(&[3, 3], &[5, 5], true);
         check(&[3, 3, 3], &[5, 5], false);

@@ -6,7 +6,7 @@ use crate::domain::queue::made::Made;
 use crate::domain::queue::select::{Gathering, Work};
 
 /// Full matches that are judged for one ticket; dividing teams is the dearest step.
-const FINISHES_MAX: u32 = 32;
+const FINISHES_MAX: u32 = 16;
 
 impl<'a> Work<'_, 'a> {
     pub(super) fn nearest(&mut self, pool: &[u32]) {
