@@ -84,14 +84,18 @@ impl<'a> Field<'a> {
             (true, false) => it.rating + 0.0,
             (false, false) => it.place.unwrap_or(f64::INFINITY),
         };
-        let mut order: Vec<(u64, u32)> =
-            input.entrants.iter().zip(0..).map(|(it, place)| (ordered_bits(key(it)), place)).collect();
+        // Of equals, who has waited longest comes first, then the lesser id; ids are looked at only when nothing else tells.
+        let mut order: Vec<(u64, u64, u32)> = (0..input.entrants.len() as u32)
+            .map(|place| {
+                let entrant = input.entrants[place as usize];
+                let entered = entrant.ticket.entered.0;
+                (ordered_bits(key(entrant)), if downwards { !entered } else { entered }, place)
+            })
+            .collect();
         order.sort_unstable_by(|one, other| {
-            let seniority = || {
-                let of = |place: u32| &input.entrants[place as usize].ticket;
-                (of(one.1).entered, of(one.1).id).cmp(&(of(other.1).entered, of(other.1).id))
-            };
-            one.0.cmp(&other.0).then_with(|| if downwards { seniority().reverse() } else { seniority() })
+            let id = |place: u32| input.entrants[place as usize].ticket.id;
+            let by_id = || if downwards { id(other.2).cmp(&id(one.2)) } else { id(one.2).cmp(&id(other.2)) };
+            (one.0, one.1).cmp(&(other.0, other.1)).then_with(by_id)
         });
         let names = match queue.regions {
             Some(Regions::Stage { .. } | Regions::Quality { .. }) => {
@@ -99,7 +103,7 @@ impl<'a> Field<'a> {
             }
             _ => Names::default(),
         };
-        let entrants = order.iter().map(|&(_, place)| input.entrants[place as usize]);
+        let entrants = order.iter().map(|&(_, _, place)| input.entrants[place as usize]);
         let rows: Vec<Row<'a>> = entrants.map(|it| row(input, &names, it, key(it))).collect();
         let widest = rows.iter().map(|row| row.range).max().unwrap_or(0);
         Self { input, rows, names, by_rating, by_bucket, widest }

@@ -12,10 +12,11 @@ pub(super) use gather::Gathering;
 use crate::domain::filter::Refusal;
 use crate::domain::queue::desk::Desk;
 use crate::domain::queue::dice::Dice;
-use crate::domain::queue::field::Field;
+use crate::domain::queue::field::{Field, ordered_bits};
 use crate::domain::queue::line::Line;
 use crate::domain::queue::made::Made;
 use crate::domain::ruleset::queue::{SelectionMode, StartWith};
+use crate::domain::time::UnixMs;
 
 /// A pass at work.
 pub(super) struct Work<'w, 'a> {
@@ -51,20 +52,21 @@ impl<'a> Work<'_, 'a> {
         }
     }
 
-    /// The pool in the order in which it is served.
+    /// Those of a pool who wait, in the order in which they are served.
     fn served(&self, pool: &[u32]) -> Vec<u32> {
         let rows = &self.field.rows;
-        let mut order = pool.to_vec();
-        match self.field.input.queue.selection.start_with {
-            StartWith::LongestWaiting => {
-                order.sort_unstable_by(|&one, &other| rows[one as usize].seniority(&rows[other as usize]));
-            }
-            StartWith::HighestRated => order.sort_unstable_by(|&one, &other| {
-                let (one, other) = (&rows[one as usize], &rows[other as usize]);
-                other.entrant.rating.total_cmp(&one.entrant.rating).then_with(|| one.seniority(other))
-            }),
-        }
-        order
+        let first = |row: u32| match self.field.input.queue.selection.start_with {
+            StartWith::LongestWaiting => 0,
+            StartWith::HighestRated => !ordered_bits(rows[row as usize].entrant.rating),
+        };
+        let waiting = pool.iter().copied().filter(|&row| self.line.is_waiting(row));
+        let entered = |row: u32| rows[row as usize].entrant.ticket.entered;
+        let mut order: Vec<(u64, UnixMs, u32)> = waiting.map(|row| (first(row), entered(row), row)).collect();
+        order.sort_unstable_by(|one, other| {
+            let by_id = || rows[one.2 as usize].seniority(&rows[other.2 as usize]);
+            (one.0, one.1).cmp(&(other.0, other.1)).then_with(by_id)
+        });
+        order.into_iter().map(|(_, _, row)| row).collect()
     }
 
     /// Serves everybody in turn, each by `serve`.

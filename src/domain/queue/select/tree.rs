@@ -7,7 +7,7 @@
 use crate::domain::measure::Measure;
 use crate::domain::queue::field::Field;
 use crate::domain::ruleset::{SoftFilter, SoftMode};
-use crate::domain::score::weighed;
+use crate::domain::score::{score_between, weighed};
 
 /// Rows in a box that is not divided any further.
 const LEAF_MAX: usize = 12;
@@ -108,7 +108,7 @@ impl<'t, 'a> Tree<'t, 'a> {
         &self.rows
     }
 
-    /// Whether what `nearest` says of a row is its score to the last bit, or nearly so, and no more need be asked.
+    /// Whether points alone tell scores; where they do not, everybody who comes near is judged by all that is known.
     pub(super) fn is_exact(&self) -> bool {
         self.is_exact
     }
@@ -185,6 +185,13 @@ impl<'t, 'a> Tree<'t, 'a> {
         self.score(gap)
     }
 
+    /// The score of two, terms that boxes cannot bound included.
+    fn whole_score(&self, one: u32, other: u32) -> f64 {
+        let seen = |at: u32| &self.field.rows[self.rows[at as usize] as usize].waits.seen;
+        score_between(self.field.input.ruleset, seen(one), seen(other))
+    }
+
+    /// What the terms come to at these distances along the axes.
     fn score(&self, gap: impl Fn(usize) -> f64) -> f64 {
         let chord = |at: usize| {
             let (x, y, z) = (gap(at), gap(at + 1), gap(at + 2));
@@ -234,7 +241,11 @@ impl Search<'_, '_, '_> {
         let axes = self.tree.axes;
         for at in (from..to).filter(|&at| at != self.at) {
             let (row, other) = (self.tree.rows[at as usize], &self.tree.points[at as usize * axes..][..axes]);
-            let score = self.tree.score(|axis| (self.point[axis] - other[axis]).abs());
+            let bound = self.tree.score(|axis| (self.point[axis] - other[axis]).abs());
+            if self.worst() < bound {
+                continue;
+            }
+            let score = if self.tree.is_exact { bound } else { self.tree.whole_score(self.at, at) };
             let place = self.kept.partition_point(|&kept| (kept.0, kept.1) < (score, row));
             if place < self.most && admits(row)? {
                 self.kept.truncate(self.most - 1);
@@ -242,5 +253,53 @@ impl Search<'_, '_, '_> {
             }
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::domain::locality::Locality;
+    use crate::domain::queue::tests::world::random;
+
+    /// The tree keeps those whom asking everybody would keep, whatever the filters measure and whoever lacks what.
+    #[test]
+    fn the_best_few_are_those_that_asking_everybody_finds() {
+        let mut exact = 0;
+        for seed in 0..60 {
+            let mut world = random(seed, 120);
+            if seed % 2 == 0 {
+                // Everybody lacks nothing, so that points tell all.
+                world.ruleset.soft = world.ruleset.soft.iter().filter(|it| &*it.name != "taste").cloned().collect();
+                for (number, ticket) in world.tickets.iter_mut().enumerate() {
+                    let session = &mut Arc::make_mut(ticket).session;
+                    let number = number as f64;
+                    session.locality =
+                        Locality::from_degrees((number * 37.0) % 150.0 - 75.0, (number * 73.0) % 340.0 - 170.0);
+                    session.regions = Box::default();
+                }
+            }
+            world.with(&world.entrants(), |input| {
+                let field = Field::of(input);
+                let pool: Vec<u32> = (0..field.rows.len() as u32).collect();
+                let tree = Tree::of(&field, &pool);
+                exact += u32::from(tree.is_exact());
+                let seen = |row: u32| &field.rows[row as usize].waits.seen;
+                let mut kept = Vec::new();
+                for (at, &row) in tree.rows().iter().enumerate() {
+                    tree.nearest(at, 5, &mut kept, |other| Some(field.meet(row, other).is_ok()));
+                    let others = pool.iter().filter(|&&other| other != row && field.meet(row, other).is_ok());
+                    let mut slow: Vec<(f64, u32)> =
+                        others.map(|&other| (score_between(input.ruleset, seen(row), seen(other)), other)).collect();
+                    slow.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+                    slow.truncate(5);
+                    let scores = |list: &Kept| list.iter().map(|it| (it.0 * 1e9).round()).collect::<Vec<f64>>();
+                    assert_eq!(scores(&kept), scores(&slow), "seed {seed}, row {row}");
+                }
+            });
+        }
+        assert!((30..60).contains(&exact), "{exact}");
     }
 }
