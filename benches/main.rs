@@ -6,6 +6,7 @@ mod harness;
 mod hostile;
 mod index;
 mod population;
+mod queue;
 mod rpc;
 mod shared;
 mod store;
@@ -32,4 +33,5 @@ fn main() {
     store::run(&wanted);
     shared::run(&wanted);
     hostile::run(&wanted);
+    queue::run(&wanted);
 }

@@ -168,6 +168,8 @@ mod update_runs;
 #[cfg(test)]
 mod vector_phases;
 #[cfg(test)]
+mod vector_queues;
+#[cfg(test)]
 mod vector_scores;
 #[cfg(test)]
 mod vector_stories;

@@ -1,0 +1,305 @@
+//! Goals PQ: putting tickets together, and one pass of each kind over ten and a hundred thousand of them.
+
+use std::sync::Arc;
+
+use fireteam::domain::attribute::{Reduction, Value};
+use fireteam::domain::expansion::Expansion;
+use fireteam::domain::id::{SetId, TicketId};
+use fireteam::domain::matching::maximum_weight;
+use fireteam::domain::measure::Measure;
+use fireteam::domain::queue::avoid::Meetings;
+use fireteam::domain::queue::entrant::Entrant;
+use fireteam::domain::queue::gate::Crowd;
+use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
+use fireteam::domain::queue::ticket::{Rated, Ticket};
+use fireteam::domain::ruleset::queue::{
+    BucketRounding, CombineBounds, Gate, GateRounding, Group, Groups, Quality, QueueSpec, Selection, SelectionMode,
+    StartWith, WaitBonus, Window, WindowClock, WindowRule,
+};
+use fireteam::domain::ruleset::teams::TeamsSpec;
+use fireteam::domain::ruleset::{HardFilter, HardRule, MissingHard, Ruleset};
+use fireteam::domain::time::UnixMs;
+
+use crate::harness::{Took, clock, compare, machine, report, together};
+use crate::population::{Dice, NOW, Rules, Spread, ruleset, session};
+
+/// Microseconds that a ticket may cost (PQ2).
+const PER_TICKET_US: f64 = 2.5;
+
+/// Milliseconds that an exact pass over a thousand may take (PQ4).
+const EXACT_MS: f64 = 50.0;
+
+/// How far from the true optimum a quick pass may be (PQ3).
+const ABOVE_OPTIMUM: f64 = 1.05;
+
+pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+    if wanted("PQ1") {
+        by_rating();
+    }
+    if wanted("PQ2") {
+        [1_000, 10_000, 100_000].into_iter().for_each(by_rating_and_place);
+    }
+    if wanted("PQ3") {
+        beside_the_optimum();
+    }
+    if wanted("PQ4") {
+        exactly();
+    }
+    if wanted("PQ6") {
+        for count in [10_000, 100_000] {
+            passes(count);
+        }
+    }
+}
+
+/// Tickets and the rules that they wait under.
+struct Crowded {
+    ruleset: Ruleset,
+    entrants: Vec<Entrant>,
+}
+
+impl Crowded {
+    /// `count` tickets of one: ratings from a bell curve, places all over the globe.
+    fn new(ruleset: Ruleset, queue: QueueSpec, count: u64) -> Self {
+        let mut ruleset = ruleset;
+        ruleset.teams = Some(duel());
+        ruleset.queue = Some(queue);
+        let mut dice = Dice(7);
+        let ticket = |number: u64| {
+            let session = session(&mut dice, Spread::Globe);
+            let Some((_, Value::Number(rating))) = session.attributes.last() else { return None };
+            let rated = Rated { rating: *rating, deviation: 100.0 };
+            let entered = UnixMs(NOW - dice.below(60_000));
+            let id = TicketId::from_bytes((u128::from(dice.next()) << 64 | u128::from(number)).to_be_bytes());
+            let (ratings, blocked) = (vec![rated], Vec::new());
+            Some(Ticket { id, set_id: SetId(1), subject: None, entered, session, ratings, blocked, alone: false })
+        };
+        let tickets: Vec<Arc<Ticket>> = (0..count).filter_map(ticket).map(Arc::new).collect();
+        let mut crowded = Self { entrants: Vec::new(), ruleset };
+        crowded.enter(tickets);
+        crowded
+    }
+
+    fn enter(&mut self, tickets: Vec<Arc<Ticket>>) {
+        let queue = self.ruleset.queue.as_ref().expect("a queue");
+        let mut entrants: Vec<Entrant> =
+            tickets.into_iter().map(|ticket| Entrant::of(&self.ruleset, queue, ticket, None)).collect();
+        let mut order: Vec<usize> = (0..entrants.len()).collect();
+        order.sort_by(|&one, &other| entrants[other].rating.total_cmp(&entrants[one].rating));
+        for (place, at) in order.into_iter().enumerate() {
+            // Ten users for each that waits.
+            entrants[at].place = Some(place as f64 * 10.0);
+        }
+        self.entrants = entrants;
+    }
+
+    /// The same tickets under other rules.
+    fn under(&mut self, change: impl FnOnce(&mut QueueSpec, &mut TeamsSpec)) {
+        let (queue, teams) = (self.ruleset.queue.as_mut(), self.ruleset.teams.as_mut());
+        change(queue.expect("a queue"), teams.expect("teams"));
+        let tickets = self.entrants.drain(..).map(|it| it.ticket).collect();
+        self.enter(tickets);
+    }
+
+    fn pass(&self) -> PassOutcome {
+        let entrants: Vec<&Entrant> = self.entrants.iter().collect();
+        pass::run(&PassInput {
+            ruleset: &self.ruleset,
+            queue: self.ruleset.queue.as_ref().expect("a queue"),
+            teams: self.ruleset.teams.as_ref().expect("teams"),
+            entrants: &entrants,
+            sessions: &[],
+            meetings: &Meetings::default(),
+            crowd: Crowd::default(),
+            now: UnixMs(NOW),
+            seed: 1,
+            looks_max: u64::MAX,
+        })
+    }
+
+    fn took(&self) -> Took {
+        together(1, |_| drop(std::hint::black_box(self.pass())))
+    }
+}
+
+fn duel() -> TeamsSpec {
+    TeamsSpec {
+        sizes: [1, 1].into(),
+        max_party_size: 1,
+        exact_up_to_size: 5,
+        roles: Box::default(),
+        role_attribute: None,
+    }
+}
+
+fn queue(mode: SelectionMode, quality: Quality) -> QueueSpec {
+    QueueSpec {
+        pass_every_ms: 250,
+        party_rating: Reduction::Max,
+        several_queues: true,
+        like_parties_first: false,
+        backfill: false,
+        ticket_lapse_ms: 60_000,
+        gate: Gate {
+            min_waiting_percent: 0.0,
+            rounding: GateRounding::Up,
+            max_parallel_matches: None,
+            skip_unchanged: true,
+        },
+        groups: None,
+        regions: None,
+        window: None,
+        quality,
+        selection: Selection { mode, start_with: StartWith::HighestRated, look_at: 256, exact_up_to: 0 },
+        wait_bonus: None,
+        avoid: Box::default(),
+        offer: None,
+    }
+}
+
+/// `|dr| / 2000 + miles / 5000`, and a filter that both sides must pass: ratings within 1,500 of each other.
+fn rating_and_place() -> Ruleset {
+    let mut ruleset = ruleset(Rules { skill: 1.5, distance: 1.6, ..Rules::default() });
+    ruleset.expansions = [Expansion::constant("wide", Measure::Attribute(0), 1_500.0).expect("a limit")].into();
+    let rule = HardRule::Within { measure: Measure::Attribute(0), expansion: 0, reciprocal_percent: 100.0 };
+    ruleset.hard = [HardFilter { name: "skill".into(), missing: MissingHard::Refuse, rule }].into();
+    ruleset
+}
+
+const SCORE: Quality = Quality::SoftScore { max_score: 10.0 };
+
+fn by_rating() {
+    let crowd = Crowded::new(ruleset(Rules::default()), queue(SelectionMode::BestWindow, Quality::Any), 100_000);
+    let keys: Vec<u64> = crowd.entrants.iter().map(|it| it.rating.to_bits()).collect();
+    let sorted = || {
+        let mut keys = keys.clone();
+        together(1, |_| keys.sort_unstable())
+    };
+    compare("PQ1", "1v1 by rating, 100k, whole pass", "sort_unstable", || crowd.took(), sorted);
+}
+
+fn by_rating_and_place(count: u64) {
+    let crowd = Crowded::new(rating_and_place(), queue(SelectionMode::MaximumWeight, SCORE), count);
+    let outcome = crowd.pass();
+    assert_eq!(outcome.report.left.len(), 0, "all are paired");
+    let rounds = if count < 100_000 { 9 } else { 3 };
+    let took: Vec<Took> = (0..rounds).map(|_| crowd.took()).collect();
+    let rounds: Vec<(f64, f64)> = took.iter().map(|it| (it.wall_us / count as f64, PER_TICKET_US)).collect();
+    let cpu_us = took.iter().map(|it| it.cpu_us).sum::<f64>() / took.len() as f64 / count as f64;
+    report("PQ2", &format!("rating and place, {count}, us a ticket"), "2.5 us", &rounds, cpu_us);
+}
+
+/// The sum of all costs.
+fn cost(outcome: &PassOutcome) -> f64 {
+    outcome.proposals.iter().map(|it| -it.quality).sum()
+}
+
+fn beside_the_optimum() {
+    let mut crowd = Crowded::new(rating_and_place(), queue(SelectionMode::MaximumWeight, SCORE), 1_000);
+    let quick = cost(&crowd.pass());
+    crowd.under(|queue, _| queue.selection.exact_up_to = 1_000);
+    let exact = cost(&crowd.pass());
+    let begin = clock();
+    let optimum = optimum(&crowd);
+    let took_s = begin.elapsed().as_secs_f64();
+    report(
+        "PQ3",
+        "8 nearest, greedy, exchanged, 1,000: cost",
+        "1.05 x optimum",
+        &[(quick, ABOVE_OPTIMUM * optimum)],
+        0.0,
+    );
+    report("PQ4", "exact on 8 nearest, 1,000: cost", "optimum", &[(exact, optimum)], 0.0);
+    println!("| PQ4 | the optimum on the complete graph, s | | {took_s:.2} | | 1 | | | | {} |", machine());
+}
+
+fn optimum(crowd: &Crowded) -> f64 {
+    let weigh = |one: &Entrant, other: &Entrant| {
+        let number = |it: &Entrant| it.facts.number(0).expect("a rating");
+        let places = one.ticket.session.locality.zip(other.ticket.session.locality).expect("places");
+        (number(one) - number(other)).abs() / 2_000.0 + places.0.chord_miles(places.1) / 5_000.0
+    };
+    let count = crowd.entrants.len();
+    let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
+    let edges: Vec<(u32, u32, i64)> = pairs
+        .map(|(one, other)| {
+            let weight = 10.0 - weigh(&crowd.entrants[one], &crowd.entrants[other]);
+            (one as u32, other as u32, (weight * 1e8) as i64)
+        })
+        .collect();
+    let partners = maximum_weight(count, &edges);
+    let couples = partners.iter().enumerate().filter_map(|(one, other)| Some((one, (*other)? as usize)));
+    couples.map(|(one, other)| weigh(&crowd.entrants[one], &crowd.entrants[other])).sum::<f64>() / 2.0
+}
+
+fn exactly() {
+    let mut crowd = Crowded::new(rating_and_place(), queue(SelectionMode::MaximumWeight, SCORE), 1_000);
+    crowd.under(|queue, _| queue.selection.exact_up_to = 1_000);
+    let took: Vec<Took> = (0..9).map(|_| crowd.took()).collect();
+    let rounds: Vec<(f64, f64)> = took.iter().map(|it| (it.wall_us / 1e3, EXACT_MS)).collect();
+    let cpu_us = took.iter().map(|it| it.cpu_us).sum::<f64>() / took.len() as f64;
+    report("PQ4", "exact, 1,000, ms a pass", "50 ms", &rounds, cpu_us);
+}
+
+/// One pass of each kind; the figures are milliseconds, the reference a tenth of a second for ten thousand tickets.
+fn passes(count: u64) {
+    let limit_ms = count as f64 / 100.0;
+    let mut crowd = Crowded::new(rating_and_place(), queue(SelectionMode::Nearest, Quality::Any), count);
+    let window = Window {
+        bucket_width: 25.0,
+        rounding: BucketRounding::Round,
+        start: 2,
+        step: 1,
+        step_every_ms: 5_000,
+        max: Some(24),
+        max_percent: None,
+        combine: CombineBounds::Smaller,
+        reciprocal_percent: 100.0,
+        clock: WindowClock::Queue,
+        rule: WindowRule::Contain,
+    };
+    let measure = |name: &str, crowd: &Crowded| {
+        let outcome = crowd.pass();
+        let took: Vec<Took> = (0..3).map(|_| crowd.took()).collect();
+        let rounds: Vec<(f64, f64)> = took.iter().map(|it| (it.wall_us / 1e3, limit_ms)).collect();
+        let cpu_us = took.iter().map(|it| it.cpu_us).sum::<f64>() / took.len() as f64;
+        let made = outcome.proposals.len();
+        report("PQ6", &format!("{name}, {count} tickets, {made} matches, ms a pass"), "limit", &rounds, cpu_us);
+    };
+    crowd.under(|queue, _| queue.window = Some(window));
+    measure("buckets, nearest", &crowd);
+    crowd.under(|queue, _| {
+        queue.window = None;
+        queue.quality = Quality::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
+        queue.wait_bonus = Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 });
+        queue.selection.mode = SelectionMode::WeightedSample;
+    });
+    measure("leaderboard, drawn", &crowd);
+    crowd.under(|queue, teams| {
+        let group = |place: u32| {
+            let from = 1_000.0 + 500.0 * f64::from(place);
+            Group { name: place.to_string().into(), from, to: from + 500.0 }
+        };
+        (queue.quality, queue.wait_bonus) = (Quality::Any, None);
+        queue.groups =
+            Some(Groups { groups: (0..7).map(group).collect(), neighbour_every_ms: Some(30_000), max_neighbours: 1 });
+        queue.selection.mode = SelectionMode::Nearest;
+        teams.sizes = [5, 5].into();
+    });
+    measure("groups, 5 v 5, nearest", &crowd);
+    crowd.under(|queue, _| {
+        queue.groups = None;
+        queue.quality = Quality::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 };
+        queue.selection.mode = SelectionMode::BestWindow;
+    });
+    measure("similarity, 5 v 5, windows", &crowd);
+    crowd.under(|queue, _| {
+        queue.quality = Quality::SoftScore { max_score: 0.5 };
+        queue.selection.mode = SelectionMode::Nearest;
+    });
+    measure("soft score, 5 v 5, nearest", &crowd);
+    crowd.under(|queue, _| {
+        queue.quality = Quality::AverageSimilarity { rating_span: 2_900.0, required_percent: 99.999 }
+    });
+    measure("nobody suits, 5 v 5, nearest", &crowd);
+}
