@@ -110,7 +110,9 @@ mod ruleset_hash;
 #[cfg(test)]
 mod ruleset_hostile;
 #[cfg(test)]
+mod ruleset_outlook;
 mod ruleset_seeds;
+mod ruleset_sense;
 #[cfg(test)]
 mod ruleset_wellformed;
 #[cfg(test)]

@@ -40,7 +40,7 @@ pub(super) fn read(elements: &[&Element], mistakes: &Mistakes) -> Vec<Avoid> {
                 alike && (as_strict || one.whom == AvoidWhom::Blocked && known.how == AvoidHow::Never)
             });
             if again {
-                let right = "keep one of them; the same people may be avoided twice only in different ways";
+                let right = "keep one of them: twice makes sense in different ways alone";
                 at.wrong(element.span, "the same people are avoided already", right);
             }
             avoid.push(one);

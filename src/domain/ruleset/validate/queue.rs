@@ -153,10 +153,8 @@ fn selection(element: Option<&Element>, mistakes: &Mistakes) -> Selection {
         look_at: at.whole_or("LookAt", 1, LOOK_AT_MAX, default.look_at.into()) as u32,
         exact_up_to: at.whole_or("ExactUpTo", 2, EXACT_UP_TO_MAX, default.exact_up_to.into()) as u32,
     };
-    match mode {
-        Some(SelectionMode::MaximumWeight) => at.idle(&["StartWith"], "all matches are made at once"),
-        Some(_) => at.idle(&["ExactUpTo"], "only Mode=\"maximum_weight\" makes all matches at once"),
-        None => {}
+    if mode.is_some_and(|mode| mode != SelectionMode::MaximumWeight) {
+        at.idle(&["ExactUpTo"], "only Mode=\"maximum_weight\" makes all matches at once");
     }
     at.finish();
     selection

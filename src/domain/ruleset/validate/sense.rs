@@ -1,7 +1,7 @@
 //! Whether parts that are right by themselves go together. What could never come true, or never matter, is a mistake: its
 //! author meant something else.
 
-use crate::domain::ruleset::draft::{Element, Span, quoted};
+use crate::domain::ruleset::draft::{Element, Span};
 use crate::domain::ruleset::fields::Fields;
 use crate::domain::ruleset::queue::{AvoidHow, AvoidWhom, Quality, QueueSpec, Regions, SelectionMode};
 use crate::domain::ruleset::teams::TeamsSpec;
@@ -84,7 +84,8 @@ impl Sense<'_> {
                     "{} teams cannot all have a chance from {min_percent} to {max_percent} %",
                     teams.sizes.len()
                 );
-                let right = format!("chances add up to 100: let the band hold {even_percent:.4}, as in an even match");
+                let even_percent = (even_percent * 1_000.0).round() / 1_000.0;
+                let right = format!("chances add up to 100: let the band hold {even_percent}, as in an even match");
                 self.wrong(measure.span, what, right);
             }
         }
@@ -135,8 +136,12 @@ impl Sense<'_> {
         }
     }
 
-    /// What adds to quality, or takes from it, where any match is good enough.
+    /// What adds to quality, or takes from it, where any match is good enough; and a bonus for what no bonus helps.
     fn what_needs_quality(&self) {
+        if matches!(self.queue.quality, Quality::WinProbability { .. }) && self.queue.wait_bonus.is_some() {
+            let what = "waiting adds to quality, but <WinProbability> is a band, and no bonus brings a match into it";
+            self.wrong(self.step("WaitBonus"), what, "leave it out, or make the band wider");
+        }
         if self.queue.quality != Quality::Any {
             return;
         }
@@ -173,7 +178,7 @@ impl Sense<'_> {
             | Quality::CategorySimilarity { required_percent, .. }
                 if 100.0 <= required_percent =>
             {
-                let what = format!("{} asks for more than 100 % similarity", quoted(&measure.name));
+                let what = format!("<{}> asks for more than 100 % similarity", measure.name);
                 self.wrong(measure.span, what, "give `RequiredPercent` less than 100: it must be exceeded");
             }
             _ => {}
