@@ -111,7 +111,9 @@ mod ruleset_hash;
 mod ruleset_hostile;
 #[cfg(test)]
 mod ruleset_outlook;
+#[cfg(test)]
 mod ruleset_seeds;
+#[cfg(test)]
 mod ruleset_sense;
 #[cfg(test)]
 mod ruleset_wellformed;
@@ -145,6 +147,8 @@ mod store_model;
 mod store_sequences;
 #[cfg(test)]
 mod store_story;
+#[cfg(test)]
+mod systems;
 #[cfg(test)]
 mod tidy;
 #[cfg(test)]
