@@ -299,6 +299,8 @@ fn refusal_count(ruleset: &Ruleset, refusal: Refusal, count: u32) -> pb::Refusal
             let rule = ruleset.hard.get(filter).map_or("allowed", |hard| &*hard.name);
             (Kind::Filter, wire_side(side), rule.to_owned())
         }
+        // The rest are queues' refusals, which no search has.
+        other => (Kind::Unspecified, pb::RefusalSide::Unspecified, other.as_str().to_owned()),
     };
     pb::RefusalCount { rule, count, kind: kind.into(), side: side.into() }
 }

@@ -15,6 +15,11 @@ impl Facts {
         Self(ruleset.attributes.iter().map(|attribute| believed(attribute, session)).collect())
     }
 
+    /// What a ruleset without attributes sees.
+    pub fn none() -> Self {
+        Self(Box::default())
+    }
+
     /// The value of the attribute at `index`.
     pub fn get(&self, index: usize) -> Option<&Value> {
         self.0[index].as_ref()

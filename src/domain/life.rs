@@ -1,5 +1,10 @@
 //! The life of a match: proposed, agreed to, given a server, played, over. A state machine without hands.
 
+pub mod event;
+pub mod penalty;
+pub mod rules;
+pub mod step;
+
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::queue::ticket::Ending;
 use crate::domain::time::UnixMs;
@@ -104,7 +109,7 @@ pub enum Place {
     },
     /// At one of the players.
     Peer {
-        /// The host.
+        /// The host: the connected client, as [`Seat::player`] names it.
         host: UserKey,
     },
     /// Wherever the players agree.
@@ -118,13 +123,13 @@ pub enum Outcome {
     Played,
     /// It was played, and nobody said that it was over.
     Lapsed,
-    /// Somebody declined.
+    /// Somebody declined, or left before it began.
     Declined,
     /// Somebody did not answer.
     Unanswered,
     /// No server was found in time.
     NoServer,
-    /// The server gave it up before it began.
+    /// The server gave it up before anybody played.
     ServerFailed,
     /// An operator cancelled it.
     Cancelled,

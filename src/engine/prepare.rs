@@ -168,6 +168,8 @@ fn judge(take: &Take, record: &Record, now: UnixMs) -> Result<(), Fault> {
         }
         Err(Refusal::Silo) => refused("silo", Side::Searcher),
         Err(Refusal::Own | Refusal::Excluded) => refused("own", Side::Searcher),
+        // The rest are queues' refusals.
+        Err(other) => refused(other.as_str(), Side::Searcher),
     }
 }
 

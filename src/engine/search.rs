@@ -220,7 +220,8 @@ struct Shown<'a> {
 
 impl Shown<'_> {
     fn view<'v>(&self, listed: &Listed<'_>, encoded: &'v [u8], score: f64, terms: &'v [f64]) -> CandidateView<'v> {
-        let between = |measure| measure_between(self.ruleset, measure, self.searcher, listed, self.round_trip_ms);
+        let (here, there) = (self.searcher.seen(), listed.seen());
+        let between = |measure| measure_between(self.ruleset, measure, &here, &there, self.round_trip_ms);
         CandidateView {
             id: listed.advertisement.id,
             encoded,

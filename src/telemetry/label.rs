@@ -171,6 +171,8 @@ impl RefusalKind {
             Refusal::Full => RefusalKind::Full,
             Refusal::Filter { filter, side: _ } if filter < hard_filters => RefusalKind::Filter,
             Refusal::Filter { .. } => RefusalKind::Allowed,
+            // The rest are queues' refusals, which no search has.
+            _ => RefusalKind::Filter,
         }
     }
 }

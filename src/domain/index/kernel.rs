@@ -7,7 +7,7 @@ use crate::domain::index::code::{ANY, MISSING};
 use crate::domain::index::gauge::{Reading, greater};
 use crate::domain::index::guard::{Owner, SEATS_BITS};
 use crate::domain::index::layout::word;
-use crate::domain::index::plan::{Check, Plan, Source, Term, counter};
+use crate::domain::index::plan::{Check, Plan, Source, Term};
 use crate::domain::ruleset::Curve;
 
 /// Rows or leaves in one block at most.
@@ -83,13 +83,13 @@ impl<B: Block> pulp::NullaryFnOnce for Work<'_, B> {
         let bound = &mut bound[..len];
         Reading::begin(readings, plan.gauges.len());
         let [expired, full, waiting] = stale(&block, plan, bound);
-        counts[counter(Refusal::Expired)] += expired;
-        counts[counter(Refusal::Full)] += full;
+        counts[Refusal::Expired.counter()] += expired;
+        counts[Refusal::Full.counter()] += full;
         let mut left = waiting - expired - full;
         if B::ROWS && plan.own {
             for owner in &plan.owners {
                 let refused = own(&block, owner, bound, &mut hit[..len]);
-                counts[counter(Refusal::Own)] += refused;
+                counts[Refusal::Own.counter()] += refused;
                 left -= refused;
             }
         }

@@ -124,34 +124,6 @@ pub(super) struct Plan {
     pub(super) regions: bool,
 }
 
-/// The counter of a refusal; counters are in the order of `Refusal`.
-pub(super) fn counter(refusal: Refusal) -> usize {
-    match refusal {
-        Refusal::Silo => 0,
-        Refusal::Own => 1,
-        Refusal::Excluded => 2,
-        Refusal::Expired => 3,
-        Refusal::Full => 4,
-        Refusal::Filter { filter, side: Side::Searcher } => 5 + 2 * filter,
-        Refusal::Filter { filter, side: Side::Advertiser } => 6 + 2 * filter,
-    }
-}
-
-/// The refusal of a counter.
-pub(super) fn refusal(counter: usize) -> Refusal {
-    match counter {
-        0 => Refusal::Silo,
-        1 => Refusal::Own,
-        2 => Refusal::Excluded,
-        3 => Refusal::Expired,
-        4 => Refusal::Full,
-        _ => {
-            let side = if counter % 2 == 1 { Side::Searcher } else { Side::Advertiser };
-            Refusal::Filter { filter: (counter - 5) / 2, side }
-        }
-    }
-}
-
 /// A limit in f32 that is not below `limit`, nor below what errors in proportion make of something at the limit.
 pub(super) fn up(limit: f64) -> f32 {
     ((limit + limit.abs() / 65_536.0) as f32).next_up()
@@ -167,7 +139,7 @@ impl Plan {
             owners: Owner::all_of(&query.searcher).collect(),
             own: false,
             values: (0..query.ruleset.attributes.len()).map(|it| around(query.searcher.facts.number(it))).collect(),
-            ranges: counter(Refusal::Filter { filter: query.ruleset.hard.len(), side: Side::Advertiser }),
+            ranges: Refusal::Filter { filter: query.ruleset.hard.len(), side: Side::Advertiser }.counter(),
             gauges: Vec::new(),
             rules: Vec::new(),
             terms: Vec::new(),
@@ -188,7 +160,7 @@ impl Plan {
     }
 
     pub(super) fn rule(&mut self, refusal: Refusal, check: Check) {
-        self.rules.push(Rule { counter: counter(refusal), check });
+        self.rules.push(Rule { counter: refusal.counter(), check });
     }
 
     /// The bound that a row must not pass when scores above `score` are of no use.

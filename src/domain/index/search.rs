@@ -8,7 +8,7 @@ use crate::domain::index::block::{Leaves, Rows};
 use crate::domain::index::exact::weigh;
 use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
 use crate::domain::index::leaf::Leaf;
-use crate::domain::index::plan::{Plan, counter, refusal};
+use crate::domain::index::plan::Plan;
 use crate::domain::index::tree::Place;
 use crate::domain::index::{Found, Hit, Index, Query};
 
@@ -57,7 +57,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     let plan = Plan::of(query, &index.layout, &index.codes, &index.clock);
     desk.best.begin(query.limits.max_results as usize);
     desk.counts.clear();
-    desk.counts.resize(counter(Refusal::Full) + 3 + 2 * query.ruleset.hard.len(), 0);
+    desk.counts.resize(Refusal::counters(query.ruleset.hard.len()), 0);
     desk.excluded.clear();
     let slots = query.searcher.excluded.iter().filter_map(|&id| index.slab.find(id));
     desk.excluded.extend(slots.map(|slot| index.slab.place(slot)));
@@ -73,7 +73,7 @@ pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Foun
     (*evaluated, *truncated) = (left - search.left, search.truncated);
     hits.extend(desk.best.rows().iter().map(|row| Hit { slot: row.slot, score: row.score }));
     let counts = desk.counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
-    refusals.extend(counts.map(|(counter, &count)| (refusal(counter), count)));
+    refusals.extend(counts.map(|(counter, &count)| (Refusal::of_counter(counter), count)));
 }
 
 struct Search<'a, 'q> {
@@ -272,7 +272,7 @@ impl Search<'_, '_> {
                     self.query.now,
                 );
                 if let Err(refused) = verdict {
-                    self.desk.counts[counter(refused)] += 1;
+                    self.desk.counts[refused.counter()] += 1;
                 }
             }
         }
@@ -334,12 +334,12 @@ impl Search<'_, '_> {
             match admit(query.ruleset, &query.searcher, &index.entry(slot).listed(), None, query.now) {
                 Ok(()) => true,
                 Err(refused) => {
-                    counts[counter(refused)] += 1;
+                    counts[refused.counter()] += 1;
                     false
                 }
             }
         });
-        self.plan.own = OWN_MANY <= counts[counter(Refusal::Own)];
+        self.plan.own = OWN_MANY <= counts[Refusal::Own.counter()];
     }
 }
 

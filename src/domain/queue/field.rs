@@ -1,0 +1,237 @@
+//! Everyone who waits, as they stand at the moment of one pass: sorted, with their ranges, limits and regions by now; and
+//! who of them may meet whom.
+
+use std::cmp::Ordering;
+
+use crate::domain::attribute::Value;
+use crate::domain::filter::{Refusal, Seen, Waits, meet};
+use crate::domain::queue::avoid::{self, Wary, shares};
+use crate::domain::queue::entrant::Entrant;
+use crate::domain::queue::group;
+use crate::domain::queue::pass::PassInput;
+use crate::domain::queue::quality::Member;
+use crate::domain::queue::region::{self, Names, Reached};
+use crate::domain::queue::window;
+use crate::domain::ruleset::queue::{Quality, Regions, SelectionMode};
+use crate::domain::ruleset::{HardRule, MissingHard};
+
+/// A ticket at the moment of a pass.
+#[derive(Clone, Debug)]
+pub(super) struct Row<'a> {
+    pub(super) entrant: &'a Entrant,
+    /// As hard filters judge it.
+    pub(super) waits: Waits<'a>,
+    /// What nearness is measured in: the rating, or the place on the leaderboard.
+    pub(super) key: f64,
+    /// How many buckets to either side it looks by now.
+    pub(super) range: u32,
+    /// How many groups further it looks by now.
+    pub(super) neighbours: u16,
+    /// Its regions by now.
+    pub(super) reached: Reached<'a>,
+    /// It has blocked somebody, or met somebody lately: whom it avoids must be asked.
+    pub(super) wary: bool,
+}
+
+impl<'a> Row<'a> {
+    pub(super) fn member(&self, team: u16) -> Member<'a> {
+        let entrant = self.entrant;
+        Member {
+            seen: self.waits.seen,
+            ratings: &entrant.ratings,
+            rated: &entrant.ticket.ratings,
+            place: entrant.place,
+            waited_ms: self.waits.waited_ms,
+            team,
+        }
+    }
+
+    pub(super) fn wary(&self) -> Wary<'a> {
+        Wary { users: &self.entrant.users, blocked: &self.entrant.ticket.blocked }
+    }
+
+    /// Who is first among equals: who has waited longest, then the lesser id.
+    pub(super) fn seniority(&self, other: &Row<'_>) -> Ordering {
+        let (one, other) = (&self.entrant.ticket, &other.entrant.ticket);
+        one.entered.cmp(&other.entered).then(one.id.cmp(&other.id))
+    }
+}
+
+/// Everyone who waits, nearest to each other in order.
+pub(super) struct Field<'a> {
+    pub(super) input: &'a PassInput<'a>,
+    /// By key, then by seniority; for windows, which go down, the senior of equals last.
+    pub(super) rows: Vec<Row<'a>>,
+    pub(super) names: Names<'a>,
+    /// Keys are ratings, so that groups and buckets come in order too.
+    pub(super) by_rating: bool,
+    /// The widest range of any row.
+    pub(super) widest: u32,
+}
+
+impl<'a> Field<'a> {
+    pub(super) fn of(input: &'a PassInput<'a>) -> Self {
+        let queue = input.queue;
+        let by_place = matches!(queue.quality, Quality::LeaderboardGauss { .. });
+        // Windows go down from their highest, and of equals the senior comes first.
+        let downwards = queue.selection.mode == SelectionMode::BestWindow;
+        let by_rating = !by_place || downwards;
+        let key = |it: &Entrant| if by_rating { it.rating } else { it.place.unwrap_or(f64::INFINITY) };
+        let mut order: Vec<(u64, u32)> =
+            input.entrants.iter().zip(0..).map(|(it, place)| (ordered_bits(key(it)), place)).collect();
+        order.sort_unstable_by(|one, other| {
+            let seniority = || {
+                let of = |place: u32| &input.entrants[place as usize].ticket;
+                (of(one.1).entered, of(one.1).id).cmp(&(of(other.1).entered, of(other.1).id))
+            };
+            one.0.cmp(&other.0).then_with(|| if downwards { seniority().reverse() } else { seniority() })
+        });
+        let names = match queue.regions {
+            Some(Regions::Stage { .. } | Regions::Quality { .. }) => {
+                Names::of(input.entrants.iter().map(|it| &*it.ticket.session.regions))
+            }
+            _ => Names::default(),
+        };
+        let entrants = order.iter().map(|&(_, place)| input.entrants[place as usize]);
+        let rows: Vec<Row<'a>> = entrants.map(|it| row(input, &names, it, key(it))).collect();
+        let widest = rows.iter().map(|row| row.range).max().unwrap_or(0);
+        Self { input, rows, names, by_rating, widest }
+    }
+
+    /// Lets two meet, or says which rule refuses; `one` is the one who asks.
+    pub(super) fn meet(&self, one: u32, other: u32) -> Result<(), Refusal> {
+        let (input, queue) = (self.input, self.input.queue);
+        let (one, other) = (&self.rows[one as usize], &self.rows[other as usize]);
+        if shares(&one.entrant.users, &other.entrant.users) {
+            return Err(Refusal::Own);
+        }
+        if !input.ruleset.hard.is_empty() {
+            meet(input.ruleset, &one.waits, &other.waits)?;
+        }
+        if queue.groups.is_some() {
+            let reach = |row: &Row<'_>| (row.entrant.group, row.neighbours);
+            group::may_meet(reach(one), reach(other)).then_some(()).ok_or(Refusal::Group)?;
+        }
+        if let Some(rule) = queue.regions {
+            region::may_meet(rule, &one.reached, &other.reached).then_some(()).ok_or(Refusal::Region)?;
+        }
+        if let Some(window) = &queue.window {
+            let distance = one.entrant.bucket.abs_diff(other.entrant.bucket);
+            window::may_meet(window, one.range, other.range, distance).then_some(()).ok_or(Refusal::Window)?;
+        }
+        if one.wary || other.wary {
+            let avoided = avoid::judge(&queue.avoid, input.meetings, one.wary(), other.wary(), input.now);
+            if avoided.never {
+                return Err(Refusal::Avoid);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether two must not be in one team.
+    pub(super) fn apart(&self, one: u32, other: u32) -> bool {
+        let (one, other) = (&self.rows[one as usize], &self.rows[other as usize]);
+        let rules = &self.input.queue.avoid;
+        (one.wary || other.wary)
+            && avoid::judge(rules, self.input.meetings, one.wary(), other.wary(), self.input.now).apart
+    }
+
+    /// How far two are from each other: in buckets where there is a window, else by key.
+    pub(super) fn nearness(&self, one: u32, other: u32) -> f64 {
+        let (one, other) = (&self.rows[one as usize], &self.rows[other as usize]);
+        if self.by_rating && self.input.queue.window.is_some() {
+            return one.entrant.bucket.abs_diff(other.entrant.bucket) as f64;
+        }
+        (one.key - other.key).abs()
+    }
+
+    /// Why `one` need not look at `other`, nor at anyone beyond: too far by group or by bucket. Only where keys are ratings,
+    /// for only then do groups and buckets come in order.
+    pub(super) fn beyond(&self, one: u32, other: u32) -> Option<Refusal> {
+        if !self.by_rating {
+            return None;
+        }
+        let (one, other) = (&self.rows[one as usize], &self.rows[other as usize]);
+        if self.input.queue.groups.is_some() && one.neighbours < one.entrant.group.abs_diff(other.entrant.group) {
+            return Some(Refusal::Group);
+        }
+        let window = self.input.queue.window.as_ref()?;
+        let distance = one.entrant.bucket.abs_diff(other.entrant.bucket);
+        (window::reach(window, one.range, self.widest) < distance).then_some(Refusal::Window)
+    }
+
+    /// The populations that never meet: rows with the same region, where regions are separate, and the same value of every
+    /// attribute that a hard filter wants equal. Each in the order of the rows; the pools in the order of their values.
+    pub(super) fn pools(&self) -> Vec<Vec<u32>> {
+        let keys = self.partition_attributes();
+        let mut order: Vec<u32> = (0..self.rows.len() as u32).collect();
+        if keys.is_empty() {
+            return if order.is_empty() { Vec::new() } else { vec![order] };
+        }
+        let compare = |one: u32, other: u32| {
+            let facts = |row: u32| &self.rows[row as usize].entrant.facts;
+            let by_value = |&attribute: &usize| compare_values(facts(one).get(attribute), facts(other).get(attribute));
+            keys.iter().map(by_value).find(|it| it.is_ne()).unwrap_or(Ordering::Equal)
+        };
+        order.sort_by(|&one, &other| compare(one, other));
+        order.chunk_by(|&one, &other| compare(one, other).is_eq()).map(<[u32]>::to_vec).collect()
+    }
+
+    /// Attributes that split the population. A filter that passes those who say nothing splits it only if everybody does say
+    /// something.
+    fn partition_attributes(&self) -> Vec<usize> {
+        let complete = |attribute: usize| self.rows.iter().all(|row| row.entrant.facts.get(attribute).is_some());
+        let equal = self.input.ruleset.hard.iter().filter_map(|hard| match hard.rule {
+            HardRule::Equal { attribute, value: None } => {
+                (hard.missing == MissingHard::Refuse || complete(attribute)).then_some(attribute)
+            }
+            _ => None,
+        });
+        let region = match self.input.queue.regions {
+            Some(Regions::Separate { attribute }) => Some(attribute),
+            _ => None,
+        };
+        region.into_iter().chain(equal).collect()
+    }
+}
+
+fn row<'a>(input: &PassInput<'a>, names: &Names<'_>, entrant: &'a Entrant, key: f64) -> Row<'a> {
+    let (queue, session) = (input.queue, &entrant.ticket.session);
+    let entered = entrant.ticket.entered;
+    let waited_ms = input.now.since(entered);
+    let seen = Seen { facts: &entrant.facts, locality: session.locality, regions: &session.regions };
+    let met = || entrant.users.iter().any(|&user| input.meetings.knows(user));
+    let reached = |rule| region::reached(input.ruleset, rule, names, &entrant.facts, &session.regions, waited_ms);
+    Row {
+        entrant,
+        waits: Waits { seen, waited_ms },
+        key,
+        range: queue.window.as_ref().map_or(0, |it| window::range_of(it, entrant.rating, entered, input.now)),
+        neighbours: queue.groups.as_ref().map_or(0, |groups| group::neighbours(groups, waited_ms)),
+        reached: queue.regions.map_or_else(Reached::default, reached),
+        wary: !queue.avoid.is_empty() && (!entrant.ticket.blocked.is_empty() || met()),
+    }
+}
+
+/// Bits that sort as `f64::total_cmp` does.
+pub(super) fn ordered_bits(number: f64) -> u64 {
+    // -0 is 0: two ratings that are equal are in one place.
+    let bits = (number + 0.0).to_bits();
+    if bits >> 63 == 1 { !bits } else { bits | 1 << 63 }
+}
+
+fn compare_values(one: Option<&Value>, other: Option<&Value>) -> Ordering {
+    let rank = |value: &Value| match value {
+        Value::Number(_) => 0,
+        Value::Text(_) => 1,
+        Value::Flag(_) => 2,
+        Value::Texts(_) => 3,
+    };
+    match (one, other) {
+        (Some(Value::Number(one)), Some(Value::Number(other))) => ordered_bits(*one).cmp(&ordered_bits(*other)),
+        (Some(Value::Text(one)), Some(Value::Text(other))) => one.cmp(other),
+        (Some(Value::Flag(one)), Some(Value::Flag(other))) => one.cmp(other),
+        (Some(Value::Texts(one)), Some(Value::Texts(other))) => one.cmp(other),
+        (one, other) => one.map(rank).cmp(&other.map(rank)),
+    }
+}

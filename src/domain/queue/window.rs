@@ -1,0 +1,88 @@
+//! Buckets of ratings, and how far a ticket may look by now (S0-4 to S0-16).
+//!
+//! | waited (width 1, start 0, step 1 per 20 s, at most 10) | range          |
+//! |---------------------------------------------------------|----------------|
+//! | 0–20 s                                                  | its own bucket |
+//! | 20–40 s                                                 | 1 either side  |
+//! | 200 s +                                                 | 10 either side |
+
+use crate::domain::ruleset::queue::{BucketRounding, CombineBounds, Window, WindowClock, WindowRule};
+use crate::domain::time::UnixMs;
+
+/// The bucket of a rating (S0-13). Halves are rounded away from zero: 2.5 is in 3, -0.5 in -1.
+pub fn bucket_of(window: &Window, rating: f64) -> i64 {
+    let buckets = rating / window.bucket_width;
+    let whole = match window.rounding {
+        BucketRounding::Round => buckets.round(),
+        BucketRounding::Floor => buckets.floor(),
+        BucketRounding::Ceiling => buckets.ceil(),
+    };
+    whole as i64
+}
+
+/// How many buckets to either side a ticket of this rating may ever look (S0-15); `None` for any number.
+pub fn bound_of(window: &Window, rating: f64) -> Option<u32> {
+    let share = window.max_percent.map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
+    match (window.max, share) {
+        (Some(max), Some(share)) => Some(match window.combine {
+            CombineBounds::Smaller => max.min(share),
+            CombineBounds::Larger => max.max(share),
+        }),
+        (max, share) => max.or(share),
+    }
+}
+
+/// How many buckets to either side a ticket looks at `now` (S0-14). A bound below `start` rules from the beginning.
+pub fn range_of(window: &Window, rating: f64, entered: UnixMs, now: UnixMs) -> u32 {
+    let steps = u32::try_from(steps(window, entered, now)).unwrap_or(u32::MAX);
+    let grown = window.start.saturating_add(window.step.saturating_mul(steps));
+    bound_of(window, rating).map_or(grown, |bound| grown.min(bound))
+}
+
+/// When a ticket's range next grows; `None` when it is as wide as it gets.
+pub fn next_growth(window: &Window, rating: f64, entered: UnixMs, now: UnixMs) -> Option<UnixMs> {
+    let (every_ms, range) = (window.step_every_ms.max(1), range_of(window, rating, entered, now));
+    let as_wide_as_it_gets = window.step == 0 || range == u32::MAX || bound_of(window, rating) == Some(range);
+    if as_wide_as_it_gets {
+        return None;
+    }
+    Some(match window.clock {
+        WindowClock::Queue => UnixMs((now.0 / every_ms).saturating_add(1).saturating_mul(every_ms)),
+        WindowClock::Ticket => entered.after((steps(window, entered, now) + 1).saturating_mul(every_ms)),
+    })
+}
+
+/// Steps since a ticket entered, by the clock that counts (B-4).
+fn steps(window: &Window, entered: UnixMs, now: UnixMs) -> u64 {
+    let every_ms = window.step_every_ms.max(1);
+    match window.clock {
+        WindowClock::Queue => (now.0 / every_ms).saturating_sub(entered.0 / every_ms),
+        WindowClock::Ticket => now.since(entered) / every_ms,
+    }
+}
+
+/// Whether somebody who looks `range` buckets far may play another at `distance` buckets who looks `theirs` far, as far as
+/// the asking side goes: `distance <= range`, and the other's range covers its share (S0-16, B-6).
+pub fn accepts(window: &Window, range: u32, theirs: u32, distance: u64) -> bool {
+    match window.rule {
+        WindowRule::Contain => {
+            let share = window.reciprocal_percent * distance as f64;
+            distance <= u64::from(range) && share <= 100.0 * f64::from(theirs)
+        }
+        WindowRule::Overlap => distance <= u64::from(range) + u64::from(theirs),
+    }
+}
+
+/// Whether two may meet: either of them accepts the other. With full reciprocity that is both.
+pub fn may_meet(window: &Window, one: u32, other: u32, distance: u64) -> bool {
+    accepts(window, one.max(other), one.min(other), distance)
+}
+
+/// How far in buckets a ticket with this range need look at all, when nobody else's range exceeds `widest`.
+pub fn reach(window: &Window, range: u32, widest: u32) -> u64 {
+    match window.rule {
+        WindowRule::Contain if 100.0 <= window.reciprocal_percent => u64::from(range),
+        WindowRule::Contain => u64::from(range.max(widest)),
+        WindowRule::Overlap => u64::from(range) + u64::from(widest),
+    }
+}
