@@ -3,6 +3,10 @@
 use std::path::Path;
 
 use fireteam::cli::check::check;
+use fireteam::domain::queue::quality::{bonus, gauss};
+use fireteam::domain::queue::window::range_of;
+use fireteam::domain::ruleset::queue::{Quality, QueueSpec};
+use fireteam::domain::time::UnixMs;
 use fireteam::rules;
 
 fn root() -> &'static Path {
@@ -109,4 +113,58 @@ fn rulesets_in_documents_are_sound() {
         }
     }
     assert!(3 <= shown, "{shown}");
+}
+
+/// The queue of a shipped file.
+fn queue_of(name: &str) -> QueueSpec {
+    let carried = rules::bundled::load().unwrap();
+    let (_, ruleset) = carried.iter().find(|(path, _)| path.ends_with(name)).expect(name);
+    ruleset.queue.clone().expect(name)
+}
+
+fn designers_guide() -> String {
+    std::fs::read_to_string(root().join("docs/RULESETS.md")).unwrap()
+}
+
+/// The cells of the rows of the guide that begin with `start`, without the first.
+fn rows(start: &str) -> Vec<(String, Vec<String>)> {
+    let guide = designers_guide();
+    let rows = guide.lines().filter(|line| line.starts_with(start)).map(|line| {
+        let mut cells = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned());
+        (cells.next().unwrap_or_default(), cells.collect::<Vec<String>>())
+    });
+    rows.collect()
+}
+
+/// S0-14, S0-15, B-4: the guide's table of ranges is what ranges are.
+#[test]
+fn the_guide_says_how_far_a_ticket_looks() {
+    let rows: Vec<_> = rows("| `<Window").into_iter().filter(|(_, cells)| cells.len() == 5).collect();
+    assert_eq!(rows.len(), 4);
+    for (label, cells) in rows {
+        let element = label.split('`').nth(1).unwrap();
+        let text = format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue>{element}</Queue></Ruleset>");
+        let window = rules::parse("a.xml", &text).unwrap().queue.unwrap().window.unwrap();
+        let range = |seconds: u64| range_of(&window, 25.0, UnixMs(0), UnixMs(seconds * 1_000)).to_string();
+        assert_eq!(cells, [0, 20, 60, 200, 3_600].map(range), "{label}");
+    }
+}
+
+/// S2-9, S2-11: the guide's table of the ladder is what the shipped ladder does.
+#[test]
+fn the_guide_says_what_places_are_worth() {
+    let ladder = queue_of("rulesets/comprl_ladder.xml");
+    let Quality::LeaderboardGauss { sigma, scale, threshold } = ladder.quality else { panic!("{:?}", ladder.quality) };
+    let rule = ladder.wait_bonus.unwrap();
+    let distances = [0.0, 10.0, 20.0, 21.0, 30.0, 50.0, 200.0];
+    assert_eq!(rows("| quality | 0.5")[0].1, distances.map(|distance| format!("{:.3}", gauss(sigma, scale, distance))));
+    let together = |distance: f64| {
+        let enough = |seconds: &u64| threshold <= gauss(sigma, scale, distance) + bonus(&rule, seconds * 1_000) + 1e-12;
+        match (0..=600).find(enough) {
+            Some(0) => "at once".to_owned(),
+            Some(seconds) => format!("{seconds} s"),
+            None => "never".to_owned(),
+        }
+    };
+    assert_eq!(rows("| together | at")[0].1, distances.map(together));
 }

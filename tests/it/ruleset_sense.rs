@@ -173,8 +173,13 @@ fn another_set_is_offered() {
 #[test]
 fn sense_is_asked_of_sound_parts() {
     check(
-        "<Queue><Quality><LeaderboardGauss Sigma='0'/></Quality></Queue>",
-        "0",
-        "`Sigma` is `0`; give a number above 0 and at most 1000000",
+        "<Queue><Gate MinWaitingPercent='200'/><Selection Mode='best_window'/></Queue>",
+        "200",
+        "`MinWaitingPercent` is `200`; give a number from 0 to 100",
+    );
+    check(
+        "<Queue><Quality><LeaderboardGauss/></Quality></Queue><Raiting System='elo'/>",
+        "Raiting",
+        "<Ruleset> takes no element `Raiting`; did you mean `Rating`?",
     );
 }

@@ -64,7 +64,8 @@ impl Game {
 impl Room {
     /// The shipped file of that name, with some of its words replaced.
     fn of(name: &str, replaced: &[(&str, &str)]) -> Self {
-        let (_, text) = *rules::bundled::FILES.iter().find(|(path, _)| path.ends_with(&format!("/{name}.xml"))).unwrap();
+        let (_, text) =
+            *rules::bundled::FILES.iter().find(|(path, _)| path.ends_with(&format!("/{name}.xml"))).unwrap();
         let mut text = text.to_owned();
         for (from, to) in replaced {
             assert!(text.contains(from), "{name} does not say {from}");
@@ -218,7 +219,8 @@ fn a_pair_is_worth_what_its_places_say() {
     assert_eq!(names, ["u1", "u9", "u2", "u3", "u10", "u6", "u7", "u4", "u5", "u8"]);
     for (one, first) in names.iter().enumerate() {
         for (other, second) in names.iter().enumerate().skip(one + 1) {
-            let mut room = Room::of("comprl_ladder", &[("Sigma=\"20\"", "Sigma=\"2\""), ("Threshold=\"0.3\"", "Threshold=\"0\"")]);
+            let mut room =
+                Room::of("comprl_ladder", &[("Sigma=\"20\"", "Sigma=\"2\""), ("Threshold=\"0.3\"", "Threshold=\"0\"")]);
             for (name, place) in [(first, one), (second, other)] {
                 let (_, mu, _) = *LADDER.iter().find(|it| it.0 == *name).unwrap();
                 room.enter(name, Solo { place: Some(place as f64), ..rated(mu) });
@@ -423,7 +425,10 @@ fn nothing_relaxes_in_the_challenge() {
 /// S4-10, B-19: the ten of the example are split in the best of 126 ways, 9898 against 9896.
 #[test]
 fn ten_are_split_in_the_best_way() {
-    let mut room = Room::of("challenge_5v5", &[("RequiredPercent=\"95\"/>\n    </Quality>", "RequiredPercent=\"50\"/>\n    </Quality>")]);
+    let mut room = Room::of(
+        "challenge_5v5",
+        &[("RequiredPercent=\"95\"/>\n    </Quality>", "RequiredPercent=\"50\"/>\n    </Quality>")],
+    );
     league(&mut room, LOBBY[..10].iter().copied());
     let games = room.games(0);
     let sum = |team: &Vec<String>| team.iter().map(|name| room.waiting[name].rating).sum::<f64>();
@@ -446,7 +451,9 @@ fn control(skill: f64) -> Room {
 /// are as strong.
 #[test]
 fn control_relaxes_by_the_thesis_steps() {
-    for (skill, from_ms) in [(150.0, 0), (151.0, 10 * SECOND), (300.0, 10 * SECOND), (301.0, 30 * SECOND), (601.0, 50 * SECOND)] {
+    for (skill, from_ms) in
+        [(150.0, 0), (151.0, 10 * SECOND), (300.0, 10 * SECOND), (301.0, 30 * SECOND), (601.0, 50 * SECOND)]
+    {
         let room = control(skill);
         if let Some(before) = from_ms.checked_sub(1) {
             assert_eq!(room.games(before), [], "{skill} before its time");

@@ -86,6 +86,7 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
     if mistakes.count() == before {
         sense::check(&at, teams.as_ref(), queue.as_ref());
     }
+    sense::check_parts(&at);
     at.finish();
     Ruleset {
         name,

@@ -4,32 +4,60 @@
 use crate::domain::ruleset::draft::{Element, Span};
 use crate::domain::ruleset::fields::Fields;
 use crate::domain::ruleset::queue::{AvoidHow, AvoidWhom, Quality, QueueSpec, Regions, SelectionMode};
+use crate::domain::ruleset::suggest::nearest;
 use crate::domain::ruleset::teams::TeamsSpec;
 
-/// Checks teams, queue, ready check, server and rating of the ruleset at hand, each of which is sound.
-pub(super) fn check(root: &Fields<'_>, teams: Option<&TeamsSpec>, queue: Option<&QueueSpec>) {
-    let Some((element, queue)) = root.element.child("Queue").zip(queue) else {
+/// What lacks what it needs altogether; asked of parts that may themselves be wrong.
+pub(super) fn check_parts(root: &Fields<'_>) {
+    // A misspelt section is noted as such: that it is missing would be the same mistake again.
+    let like =
+        |name: &str| root.element.children.iter().find(|it| &*it.name == name || nearest(&it.name, [name]).is_some());
+    let has = |name: &str| like(name).is_some_and(|it| name != "SoftFilters" || !it.children.is_empty());
+    if !has("Queue") {
         for (name, what) in [("ReadyCheck", "agreed to"), ("Server", "played")] {
             if let Some(child) = root.element.child(name) {
                 let right = "add a <Queue>, or leave it out";
                 root.wrong(child.span, format!("<{name}> says how matches are {what}, but none are made"), right);
             }
         }
-        return;
-    };
-    let sense = Sense { root, element, queue };
-    match teams {
-        Some(teams) => {
-            sense.match_size(teams);
-            sense.teams_of_one(teams);
-        }
-        None => sense.wrong(
-            element.span,
-            "<Queue> makes matches but nothing says of what",
-            "add <Teams Count=\"2\" Size=\"…\"/>",
-        ),
     }
-    sense.what_quality_needs();
+    let Some(queue) = root.element.child("Queue") else { return };
+    if !has("Teams") {
+        let what = "<Queue> makes matches but nothing says of what";
+        root.wrong(queue.span, what, "add <Teams Count=\"2\" Size=\"…\"/>");
+    }
+    let measures = queue.child("Quality").map_or(&[][..], |quality| &quality.children);
+    for measure in measures.iter().take(1) {
+        let (needed, what, right) = match &*measure.name {
+            "LeaderboardGauss" => (
+                "Rating",
+                "goes by places on a leaderboard, and there is none",
+                "a <Rating System=\"…\"/>, whose leaderboard it is",
+            ),
+            "WinProbability" => (
+                "Rating",
+                "goes by ratings, and none are kept",
+                "a <Rating System=\"…\"/>, by which chances are reckoned",
+            ),
+            "SoftScore" => {
+                ("SoftFilters", "adds soft filters up, and there are none", "<SoftFilters>, or measure in another way")
+            }
+            _ => continue,
+        };
+        if !has(needed) {
+            root.wrong(measure.span, format!("<{}> {what}", measure.name), format!("add {right}"));
+        }
+    }
+}
+
+/// Checks teams and queue of the ruleset at hand, each of which is sound.
+pub(super) fn check(root: &Fields<'_>, teams: Option<&TeamsSpec>, queue: Option<&QueueSpec>) {
+    let Some((element, queue)) = root.element.child("Queue").zip(queue) else { return };
+    let sense = Sense { root, element, queue };
+    if let Some(teams) = teams {
+        sense.match_size(teams);
+        sense.teams_of_one(teams);
+    }
     sense.what_needs_quality();
     sense.thresholds();
 }
@@ -106,33 +134,6 @@ impl Sense<'_> {
             if avoid.how == AvoidHow::NotSameTeam || matches!(avoid.whom, AvoidWhom::RecentTeammates { .. }) {
                 self.wrong(element.span, "nobody has teammates in teams of one", "avoid opponents, or leave it out");
             }
-        }
-    }
-
-    /// Ratings, and filters to score by.
-    fn what_quality_needs(&self) {
-        let Some(measure) = self.measure() else { return };
-        let lacks = |name: &str| self.root.element.child(name).is_none();
-        match self.queue.quality {
-            Quality::LeaderboardGauss { .. } if lacks("Rating") => {
-                let right = "add a <Rating System=\"…\"/>, whose leaderboard it is";
-                self.wrong(
-                    measure.span,
-                    "<LeaderboardGauss> goes by places on a leaderboard, and there is none",
-                    right,
-                );
-            }
-            Quality::WinProbability { .. } if lacks("Rating") => {
-                let right = "add a <Rating System=\"…\"/>, by which chances are reckoned";
-                self.wrong(measure.span, "<WinProbability> goes by ratings, and none are kept", right);
-            }
-            Quality::SoftScore { .. }
-                if self.root.element.child("SoftFilters").is_none_or(|it| it.children.is_empty()) =>
-            {
-                let right = "add <SoftFilters>, or measure in another way";
-                self.wrong(measure.span, "<SoftScore> adds soft filters up, and there are none", right);
-            }
-            _ => {}
         }
     }
 
