@@ -36,6 +36,14 @@ fn check_file(name: &str, lines: &[&str]) {
 #[test]
 fn a_designer_is_told_what_waiting_comes_to() {
     check_file(
+        "casual_quickplay.xml",
+        &[
+            "its queue makes matches of 8 against 8, every 250 ms",
+            "a party waits at most 15 s until its limits are at their widest: 60000 ms of round trip",
+            "when its parties have waited 540 s together, any match is good enough",
+        ],
+    );
+    check_file(
         "destiny_control_6v6.xml",
         &[
             "its queue makes matches of 6 against 6, every 100 ms",
