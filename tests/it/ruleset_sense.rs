@@ -144,6 +144,26 @@ fn a_bar_can_be_cleared() {
     );
 }
 
+/// B-32: groups and categories are on the scale of the set's rating system.
+#[test]
+fn scales_are_not_mixed() {
+    let right = "let them span the ratings of <Rating>, or let newcomers begin among them";
+    let groups = "<Queue><Groups><Group Name='a' From='1000' To='4500'/></Groups></Queue>";
+    check(
+        &format!("{groups}<Rating System='trueskill'/>"),
+        "Groups",
+        &format!("groups go from 1000 to 4500, but a newcomer is rated 25; {right}"),
+    );
+    sound(&format!("{groups}<Rating System='elo' Initial='1000'/>"));
+    let categories = "<Queue><Quality><CategorySimilarity RequiredPercent='90'/></Quality></Queue>";
+    check(
+        &format!("{categories}<Rating System='glicko' Initial='0'/>"),
+        "CategorySimilarity",
+        &format!("categories go from 0 to 2600, but a newcomer is rated 0; {right}"),
+    );
+    sound(&format!("{categories}<Rating System='glicko'/>"));
+}
+
 #[test]
 fn teams_of_one_have_no_teammates() {
     check(

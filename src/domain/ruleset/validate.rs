@@ -84,7 +84,7 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
     let rating = at.child("Rating").map(|element| rating::read(element, mistakes));
     // Whether parts go together can be asked of sound ones alone: a mistake would be told twice.
     if mistakes.count() == before {
-        sense::check(&at, teams.as_ref(), queue.as_ref());
+        sense::check(&at, teams.as_ref(), queue.as_ref(), rating.as_ref());
     }
     sense::check_parts(&at);
     at.finish();

@@ -4,6 +4,7 @@
 use crate::domain::ruleset::draft::{Element, Span};
 use crate::domain::ruleset::fields::Fields;
 use crate::domain::ruleset::queue::{AvoidHow, AvoidWhom, Quality, QueueSpec, Regions, SelectionMode};
+use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::ruleset::suggest::nearest;
 use crate::domain::ruleset::teams::TeamsSpec;
 
@@ -50,8 +51,13 @@ pub(super) fn check_parts(root: &Fields<'_>) {
     }
 }
 
-/// Checks teams and queue of the ruleset at hand, each of which is sound.
-pub(super) fn check(root: &Fields<'_>, teams: Option<&TeamsSpec>, queue: Option<&QueueSpec>) {
+/// Checks teams, queue and rating of the ruleset at hand, each of which is sound.
+pub(super) fn check(
+    root: &Fields<'_>,
+    teams: Option<&TeamsSpec>,
+    queue: Option<&QueueSpec>,
+    rating: Option<&RatingSpec>,
+) {
     let Some((element, queue)) = root.element.child("Queue").zip(queue) else { return };
     let sense = Sense { root, element, queue };
     if let Some(teams) = teams {
@@ -60,6 +66,9 @@ pub(super) fn check(root: &Fields<'_>, teams: Option<&TeamsSpec>, queue: Option<
     }
     sense.what_needs_quality();
     sense.thresholds();
+    if let Some(rating) = rating {
+        sense.scales(rating.system.newcomer());
+    }
 }
 
 struct Sense<'a> {
@@ -164,6 +173,29 @@ impl Sense<'_> {
             let right = "add a <Quality>: <AverageSimilarity> or <CategorySimilarity>, for example";
             let what = "`best_window` takes the first players that are good enough, and anyone is";
             self.wrong(self.attribute("Selection", "Mode"), what, right);
+        }
+    }
+
+    /// Groups and categories on another scale than the ratings: all newcomers would be in the first, or in the last (B-32).
+    fn scales(&self, newcomer: f64) {
+        let right = "let them span the ratings of <Rating>, or let newcomers begin among them";
+        if let Some(groups) = &self.queue.groups {
+            let (from, to) = (groups.groups.first().map(|it| it.from), groups.groups.last().map(|it| it.to));
+            if let (Some(from), Some(to)) = (from, to)
+                && !(from..to).contains(&newcomer)
+            {
+                let what = format!("groups go from {from} to {to}, but a newcomer is rated {newcomer}");
+                self.wrong(self.step("Groups"), what, right);
+            }
+        }
+        if let (Quality::CategorySimilarity { categories, category_width, .. }, Some(measure)) =
+            (self.queue.quality, self.measure())
+        {
+            let to = f64::from(categories) * category_width;
+            if !(0.0 < newcomer && newcomer < to) {
+                let what = format!("categories go from 0 to {to}, but a newcomer is rated {newcomer}");
+                self.wrong(measure.span, what, right);
+            }
         }
     }
 
