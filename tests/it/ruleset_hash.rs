@@ -211,13 +211,6 @@ fn saying_the_default_changes_nothing() {
     let cut = "<Expansion ExpansionDurationMs='1000' Value='1'/><Expansion ExpansionDurationMs='2000' Value='1'/>";
     assert_eq!(hash(short), hash(&short.replace("<Expansion ExpansionDurationMs='3000' Value='1'/>", cut)));
     assert_eq!(hash(short), hash(&short.replace("SetId='1'", "SetId='1' Silos='any'")));
-    let limits = "<Limits MaxResults='50' MaxEvaluated='100000'/></Ruleset>";
-    assert_eq!(hash(short), hash(&short.replace("</Ruleset>", limits)));
-}
-
-/// The same of a queue: elements and attributes that say what holds anyway.
-#[test]
-fn saying_a_queues_defaults_changes_nothing() {
     let queue = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/><ReadyCheck/></Ruleset>";
     let said = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>\
         <Queue PassEveryMs='250' PartyRating='max' SeveralQueues='true' LikePartiesFirst='false' Backfill='false' \
@@ -227,6 +220,8 @@ fn saying_a_queues_defaults_changes_nothing() {
         <Server Mode='none' PlayMaxMs='14400000'/></Ruleset>";
     assert_eq!(hash(queue), hash(said));
     assert_eq!(hash(queue), hash(&queue.replace("Count='2' Size='1'/>", "><Team Size='1'/><Team Size='1'/></Teams>")));
+    let limits = "<Limits MaxResults='50' MaxEvaluated='100000'/></Ruleset>";
+    assert_eq!(hash(short), hash(&short.replace("</Ruleset>", limits)));
 }
 
 /// A ladder of one penalty is a cooldown, under either name.
