@@ -4,6 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::domain::measure::Measure;
+use crate::domain::ruleset::outlook::{Enough, Limit, Outlook, outlook};
+use crate::domain::ruleset::queue::QueueSpec;
+use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::ruleset::tradeoff::tradeoffs;
 use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::rules::{self, Document, Problem};
@@ -67,7 +70,75 @@ fn summary(path: &Path, ruleset: &Ruleset) -> String {
         let bent = if trade.is_linear { "" } else { ", from end to end: a curve bends it between" };
         lines.push_str(&format!("\n      {given} weigh as much as {bought}{bent}"));
     }
+    if let Some((queue, teams)) = ruleset.queue.as_ref().zip(ruleset.teams.as_ref()) {
+        queue_lines(ruleset, queue, teams).iter().for_each(|line| lines.push_str(&format!("\n      {line}")));
+    }
     lines
+}
+
+/// What a queue makes, and what waiting comes to in it.
+fn queue_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Vec<String> {
+    let Outlook { settled_ms, limits, enough } = outlook(ruleset, queue);
+    let every = seconds(queue.pass_every_ms.into());
+    let mut lines = vec![format!("its queue makes matches of {}, every {every}", match_in_words(teams))];
+    let widest = limits.iter().map(|limit| limit_in_words(ruleset, limit)).collect::<Vec<_>>().join(", ");
+    match (settled_ms, &*widest, enough) {
+        (Some(_), "", Enough::AtOnce) => lines.push("anyone may meet anyone at once".into()),
+        (Some(_), "", _) => {}
+        (Some(0), widest, _) => lines.push(format!("its limits never grow: {widest}")),
+        (Some(ms), widest, _) => {
+            lines.push(format!("a party waits at most {} until its limits are at their widest: {widest}", seconds(ms)));
+        }
+        (None, "", _) => lines.push("its limits grow without end".into()),
+        (None, widest, _) => lines.push(format!("its limits grow without end, or by a party's own rating: {widest}")),
+    }
+    match enough {
+        Enough::AtOnce => {}
+        Enough::After(ms) => {
+            lines.push(format!("when its parties have waited {} together, any match is good enough", seconds(ms)));
+        }
+        Enough::Never => lines.push("a match that is not good enough does not become so by waiting".into()),
+    }
+    if let Some(offer) = queue.offer {
+        lines.push(format!("whoever waits {} is offered set {}", seconds(offer.after_ms), offer.set_id));
+    }
+    lines
+}
+
+/// `6 against 6`, `1 against 4`, `8 teams of 1`.
+fn match_in_words(teams: &TeamsSpec) -> String {
+    match &*teams.sizes {
+        [one, other] => format!("{one} against {other}"),
+        [size, rest @ ..] if rest.iter().all(|other| other == size) => format!("{} teams of {size}", rest.len() + 1),
+        sizes => sizes.iter().map(u16::to_string).collect::<Vec<_>>().join(" against "),
+    }
+}
+
+fn limit_in_words(ruleset: &Ruleset, limit: &Limit) -> String {
+    match *limit {
+        Limit::Within { expansion, value } => match ruleset.expansions[expansion].measure {
+            Measure::Latency => format!("{value} ms of round trip"),
+            Measure::Distance => format!("{value} miles"),
+            Measure::Attribute(index) => format!("{value} of {}", ruleset.attributes[index].name),
+        },
+        Limit::Groups { further: 0 } => "its own group".into(),
+        Limit::Groups { further } => format!("{} further", counted(further.into(), "group")),
+        Limit::SameRegion => "its own region".into(),
+        Limit::Region { within_ms } => format!("a region within {within_ms} ms"),
+        Limit::Window { points, percent } => {
+            let bounds = [points.map(|it| format!("{it}")), percent.map(|it| format!("{it} %"))];
+            format!("{} of rating", bounds.into_iter().flatten().collect::<Vec<_>>().join(" or "))
+        }
+    }
+}
+
+/// `250 ms`, `200 s`: seconds where they are whole or many.
+fn seconds(ms: u64) -> String {
+    match ms {
+        0..1_000 => format!("{ms} ms"),
+        _ if ms.is_multiple_of(1_000) => format!("{} s", ms / 1_000),
+        _ => format!("{:.1} s", ms as f64 / 1_000.0),
+    }
 }
 
 /// `10 ms of latency`, `100 points of skill`: whole numbers where they are large, two decimals where they are small.

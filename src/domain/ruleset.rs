@@ -3,6 +3,7 @@
 pub mod draft;
 mod fields;
 pub mod hash;
+pub mod outlook;
 pub mod queue;
 pub mod rating;
 pub mod suggest;

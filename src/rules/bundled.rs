@@ -7,10 +7,14 @@ use crate::domain::ruleset::Ruleset;
 use crate::rules::{Problem, parse};
 
 /// Their files: names, and contents as shipped.
-pub const FILES: [(&str, &str); 3] = [
+pub const FILES: [(&str, &str); 7] = [
     ("rulesets/casual_quickplay.xml", include_str!("../../rulesets/casual_quickplay.xml")),
+    ("rulesets/challenge_5v5.xml", include_str!("../../rulesets/challenge_5v5.xml")),
+    ("rulesets/comprl_ladder.xml", include_str!("../../rulesets/comprl_ladder.xml")),
     ("rulesets/destiny_control_6v6.xml", include_str!("../../rulesets/destiny_control_6v6.xml")),
+    ("rulesets/openmatchmaking_leagues.xml", include_str!("../../rulesets/openmatchmaking_leagues.xml")),
     ("rulesets/ranked_duel.xml", include_str!("../../rulesets/ranked_duel.xml")),
+    ("rulesets/teiserver_duel.xml", include_str!("../../rulesets/teiserver_duel.xml")),
 ];
 
 /// All of them. A test keeps them valid, so problems here mean a broken build.

@@ -26,6 +26,9 @@ pub fn load(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<Proble
             Err(found) => problems.extend(found),
         }
     }
+    if problems.is_empty() {
+        problems.extend(rulesets.iter().filter_map(|(path, ruleset)| offers_nothing(path, ruleset, &rulesets)));
+    }
     if problems.is_empty() { Ok(rulesets) } else { Err(problems) }
 }
 
@@ -63,6 +66,19 @@ fn list(directory: &Path) -> Result<Vec<PathBuf>, Problem> {
     }
     files.sort();
     Ok(files)
+}
+
+/// What is wrong with the set that a queue offers to those who wait long; only a whole directory can tell.
+fn offers_nothing(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<Problem> {
+    let offered = ruleset.queue.as_ref()?.offer?.set_id;
+    let found = all.iter().find(|(_, other)| other.set_id == offered);
+    let why = match found {
+        None => "no file rules it".to_owned(),
+        Some((file, other)) if other.queue.is_none() => format!("{} has no <Queue>", file.display()),
+        Some(_) => return None,
+    };
+    let what = format!("<Offer> names set {offered}, but {why}");
+    Some(Problem::of_file(&path.to_string_lossy(), what, "name a set that can be entered instead"))
 }
 
 fn claimed_twice(first: &Path, second: &Path, ruleset: &Ruleset) -> Problem {

@@ -164,6 +164,8 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     }
     for (name, text) in [
         ("everything", include_str!("../golden/rulesets/everything.xml")),
+        ("everything_else", include_str!("../golden/rulesets/everything_else.xml")),
+        ("queue", include_str!("../golden/rulesets/queue.xml")),
         ("expansions", include_str!("../golden/rulesets/expansions.xml")),
         ("mistakes", include_str!("../golden/rulesets/ten_mistakes.xml")),
         ("printed", include_str!("../golden/rulesets/as_printed.xml")),

@@ -112,7 +112,11 @@ mod ruleset_hash;
 #[cfg(test)]
 mod ruleset_hostile;
 #[cfg(test)]
+mod ruleset_outlook;
+#[cfg(test)]
 mod ruleset_seeds;
+#[cfg(test)]
+mod ruleset_sense;
 #[cfg(test)]
 mod ruleset_wellformed;
 #[cfg(test)]
@@ -157,6 +161,8 @@ mod store_queue_story;
 mod store_sequences;
 #[cfg(test)]
 mod store_story;
+#[cfg(test)]
+mod systems;
 #[cfg(test)]
 mod tidy;
 #[cfg(test)]

@@ -194,7 +194,7 @@ fn check_is_what_a_designer_runs_first() {
     let good = command(root, &["check", "rulesets"]).output().unwrap();
     let said = String::from_utf8(good.stdout).unwrap();
     assert_eq!(good.status.code(), Some(0), "{said}");
-    assert_eq!(said.lines().filter(|line| line.starts_with("ok ")).count(), 3, "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("ok ")).count(), 7, "{said}");
 
     let folder = root.join("tests/golden/rulesets");
     let bad = command(&folder, &["check", "ten_mistakes.xml"]).output().unwrap();

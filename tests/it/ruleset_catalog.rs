@@ -61,6 +61,20 @@ fn what_is_wrong_with_any_file_is_wrong_with_all() {
     assert!(syntax.contains("d.xml:1:1"), "{syntax}");
 }
 
+/// S4-16: what is offered to those who wait long must be there, and must be a queue.
+#[test]
+fn an_offer_leads_to_a_queue() {
+    let with = |inside: &str| format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{inside}</Ruleset>");
+    let offering = with("<Queue><Offer AfterMs='60000' SetId='2'/></Queue>");
+    let silent = ruleset(2, 10);
+    let nobody = said(rules::load(directory(&[("a.xml", &offering)]).path()).unwrap_err());
+    assert!(nobody.contains("a.xml: <Offer> names set 2, but no file rules it;"), "{nobody}");
+    let no_queue = said(rules::load(directory(&[("a.xml", &offering), ("b.xml", &silent)]).path()).unwrap_err());
+    assert!(no_queue.contains("b.xml has no <Queue>; name a set that can be entered instead"), "{no_queue}");
+    let queue = with("<Queue/>").replace("SetId='1'", "SetId='2'");
+    assert_eq!(rules::load(directory(&[("a.xml", &offering), ("b.xml", &queue)]).path()).unwrap().len(), 2);
+}
+
 #[test]
 fn an_empty_or_absent_directory_is_a_problem() {
     assert!(said(rules::load(directory(&[]).path()).unwrap_err()).contains("no ruleset"));

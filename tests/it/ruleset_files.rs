@@ -27,7 +27,8 @@ fn the_bundled_files_are_those_of_the_directory() {
     let loaded = rules::load(&root().join("rulesets")).unwrap();
     let carried = rules::bundled::load().unwrap();
     assert!(loaded.iter().map(|(_, it)| it).eq(carried.iter().map(|(_, it)| it)));
-    for (_, ruleset) in carried {
+    // Those who say how far to search say the same; sets that are made for their queues leave it to the default.
+    for (_, ruleset) in carried.iter().filter(|(_, ruleset)| ruleset.xml.contains("<Limits")) {
         assert_eq!((ruleset.limits.max_results, ruleset.limits.max_evaluated), (50, 100_000), "{}", ruleset.name);
     }
 }
@@ -64,7 +65,10 @@ fn xmllint(files: &[PathBuf]) -> Option<(bool, String)> {
 /// The schema accepts what the server accepts, and refuses what is misspelt.
 #[test]
 fn the_schema_agrees_with_the_server() {
-    let sound = [xml_files("rulesets"), vec![root().join("tests/golden/rulesets/everything.xml")]].concat();
+    let (everything, broken): (Vec<PathBuf>, Vec<PathBuf>) = xml_files("tests/golden/rulesets")
+        .into_iter()
+        .partition(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("everything")));
+    let sound = [xml_files("rulesets"), everything].concat();
     let Some((accepted, said)) = xmllint(&sound) else {
         // Not with eprintln, which a passing test keeps to itself.
         let loud = "SKIPPED: xmllint is not installed (libxml2-utils), so nobody looked at rulesets/ruleset.xsd\n";
@@ -72,7 +76,7 @@ fn the_schema_agrees_with_the_server() {
         return;
     };
     assert!(accepted, "{said}");
-    for path in xml_files("tests/golden/rulesets").into_iter().filter(|path| !path.ends_with("everything.xml")) {
+    for path in broken {
         let (accepted, said) = xmllint(&[path]).unwrap();
         assert!(!accepted, "{said}");
     }

@@ -10,6 +10,40 @@ use proptest::prelude::*;
 /// A ruleset that uses every section.
 const EVERYTHING: &str = include_str!("../golden/rulesets/everything.xml");
 
+/// Another, that says things in the other way where there are two.
+const EVERYTHING_ELSE: &str = include_str!("../golden/rulesets/everything_else.xml");
+
+/// What its queue may say instead of what it says: a quality, and a meaning of regions.
+const INSTEAD: [&str; 5] = [
+    "<SoftScore MaxScore=\"0.4\"/>",
+    "<AverageSimilarity RatingSpan=\"2900\" RequiredPercent=\"90\"/>",
+    "<CategorySimilarity Categories=\"13\" CategoryWidth=\"200\" RequiredPercent=\"85\"/>",
+    "<WinProbability MinPercent=\"20\" MaxPercent=\"70\"/>",
+    "<LeaderboardGauss Sigma=\"30\" Scale=\"4\" Threshold=\"0.3\"/>",
+];
+
+/// Both, and the second with every other quality and every other meaning of regions.
+fn all_there_is() -> Vec<String> {
+    let quality = "<LeaderboardGauss Sigma=\"20\" Scale=\"4\" Threshold=\"0.3\"/>";
+    let regions = "<Regions Mode=\"quality\" Weight=\"0.25\" SpanMs=\"200\"/>";
+    assert!(EVERYTHING_ELSE.contains(quality) && EVERYTHING_ELSE.contains(regions));
+    // All at once is for two teams; what says how many there are is tried with the others.
+    let selection = "<Selection Mode=\"maximum_weight\" StartWith=\"highest_rated\" LookAt=\"64\" ExactUpTo=\"500\"/>";
+    assert!(EVERYTHING_ELSE.contains(selection));
+    let drawn = EVERYTHING_ELSE.replace(selection, "<Selection Mode=\"weighted_sample\" LookAt=\"64\"/>");
+    let mut all = vec![EVERYTHING.to_owned(), EVERYTHING_ELSE.to_owned()];
+    all.extend(INSTEAD.map(|instead| drawn.replace(quality, instead)));
+    for instead in
+        ["", "<Regions Mode='separate' Attribute='realm'/>", "<Regions Mode='separate' Attribute='continent'/>"]
+    {
+        all.push(EVERYTHING_ELSE.replace(regions, instead));
+    }
+    for instead in ["<Regions Mode='stage' Expansion='near'/>", "<Regions Mode='stage' Expansion='far'/>"] {
+        all.push(EVERYTHING_ELSE.replace(regions, instead));
+    }
+    all
+}
+
 fn hash(text: &str) -> RulesetHash {
     match rules::parse("hash.xml", text) {
         Ok(ruleset) => ruleset.hash,
@@ -63,13 +97,26 @@ proptest! {
 /// S1-11: every number is part of the meaning. All of them are tried, none is drawn.
 #[test]
 fn another_number_changes_the_hash() {
-    for (start, end) in numbers_of(EVERYTHING) {
-        let value: f64 = EVERYTHING[start..end].parse().unwrap();
-        for by in [1.0, 2.0] {
-            let other = format!("{}{}{}", &EVERYTHING[..start], value + by, &EVERYTHING[end..]);
-            assert_ne!(hash(EVERYTHING), hash(&other), "{value} + {by} at {start}:\n{other}");
+    let mut tried = 0;
+    for text in all_there_is() {
+        for (start, end) in numbers_of(&text) {
+            let value: f64 = text[start..end].parse().unwrap();
+            for by in [1.0, 2.0] {
+                let other = format!("{}{}{}", &text[..start], value + by, &text[end..]);
+                assert_ne!(hash(&text), hash(&other), "{value} + {by} at {start}:\n{other}");
+                tried += 1;
+            }
         }
     }
+    assert!(400 < tried, "only {tried} numbers were tried");
+}
+
+/// S1-11: so is every element that says the same thing in another way.
+#[test]
+fn another_quality_or_meaning_of_regions_changes_the_hash() {
+    let all = all_there_is();
+    let hashes: BTreeSet<RulesetHash> = all.iter().map(|text| hash(text)).collect();
+    assert_eq!(hashes.len(), all.len());
 }
 
 /// S1-11: so is every word of a closed list.
@@ -103,30 +150,51 @@ fn another_word_changes_the_hash() {
         ("\"best_window\"", "\"nearest\""),
         ("\"highest_rated\"", "\"longest_waiting\""),
         ("Silos=\"3 7\"", "Silos=\"any\""),
+        ("SeveralQueues=\"false\"", "SeveralQueues=\"true\""),
+        ("LikePartiesFirst=\"true\"", "LikePartiesFirst=\"false\""),
+        ("Backfill=\"true\"", "Backfill=\"false\""),
+        ("How=\"never\"", "How=\"not_same_team\""),
+        ("How=\"not_same_team\"", "How=\"never\""),
+        ("Whom=\"recent_opponents\"", "Whom=\"recent_teammates\""),
+        ("    <Penalty Ms=\"60000\"/>\n", ""),
+        ("    <Offer AfterMs=\"45000\" SetId=\"12\"/>\n", ""),
+        ("Rule=\"contain\"", "Rule=\"overlap\""),
+        ("Mode=\"maximum_weight\"", "Mode=\"nearest\""),
+        ("Mode=\"peer\"", "Mode=\"none\""),
+        ("How=\"rather_not\" Cost=\"2\"", "How=\"never\""),
     ];
     for (from, to) in words {
-        assert!(EVERYTHING.contains(from), "{from}");
-        assert_ne!(hash(EVERYTHING), hash(&EVERYTHING.replacen(from, to, 1)), "{from}");
+        let text = [EVERYTHING, EVERYTHING_ELSE].into_iter().find(|text| text.contains(from)).expect(from);
+        // Attributes that would change nothing beside the other word are taken out of both.
+        let idle = match to {
+            "Rule=\"overlap\"" => " ReciprocalPercent=\"75\"",
+            "Mode=\"nearest\"" => " ExactUpTo=\"500\"",
+            _ => "",
+        };
+        let text = text.replace(idle, "");
+        assert_ne!(hash(&text), hash(&text.replacen(from, to, 1)), "{from}");
     }
 }
 
-/// Where the numbers of quoted values stand, but for two that are no choice: -1, for ever, and the place in a table.
+/// Where the numbers of quoted values stand, but for those that are no choice: -1, for ever; the place in a table; and two teams,
+/// where all are paired at once.
 fn numbers_of(text: &str) -> Vec<(usize, usize)> {
     let document = roxmltree::Document::parse(text).unwrap();
     let elements = document.descendants().filter(|node| node.is_element());
     let values = elements.flat_map(|node| node.attributes().collect::<Vec<_>>());
-    let values = values.filter(|attribute| attribute.name() != "PartySize");
+    let pairs = text.contains("maximum_weight");
+    let values = values.filter(|attribute| attribute.name() != "PartySize" && !(pairs && attribute.name() == "Count"));
     let numbers = values.filter(|attribute| attribute.value().parse::<f64>().is_ok_and(|number| 0.0 <= number));
     let found: Vec<_> =
         numbers.map(|attribute| attribute.range_value()).map(|range| (range.start, range.end)).collect();
-    assert!(60 < found.len(), "only {} numbers were found", found.len());
+    assert!(20 < found.len(), "only {} numbers were found", found.len());
     found
 }
 
 /// What is for people only is no part of the meaning; what clients and answers use is.
 #[test]
 fn names_for_people_do_not_count_and_handles_do() {
-    let (_, duel) = FILES[2];
+    let (_, duel) = *FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
     assert_eq!(hash(duel), hash(&duel.replace("Name=\"Ranked duel\"", "Name=\"Duel\"")));
     assert_eq!(hash(duel), hash(&duel.replace("Unit=\"points\"", "Unit=\"stars\"")));
     assert_ne!(hash(duel), hash(&duel.replace("\"not_begun\"", "\"fresh\"")));
@@ -143,8 +211,33 @@ fn saying_the_default_changes_nothing() {
     let cut = "<Expansion ExpansionDurationMs='1000' Value='1'/><Expansion ExpansionDurationMs='2000' Value='1'/>";
     assert_eq!(hash(short), hash(&short.replace("<Expansion ExpansionDurationMs='3000' Value='1'/>", cut)));
     assert_eq!(hash(short), hash(&short.replace("SetId='1'", "SetId='1' Silos='any'")));
+    let queue = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/><ReadyCheck/></Ruleset>";
+    let said = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>\
+        <Queue PassEveryMs='250' PartyRating='max' SeveralQueues='true' LikePartiesFirst='false' Backfill='false' \
+        TicketLapseMs='60000'><Gate SkipUnchanged='true'/>\
+        <Selection Mode='nearest' StartWith='longest_waiting' LookAt='256'/></Queue>\
+        <ReadyCheck DeadlineMs='30000'><Penalty Ms='0'/></ReadyCheck>\
+        <Server Mode='none' PlayMaxMs='14400000'/></Ruleset>";
+    assert_eq!(hash(queue), hash(said));
+    assert_eq!(hash(queue), hash(&queue.replace("Count='2' Size='1'/>", "><Team Size='1'/><Team Size='1'/></Teams>")));
     let limits = "<Limits MaxResults='50' MaxEvaluated='100000'/></Ruleset>";
     assert_eq!(hash(short), hash(&short.replace("</Ruleset>", limits)));
+}
+
+/// A ladder of one penalty is a cooldown, under either name.
+#[test]
+fn a_cooldown_is_a_ladder_of_one() {
+    let cooldown =
+        "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/><ReadyCheck DeclineCooldownMs='5'/></Ruleset>";
+    let ladder = cooldown.replace(" DeclineCooldownMs='5'/>", "><Penalty Ms='5'/></ReadyCheck>");
+    assert_eq!(hash(cooldown), hash(&ladder));
+}
+
+/// S1-37: a ruleset that says nothing new keeps the hash that clients know it by.
+#[test]
+fn a_ruleset_from_before_keeps_its_hash() {
+    let (_, duel) = *FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
+    assert_eq!(hash(duel), RulesetHash(1_691_637_559));
 }
 
 /// The hash is 32 bits of SHA-256 and never 0; these values change only when the meaning of a shipped file does.

@@ -1,98 +1,170 @@
-//! Five matchmakers in one grammar: the queue systems that fireteam grew from, each written as a ruleset.
+//! Five matchmakers in one grammar: each shipped file has the numbers of the document that it comes from.
 
+use std::sync::Arc;
+
+use fireteam::domain::attribute::Reduction;
+use fireteam::domain::id::SetId;
+use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::domain::ruleset::queue::{Quality, SelectionMode, StartWith};
+use fireteam::domain::ruleset::queue::{
+    AvoidHow, AvoidWhom, BucketRounding, Gate, GateRounding, Offer, Quality, QueueSpec, Regions, SelectionMode,
+    StartWith, WaitBonus, Window, WindowClock, WindowRule,
+};
 use fireteam::domain::ruleset::rating::RatingSystem;
-use fireteam::rules;
+use fireteam::domain::ruleset::teams::{ServerMode, TeamsSpec};
+use fireteam::rules::bundled;
 
-fn parsed(inside: &str) -> Ruleset {
-    let text = format!("<Ruleset Name='seed' SetId='1'>{inside}</Ruleset>");
-    rules::parse("seed.xml", &text).unwrap_or_else(|problems| panic!("{problems:#?}"))
+/// The shipped file of that name.
+fn shipped(name: &str) -> Arc<Ruleset> {
+    let carried = bundled::load().unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let found = carried.into_iter().find(|(path, _)| path.ends_with(format!("{name}.xml")));
+    found.unwrap_or_else(|| panic!("{name}.xml is not shipped")).1
 }
 
-/// S0-13 to S0-17: Teiserver's suggested settings.
+fn queue(ruleset: &Ruleset) -> &QueueSpec {
+    ruleset.queue.as_ref().expect("a queue")
+}
+
+fn teams(ruleset: &Ruleset) -> &TeamsSpec {
+    ruleset.teams.as_ref().expect("teams")
+}
+
+/// What the gate is where a document has none.
+const OPEN_GATE: Gate =
+    Gate { min_waiting_percent: 0.0, rounding: GateRounding::Up, max_parallel_matches: None, skip_unchanged: true };
+
+/// S0-5, S0-13 to S0-17, S0-19, S0-20, S0-23, S0-26, B-4, D-1: Teiserver's suggested settings.
 #[test]
 fn buckets_that_widen() {
-    let ruleset = parsed(
-        "<Teams Count='2' Size='1'/>
-         <Queue PassEveryMs='250'>
-           <Window Rounding='round' Step='1' StepEveryMs='20000' Max='10' ReciprocalPercent='100' Clock='queue'/>
-         </Queue>
-         <ReadyCheck DeadlineMs='30000'/>
-         <Rating System='trueskill'/>",
-    );
-    let queue = ruleset.queue.unwrap();
-    let window = queue.window.unwrap();
-    assert_eq!((queue.pass_every_ms, window.start, window.step, window.step_every_ms), (250, 0, 1, 20_000));
-    assert_eq!((window.max, window.max_percent, window.reciprocal_percent), (Some(10), None, 100.0));
+    let ruleset = shipped("teiserver_duel");
+    let queue = queue(&ruleset);
+    let window = Window {
+        bucket_width: 1.0,
+        rounding: BucketRounding::Round,
+        start: 0,
+        step: 1,
+        step_every_ms: 20_000,
+        max: Some(10),
+        max_percent: None,
+        reciprocal_percent: 100.0,
+        clock: WindowClock::Queue,
+        rule: WindowRule::Contain,
+        ..queue.window.expect("a window")
+    };
+    assert_eq!(queue.window, Some(window));
+    assert_eq!((queue.pass_every_ms, queue.party_rating, queue.several_queues), (250, Reduction::Max, true));
+    assert_eq!((queue.gate, queue.quality, &queue.groups), (OPEN_GATE, Quality::Any, &None));
+    assert_eq!((queue.selection.mode, queue.selection.start_with), (SelectionMode::Nearest, StartWith::LongestWaiting));
+    assert_eq!(*teams(&ruleset).sizes, [1, 1]);
+    let check = ruleset.ready_check.as_ref().expect("both must be ready");
+    assert_eq!((check.deadline_ms, &*check.penalties_ms), (30_000, &[][..]));
+    assert_eq!((ruleset.server.mode, ruleset.server.wait_ms), (ServerMode::Advertised, 5_000));
+    assert!(matches!(ruleset.rating.expect("TrueSkill").system, RatingSystem::TrueSkill { mu: 25.0, .. }));
 }
 
-/// S2-3, S2-6 to S2-12: comprl's leaderboard distance, with the defaults of its server.
+/// S2-1, S2-3, S2-5 to S2-12, B-24 to B-27: comprl's leaderboard distance, with the defaults of its server.
 #[test]
 fn a_leaderboard_and_a_gaussian() {
-    let ruleset = parsed(
-        "<Teams Count='2' Size='1'/>
-         <Queue PassEveryMs='1000'>
-           <Gate MinWaitingPercent='10' Rounding='up' MaxParallelMatches='100'/>
-           <Quality><LeaderboardGauss Sigma='20' Scale='0.5' Threshold='0.3'/></Quality>
-           <Selection Mode='weighted_sample'/>
-           <WaitBonus PerMinute='0.1' FreeMinutes='1'/>
-         </Queue>
-         <Rating System='plackett_luce' Z='1'>
-           <Decay EveryMs='900000' Deviation='0.5' MaxDeviation='8.333'/>
-         </Rating>",
-    );
-    let queue = ruleset.queue.unwrap();
+    let ruleset = shipped("comprl_ladder");
+    let queue = queue(&ruleset);
+    let gate = Gate { min_waiting_percent: 10.0, max_parallel_matches: Some(100), ..OPEN_GATE };
+    assert_eq!((queue.gate, queue.pass_every_ms), (gate, 1_000));
     assert_eq!(queue.quality, Quality::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 });
+    assert_eq!(queue.wait_bonus, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 }));
     assert_eq!(queue.selection.mode, SelectionMode::WeightedSample);
-    assert_eq!((queue.gate.min_waiting_percent, queue.gate.max_parallel_matches), (10.0, Some(100)));
-    let rating = ruleset.rating.unwrap();
-    assert_eq!((rating.z, rating.decay.unwrap().every_ms), (1.0, 900_000));
-    assert!(matches!(rating.system, RatingSystem::PlackettLuce { mu: 25.0, .. }));
+    assert_eq!(queue.selection.start_with, StartWith::LongestWaiting, "starting with the first");
+    assert!(queue.window.is_none() && queue.groups.is_none() && ruleset.ready_check.is_none());
+    assert_eq!((&*teams(&ruleset).sizes, ruleset.server.mode), (&[1, 1][..], ServerMode::None));
+    let rating = ruleset.rating.expect("Plackett-Luce");
+    assert_eq!((rating.z, rating.decay), (1.0, None));
+    let RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau } = rating.system else { panic!("{rating:?}") };
+    assert_eq!((mu, sigma, beta, kappa, tau), (25.0, 25.0 / 3.0, 25.0 / 6.0, 1e-4, 25.0 / 300.0));
 }
 
-/// S3-2, S3-3: OpenMatchmaking's seven leagues of 500, and neighbours that may meet after a while (B-30).
+/// S3-2, S3-3, S3-8, S3-10, B-29, B-30: OpenMatchmaking's seven leagues of 500, and neighbours that may meet after a while.
 #[test]
 fn leagues() {
+    let ruleset = shipped("openmatchmaking_leagues");
+    let queue = queue(&ruleset);
+    let groups = queue.groups.as_ref().expect("groups");
     let names = ["bronze", "silver", "gold", "platinum", "diamond", "semi_pro", "professional"];
-    let groups: String = names
+    let found: Vec<(&str, f64, f64)> = groups.groups.iter().map(|it| (&*it.name, it.from, it.to)).collect();
+    let wanted: Vec<(&str, f64, f64)> = names
         .iter()
-        .zip(2..)
-        .map(|(name, half)| format!("<Group Name='{name}' From='{}' To='{}'/>", half * 500, (half + 1) * 500))
+        .zip(2_u16..)
+        .map(|(name, half)| (*name, f64::from(half) * 500.0, f64::from(half + 1) * 500.0))
         .collect();
-    let ruleset = parsed(&format!(
-        "<Teams Count='2' Size='5'/>
-         <Queue PartyRating='mean'><Groups NeighbourEveryMs='60000' MaxNeighbours='1'>{groups}</Groups></Queue>
-         <Rating System='elo' Initial='1000'/>"
-    ));
-    let groups = ruleset.queue.unwrap().groups.unwrap();
-    assert_eq!(groups.groups.len(), 7);
-    assert_eq!((groups.groups[6].from, groups.groups[6].to), (4_000.0, 4_500.0));
+    assert_eq!(found, wanted);
+    assert_eq!((groups.neighbour_every_ms, groups.max_neighbours), (Some(60_000), 1));
+    let Some(Regions::Stage { expansion }) = queue.regions else { panic!("{:?}", queue.regions) };
+    assert_eq!(ruleset.expansions[expansion].measure, Measure::Latency);
+    // D-13: teams whose means are 25 points apart may play, those 26 apart may not.
+    let Quality::WinProbability { min_percent, max_percent } = queue.quality else { panic!("{:?}", queue.quality) };
+    let chance = |points: f64| 100.0 / (1.0 + 10_f64.powf(-points / 400.0));
+    assert!(
+        (min_percent..=max_percent).contains(&chance(-25.0)) && (min_percent..=max_percent).contains(&chance(25.0))
+    );
+    assert!(
+        !(min_percent..=max_percent).contains(&chance(-26.0)) && !(min_percent..=max_percent).contains(&chance(26.0))
+    );
+    assert_eq!((queue.party_rating, queue.selection.mode), (Reduction::Mean, SelectionMode::Nearest));
+    assert_eq!((&*teams(&ruleset).sizes, ruleset.server.mode), (&[5, 5][..], ServerMode::Advertised));
+    assert!(matches!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_000.0, scale: 400.0, .. }));
 }
 
-/// S4-5 to S4-9, S4-13, S4-14: the team challenge's windows, similarity, split and K.
+/// S4-4 to S4-6, S4-9, S4-10, S4-13, S4-14, S4-16, D-17: the team challenge's windows, similarity, split and K.
 #[test]
 fn similar_players_and_even_teams() {
-    let ruleset = parsed(
-        "<Teams Count='2' Size='3' ExactUpToSize='10'/>
-         <Queue>
-           <Quality><CategorySimilarity Categories='13' CategoryWidth='200' RequiredPercent='95'/></Quality>
-           <Selection Mode='best_window' StartWith='highest_rated'/>
-         </Queue>
-         <Rating System='elo' K='32' Scale='400'/>",
+    let ruleset = shipped("challenge_5v5");
+    let queue = queue(&ruleset);
+    assert_eq!(queue.quality, Quality::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 });
+    assert_eq!(
+        (queue.selection.mode, queue.selection.start_with),
+        (SelectionMode::BestWindow, StartWith::HighestRated)
     );
-    let queue = ruleset.queue.unwrap();
-    assert_eq!(queue.selection.start_with, StartWith::HighestRated);
-    assert!(matches!(queue.quality, Quality::CategorySimilarity { categories: 13, divisor: 13, .. }), "B-22: /13");
-    assert_eq!(ruleset.teams.unwrap().match_size(), 6);
-    assert_eq!(ruleset.rating.unwrap().system, RatingSystem::Elo { initial: 1500.0, k: 32.0, scale: 400.0 });
+    assert_eq!(queue.offer, Some(Offer { after_ms: 60_000, set_id: SetId(2) }));
+    assert!(queue.window.is_none() && queue.groups.is_none() && queue.wait_bonus.is_none());
+    let teams = teams(&ruleset);
+    assert_eq!((&*teams.sizes, teams.max_party_size, teams.exact_up_to_size), (&[5, 5][..], 1, 10));
+    assert_eq!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_036.0, k: 32.0, scale: 400.0 });
 }
 
-/// S1-61, S1-62: the thesis's Glicko, beside its rules for searching, which the shipped Control has.
+/// S4-7, S4-8, B-21, B-22: the other way to be alike, with the challenge's thirteen categories, in three strengths.
 #[test]
-fn the_thesis_rates_by_glicko() {
-    let rating = parsed("<Rating System='glicko'/>").rating.unwrap();
+fn similarity_by_category_is_the_other_way() {
+    let challenge = shipped("challenge_5v5");
+    let (_, rest) = challenge.xml.split_once("<CategorySimilarity").expect("the comment shows it");
+    let element = format!("<CategorySimilarity{}", &rest[..rest.find("/>").unwrap() + 2]);
+    let average = "<AverageSimilarity RatingSpan=\"2900\" RequiredPercent=\"95\"/>";
+    for curve in ["linear", "quadratic", "square_root"] {
+        let instead = element.replace("/>", &format!(" Curve=\"{curve}\"/>"));
+        let text = challenge.xml.replace(average, &instead);
+        let ruleset = fireteam::rules::parse("other.xml", &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let Quality::CategorySimilarity { categories, category_width, divisor, .. } = queue(&ruleset).quality else {
+            panic!("{:?}", queue(&ruleset).quality)
+        };
+        assert_eq!((categories, category_width, divisor), (13, 200.0, 13), "{curve}");
+    }
+}
+
+/// S1-30, S1-35, S1-62, S1-96, B-18: the thesis's limits in a queue: any score will do, the lowest first; Glicko around 0.
+#[test]
+fn control_queues_by_its_own_filters() {
+    let ruleset = shipped("destiny_control_6v6");
+    let queue = queue(&ruleset);
+    let most: f64 = ruleset.soft.iter().map(|soft| soft.weight).sum();
+    assert_eq!((queue.pass_every_ms, queue.quality), (100, Quality::SoftScore { max_score: most }));
+    assert!(queue.backfill && queue.window.is_none() && queue.groups.is_none());
+    let avoided: Vec<AvoidWhom> = queue.avoid.iter().map(|avoid| avoid.whom).collect();
+    assert_eq!(
+        avoided,
+        [AvoidWhom::RecentOpponents { for_ms: 600_000 }, AvoidWhom::RecentTeammates { for_ms: 600_000 }]
+    );
+    // As much as 100 points of skill, or 10 ms of round trip.
+    assert!(queue.avoid.iter().all(|it| it.how == AvoidHow::RatherNot { cost: 0.02, half_life_ms: 300_000 }));
+    assert_eq!((&*teams(&ruleset).sizes, teams(&ruleset).exact_up_to_size), (&[6, 6][..], 6));
+    assert_eq!(ruleset.server.mode, ServerMode::Peer);
     let glicko =
-        RatingSystem::Glicko { initial: 1500.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 86_400_000 };
-    assert_eq!(rating.system, glicko);
+        RatingSystem::Glicko { initial: 0.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 86_400_000 };
+    assert_eq!(ruleset.rating.expect("Glicko").system, glicko);
 }

@@ -56,6 +56,18 @@ pub struct Mistake {
 #[derive(Debug, Default)]
 pub struct Mistakes(RefCell<Vec<Mistake>>);
 
+impl Element {
+    /// The first child called `name`.
+    pub fn child(&self, name: &str) -> Option<&Element> {
+        self.children.iter().find(|child| &*child.name == name)
+    }
+
+    /// The attribute called `name`.
+    pub fn attribute(&self, name: &str) -> Option<&Written> {
+        self.attributes.iter().find(|attribute| &*attribute.name == name)
+    }
+}
+
 impl Mistakes {
     /// Notes one mistake. Beyond `limit::PROBLEMS_MAX` they are no longer kept: nobody reads that far.
     pub fn add(&self, span: Span, what: impl Into<String>, right: impl Into<String>) {
@@ -68,6 +80,11 @@ impl Mistakes {
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
+    }
+
+    /// How many are kept so far.
+    pub fn count(&self) -> usize {
+        self.0.borrow().len()
     }
 
     /// How many more are kept.

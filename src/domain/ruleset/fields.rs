@@ -87,6 +87,15 @@ impl<'a> Fields<'a> {
         self.wrong(written.value_span, format!("`{}` is {}", written.name, quoted(&written.value)), right);
     }
 
+    /// Notes that the attributes called `names`, where they are written, change nothing; `why` is a clause.
+    pub(super) fn idle(&mut self, names: &[&'static str], why: &str) {
+        for name in names {
+            if let Some(written) = self.written(name) {
+                self.wrong(written.name_span, format!("`{name}` changes nothing here"), format!("leave it out: {why}"));
+            }
+        }
+    }
+
     /// A name that other places refer to: required, of letters, digits, `_`, `-` and `.`.
     pub(super) fn handle(&mut self, name: &'static str) -> Option<&'a Written> {
         let written = self.required(name)?;

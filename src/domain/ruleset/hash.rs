@@ -1,14 +1,16 @@
 //! The 32-bit name of a ruleset's meaning: the same for every spelling of the same rules (S1-11).
 
+mod queue;
+
 use sha2::{Digest, Sha256};
 
 use crate::domain::attribute::{Attribute, Value};
 use crate::domain::expansion::Expansion;
 use crate::domain::id::RulesetHash;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::queue::{Quality, QueueSpec};
 use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
-use crate::domain::ruleset::teams::{ReadyCheck, TeamsSpec};
+use crate::domain::ruleset::teams::{ReadyCheck, ServerSpec, TeamsSpec};
+use crate::domain::ruleset::validate::life::{DEFAULT_RESET_AFTER_MS, DEFAULT_SERVER};
 use crate::domain::ruleset::{Consent, HardFilter, HardRule, InList, Ruleset, SiloRule, SoftFilter};
 
 /// Names `ruleset` by its meaning: the first 32 bits of the SHA-256 of everything that matters for matching, and never
@@ -33,18 +35,24 @@ pub fn hash_of(ruleset: &Ruleset) -> RulesetHash {
     canon.whole(ruleset.limits.max_evaluated.into());
     canon.numbers(&[ruleset.line.intercept_ms, ruleset.line.ms_per_1000_km, ruleset.involved_phase_percent]);
     canon.option(ruleset.teams.as_ref(), teams);
-    canon.option(ruleset.queue.as_ref(), queue);
+    canon.option(ruleset.queue.as_ref(), queue::queue);
     canon.option(ruleset.ready_check.as_ref(), |canon, check| {
-        let ReadyCheck { deadline_ms, penalties_ms, reset_after_ms } = check;
-        canon.whole((*deadline_ms).into());
-        canon.list(penalties_ms, |canon, ms| canon.whole((*ms).into()));
-        canon.whole(*reset_after_ms);
+        canon.whole(check.deadline_ms.into());
+        canon.whole(check.penalties_ms.first().copied().unwrap_or(0).into());
     });
-    canon.word(ruleset.server);
     canon.option(ruleset.rating.as_ref(), rating);
-    // Last, and only where it says something: rulesets from before it keep the hashes that clients know.
+    // Last, and only where they say something: rulesets from before them keep the hashes that clients know.
     if ruleset.consent == Consent::Required {
         canon.text("consent required");
+    }
+    ruleset.queue.iter().for_each(|it| queue::later(&mut canon, it));
+    ruleset.ready_check.iter().for_each(|it| later_in_ready_check(&mut canon, it));
+    if ruleset.server != DEFAULT_SERVER {
+        let ServerSpec { mode, wait_ms, play_max_ms } = ruleset.server;
+        canon.text("server");
+        canon.word(mode);
+        canon.whole(wait_ms.into());
+        canon.whole(play_max_ms);
     }
     let digest = canon.0.finalize();
     let short = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
@@ -196,9 +204,18 @@ fn expansion(canon: &mut Canon, expansion: &Expansion) {
 
 fn teams(canon: &mut Canon, teams: &TeamsSpec) {
     let TeamsSpec { sizes, max_party_size, exact_up_to_size, roles, role_attribute } = teams;
-    canon.list(sizes, |canon, size| canon.whole((*size).into()));
-    canon.whole((*max_party_size).into());
-    canon.whole((*exact_up_to_size).into());
+    match &**sizes {
+        [size, rest @ ..] if rest.iter().all(|other| other == size) => {
+            let numbers = [sizes.len() as u64, (*size).into(), (*max_party_size).into(), (*exact_up_to_size).into()];
+            canon.list(&numbers, |canon, number| canon.whole(*number));
+        }
+        sizes => {
+            canon.text("sizes");
+            canon.list(sizes, |canon, size| canon.whole((*size).into()));
+            canon.whole((*max_party_size).into());
+            canon.whole((*exact_up_to_size).into());
+        }
+    }
     canon.list(roles, |canon, role| {
         canon.text(&role.name);
         canon.whole(role.per_team.into());
@@ -206,59 +223,13 @@ fn teams(canon: &mut Canon, teams: &TeamsSpec) {
     canon.option(role_attribute.as_ref(), |canon, index| canon.place(*index));
 }
 
-fn queue(canon: &mut Canon, queue: &QueueSpec) {
-    let QueueSpec { pass_every_ms, party_rating, gate, groups, window, quality: bar, selection, wait_bonus, .. } =
-        queue;
-    canon.whole((*pass_every_ms).into());
-    canon.word(party_rating);
-    canon.number(gate.min_waiting_percent);
-    canon.word(gate.rounding);
-    canon.option(gate.max_parallel_matches.as_ref(), |canon, max| canon.whole((*max).into()));
-    canon.whole(gate.skip_unchanged.into());
-    canon.option(groups.as_ref(), |canon, groups| {
-        canon.list(&groups.groups, |canon, group| {
-            canon.text(&group.name);
-            canon.numbers(&[group.from, group.to]);
-        });
-        canon.option(groups.neighbour_every_ms.as_ref(), |canon, every| canon.whole(*every));
-        canon.whole(groups.max_neighbours.into());
-    });
-    canon.option(window.as_ref(), |canon, window| {
-        canon.numbers(&[window.bucket_width, window.reciprocal_percent]);
-        canon.list(&[window.start.into(), window.step.into(), window.step_every_ms], |canon, it| canon.whole(*it));
-        canon.option(window.max.as_ref(), |canon, max| canon.whole((*max).into()));
-        canon.option(window.max_percent.as_ref(), |canon, max| canon.number(*max));
-        canon.word((window.rounding, window.combine, window.clock));
-    });
-    quality(canon, bar);
-    canon.word((selection.mode, selection.start_with));
-    canon.option(wait_bonus.as_ref(), |canon, bonus| canon.numbers(&[bonus.per_minute, bonus.free_minutes]));
-}
-
-fn quality(canon: &mut Canon, quality: &Quality) {
-    match *quality {
-        Quality::Any => canon.text("any"),
-        Quality::SoftScore { max_score } => {
-            canon.text("soft_score");
-            canon.number(max_score);
-        }
-        Quality::LeaderboardGauss { sigma, scale, threshold } => {
-            canon.text("leaderboard_gauss");
-            canon.numbers(&[sigma, scale, threshold]);
-        }
-        Quality::AverageSimilarity { rating_span, required_percent } => {
-            canon.text("average_similarity");
-            canon.numbers(&[rating_span, required_percent]);
-        }
-        Quality::WinProbability { min_percent, max_percent } => {
-            canon.text("win_probability");
-            canon.numbers(&[min_percent, max_percent]);
-        }
-        Quality::CategorySimilarity { categories, category_width, divisor, curve, required_percent } => {
-            canon.text("category_similarity");
-            canon.numbers(&[f64::from(categories), category_width, f64::from(divisor), required_percent]);
-            canon.word(curve);
-        }
+/// A ladder of more than one step, or one that begins anew sooner or later than in a day.
+fn later_in_ready_check(canon: &mut Canon, check: &ReadyCheck) {
+    let ReadyCheck { deadline_ms: _, penalties_ms, reset_after_ms } = check;
+    if 1 < penalties_ms.len() || *reset_after_ms != DEFAULT_RESET_AFTER_MS {
+        canon.text("ladder");
+        canon.list(penalties_ms, |canon, ms| canon.whole((*ms).into()));
+        canon.whole(*reset_after_ms);
     }
 }
 

@@ -89,6 +89,16 @@ pub struct Decay {
 }
 
 impl RatingSystem {
+    /// The rating that a newcomer has.
+    pub fn newcomer(&self) -> f64 {
+        match *self {
+            RatingSystem::Elo { initial, .. }
+            | RatingSystem::Glicko { initial, .. }
+            | RatingSystem::Glicko2 { initial, .. } => initial,
+            RatingSystem::TrueSkill { mu, .. } | RatingSystem::PlackettLuce { mu, .. } => mu,
+        }
+    }
+
     /// The word in XML.
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -4,13 +4,19 @@
 //! ruleset comes of it, but the next mistake is found as well.
 
 mod attributes;
+mod avoid;
 mod expansions;
 mod hard;
-mod queue;
+pub(super) mod life;
+mod quality;
+pub(super) mod queue;
 mod rating;
+mod regions;
 mod search;
+mod sense;
 mod soft;
 mod teams;
+mod window;
 
 use std::sync::Arc;
 
@@ -57,7 +63,7 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
         at.wrong_value(name, "give the playlist a name");
     }
     let name = at.text("Name");
-    let set_id = SetId(at.required_whole("SetId", 0, u32::MAX.into()).unwrap_or(0) as u32);
+    let set_id = at.required_whole("SetId", 0, u32::MAX.into()).map(|id| SetId(id as u32));
     let silos = silos(&mut at);
     let declared = attributes::read(at.child("Attributes"), mistakes);
     let hard_filters = at.child("HardFilters");
@@ -69,19 +75,22 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
     let limits = search::limits(at.child("Limits"), mistakes);
     let (line, involved_phase_percent) = search::latency(at.child("Latency"), mistakes);
     let consent = search::consent(at.child("Party"), mistakes);
+    let before = mistakes.count();
     let teams = at.child("Teams").map(|element| teams::read(element, &declared, mistakes));
     let chances = search::chances(chances, teams.as_ref(), mistakes);
-    let queue_element = at.child("Queue");
-    let queue = queue_element.map(|element| queue::read(element, mistakes));
-    let ready_check = at.child("ReadyCheck").map(|element| teams::ready_check(element, mistakes));
+    let queue = at.child("Queue").map(|element| queue::read(element, &declared, &expansions, set_id, mistakes));
+    let ready_check = at.child("ReadyCheck").map(|element| life::ready_check(element, mistakes));
+    let server = life::server(at.child("Server"), mistakes);
     let rating = at.child("Rating").map(|element| rating::read(element, mistakes));
-    if let (Some(element), None) = (queue_element, &teams) {
-        at.wrong(element.span, "<Queue> makes matches but nothing says of what", "add <Teams Count=\"2\" Size=\"…\"/>");
+    // Whether parts go together can be asked of sound ones alone: a mistake would be told twice.
+    if mistakes.count() == before {
+        sense::check(&at, teams.as_ref(), queue.as_ref(), rating.as_ref());
     }
+    sense::check_parts(&at);
     at.finish();
     Ruleset {
         name,
-        set_id,
+        set_id: set_id.unwrap_or(SetId(0)),
         hash: RulesetHash(0),
         silos,
         attributes: declared.into_attributes(),
@@ -96,7 +105,7 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
         teams,
         queue,
         ready_check,
-        server: teams::DEFAULT_SERVER,
+        server,
         rating,
         xml,
     }

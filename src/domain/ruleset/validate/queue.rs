@@ -1,16 +1,16 @@
-//! `<Queue>`: gate, groups, window, quality, selection and wait bonus.
+//! `<Queue>`: gate, groups, selection and offer, and what the other steps are called.
 
 use crate::domain::attribute::Reduction;
+use crate::domain::id::SetId;
 use crate::domain::limit::{DURATION_MS_MAX, RULES_MAX};
-use crate::domain::ruleset::Curve;
 use crate::domain::ruleset::draft::{Element, Mistakes, quoted};
 use crate::domain::ruleset::fields::{Bounds, Fields};
 use crate::domain::ruleset::queue::{
-    BucketRounding, CombineBounds, Gate, GateRounding, Group, Groups, Quality, QueueSpec, Selection, SelectionMode,
-    StartWith, WaitBonus, Window, WindowClock, WindowRule,
+    Gate, GateRounding, Group, Groups, Offer, Quality, QueueSpec, Selection, SelectionMode, StartWith,
 };
-use crate::domain::ruleset::validate::attributes::{ANY_NUMBER, REDUCTIONS};
-use crate::domain::ruleset::validate::soft::CURVES;
+use crate::domain::ruleset::validate::attributes::{ANY_NUMBER, Declared, REDUCTIONS};
+use crate::domain::ruleset::validate::expansions::Expansions;
+use crate::domain::ruleset::validate::{avoid, quality, regions, window};
 
 /// How often a pass runs where a file does not say, milliseconds (S0-17).
 const DEFAULT_PASS_EVERY_MS: u64 = 250;
@@ -18,41 +18,51 @@ const DEFAULT_PASS_EVERY_MS: u64 = 250;
 /// Matches that one queue may be told to keep running at once.
 const PARALLEL_MATCHES_MAX: u64 = 1_000_000;
 
-/// Buckets to either side; enough for any scale of ratings.
-const BUCKETS_MAX: u64 = 1_000_000;
-
 /// How long a ticket is kept without a heartbeat where a file does not say, milliseconds.
-const DEFAULT_TICKET_LAPSE_MS: u32 = 60_000;
+pub(in crate::domain::ruleset) const DEFAULT_TICKET_LAPSE_MS: u64 = 60_000;
 
-/// Tickets looked at for one match where a file does not say.
-const DEFAULT_LOOK_AT: u32 = 256;
+/// The shortest that a ticket may be kept, so that one lost heartbeat costs nobody a place, and the longest: an hour.
+const TICKET_LAPSE_MS: (u64, u64) = (5_000, 60 * 60 * 1000);
 
-/// Tickets up to which a maximum weight matching is exact where a file does not say: some 35 ms.
-const DEFAULT_EXACT_UP_TO: u32 = 1_000;
+/// Which matches are made where a file does not say. Exact up to 1,000 tickets costs some 35 ms.
+pub(in crate::domain::ruleset) const DEFAULT_SELECTION: Selection =
+    Selection { mode: SelectionMode::Nearest, start_with: StartWith::LongestWaiting, look_at: 256, exact_up_to: 1_000 };
 
-const POSITIVE: Bounds = Bounds::above(0.0, 1e6);
+/// Tickets that may be looked at for one match.
+const LOOK_AT_MAX: u64 = 10_000;
+
+/// Tickets up to which a matching may be exact: its cost grows with the cube, and beyond these a pass takes a second.
+const EXACT_UP_TO_MAX: u64 = 3_000;
+
+/// Factors, widths and weights: more than nothing.
+pub(super) const POSITIVE: Bounds = Bounds::above(0.0, 1e6);
 
 /// Reads `<Queue>`.
-pub(super) fn read(element: &Element, mistakes: &Mistakes) -> QueueSpec {
+pub(super) fn read(
+    element: &Element,
+    declared: &Declared,
+    expansions: &Expansions,
+    own_set: Option<SetId>,
+    mistakes: &Mistakes,
+) -> QueueSpec {
     let mut at = Fields::of(element, mistakes);
-    let pass_every_ms = at.whole_or("PassEveryMs", 10, 60_000, DEFAULT_PASS_EVERY_MS) as u32;
-    let party_rating = at.word("PartyRating", &REDUCTIONS).unwrap_or(Reduction::Max);
+    let (lapse_min, lapse_max) = TICKET_LAPSE_MS;
     let queue = QueueSpec {
-        pass_every_ms,
-        party_rating,
-        several_queues: true,
-        like_parties_first: false,
-        backfill: false,
-        ticket_lapse_ms: DEFAULT_TICKET_LAPSE_MS,
+        pass_every_ms: at.whole_or("PassEveryMs", 10, 60_000, DEFAULT_PASS_EVERY_MS) as u32,
+        party_rating: at.word("PartyRating", &REDUCTIONS).unwrap_or(Reduction::Max),
+        several_queues: at.flag_or("SeveralQueues", true),
+        like_parties_first: at.flag_or("LikePartiesFirst", false),
+        backfill: at.flag_or("Backfill", false),
+        ticket_lapse_ms: at.whole_or("TicketLapseMs", lapse_min, lapse_max, DEFAULT_TICKET_LAPSE_MS) as u32,
         gate: gate(at.child("Gate"), mistakes),
         groups: at.child("Groups").map(|element| groups(element, mistakes)),
-        regions: None,
-        window: at.child("Window").map(|element| window(element, mistakes)),
-        quality: at.child("Quality").map_or(Quality::Any, |element| quality(element, mistakes)),
+        regions: at.child("Regions").and_then(|element| regions::read(element, declared, expansions, mistakes)),
+        window: at.child("Window").map(|element| window::read(element, mistakes)),
+        quality: at.child("Quality").map_or(Quality::Any, |element| quality::read(element, mistakes)),
         selection: selection(at.child("Selection"), mistakes),
-        wait_bonus: at.child("WaitBonus").map(|element| wait_bonus(element, mistakes)),
-        avoid: Box::default(),
-        offer: None,
+        wait_bonus: at.child("WaitBonus").map(|element| quality::wait_bonus(element, mistakes)),
+        avoid: avoid::read(&at.children(&["Avoid"]), mistakes).into(),
+        offer: at.child("Offer").and_then(|element| offer(element, own_set, mistakes)),
     };
     at.finish();
     queue
@@ -68,6 +78,9 @@ fn gate(element: Option<&Element>, mistakes: &Mistakes) -> Gate {
         at.word("Rounding", &[("up", GateRounding::Up), ("down", GateRounding::Down)]).unwrap_or(GateRounding::Up);
     gate.max_parallel_matches = at.whole("MaxParallelMatches", 1, PARALLEL_MATCHES_MAX).map(|max| max as u32);
     gate.skip_unchanged = at.flag_or("SkipUnchanged", true);
+    if at.written("MinWaitingPercent").is_none() {
+        at.idle(&["Rounding"], "it rounds the players that `MinWaitingPercent` asks for");
+    }
     at.finish();
     gate
 }
@@ -76,6 +89,11 @@ fn groups(element: &Element, mistakes: &Mistakes) -> Groups {
     let mut at = Fields::of(element, mistakes);
     let neighbour_every_ms = at.whole("NeighbourEveryMs", 1, DURATION_MS_MAX);
     let max_neighbours = at.whole_or("MaxNeighbours", 0, RULES_MAX as u64, RULES_MAX as u64) as u16;
+    if at.written("NeighbourEveryMs").is_none() {
+        at.idle(&["MaxNeighbours"], "without `NeighbourEveryMs` nobody ever meets a neighbour");
+    } else if max_neighbours == 0 {
+        at.idle(&["NeighbourEveryMs"], "`MaxNeighbours` lets nobody meet a neighbour");
+    }
     let mut groups: Vec<Group> = Vec::new();
     let children = at.children(&["Group"]);
     if children.is_empty() && element.children.is_empty() {
@@ -117,86 +135,8 @@ fn groups(element: &Element, mistakes: &Mistakes) -> Groups {
     Groups { groups: groups.into(), neighbour_every_ms, max_neighbours }
 }
 
-/// The defaults are Teiserver's (S0-13 to S0-16).
-fn window(element: &Element, mistakes: &Mistakes) -> Window {
-    let roundings =
-        [("round", BucketRounding::Round), ("floor", BucketRounding::Floor), ("ceiling", BucketRounding::Ceiling)];
-    let combines = [("smaller", CombineBounds::Smaller), ("larger", CombineBounds::Larger)];
-    let clocks = [("queue", WindowClock::Queue), ("ticket", WindowClock::Ticket)];
-    let mut at = Fields::of(element, mistakes);
-    let window = Window {
-        bucket_width: at.number_or("BucketWidth", POSITIVE, 1.0),
-        rounding: at.word("Rounding", &roundings).unwrap_or(BucketRounding::Round),
-        start: at.whole_or("Start", 0, BUCKETS_MAX, 0) as u32,
-        step: at.whole_or("Step", 0, BUCKETS_MAX, 1) as u32,
-        step_every_ms: at.whole_or("StepEveryMs", 1, DURATION_MS_MAX, 20_000),
-        max: at.whole("Max", 0, BUCKETS_MAX).map(|max| max as u32),
-        max_percent: at.number("MaxPercent", Bounds::within(0.0, 1_000.0)),
-        combine: at.word("Combine", &combines).unwrap_or(CombineBounds::Smaller),
-        reciprocal_percent: at.number_or("ReciprocalPercent", Bounds::PERCENT, 100.0),
-        clock: at.word("Clock", &clocks).unwrap_or(WindowClock::Queue),
-        rule: WindowRule::Contain,
-    };
-    if let (Some(written), Some(max)) = (at.written("Start"), window.max)
-        && max < window.start
-    {
-        at.wrong_value(written, format!("give at most `Max`, which is {max}"));
-    }
-    at.finish();
-    window
-}
-
-fn quality(element: &Element, mistakes: &Mistakes) -> Quality {
-    const KINDS: [&str; 4] = ["SoftScore", "LeaderboardGauss", "AverageSimilarity", "CategorySimilarity"];
-    let mut at = Fields::of(element, mistakes);
-    let children = at.children(&KINDS);
-    if let Some(second) = children.get(1) {
-        at.wrong(second.span, "<Quality> is measured in two ways", "keep one of them");
-    }
-    if element.children.is_empty() {
-        let right = format!("add one of <{}>", KINDS.join(">, <"));
-        at.wrong(element.span, "<Quality> does not say what good is", right);
-    }
-    at.finish();
-    children.first().map_or(Quality::Any, |element| quality_of(element, mistakes))
-}
-
-fn quality_of(element: &Element, mistakes: &Mistakes) -> Quality {
-    let mut at = Fields::of(element, mistakes);
-    let quality = match &*element.name {
-        "SoftScore" => Quality::SoftScore { max_score: at.required_number("MaxScore", POSITIVE).unwrap_or(1.0) },
-        "LeaderboardGauss" => Quality::LeaderboardGauss {
-            sigma: at.number_or("Sigma", POSITIVE, 20.0),
-            scale: at.number_or("Scale", POSITIVE, 0.5),
-            threshold: at.number_or("Threshold", Bounds::within(0.0, 1e6), 0.3),
-        },
-        "AverageSimilarity" => Quality::AverageSimilarity {
-            rating_span: at.required_number("RatingSpan", POSITIVE).unwrap_or(1.0),
-            required_percent: at.required_number("RequiredPercent", Bounds::PERCENT).unwrap_or(0.0),
-        },
-        _ => {
-            let categories = at.whole_or("Categories", 2, RULES_MAX as u64, 13);
-            let by_span = at.word("DivideBy", &[("count", false), ("span", true)]).unwrap_or(false);
-            Quality::CategorySimilarity {
-                categories: categories as u16,
-                category_width: at.number_or("CategoryWidth", POSITIVE, 200.0),
-                divisor: (categories - u64::from(by_span)) as u16,
-                curve: at.word("Curve", &CURVES).unwrap_or(Curve::Linear),
-                required_percent: at.required_number("RequiredPercent", Bounds::PERCENT).unwrap_or(0.0),
-            }
-        }
-    };
-    at.finish();
-    quality
-}
-
 fn selection(element: Option<&Element>, mistakes: &Mistakes) -> Selection {
-    let default = Selection {
-        mode: SelectionMode::Nearest,
-        start_with: StartWith::LongestWaiting,
-        look_at: DEFAULT_LOOK_AT,
-        exact_up_to: DEFAULT_EXACT_UP_TO,
-    };
+    let default = DEFAULT_SELECTION;
     let Some(element) = element else { return default };
     let modes = [
         ("nearest", SelectionMode::Nearest),
@@ -206,17 +146,27 @@ fn selection(element: Option<&Element>, mistakes: &Mistakes) -> Selection {
     ];
     let starts = [("longest_waiting", StartWith::LongestWaiting), ("highest_rated", StartWith::HighestRated)];
     let mut at = Fields::of(element, mistakes);
-    let mode = at.required_word("Mode", &modes).unwrap_or(default.mode);
-    let start_with = at.word("StartWith", &starts).unwrap_or(default.start_with);
+    let mode = at.required_word("Mode", &modes);
+    let selection = Selection {
+        mode: mode.unwrap_or(default.mode),
+        start_with: at.word("StartWith", &starts).unwrap_or(default.start_with),
+        look_at: at.whole_or("LookAt", 1, LOOK_AT_MAX, default.look_at.into()) as u32,
+        exact_up_to: at.whole_or("ExactUpTo", 2, EXACT_UP_TO_MAX, default.exact_up_to.into()) as u32,
+    };
+    if mode.is_some_and(|mode| mode != SelectionMode::MaximumWeight) {
+        at.idle(&["ExactUpTo"], "only Mode=\"maximum_weight\" makes all matches at once");
+    }
     at.finish();
-    Selection { mode, start_with, ..default }
+    selection
 }
 
-/// comprl's tenth a minute, after one (S2-11, S2-12).
-fn wait_bonus(element: &Element, mistakes: &Mistakes) -> WaitBonus {
+fn offer(element: &Element, own_set: Option<SetId>, mistakes: &Mistakes) -> Option<Offer> {
     let mut at = Fields::of(element, mistakes);
-    let per_minute = at.number_or("PerMinute", POSITIVE, 0.1);
-    let free_minutes = at.number_or("FreeMinutes", Bounds::within(0.0, 1_440.0), 1.0);
+    let after_ms = at.required_whole("AfterMs", 1, DURATION_MS_MAX);
+    let set_id = at.required_whole("SetId", 0, u32::MAX.into()).map(|id| SetId(id as u32));
+    if let Some(written) = at.written("SetId").filter(|_| set_id.is_some() && set_id == own_set) {
+        at.wrong_value(written, "name another set: those who wait are in this one already");
+    }
     at.finish();
-    WaitBonus { per_minute, free_minutes }
+    Some(Offer { after_ms: after_ms?, set_id: set_id? })
 }
