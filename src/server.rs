@@ -4,6 +4,7 @@ pub mod assemble;
 pub mod desk;
 pub mod edge;
 pub mod entrance;
+pub mod frames;
 mod front;
 pub mod gate;
 pub mod guarded;

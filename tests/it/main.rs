@@ -166,6 +166,8 @@ mod wire_doors;
 #[cfg(test)]
 mod wire_edge;
 #[cfg(test)]
+mod wire_frames;
+#[cfg(test)]
 mod wire_operator;
 #[cfg(test)]
 mod wire_proxy;

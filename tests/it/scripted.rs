@@ -13,6 +13,7 @@ use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, U
 use fireteam::domain::latency::DEFAULT_LINE;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::role::{AdvertiseChances, Role};
+use fireteam::domain::ruleset::teams::{ServerMode, ServerSpec};
 use fireteam::domain::ruleset::{Consent, Curve, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode};
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
@@ -113,6 +114,7 @@ pub(crate) fn ruleset() -> Ruleset {
         teams: None,
         queue: None,
         ready_check: None,
+        server: ServerSpec { mode: ServerMode::None, wait_ms: 0, play_max_ms: 0 },
         rating: None,
         xml: "<Ruleset/>\n".into(),
     }
