@@ -299,6 +299,8 @@ label! {
 label! {
     /// What a quota is for.
     QuotaCharge, "charge",
+    /// Calling.
+    Call = "call",
     /// Looking.
     Search = "search",
     /// Changing an advertisement.
