@@ -68,6 +68,8 @@ mod plain;
 #[cfg(test)]
 mod process;
 #[cfg(test)]
+mod process_badges;
+#[cfg(test)]
 mod process_canary;
 #[cfg(test)]
 mod process_flood;
