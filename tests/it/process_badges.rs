@@ -110,7 +110,8 @@ async fn a_certificate_is_a_role() {
 async fn whoever_shows_nothing_of_worth_is_nobody() {
     let house = House::open();
     let search = async |papers: Option<&Papers>, header: Option<&str>| {
-        let mut request = Request::new(stage::search());
+        let mut request =
+            Request::new(plain::MatchmakingSearchRequest { matchmaking_set_id: Some(1), ..stage::search() });
         if let Some(header) = header {
             request.metadata_mut().insert("authorization", header.parse().unwrap());
         }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -18,7 +18,7 @@ use crate::cpp_client::{demo, play};
 use crate::harness::House;
 use crate::plain;
 use crate::plain::matchmaking_client::MatchmakingClient;
-use crate::stage::{Stage, publish, search};
+use crate::stage::{PATIENCE, Stage, publish, search};
 use crate::wire_edge::until_closed;
 
 /// An address of this machine that is no neighbour's.
@@ -50,22 +50,36 @@ const OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0_is_it__";
 const ROOM: &[u8] = b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01";
 
-/// SEC-1: a flood of frames ends its connection, and what its place has used up the next connection from there has not; others
-/// are served, and a neighbour may send what it likes.
+/// Reads until the server has answered so many PINGs.
+async fn until_answered(socket: &mut TcpStream, pings: usize) {
+    let mut said = Vec::new();
+    while said.windows(8).filter(|bytes| bytes == b"_is_it__").count() < pings {
+        let read = tokio::time::timeout(PATIENCE, socket.read_buf(&mut said)).await;
+        assert_ne!(read.expect("an answer in time").unwrap(), 0, "it is not closed");
+    }
+}
+
+/// SEC-1: a flood of frames ends its connection; what one connection of a place has sent another may not; whoever is
+/// elsewhere is served, and a neighbour may send what it likes.
 #[tokio::test]
 async fn a_flood_of_frames_ends_its_connection() {
     let share = Share { at_once: 20, every: Duration::from_secs(3_600) };
     let edge = Edge { idle_frames: share, idle_frames_per_place: Share { at_once: 30, ..share }, ..Edge::default() };
     let house = Stage::with_edge(edge).await;
+    let said = |frame: &[u8], count| [OPENING, &frame.repeat(count)].concat();
+    let mut quiet = connect_from_elsewhere(house.address).await;
+    quiet.write_all(&said(PING, 19)).await.unwrap();
+    until_answered(&mut quiet, 19).await;
+    // Too many for a connection; and, with those of the first, too many for a place.
     for (frame, count) in [(PING, 20), (ROOM, 10)] {
         let mut socket = connect_from_elsewhere(house.address).await;
-        socket.write_all(&[OPENING, &frame.repeat(count)].concat()).await.unwrap();
-        // It may be gone before all is written.
+        socket.write_all(&said(frame, count)).await.unwrap();
         drop(until_closed(&mut socket).await);
     }
     assert_eq!(*house.counted.turned_away.lock().unwrap(), ["too_many_frames"; 2]);
     let mut neighbour = house.socket().await;
-    neighbour.write_all(&[OPENING, &PING.repeat(1_000)].concat()).await.unwrap();
+    neighbour.write_all(&said(PING, 1_000)).await.unwrap();
+    until_answered(&mut neighbour, 1_000).await;
     house.client().await.search(search()).await.expect("others are served");
     assert_eq!(house.counted.turned_away.lock().unwrap().len(), 2);
 }
