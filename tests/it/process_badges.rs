@@ -133,7 +133,7 @@ async fn whoever_shows_nothing_of_worth_is_nobody() {
     let mut for_ben = Request::new(publish_of_ben());
     for_ben.metadata_mut().insert("authorization", token.parse().unwrap());
     let refused = house.player(Some(&eu)).await.update_advertisement(for_ben).await.unwrap_err();
-    assert_eq!(refused.code(), Code::PermissionDenied, "and speaks for nobody else: {refused}");
+    assert_eq!(refused.code(), Code::InvalidArgument, "and speaks for nobody else: {refused}");
     let refused = search(Some(&eu), Some("Bearer a.b.c")).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unauthenticated, "who shows a token means it: {refused}");
 }
