@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -24,6 +24,10 @@ const FIRST_BYTES: usize = 24;
 /// Bytes that are read in one turn. A connection on which there is always more to read, such as one flooded with the
 /// smallest frames there are, would otherwise be read for tens of milliseconds while others wait.
 const TURN_BYTES: usize = 16 * 1024;
+
+/// The same of a stranger: fifty that all have more to say at once are fifty turns that somebody else waits for, and of the
+/// shortest requests there are a hundred in 16 KiB.
+const STRANGERS_TURN_BYTES: usize = 2 * 1024;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +56,7 @@ pub struct Guarded<S> {
     stalled: Option<Pin<Box<Sleep>>>,
     hard_stop: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Counts what asks for nothing; none: a neighbour, who may send what it likes.
-    frames: Option<Frames>,
+    frames: Option<Box<Frames>>,
     pass: Pass,
 }
 
@@ -76,7 +80,7 @@ impl<S> Guarded<S> {
 
     /// The same, but ended when `frames` says that they are too many.
     pub fn counting(self, frames: Option<Frames>) -> Self {
-        Self { frames, ..self }
+        Self { frames: frames.map(Box::new), ..self }
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
@@ -94,15 +98,6 @@ impl<S> Guarded<S> {
         }
     }
 
-    /// Looks at what has come: none of it goes on when it has one frame too many.
-    fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(frames) = &mut self.frames else { return Ok(()) };
-        frames.sent(bytes, Instant::now()).map_err(|_| {
-            self.pass.refuse(TurnedAway::TooManyFrames);
-            io::ErrorKind::ConnectionAborted.into()
-        })
-    }
-
     /// Passes on what writing did; a client that has read nothing for too long is given up.
     fn note_write<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -118,30 +113,49 @@ impl<S> Guarded<S> {
     }
 }
 
+impl<S: AsyncRead + Unpin> Guarded<S> {
+    fn turn_bytes(&self) -> usize {
+        if self.frames.is_some() { STRANGERS_TURN_BYTES } else { TURN_BYTES }
+    }
+
+    /// Reads what is there, a stranger's in small pieces; none of a piece goes on that has one frame too many.
+    fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
+        let Some(frames) = &mut self.frames else {
+            let before = buf.filled().len();
+            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+            return Poll::Ready(Ok(buf.filled().len() - before));
+        };
+        let mut piece = [0; STRANGERS_TURN_BYTES];
+        let mut piece = ReadBuf::new(&mut piece[..buf.remaining().min(STRANGERS_TURN_BYTES)]);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
+        if frames.sent(piece.filled(), Instant::now()).is_err() {
+            self.pass.refuse(TurnedAway::TooManyFrames);
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
+        buf.put_slice(piece.filled());
+        Poll::Ready(Ok(piece.filled().len()))
+    }
+}
+
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if TURN_BYTES <= this.in_turn {
+        if this.turn_bytes() <= this.in_turn {
             this.in_turn = 0;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let before = buf.filled().len();
-        match Pin::new(&mut this.stream).poll_read(cx, buf) {
+        match this.poll_some(cx, buf) {
             Poll::Pending => {
                 this.in_turn = 0;
                 this.poll_end(cx).map(Err)
             }
-            read => {
-                let bytes = buf.filled().len() - before;
+            Poll::Ready(read) => {
+                let bytes = read?;
                 this.in_turn += bytes;
                 this.note_read(bytes);
-                this.count(&buf.filled()[before..])?;
                 // Whoever sends a byte at a time, always in time, is caught here.
-                match this.end.is_elapsed() {
-                    true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                    false => read,
-                }
+                Poll::Ready(if this.end.is_elapsed() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) })
             }
         }
     }
@@ -236,7 +250,7 @@ mod tests {
     /// A preface, SETTINGS, and so many PINGs.
     fn pings(count: usize) -> Vec<u8> {
         let settings: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-        [settings, &b"\0\0\x08\x06\0\0\0\0\012345678".repeat(count)].concat()
+        [settings, &b"\0\0\x08\x06\0\0\0\0\0_is_it__".repeat(count)].concat()
     }
 
     /// SEC-1: what asks for nothing ends the connection, and what is answered does not.
@@ -264,12 +278,19 @@ mod tests {
     /// SEC-1: whoever always has more to say is interrupted, and then goes on.
     #[tokio::test]
     async fn a_flood_takes_turns_with_others() {
-        let (near, mut far) = duplex(4 * TURN_BYTES);
-        let (mut near, _stop) = guarded_over(near, PATIENT);
-        far.write_all(&vec![7; 3 * TURN_BYTES]).await.unwrap();
+        let (near, far) = duplex(4 * TURN_BYTES);
+        let (stranger, _stop) = guarded_over(near, PATIENT);
+        takes_turns(stranger, far, STRANGERS_TURN_BYTES).await;
+        let (near, far) = duplex(4 * TURN_BYTES);
+        let (near, _stop) = guarded_over(near, PATIENT);
+        takes_turns(near.counting(None), far, TURN_BYTES).await;
+    }
+
+    async fn takes_turns(mut near: Guarded<DuplexStream>, mut far: DuplexStream, turn_bytes: usize) {
+        far.write_all(&vec![7; 3 * turn_bytes]).await.unwrap();
         let mut turns = Vec::new();
-        let mut read = vec![0; TURN_BYTES / 2];
-        while turns.iter().sum::<usize>() < 3 * TURN_BYTES {
+        let mut read = vec![0; turn_bytes / 2];
+        while turns.iter().sum::<usize>() < 3 * turn_bytes {
             let mut turn = 0;
             let in_turn = std::future::poll_fn(|cx| {
                 let mut buf = ReadBuf::new(&mut read);
@@ -282,7 +303,7 @@ mod tests {
             in_turn.await;
             turns.push(turn);
         }
-        assert_eq!(turns, [TURN_BYTES; 3]);
+        assert_eq!(turns, [turn_bytes; 3]);
     }
 
     /// F3: 23 bytes are too few, 24 are a beginning.
