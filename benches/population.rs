@@ -12,6 +12,7 @@ use fireteam::domain::latency::DEFAULT_LINE;
 use fireteam::domain::locality::Locality;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::role::AdvertiseChances;
+use fireteam::domain::ruleset::teams::{ServerMode, ServerSpec};
 use fireteam::domain::ruleset::{
     Consent, Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule,
     SoftFilter, SoftMode,
@@ -123,6 +124,7 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
         teams: None,
         queue: None,
         ready_check: None,
+        server: ServerSpec { mode: ServerMode::None, wait_ms: 0, play_max_ms: 0 },
         rating: None,
         xml: "".into(),
     }

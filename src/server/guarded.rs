@@ -5,7 +5,7 @@
 use std::future::Future;
 use std::io;
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -24,10 +24,6 @@ const FIRST_BYTES: usize = 24;
 /// Bytes that are read in one turn. A connection on which there is always more to read, such as one flooded with the
 /// smallest frames there are, would otherwise be read for tens of milliseconds while others wait.
 const TURN_BYTES: usize = 16 * 1024;
-
-/// The same of a stranger: fifty that all have more to say at once are fifty turns that somebody else waits for, and of the
-/// shortest requests there are a hundred in 16 KiB.
-const STRANGERS_TURN_BYTES: usize = 2 * 1024;
 
 /// How long things may take.
 #[derive(Clone, Copy, Debug)]
@@ -98,6 +94,15 @@ impl<S> Guarded<S> {
         }
     }
 
+    /// Looks at what has come: none of it goes on when it has one frame too many.
+    fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(frames) = &mut self.frames else { return Ok(()) };
+        frames.sent(bytes, Instant::now()).map_err(|_| {
+            self.pass.refuse(TurnedAway::TooManyFrames);
+            io::ErrorKind::ConnectionAborted.into()
+        })
+    }
+
     /// Passes on what writing did; a client that has read nothing for too long is given up.
     fn note_write<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
@@ -113,49 +118,30 @@ impl<S> Guarded<S> {
     }
 }
 
-impl<S: AsyncRead + Unpin> Guarded<S> {
-    fn turn_bytes(&self) -> usize {
-        if self.frames.is_some() { STRANGERS_TURN_BYTES } else { TURN_BYTES }
-    }
-
-    /// Reads what is there, a stranger's in small pieces; none of a piece goes on that has one frame too many.
-    fn poll_some(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<usize>> {
-        let Some(frames) = &mut self.frames else {
-            let before = buf.filled().len();
-            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
-            return Poll::Ready(Ok(buf.filled().len() - before));
-        };
-        let mut piece = [0; STRANGERS_TURN_BYTES];
-        let mut piece = ReadBuf::new(&mut piece[..buf.remaining().min(STRANGERS_TURN_BYTES)]);
-        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut piece))?;
-        if frames.sent(piece.filled(), Instant::now()).is_err() {
-            self.pass.refuse(TurnedAway::TooManyFrames);
-            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-        }
-        buf.put_slice(piece.filled());
-        Poll::Ready(Ok(piece.filled().len()))
-    }
-}
-
 impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if this.turn_bytes() <= this.in_turn {
+        if TURN_BYTES <= this.in_turn {
             this.in_turn = 0;
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        match this.poll_some(cx, buf) {
+        let before = buf.filled().len();
+        match Pin::new(&mut this.stream).poll_read(cx, buf) {
             Poll::Pending => {
                 this.in_turn = 0;
                 this.poll_end(cx).map(Err)
             }
-            Poll::Ready(read) => {
-                let bytes = read?;
+            read => {
+                let bytes = buf.filled().len() - before;
                 this.in_turn += bytes;
                 this.note_read(bytes);
+                this.count(&buf.filled()[before..])?;
                 // Whoever sends a byte at a time, always in time, is caught here.
-                Poll::Ready(if this.end.is_elapsed() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(()) })
+                match this.end.is_elapsed() {
+                    true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
+                    false => read,
+                }
             }
         }
     }
@@ -278,19 +264,12 @@ mod tests {
     /// SEC-1: whoever always has more to say is interrupted, and then goes on.
     #[tokio::test]
     async fn a_flood_takes_turns_with_others() {
-        let (near, far) = duplex(4 * TURN_BYTES);
-        let (stranger, _stop) = guarded_over(near, PATIENT);
-        takes_turns(stranger, far, STRANGERS_TURN_BYTES).await;
-        let (near, far) = duplex(4 * TURN_BYTES);
-        let (near, _stop) = guarded_over(near, PATIENT);
-        takes_turns(near.counting(None), far, TURN_BYTES).await;
-    }
-
-    async fn takes_turns(mut near: Guarded<DuplexStream>, mut far: DuplexStream, turn_bytes: usize) {
-        far.write_all(&vec![7; 3 * turn_bytes]).await.unwrap();
+        let (near, mut far) = duplex(4 * TURN_BYTES);
+        let (mut near, _stop) = guarded_over(near, PATIENT);
+        far.write_all(&vec![7; 3 * TURN_BYTES]).await.unwrap();
         let mut turns = Vec::new();
-        let mut read = vec![0; turn_bytes / 2];
-        while turns.iter().sum::<usize>() < 3 * turn_bytes {
+        let mut read = vec![0; TURN_BYTES / 2];
+        while turns.iter().sum::<usize>() < 3 * TURN_BYTES {
             let mut turn = 0;
             let in_turn = std::future::poll_fn(|cx| {
                 let mut buf = ReadBuf::new(&mut read);
@@ -303,7 +282,7 @@ mod tests {
             in_turn.await;
             turns.push(turn);
         }
-        assert_eq!(turns, [turn_bytes; 3]);
+        assert_eq!(turns, [TURN_BYTES; 3]);
     }
 
     /// F3: 23 bytes are too few, 24 are a beginning.

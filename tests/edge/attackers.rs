@@ -1,5 +1,5 @@
-//! Attackers in a process of their own, which works when nobody else wants the processor: what they do is not to be taken for
-//! what is done to them, and elsewhere they would have a machine of their own.
+//! Attackers in a process of their own, which gives way to everybody: what they do is not to be taken for what is done by whom they
+//! attack, and elsewhere they would have a machine of their own.
 
 use std::net::SocketAddr;
 use std::process::{Command, Stdio};
@@ -23,10 +23,9 @@ pub(crate) async fn run(attack: Attack, target: SocketAddr, connections: usize, 
     let child = tokio::task::spawn_blocking(move || {
         let own = std::env::current_exe().expect("this test");
         let arguments = ["--exact", "attackers::attackers_tell_of_their_fate", "--nocapture"];
-        // The scheduler's idle class where there is such a thing, or else as nice as can be.
-        let idle = Command::new("chrt").args(["--idle", "0", "true"]).output().is_ok_and(|it| it.status.success());
-        let mut command = if idle { Command::new("chrt") } else { Command::new("nice") };
-        command.args(if idle { ["--idle", "0"] } else { ["-n", "19"] }).arg(own).args(arguments);
+        // As nice as can be, and no more: whoever never gets a turn notices too late that he is closed.
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]).arg(own).args(arguments);
         command.env(ATTACKS, what).stdin(Stdio::null()).output().expect("attackers start")
     });
     let output = child.await.expect("attackers end");
