@@ -19,6 +19,11 @@ pub(crate) fn scale() -> usize {
     std::env::var_os("SCALE").map_or(1, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a whole number"))
 }
 
+/// Whether an attack is to be tried: `ATTACK` is a part of its name, or not said.
+pub(crate) fn is_wanted(name: &str) -> bool {
+    std::env::var_os("ATTACK").is_none_or(|part| name.contains(&*part.to_string_lossy()))
+}
+
 /// So long, in the short form; 30 s at most.
 pub(crate) fn lasting(short: Duration) -> Duration {
     (short * u32::try_from(scale()).expect("a small number")).min(Duration::from_secs(30))

@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::attack::{Attack, BAD_HEADERS, MANY_STREAMS, NO_PREFACE, PATIENT, QUICK, TLS_STALL};
 use crate::fate::Fate;
-use crate::figures::{Report, connections, lasting};
+use crate::figures::{Report, connections, is_wanted, lasting};
 use crate::victim::{Latencies, Victim};
 use crate::{attackers, defaults};
 
@@ -86,8 +86,7 @@ fn judge(report: &mut Report, attack: Attack, outcome: &Outcome) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn attacks_on_http2_are_cheap_to_survive() {
     let mut report = Report::begin("the edge").await;
-    let only = std::env::var("ATTACK").unwrap_or_default();
-    for &kind in QUICK.iter().filter(|kind| kind.name.contains(&only)) {
+    for &kind in QUICK.iter().filter(|kind| is_wanted(kind.name)) {
         let victim = Victim::start();
         let outcome = attack(&victim, kind, connections(), lasting(Duration::from_millis(1_200))).await;
         judge(&mut report, kind, &outcome);

@@ -217,6 +217,14 @@ async fn no_canary_is_seen_anywhere() {
     assert!(contains(&at_rest, b"by arrangement"), "so does the file");
 }
 
+/// Whether whoever shows `header` is let in as an operator.
+async fn operates(desk: SocketAddr, header: &str) -> bool {
+    let channel = Endpoint::from_shared(format!("http://{desk}")).unwrap().connect().await.unwrap();
+    let mut request = Request::new(plain::ListRulesetsRequest {});
+    request.metadata_mut().insert("authorization", header.parse().unwrap());
+    OperatorClient::new(channel).list_rulesets(request).await.is_ok()
+}
+
 /// SEC-9, SEC-4, A8: the same where callers show who they are, over TLS: no byte has a token, a part of one, a certificate,
 /// or the name, address or place of anybody but an operator; and an operator's name is in the audit and nowhere else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -271,12 +279,8 @@ async fn no_canary_is_seen_where_callers_show_who_they_are() {
     game_server.advertise(host(&[(NAMES[1], 0.0)], 3)).await.expect("a game server speaks for others");
 
     let desk = tapped(server.operator_address, Some(connector(&house, None)), &tape).await;
-    let channel = Endpoint::from_shared(format!("http://{desk}")).unwrap().connect().await.unwrap();
-    let mut operators = OperatorClient::new(channel);
     for (role, subject) in [(Role::Operator, OPERATOR), (Role::Client, NAMES[2])] {
-        let mut request = Request::new(plain::ListRulesetsRequest {});
-        request.metadata_mut().insert("authorization", badges.header(role, subject).parse().unwrap());
-        assert_eq!(operators.list_rulesets(request).await.is_ok(), role == Role::Operator);
+        assert_eq!(operates(desk, &badges.header(role, subject)).await, role == Role::Operator);
     }
     drop(token_of(&mut needles, Role::Operator, OPERATOR));
     said.push_str(&page(desk, "/metrics", "").await);
