@@ -225,6 +225,19 @@ async fn operates(desk: SocketAddr, header: &str) -> bool {
     OperatorClient::new(channel).list_rulesets(request).await.is_ok()
 }
 
+/// A talkative server that speaks TLS, asks for certificates, takes tokens and keeps an audit file.
+fn start_with_identities(folder: &Path, house: &Authority, clients: &Authority, badges: &Badges) -> Process {
+    write_server(folder, &house.server());
+    write(&folder.join("clients.pem"), &clients.pem);
+    drop(badges.auth(folder));
+    let identified: [&[&str]; 3] = [
+        &["--tls-certificate", "server.pem", "--tls-key", "server.key", "--tls-client-ca", "clients.pem"],
+        &["--auth-keys", "jwks.json", "--auth-issuer", ISSUER, "--auth-audience", AUDIENCE],
+        &["--audit-file", "audit.jsonl", "--quotas", "off", "--token-key-file", "token-key"],
+    ];
+    Process::start(folder, &[&TALKATIVE[..], &identified.concat()].concat())
+}
+
 /// SEC-9, SEC-4, A8: the same where callers show who they are, over TLS: no byte has a token, a part of one, a certificate,
 /// or the name, address or place of anybody but an operator; and an operator's name is in the audit and nowhere else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -234,15 +247,7 @@ async fn no_canary_is_seen_where_callers_show_who_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let (house, clients, badges) =
         (Authority::new("house"), Authority::new("clients"), Badges::new(&SystemClock::start()));
-    write_server(folder.path(), &house.server());
-    write(&folder.path().join("clients.pem"), &clients.pem);
-    drop(badges.auth(folder.path()));
-    let identified: [&[&str]; 3] = [
-        &["--tls-certificate", "server.pem", "--tls-key", "server.key", "--tls-client-ca", "clients.pem"],
-        &["--auth-keys", "jwks.json", "--auth-issuer", ISSUER, "--auth-audience", AUDIENCE],
-        &["--audit-file", "audit.jsonl", "--quotas", "off", "--token-key-file", "token-key"],
-    ];
-    let server = Process::start(folder.path(), &[&TALKATIVE[..], &identified.concat()].concat());
+    let server = start_with_identities(folder.path(), &house, &clients, &badges);
 
     let mut needles = needles();
     let token_of = |needles: &mut Needles, role, subject: &str| {
