@@ -28,7 +28,7 @@ use crate::auth::quota::Quotas;
 use crate::engine::fault::Fault;
 
 use audit::Auditor;
-use caller::{Callers, ClientAddress};
+use caller::Callers;
 use drain::Drain;
 use handler::Handler;
 use health::Health;
@@ -51,13 +51,13 @@ pub const OPERATOR_MESSAGE_IN_BYTES_MAX: usize = 260 * 1024;
 /// What clients are served.
 pub fn routes(
     engine: Arc<dyn Matchmaker>,
-    client_address: ClientAddress,
+    callers: Callers,
     quotas: Arc<Quotas>,
     health: &Health,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let handler = Handler::new(engine).with_quotas(quotas);
-    let service = MatchmakingService::new(handler, Callers::new(client_address), drain.clone());
+    let service = MatchmakingService::new(handler, callers, drain.clone());
     let service = MatchmakingServer::new(service)
         .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);

@@ -4,6 +4,7 @@ pub mod assemble;
 pub mod desk;
 pub mod edge;
 pub mod entrance;
+pub mod frames;
 mod front;
 pub mod gate;
 pub mod guarded;
@@ -30,7 +31,7 @@ use tonic::service::Routes;
 use crate::api;
 use crate::api::admission::{Denied, Keeper};
 use crate::api::audit::Auditor;
-use crate::api::caller::ClientAddress;
+use crate::api::caller::{Callers, ClientAddress};
 use crate::api::drain::Drain;
 use crate::api::health::Health;
 use crate::api::layer::report::RpcObserver;
@@ -132,7 +133,8 @@ impl Server {
         let operators = bind(parts.operator_listen, operators, "operator")?;
         let (address, operator_address) = (clients.address(), operators.address());
 
-        let routes = api::routes(parts.engine, parts.client_address, parts.quotas.clone(), &health, &drain)
+        let callers = Callers::new(parts.client_address);
+        let routes = api::routes(parts.engine, callers.clone(), parts.quotas.clone(), &health, &drain)
             .context("describe the service")?;
         let desk = api::operator_routes(parts.rulesets, parts.auditor, &health, &drain)
             .context("describe the operator's service")?;
@@ -152,7 +154,7 @@ impl Server {
             observer: parts.observer,
             keeper,
             drain: drain.clone(),
-            oversight: Oversight { audit: parts.audit, quotas: parts.quotas },
+            oversight: Oversight { audit: parts.audit, quotas: parts.quotas, callers },
             dice: parts.clock.dice(),
         };
         let ports = vec![

@@ -15,8 +15,8 @@ use crate::domain::id::AdvertisementId;
 use crate::engine::command::{ReservationAnswer, UpdateAnswer};
 use crate::engine::{Listener, Submitted};
 
-/// Rows that a search may look at for the price of one; what a ruleset says that says nothing. A set whose rules look
-/// further costs its searchers more.
+/// Rows that a search may look at for the price of one: some milliseconds of work. A set whose rules look further costs its
+/// searchers more; one whose rules do not say looks at a fifth of it.
 const ROWS_PER_CHARGE: u32 = 100_000;
 
 /// Asks the engine.

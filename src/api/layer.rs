@@ -8,7 +8,6 @@ pub mod report;
 use std::any::Any;
 use std::convert::Infallible;
 use std::future::{Future, poll_fn};
-use std::net::IpAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -37,6 +36,10 @@ use report::{Report, RpcObserver};
 
 /// What a patient call may take, should its client wait as long.
 const PATIENT_DEADLINE: Duration = Duration::from_secs(600);
+
+/// Bytes of answers on one stream of health or reflection. All that reflection has to tell is a fifth of it; whoever asks for
+/// the same again and again opens another stream, and that is charged.
+const STREAM_BYTES_MAX: usize = 1024 * 1024;
 
 /// Puts `CallService` in front of the routes of a port.
 #[derive(Clone)]
@@ -122,6 +125,8 @@ where
         };
         let good_for = admitted.good_for().filter(|_| method.shape == Shape::Stream);
         let guard = slot.map(|slot| Guard::new(slot, asked, self.ends_with_the_server(method), good_for));
+        let guard =
+            guard.map(|guard| if method.shape == Shape::Stream { guard.ending_after(STREAM_BYTES_MAX) } else { guard });
         request.extensions_mut().insert(admitted);
         let most = if method.shape == Shape::Patient { PATIENT_DEADLINE } else { self.shared.unary_deadline };
         let limit = asked.map_or(most, |asked| asked.min(most));
@@ -140,7 +145,7 @@ where
 impl<S> CallService<S> {
     /// A call that is watched.
     fn watched(&self, method: Method, request: &Request<Body>) -> Option<Watched> {
-        self.shared.oversight.as_ref()?.watch(method, request.headers(), address(request))
+        self.shared.oversight.as_ref()?.watch(method, request)
     }
 
     /// Word of who is calling, for whoever is behind this and whoever watches; an error when the call is not theirs to
@@ -153,6 +158,9 @@ impl<S> CallService<S> {
     ) -> Result<Admitted, Rejection> {
         let admitted = self.shared.keeper.admit(method.access, request.headers(), request.extensions());
         let admitted = admitted.map_err(|denied| self.denied(denied, request, watched.as_mut()))?;
+        if let Some(oversight) = &self.shared.oversight {
+            oversight.charge_call(admitted.identity(), request)?;
+        }
         if let Some(watched) = watched {
             if let Some(identity) = admitted.identity() {
                 watched.is_by(identity);
@@ -162,7 +170,8 @@ impl<S> CallService<S> {
         Ok(admitted)
     }
 
-    /// Counts somebody who is not let in. Whoever shows what is worth nothing, again and again, is soon told that alone.
+    /// Counts somebody who is not let in, and charges the place that they come from. Whoever shows what is worth nothing,
+    /// again and again, is soon told that alone.
     fn denied(&self, denied: Denied, request: &Request<Body>, watched: Option<&mut Watched>) -> Rejection {
         self.shared.observer.denied(match denied {
             Denied::Unknown(refused) => refused.as_str(),
@@ -175,9 +184,12 @@ impl<S> CallService<S> {
             Denied::Unknown(refused) => !matches!(refused, Refused::Missing | Refused::Expired),
             Denied::Role(_) => false,
         };
-        let oversight = self.shared.oversight.as_ref().filter(|_| is_worthless);
-        match oversight.map(|oversight| oversight.quotas.failed(address(request))) {
-            Some(Err(over)) => over.into(),
+        let charged = self.shared.oversight.as_ref().map(|oversight| match is_worthless {
+            true => oversight.charge_failure(request),
+            false => oversight.charge_call(None, request),
+        });
+        match charged {
+            Some(Err(over)) => over,
             Some(Ok(())) | None => denied.into(),
         }
     }
@@ -224,11 +236,6 @@ fn refused(
 ) -> BoxFuture<'static, Result<Response<CallBody>, Infallible>> {
     let response = rejection.into_status().into_http();
     Box::pin(async move { Ok(finish(oversight::end(watched, response).await, report, None)) })
-}
-
-/// Where a request comes from, as the connection has it.
-fn address(request: &Request<Body>) -> Option<IpAddr> {
-    request.extensions().get::<Peer>().map(|peer| peer.address)
 }
 
 fn finish(response: Response<Body>, mut report: Report, guard: Option<Guard>) -> Response<CallBody> {

@@ -183,14 +183,24 @@ impl Operator for OperatorService {
     }
 }
 
+/// Files with problems that a deed names.
+const NAMED_MAX: usize = 8;
+
 /// What a reload did, for whoever writes it down.
-fn deed_of(reloaded: &Reloaded) -> Deed {
+pub fn deed_of(reloaded: &Reloaded) -> Deed {
     let changes = reloaded.changes.iter().map(|&(set, before, after)| Change {
         set_id: set.0,
         before: before.map(|hash| hash.0),
         after: after.map(|hash| hash.0),
     });
-    Deed { object: format!("rulesets, {} problems", reloaded.problems.len()), changes: changes.collect() }
+    let mut object = format!("rulesets, {} problems", reloaded.problems.len());
+    let mut files: Vec<&str> = reloaded.problems.iter().map(|problem| problem.file_name.as_str()).collect();
+    files.dedup();
+    for (at, file) in files.into_iter().filter(|file| !file.is_empty()).take(NAMED_MAX).enumerate() {
+        object += if at == 0 { " in " } else { ", " };
+        object.extend(file.chars().take(FILE_NAME_BYTES_MAX));
+    }
+    Deed { object, changes: changes.collect() }
 }
 
 /// An answer, and what was done.

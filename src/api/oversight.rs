@@ -1,12 +1,14 @@
-//! Watches over what only operators may ask: how often, and that it is written down who asked for what and how it ended.
+//! Watches over calls: how often anybody makes one; and of those that only operators may make, that it is written down who
+//! asked for what and how it ended.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::{HeaderMap, Response};
+use http::{HeaderMap, Request, Response};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use crate::api::caller::Callers;
 use crate::api::layer::report::code_word;
 use crate::api::method::Method;
 use crate::api::status::Rejection;
@@ -23,8 +25,10 @@ const REQUEST_ID_BYTES_MAX: usize = 64;
 pub struct Oversight {
     /// Where what operators do is written down.
     pub audit: Arc<AuditLog>,
-    /// How often they may ask.
+    /// How often anybody may ask.
     pub quotas: Arc<Quotas>,
+    /// Where they ask from.
+    pub callers: Callers,
 }
 
 /// What a call did, left by its handler among the extensions of its answer.
@@ -45,11 +49,34 @@ pub struct Watched {
 }
 
 impl Oversight {
-    /// Watches a call of `method` from `address`, if only operators may make it.
-    pub fn watch(&self, method: Method, headers: &HeaderMap, address: Option<IpAddr>) -> Option<Watched> {
+    /// Charges a call before its request is read: what cannot be read has cost its reading (SEC-11). Whoever has not shown
+    /// who they are pays by where they are.
+    pub fn charge_call(&self, by: Option<&Arc<Identity>>, request: &Request<Body>) -> Result<(), Rejection> {
+        if !self.quotas.has(Charge::Call) {
+            return Ok(());
+        }
+        let payer = match by {
+            Some(identity) => Payer::of(Some((identity.role, identity.key)), None),
+            None => Payer::of(None, self.address(request)),
+        };
+        Ok(self.quotas.charge(payer, Charge::Call, 1)?)
+    }
+
+    /// Charges a place for a proof of identity that was worth nothing.
+    pub fn charge_failure(&self, request: &Request<Body>) -> Result<(), Rejection> {
+        Ok(self.quotas.failed(self.address(request))?)
+    }
+
+    fn address(&self, request: &Request<Body>) -> Option<IpAddr> {
+        self.callers.address(request.headers(), request.extensions())
+    }
+
+    /// Watches a call of `method`, if only operators may make it.
+    pub fn watch(&self, method: Method, request: &Request<Body>) -> Option<Watched> {
         if method.access != OPERATORS {
             return None;
         }
+        let (headers, address) = (request.headers(), self.address(request));
         let request_id = given_id(headers).unwrap_or_else(|| self.audit.request_id());
         let record = Record { what: method.name, request_id, ..Record::default() };
         Some(Watched { oversight: self.clone(), record, payer: Payer::of(None, address) })
@@ -120,11 +147,18 @@ mod tests {
         Oversight {
             audit: Arc::new(AuditLog::open(file, Box::new(|| UnixMs(255))).unwrap()),
             quotas: Arc::new(Quotas::off()),
+            callers: Callers::new(Arc::new(|peer, _| peer)),
         }
     }
 
+    fn request(headers: &HeaderMap) -> Request<Body> {
+        let mut request = Request::new(Body::empty());
+        *request.headers_mut() = headers.clone();
+        request
+    }
+
     fn watched(oversight: &Oversight, headers: &HeaderMap) -> Watched {
-        oversight.watch(of_path(DRAIN), headers, None).unwrap()
+        oversight.watch(of_path(DRAIN), &request(headers)).unwrap()
     }
 
     /// SEC-19: a request's own name is kept when it is one, and nothing else gets into the line.
@@ -138,7 +172,7 @@ mod tests {
             headers.insert("x-request-id", odd.parse().unwrap());
             assert!(watched(&oversight, &headers).record.request_id.starts_with("ff-"), "{odd}");
         }
-        assert!(oversight.watch(of_path("/fireteam.v1.Matchmaking/Search"), &headers, None).is_none());
+        assert!(oversight.watch(of_path("/fireteam.v1.Matchmaking/Search"), &request(&headers)).is_none());
     }
 
     /// Who, what, of what, and how it ended are in the file before the answer goes out; what the file does not take is an

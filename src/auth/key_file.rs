@@ -151,13 +151,51 @@ fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Whether others than its owner may read a file, or than its group where the owner is root: that is how Kubernetes lays a
+/// secret out for a process that is not root (`fsGroup`), and distributions a key for several servers. Whoever is in that
+/// group root has put there.
 #[cfg(unix)]
 pub(crate) fn is_exposed(file: &File) -> io::Result<bool> {
-    use std::os::unix::fs::PermissionsExt;
-    Ok(file.metadata()?.permissions().mode() & 0o077 != 0)
+    use std::os::unix::fs::MetadataExt;
+    let metadata = file.metadata()?;
+    Ok(is_exposed_by(metadata.uid(), metadata.mode()))
+}
+
+#[cfg(unix)]
+fn is_exposed_by(owner: u32, mode: u32) -> bool {
+    const ROOT: u32 = 0;
+    const GROUP_READS: u32 = 0o040;
+    let allowed = if owner == ROOT { GROUP_READS } else { 0 };
+    mode & 0o077 & !allowed != 0
 }
 
 #[cfg(not(unix))]
 pub(crate) fn is_exposed(_file: &File) -> io::Result<bool> {
     Ok(false)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// SEC-15: a group may read what root owns, as in a mounted secret; nobody may do more, and nobody else anything.
+    #[test]
+    fn a_key_is_for_its_owner_or_for_roots_group() {
+        const SOMEBODY: u32 = 1_000;
+        for (owner, mode, exposed) in [
+            (SOMEBODY, 0o100_600, false),
+            (SOMEBODY, 0o100_400, false),
+            (SOMEBODY, 0o100_440, true),
+            (SOMEBODY, 0o100_604, true),
+            (0, 0o100_600, false),
+            (0, 0o100_440, false),
+            (0, 0o100_640, false),
+            (0, 0o100_660, true),
+            (0, 0o100_650, true),
+            (0, 0o100_644, true),
+            (0, 0o100_604, true),
+        ] {
+            assert_eq!(is_exposed_by(owner, mode), exposed, "{owner} {mode:o}");
+        }
+    }
 }

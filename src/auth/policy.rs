@@ -14,6 +14,8 @@ pub enum Access {
 /// What is charged for a call. Searches, changes and streams have quotas of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Charge {
+    /// Any call at all, when it comes in: one that cannot be read has been read, too.
+    Call,
     /// A look at the index.
     Search,
     /// A change of an advertisement.
@@ -32,7 +34,8 @@ pub enum Charge {
 
 impl Charge {
     /// Everything that may be charged.
-    pub const ALL: [Charge; 7] = [
+    pub const ALL: [Charge; 8] = [
+        Charge::Call,
         Charge::Search,
         Charge::Update,
         Charge::Heartbeat,
@@ -45,6 +48,7 @@ impl Charge {
     /// The word in settings, metrics and refusals.
     pub fn as_str(self) -> &'static str {
         match self {
+            Charge::Call => "call",
             Charge::Search => "search",
             Charge::Update => "update",
             Charge::Heartbeat => "heartbeat",

@@ -198,6 +198,11 @@ impl Quotas {
         })
     }
 
+    /// Whether anybody has a quota of `charge`.
+    pub fn has(&self, charge: Charge) -> bool {
+        self.limits.keys().any(|(_, known)| *known == charge)
+    }
+
     /// Charges a place for a proof of identity that was worth nothing. When the quota is used up, that is what to answer:
     /// whoever tries keys by the thousand learns nothing more about them.
     pub fn failed(&self, address: Option<IpAddr>) -> Result<(), OverQuota> {

@@ -56,19 +56,24 @@ pub enum Allowance {
 }
 
 /// Every quota there is, with its default (RELIABILITY 4.3). A player's client looks twice a second while it searches; a
-/// server speaks for a thousand sessions; behind one address ten players may live.
-pub const DEFAULTS: [QuotaRule; 17] = [
+/// server speaks for a thousand sessions; behind one address ten players may live. Calls of whatever kind are more than all
+/// others together, so that they hold back nobody who keeps to those.
+pub const DEFAULTS: [QuotaRule; 21] = [
+    calls("client", "call", 10.0, 100, 1_500),
     calls("client", "search", 2.0, 10, 300),
     calls("client", "update", 1.0, 5, 300),
     calls("client", "heartbeat", 1.0, 5, 150),
     calls("client", "seats", 1.0, 5, 300),
     at_once("client", 2),
+    calls("server", "call", 500.0, 2_000, 150_000),
     calls("server", "search", 50.0, 100, 15_000),
     calls("server", "update", 100.0, 200, 30_000),
     calls("server", "heartbeat", 200.0, 1_000, 60_000),
     calls("server", "seats", 20.0, 40, 6_000),
     at_once("server", 8),
+    calls("operator", "call", 100.0, 200, 30_000),
     calls("operator", "operate", 50.0, 100, 15_000),
+    calls("anonymous", "call", 100.0, 500, 30_000),
     calls("anonymous", "search", 20.0, 100, 3_000),
     calls("anonymous", "update", 10.0, 50, 3_000),
     calls("anonymous", "heartbeat", 10.0, 50, 1_500),
@@ -195,6 +200,24 @@ mod tests {
         if said.is_empty() { Ok(quotas) } else { Err(said.join("\n")) }
     }
 
+    /// SEC-11: who keeps to every other quota is never held back by that of calls.
+    #[test]
+    fn calls_may_be_as_many_as_all_that_is_asked() {
+        let calls = |role: &str, counts: fn(&str) -> bool| {
+            let of_role = DEFAULTS.iter().filter(|rule| rule.role == role && counts(rule.charge));
+            of_role.fold((0.0, 0, 0), |sum, rule| match rule.allowance {
+                Allowance::Calls { per_second, burst, per_5_min } => {
+                    (sum.0 + per_second, sum.1 + burst, sum.2 + per_5_min)
+                }
+                Allowance::AtOnce(_) => sum,
+            })
+        };
+        for role in ["client", "server", "operator", "anonymous"] {
+            let (all, others) = (calls(role, |it| it == "call"), calls(role, |it| it != "call"));
+            assert!(others.0 < all.0 && others.1 < all.1 && others.2 < all.2, "{role}: {all:?} {others:?}");
+        }
+    }
+
     #[test]
     fn defaults_are_sound_and_read_back_as_written() {
         for rule in DEFAULTS {
@@ -217,7 +240,7 @@ mod tests {
         };
         check(&["fast"], "write ROLE.CHARGE=PER_SECOND/BURST/PER_5_MIN, such as client.search=2/10/300");
         check(&["off", "client.search=1/1/1"], "`off` is no quota");
-        check(&["client.dance=1/1/1"], "there are client.search, client.update");
+        check(&["client.dance=1/1/1"], "there are client.call, client.search");
         check(&["operator.stream=1"], "`operator.stream` is no quota");
         check(&["client.search=0/1/1"], "with 0.01 to 100000 a second");
         check(&["client.search=NaN/1/1"], "is no quota for client.search");

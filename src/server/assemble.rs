@@ -55,6 +55,8 @@ pub struct House {
     pub metrics: Arc<Metrics>,
     /// The certificates.
     pub tls: Option<Arc<Tls>>,
+    /// Where what operators do is written down.
+    pub audit: Arc<AuditLog>,
 }
 
 /// Opens and starts everything. Serving when it returns.
@@ -101,7 +103,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         authenticator: authenticator.clone(),
         client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
         quotas: Arc::new(quotas(config, &clock, &metrics)),
-        audit,
+        audit: audit.clone(),
         clock,
         is_fresh: is_fresh(engine.clone(), config.max_staleness_s),
         edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },
@@ -112,7 +114,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         },
     })
     .await?;
-    Ok(House { running, engine, desk, locator, authenticator, metrics, tls })
+    Ok(House { running, engine, desk, locator, authenticator, metrics, tls, audit })
 }
 
 impl House {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::server::frames::Share;
+
 /// Limits on connections and their lives.
 #[derive(Clone, Debug)]
 pub struct Edge {
@@ -19,6 +21,11 @@ pub struct Edge {
     pub streams_per_connection_max: u32,
     /// The same for this machine and trusted proxies: a proxy carries many clients on one connection.
     pub streams_per_local_connection_max: u32,
+    /// Frames that ask for nothing, which a stranger's connection may send beside what goes with calls and answers. A client
+    /// that sends a PING a second, answers ours, and makes room now and then sends two a second, ten when it connects.
+    pub idle_frames: Share,
+    /// The same for all connections of one IPv4 address or one IPv6 /64 together: all of them may connect at once.
+    pub idle_frames_per_place: Share,
     /// How long the first bytes of a connection may take; before that, its PROXY header and its TLS handshake together.
     pub first_bytes: Duration,
     /// When a connection is asked to go (GOAWAY), so that balancers may spread clients anew.
@@ -45,6 +52,8 @@ impl Default for Edge {
             arriving_max: 256,
             streams_per_connection_max: 4,
             streams_per_local_connection_max: 64,
+            idle_frames: Share { at_once: 500, every: Duration::from_millis(10) },
+            idle_frames_per_place: Share { at_once: 2_000, every: Duration::from_millis(2) },
             first_bytes: Duration::from_secs(5),
             connection_age: Duration::from_secs(30 * 60),
             connection_age_grace: Duration::from_secs(60),

@@ -13,6 +13,7 @@ use crate::api::caller::Peer;
 use crate::api::layer::report::RpcObserver;
 use crate::clock::Clock;
 use crate::server::edge::Edge;
+use crate::server::frames::Frames;
 use crate::server::gate::{Gate, Limits, Pass, Standing, is_this_machine};
 use crate::server::guarded::{Deadlines, Guarded};
 use crate::server::line::Line;
@@ -84,6 +85,7 @@ impl Entrance {
             per_place: edge.connections_per_place_max,
             per_neighbour: edge.connections_per_local_place_max,
             opening_every: edge.opening_every,
+            idle_frames: edge.idle_frames_per_place,
         });
         Self { edge, clock, observer, hard_stop, tls, proxies, gate }
     }
@@ -157,6 +159,7 @@ impl Entrance {
             lifetime: self.edge.lifetime(self.clock.dice()),
             write_progress: self.edge.write_progress,
         };
-        Guarded::new(line, peer, deadlines, &self.hard_stop, pass)
+        let frames = pass.purse().map(|purse| Frames::new(self.edge.idle_frames, purse, Instant::now()));
+        Guarded::new(line, peer, deadlines, &self.hard_stop, pass).counting(frames)
     }
 }

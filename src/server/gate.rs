@@ -8,6 +8,7 @@ use hashbrown::HashMap;
 use tokio::time::Instant;
 
 use crate::api::layer::report::RpcObserver;
+use crate::server::frames::{Purse, Share};
 use crate::telemetry::label::TurnedAway;
 
 /// Places that are remembered only for how fast they came; beyond that they are forgotten, and may come fast once more.
@@ -34,6 +35,8 @@ pub struct Limits {
     pub per_neighbour: u32,
     /// How often one place may open a connection in the long run; neighbours may as often as they like.
     pub opening_every: Duration,
+    /// Frames that ask for nothing, from one place; neighbours may send what they like.
+    pub idle_frames: Share,
 }
 
 /// What a connection is to us before it has said who it is.
@@ -60,11 +63,13 @@ struct Counts {
 }
 
 /// What is known of a place.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 struct Seen {
     open: u32,
     /// When all that it has opened is paid for, at one connection every `opening_every`.
     paid: Instant,
+    /// What its connections may send together, of frames that ask for nothing.
+    purse: Arc<Mutex<Purse>>,
 }
 
 /// What is counted as one: an IPv4 address, or the /64 that one IPv6 customer has.
@@ -78,6 +83,8 @@ enum Place {
 pub struct Pass {
     gate: Arc<Gate>,
     place: Place,
+    /// None: a neighbour, who is not held to it.
+    purse: Option<Arc<Mutex<Purse>>>,
     observer: Option<Arc<dyn RpcObserver>>,
 }
 
@@ -94,36 +101,49 @@ impl Gate {
         if self.limits.total <= counts.total {
             return Err(TurnedAway::TooMany);
         }
-        let mut seen = counts.places.get(&place).copied().unwrap_or(Seen { open: 0, paid: now });
-        match standing {
+        let seen = counts.places.entry(place).or_insert_with(|| Seen::new(now, self.limits.idle_frames));
+        let purse = match standing {
             Standing::Neighbour if self.limits.per_neighbour <= seen.open => {
                 return Err(TurnedAway::TooManyFromOnePlace);
             }
-            Standing::Neighbour => {}
+            Standing::Neighbour => None,
             Standing::Stranger => {
                 if self.limits.per_place <= seen.open {
                     return Err(TurnedAway::TooManyFromOnePlace);
                 }
-                seen.paid = seen.paid.max(now) + self.limits.opening_every;
-                if now + self.limits.opening_every * self.limits.per_place < seen.paid {
+                let paid = seen.paid.max(now) + self.limits.opening_every;
+                if now + self.limits.opening_every * self.limits.per_place < paid {
                     return Err(TurnedAway::TooFastFromOnePlace);
                 }
+                seen.paid = paid;
+                Some(seen.purse.clone())
             }
-        }
+        };
         seen.open += 1;
-        counts.places.insert(place, seen);
         counts.total += 1;
         if counts.tidy_at.max(PLACES_FEW) < counts.places.len() {
             counts.tidy(now);
         }
-        Ok(Pass { gate: self.clone(), place, observer: None })
+        Ok(Pass { gate: self.clone(), place, purse, observer: None })
+    }
+}
+
+impl Seen {
+    /// A place that nothing has come from.
+    fn new(now: Instant, idle_frames: Share) -> Self {
+        Self { open: 0, paid: now, purse: Arc::new(Mutex::new(Purse::new(idle_frames, now))) }
+    }
+
+    /// Whether a newcomer could be told from it.
+    fn is_known(&self, now: Instant) -> bool {
+        0 < self.open || now < self.paid || !self.purse.lock().unwrap_or_else(PoisonError::into_inner).is_full(now)
     }
 }
 
 impl Counts {
     /// Forgets places that a newcomer could not be told from. Done whenever their number has doubled.
     fn tidy(&mut self, now: Instant) {
-        self.places.retain(|_, seen| 0 < seen.open || now < seen.paid);
+        self.places.retain(|_, seen| seen.is_known(now));
         if PLACES_MAX < self.places.len() {
             self.places.retain(|_, seen| 0 < seen.open);
         }
@@ -137,6 +157,18 @@ impl Pass {
         observer.connections(1);
         self.observer = Some(observer.clone());
         self
+    }
+
+    /// What its place may send of frames that ask for nothing; none: as many as it likes.
+    pub fn purse(&self) -> Option<Arc<Mutex<Purse>>> {
+        self.purse.clone()
+    }
+
+    /// Counts that the connection is ended, and why.
+    pub fn refuse(&self, why: TurnedAway) {
+        if let Some(observer) = &self.observer {
+            observer.turned_away(why.as_str());
+        }
     }
 }
 
@@ -177,6 +209,13 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+    const LIMITS: Limits = Limits {
+        total: 9,
+        per_place: 3,
+        per_neighbour: 3,
+        opening_every: SECOND,
+        idle_frames: Share { at_once: 10, every: SECOND },
+    };
 
     fn gate(limits: Limits) -> (Arc<Gate>, Instant) {
         (Gate::new(limits), Instant::now())
@@ -185,8 +224,7 @@ mod tests {
     /// SEC-2: few from one place, a limited number in all, and whoever leaves makes room.
     #[test]
     fn a_flood_from_one_place_leaves_room_for_others() {
-        let (gate, mut now) =
-            gate(Limits { total: 7, per_place: 2, per_neighbour: 3, opening_every: Duration::from_nanos(1) });
+        let (gate, mut now) = gate(Limits { total: 7, per_place: 2, opening_every: Duration::from_nanos(1), ..LIMITS });
         let mut admit = |text: &str| {
             now += SECOND;
             let address = text.parse().unwrap();
@@ -214,7 +252,7 @@ mod tests {
     /// SEC-2: a place may come with all that it may have at once, and after that one by one.
     #[test]
     fn a_place_may_not_come_and_go_as_fast_as_it_likes() {
-        let (gate, start) = gate(Limits { total: 9, per_place: 3, per_neighbour: 3, opening_every: SECOND });
+        let (gate, start) = gate(LIMITS);
         let from = |address: &str, standing, at| gate.admit(address.parse().unwrap(), standing, at).map(drop);
         let stranger = |at| from("203.0.113.9", Standing::Stranger, start + at);
         for _ in 0..3 {
@@ -233,10 +271,31 @@ mod tests {
         }
     }
 
+    /// SEC-1: what a place has sent is remembered when it goes and comes again, as long as it matters; what neighbours send
+    /// is not counted.
+    #[test]
+    fn a_place_does_not_fill_its_purse_by_going() {
+        let (gate, start) = gate(LIMITS);
+        let stranger = || gate.admit("203.0.113.9".parse().unwrap(), Standing::Stranger, start).unwrap();
+        let purse = stranger().purse().expect("it has one");
+        purse.lock().unwrap().take(10, start).unwrap();
+        drop(purse);
+        let again = stranger();
+        gate.counts.lock().unwrap().tidy(start + 5 * SECOND);
+        assert!(again.purse().unwrap().lock().unwrap().take(6, start + 5 * SECOND).is_err());
+        drop(again);
+        gate.counts.lock().unwrap().tidy(start + 9 * SECOND);
+        assert_eq!(gate.counts.lock().unwrap().places.len(), 1);
+        gate.counts.lock().unwrap().tidy(start + 10 * SECOND);
+        assert_eq!(gate.counts.lock().unwrap().places.len(), 0);
+        let neighbour = gate.admit("127.0.0.1".parse().unwrap(), Standing::Neighbour, start).unwrap();
+        assert!(neighbour.purse().is_none());
+    }
+
     /// A flood of addresses that come once each is forgotten.
     #[test]
     fn places_that_are_gone_are_forgotten() {
-        let (gate, start) = gate(Limits { total: 9, per_place: 3, per_neighbour: 3, opening_every: SECOND });
+        let (gate, start) = gate(LIMITS);
         for number in 0..20_000u32 {
             let now = start + SECOND * number;
             gate.admit(Ipv4Addr::from_bits(number).into(), Standing::Stranger, now).unwrap();

@@ -14,7 +14,9 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::transport::server::Connected;
 
 use crate::api::caller::Peer;
+use crate::server::frames::Frames;
 use crate::server::gate::Pass;
+use crate::telemetry::label::TurnedAway;
 
 /// Bytes that a client must have sent by the first deadline: as many as HTTP/2's preface has.
 const FIRST_BYTES: usize = 24;
@@ -49,7 +51,9 @@ pub struct Guarded<S> {
     /// Runs while the client does not read.
     stalled: Option<Pin<Box<Sleep>>>,
     hard_stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    _pass: Pass,
+    /// Counts what asks for nothing; none: a neighbour, who may send what it likes.
+    frames: Option<Box<Frames>>,
+    pass: Pass,
 }
 
 impl<S> Guarded<S> {
@@ -65,8 +69,14 @@ impl<S> Guarded<S> {
             end: Box::pin(tokio::time::sleep(deadlines.first_bytes)),
             stalled: None,
             hard_stop: Box::pin(hard_stop.clone().cancelled_owned()),
-            _pass: pass,
+            frames: None,
+            pass,
         }
+    }
+
+    /// The same, but ended when `frames` says that they are too many.
+    pub fn counting(self, frames: Option<Frames>) -> Self {
+        Self { frames: frames.map(Box::new), ..self }
     }
 
     fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
@@ -82,6 +92,15 @@ impl<S> Guarded<S> {
         if before < FIRST_BYTES && FIRST_BYTES <= self.bytes_read {
             self.end.as_mut().reset(self.opened + self.deadlines.lifetime);
         }
+    }
+
+    /// Looks at what has come: none of it goes on when it has one frame too many.
+    fn count(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(frames) = &mut self.frames else { return Ok(()) };
+        frames.sent(bytes, Instant::now()).map_err(|_| {
+            self.pass.refuse(TurnedAway::TooManyFrames);
+            io::ErrorKind::ConnectionAborted.into()
+        })
     }
 
     /// Passes on what writing did; a client that has read nothing for too long is given up.
@@ -117,6 +136,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
                 let bytes = buf.filled().len() - before;
                 this.in_turn += bytes;
                 this.note_read(bytes);
+                this.count(&buf.filled()[before..])?;
                 // Whoever sends a byte at a time, always in time, is caught here.
                 match this.end.is_elapsed() {
                     true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
@@ -131,6 +151,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
+        if let (Some(frames), Poll::Ready(Ok(bytes))) = (&mut this.frames, &written) {
+            frames.answered(&buf[..*bytes]);
+        }
         this.note_write(cx, written)
     }
 
@@ -141,6 +164,14 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Guarded<S> {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
+        if let (Some(frames), Poll::Ready(Ok(bytes))) = (&mut this.frames, &written) {
+            let mut left = *bytes;
+            for buf in bufs {
+                let of_this = left.min(buf.len());
+                frames.answered(&buf[..of_this]);
+                left -= of_this;
+            }
+        }
         this.note_write(cx, written)
     }
 
@@ -177,9 +208,11 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
     use super::*;
+    use crate::server::frames::Share;
     use crate::server::gate::{Gate, Limits, Standing};
 
     const LONG: Duration = Duration::from_secs(3_600);
+    const SHARE: Share = Share { at_once: 10, every: LONG };
     const SHORT: Duration = Duration::from_millis(5);
 
     /// A guarded end, the other end, and the switch that ends it.
@@ -190,12 +223,40 @@ mod tests {
     }
 
     fn guarded_over(near: DuplexStream, deadlines: Deadlines) -> (Guarded<DuplexStream>, CancellationToken) {
-        let gate = Gate::new(Limits { total: 1, per_place: 1, per_neighbour: 1, opening_every: SHORT });
+        let limits = Limits { total: 1, per_place: 1, per_neighbour: 1, opening_every: SHORT, idle_frames: SHARE };
         let address = "127.0.0.1".parse().unwrap();
-        let pass = gate.admit(address, Standing::Stranger, Instant::now()).unwrap();
+        let now = Instant::now();
+        let pass = Gate::new(limits).admit(address, Standing::Stranger, now).unwrap();
         let peer = Peer { address, streams: Arc::default(), streams_max: 1, certificate: None };
         let stop = CancellationToken::new();
-        (Guarded::new(near, peer, deadlines, &stop, pass), stop)
+        let frames = pass.purse().map(|purse| Frames::new(SHARE, purse, now));
+        (Guarded::new(near, peer, deadlines, &stop, pass).counting(frames), stop)
+    }
+
+    /// A preface, SETTINGS, and so many PINGs.
+    fn pings(count: usize) -> Vec<u8> {
+        let settings: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+        [settings, &b"\0\0\x08\x06\0\0\0\0\0_is_it__".repeat(count)].concat()
+    }
+
+    /// SEC-1: what asks for nothing ends the connection, and what is answered does not.
+    #[tokio::test]
+    async fn a_flood_of_frames_ends_its_connection() {
+        let (near, mut far) = duplex(4 * TURN_BYTES);
+        let (mut near, _stop) = guarded_over(near, PATIENT);
+        let (mut read, allowed) = (vec![0; TURN_BYTES], pings(9));
+        far.write_all(&allowed).await.unwrap();
+        near.read_exact(&mut read[..allowed.len()]).await.unwrap();
+        let answers = [b"\0\0\x01\x01\0\0\0\0\x01".as_slice(), b"x", b"\0\0\x01\0\0\0\0\0", b"\x01x"];
+        let slices = answers.map(io::IoSlice::new);
+        let written = std::future::poll_fn(|cx| Pin::new(&mut near).poll_write_vectored(cx, &slices)).await.unwrap();
+        assert!(1 <= written);
+        near.write_all(&answers.concat()[written..]).await.unwrap();
+        let six_more = &pings(6)[33..];
+        far.write_all(six_more).await.unwrap();
+        near.read_exact(&mut read[..six_more.len()]).await.unwrap();
+        far.write_all(&six_more[..17]).await.unwrap();
+        assert_eq!(near.read(&mut read).await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted);
     }
 
     const PATIENT: Deadlines = Deadlines { first_bytes: LONG, lifetime: LONG, write_progress: LONG };

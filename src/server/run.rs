@@ -13,12 +13,14 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::api::operator::RulesetsDesk as _;
+use crate::api::operator::{RulesetsDesk as _, deed_of};
+use crate::api::oversight::Deed;
 use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
 use crate::server::assemble::{House, assemble};
 use crate::server::signal::asked_to_stop;
 use crate::server::tls::Tls;
+use crate::telemetry::audit::Record;
 use crate::telemetry::label::Load;
 use crate::watch::{DEFAULT_PACE, Watcher, watch};
 
@@ -65,7 +67,7 @@ pub async fn run(config: Config) -> anyhow::Result<()> {
     loop {
         tokio::select! {
             () = &mut stop => break,
-            Some(()) = to_reload.recv() => drop(house.desk.reload().await),
+            Some(()) = to_reload.recv() => reload(&house).await,
             Some(()) = to_renew.recv() => renew(&house),
             _ = warn.tick(), if !risks.is_empty() => {
                 risks.iter().for_each(|risk| tracing::warn!("served without protection by {risk}"));
@@ -104,6 +106,21 @@ pub async fn is_serving(address: SocketAddr, known: Option<&Known>) -> anyhow::R
     let channel = endpoint.connect_timeout(HEALTH_WAIT).timeout(HEALTH_WAIT).connect().await.context("connect")?;
     let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await.context("ask")?;
     Ok(answer.into_inner().status == ServingStatus::Serving as i32)
+}
+
+/// Reads the rulesets again, because somebody has edited the folder, and writes down what that has changed. Whoever it was
+/// is not known here; the folder's own history says it, where it has one.
+async fn reload(house: &House) {
+    let reloaded = house.desk.reload().await;
+    let Deed { object, changes } = deed_of(&reloaded);
+    let outcome = if reloaded.problems.is_empty() { "OK" } else { "INVALID_ARGUMENT" };
+    let (role, what, audit) = (Some("folder"), "rulesets edited", house.audit.clone());
+    let record = Record { role, what, object, changes, outcome, request_id: audit.request_id(), ..Record::default() };
+    let written = tokio::task::spawn_blocking(move || audit.write(&record)).await;
+    if let Err(error) = written.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
+        // The rules are in force already: there is nobody to refuse anything to.
+        tracing::error!(%error, "the audit file cannot be written; edited rulesets are not in it");
+    }
 }
 
 /// Reads the certificates again. The files are small and local, and this happens a few times a year.

@@ -1,4 +1,4 @@
-//! What operators did, and what was refused of what only they may: one JSON object a line, in the log and, where a file is
+//! What operators did, what was refused of what only they may, and what editing the rulesets folder changed: one JSON object a line, in the log and, where a file is
 //! named, at its end.
 //!
 //! A line is on the disk before the operator hears that something is done. The file is opened for each line, so it may be
@@ -23,15 +23,15 @@ pub type Now = Box<dyn Fn() -> UnixMs + Send + Sync>;
 /// One thing that was done or refused.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Record {
-    /// In what role; none: nobody has shown who they are.
+    /// In what role, or `folder` for whoever edits that; none: nobody has shown who they are.
     pub role: Option<&'static str>,
     /// Who, as whoever vouches for them calls them.
     pub subject: Option<String>,
     /// Who vouches.
     pub issuer: Option<String>,
-    /// What was asked: a method of a fixed set.
+    /// What was asked: a method of a fixed set, or `rulesets edited`.
     pub what: &'static str,
-    /// Of what: a file, or nothing.
+    /// Of what: a file, or how many problems in which files, or nothing.
     pub object: String,
     /// Rulesets that are others now.
     pub changes: Vec<Change>,

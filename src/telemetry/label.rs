@@ -283,7 +283,7 @@ label! {
 }
 
 label! {
-    /// Why a connection was turned away before it began.
+    /// Why a connection was turned away before it began, or ended for what it sent.
     TurnedAway, "reason",
     /// There were too many in all.
     TooMany = "too_many",
@@ -301,6 +301,8 @@ label! {
     Tls = "tls",
     /// It took too long to begin.
     TooSlow = "too_slow",
+    /// It sent too many frames that ask for nothing.
+    TooManyFrames = "too_many_frames",
 }
 
 label! {
@@ -319,6 +321,8 @@ label! {
 label! {
     /// What a quota is for.
     QuotaCharge, "charge",
+    /// Calling.
+    Call = "call",
     /// Looking.
     Search = "search",
     /// Changing an advertisement.

@@ -82,7 +82,7 @@ metrics! {
     quota_refusals: CountBy<(QuotaRole, QuotaCharge)> = Family::default(), "counter" "fireteam_quota_refusals_total" [QuotaRole::KEY, QuotaCharge::KEY];
     /// Connections open now.
     connections: Gauge = Gauge::default(), "gauge" "fireteam_connections" [];
-    /// Connections turned away before they began.
+    /// Connections turned away before they began, or ended for what they sent.
     turned_away: CountBy<TurnedAway> = Family::default(), "counter" "fireteam_connections_turned_away_total" [TurnedAway::KEY];
     /// Attempts to load the certificate, its key and the certificates of those who sign clients' certificates.
     tls_loads: CountBy<Load> = Family::default(), "counter" "fireteam_tls_loads_total" [Load::KEY];

@@ -1,6 +1,5 @@
 //! Attacks on HTTP/2: what is said first, what is said again and again, and whether the attacker listens.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -10,9 +9,10 @@ use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, timeout_at};
 
+use crate::fate::Fate;
 use crate::wire::{
-    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Heard, NEWEST, PING, RST_STREAM, SETTINGS, WINDOW_UPDATE,
-    call, drain, frame, header, header_to_remember, listen, opening, opening_with, whole_call, write,
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, HEADERS, Heard, NEWEST, PING, PRIORITY, RST_STREAM, SETTINGS, UNKNOWN,
+    WINDOW_UPDATE, call, drain, frame, header, header_to_remember, listen, opening, opening_with, whole_call, write,
 };
 
 /// Where attackers come from: a stranger's address, though it is of this machine.
@@ -48,29 +48,6 @@ enum Listens {
     Never,
 }
 
-/// What became of the connections of one attack.
-#[derive(Default)]
-pub(crate) struct Fate {
-    /// How long each lived that was closed.
-    pub(crate) closed: Vec<Duration>,
-    /// How old those were that were open at the end.
-    pub(crate) open: Vec<Duration>,
-    pub(crate) wrote_bytes: usize,
-    pub(crate) goaways: usize,
-    pub(crate) resets: usize,
-    pub(crate) answered: usize,
-}
-
-/// In one line: there may be tens of thousands.
-impl fmt::Debug for Fate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (closed, open) = (self.closed.len(), self.open.len());
-        let oldest = self.closed.iter().chain(&self.open).max();
-        write!(f, "{closed} closed, {open} open, the oldest {oldest:.2?}, {} told to go, ", self.goaways)?;
-        write!(f, "{} streams reset, {} answered", self.resets, self.answered)
-    }
-}
-
 const AT_ONCE: Duration = Duration::ZERO;
 
 const fn closed(name: &'static str, opening: fn() -> Vec<u8>, more: fn(u32) -> Vec<u8>) -> Attack {
@@ -95,12 +72,22 @@ pub(crate) const QUICK: &[Attack] = &[
     }),
     Attack {
         listens: Listens::Never,
-        ..harmless("SETTINGS flood", opening, |_| frame(SETTINGS, 0, 0, &[]).repeat(1_000))
+        ..closed("SETTINGS flood", opening, |_| frame(SETTINGS, 0, 0, &[]).repeat(1_000))
     },
-    Attack { listens: Listens::Never, ..harmless("PING flood", opening, |_| frame(PING, 0, 0, &[7; 8]).repeat(1_000)) },
+    Attack { listens: Listens::Never, ..closed("PING flood", opening, |_| frame(PING, 0, 0, &[7; 8]).repeat(1_000)) },
+    // As many as may come at once, and then fewer than are noticed, on every connection: nothing to be ended for.
+    Attack {
+        pause: Duration::from_millis(100),
+        ..harmless("PINGs under the limit", opening, |_| frame(PING, 0, 0, &[7; 8]))
+    },
     // On a stream whose answers have no room, so that nobody reads what it says.
     closed("empty DATA flood", stalled_conversation, |_| frame(DATA, 0, 1, &[]).repeat(1_000)),
-    harmless("WINDOW_UPDATE flood", opening, |_| frame(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes()).repeat(1_000)),
+    // A message that comes a byte a frame.
+    closed("small DATA flood", conversation, |_| frame(DATA, 0, 1, b"x").repeat(1_000)),
+    closed("WINDOW_UPDATE flood", opening, |_| frame(WINDOW_UPDATE, 0, 0, &1u32.to_be_bytes()).repeat(1_000)),
+    closed("PRIORITY flood", opening, |_| frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 7]).repeat(1_000)),
+    closed("RST_STREAM flood", taken_back, |_| frame(RST_STREAM, 0, 1, &8u32.to_be_bytes()).repeat(1_000)),
+    closed("frames that do not exist", opening, |_| frame(UNKNOWN, 0, 0, &[]).repeat(1_000)),
     closed("header list bomb", opening, |round| {
         let first = if round == 0 { header_to_remember("x-bomb", &[b'x'; 3_900]) } else { Vec::new() };
         let block = [call(CHECK), first, vec![NEWEST; 12_000]].concat();
@@ -176,23 +163,35 @@ fn pairs(round: u32, count: u32) -> Vec<u8> {
     (round * count..(round + 1) * count).flat_map(pair).collect()
 }
 
+/// A stream on which a long message has begun.
+fn conversation() -> Vec<u8> {
+    let message = [&[0][..], &60_000u32.to_be_bytes(), b"a beginning"].concat();
+    [opening(), frame(HEADERS, END_HEADERS, 1, &call(CONNECT)), frame(DATA, 0, 1, &message)].concat()
+}
+
+/// A call that is taken back.
+fn taken_back() -> Vec<u8> {
+    [opening(), pairs(0, 1)].concat()
+}
+
 fn stalled_conversation() -> Vec<u8> {
     [opening_with(&[(4, 0)]), frame(HEADERS, END_HEADERS, 1, &call(CONNECT))].concat()
 }
 
 impl Attack {
+    /// The one of that name.
+    pub(crate) fn named(name: &str) -> Self {
+        let all = QUICK.iter().chain(PATIENT).chain([&TLS_STALL]);
+        *all.into_iter().find(|it| it.name == name).expect("an attack")
+    }
+
     /// Attacks with so many connections until `end`; whoever is closed comes again.
     pub(crate) async fn run(self, target: SocketAddr, connections: usize, end: Instant) -> Fate {
         let attackers: Vec<_> = (0..connections).map(|_| tokio::spawn(self.attacker(target, end))).collect();
         let mut all = Fate::default();
         for attacker in attackers {
             let one = attacker.await.expect("an attacker does not panic");
-            all.closed.extend(one.closed);
-            all.open.extend(one.open);
-            all.wrote_bytes += one.wrote_bytes;
-            all.goaways += one.goaways;
-            all.resets += one.resets;
-            all.answered += one.answered;
+            all.add(one);
         }
         all
     }
@@ -203,7 +202,7 @@ impl Attack {
             let begun = Instant::now();
             match self.connection(target, end, &mut fate).await {
                 // Cut off, or not even connected.
-                Ok(false) | Err(_) => fate.closed.push(begun.elapsed()),
+                Ok(false) | Err(_) => fate.was_closed(begun.elapsed()),
                 Ok(true) => fate.open.push(begun.elapsed()),
             }
             sleep(Duration::from_millis(20)).await;
@@ -231,7 +230,6 @@ impl Attack {
             for round in 0.. {
                 let bytes = (self.more)(round);
                 write(&mut to, &bytes).await?;
-                fate.wrote_bytes += bytes.len();
                 match self.pause {
                     AT_ONCE => tokio::task::yield_now().await,
                     pause => sleep(pause).await,

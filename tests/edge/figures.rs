@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::attack::Fate;
+use crate::fate::Fate;
 use crate::victim::Latencies;
 
 /// One chapter at work. The others wait for their turn: each wants the whole machine.
@@ -17,6 +17,11 @@ pub(crate) struct Report {
 /// `SCALE`, 1 by default: 30 is the long form.
 pub(crate) fn scale() -> usize {
     std::env::var_os("SCALE").map_or(1, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a whole number"))
+}
+
+/// Whether an attack is to be tried: `ATTACK` is a part of its name, or not said.
+pub(crate) fn is_wanted(name: &str) -> bool {
+    std::env::var_os("ATTACK").is_none_or(|part| name.contains(&*part.to_string_lossy()))
 }
 
 /// So long, in the short form; 30 s at most.
@@ -34,7 +39,7 @@ impl Report {
     pub(crate) async fn begin(name: &str) -> Self {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
-        let head = "| attack | connections closed | told to go | longest stay | open at the end | memory, MiB | p50 before, ms | p50 | p99 before | p99 | calls |";
+        let head = "| attack | connections closed | told to go | longest stay | open at the end | memory, MiB | p50 quiet, ms | p50 | p99 quiet | p99 | calls |";
         let lines = vec![format!("{name}, SCALE={}", scale()), head.to_owned(), "|-".repeat(11) + "|"];
         Self { lines, violations: Vec::new(), _turn: turn }
     }
@@ -50,10 +55,10 @@ impl Report {
     ) {
         let ms = |latencies: &Latencies, percent| format!("{:.1}", latencies.percentile(percent).as_secs_f64() * 1e3);
         let after = |percent| during.map_or("none".into(), |during| ms(during, percent));
-        let longest = fate.closed.iter().max().map_or("".into(), |longest| format!("{:.2} s", longest.as_secs_f64()));
+        let longest = if fate.closed == 0 { "".into() } else { format!("{:.2} s", fate.longest.as_secs_f64()) };
         self.lines.push(format!(
             "| {name} | {} | {} | {longest} | {} | +{growth_mib:.1} | {} | {} | {} | {} | {} |",
-            fate.closed.len(),
+            fate.closed,
             fate.goaways,
             fate.open.len(),
             ms(before, 50),

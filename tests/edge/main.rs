@@ -5,7 +5,11 @@
 #[cfg(test)]
 mod attack;
 #[cfg(test)]
+mod attackers;
+#[cfg(test)]
 mod defaults;
+#[cfg(test)]
+mod fate;
 #[cfg(test)]
 mod figures;
 #[cfg(test)]

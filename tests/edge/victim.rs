@@ -116,10 +116,12 @@ impl Victim {
     }
 
     /// Somebody who means well, on a thread of his own: what attackers do in this process must not make him wait. Calls
-    /// for a moment, says so to `ready`, and then for `long` beside whatever happens; how long both took.
+    /// for a moment, says so to `ready`, then for `long` beside whatever happens, and when that is `over` for a moment again.
+    /// How long calls took when it was quiet, before and after, and when it was not.
     pub(crate) fn honest_calls(
         &self,
         ready: oneshot::Sender<()>,
+        over: oneshot::Receiver<()>,
         long: Duration,
     ) -> JoinHandle<(Latencies, Result<Latencies, String>)> {
         let endpoint = self.endpoint();
@@ -127,10 +129,14 @@ impl Victim {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async {
                 let mut client = connect(endpoint).await;
-                let before = Latencies::measure(&mut client, Instant::now() + Duration::from_millis(250)).await;
+                let moment = (long / 6).max(Duration::from_millis(150));
+                let before = Latencies::measure(&mut client, Instant::now() + moment).await;
                 let before = before.expect("nobody is in the way yet");
                 ready.send(()).expect("somebody waits");
-                (before, Latencies::measure(&mut client, Instant::now() + long).await)
+                let during = Latencies::measure(&mut client, Instant::now() + long).await;
+                over.await.expect("it ends");
+                let after = Latencies::measure(&mut client, Instant::now() + moment).await;
+                (before.and(after.expect("nobody is in the way any more")), during)
             })
         })
     }
@@ -191,6 +197,12 @@ impl Latencies {
         }
         taken.sort_unstable();
         Ok(Self(taken))
+    }
+
+    fn and(mut self, other: Self) -> Self {
+        self.0.extend(other.0);
+        self.0.sort_unstable();
+        self
     }
 
     pub(crate) fn count(&self) -> usize {

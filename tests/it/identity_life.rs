@@ -61,7 +61,7 @@ async fn keys_change_while_serving() {
     client.search(search()).await.expect("known again");
 }
 
-async fn page(address: std::net::SocketAddr, path: &str, header: &str) -> String {
+pub(crate) async fn page(address: std::net::SocketAddr, path: &str, header: &str) -> String {
     let mut socket = tokio::net::TcpStream::connect(address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\n{header}connection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();

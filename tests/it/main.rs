@@ -70,6 +70,8 @@ mod plain;
 #[cfg(test)]
 mod process;
 #[cfg(test)]
+mod process_badges;
+#[cfg(test)]
 mod process_canary;
 #[cfg(test)]
 mod process_flood;
@@ -189,6 +191,8 @@ mod wire_connect;
 mod wire_doors;
 #[cfg(test)]
 mod wire_edge;
+#[cfg(test)]
+mod wire_frames;
 #[cfg(test)]
 mod wire_operator;
 #[cfg(test)]

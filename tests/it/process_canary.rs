@@ -1,15 +1,29 @@
-//! Canaries: known addresses, places and names go in everywhere, and must come out nowhere.
+//! Canaries: known addresses, places, names and proofs of identity go in everywhere, and must come out nowhere.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use fireteam_client::{Client, pb};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use fireteam::auth::identity::Role;
+use fireteam::clock::SystemClock;
+use fireteam_client::{Client, Code, Tokens, pb};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsConnector;
+use tonic::Request;
+use tonic::transport::Endpoint;
 
+use crate::badges::{AUDIENCE, Badges, ISSUER};
 use crate::harness::{host, party};
+use crate::identity_life::page;
+use crate::papers::{Authority, write, write_server};
+use crate::plain;
+use crate::plain::operator_client::OperatorClient;
 use crate::process::Process;
+use crate::wire_tls::connector;
 
 /// Where the callers seem to be: address, degrees (data/README.md).
 const CANARIES: [(&str, f64, f64); 4] = [
@@ -21,12 +35,30 @@ const CANARIES: [(&str, f64, f64); 4] = [
 const NAMES: [&str; 4] = ["canary-ana-5b1f", "canary-ben-77c2", "canary-cyd-0e9a", "canary-dan-41d8"];
 
 /// What must be nowhere, with what it is.
-fn needles() -> Vec<(String, Vec<u8>)> {
-    let mut needles: Vec<(String, Vec<u8>)> =
-        NAMES.iter().map(|name| (format!("the name {name}"), name.as_bytes().to_vec())).collect();
+type Needles = Vec<(String, Vec<u8>)>;
+
+/// How `bytes` look in the midst of something that is in base64: one of three ways, by how many bytes come before.
+fn in_base64(what: &str, bytes: &[u8]) -> Needles {
+    let encoded = |before: usize| {
+        let text = URL_SAFE_NO_PAD.encode([&vec![0; before][..], bytes].concat());
+        // Without the digits that other bytes have a part in.
+        let (first, whole) = ([0, 2, 3][before], (before + bytes.len()) * 4 / 3);
+        text.as_bytes()[first..whole].to_vec()
+    };
+    (0..3).map(|before| (format!("{what} in base64, after {before}"), encoded(before))).collect()
+}
+
+fn named(what: &str, text: &str) -> Needles {
+    let mut needles = vec![(what.to_owned(), text.as_bytes().to_vec())];
+    needles.extend(in_base64(what, text.as_bytes()));
+    needles
+}
+
+fn needles() -> Needles {
+    let mut needles: Needles = NAMES.iter().flat_map(|name| named(&format!("the name {name}"), name)).collect();
     for (address, latitude, longitude) in CANARIES {
         let octets = address.parse::<Ipv4Addr>().unwrap().octets();
-        needles.push((format!("{address} as text"), address.as_bytes().to_vec()));
+        needles.extend(named(&format!("{address} as text"), address));
         needles.push((format!("{address} packed"), octets.to_vec()));
         needles.push((format!("{address} packed backwards"), octets.iter().rev().copied().collect()));
         let hex: String = octets.iter().map(|it| format!("{it:02x}")).collect();
@@ -46,40 +78,57 @@ fn needles() -> Vec<(String, Vec<u8>)> {
     needles
 }
 
-/// What of the canaries is in `haystack`.
-fn seen_in(haystack: &[u8]) -> Vec<String> {
+/// What of `needles` is in `haystack`.
+fn seen_in(haystack: &[u8], needles: &Needles) -> Vec<String> {
     let is_in = |needle: &[u8]| haystack.windows(needle.len()).any(|window| window == needle);
-    needles().into_iter().filter(|(_, needle)| is_in(needle)).map(|(what, _)| what).collect()
+    needles.iter().filter(|(_, needle)| is_in(needle)).map(|(what, _)| what.clone()).collect()
 }
 
-/// A go-between that passes everything on and keeps what the server says. Frames of data are not compressed.
-async fn tapped(server: SocketAddr) -> (SocketAddr, Arc<Mutex<Vec<u8>>>) {
+/// What a server said.
+type Tape = Arc<Mutex<Vec<u8>>>;
+
+/// A go-between that passes everything on and keeps what the server says, read where it speaks TLS. Frames of data are not
+/// compressed.
+async fn tapped(server: SocketAddr, tls: Option<TlsConnector>, tape: &Tape) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let kept = Arc::new(Mutex::new(Vec::new()));
-    let tape = kept.clone();
+    let tape = tape.clone();
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
-            let (mut from_client, mut to_client) = client.into_split();
-            let (mut from_server, mut to_server) = TcpStream::connect(server).await.unwrap().into_split();
-            tokio::spawn(async move { tokio::io::copy(&mut from_client, &mut to_server).await });
-            let tape = tape.clone();
-            tokio::spawn(async move {
-                let mut some = [0; 8192];
-                while let Ok(count @ 1..) = from_server.read(&mut some).await {
-                    tape.lock().unwrap().extend_from_slice(&some[..count]);
-                    if to_client.write_all(&some[..count]).await.is_err() {
-                        break;
-                    }
+            let socket = TcpStream::connect(server).await.unwrap();
+            match &tls {
+                None => pass_on(client, socket, tape.clone()),
+                Some(tls) => {
+                    let name = ServerName::try_from("localhost").unwrap();
+                    pass_on(client, tls.connect(name, socket).await.unwrap(), tape.clone());
                 }
-            });
+            }
         }
     });
-    (address, kept)
+    address
 }
 
-/// One caller's whole life, mistakes included. Returns the text of every refusal.
-async fn whole_life(client: Client, name: &str) -> Vec<String> {
+fn pass_on(client: TcpStream, server: impl AsyncRead + AsyncWrite + Send + 'static, tape: Tape) {
+    let (mut from_client, mut to_client) = client.into_split();
+    let (mut from_server, mut to_server) = tokio::io::split(server);
+    tokio::spawn(async move {
+        drop(tokio::io::copy(&mut from_client, &mut to_server).await);
+        to_server.shutdown().await
+    });
+    tokio::spawn(async move {
+        let mut some = [0; 8192];
+        while let Ok(count @ 1..) = from_server.read(&mut some).await {
+            tape.lock().unwrap().extend_from_slice(&some[..count]);
+            if to_client.write_all(&some[..count]).await.is_err() {
+                break;
+            }
+        }
+    });
+}
+
+/// Two callers' whole life, mistakes included: `name` advertises, and `name` with `-too` comes along, who may be the same
+/// client where nobody shows who they are. Returns the text of every refusal.
+async fn whole_life(client: Client, guest: Client, name: &str) -> Vec<String> {
     let (connection, mut events) = client.open().await.unwrap();
     let mine = pb::MatchmakingUpdateAdvertisementRequest {
         connect_data: b"by arrangement".to_vec(),
@@ -87,7 +136,7 @@ async fn whole_life(client: Client, name: &str) -> Vec<String> {
     };
     let mut advertised = connection.advertise(mine.clone()).await.unwrap();
     advertised.heartbeat().await.unwrap();
-    let mut search = client.searching(1, party(&[(&format!("{name}-too"), 0.0)]));
+    let mut search = guest.searching(1, party(&[(&format!("{name}-too"), 0.0)]));
     let found = search.search().await.unwrap();
     let own = found.candidates.iter().find(|it| it.advertisement_id == advertised.id());
     assert!(own.is_some(), "whoever looks from the same city finds it: {found:?}");
@@ -114,56 +163,167 @@ async fn whole_life(client: Client, name: &str) -> Vec<String> {
     refusals
 }
 
+/// Looks through what a server has left behind, and says how much that was.
+fn look_through(places: &[(&str, &[u8])], needles: &Needles) {
+    for (where_, bytes) in places {
+        println!("{where_}: {} bytes", bytes.len());
+        assert!(300 < bytes.len(), "{where_}: there is something to look through");
+        assert_eq!(seen_in(bytes, needles), [] as [String; 0], "{where_}");
+    }
+}
+
+/// The database with its log, as it lies in `folder` now.
+fn database(folder: &Path) -> Vec<u8> {
+    let files = ["fireteam.db", "fireteam.db-wal", "fireteam.db-shm"];
+    files.iter().filter_map(|name| std::fs::read(folder.join(name)).ok()).flatten().collect()
+}
+
+const PLACES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb");
+const TALKATIVE: [&str; 6] = ["--trusted-proxies", "127.0.0.0/8", "--locality-db", PLACES, "--log-level", "debug"];
+
+fn contains(bytes: &[u8], word: &[u8]) -> bool {
+    bytes.windows(word.len()).any(|it| it == word)
+}
+
 /// SEC-9, in short: no byte of an answer, of the log at its most talkative, of the metrics, or of the database and its
 /// log has anybody's address, place or name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_canary_is_seen_anywhere() {
     let folder = tempfile::tempdir().unwrap();
-    let places = Path::new(env!("CARGO_MANIFEST_DIR")).join("data/dbip-tour.mmdb");
-    let places = places.to_str().unwrap();
-    let talkative = ["--trusted-proxies", "127.0.0.0/8", "--locality-db", places, "--log-level", "debug"];
-    let server = Process::start(folder.path(), &talkative);
-    let (address, tape) = tapped(server.address).await;
+    let server = Process::start(folder.path(), &TALKATIVE);
+    let tape = Tape::default();
+    let address = tapped(server.address, None, &tape).await;
     let mut said = String::new();
     for ((place, ..), name) in CANARIES.iter().zip(NAMES) {
         let client = Client::connect(format!("http://{address}")).await.unwrap();
         let client = client.with_metadata("x-forwarded-for", place).unwrap();
-        for refusal in whole_life(client, name).await {
-            said.push_str(&refusal);
-        }
+        said.extend(whole_life(client.clone(), client, name).await);
     }
     said.push_str(&server.page("/metrics").await);
     server.terminate();
-    let database: Vec<u8> = ["fireteam.db", "fireteam.db-wal", "fireteam.db-shm"]
-        .iter()
-        .filter_map(|name| std::fs::read(folder.path().join(name)).ok())
-        .flatten()
-        .collect();
+    let database = database(folder.path());
     let ended = server.end();
     let at_rest = std::fs::read(folder.path().join("fireteam.db")).unwrap();
     let answers = tape.lock().unwrap().clone();
-    for (where_, bytes) in [
+    let places = [
         ("answers", &answers[..]),
         ("refusals and metrics", said.as_bytes()),
         ("log", ended.log.as_bytes()),
         ("open database", &database[..]),
         ("closed database", &at_rest[..]),
-    ] {
-        println!("{where_}: {} bytes", bytes.len());
-        assert!(500 < bytes.len(), "{where_}: there is something to look through");
-        assert_eq!(seen_in(bytes), [] as [String; 0], "{where_}");
-    }
-    let contains = |bytes: &[u8], word: &[u8]| bytes.windows(word.len()).any(|it| it == word);
+    ];
+    look_through(&places, &needles());
     assert!(contains(&answers, b"by arrangement"), "the tap hears");
+    assert!(contains(&at_rest, b"by arrangement"), "so does the file");
+}
+
+/// Whether whoever shows `header` is let in as an operator.
+async fn operates(desk: SocketAddr, header: &str) -> bool {
+    let channel = Endpoint::from_shared(format!("http://{desk}")).unwrap().connect().await.unwrap();
+    let mut request = Request::new(plain::ListRulesetsRequest {});
+    request.metadata_mut().insert("authorization", header.parse().unwrap());
+    OperatorClient::new(channel).list_rulesets(request).await.is_ok()
+}
+
+/// A talkative server that speaks TLS, asks for certificates, takes tokens and keeps an audit file.
+fn start_with_identities(folder: &Path, house: &Authority, clients: &Authority, badges: &Badges) -> Process {
+    write_server(folder, &house.server());
+    write(&folder.join("clients.pem"), &clients.pem);
+    drop(badges.auth(folder));
+    let identified: [&[&str]; 3] = [
+        &["--tls-certificate", "server.pem", "--tls-key", "server.key", "--tls-client-ca", "clients.pem"],
+        &["--auth-keys", "jwks.json", "--auth-issuer", ISSUER, "--auth-audience", AUDIENCE],
+        &["--audit-file", "audit.jsonl", "--quotas", "off", "--token-key-file", "token-key"],
+    ];
+    Process::start(folder, &[&TALKATIVE[..], &identified.concat()].concat())
+}
+
+/// SEC-9, SEC-4, A8: the same where callers show who they are, over TLS: no byte has a token, a part of one, a certificate,
+/// or the name, address or place of anybody but an operator; and an operator's name is in the audit and nowhere else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_canary_is_seen_where_callers_show_who_they_are() {
+    const OPERATOR: &str = "canary-operator-63aa";
+    const GAME_SERVER: &str = "canary-game-server-19f4";
+    let folder = tempfile::tempdir().unwrap();
+    let (house, clients, badges) =
+        (Authority::new("house"), Authority::new("clients"), Badges::new(&SystemClock::start()));
+    let server = start_with_identities(folder.path(), &house, &clients, &badges);
+
+    let mut needles = needles();
+    let token_of = |needles: &mut Needles, role, subject: &str| {
+        let token = badges.token(role, subject);
+        for (at, part) in token.split('.').enumerate().skip(1) {
+            needles.extend(named(&format!("part {at} of the token of {subject}"), part));
+        }
+        token
+    };
+    let tape = Tape::default();
+    let address = tapped(server.address, Some(connector(&house, None)), &tape).await;
+    let at = format!("http://{address}");
+    let mut said = String::new();
+    for ((place, ..), name) in CANARIES.iter().zip(NAMES) {
+        let mut client = async |name: &str| {
+            let token = token_of(&mut needles, Role::Client, name);
+            let client = Client::connect(&*at).await.unwrap().with_metadata("x-forwarded-for", place).unwrap();
+            client.with_tokens(Tokens::fixed(&token).unwrap())
+        };
+        let (one, other) = (client(name).await, client(&format!("{name}-too")).await);
+        said.extend(whole_life(one, other, name).await);
+    }
+    let worthless = Tokens::fixed(&(token_of(&mut needles, Role::Client, NAMES[0]) + "x")).unwrap();
+    let refused = Client::connect(&*at).await.unwrap().with_tokens(worthless).choose_role(1, 1).await.unwrap_err();
+    assert_eq!(refused.code(), Some(Code::Unauthenticated));
+    said.push_str(&refused.to_string());
+
+    let papers = clients.client(&format!("fireteam://server/{GAME_SERVER}"));
+    needles.extend(named("a game server's name", GAME_SERVER));
+    let lines = papers.certificate.lines().filter(|line| !line.starts_with('-'));
+    needles.extend(lines.map(|line| ("a certificate".to_owned(), line.as_bytes().to_vec())));
+    let shown = tapped(server.address, Some(connector(&house, Some(&papers))), &tape).await;
+    let game_server = Client::connect(format!("http://{shown}")).await.unwrap();
+    game_server.advertise(host(&[(NAMES[1], 0.0)], 3)).await.expect("a game server speaks for others");
+
+    let desk = tapped(server.operator_address, Some(connector(&house, None)), &tape).await;
+    for (role, subject) in [(Role::Operator, OPERATOR), (Role::Client, NAMES[2])] {
+        assert_eq!(operates(desk, &badges.header(role, subject)).await, role == Role::Operator);
+    }
+    drop(token_of(&mut needles, Role::Operator, OPERATOR));
+    said.push_str(&page(desk, "/metrics", "").await);
+
+    server.terminate();
+    let database = database(folder.path());
+    let log = server.end().log;
+    let at_rest = std::fs::read(folder.path().join("fireteam.db")).unwrap();
+    let (audit, log): (Vec<&str>, Vec<&str>) = log.lines().partition(|line| line.contains("fireteam::audit"));
+    let (audit, log) = (audit.concat(), log.concat());
+    let file = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    let answers = tape.lock().unwrap().clone();
+    look_through(&[("audit in the log", audit.as_bytes()), ("audit file", file.as_bytes())], &needles);
+    assert!(audit.contains(OPERATOR) && file.contains(OPERATOR) && file.contains(ISSUER), "{file}");
+    needles.extend(named("an operator's name", OPERATOR));
+    let places = [
+        ("answers", &answers[..]),
+        ("refusals and metrics", said.as_bytes()),
+        ("log", log.as_bytes()),
+        ("open database", &database[..]),
+        ("closed database", &at_rest[..]),
+    ];
+    look_through(&places, &needles);
+    assert!(contains(&answers, b"by arrangement"), "the tap hears what TLS hides");
     assert!(contains(&at_rest, b"by arrangement"), "so does the file");
 }
 
 /// The search for canaries finds them where they are.
 #[test]
 fn a_canary_that_is_there_is_seen() {
-    for (what, needle) in needles() {
-        let haystack = [b"before ".as_slice(), &needle, b" after"].concat();
-        assert!(seen_in(&haystack).contains(&what), "{what}");
+    let needles = needles();
+    for (what, needle) in &needles {
+        let haystack = [b"before ".as_slice(), needle, b" after"].concat();
+        assert!(seen_in(&haystack, &needles).contains(what), "{what}");
     }
-    assert_eq!(seen_in(b"71.20.133.127 and canary"), [] as [String; 0]);
+    assert_eq!(seen_in(b"71.20.133.127 and canary", &needles), [] as [String; 0]);
+    for before in ["", "x", "xy", "xyz"] {
+        let text = URL_SAFE_NO_PAD.encode(format!("{before}{}after", NAMES[0]));
+        assert_eq!(seen_in(text.as_bytes(), &needles).len(), 1, "{before}");
+    }
 }

@@ -92,6 +92,42 @@ async fn a_good_ruleset_is_live_and_a_broken_one_changes_nothing() {
     assert_eq!(shown(&server).await, 0);
 }
 
+/// A8: who edits the folder makes no call, and leaves a trace all the same: which set had which ruleset before and has
+/// which now, and what was wrong in which file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edited_folder_is_in_the_audit_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let rulesets = folder.path().join("rulesets");
+    fs::create_dir(&rulesets).unwrap();
+    let file = rulesets.join(CONTROL);
+    fs::write(&file, control(150)).unwrap();
+    let flags = ["--store", "memory:", "--rulesets", "rulesets", "--audit-file", "audit.jsonl"];
+    let server = Process::start(folder.path(), &flags);
+    let hash = async || control_of(&server).await.service_configuration_hash;
+    let first = hash().await;
+    replace(&file, control(300));
+    assert_eq!(server.log.wait_for("rulesets edited", 1).len(), 1, "{}", server.log.text());
+    let second = hash().await;
+    replace(&file, "<Ruleset>");
+    assert_eq!(server.log.wait_for("rulesets edited", 2).len(), 2, "{}", server.log.text());
+    assert_eq!(hash().await, second);
+    let all = server.page("/metrics").await;
+    assert!(all.contains("fireteam_ruleset_loads_total{outcome=\"rejected\"} 1"), "{all}");
+    server.terminate();
+    assert_eq!(server.end().code, Some(0));
+
+    let text = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    let written: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let edits: Vec<_> = written.iter().filter(|it| it["role"] == "folder").collect();
+    assert_eq!(edits.len(), 2, "{text}");
+    assert_eq!(edits[0]["changes"], serde_json::json!([{ "set_id": 1, "before": first, "after": second }]));
+    assert_eq!((&edits[0]["what"], &edits[0]["outcome"]), (&"rulesets edited".into(), &"OK".into()));
+    assert_eq!((&edits[1]["changes"], &edits[1]["outcome"]), (&serde_json::json!([]), &"INVALID_ARGUMENT".into()));
+    let object = edits[1]["object"].as_str().unwrap();
+    assert!(object.contains(" problems in ") && object.ends_with(CONTROL), "{text}");
+    assert!(edits.iter().all(|it| it["subject"].is_null() && it["issuer"].is_null()), "{text}");
+}
+
 /// As Kubernetes mounts a ConfigMap: the files are links into `..data`, which is a link that is renamed over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_config_map_is_swapped() {

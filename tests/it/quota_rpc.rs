@@ -8,6 +8,11 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Code, Request, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_types::StatusExt;
 
 use crate::badges::locked_house;
@@ -154,6 +159,85 @@ async fn worthless_proofs_have_a_quota_of_their_own() {
     check_over(&ask(&stranger, &good).await.unwrap(), "anonymous.failure", 1_000);
     let is_let_in = |code| !matches!(code, Code::Unauthenticated | Code::ResourceExhausted);
     assert!(ask(&badges.key, &good).await.is_none_or(|status| is_let_in(status.code())));
+}
+
+/// A search in a shape that none has.
+#[derive(Clone, PartialEq, prost::Message)]
+struct Unreadable {
+    #[prost(uint64, tag = "1")]
+    not_a_session: u64,
+}
+
+/// SEC-11: every call is charged when it comes in, also one that cannot be read, one that nobody answers, one that asks for
+/// health or opens a stream, and one by somebody whom nobody knows; who is elsewhere notices nothing.
+#[tokio::test]
+async fn what_cannot_be_read_is_charged_as_well() {
+    let three_calls = |config: &mut Config| {
+        let known = QUOTA_DEFAULTS.iter().find(|it| it.role == "anonymous" && it.charge == "call").expect("a quota");
+        let allowance = Allowance::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
+        config.quotas = Quotas::With(vec![QuotaRule { allowance, ..*known }]);
+    };
+    let house = House::open_with(three_calls).await;
+    let at = format!("http://{}", house.parts.running.address);
+    let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
+    let call = async |path: &'static str, address: &str| {
+        let mut grpc = tonic::client::Grpc::new(channel.clone());
+        grpc.ready().await.unwrap();
+        let codec = tonic_prost::ProstCodec::<Unreadable, Unreadable>::default();
+        let unreadable = from(address, Unreadable { not_a_session: 7 });
+        grpc.unary(unreadable, path.parse().unwrap(), codec).await.unwrap_err()
+    };
+    let (search, nothing) = ("/fireteam.v1.Matchmaking/Search", "/fireteam.v1.Matchmaking/Nothing");
+    let mut health = HealthClient::new(channel.clone());
+    for path in [search, nothing] {
+        assert_ne!(call(path, HERE).await.code(), Code::ResourceExhausted, "{path}");
+    }
+    health.check(from(HERE, HealthCheckRequest::default())).await.expect("the third");
+    for path in [search, nothing] {
+        check_over(&call(path, HERE).await, "anonymous.call", 1_000);
+    }
+    check_over(&health.watch(from(HERE, HealthCheckRequest::default())).await.unwrap_err(), "anonymous.call", 1_000);
+    let idle = tokio_stream::pending::<plain::MatchmakingConnectRequest>();
+    check_over(&client(&house).await.connect(from(HERE, idle)).await.unwrap_err(), "anonymous.call", 1_000);
+    assert_ne!(call(search, ELSEWHERE).await.code(), Code::ResourceExhausted);
+    house.clock.turn(1_000);
+    health.check(from(HERE, HealthCheckRequest::default())).await.expect("there is room again");
+
+    let (locked, _) = locked_house().await;
+    let mut stranger = client(&locked).await;
+    let refused = |status: Status| status.code() == Code::Unauthenticated;
+    let mut asked = 0;
+    while refused(stranger.search(stage::search()).await.unwrap_err()) {
+        asked += 1;
+    }
+    assert_eq!(asked, 500, "whoever shows nothing pays by where they are");
+}
+
+/// SEC-11: a stream of reflection has an end, however often it is asked the same.
+#[tokio::test]
+async fn a_stream_of_reflection_has_an_end() {
+    let house = House::open().await;
+    let at = format!("http://{}", house.parts.running.address);
+    let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
+    let ask = ServerReflectionRequest {
+        message_request: Some(MessageRequest::FileContainingSymbol("fireteam.v1.Matchmaking".into())),
+        ..Default::default()
+    };
+    let asked = tokio_stream::iter(std::iter::repeat_n(ask, 100_000));
+    let answers = ServerReflectionClient::new(channel).server_reflection_info(asked).await.unwrap();
+    let mut answers = answers.into_inner();
+    let (mut told, mut bytes) = (0, 0);
+    let end = loop {
+        match answers.message().await {
+            Ok(answer) => bytes += prost::Message::encoded_len(&answer.expect("not silently")),
+            Err(end) => break end,
+        }
+        told += 1;
+    };
+    println!("{told} answers, {bytes} bytes");
+    assert_eq!(end.code(), Code::ResourceExhausted, "{end}");
+    assert_eq!(end.get_details_error_info().expect("a reason").reason, "STREAM_EXHAUSTED");
+    assert!(10 <= told && bytes <= 1024 * 1024, "{told} answers, {bytes} bytes");
 }
 
 /// A8: what is asked of the operator's service is in the file when the answer comes, with what has changed.

@@ -4,6 +4,7 @@ use fireteam::api::answer::ANSWER_BYTES_MAX;
 use fireteam::domain::id::{SetId, UserKey};
 use fireteam::domain::session::{Player, Session};
 use fireteam::engine::command::{Caller, Update};
+use fireteam::rules;
 use prost::Message;
 use tonic::transport::Endpoint;
 
@@ -109,6 +110,16 @@ async fn populated() -> House {
         }
     }
     house
+}
+
+/// SEC-10: a ruleset that does not say how far to look lets nobody look at more than 20,000 rows.
+#[test]
+fn a_ruleset_that_does_not_say_looks_at_twenty_thousand_rows() {
+    let said = r#"<Limits MaxResults="200" MaxEvaluated="500"/>"#;
+    for silent in ["", "<Limits/>", r#"<Limits MaxResults="50"/>"#] {
+        let ruleset = rules::parse("costly.xml", &RULES.replace(said, silent)).expect("a good ruleset");
+        assert_eq!((ruleset.limits.max_results, ruleset.limits.max_evaluated), (50, 20_000), "{silent}");
+    }
 }
 
 /// SEC-10: a climber that keeps every change that costs more finds no search that looks at more rows than the ruleset says,

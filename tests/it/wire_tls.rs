@@ -151,27 +151,36 @@ type Versions = &'static [&'static SupportedProtocolVersion];
 const NEW: Versions = &[&version::TLS13];
 const OLD: Versions = &[&version::TLS12];
 
-/// A client by hand: it believes `authority`, has `papers` to show, and speaks `versions`.
-async fn connect(
-    to: SocketAddr,
-    authority: &Authority,
-    papers: Option<&Papers>,
-    versions: Versions,
-) -> TlsStream<TcpStream> {
+/// How to connect by hand as somebody who believes `authority`, has `papers` to show, and speaks `versions`.
+fn speaking(authority: &Authority, papers: Option<&Papers>, versions: Versions) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap()).unwrap();
     let builder = ClientConfig::builder_with_provider(Arc::new(default_provider()))
         .with_protocol_versions(versions)
         .unwrap()
         .with_root_certificates(roots);
-    let mut config = match papers {
+    match papers {
         None => builder.with_no_client_auth(),
         Some(papers) => {
             let chain = vec![CertificateDer::from_pem_slice(papers.certificate.as_bytes()).unwrap()];
             let key = PrivateKeyDer::from_pem_slice(papers.key.as_bytes()).unwrap();
             builder.with_client_auth_cert(chain, key).unwrap()
         }
-    };
+    }
+}
+
+/// The same, for whoever asks for no protocol.
+pub(crate) fn connector(authority: &Authority, papers: Option<&Papers>) -> TlsConnector {
+    TlsConnector::from(Arc::new(speaking(authority, papers, NEW)))
+}
+
+async fn connect(
+    to: SocketAddr,
+    authority: &Authority,
+    papers: Option<&Papers>,
+    versions: Versions,
+) -> TlsStream<TcpStream> {
+    let mut config = speaking(authority, papers, versions);
     config.alpn_protocols = vec![b"h2".to_vec()];
     let socket = TcpStream::connect(to).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
@@ -218,6 +227,19 @@ async fn a_clients_certificate_is_verified_and_passed_on() {
     connecting.await.unwrap();
 }
 
+/// SEC-15: a secret that Kubernetes has mounted with `fsGroup` is root's, and its group reads it: that will do.
+#[cfg(unix)]
+#[test]
+fn a_mounted_secret_will_do() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = write_server(folder.path(), &Authority::new("house").server());
+    std::fs::set_permissions(&key, PermissionsExt::from_mode(0o440)).unwrap();
+    let is_roots = std::fs::metadata(&key).unwrap().uid() == 0;
+    let opened = Tls::open(config::Tls { certificate, key, client_ca: None });
+    assert_eq!(opened.is_ok(), is_roots, "{opened:?}");
+}
+
 /// A file that is wrong is named, with what it should hold; and a key that others can read is none.
 #[test]
 fn wrong_files_are_named_with_the_remedy() {
@@ -248,7 +270,7 @@ fn wrong_files_are_named_with_the_remedy() {
     check(Tls::open(absent).unwrap_err().to_string(), "no.pem", "TLS certificate");
 
     #[cfg(unix)]
-    for mode in [0o644, 0o640, 0o604] {
+    for mode in [0o644, 0o660, 0o604] {
         let (certificate, key) = write_server(folder.path(), &papers);
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         let remedy = format!("chmod 600 {}", key.display());

@@ -37,6 +37,8 @@ pub struct Guard {
     deadline: Option<Pin<Box<Sleep>>>,
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     run_out: Option<Pin<Box<Sleep>>>,
+    /// Bytes that may still be said.
+    bytes_left: usize,
 }
 
 /// A stream's place among those of its connection; given back when the stream ends.
@@ -90,6 +92,27 @@ impl Guard {
             deadline: asked.map(|asked| Box::pin(tokio::time::sleep(asked))),
             draining: draining.map(|token| Box::pin(token.cancelled_owned())),
             run_out: good_for.map(|good_for| Box::pin(tokio::time::sleep(good_for))),
+            bytes_left: usize::MAX,
+        }
+    }
+
+    /// The same, but the stream ends as well when so many bytes have been said.
+    pub fn ending_after(self, bytes: usize) -> Self {
+        Self { bytes_left: bytes, ..self }
+    }
+
+    /// Counts what is about to be said; why the stream ends instead, when it is too much.
+    fn count(&mut self, frame: &Frame<Bytes>) -> Option<Status> {
+        let bytes = frame.data_ref().map_or(0, Bytes::len);
+        match self.bytes_left.checked_sub(bytes) {
+            Some(left) => {
+                self.bytes_left = left;
+                None
+            }
+            None => {
+                let text = "this stream has been told enough: open another";
+                Some(Rejection::new(Code::ResourceExhausted, "STREAM_EXHAUSTED", text).into_status())
+            }
         }
     }
 
@@ -152,6 +175,9 @@ impl http_body::Body for CallBody {
                 None => Poll::Pending,
             },
             Ok(Poll::Ready(Some(Ok(frame)))) => {
+                if let Some(status) = this.guard.as_mut().and_then(|guard| guard.count(&frame)) {
+                    return this.end(status);
+                }
                 if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
                     this.finish(status.code());
                 }

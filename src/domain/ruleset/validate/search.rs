@@ -11,8 +11,8 @@ use crate::domain::ruleset::{Consent, SearchLimits};
 /// Players in the largest game that the rule of thumb is for: the largest party has half of them.
 const GAME_SIZE_MAX: u64 = 2 * PLAYERS_MAX as u64;
 
-/// Candidates in an answer, and rows looked at, where a file does not say.
-const DEFAULT_LIMITS: SearchLimits = SearchLimits { max_results: 50, max_evaluated: 100_000 };
+/// Candidates in an answer, and rows looked at, where a file does not say (SEC-10).
+const DEFAULT_LIMITS: SearchLimits = SearchLimits { max_results: 50, max_evaluated: 20_000 };
 
 /// Milliseconds at no distance, and per 1000 km, that a line may have at most: a satellite's round trip and more.
 const LINE_MS_MAX: f64 = 1_000.0;

@@ -1,0 +1,54 @@
+//! Attackers in a process of their own, which gives way to everybody: what they do is not to be taken for what is done by whom they
+//! attack, and elsewhere they would have a machine of their own.
+
+use std::net::SocketAddr;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::attack::Attack;
+use crate::fate::Fate;
+use crate::victim::Victim;
+
+/// Set in the process that is to attack: whom, with how many connections, for how many milliseconds, and how.
+const ATTACKS: &str = "EDGE_ATTACKS";
+
+/// What comes before the fate on standard output.
+const TOLD: &str = "fate=";
+
+/// Attacks `target` from a process of its own, and waits for it.
+pub(crate) async fn run(attack: Attack, target: SocketAddr, connections: usize, long: Duration) -> Fate {
+    let what = format!("{target} {connections} {} {}", long.as_millis(), attack.name);
+    let child = tokio::task::spawn_blocking(move || {
+        let own = std::env::current_exe().expect("this test");
+        let arguments = ["--exact", "attackers::attackers_tell_of_their_fate", "--nocapture"];
+        // As nice as can be, and no more: whoever never gets a turn notices too late that he is closed.
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]).arg(own).args(arguments);
+        command.env(ATTACKS, what).stdin(Stdio::null()).output().expect("attackers start")
+    });
+    let output = child.await.expect("attackers end");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let told = said.lines().find_map(|line| line.strip_prefix(TOLD));
+    told.map(Fate::of_told).unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&output.stderr)))
+}
+
+/// In the test itself, attackers are started and heard; in the process that this starts, it is they.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn attackers_tell_of_their_fate() {
+    let Some(what) = std::env::var_os(ATTACKS) else {
+        let victim = Victim::start();
+        let fate = run(Attack::named("PING flood"), victim.address, 2, Duration::from_secs(1)).await;
+        assert!(0 < fate.closed, "{fate:?}");
+        assert_eq!(Fate::of_told(&fate.told()), fate);
+        return;
+    };
+    let what = what.to_str().expect("text");
+    let mut words = what.splitn(4, ' ');
+    let mut next = || words.next().expect("four words");
+    let (target, connections, ms) = (next().parse().expect("an address"), next(), next());
+    let (connections, ms) = (connections.parse().expect("a number"), ms.parse().expect("milliseconds"));
+    let fate = Attack::named(next()).run(target, connections, Instant::now() + Duration::from_millis(ms)).await;
+    println!("\n{TOLD}{}", fate.told());
+}

@@ -1,0 +1,144 @@
+//! Frames that ask for nothing: whoever floods the server with them is sent away, and no client that means well is, whatever
+//! library it is made with. Clients here come from this machine, and are passed on as if from elsewhere.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpSocket, TcpStream};
+use tokio::sync::mpsc;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::Endpoint;
+
+use fireteam::server::edge::Edge;
+use fireteam::server::frames::Share;
+
+use crate::cpp_client::{demo, play};
+use crate::harness::House;
+use crate::plain;
+use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::stage::{PATIENCE, Stage, publish, search};
+use crate::wire_edge::until_closed;
+
+/// An address of this machine that is no neighbour's.
+const ELSEWHERE: &str = "127.0.0.77";
+
+async fn connect_from_elsewhere(to: SocketAddr) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_reuseaddr(true).unwrap();
+    socket.bind(SocketAddr::new(ELSEWHERE.parse().unwrap(), 0)).unwrap();
+    socket.connect(to).await.unwrap()
+}
+
+/// Where to connect to be passed on to `server` as a stranger.
+async fn as_strangers(server: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut client, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut server = connect_from_elsewhere(server).await;
+                tokio::io::copy_bidirectional(&mut client, &mut server).await
+            });
+        }
+    });
+    address
+}
+
+const OPENING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
+const PING: &[u8] = b"\0\0\x08\x06\0\0\0\0\0_is_it__";
+const ROOM: &[u8] = b"\0\0\x04\x08\0\0\0\0\0\0\0\0\x01";
+
+/// Reads until the server has answered so many PINGs.
+async fn until_answered(socket: &mut TcpStream, pings: usize) {
+    let mut said = Vec::new();
+    while said.windows(8).filter(|bytes| bytes == b"_is_it__").count() < pings {
+        let read = tokio::time::timeout(PATIENCE, socket.read_buf(&mut said)).await;
+        assert_ne!(read.expect("an answer in time").unwrap(), 0, "it is not closed");
+    }
+}
+
+/// SEC-1: a flood of frames ends its connection; what one connection of a place has sent another may not; whoever is
+/// elsewhere is served, and a neighbour may send what it likes.
+#[tokio::test]
+async fn a_flood_of_frames_ends_its_connection() {
+    let share = Share { at_once: 20, every: Duration::from_secs(3_600) };
+    let edge = Edge { idle_frames: share, idle_frames_per_place: Share { at_once: 30, ..share }, ..Edge::default() };
+    let house = Stage::with_edge(edge).await;
+    let said = |frame: &[u8], count| [OPENING, &frame.repeat(count)].concat();
+    let mut quiet = connect_from_elsewhere(house.address).await;
+    quiet.write_all(&said(PING, 19)).await.unwrap();
+    until_answered(&mut quiet, 19).await;
+    // Too many for a connection; and, with those of the first, too many for a place.
+    for (frame, count) in [(PING, 20), (ROOM, 10)] {
+        let mut socket = connect_from_elsewhere(house.address).await;
+        socket.write_all(&said(frame, count)).await.unwrap();
+        drop(until_closed(&mut socket).await);
+    }
+    assert_eq!(*house.counted.turned_away.lock().unwrap(), ["too_many_frames"; 2]);
+    let mut neighbour = house.socket().await;
+    neighbour.write_all(&said(PING, 1_000)).await.unwrap();
+    until_answered(&mut neighbour, 1_000).await;
+    house.client().await.search(search()).await.expect("others are served");
+    assert_eq!(house.counted.turned_away.lock().unwrap().len(), 2);
+}
+
+/// SEC-1: a client that means well, calls by the thousand, takes some of them back, talks on a stream and is told much on it,
+/// pings, and fits its windows to the line, is never taken for a flood; nor are twenty of them at one place.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whoever_means_well_is_no_flood() {
+    let house = Stage::open().await;
+    let at = format!("http://{}", as_strangers(house.address).await);
+    let endpoint = Endpoint::from_shared(at).unwrap();
+    // The least room there can be, so that it is made again and again; and a PING as often as the library allows.
+    let restless = endpoint
+        .clone()
+        .initial_stream_window_size(1_024)
+        .initial_connection_window_size(65_535)
+        .http2_keep_alive_interval(Duration::from_millis(20))
+        .keep_alive_while_idle(true);
+    let clients = (0..20).map(|number| {
+        let endpoint = if number % 2 == 0 { restless.clone() } else { endpoint.clone().http2_adaptive_window(true) };
+        tokio::spawn(async move {
+            let mut client = MatchmakingClient::new(endpoint.connect().await.unwrap());
+            for number in 0..100 {
+                client.search(search()).await.unwrap();
+                let mut other = client.clone();
+                let taken_back = other.search(search());
+                drop(tokio::time::timeout(Duration::from_micros(number * 10), taken_back).await);
+            }
+            let (to, requests) = mpsc::channel(64);
+            let mut from = client.connect(ReceiverStream::new(requests)).await.unwrap().into_inner();
+            for nonce in 0..300 {
+                let core = plain::MatchmakingCoreRequest {
+                    request_type: Some(2),
+                    request_nonce: Some(nonce),
+                    update_advertisement_request: Some(publish()),
+                    ..Default::default()
+                };
+                to.send(plain::MatchmakingConnectRequest { core: Some(core) }).await.unwrap();
+                from.next().await.unwrap().unwrap();
+            }
+        })
+    });
+    for client in clients.collect::<Vec<_>>() {
+        client.await.unwrap();
+    }
+    assert_eq!(*house.counted.turned_away.lock().unwrap(), [""; 0]);
+}
+
+/// SEC-1: the same for gRPC's own library, as games in C++ have it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_cpp_client_is_no_flood() {
+    let Some(demo) = tokio::task::spawn_blocking(demo).await.unwrap() else { return };
+    let house = House::open_with(|config| config.trusted_proxies.clear()).await;
+    let target = as_strangers(house.parts.running.address).await.to_string();
+    for _ in 0..5 {
+        let target = target.clone();
+        let output = tokio::task::spawn_blocking(move || play(demo, &target)).await.unwrap();
+        assert!(output.status.success(), "{output:?}");
+    }
+    let metrics = house.parts.metrics.render();
+    assert!(metrics.contains("reason=\"too_many_frames\"} 0"), "{metrics}");
+}
