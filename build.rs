@@ -4,9 +4,18 @@ use std::env;
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
+use prost::Message as _;
+use prost_types::FileDescriptorProto;
+
 /// Messages that the server writes already encoded, so that an answer of many candidates costs one buffer.
 const ENCODED_BY_HAND: [&str; 2] =
     [".fireteam.v1.MatchmakingSearchResponse", ".fireteam.v1.MatchmakingReportLatencyResponse"];
+
+/// What is served on each port.
+const PORTS: [(&str, &[&str]); 2] = [
+    ("matchmaking", &["fireteam/v1/matchmaking.proto", "fireteam/v1/queue.proto"]),
+    ("operator", &["fireteam/v1/operator.proto"]),
+];
 
 /// Large parts of envelopes, of which each carries one: in boxes an envelope is small, and it is passed on from hand to
 /// hand. What most answers carry is not put in a box.
@@ -24,11 +33,15 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
 
     // One descriptor set for each port: what players see must not list the operator's service.
-    for name in ["matchmaking", "operator"] {
-        let compiler = compiled(&[&format!("fireteam/v1/{name}.proto")])?;
-        std::fs::write(out.join(format!("{name}.bin")), compiler.encode_file_descriptor_set())?;
+    for (name, files) in PORTS {
+        let mut set = compiled(files)?.file_descriptor_set();
+        // Of what is imported messages are described, and no service that is served elsewhere.
+        let imported = |file: &&mut FileDescriptorProto| !files.contains(&file.name());
+        set.file.iter_mut().filter(imported).for_each(|file| file.service.clear());
+        std::fs::write(out.join(format!("{name}.bin")), set.encode_to_vec())?;
     }
-    let all = compiled(&["fireteam/v1/matchmaking.proto", "fireteam/v1/operator.proto"])?.file_descriptor_set();
+    let all = PORTS.iter().flat_map(|(_, files)| files.iter().copied()).collect::<Vec<_>>();
+    let all = compiled(&all)?.file_descriptor_set();
 
     let mut server = tonic_prost_build::configure().build_client(false).btree_map(".");
     for field in BOXED {

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
 use fireteam::api::answer::encode_static;
+use fireteam::auth::credential::MatchKeys;
+use fireteam::auth::issuing::IssuingKey;
 use fireteam::auth::token::Signer;
 use fireteam::clock::{Clock, ManualClock};
 use fireteam::domain::id::{AdvertisementId, MatchId, SetId};
@@ -133,6 +135,7 @@ impl Hosts {
             catalog,
             locator: Arc::new(LocatorHandle::new(Vec::new(), places)),
             signer: Arc::new(Signer::new([7; 32], None)),
+            match_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[8; 32]).expect("a key"), None)),
             metrics: Arc::new(Metrics::new()),
             settings: Settings { allow_client_locality: true, ..Settings::default() },
             silos: None,

@@ -6,6 +6,7 @@ mod delay;
 mod echo;
 mod headline;
 mod load;
+mod queue;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -43,7 +44,10 @@ enum Shown {
 }
 
 pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
-    if !["PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "AUTH", "DELAY", "MEM", "PH1"].iter().any(|goal| wanted(goal)) {
+    if !["PR1", "PR2", "PR3", "PR4", "PR5", "PR6", "AUTH", "DELAY", "MEM", "PH1", "TOLD", "ASSIGN"]
+        .iter()
+        .any(|goal| wanted(goal))
+    {
         return;
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
@@ -63,6 +67,9 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         }
         if wanted("DELAY") {
             delay::run().await;
+        }
+        if wanted("TOLD") || wanted("ASSIGN") {
+            queue::run(wanted).await;
         }
         if wanted("PH1") {
             match crate::shared::database() {

@@ -8,6 +8,7 @@ pub mod connect;
 pub mod convert;
 pub mod core;
 pub mod drain;
+mod explained;
 pub mod handler;
 pub mod health;
 pub mod layer;
@@ -16,6 +17,7 @@ pub mod method;
 pub mod operator;
 pub mod oversight;
 pub mod pb;
+pub mod queue;
 pub mod status;
 pub mod typed;
 
@@ -26,6 +28,7 @@ use tonic::service::{Routes, RoutesBuilder};
 
 use crate::auth::quota::Quotas;
 use crate::engine::fault::Fault;
+use crate::engine::queues::Queues;
 
 use audit::Auditor;
 use caller::Callers;
@@ -36,6 +39,8 @@ use matchmaker::Matchmaker;
 use operator::{OperatorService, RulesetsDesk};
 use pb::matchmaking_server::MatchmakingServer;
 use pb::operator_server::OperatorServer;
+use pb::queue_server::QueueServer;
+use queue::QueueService;
 use status::Rejection;
 use typed::MatchmakingService;
 
@@ -51,18 +56,25 @@ pub const OPERATOR_MESSAGE_IN_BYTES_MAX: usize = 260 * 1024;
 /// What clients are served.
 pub fn routes(
     engine: Arc<dyn Matchmaker>,
+    queues: Option<Queues>,
     callers: Callers,
     quotas: Arc<Quotas>,
     health: &Health,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let handler = Handler::new(engine).with_quotas(quotas);
-    let service = MatchmakingService::new(handler, callers, drain.clone());
+    let handler = Handler::new(engine).with_quotas(quotas.clone());
+    let service = MatchmakingService::new(handler, callers.clone(), drain.clone());
     let service = MatchmakingServer::new(service)
         .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
+    if let Some(queues) = queues {
+        let service = QueueServer::new(QueueService::new(queues, callers, Some(quotas)))
+            .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
+        routes.add_service(service);
+    }
     health.add_to(&mut routes);
     health::add_reflection(health::MATCHMAKING, &mut routes)?;
     Ok(routes.routes())
@@ -72,10 +84,11 @@ pub fn routes(
 pub fn operator_routes(
     rulesets: Arc<dyn RulesetsDesk>,
     auditor: Arc<dyn Auditor>,
+    queues: Option<Queues>,
     health: &Health,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let service = OperatorServer::new(OperatorService::new(rulesets, auditor, drain.clone()))
+    let service = OperatorServer::new(OperatorService::new(rulesets, auditor, queues, drain.clone()))
         .max_decoding_message_size(OPERATOR_MESSAGE_IN_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);

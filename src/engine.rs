@@ -18,6 +18,7 @@ mod outage;
 mod overrides;
 mod party;
 mod prepare;
+pub mod queues;
 mod receipt;
 mod reload;
 mod run;
@@ -51,6 +52,7 @@ use self::command::{
 use self::core::Core;
 use self::fault::Fault;
 use self::job::Job;
+use self::queues::Queues;
 use self::sharing::{Recent, Sharing};
 use self::shelf::Record;
 
@@ -89,6 +91,7 @@ pub struct Engine {
     rules_turn: tokio::sync::Mutex<()>,
     /// Held while memory and store are compared: one at a time.
     audit_turn: tokio::sync::Mutex<()>,
+    queues: Queues,
     tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -119,6 +122,8 @@ impl Engine {
         sweep::count(&core);
         tasks.push(tokio::spawn(writer::run(Arc::clone(&core), jobs, stop.clone())));
         tasks.push(tokio::spawn(sweep::run(Arc::clone(&core), inbox.clone(), stop.clone())));
+        let (queues, of_queues) = Queues::start(Arc::clone(&core), inbox.clone(), &stop).await?;
+        tasks.extend(of_queues);
         Ok(Self {
             core,
             inbox,
@@ -126,8 +131,14 @@ impl Engine {
             stop,
             rules_turn: tokio::sync::Mutex::default(),
             audit_turn: tokio::sync::Mutex::default(),
+            queues,
             tasks: Mutex::new(tasks),
         })
+    }
+
+    /// Where parties wait.
+    pub fn queues(&self) -> &Queues {
+        &self.queues
     }
 
     /// How long the store has been out of reach, if it is one that servers share and has been for a moment.

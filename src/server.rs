@@ -42,6 +42,7 @@ use crate::auth::authenticator::Authenticator;
 use crate::auth::quota::Quotas;
 use crate::clock::Clock;
 use crate::console::{self, Sight};
+use crate::engine::queues::Queues;
 use crate::telemetry::audit::AuditLog;
 
 use edge::Edge;
@@ -58,6 +59,8 @@ pub struct Parts {
     pub operator_listen: SocketAddr,
     /// Answers.
     pub engine: Arc<dyn Matchmaker>,
+    /// Where parties wait; none where a test stands in for the engine.
+    pub queues: Option<Queues>,
     /// The rulesets folder.
     pub rulesets: Arc<dyn RulesetsDesk>,
     /// Compares memory with the store.
@@ -134,9 +137,10 @@ impl Server {
         let (address, operator_address) = (clients.address(), operators.address());
 
         let callers = Callers::new(parts.client_address);
-        let routes = api::routes(parts.engine, callers.clone(), parts.quotas.clone(), &health, &drain)
+        let (engine, queues) = (parts.engine, parts.queues.clone());
+        let routes = api::routes(engine, queues, callers.clone(), parts.quotas.clone(), &health, &drain)
             .context("describe the service")?;
-        let desk = api::operator_routes(parts.rulesets, parts.auditor, &health, &drain)
+        let desk = api::operator_routes(parts.rulesets, parts.auditor, parts.queues, &health, &drain)
             .context("describe the operator's service")?;
         let (ready, is_fresh) = (drain.clone(), parts.is_fresh.clone());
         let is_ready = Arc::new(move || ready.is_serving() && is_fresh());

@@ -36,6 +36,16 @@ const RULESET: &str = r#"<Ruleset Name="bench" SetId="1">
 </Ruleset>
 "#;
 
+/// The set of a queue: one against one, near in skill, at once.
+pub(crate) const QUEUE: u32 = 2;
+
+const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
+  <Attributes><Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/></Attributes>
+  <Teams Count="2" Size="1"/>
+  <Queue PassEveryMs="10"><Window BucketWidth="100" Start="2" Max="2"/></Queue>
+</Ruleset>
+"#;
+
 /// A server that wants to know who is calling.
 pub(crate) const LOCKED: &str = "fireteam-locked";
 
@@ -115,7 +125,10 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
             }
             _ => {
                 let folder = tempfile::tempdir().expect("a folder");
-                std::fs::write(folder.path().join("bench.xml"), RULESET).expect("a file");
+                let rules = folder.path().join("rules");
+                std::fs::create_dir(&rules).expect("a folder");
+                std::fs::write(rules.join("bench.xml"), RULESET).expect("a file");
+                std::fs::write(rules.join("queue.xml"), QUEUE_RULESET).expect("a file");
                 let store = match what {
                     "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
                     "fireteam-postgres" => {
@@ -124,7 +137,7 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                     }
                     _ => StoreTarget::Memory,
                 };
-                let mut config = config(RulesetSource::Directory(folder.path().into()), store);
+                let mut config = config(RulesetSource::Directory(rules), store);
                 if what == LOCKED {
                     let keys = folder.path().join("jwks.json");
                     std::fs::write(&keys, issuer().jwks()).expect("a file");

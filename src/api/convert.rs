@@ -3,6 +3,7 @@
 pub mod advertisement;
 pub mod field;
 pub mod out;
+pub mod queue;
 pub mod search;
 pub mod seats;
 pub mod session;

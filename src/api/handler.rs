@@ -39,18 +39,12 @@ impl Handler {
 
     /// Charges a caller, before anything is looked at: what turns out wrong has cost its looking (SEC-11).
     fn charge(&self, caller: &Caller<Player>, charge: Charge, cost: u32) -> Result<(), Rejection> {
-        match &self.quotas {
-            Some(quotas) => Ok(quotas.charge(payer(caller), charge, cost)?),
-            None => Ok(()),
-        }
+        self::charge(self.quotas.as_deref(), caller, charge, cost)
     }
 
     /// A place for one more stream of a caller.
     pub fn open_stream(&self, caller: &Caller<Player>) -> Result<Option<Place>, Rejection> {
-        match &self.quotas {
-            Some(quotas) => Ok(quotas.open_stream(payer(caller))?),
-            None => Ok(None),
-        }
+        place(self.quotas.as_deref(), caller)
     }
 
     /// Search. The ruleset is looked up first, so that every candidate's terms have their names at once, and the search
@@ -180,6 +174,21 @@ impl Handler {
     pub fn subscribe(&self, _: &Caller<Player>, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
         self.engine.subscribe(id, listener)
     }
+}
+
+/// Charges a caller, where there are quotas.
+pub(super) fn charge(
+    quotas: Option<&Quotas>,
+    caller: &Caller<Player>,
+    charge: Charge,
+    cost: u32,
+) -> Result<(), Rejection> {
+    quotas.map_or(Ok(()), |quotas| Ok(quotas.charge(payer(caller), charge, cost)?))
+}
+
+/// A place for one more stream of a caller.
+pub(super) fn place(quotas: Option<&Quotas>, caller: &Caller<Player>) -> Result<Option<Place>, Rejection> {
+    quotas.map_or(Ok(None), |quotas| Ok(quotas.open_stream(payer(caller))?))
 }
 
 /// Who pays for what `caller` asks.

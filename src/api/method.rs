@@ -31,7 +31,7 @@ pub struct Method {
 const OTHER: Method = Method { name: "other", shape: Shape::Unary, access: IDENTIFIED };
 
 /// Every method that the server serves, on either port; the most frequent first.
-const METHODS: [Method; 20] = [
+const METHODS: [Method; 29] = [
     unary("fireteam.v1.Matchmaking/UpdateAdvertisement", PLAYERS),
     unary("fireteam.v1.Matchmaking/Search", PLAYERS),
     unary("fireteam.v1.Matchmaking/Core", PLAYERS),
@@ -43,10 +43,19 @@ const METHODS: [Method; 20] = [
     unary("fireteam.v1.Matchmaking/ReportLatency", PLAYERS),
     unary("fireteam.v1.Matchmaking/ChooseRole", PLAYERS),
     unary("fireteam.v1.Matchmaking/GrantConsent", PLAYERS),
+    unary("fireteam.v1.Queue/Heartbeat", PLAYERS),
+    unary("fireteam.v1.Queue/Enter", PLAYERS),
+    stream("fireteam.v1.Queue/Watch", PLAYERS),
+    unary("fireteam.v1.Queue/Respond", PLAYERS),
+    unary("fireteam.v1.Queue/Leave", PLAYERS),
+    unary("fireteam.v1.Queue/EndMatch", PLAYERS),
     unary("fireteam.v1.Operator/CheckRuleset", OPERATORS),
     unary("fireteam.v1.Operator/ReloadRulesets", OPERATORS),
     unary("fireteam.v1.Operator/ListRulesets", OPERATORS),
     unary("fireteam.v1.Operator/Drain", OPERATORS),
+    unary("fireteam.v1.Operator/Explain", OPERATORS),
+    unary("fireteam.v1.Operator/GetStatistics", OPERATORS),
+    unary("fireteam.v1.Operator/ImportRatings", OPERATORS),
     Method { shape: Shape::Patient, ..unary("fireteam.v1.Operator/Audit", OPERATORS) },
     unary("grpc.health.v1.Health/Check", Access::Anyone),
     stream("grpc.health.v1.Health/Watch", Access::Anyone),

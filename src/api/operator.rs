@@ -7,7 +7,9 @@ use tonic::{Request, Response, Status};
 use crate::api::admission::{self, Caller};
 use crate::api::audit::{self, Auditor};
 use crate::api::caller::Callers;
+use crate::api::convert::Door;
 use crate::api::drain::Drain;
+use crate::api::explained::{self, About};
 use crate::api::oversight::Deed;
 use crate::api::pb;
 use crate::api::pb::operator_server::Operator;
@@ -15,6 +17,7 @@ use crate::api::status::Rejection;
 use crate::domain::facts::FieldProblem;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::time::UnixMs;
+use crate::engine::queues::Queues;
 use crate::telemetry::audit::Change;
 
 /// Bytes of a ruleset file that is checked.
@@ -84,9 +87,17 @@ pub struct OperatorService {
 
 impl OperatorService {
     /// A service over `rulesets`, which has the server compared by `auditor` and taken out of service by `drain`.
-    pub fn new(rulesets: Arc<dyn RulesetsDesk>, auditor: Arc<dyn Auditor>, drain: Drain) -> Self {
+    pub fn new(
+        rulesets: Arc<dyn RulesetsDesk>,
+        auditor: Arc<dyn Auditor>,
+        queues: Option<Queues>,
+        drain: Drain,
+    ) -> Self {
         // Nobody asks where operators are.
-        Self { reach: reach::Reach::new(rulesets, auditor, drain), callers: Callers::new(Arc::new(|peer, _| peer)) }
+        Self {
+            reach: reach::Reach::new(rulesets, auditor, queues, drain),
+            callers: Callers::new(Arc::new(|peer, _| peer)),
+        }
     }
 
     /// The request, and the caller as which the check has let it in.
@@ -103,18 +114,32 @@ mod reach {
     use super::{Auditor, RulesetsDesk};
     use crate::api::admission::{Caller, Operator};
     use crate::api::drain::Drain;
+    use crate::api::status::Rejection;
+    use crate::engine::fault::Fault;
+    use crate::engine::queues::Queues;
 
     /// The rulesets folder, whoever compares, and the switch.
     #[derive(Clone)]
     pub(super) struct Reach {
         rulesets: Arc<dyn RulesetsDesk>,
         auditor: Arc<dyn Auditor>,
+        queues: Option<Queues>,
         drain: Drain,
     }
 
     impl Reach {
-        pub(super) fn new(rulesets: Arc<dyn RulesetsDesk>, auditor: Arc<dyn Auditor>, drain: Drain) -> Self {
-            Self { rulesets, auditor, drain }
+        pub(super) fn new(
+            rulesets: Arc<dyn RulesetsDesk>,
+            auditor: Arc<dyn Auditor>,
+            queues: Option<Queues>,
+            drain: Drain,
+        ) -> Self {
+            Self { rulesets, auditor, queues, drain }
+        }
+
+        /// Where parties wait; a test that stands in for the engine has no such place.
+        pub(super) fn queues(&self, _: &Caller<Operator>) -> Result<&Queues, Rejection> {
+            self.queues.as_ref().ok_or_else(|| Fault::Draining.into())
         }
 
         pub(super) fn rulesets(&self, _: &Caller<Operator>) -> &dyn RulesetsDesk {
@@ -180,6 +205,34 @@ impl Operator for OperatorService {
         let listed_max = audit::listed_max(&wire)?;
         let answer = self.reach.auditor(&caller).audit(listed_max).await.map_err(Rejection::from)?;
         Ok(Response::new(audit::wire_answer(answer)))
+    }
+
+    async fn explain(&self, request: Request<pb::ExplainRequest>) -> Answered<pb::ExplainResponse> {
+        let (caller, wire) = self.open(request)?;
+        let (about, nearest) = explained::question(wire)?;
+        let queues = self.reach.queues(&caller)?;
+        let answer = match about {
+            About::Ticket(id) => explained::explained(queues.explain(id, nearest).await.map_err(Rejection::from)?),
+            About::Search(set_id, session, for_ms) => {
+                let answer = queues.explain_search(set_id, *session, for_ms, nearest).await;
+                let door = Door { prefix: "search.", ..Door::default() };
+                explained::search_explained(set_id, for_ms, &answer.map_err(|fault| door.rejection(fault))?)
+            }
+        };
+        Ok(Response::new(answer))
+    }
+
+    async fn get_statistics(&self, request: Request<pb::GetStatisticsRequest>) -> Answered<pb::GetStatisticsResponse> {
+        let (caller, _) = self.open(request)?;
+        Ok(Response::new(explained::statistics(self.reach.queues(&caller)?.statistics())))
+    }
+
+    async fn import_ratings(&self, request: Request<pb::ImportRatingsRequest>) -> Answered<pb::ImportRatingsResponse> {
+        let (caller, wire) = self.open(request)?;
+        let (set_id, given) = explained::ratings(wire)?;
+        let deed = Deed { object: format!("{} ratings of set {set_id}", given.len()), ..Deed::default() };
+        let imported = self.reach.queues(&caller)?.import_ratings(set_id, given).await.map_err(Rejection::from)?;
+        Ok(with_deed(deed, pb::ImportRatingsResponse { imported }))
     }
 }
 

@@ -122,6 +122,7 @@ impl From<OverQuota> for Rejection {
 }
 
 impl From<Fault> for Rejection {
+    #[expect(clippy::too_many_lines, reason = "an arm for each fault: what is told of them is read side by side")]
     fn from(fault: Fault) -> Self {
         use Code as C;
         match fault {
@@ -164,6 +165,38 @@ impl From<Fault> for Rejection {
             Fault::TooManyReservations => {
                 let text = "the session holds as many reservations as it may; try the next candidate";
                 Self::new(C::ResourceExhausted, "TOO_MANY_RESERVATIONS", text)
+            }
+            Fault::NoQueue(set) => {
+                let text = format!("matchmaking set {set} has no queue: its sessions are advertised and searched");
+                Self::new(C::FailedPrecondition, "NO_QUEUE", text)
+            }
+            Fault::PartyTooLarge { size, most } => {
+                let text = format!("a party of {size} is too large for this queue: at most {most} may enter together");
+                Self::new(C::FailedPrecondition, "PARTY_TOO_LARGE", text).with("max_party_size", most)
+            }
+            Fault::AlreadyQueued { player, ticket } => {
+                let text = format!("session_composition.players[{player}] waits already: leave that ticket first");
+                let rejection = Self::new(C::AlreadyExists, "ALREADY_QUEUED", text).with("player", player);
+                ticket.into_iter().fold(rejection, |rejection, id| rejection.with("ticket_id", id))
+            }
+            Fault::InAMatch { player } => {
+                let text = format!("session_composition.players[{player}] is in a match: it must be over first");
+                Self::new(C::FailedPrecondition, "IN_A_MATCH", text).with("player", player)
+            }
+            Fault::Barred { player, retry_after_ms } => {
+                let text = format!(
+                    "session_composition.players[{player}] let a ready check fail and may queue again in {retry_after_ms} ms"
+                );
+                let rejection = Self::new(C::PermissionDenied, "BARRED", text).with("player", player);
+                rejection.retry_after(retry_after_ms)
+            }
+            Fault::NotWaiting => {
+                let text = "the ticket does not wait, or a player of it is in a match by another ticket";
+                Self::new(C::FailedPrecondition, "NOT_WAITING", text)
+            }
+            Fault::NoReadyCheck => {
+                let text = "there is no ready check of this match to answer, or no longer";
+                Self::new(C::FailedPrecondition, "NO_READY_CHECK", text)
             }
             Fault::OverridesForbidden => {
                 let text = "search_config_overrides: this server does not allow overrides";

@@ -19,9 +19,9 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
-use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
+use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId, UserKey};
 
-pub use claim::{AdvertisementClaim, Claim, ConsentClaim, ReservationClaim, SearchClaim};
+pub use claim::{AdvertisementClaim, Claim, ConsentClaim, HeardClaim, ReservationClaim, SearchClaim, TicketClaim};
 
 /// Bytes of a signing key.
 pub const KEY_BYTES: usize = 32;
@@ -36,6 +36,8 @@ const _: () = assert!(HEAD_BYTES + AdvertisementClaim::LENGTH + MAC_BYTES <= TOK
 const _: () = assert!(HEAD_BYTES + SearchClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES + ReservationClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEAD_BYTES + ConsentClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + TicketClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
+const _: () = assert!(HEAD_BYTES + HeardClaim::LENGTH + MAC_BYTES <= TOKEN_BYTES_MAX);
 
 /// What a digest is for; part of what is signed, so that one purpose's digest is worth nothing for another.
 #[derive(Clone, Copy)]
@@ -45,6 +47,8 @@ enum Purpose {
     AdvertisementId,
     ReservationId,
     Party,
+    TicketId,
+    MatchPlayer,
 }
 
 /// Signs tokens with the current key; opens those of the current and the previous one. Replicas share the keys.
@@ -124,6 +128,18 @@ impl Signer {
     ) -> ReservationId {
         let parts = [&subject_bytes(caller)[..], advertisement_id.as_bytes(), idempotency_key.as_bytes()];
         ReservationId::from_bytes(self.current.digest(Purpose::ReservationId, &parts))
+    }
+
+    /// The ticket that `caller` means by `idempotency_key`; as `advertisement_id`.
+    pub fn ticket_id(&self, caller: Option<UserKey>, set_id: SetId, idempotency_key: &str) -> TicketId {
+        let parts = [&subject_bytes(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
+        TicketId::from_bytes(self.current.digest(Purpose::TicketId, &parts))
+    }
+
+    /// What a player is called in a match, by whoever is in it: nobody knows an account by it, nor the player again in the
+    /// next one. A match during which keys rotate calls its players by two names.
+    pub fn player_key(&self, play: MatchId, user: UserKey) -> UserKey {
+        UserKey::from_bytes(self.current.digest(Purpose::MatchPlayer, &[play.as_bytes(), user.as_bytes()]))
     }
 
     /// A digest of who searches: the caller, the users in their order and the size of each party. A search token is good

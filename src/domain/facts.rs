@@ -1,6 +1,7 @@
 //! A session as one ruleset sees it: a believed value, or none, for every declared attribute.
 
 use crate::domain::attribute::{Attribute, Source, Value};
+use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 
@@ -13,6 +14,21 @@ impl Facts {
     /// Looks at `session` through `ruleset`.
     pub fn of(ruleset: &Ruleset, session: &Session) -> Self {
         Self(ruleset.attributes.iter().map(|attribute| believed(attribute, session)).collect())
+    }
+
+    /// Looks at a party that waits in a queue: where the set has a rating system, `skill` is what the server knows of its
+    /// players, whatever they say and whoever is trusted.
+    pub fn of_ticket(ruleset: &Ruleset, ticket: &Ticket) -> Self {
+        let mut facts = Self::of(ruleset, &ticket.session);
+        if ruleset.rating.is_some() {
+            let ratings: Vec<f64> = ticket.ratings.iter().map(|rated| rated.rating).collect();
+            for (attribute, value) in ruleset.attributes.iter().zip(&mut facts.0) {
+                if attribute.source == Source::Skill {
+                    *value = attribute.reduction.reduce(&ratings).map(Value::Number);
+                }
+            }
+        }
+        facts
     }
 
     /// What a ruleset without attributes sees.

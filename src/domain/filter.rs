@@ -1,5 +1,6 @@
 //! Hard filters: admit an advertisement, or say which rule refused it. This is the definition that the index obeys.
 
+pub mod explain;
 mod pair;
 mod refusal;
 

@@ -116,6 +116,33 @@ pub enum Place {
     Nowhere,
 }
 
+impl Stage {
+    /// Where it is played, while it is.
+    pub fn place(&self) -> Option<&Place> {
+        match self {
+            Stage::Playing { place, .. } => Some(place),
+            Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { .. } => None,
+        }
+    }
+}
+
+impl Stage {
+    /// How it ended, if it has.
+    pub fn outcome(&self) -> Option<Outcome> {
+        match self {
+            Stage::Over { outcome, .. } => Some(*outcome),
+            Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Playing { .. } => None,
+        }
+    }
+}
+
+impl Place {
+    /// Whether it is on the game server of that advertisement.
+    pub fn is_at(&self, id: AdvertisementId) -> bool {
+        matches!(self, Place::Server { advertisement, .. } if *advertisement == id)
+    }
+}
+
 /// How a match ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {

@@ -48,6 +48,18 @@ impl Locality {
         ((norm - RADIUS_MILES).abs() <= 5.0).then_some(Self { x, y, z })
     }
 
+    /// The point on the sphere that lies between `places`: where their mean points to. `None` for none, and for places that lie
+    /// so evenly about the sphere that there is no between.
+    pub fn between(places: impl IntoIterator<Item = Self>) -> Option<Self> {
+        let mut sum = [0.0; 3];
+        for place in places {
+            sum = [sum[0] + f64::from(place.x), sum[1] + f64::from(place.y), sum[2] + f64::from(place.z)];
+        }
+        let norm = sum.iter().map(|it| it * it).sum::<f64>().sqrt();
+        let [x, y, z] = sum.map(|it| (it / norm * RADIUS_MILES) as f32);
+        (1.0 < norm).then_some(Self { x, y, z })
+    }
+
     /// Straight-line distance through the sphere, miles, in [0, 8000] (S1-26).
     pub fn chord_miles(self, other: Self) -> f64 {
         let dx = f64::from(self.x) - f64::from(other.x);
@@ -98,6 +110,18 @@ mod tests {
         for (x, y, z) in bad {
             assert_eq!(Locality::from_xyz(x, y, z), None);
         }
+    }
+
+    #[test]
+    fn between_two_places_is_as_far_from_either() {
+        let place = |latitude, longitude| Locality::from_degrees(latitude, longitude).unwrap();
+        let (seattle, los_angeles) = (place(47.61, -122.33), place(34.05, -118.24));
+        let between = Locality::between([seattle, los_angeles]).unwrap();
+        assert!(Locality::from_xyz(between.x, between.y, between.z).is_some(), "it is on the sphere");
+        assert!((between.chord_miles(seattle) - between.chord_miles(los_angeles)).abs() < 0.01);
+        assert!(between.chord_miles(seattle) < 500.0);
+        assert_eq!(Locality::between([place(0.0, 0.0), place(0.0, 180.0)]), None);
+        assert_eq!(Locality::between([]), None);
     }
 
     /// SEC-9: everyone in a cell has the same locality, and a cell's centre is in its cell.

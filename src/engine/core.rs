@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::auth::credential::MatchKeys;
 use crate::auth::token::Signer;
 use crate::clock::Clock;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId};
@@ -36,6 +37,8 @@ pub struct Parts {
     pub locator: Arc<LocatorHandle>,
     /// Tokens.
     pub signer: Arc<Signer>,
+    /// Credentials for game servers.
+    pub match_keys: Arc<MatchKeys>,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// Bounds and switches.
@@ -53,6 +56,7 @@ pub(super) struct Core {
     pub(super) catalog: Arc<Catalog>,
     pub(super) locator: Arc<LocatorHandle>,
     pub(super) signer: Arc<Signer>,
+    pub(super) match_keys: Arc<MatchKeys>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) settings: Settings,
     silos: Option<Vec<SiloId>>,
@@ -66,13 +70,14 @@ pub(super) struct Core {
 
 impl Core {
     pub(super) fn new(parts: Parts, sharing: Option<Arc<Sharing>>) -> Self {
-        let Parts { clock, store, catalog, locator, signer, metrics, settings, silos, encode } = parts;
+        let Parts { clock, store, catalog, locator, signer, match_keys, metrics, settings, silos, encode } = parts;
         Self {
             clock,
             store,
             catalog,
             locator,
             signer,
+            match_keys,
             metrics,
             settings,
             silos,

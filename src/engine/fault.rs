@@ -2,7 +2,7 @@
 
 use crate::domain::facts::FieldProblem;
 use crate::domain::filter::Side;
-use crate::domain::id::{RulesetHash, SetId};
+use crate::domain::id::{RulesetHash, SetId, TicketId};
 
 /// A refusal to act. The text of each is made at the door, in `api/status.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,6 +46,38 @@ pub enum Fault {
     ReservationEnded,
     /// The advertisement holds as many reservations as it may.
     TooManyReservations,
+    /// The set is only advertised and searched.
+    NoQueue(SetId),
+    /// More players than the ruleset lets into a queue together.
+    PartyTooLarge {
+        /// How many they are.
+        size: u16,
+        /// How many they may be.
+        most: u16,
+    },
+    /// A player of the party waits already.
+    AlreadyQueued {
+        /// Which, by its place in the party.
+        player: usize,
+        /// The ticket that the player waits in, where it is the caller's own.
+        ticket: Option<TicketId>,
+    },
+    /// A player of the party is in a match.
+    InAMatch {
+        /// Which, by its place in the party.
+        player: usize,
+    },
+    /// A player of the party let others down and may not queue yet.
+    Barred {
+        /// Which, by its place in the party.
+        player: usize,
+        /// When it may.
+        retry_after_ms: u32,
+    },
+    /// The ticket does not wait, or is passed over while a player of it is in a match.
+    NotWaiting,
+    /// There is no ready check to answer, or no longer.
+    NoReadyCheck,
     /// The server does not allow overrides.
     OverridesForbidden,
     /// Too much is waiting to be written.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use crate::domain::advertisement::Advertisement;
+use crate::domain::advertisement::{Advertisement, Kind};
 use crate::domain::facts::Facts;
 use crate::domain::id::{AdvertisementId, IdState, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::ruleset::Ruleset;
@@ -49,11 +49,13 @@ pub(super) struct Extend {
     pub(super) settled: Vec<ReservationId>,
 }
 
-/// Take seats for a party that has searched.
+/// Take seats for a party that has searched, or for a match.
 #[derive(Debug)]
 pub(super) struct Take {
     pub(super) id: ReservationId,
     pub(super) advertisement_id: AdvertisementId,
+    /// What it must be. A match's seats on a game server are judged by nothing else.
+    pub(super) kind: Kind,
     pub(super) set_id: SetId,
     pub(super) silo: SiloId,
     pub(super) ruleset: Arc<Ruleset>,

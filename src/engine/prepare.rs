@@ -140,8 +140,11 @@ impl Core {
 fn judge(take: &Take, record: &Record, now: UnixMs) -> Result<(), Fault> {
     let refused = |rule: &str, side| Err(Fault::Refused { rule: rule.into(), side });
     let advertisement = &record.advertisement;
-    if advertisement.kind != Kind::Session || advertisement.session.silo != take.silo {
+    if advertisement.kind != take.kind || advertisement.session.silo != take.silo {
         return refused("silo", Side::Searcher);
+    }
+    if take.kind == Kind::Server {
+        return if record.expires <= now { Err(Fault::Absent) } else { Ok(()) };
     }
     if record.holds_for(&take.users, take.id, now) {
         return refused("own", Side::Searcher);

@@ -3,6 +3,7 @@
 use tokio::sync::oneshot;
 
 use crate::auth::token::{ReservationClaim, SearchClaim, Signer};
+use crate::domain::advertisement::Kind;
 use crate::domain::id::SetId;
 use crate::engine::command::{Caller, Release, Reserve, ReserveAnswer};
 use crate::engine::fault::Fault;
@@ -37,6 +38,7 @@ impl Engine {
         let take = Take {
             id,
             advertisement_id: reserve.advertisement_id,
+            kind: Kind::Session,
             set_id,
             silo: seeker.session.silo,
             ruleset,

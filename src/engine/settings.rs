@@ -19,6 +19,8 @@ pub struct Settings {
     pub search_token_lapse_ms: u64,
     /// How long an ended reservation is remembered, so that a late retry is recognised.
     pub ended_kept_ms: u64,
+    /// How long an ended ticket and a match that is over are remembered, so that a late retry is recognised.
+    pub ticket_kept_ms: u64,
     /// How long a replaced ruleset's hash stays resolvable.
     pub retired_kept_ms: u64,
     /// Whether clients may say where they are.
@@ -38,6 +40,7 @@ impl Default for Settings {
             hold_max_ms: 120_000,
             search_token_lapse_ms: 60_000,
             ended_kept_ms: 600_000,
+            ticket_kept_ms: 60 * 60 * 1_000,
             retired_kept_ms: 600_000,
             allow_client_locality: false,
             allow_overrides: false,

@@ -70,7 +70,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
     catalog.adopt(rulesets, clock.now(), 0);
     let settings = settings(config);
     let signer = Arc::new(signer(config, &*clock)?);
-    let match_keys = match_keys(config, &*clock)?;
+    let match_keys = Arc::new(match_keys(config, &*clock)?);
     let tls = tls(config, &metrics)?;
     let locator = Arc::new(locator(config, &metrics)?);
     let authenticator = authenticator(config, clock.clone(), &metrics)?;
@@ -82,6 +82,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         catalog: catalog.clone(),
         locator: locator.clone(),
         signer,
+        match_keys: match_keys.clone(),
         metrics: metrics.clone(),
         settings,
         silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
@@ -95,6 +96,7 @@ pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<
         listen: config.listen,
         operator_listen: config.operator_listen,
         engine: engine.clone(),
+        queues: Some(engine.queues().clone()),
         rulesets: desk.clone(),
         auditor: engine.clone(),
         metrics: Arc::new(move || rendered.render()),

@@ -260,6 +260,14 @@ pub struct QueueNews {
     pub gone_matches: Vec<MatchId>,
 }
 
+impl From<QueueLoad> for QueueNews {
+    /// All there is, as the only server of a store finds it.
+    fn from(load: QueueLoad) -> Self {
+        let QueueLoad { tickets, matches, ratings } = load;
+        Self { whole: true, tickets, matches, ratings, ..Self::default() }
+    }
+}
+
 /// Where queues keep what must survive.
 #[async_trait]
 pub trait Queues: Send + Sync + 'static {

@@ -65,6 +65,18 @@ label! {
     ChooseRole = "choose_role",
     /// Come along with another player.
     GrantConsent = "grant_consent",
+    /// Begin to wait in a queue.
+    Enter = "enter",
+    /// No longer wait.
+    Leave = "leave",
+    /// Hear of tickets, for as long as that lasts.
+    Watch = "watch",
+    /// Keep tickets alive.
+    Heartbeat = "heartbeat",
+    /// Answer a ready check.
+    Respond = "respond",
+    /// Say that a match is over.
+    EndMatch = "end_match",
     /// Any call to the operator's service.
     Operator = "operator",
     /// Health, reflection, and names that do not exist.
@@ -129,6 +141,12 @@ impl Method {
             ("Matchmaking", "ReportLatency") => Method::ReportLatency,
             ("Matchmaking", "ChooseRole") => Method::ChooseRole,
             ("Matchmaking", "GrantConsent") => Method::GrantConsent,
+            ("Queue", "Enter") => Method::Enter,
+            ("Queue", "Leave") => Method::Leave,
+            ("Queue", "Watch") => Method::Watch,
+            ("Queue", "Heartbeat") => Method::Heartbeat,
+            ("Queue", "Respond") => Method::Respond,
+            ("Queue", "EndMatch") => Method::EndMatch,
             _ => Method::Other,
         }
     }
@@ -354,10 +372,15 @@ mod tests {
     /// Every call of the wire contract is counted by its name, and nothing else has one.
     #[test]
     fn every_call_has_its_label() {
-        let contract = include_str!("../../proto/fireteam/v1/matchmaking.proto");
-        let calls = contract.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
-        let labels: Vec<Method> =
-            calls.map(|call| Method::of_name(&format!("fireteam.v1.Matchmaking/{call}"))).collect();
+        let contracts = [
+            ("Matchmaking", include_str!("../../proto/fireteam/v1/matchmaking.proto")),
+            ("Queue", include_str!("../../proto/fireteam/v1/queue.proto")),
+        ];
+        let calls = contracts.iter().flat_map(|(service, contract)| {
+            let names = contract.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
+            names.map(move |call| format!("fireteam.v1.{service}/{call}"))
+        });
+        let labels: Vec<Method> = calls.map(|call| Method::of_name(&call)).collect();
         let mut expected = Method::ALL.to_vec();
         expected.retain(|it| !matches!(it, Method::Operator | Method::Other));
         assert_eq!(labels, expected);

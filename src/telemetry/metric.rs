@@ -11,6 +11,7 @@ use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Metric, Registry};
 
 use crate::domain::filter::Refusal;
+use crate::domain::queue::report::PassReport;
 use crate::telemetry::label::{
     AuthRefusal, Code, Load, LookUp, Method, QuotaCharge, QuotaRole, RefusalKind, StoreVerb, Transaction, TurnedAway,
 };
@@ -104,6 +105,20 @@ metrics! {
     expired: Counter = Counter::default(), "counter" "fireteam_advertisements_expired_total" [];
     /// Reservations that hold seats now.
     reservations: Gauge = Gauge::default(), "gauge" "fireteam_reservations" [];
+    /// Tickets held now, those that ended a moment ago included.
+    tickets: Gauge = Gauge::default(), "gauge" "fireteam_tickets" [];
+    /// Matches held now, those that ended a while ago included.
+    matches: Gauge = Gauge::default(), "gauge" "fireteam_matches" [];
+    /// Time that a pass over a queue took.
+    pass_seconds: Histogram = seconds(), "histogram" "fireteam_pass_seconds" [];
+    /// Pairs of tickets that passes judged.
+    pass_looks: Counter = Counter::default(), "counter" "fireteam_pass_looks_total" [];
+    /// Tickets that passes put into proposals.
+    pass_placed: Counter = Counter::default(), "counter" "fireteam_pass_tickets_placed_total" [];
+    /// Pairs that passes refused, by the kind of rule that refused first.
+    pass_refusals: CountBy<RefusalKind> = Family::default(), "counter" "fireteam_pass_refusals_total" [RefusalKind::KEY];
+    /// Passes that ran out of looks before they had come to every ticket.
+    pass_cut_short: Counter = Counter::default(), "counter" "fireteam_passes_cut_short_total" [];
     /// Time that the store took.
     store_seconds: SpreadBy<StoreVerb> = Family::new_with_constructor(seconds), "histogram" "fireteam_store_seconds" [StoreVerb::KEY];
     /// Rows that the store was asked to read or change.
@@ -218,9 +233,21 @@ impl Metrics {
         }
     }
 
+    /// One pass over a queue that ended. `hard_filters` is how many hard filters its ruleset has.
+    pub fn record_pass(&self, seconds: f64, report: &PassReport, hard_filters: usize) {
+        self.pass_seconds.observe(seconds);
+        self.pass_looks.inc_by(report.looks);
+        self.pass_placed.inc_by(u64::from(report.placed));
+        self.pass_cut_short.inc_by(u64::from(report.out_of_looks));
+        for &(refusal, count) in &report.refusals {
+            self.pass_refusals.get_or_create(&RefusalKind::of(refusal, hard_filters)).inc_by(count);
+        }
+    }
+
     /// Makes every series with one label exist from the start, so that a rate over it is right from its first event.
     fn touch(&self) {
         RefusalKind::ALL.iter().for_each(|it| drop(self.search_refusals.get_or_create(it)));
+        RefusalKind::ALL.iter().for_each(|it| drop(self.pass_refusals.get_or_create(it)));
         TurnedAway::ALL.iter().for_each(|it| drop(self.turned_away.get_or_create(it)));
         for role in QuotaRole::ALL {
             QuotaCharge::ALL.iter().for_each(|it| drop(self.quota_refusals.get_or_create(&(*role, *it))));

@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
 use fireteam::api::answer::encode_static;
+use fireteam::auth::credential::MatchKeys;
+use fireteam::auth::issuing::IssuingKey;
 use fireteam::auth::token::Signer;
 use fireteam::clock::Clock as _;
 use fireteam::domain::id::{AdvertisementId, MatchId, SetId};
@@ -87,6 +89,7 @@ async fn an_expiry_that_the_store_missed_is_told_again() {
         catalog,
         locator: Arc::new(LocatorHandle::new(Vec::new(), nowhere)),
         signer: Arc::new(Signer::new([1; 32], None)),
+        match_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[2; 32]).unwrap(), None)),
         metrics: Arc::new(Metrics::new()),
         settings: Settings::default(),
         silos: None,

@@ -59,7 +59,7 @@ const LAYERS: &[Layer] = &[
     Layer {
         name: "engine",
         ours: &["domain", "clock", "store", "rules", "geo", "auth", "telemetry", "watch"],
-        theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes", "parking_lot"],
+        theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes", "futures_util", "parking_lot"],
     },
     Layer {
         name: "api",

@@ -88,6 +88,10 @@ mod process_swap;
 #[cfg(test)]
 mod process_tls;
 #[cfg(test)]
+mod queue_kit;
+#[cfg(test)]
+mod queue_rpc;
+#[cfg(test)]
 mod quota_rpc;
 #[cfg(test)]
 mod readme;

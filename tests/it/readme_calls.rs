@@ -2,6 +2,7 @@
 
 use prost::Message;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor, MethodDescriptor};
+use prost_types::FileDescriptorProto;
 use tokio_stream::StreamExt;
 use tonic::Status;
 use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
@@ -59,13 +60,24 @@ async fn list(channel: Channel) -> String {
 
 /// The method called `package.Service.Method`, as the server describes it.
 async fn method(channel: Channel, symbol: &str) -> MethodDescriptor {
-    let question = MessageRequest::FileContainingSymbol(symbol.to_owned());
-    let MessageResponse::FileDescriptorResponse(files) = ask(channel, question).await else {
-        panic!("the server does not know {symbol}")
-    };
+    let mut questions = vec![MessageRequest::FileContainingSymbol(symbol.to_owned())];
+    let mut files: Vec<FileDescriptorProto> = Vec::new();
+    while let Some(question) = questions.pop() {
+        let MessageResponse::FileDescriptorResponse(answer) = ask(channel.clone(), question).await else {
+            panic!("the server does not know {symbol}, or what it imports")
+        };
+        for file in answer.file_descriptor_proto {
+            let file = FileDescriptorProto::decode(&file[..]).expect("a file");
+            questions.extend(file.dependency.iter().cloned().map(MessageRequest::FileByFilename));
+            files.push(file);
+        }
+    }
     let mut pool = DescriptorPool::new();
-    for file in files.file_descriptor_proto {
-        pool.decode_file_descriptor_proto(&file[..]).expect("a file that stands alone");
+    // What is imported was asked for later.
+    for file in files.into_iter().rev() {
+        if pool.get_file_by_name(file.name()).is_none() {
+            pool.add_file_descriptor_proto(file).expect("a file that stands on what it imports");
+        }
     }
     let (service, name) = symbol.rsplit_once('.').expect("a dot");
     let service = pool.get_service_by_name(service).expect("a service");

@@ -171,6 +171,7 @@ impl Stage {
             listen: any,
             operator_listen: any,
             engine: matchmaker.clone(),
+            queues: None,
             rulesets: Arc::new(Desk),
             auditor: Arc::new(Desk),
             metrics: Arc::new(|| "# EOF\n".into()),

@@ -31,11 +31,15 @@ struct Place {
 impl Fleet {
     /// `count` places, all empty. Each server gets its store by what `url` says.
     pub(crate) fn new(url: &str, count: usize) -> Self {
+        Self::new_with(url, count, &[])
+    }
+
+    fn new_with(url: &str, count: usize, more: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let key = folder.path().join("token-key").display().to_string();
         let match_key = folder.path().join("match-key.pem").display().to_string();
         let keys = ["--token-key-file", &key, "--match-key-file", &match_key];
-        let arguments = [&["--store", url, "--trusted-proxies", "127.0.0.0/8"], &keys[..]].concat();
+        let arguments = [&["--store", url, "--trusted-proxies", "127.0.0.0/8"], &keys[..], more].concat();
         let arguments = arguments.into_iter().map(str::to_owned).collect();
         let mutant = std::env::var_os("MUTANT").and_then(|it| it.into_string().ok());
         let settings = mutant.map(|name| ("MUTANT".to_owned(), name)).into_iter().collect();
@@ -44,7 +48,12 @@ impl Fleet {
 
     /// `count` servers, all of them serving.
     pub(crate) fn start(url: &str, count: usize) -> Self {
-        let fleet = Self::new(url, count);
+        Self::start_with(url, count, &[])
+    }
+
+    /// The same, each with `more` arguments.
+    pub(crate) fn start_with(url: &str, count: usize, more: &[&str]) -> Self {
+        let fleet = Self::new_with(url, count, more);
         std::thread::scope(|scope| {
             let runtime = tokio::runtime::Handle::current();
             for at in 0..count {

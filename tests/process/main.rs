@@ -25,6 +25,8 @@ mod history;
 mod locks;
 #[cfg(test)]
 mod lost_acks;
+#[cfg(test)]
+mod matches;
 #[cfg(all(test, feature = "mutants"))]
 mod mutants;
 #[cfg(test)]

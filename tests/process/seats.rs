@@ -31,14 +31,14 @@ const PAUSES: f64 = 1.0 / 6.0;
 
 /// What has been done to servers so far.
 #[derive(Default)]
-struct Faults {
-    kills: AtomicUsize,
-    pauses: AtomicUsize,
-    over: AtomicBool,
+pub(crate) struct Faults {
+    pub(crate) kills: AtomicUsize,
+    pub(crate) pauses: AtomicUsize,
+    pub(crate) over: AtomicBool,
 }
 
 /// Kills, pauses and starts the server at `at` until it is over; leaves one that serves. Blocking.
-fn torment(fleet: &Fleet, at: usize, dice: &Dice, faults: &Faults) {
+pub(crate) fn torment(fleet: &Fleet, at: usize, dice: &Dice, faults: &Faults) {
     while !faults.over.load(Ordering::SeqCst) {
         std::thread::sleep(Duration::from_millis(dice.below(150) as u64));
         if dice.chance(PAUSES) {

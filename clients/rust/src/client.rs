@@ -6,7 +6,7 @@ use tonic::metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap};
 #[cfg(feature = "tls")]
 use tonic::transport::ClientTlsConfig;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Request, Response, Status};
+use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::advertised::{Advertised, Door};
 use crate::connection::{self, Connection, Events};
@@ -14,6 +14,8 @@ use crate::dice;
 use crate::error::Error;
 use crate::pb;
 use crate::pb::matchmaking_client::MatchmakingClient;
+use crate::pb::queue_client::QueueClient;
+use crate::queueing::{Queued, Watched};
 use crate::retry::Retries;
 use crate::searching::Searching;
 use crate::tokens::Tokens;
@@ -28,7 +30,7 @@ const KEEPALIVE: Duration = Duration::from_secs(30);
 /// A fireteam server, seen from a game. Cloning is cheap: clones share one HTTP/2 connection.
 #[derive(Clone, Debug)]
 pub struct Client {
-    stub: MatchmakingClient<Channel>,
+    channel: Channel,
     metadata: MetadataMap,
     tokens: Option<Tokens>,
     retries: Retries,
@@ -68,13 +70,7 @@ impl Client {
 
     /// Speaks over a channel that the caller has made, with TLS or a balancer of its own.
     pub fn over(channel: Channel) -> Self {
-        Self {
-            stub: MatchmakingClient::new(channel),
-            metadata: MetadataMap::new(),
-            tokens: None,
-            retries: Retries::default(),
-            deadline: DEADLINE,
-        }
+        Self { channel, metadata: MetadataMap::new(), tokens: None, retries: Retries::default(), deadline: DEADLINE }
     }
 
     /// Shows a token of `tokens` with every call and every stream. A call that a server refuses as UNAUTHENTICATED is
@@ -108,7 +104,12 @@ impl Client {
     /// The generated stub, for calls that shall go out exactly as they are: no token, no metadata, no key, no second
     /// attempt.
     pub fn stub(&self) -> MatchmakingClient<Channel> {
-        self.stub.clone()
+        MatchmakingClient::new(self.channel.clone())
+    }
+
+    /// The same, of the queues.
+    pub fn queue_stub(&self) -> QueueClient<Channel> {
+        QueueClient::new(self.channel.clone())
     }
 
     /// Publishes a session and returns the handle that keeps it alive. The id and token of `request` stay empty.
@@ -124,10 +125,10 @@ impl Client {
     /// Opens the stream on which many requests are in flight and reservations are heard of.
     pub async fn open(&self) -> Result<(Connection, Events), Error> {
         let (metadata, shown) = self.metadata().await?;
-        let opened = connection::open(self.stub.clone(), metadata, self.deadline).await;
+        let opened = connection::open(self.stub(), metadata, self.deadline).await;
         match opened {
             Err(error) if self.may_renew(&error, shown.as_ref()).await => {
-                connection::open(self.stub.clone(), self.metadata().await?.0, self.deadline).await
+                connection::open(self.stub(), self.metadata().await?.0, self.deadline).await
             }
             opened => opened,
         }
@@ -211,6 +212,87 @@ impl Client {
         self.call(request, |mut stub, request| async move { stub.grant_consent(request).await }).await
     }
 
+    /// Has a party wait in a queue, and returns the handle that knows its ticket. A request without a key is given one.
+    pub async fn enter(&self, mut request: pb::QueueEnterRequest) -> Result<Queued, Error> {
+        if request.idempotency_key.is_empty() {
+            request.idempotency_key = dice::key();
+        }
+        let entered = self.call_queue(request, |mut stub, request| async move { stub.enter(request).await }).await?;
+        Queued::new(self.clone(), entered)
+    }
+
+    /// A party no longer waits, or hears that it has a match.
+    pub async fn leave(&self, request: pb::QueueLeaveRequest) -> Result<pb::QueueLeaveResponse, Error> {
+        self.call_queue(request, |mut stub, request| async move { stub.leave(request).await }).await
+    }
+
+    /// Agrees to a match, or declines it.
+    pub async fn respond(&self, request: pb::QueueRespondRequest) -> Result<pb::QueueRespondResponse, Error> {
+        self.call_queue(request, |mut stub, request| async move { stub.respond(request).await }).await
+    }
+
+    /// Keeps tickets alive, and says that players are connected.
+    pub async fn heartbeat(&self, request: pb::QueueHeartbeatRequest) -> Result<pb::QueueHeartbeatResponse, Error> {
+        self.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await
+    }
+
+    /// Says that a match is over, or could not be hosted.
+    pub async fn end_match(&self, request: pb::QueueEndMatchRequest) -> Result<pb::QueueEndMatchResponse, Error> {
+        self.call_queue(request, |mut stub, request| async move { stub.end_match(request).await }).await
+    }
+
+    /// Watches tickets, of which the server keeps those alive that wait. It goes on by itself when the server goes away.
+    pub fn watch(&self, tickets: impl IntoIterator<Item = pb::TicketReference>) -> Watched {
+        Watched::new(self.clone(), tickets.into_iter().collect())
+    }
+
+    /// Opens the stream of news of tickets, once.
+    pub(crate) async fn open_watch(
+        &self,
+        request: pb::QueueWatchRequest,
+    ) -> Result<Streaming<pb::QueueWatchResponse>, Error> {
+        let mut renewed = false;
+        loop {
+            let mut asked = Request::new(request.clone());
+            let (metadata, shown) = self.metadata().await?;
+            *asked.metadata_mut() = metadata;
+            match self.queue_stub().watch(asked).await.map_err(Error::from) {
+                Ok(response) => return Ok(response.into_inner()),
+                Err(error) if !renewed && self.may_renew(&error, shown.as_ref()).await => renewed = true,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// How this client repeats calls.
+    pub(crate) fn retries(&self) -> Retries {
+        self.retries
+    }
+
+    async fn call_queue<Question, Reply, Asked>(
+        &self,
+        question: Question,
+        ask: impl Fn(QueueClient<Channel>, Request<Question>) -> Asked,
+    ) -> Result<Reply, Error>
+    where
+        Question: Clone,
+        Asked: Future<Output = Result<Response<Reply>, Status>>,
+    {
+        self.repeat(question, |channel, request| ask(QueueClient::new(channel), request)).await
+    }
+
+    async fn call<Question, Reply, Asked>(
+        &self,
+        question: Question,
+        ask: impl Fn(MatchmakingClient<Channel>, Request<Question>) -> Asked,
+    ) -> Result<Reply, Error>
+    where
+        Question: Clone,
+        Asked: Future<Output = Result<Response<Reply>, Status>>,
+    {
+        self.repeat(question, |channel, request| ask(MatchmakingClient::new(channel), request)).await
+    }
+
     /// What goes with a call, and which token is among it.
     async fn metadata(&self) -> Result<(MetadataMap, Option<AsciiMetadataValue>), Error> {
         let mut metadata = self.metadata.clone();
@@ -229,10 +311,10 @@ impl Client {
     }
 
     /// Makes one call, and makes it again while [`Retries`] says so.
-    async fn call<Question, Reply, Asked>(
+    async fn repeat<Question, Reply, Asked>(
         &self,
         question: Question,
-        ask: impl Fn(MatchmakingClient<Channel>, Request<Question>) -> Asked,
+        ask: impl Fn(Channel, Request<Question>) -> Asked,
     ) -> Result<Reply, Error>
     where
         Question: Clone,
@@ -244,7 +326,7 @@ impl Client {
             let (metadata, shown) = self.metadata().await?;
             *request.metadata_mut() = metadata;
             request.set_timeout(self.deadline);
-            let error = match ask(self.stub.clone(), request).await {
+            let error = match ask(self.channel.clone(), request).await {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => Error::from(status),
             };

@@ -5,8 +5,8 @@
 //! - [`pb`] is what the proto files say, word for word.
 //! - [`Client`] makes each call once or, when the server is out of reach, a few times; [`Connection`] keeps many
 //!   requests in flight on one stream and hears of reservations.
-//! - [`Advertised`], [`Searching`] and [`Reserved`] keep the tokens that one advertisement, one search and one
-//!   reservation need.
+//! - [`Advertised`], [`Searching`], [`Reserved`] and [`Queued`] keep the tokens that one advertisement, one search, one
+//!   reservation and one ticket need; [`Watched`] hears of tickets, whatever becomes of the server it hears them from.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -35,6 +35,7 @@ mod connection;
 mod dice;
 mod error;
 pub mod pb;
+mod queueing;
 mod retry;
 mod searching;
 #[cfg(test)]
@@ -45,6 +46,7 @@ pub use advertised::Advertised;
 pub use client::Client;
 pub use connection::{Answer, Connection, Events};
 pub use error::{Error, Failure, FieldProblem};
+pub use queueing::{Queued, Watched};
 pub use retry::Retries;
 pub use searching::{Reserved, Searching};
 pub use tokens::{Token, Tokens};

@@ -16,7 +16,11 @@ use crate::engine::command::Consents;
 pub(super) const PATH: &str = "session_composition";
 
 /// A composition that cannot be done without.
-pub(super) fn required(wire: Option<pb::SessionCompositionData>, origin: Origin, problems: &mut Problems) -> Session {
+pub(in crate::api) fn required(
+    wire: Option<pb::SessionCompositionData>,
+    origin: Origin,
+    problems: &mut Problems,
+) -> Session {
     let Some(wire) = wire else {
         problems.add(PATH, "is missing: say who it is about");
         return Session::default();

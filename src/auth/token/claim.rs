@@ -2,7 +2,7 @@
 
 use crate::auth::token::subject_bytes;
 use crate::domain::advertisement::Kind;
-use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
+use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::time::UnixMs;
 
 /// Says who may update or delete an advertisement and since when it has been advertised.
@@ -59,6 +59,28 @@ pub struct ConsentClaim {
     pub leader: UserKey,
     /// Until when; not from that moment on.
     pub until: UnixMs,
+}
+
+/// Says whose a ticket is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TicketClaim {
+    /// Which ticket.
+    pub id: TicketId,
+    /// The set whose queue it is in.
+    pub set_id: SetId,
+    /// The caller it was given to; none for anonymous.
+    pub subject: Option<UserKey>,
+}
+
+/// Says how a ticket stood when a client last heard of it, so that nothing is said twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeardClaim {
+    /// Which ticket.
+    pub id: TicketId,
+    /// The ticket's edition.
+    pub ticket: u64,
+    /// Its match's; 0 without one.
+    pub play: u64,
 }
 
 /// One kind of token: its kind byte and its bytes. Every claim has one length, so a cut or padded one never opens.
@@ -199,6 +221,42 @@ impl Claim for ConsentClaim {
             member: UserKey::from_bytes(fields.take()?),
             leader: UserKey::from_bytes(fields.take()?),
             until: fields.moment()?,
+        })
+    }
+}
+
+impl Claim for TicketClaim {
+    const KIND: u8 = 6;
+    const LENGTH: usize = 16 + 4 + 17;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.id.as_bytes());
+        bytes.extend(self.set_id.0.to_be_bytes());
+        bytes.extend(subject_bytes(self.subject));
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        Some(Self { id: TicketId::from_bytes(fields.take()?), set_id: fields.set_id()?, subject: fields.subject()? })
+    }
+}
+
+impl Claim for HeardClaim {
+    const KIND: u8 = 7;
+    const LENGTH: usize = 16 + 8 + 8;
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.extend(self.id.as_bytes());
+        bytes.extend(self.ticket.to_be_bytes());
+        bytes.extend(self.play.to_be_bytes());
+    }
+
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        Some(Self {
+            id: TicketId::from_bytes(fields.take()?),
+            ticket: u64::from_be_bytes(fields.take()?),
+            play: u64::from_be_bytes(fields.take()?),
         })
     }
 }

@@ -1,5 +1,6 @@
 //! Judges the index by the oracle over random worlds, and by hand where a story is worth telling.
 
+mod explain;
 mod story;
 mod world;
 

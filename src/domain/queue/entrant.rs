@@ -41,7 +41,7 @@ pub struct Entrant {
 impl Entrant {
     /// Looks at `ticket` through `ruleset`, whose queue is `queue`.
     pub fn of(ruleset: &Ruleset, queue: &QueueSpec, ticket: Arc<Ticket>, place: Option<f64>) -> Self {
-        let facts = Facts::of(ruleset, &ticket.session);
+        let facts = Facts::of_ticket(ruleset, &ticket);
         let ratings: Box<[f64]> = ticket.ratings.iter().map(|it| number_or_zero(it.rating)).collect();
         let rating = queue.party_rating.reduce(&ratings).unwrap_or(0.0);
         Self {

@@ -60,7 +60,7 @@ fn is_plain(input: &PassInput<'_>) -> bool {
         && queue.regions.is_none()
         && queue.window.is_none()
         && queue.avoid.is_empty()
-        && !(queue.backfill && !input.sessions.is_empty());
+        && (!queue.backfill || input.sessions.is_empty());
     let alone =
         teams.sizes[..] == [1, 1] && teams.roles.is_empty() && input.entrants.iter().all(|it| it.users.len() == 1);
     from_the_top && nothing_refuses && alone && 2 <= count && count as u64 / 2 <= input.looks_max

@@ -11,6 +11,9 @@ use crate::domain::queue::region::{self, Place, Reached};
 use crate::domain::ruleset::queue::{AvoidHow, Quality};
 use crate::domain::team;
 
+/// The rows of a team, and what the players of each play.
+type Team = Vec<(u32, Vec<u16>)>;
+
 /// A match that would do.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Made<'a> {
@@ -172,7 +175,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn divide(&self, rows: &[u32]) -> Option<Vec<Vec<(u32, Vec<u16>)>>> {
+    fn divide(&self, rows: &[u32]) -> Option<Vec<Team>> {
         let party = |&row: &u32| {
             let entrant = self.rows[row as usize].entrant;
             team::Party { ratings: &entrant.ratings, roles: &entrant.roles }

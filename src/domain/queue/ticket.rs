@@ -16,10 +16,10 @@ pub struct Ticket {
     /// Since when its one clock runs: limits, range and bonus all go by it, and it keeps running when the ticket comes back
     /// from a match that failed (B-33).
     pub entered: UnixMs,
-    /// The party: one entry in `party_sizes`, every player named. Where the ruleset does not trust the caller with skill,
-    /// `skill` is what the server's own ratings say.
+    /// The party: one entry in `party_sizes`, every player named.
     pub session: Session,
-    /// The players' ratings when they entered, in the order of `session.players`; they keep them until the ticket ends.
+    /// The players' ratings when they entered, in the order of `session.players`; they keep them until the ticket ends. Where the
+    /// set has a rating system these, and not what is said in `session`, are the attribute `skill`.
     pub ratings: Vec<Rated>,
     /// Users whom any of the players has blocked, sorted, each once; at most `limit::BLOCKED_MAX`.
     pub blocked: Vec<UserKey>,

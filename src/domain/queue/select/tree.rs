@@ -65,12 +65,12 @@ impl<'t, 'a> Tree<'t, 'a> {
         for soft in &ruleset.soft {
             let unit = soft.weight / (soft.max - soft.min);
             match (soft.mode, soft.measure) {
-                (SoftMode::Difference, Measure::Attribute(index)) if axes < AXES_MAX => {
-                    if pool.iter().all(|&row| seen(row).facts.number(index).is_some()) {
-                        terms.push((Term::Number(axes), soft));
-                        dear.push(soft.weight);
-                        axes += 1;
-                    }
+                (SoftMode::Difference, Measure::Attribute(index))
+                    if axes < AXES_MAX && pool.iter().all(|&row| seen(row).facts.number(index).is_some()) =>
+                {
+                    terms.push((Term::Number(axes), soft));
+                    dear.push(soft.weight);
+                    axes += 1;
                 }
                 (_, Measure::Distance | Measure::Latency) if all_placed => {
                     let at = *place.get_or_insert(axes);

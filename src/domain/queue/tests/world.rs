@@ -349,6 +349,7 @@ fn random_rules(dice: &mut Dice) -> Ruleset {
     rules
 }
 
+#[expect(clippy::too_many_lines, reason = "one draw after another")]
 fn random_queue(dice: &mut Dice, queue: &mut QueueSpec) {
     queue.party_rating = pick(dice, &[Reduction::Max, Reduction::Mean]);
     queue.like_parties_first = one_in(dice, 3);

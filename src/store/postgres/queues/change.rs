@@ -47,7 +47,11 @@ impl Work for Changes<'_> {
     async fn make(&self, connection: &mut PgConnection, attempt: &Attempt) -> Result<Self::Done, Trouble> {
         let before = self.look(connection).await?;
         let mut after = before.clone();
-        let outcomes = self.batch.iter().map(|write| after.apply(write)).collect();
+        let outcomes: Self::Done = self.batch.iter().map(|write| after.apply(write)).collect();
+        // Tickets are read before their users: one that another server entered in between is its own obstacle.
+        if self.batch.iter().zip(&outcomes).any(is_in_its_own_way) {
+            return Err(Trouble::Overtaken);
+        }
         let difference = Difference::between(&before, &after);
         write::write(&difference, connection).await?;
         note(&difference, connection, attempt).await?;
@@ -91,6 +95,14 @@ impl Changes<'_> {
             }
         }
         Ok(picture)
+    }
+}
+
+/// Whether a party is refused for the very ticket that it asks for.
+fn is_in_its_own_way((write, outcome): (&QueueWrite, &QueueOutcome)) -> bool {
+    match (write, outcome) {
+        (QueueWrite::Enter { ticket, .. }, QueueOutcome::AlreadyQueued { ticket: by, .. }) => *by == ticket.id,
+        _ => false,
     }
 }
 

@@ -1,0 +1,305 @@
+//! Parties enter, are proposed a match, agree or not, and are told where to go.
+
+use fireteam_client::{Code, pb};
+use pb::{TicketEnding, TicketState};
+
+use crate::plain;
+use crate::queue_kit::{SET, Waiting, asks, duel, house, operator, until};
+
+const CHECKED: &str = r#"<ReadyCheck DeadlineMs="20000" DeclineCooldownMs="60000"/>"#;
+
+/// S0-20, S1-51: two parties that suit wait, are proposed, agree, play, and are done; each hears every step.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_that_suit_are_proposed_agree_and_play() {
+    let house = house(&[&duel(CHECKED)]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    assert_eq!(ann.hears().await.position, Some(0));
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 22.0)]).await;
+    let id = ann.answers(true).await;
+    let half = bob.hears_of(TicketState::Proposed).await.r#match.expect("a match");
+    assert_eq!((&half.match_id, half.players), (&id, 2));
+    until("ann's answer is told to bob", async || bob.stands().await.r#match.expect("a match").accepted == 1).await;
+    assert_eq!(bob.answers_known(&id).await, id);
+    let (there, here) = (ann.hears_of(TicketState::Matched).await, bob.hears_of(TicketState::Matched).await);
+    let (there, here) = (there.r#match.expect("a match"), here.r#match.expect("a match"));
+    assert_ne!(there.team, here.team);
+    assert_eq!(there.everybody, here.everybody);
+    assert_eq!(there.everybody.len(), 2);
+    assert!(here.everybody.iter().any(|player| player.player_key == here.seats[0].player_key));
+    let outcome = ann.queued.end_match(&id, false).await.expect("end");
+    assert_eq!(outcome, pb::MatchOutcome::Played);
+    for waiting in [&mut ann, &mut bob] {
+        let over = waiting.hears_of_end().await;
+        assert_eq!(over.ending(), TicketEnding::Played);
+    }
+}
+
+impl Waiting {
+    /// Agrees to a match that it has heard of already.
+    async fn answers_known(&mut self, id: &str) -> String {
+        self.queued.respond(id, true).await.expect("respond");
+        id.to_owned()
+    }
+
+    /// Whatever comes until it is over.
+    async fn hears_of_end(&mut self) -> pb::TicketStatus {
+        loop {
+            let status = self.hears().await;
+            if status.state() == TicketState::Ended {
+                return status;
+            }
+        }
+    }
+}
+
+/// S0-21, B-35: whoever agreed goes back with the wait it had; whoever declined is out, and barred for a while.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_declines_is_out_and_the_other_waits_on() {
+    let house = house(&[&duel(CHECKED)]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    house.clock.turn(5_000);
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    ann.answers(true).await;
+    bob.answers(false).await;
+    let back = ann.hears_of(TicketState::Waiting).await;
+    assert_eq!(back.waited_ms, 5_000, "it has waited since it entered");
+    assert_eq!(bob.hears_of_end().await.ending(), TicketEnding::Declined);
+    let refused = bob.client.enter(asks(SET, &[("bob", 20.0)])).await.expect_err("he is barred");
+    assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
+    house.clock.turn(60_000);
+    bob.client.enter(asks(SET, &[("bob", 20.0)])).await.expect("a minute later he is not");
+}
+
+/// B-35: whoever says nothing until the deadline is out as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_does_not_answer_is_out_at_the_deadline() {
+    let house = house(&[&duel(CHECKED)]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    ann.answers(true).await;
+    bob.hears_of(TicketState::Proposed).await;
+    house.clock.turn(20_000);
+    ann.hears_of(TicketState::Waiting).await;
+    assert_eq!(bob.hears_of_end().await.ending(), TicketEnding::Absent);
+}
+
+/// S3-13: leaving is always answered, by exactly one of two things: it is over, or it has a match.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaving_is_answered_by_one_of_two_things() {
+    let house = house(&[&duel(CHECKED)]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    assert!(ann.queued.leave().await.expect("leave"));
+    assert!(ann.queued.leave().await.expect("leave"), "again is the same");
+    assert_eq!(ann.queued.status.ending(), TicketEnding::Left);
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    let mut eve = Waiting::enter(&house, SET, &[("eve", 20.0)]).await;
+    bob.hears_of(TicketState::Proposed).await;
+    assert!(!bob.queued.leave().await.expect("leave"), "too late");
+    assert_eq!(bob.queued.status.state(), TicketState::Proposed);
+    eve.answers(false).await;
+    bob.hears_of(TicketState::Waiting).await;
+}
+
+/// R5: a retried enter is the same ticket; its key for another party is refused.
+#[tokio::test]
+async fn a_retried_enter_is_the_same_ticket() {
+    let house = house(&[&duel("")]).await;
+    let client = house.client().await;
+    let keyed = |players: &[(&str, f64)]| pb::QueueEnterRequest {
+        idempotency_key: "sixteen letters or more".into(),
+        ..asks(SET, players)
+    };
+    let first = client.enter(keyed(&[("ann", 20.0)])).await.expect("enter");
+    let again = client.enter(keyed(&[("ann", 20.0)])).await.expect("enter");
+    assert_eq!(first.id(), again.id());
+    let other = client.enter(keyed(&[("bob", 20.0)])).await.expect_err("another party");
+    assert_eq!(other.code(), Some(Code::AlreadyExists), "{other}");
+}
+
+/// S3-13, S0-22: a user waits once in a queue; in two queues, a proposal in one pauses the other, and the match ends it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proposal_in_one_queue_pauses_the_other() {
+    let other = duel(CHECKED).replace(r#"SetId="11""#, r#"SetId="12""#);
+    let house = house(&[&duel(CHECKED), &other]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let twice = ann.client.enter(asks(SET, &[("ann", 20.0)])).await.expect_err("she waits already");
+    assert_eq!(twice.code(), Some(Code::AlreadyExists), "{twice}");
+    let mut elsewhere = Waiting::enter(&house, 12, &[("ann", 20.0)]).await;
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    elsewhere.hears_of(TicketState::Paused).await;
+    let mut eve = Waiting::enter(&house, 12, &[("eve", 20.0)]).await;
+    assert_eq!(eve.hears().await.state(), TicketState::Waiting, "ann is not to be had here");
+    ann.answers(true).await;
+    bob.answers(true).await;
+    ann.hears_of(TicketState::Matched).await;
+    assert_eq!(elsewhere.hears_of_end().await.ending(), TicketEnding::PlayedElsewhere);
+    let playing = ann.client.enter(asks(12, &[("ann", 20.0)])).await.expect_err("she plays");
+    assert_eq!(playing.code(), Some(Code::FailedPrecondition), "{playing}");
+    assert_eq!(eve.stands().await.state(), TicketState::Waiting);
+}
+
+/// S3-14, D-16, S3-4: a game server that advertised itself is reserved in one statement, told to both, and freed for others when
+/// it gives the match up; the players go back unpunished.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_match_is_placed_on_a_server_that_advertised_itself() {
+    let house = house(&[&duel(r#"<ReadyCheck/><Server Mode="advertised" WaitMs="30000"/>"#)]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    let id = ann.answers(true).await;
+    bob.answers(true).await;
+    ann.hears_of(TicketState::Placing).await;
+    let server = house.client().await;
+    let advertisement = server
+        .update_advertisement(pb::MatchmakingUpdateAdvertisementRequest {
+            matchmaking_set_id: Some(SET),
+            kind: pb::AdvertisementKind::Server.into(),
+            session_composition: Some(pb::SessionCompositionData {
+                party_size_composition: vec![1],
+                max_allowed_join_reservation_count: Some(2),
+                ..Default::default()
+            }),
+            connect_data: b"game:9000".to_vec(),
+            ..Default::default()
+        })
+        .await
+        .expect("advertise");
+    for waiting in [&mut ann, &mut bob] {
+        let matched = waiting.hears_of(TicketState::Matched).await.r#match.expect("a match");
+        let place = matched.place.and_then(|place| place.place);
+        let Some(pb::match_place::Place::Server(at)) = place else { panic!("no server: {place:?}") };
+        assert_eq!(
+            (at.advertisement_id, &*at.connect_data),
+            (advertisement.advertisement_id.clone(), &b"game:9000"[..])
+        );
+    }
+    let stranger = server.end_match(pb::QueueEndMatchRequest {
+        match_id: id.clone(),
+        ticket_token: ann.queued.reference().ticket_token,
+        ..Default::default()
+    });
+    assert_eq!(stranger.await.expect_err("not hers to say").code(), Some(Code::PermissionDenied));
+    let gave_up = pb::QueueEndMatchRequest {
+        match_id: id,
+        advertisement_token: advertisement.advertisement_token,
+        failed: true,
+        ..Default::default()
+    };
+    let outcome = server.end_match(gave_up).await.expect("end").outcome();
+    assert_eq!(outcome, pb::MatchOutcome::ServerFailed);
+    for waiting in [&mut ann, &mut bob] {
+        waiting.hears_of(TicketState::Waiting).await;
+    }
+}
+
+/// A ticket that nobody keeps alive lapses; one that is watched does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_ticket_that_nobody_keeps_alive_lapses() {
+    let house = house(&[&duel("")]).await;
+    let client = house.client().await;
+    let mut left_alone = client.enter(asks(SET, &[("ann", 20.0)])).await.expect("enter");
+    let mut watched = Waiting::enter(&house, SET, &[("bob", 40.0)]).await;
+    watched.hears().await;
+    let mut operator = operator(&house).await;
+    let mut waiting = async || {
+        let queues =
+            operator.get_statistics(plain::GetStatisticsRequest {}).await.expect("statistics").into_inner().queues;
+        queues.iter().map(|queue| queue.waiting_tickets).sum::<u32>()
+    };
+    assert_eq!(waiting().await, 2);
+    house.clock.turn(31_000);
+    watched.stands().await;
+    house.clock.turn(31_000);
+    until("only one waits", async || waiting().await == 1).await;
+    assert_eq!(left_alone.beat().await.expect("beat").ending(), TicketEnding::Lapsed);
+    assert_eq!(watched.stands().await.state(), TicketState::Waiting);
+}
+
+/// A stream that was cut goes on at once where it was, and says nothing that was heard before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_goes_on_where_it_was() {
+    let house = house(&[&duel(CHECKED)]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let heard = ann.hears().await;
+    let resumed = pb::TicketReference { resume_token: heard.resume_token, ..ann.queued.reference() };
+    let mut again = ann.client.watch([resumed]);
+    let _bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    let next = again.next().await.expect("a stream").expect("news");
+    assert_eq!(next.state(), TicketState::Proposed, "that she waits she had heard");
+}
+
+/// S2-7: with a gate, nobody is matched while fewer than the share of those who are connected wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_gate_waits_for_a_share_of_those_who_are_connected() {
+    let gated =
+        duel("").replace("<Queue PassEveryMs=\"10\">", "<Queue PassEveryMs=\"10\"><Gate MinWaitingPercent=\"50\"/>");
+    let house = house(&[&gated]).await;
+    let client = house.client().await;
+    let connected = ["ann", "bob", "eve", "joe", "kim", "lee"].map(str::to_owned).to_vec();
+    let said = pb::QueueHeartbeatRequest { connected_user_ids: connected, ..Default::default() };
+    client.heartbeat(said).await.expect("heartbeat");
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    let ticket = plain::ExplainRequest { ticket_id: ann.queued.id().to_owned(), ..Default::default() };
+    let explained = operator(&house).await.explain(ticket).await.expect("explain").into_inner();
+    assert_eq!(explained.closed, "too_few_waiting");
+    let mut eve = Waiting::enter(&house, SET, &[("eve", 40.0)]).await;
+    for waiting in [&mut ann, &mut bob] {
+        waiting.hears_of(TicketState::Matched).await;
+    }
+    assert_eq!(eve.stands().await.state(), TicketState::Waiting);
+}
+
+/// B-7: a party larger than a team is refused, and so is what names nobody or several parties.
+#[tokio::test]
+async fn a_party_that_no_team_has_room_for_is_refused() {
+    let house = house(&[&duel("")]).await;
+    let client = house.client().await;
+    let two = client.enter(asks(SET, &[("ann", 20.0), ("bob", 20.0)])).await.expect_err("too many");
+    assert_eq!(two.code(), Some(Code::FailedPrecondition), "{two}");
+    let unnamed = pb::SessionCompositionData { party_size_composition: vec![1], ..Default::default() };
+    let unnamed = pb::QueueEnterRequest { session_composition: Some(unnamed), ..asks(SET, &[]) };
+    assert_eq!(client.enter(unnamed).await.expect_err("who?").code(), Some(Code::InvalidArgument));
+    let no_queue = duel("").replace("<Queue PassEveryMs=\"10\"><Window Start=\"2\" Max=\"2\"/></Queue>", "");
+    let bare = self::house(&[&no_queue]).await;
+    let refused = bare.client().await.enter(asks(SET, &[("ann", 20.0)])).await.expect_err("no queue");
+    assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
+}
+
+/// Operators are told why two do not meet, and what would have to give.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn operators_are_told_why_two_do_not_meet() {
+    let house = house(&[&duel("")]).await;
+    let ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let bob = Waiting::enter(&house, SET, &[("bob", 25.0)]).await;
+    let mut operator = operator(&house).await;
+    let ticket = plain::ExplainRequest { ticket_id: ann.queued.id().to_owned(), ..Default::default() };
+    let explained = operator.explain(ticket).await.expect("explain").into_inner();
+    assert_eq!((explained.candidates, explained.matches_now), (1, false));
+    let refused: Vec<_> = explained.refusals.iter().map(|it| (it.rule.as_str(), it.count)).collect();
+    assert_eq!(refused, [("window", 1)]);
+    assert_eq!(explained.nearest[0].ticket_id, bob.queued.id());
+    let remedy = explained.remedy.expect("wider windows would do");
+    assert_eq!((remedy.kind.as_str(), remedy.to), ("window", 3.0), "{}", remedy.text);
+    let queues = operator.get_statistics(plain::GetStatisticsRequest {}).await.expect("statistics").into_inner().queues;
+    assert_eq!((queues.len(), queues[0].waiting_tickets, queues[0].waiting_players), (1, 2, 2));
+    let nobody = plain::ExplainRequest { ticket_id: "0".repeat(32), ..Default::default() };
+    assert_eq!(operator.explain(nobody).await.expect_err("nobody").code(), Code::NotFound);
+}
+
+/// SEC-5: nobody leaves, watches, answers or keeps alive another's ticket, and what is not theirs is not there.
+#[tokio::test]
+async fn a_ticket_is_its_partys_alone() {
+    let house = house(&[&duel("")]).await;
+    let ann = house.client().await.enter(asks(SET, &[("ann", 20.0)])).await.expect("enter");
+    let bob = house.client().await.enter(asks(SET, &[("bob", 40.0)])).await.expect("enter");
+    let client = house.client().await;
+    let mixed = |id: &str| pb::QueueLeaveRequest { ticket_id: id.into(), ticket_token: bob.reference().ticket_token };
+    let theirs = client.leave(mixed(ann.id())).await.expect_err("hers").to_string();
+    let nobodys = client.leave(mixed(&"0".repeat(32))).await.expect_err("nobody's").to_string();
+    assert_eq!(theirs, nobodys);
+    let reference = pb::TicketReference { ticket_token: bob.reference().ticket_token, ..ann.reference() };
+    let watched = client.watch([reference.clone()]).next().await.expect_err("hers");
+    assert_eq!(watched.code(), Some(Code::PermissionDenied));
+    let beat = pb::QueueHeartbeatRequest { tickets: vec![reference], ..Default::default() };
+    assert_eq!(client.heartbeat(beat).await.expect_err("hers").code(), Some(Code::PermissionDenied));
+}
