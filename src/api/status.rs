@@ -198,6 +198,10 @@ impl From<Fault> for Rejection {
                 let text = "there is no ready check of this match to answer, or no longer";
                 Self::new(C::FailedPrecondition, "NO_READY_CHECK", text)
             }
+            Fault::NotBegun => {
+                let text = "the match is not played yet: answer its ready check, or leave";
+                Self::new(C::FailedPrecondition, "NOT_BEGUN", text)
+            }
             Fault::OverridesForbidden => {
                 let text = "search_config_overrides: this server does not allow overrides";
                 Self::new(C::PermissionDenied, "OVERRIDES_FORBIDDEN", text)

@@ -95,6 +95,17 @@ pub enum Stage {
     },
 }
 
+impl Match {
+    /// When it began to be played, if it did.
+    pub fn began(&self) -> Option<UnixMs> {
+        match self.stage {
+            Stage::Playing { began, .. } => Some(began),
+            Stage::Over { began, .. } => began,
+            Stage::ReadyCheck { .. } | Stage::Placing { .. } => None,
+        }
+    }
+}
+
 /// Where a match is played.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Place {

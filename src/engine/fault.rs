@@ -78,6 +78,8 @@ pub enum Fault {
     NotWaiting,
     /// There is no ready check to answer, or no longer.
     NoReadyCheck,
+    /// The match is not played yet.
+    NotBegun,
     /// The server does not allow overrides.
     OverridesForbidden,
     /// Too much is waiting to be written.

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::auth::token::{AdvertisementClaim, HeardClaim, TicketClaim};
 use crate::domain::id::{TicketId, UserKey};
 use crate::domain::life::event::{Event, Heard};
-use crate::domain::life::{Place, Stage};
+use crate::domain::life::{Match, Place, Stage};
 use crate::domain::queue::ticket::Ending;
 use crate::engine::command::Caller;
 use crate::engine::core::Core;
@@ -43,9 +43,11 @@ use crate::engine::queues::command::{
 };
 use crate::engine::queues::enter::lapses_at;
 use crate::engine::queues::hall::{HEARD_WITHIN, Hall, INBOX_MAX};
+use crate::engine::queues::roster::Room;
 use crate::engine::queues::status::is_over;
+use crate::engine::seeker::field;
 use crate::store::StoreError;
-use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
+use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
 pub use self::bell::Bell;
 pub use self::reports::rule_name;
@@ -156,43 +158,54 @@ impl Queues {
         Ok(self.hall.status(&stored, self.hall.core.clock.now()))
     }
 
-    /// A match is over, or never began.
+    /// A match is over, or its server has failed. Whoever runs it may say so while it is played, and hears afterwards how it
+    /// ended, however often it asks.
     pub async fn end_match(&self, caller: &Caller, end: EndMatch) -> Result<EndMatchAnswer, Fault> {
         let play = self.hall.soon(|roster| roster.play(end.match_id).cloned()).await.ok_or(Fault::NotYours)?;
-        let by = match &end.proof {
-            Proof::Server(token) => {
-                let claim = self.hall.core.signer.open::<AdvertisementClaim>(token).ok_or(Fault::NotYours)?;
-                let here = play.stage.place().is_none_or(|place| place.is_at(claim.id));
-                if claim.subject != caller.subject || !here {
-                    return Err(Fault::NotYours);
-                }
-                None
-            }
-            Proof::Ticket(token) => {
-                let claim = self.hall.core.signer.open::<TicketClaim>(token).ok_or(Fault::NotYours)?;
-                let member = play.members.iter().find(|member| member.ticket == claim.id);
-                let member = member.filter(|_| claim.subject == caller.subject).ok_or(Fault::NotYours)?;
-                match play.stage.place() {
-                    Some(Place::Server { .. }) => return Err(Fault::NotYours),
-                    Some(Place::Peer { host }) => {
-                        let hosts = member.players.iter().find(|seat| seat.player == *host);
-                        Some(hosts.ok_or(Fault::NotYours)?.user)
-                    }
-                    Some(Place::Nowhere) | None => member.players.first().map(|seat| seat.user),
-                }
-            }
-        };
-        let now = self.hall.core.clock.now();
+        let by = self.who_ends(caller, &end, &play)?;
         let young = match play.stage {
-            Stage::Playing { began, .. } => now.since(began) < FAILS_WITHIN_MS,
-            Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { .. } => true,
+            Stage::Playing { began, .. } => self.hall.core.clock.now().since(began) < FAILS_WITHIN_MS,
+            Stage::Over { outcome, .. } => return Ok(Some(outcome)),
+            // Before it begins a match is ended by answering, or by leaving: whoever does is asked why by the ruleset.
+            Stage::ReadyCheck { .. } | Stage::Placing { .. } => return Err(Fault::NotBegun),
         };
         let event = if end.failed && young { Event::ServerFailed } else { Event::Reported { by } };
         let came = self.hall.happen(end.match_id, event).await?;
-        Ok(match came.play.stage {
-            Stage::Over { outcome, .. } => Some(outcome),
-            Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Playing { .. } => None,
-        })
+        Ok(came.play.stage.outcome())
+    }
+
+    /// Which of its players, if any, says that a match is over; fails for whoever may not.
+    fn who_ends(&self, caller: &Caller, end: &EndMatch, play: &Match) -> Result<Option<UserKey>, Fault> {
+        let signer = &self.hall.core.signer;
+        match &end.proof {
+            Proof::Server(token) => {
+                let claim = signer.open::<AdvertisementClaim>(token).ok_or(Fault::NotYours)?;
+                let is_its_server = match &play.stage {
+                    Stage::Playing { place, .. } => place.is_at(claim.id),
+                    // Where it was is no longer known, and nothing can be done to it.
+                    Stage::Over { .. } => true,
+                    Stage::ReadyCheck { .. } | Stage::Placing { .. } => false,
+                };
+                let may = claim.subject == caller.subject && is_its_server;
+                may.then_some(None).ok_or(Fault::NotYours)
+            }
+            Proof::Ticket(token) => {
+                let claim = signer.open::<TicketClaim>(token).ok_or(Fault::NotYours)?;
+                let member = play.members.iter().find(|member| member.ticket == claim.id);
+                let member = member.filter(|_| claim.subject == caller.subject).ok_or(Fault::NotYours)?;
+                match play.stage.place() {
+                    Some(Place::Server { .. }) => Err(Fault::NotYours),
+                    Some(Place::Peer { host }) => {
+                        let hosts = member.players.iter().find(|seat| seat.player == *host);
+                        Ok(Some(hosts.ok_or(Fault::NotYours)?.user))
+                    }
+                    Some(Place::Nowhere) if end.failed => {
+                        Err(field("failed", "must not be set: this match has no server that could fail"))
+                    }
+                    Some(Place::Nowhere) | None => Ok(member.players.first().map(|seat| seat.user)),
+                }
+            }
+        }
     }
 
     /// Watches tickets: each is told at first, unless what was last heard of it is still so, and whenever it changes.
@@ -264,7 +277,7 @@ impl Watch {
         let Some(stored) = stored else {
             // Nobody knows it any more, or nobody does yet.
             if self.known_by <= Instant::now() {
-                self.told.remove(&id);
+                self.let_go(id);
             }
             return None;
         };
@@ -276,9 +289,15 @@ impl Watch {
         }
         *told = now;
         if is_over(&stored) {
-            self.told.remove(&id);
+            self.let_go(id);
         }
         Some(status)
+    }
+
+    /// There is nothing more to hear of a ticket.
+    fn let_go(&mut self, id: TicketId) {
+        self.told.remove(&id);
+        self.hall.roster.write().unlisten(id, &self.bell);
     }
 }
 
@@ -323,7 +342,7 @@ impl Hall {
         let now = self.core.clock.now();
         let roster = self.roster.read();
         let (waits, reports) = (self.waits.lock(), self.reports.lock());
-        let of = |(key, room): (crate::store::queues::QueueKey, &roster::Room)| {
+        let of = |(key, room): (QueueKey, &Room)| {
             let filed = reports.of(key);
             QueueStatistics {
                 set_id: key.set_id,

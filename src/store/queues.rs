@@ -94,7 +94,8 @@ pub enum QueueWrite {
         /// The moment.
         now: UnixMs,
     },
-    /// Replaces a match by its next edition, and does to tickets and users what goes with it: all of it or none.
+    /// Replaces a match by its next edition, and does to tickets and users what goes with it: all of it or none. Several moves
+    /// of one match in a batch are made one from the other: when one is stale, so are those after it.
     Move {
         /// As it is to be; `edition` is one more than that of the match it replaces.
         next: Arc<Match>,
@@ -213,7 +214,8 @@ pub enum QueueOutcome {
         /// Which, in the order of ids.
         tickets: Vec<TicketId>,
     },
-    /// `Move` did not happen: the match is not of the edition before. As it stands, if it is there.
+    /// `Move` did not happen: the match is not of the edition before, or an earlier move of it in the batch was stale. As it
+    /// stands, if it is there.
     Stale(Option<Arc<Match>>),
     /// `Rate` happened.
     Rated,

@@ -90,6 +90,8 @@ mod process_tls;
 #[cfg(test)]
 mod queue_kit;
 #[cfg(test)]
+mod queue_races;
+#[cfg(test)]
 mod queue_rpc;
 #[cfg(test)]
 mod quota_rpc;
@@ -163,6 +165,8 @@ mod store_queue_sequences;
 mod store_queue_servers;
 #[cfg(test)]
 mod store_queue_story;
+#[cfg(test)]
+mod store_runs;
 #[cfg(test)]
 mod store_sequences;
 #[cfg(test)]

@@ -191,6 +191,52 @@ async fn a_match_is_placed_on_a_server_that_advertised_itself() {
     }
 }
 
+/// B-35: nobody gets out of a ready check by calling the match a failure: neither a player, nor a server that has nothing to do
+/// with it. Who runs nothing cannot fail.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_match_that_has_not_begun_cannot_be_ended() {
+    let house = house(&[&duel(CHECKED)]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    let id = ann.hears_of(TicketState::Proposed).await.r#match.expect("a match").match_id;
+    for failed in [true, false] {
+        let early = ann.queued.end_match(&id, failed).await.expect_err("it has not begun");
+        assert_eq!(early.code(), Some(Code::FailedPrecondition), "{early}");
+    }
+    let server = house.client().await;
+    let advertised = server
+        .update_advertisement(pb::MatchmakingUpdateAdvertisementRequest {
+            matchmaking_set_id: Some(SET),
+            kind: pb::AdvertisementKind::Server.into(),
+            session_composition: Some(pb::SessionCompositionData {
+                party_size_composition: vec![1],
+                max_allowed_join_reservation_count: Some(2),
+                ..Default::default()
+            }),
+            ..Default::default()
+        })
+        .await
+        .expect("advertise");
+    let stranger = pb::QueueEndMatchRequest {
+        match_id: id.clone(),
+        advertisement_token: advertised.advertisement_token,
+        failed: true,
+        ..Default::default()
+    };
+    let refused = server.end_match(stranger.clone()).await.expect_err("it is not played there");
+    assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
+    ann.queued.respond(&id, true).await.expect("agree");
+    bob.queued.respond(&id, true).await.expect("agree");
+    ann.hears_of(TicketState::Matched).await;
+    assert_eq!(server.end_match(stranger).await.expect_err("nor now").code(), Some(Code::PermissionDenied));
+    let nobodys = ann.queued.end_match(&id, true).await.expect_err("no server could fail");
+    assert_eq!(nobodys.code(), Some(Code::InvalidArgument), "{nobodys}");
+    for _ in 0..2 {
+        assert_eq!(ann.queued.end_match(&id, false).await.expect("end"), pb::MatchOutcome::Played);
+    }
+    assert_eq!(bob.hears_of_end().await.ending(), TicketEnding::Played);
+}
+
 /// A ticket that nobody keeps alive lapses; one that is watched does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_ticket_that_nobody_keeps_alive_lapses() {

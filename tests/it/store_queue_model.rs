@@ -19,11 +19,14 @@ pub(crate) struct Model {
     pub(crate) players: Vec<(UserKey, MatchId)>,
     penalties: Vec<(UserKey, SetId, Penalty)>,
     ratings: Vec<RatingRow>,
+    /// Matches of which a move in this batch came too late.
+    late: Vec<MatchId>,
 }
 
 impl Model {
-    pub(crate) fn commit(&mut self, batch: &[QueueWrite]) -> Vec<Out> {
-        batch.iter().map(|write| self.one(write.clone())).collect()
+    /// A batch begins.
+    pub(crate) fn begin(&mut self) {
+        self.late.clear();
     }
 
     pub(crate) fn forget(&mut self, now: UnixMs) {
@@ -56,7 +59,8 @@ impl Model {
         ticket.clone()
     }
 
-    fn one(&mut self, write: QueueWrite) -> Out {
+    /// Makes the next change of the batch.
+    pub(crate) fn one(&mut self, write: QueueWrite) -> Out {
         match write {
             QueueWrite::Enter { ticket, expires, payload, now } => self.enter(ticket, expires, payload, now),
             QueueWrite::Beat { id, expires, .. } => match self.ticket(id) {
@@ -79,7 +83,8 @@ impl Model {
             QueueWrite::Move { next, fates, elsewhere, punished, ladder, forget_at, now } => {
                 let known = self.matches.iter().position(|it| it.id == next.id);
                 let Some(at) = known else { return Out::Stale(None) };
-                if self.matches[at].edition + 1 != next.edition {
+                if self.late.contains(&next.id) || self.matches[at].edition + 1 != next.edition {
+                    self.late.push(next.id);
                     return Out::Stale(Some(Arc::clone(&self.matches[at])));
                 }
                 self.matches[at] = Arc::clone(&next);

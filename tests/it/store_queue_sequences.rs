@@ -2,7 +2,6 @@
 //! and nobody is in two matches, nor in two tickets of a queue (R1). `SCALE` multiplies the number of sequences: at 40 they
 //! hold a million changes.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use fireteam::domain::id::{MatchId, TicketId, UserKey};
@@ -11,15 +10,12 @@ use fireteam::domain::queue::ticket::{Ending, Ticket};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::Memory;
-use fireteam::store::postgres::{Postgres, Replica};
 use fireteam::store::queues::{Ladder, QueueWrite, TicketState};
-use fireteam::store::sqlite::Sqlite;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
-use crate::database::database;
 use crate::store_queue_kit::{beat, end, enter, match_id, play, propose, rating, then, ticket, ticket_id, user};
 use crate::store_queue_model::Model;
+use crate::store_runs::{reopened, runner, runtime, shared};
 
 /// A change, but for what only whoever knows how things stand can say.
 #[derive(Clone, Debug)]
@@ -192,9 +188,11 @@ async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) 
         match step {
             Step::Commit(changes) => {
                 let (mut batch, mut expected) = (Vec::new(), Vec::new());
+                model.begin();
                 for change in changes {
-                    batch.push(change.write(&model));
-                    expected.extend(model.commit(&batch[batch.len() - 1..]));
+                    let write = change.write(&model);
+                    expected.push(model.one(write.clone()));
+                    batch.push(write);
                     assert_eq!(model.torn(), None, "the model itself");
                 }
                 assert_eq!(store.commit_queues(&batch).await.unwrap(), expected, "{batch:#?}");
@@ -216,15 +214,6 @@ async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) 
     }
 }
 
-fn runner(cases: u32) -> TestRunner {
-    let scale = std::env::var_os("SCALE").map_or(1, |it| it.to_str().and_then(|it| it.parse().ok()).expect("a number"));
-    TestRunner::new(Config { cases: cases * scale, failure_persistence: None, ..Config::default() })
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
-
 /// R1, R23.
 #[test]
 fn memory_queues_as_the_model_does() {
@@ -242,11 +231,8 @@ fn sqlite_queues_as_the_model_does() {
     let runtime = runtime();
     let outcome = runner(60).run(&steps(), |steps| {
         let folder = tempfile::tempdir().unwrap();
-        let path: &Path = &folder.path().join("a.db");
-        runtime.block_on(check(steps, async |before: Option<Sqlite>| {
-            drop(before);
-            Sqlite::open(path).await.unwrap()
-        }));
+        let path = folder.path().join("a.db");
+        runtime.block_on(check(steps, async |before| reopened(&path, before).await));
         Ok(())
     });
     outcome.unwrap();
@@ -255,21 +241,18 @@ fn sqlite_queues_as_the_model_does() {
 /// R1, R23. Each reopening is another server.
 #[test]
 fn postgres_queues_as_the_model_does() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let Some(database) = runtime.block_on(database("R23 of queues on Postgres")) else { return };
+    let Some(shared) = shared("R23 of queues on Postgres") else { return };
     let outcome = runner(60).run(&steps(), |steps| {
-        runtime.block_on(async {
+        shared.runtime.block_on(async {
             let mut number = 0;
-            let open = async |before: Option<Postgres>| {
-                drop(before);
+            let open = async |before| {
                 number += 1;
-                Postgres::open(&database.url, Replica { number, silos: None }).await.unwrap()
+                shared.server(number, before).await
             };
             check(steps, open).await;
-            let mut connection = database.connect().await;
-            let empty =
-                "truncate ticket, ticket_user, match, match_user, penalty, rating, queue_change, lease, attendance";
-            sqlx::Executor::execute(&mut connection, empty).await.unwrap();
+            shared
+                .empty("ticket, ticket_user, match, match_user, penalty, rating, queue_change, lease, attendance")
+                .await;
         });
         Ok(())
     });

@@ -1,19 +1,14 @@
 //! Whatever is done to a store, in whatever order and grouping, it answers and remembers as the model does (R23).
 
-use std::path::Path;
-
 use fireteam::domain::id::ReservationId;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::Memory;
-use fireteam::store::postgres::{Postgres, Replica};
-use fireteam::store::sqlite::Sqlite;
 use fireteam::store::{SETTLED_KEPT_MS, Store, Version, Write};
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
 
-use crate::database::database;
 use crate::store_kit::{ad, ad_id, extend, put, reserve, seat_id, seats};
 use crate::store_model::Model;
+use crate::store_runs::{reopened, runner, runtime, shared};
 
 /// One thing to do to a store.
 #[derive(Clone, Debug)]
@@ -90,14 +85,6 @@ async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) 
     }
 }
 
-fn runner(cases: u32) -> TestRunner {
-    TestRunner::new(Config { cases, failure_persistence: None, ..Config::default() })
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
-
 /// R23.
 #[test]
 fn memory_does_what_the_model_does() {
@@ -115,11 +102,8 @@ fn sqlite_does_what_the_model_does() {
     let runtime = runtime();
     let outcome = runner(60).run(&steps(), |steps| {
         let folder = tempfile::tempdir().unwrap();
-        let path: &Path = &folder.path().join("a.db");
-        runtime.block_on(check(steps, async |before: Option<Sqlite>| {
-            drop(before);
-            Sqlite::open(path).await.unwrap()
-        }));
+        let path = folder.path().join("a.db");
+        runtime.block_on(check(steps, async |before| reopened(&path, before).await));
         Ok(())
     });
     outcome.unwrap();
@@ -128,19 +112,16 @@ fn sqlite_does_what_the_model_does() {
 /// R23. Each reopening is another server.
 #[test]
 fn postgres_does_what_the_model_does() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let Some(database) = runtime.block_on(database("R23 on Postgres")) else { return };
+    let Some(shared) = shared("R23 on Postgres") else { return };
     let outcome = runner(60).run(&steps(), |steps| {
-        runtime.block_on(async {
+        shared.runtime.block_on(async {
             let mut number = 0;
-            let open = async |before: Option<Postgres>| {
-                drop(before);
+            let open = async |before| {
                 number += 1;
-                Postgres::open(&database.url, Replica { number, silos: None }).await.unwrap()
+                shared.server(number, before).await
             };
             check(steps, open).await;
-            let mut connection = database.connect().await;
-            sqlx::Executor::execute(&mut connection, "truncate advertisement, reservation, change").await.unwrap();
+            shared.empty("advertisement, reservation, change").await;
         });
         Ok(())
     });

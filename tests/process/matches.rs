@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use fireteam_client::{Client, Error, pb};
 use pb::{MatchOutcome, TicketEnding, TicketState};
+use sqlx::Executor as _;
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
@@ -271,6 +272,8 @@ struct Rows {
 impl Rows {
     async fn read(database: &Database) -> Self {
         let mut connection = database.connect().await;
+        // All of one moment: servers go on meanwhile.
+        connection.execute("begin isolation level repeatable read read only").await.expect("a transaction");
         let name = |id: Uuid| id.simple().to_string();
         let tickets: Vec<(Uuid, i16, Option<Uuid>)> = sqlx::query_as("select ticket_id, state, match_id from ticket")
             .fetch_all(&mut connection)

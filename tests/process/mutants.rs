@@ -16,6 +16,9 @@ const PLANTED: &[(&str, &str)] = &[
     ("feed_by_the_last_seen", "feed::what_is_changed_here_is_found_there"),
     ("expiry_by_the_local_clock", "clock::a_wrong_clock_changes_nothing"),
     ("settle_by_guessing", "lost_acks::a_lost_commit_is_found_out_about"),
+    ("accept_partial_matches", "matches::players_are_matched_once_whoever_dies"),
+    ("forget_requeue", "matches::players_are_matched_once_whoever_dies"),
+    ("trust_the_lease", "matches::players_are_matched_once_whoever_dies"),
 ];
 
 /// How much of a chapter is enough to notice.

@@ -6,7 +6,6 @@ use crate::auth::token::{Signer, TicketClaim};
 use crate::domain::attribute::Source;
 use crate::domain::facts;
 use crate::domain::id::UserKey;
-use crate::domain::limit;
 use crate::domain::queue::ticket::{Rated, Ticket};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
@@ -29,16 +28,6 @@ impl Hall {
             return Err(Fault::NoQueue(enter.set_id));
         };
         let key = &enter.idempotency_key;
-        if key.is_empty() {
-            return Err(field("idempotency_key", "is required: the same key twice is the same ticket"));
-        }
-        if caller.subject.is_none() && key.len() < limit::ANONYMOUS_KEY_BYTES_MIN {
-            let least = limit::ANONYMOUS_KEY_BYTES_MIN;
-            return Err(field(
-                "idempotency_key",
-                format!("must be {least} random characters or more from an anonymous caller"),
-            ));
-        }
         check_form(&enter.session, teams)?;
         self.core.check_party(caller, &ruleset, &enter.session, &enter.consents, now)?;
         let (session, mut ignored) = self.core.placed(caller, enter.session)?;

@@ -30,11 +30,16 @@ impl Queues {
         }
         let key = QueueKey { set_id: stored.ticket.set_id, silo: stored.ticket.session.silo };
         let ruleset = hall.core.ruleset(key.set_id, None)?;
-        let Some(queue) = &ruleset.queue else { return Err(Fault::NoQueue(key.set_id)) };
-        let now = hall.core.clock.now();
-        let picture = hall.picture(key, &ruleset, queue, &mut Entrants::default(), now);
+        if ruleset.queue.is_none() {
+            return Err(Fault::NoQueue(key.set_id));
+        }
+        let (hall, rules) = (Arc::clone(hall), Arc::clone(&ruleset));
         let question = Question { ticket: id, nearest, looks_max: LOOKS_MAX };
-        let explained = tokio::task::spawn_blocking(move || picture.look(|input| explain(input, &question)));
+        let explained = tokio::task::spawn_blocking(move || {
+            let queue = rules.queue.as_ref()?;
+            let picture = hall.picture(key, &rules, queue, &mut Entrants::default(), hall.core.clock.now());
+            picture.look(|input| explain(input, &question))
+        });
         let explanation: Option<Explanation> = explained.await.map_err(|_| Fault::Internal)?.flatten();
         // Who is not in the picture is passed over: a player of it is in a match.
         let explanation = explanation.ok_or(Fault::NotWaiting)?;

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::id::{IdState, RulesetHash, TicketId};
-use crate::domain::life::Stage;
 use crate::domain::queue::avoid::{Meeting, Meetings};
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::queue::entrant::Entrant;
@@ -25,7 +24,7 @@ pub(super) struct Picture {
     pub(super) ruleset: Arc<Ruleset>,
     pub(super) entrants: Vec<Arc<Entrant>>,
     sessions: Vec<OpenSession>,
-    meetings: Meetings,
+    meetings: Arc<Meetings>,
     pub(super) crowd: Crowd,
     now: UnixMs,
     seed: u64,
@@ -51,11 +50,13 @@ impl Picture {
     }
 }
 
-/// Tickets as passes see them; made once each, for one ruleset.
+/// What passes of a queue need not make anew: tickets as they see them, and who has met whom; for one ruleset.
 #[derive(Debug, Default)]
 pub(super) struct Entrants {
     known: HashMap<TicketId, Arc<Entrant>, IdState>,
     seen_by: Option<RulesetHash>,
+    /// With the roster's count of matches that had begun then.
+    meetings: Option<(u64, Arc<Meetings>)>,
 }
 
 impl Entrants {
@@ -64,6 +65,7 @@ impl Entrants {
         let new = self.seen_by != Some(hash);
         if new {
             self.known.clear();
+            self.meetings = None;
             self.seen_by = Some(hash);
         }
         new
@@ -113,11 +115,10 @@ impl Hall {
         now: UnixMs,
     ) -> Picture {
         let tickets = self.free(key, now);
-        let entrants = entrants.of(self, ruleset, queue, tickets);
         Picture {
-            entrants,
+            meetings: self.meetings(key, queue, entrants, now),
+            entrants: entrants.of(self, ruleset, queue, tickets),
             sessions: if queue.backfill { self.open_sessions(key, ruleset, now) } else { Vec::new() },
-            meetings: self.meetings(key, queue, now),
             crowd: self.crowd(key, now),
             now,
             seed: seed(self.core.clock.dice()),
@@ -146,8 +147,20 @@ impl Hall {
         free.collect()
     }
 
+    /// Who met whom. What was found stands until another match begins: a meeting that has become too old in the meantime is
+    /// passed over by whoever asks.
+    fn meetings(&self, key: QueueKey, queue: &QueueSpec, entrants: &mut Entrants, now: UnixMs) -> Arc<Meetings> {
+        let begun = self.roster.read().begun();
+        if let Some((_, known)) = entrants.meetings.as_ref().filter(|(at, _)| *at == begun) {
+            return Arc::clone(known);
+        }
+        let meetings = Arc::new(self.find_meetings(key, queue, now));
+        entrants.meetings = Some((begun, Arc::clone(&meetings)));
+        meetings
+    }
+
     /// Who met whom, as far back as the ruleset asks.
-    fn meetings(&self, key: QueueKey, queue: &QueueSpec, now: UnixMs) -> Meetings {
+    fn find_meetings(&self, key: QueueKey, queue: &QueueSpec, now: UnixMs) -> Meetings {
         let back_ms = queue.avoid.iter().map(|avoid| match avoid.whom {
             AvoidWhom::Blocked => 0,
             AvoidWhom::RecentOpponents { for_ms } | AvoidWhom::RecentTeammates { for_ms } => for_ms,
@@ -156,13 +169,7 @@ impl Hall {
         let roster = self.roster.read();
         let mut meetings = Vec::new();
         for play in roster.plays().filter(|play| play.set_id == key.set_id && play.silo == key.silo) {
-            let began = match play.stage {
-                Stage::Playing { began, .. } | Stage::Over { began: Some(began), .. } => began,
-                Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { began: None, .. } => continue,
-            };
-            if back_ms <= now.since(began) {
-                continue;
-            }
+            let Some(began) = play.began().filter(|began| now.since(*began) < back_ms) else { continue };
             let seats =
                 play.members.iter().flat_map(|member| member.players.iter().map(|seat| (member.team, seat.user)));
             let seats: Vec<_> = seats.collect();

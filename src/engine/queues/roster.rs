@@ -27,6 +27,8 @@ pub(super) struct Roster {
     queues: BTreeMap<QueueKey, Room>,
     /// Counts changes of all queues: a room that was gone for a while does not begin anew.
     changes: u64,
+    /// Counts matches that have begun to be played, and those that were forgotten.
+    begun: u64,
     bells: HashMap<TicketId, Vec<Arc<Bell>>, IdState>,
 }
 
@@ -115,6 +117,11 @@ impl Roster {
         self.matches.values()
     }
 
+    /// Counts what has begun to be played or was forgotten: while it stands, nobody has met anybody new.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
+    }
+
     /// Every queue with anything in it.
     pub(super) fn queues(&self) -> impl Iterator<Item = (QueueKey, &Room)> {
         self.queues.iter().map(|(key, room)| (*key, room))
@@ -165,6 +172,7 @@ impl Roster {
             return None;
         }
         let key = QueueKey { set_id: play.set_id, silo: play.silo };
+        self.begun += u64::from(play.began().is_some() && before.is_none_or(|known| known.began().is_none()));
         if let Some(before) = self.matches.insert(play.id, Arc::clone(&play)) {
             let room = self.queues.entry(key).or_default();
             due_of(&before).map(|at| room.due.remove(&(at, play.id)));
@@ -208,6 +216,7 @@ impl Roster {
     /// A match that the store no longer has.
     pub(super) fn forget_match(&mut self, id: MatchId) {
         let Some(before) = self.matches.remove(&id) else { return };
+        self.begun += 1;
         let key = QueueKey { set_id: before.set_id, silo: before.silo };
         if let Some(room) = self.queues.get_mut(&key) {
             due_of(&before).map(|at| room.due.remove(&(at, id)));
@@ -232,11 +241,13 @@ impl Roster {
         gone.into_iter().for_each(|id| self.forget_match(id));
     }
 
-    /// What is not among these is no longer there.
-    pub(super) fn keep_only(&mut self, tickets: &BTreeSet<TicketId>, matches: &BTreeSet<MatchId>) {
-        let gone: Vec<TicketId> = self.tickets.keys().filter(|id| !tickets.contains(*id)).copied().collect();
+    /// Of what is from before `young`, what is not among these is no longer there.
+    pub(super) fn keep_only(&mut self, tickets: &BTreeSet<TicketId>, matches: &BTreeSet<MatchId>, young: UnixMs) {
+        let old = self.tickets.values().map(|it| &it.ticket).filter(|it| it.entered < young);
+        let gone: Vec<TicketId> = old.map(|it| it.id).filter(|id| !tickets.contains(id)).collect();
         gone.into_iter().for_each(|id| self.forget_ticket(id));
-        let gone: Vec<MatchId> = self.matches.keys().filter(|id| !matches.contains(*id)).copied().collect();
+        let old = self.matches.values().filter(|it| it.proposed < young);
+        let gone: Vec<MatchId> = old.map(|it| it.id).filter(|id| !matches.contains(id)).collect();
         gone.into_iter().for_each(|id| self.forget_match(id));
     }
 

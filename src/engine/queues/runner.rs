@@ -34,8 +34,14 @@ const THREAD_FROM: usize = 256;
 /// Tickets and matches of which one round ends what is due.
 const DUE_MAX: usize = 1_000;
 
-/// How often a server is looked for, for matches that want one.
+/// How often a server is looked for again, for matches that found none.
 const HOST_EVERY: Duration = Duration::from_millis(250);
+
+/// What is overdue is tried again this often, where it could not be written.
+const OVERDUE_EVERY: Duration = Duration::from_millis(250);
+
+/// Proposals that are written at a time: many fit into the writer's inbox beside everybody else's changes.
+const PROPOSALS_MAX: usize = 1_000;
 
 /// A queue is looked at this often in any case: a signal that was missed costs no more than that.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -49,6 +55,8 @@ struct Run {
     last_at: Option<Instant>,
     last_changes: u64,
     hosted_at: Option<Instant>,
+    /// Matches for which a server has been looked for.
+    sought: BTreeSet<MatchId>,
 }
 
 /// Runs a queue until told to stop.
@@ -62,6 +70,7 @@ pub(super) async fn run(hall: Arc<Hall>, key: QueueKey, stop: CancellationToken)
         last_at: None,
         last_changes: 0,
         hosted_at: None,
+        sought: BTreeSet::new(),
     };
     loop {
         changed.borrow_and_update();
@@ -112,7 +121,7 @@ impl Run {
             (room.next_due(), !room.placing().is_empty())
         };
         if let Some(at) = next_due {
-            again_at = again_at.min(until(at));
+            again_at = again_at.min(if now < at { until(at) } else { Instant::now() + OVERDUE_EVERY });
         }
         if places {
             again_at = again_at.min(Instant::now() + HOST_EVERY);
@@ -165,15 +174,17 @@ impl Run {
         join_all(waiting.into_iter().map(|id| self.end(id, Ending::Dismissed, now))).await;
     }
 
-    /// Looks for a place for every match that wants one.
+    /// Looks for a place for every match that wants one: at once for those that are new, and for all of them every
+    /// `HOST_EVERY`.
     async fn find_servers(&mut self) {
         let wanting = self.hall.roster.read().room(self.key).map_or_else(Vec::new, |room| room.placing());
-        let is_time = self.hosted_at.is_none_or(|at| at + HOST_EVERY <= Instant::now());
-        if wanting.is_empty() || !is_time && self.last_changes == 0 {
-            return;
+        if self.hosted_at.is_none_or(|at| at + HOST_EVERY <= Instant::now()) {
+            self.hosted_at = Some(Instant::now());
+            self.sought.clear();
         }
-        self.hosted_at = Some(Instant::now());
-        join_all(wanting.into_iter().take(DUE_MAX).map(|id| self.find_server(id))).await;
+        let new: Vec<MatchId> = wanting.into_iter().filter(|id| !self.sought.contains(id)).take(DUE_MAX).collect();
+        self.sought.extend(&new);
+        join_all(new.into_iter().map(|id| self.find_server(id))).await;
     }
 
     async fn find_server(&self, id: MatchId) {
@@ -225,8 +236,14 @@ impl Run {
         self.hall.core.metrics.record_pass(took.as_secs_f64(), &report, ruleset.hard.len());
         self.hall.reports.lock().file(self.key, ruleset, report, took.as_secs_f64() * 1_000.0);
         let any = !proposals.is_empty();
-        join_all(proposals.into_iter().map(|proposal| self.propose(ruleset, proposal, now))).await;
-        any
+        let mut proposals = proposals.into_iter();
+        loop {
+            let some: Vec<Proposal> = proposals.by_ref().take(PROPOSALS_MAX).collect();
+            if some.is_empty() {
+                return any;
+            }
+            join_all(some.into_iter().map(|proposal| self.propose(ruleset, proposal, now))).await;
+        }
     }
 
     /// Makes a match of a proposal. That somebody has gone meanwhile is seen by the next pass.

@@ -33,6 +33,10 @@ const BATCH_MAX: usize = 1_000;
 /// How long an ended ticket is still shown to whoever watches it, milliseconds.
 const ENDED_SHOWN_MS: u64 = 60_000;
 
+/// What began to wait or was proposed so short a time before everything was read, milliseconds, may have come after the
+/// reading. It cannot have been forgotten already: what is over is kept for much longer.
+const TOO_YOUNG_MS: u64 = 10_000;
+
 /// How often a move is made anew that another server's came before.
 const ATTEMPTS_MAX: u8 = 16;
 
@@ -116,6 +120,8 @@ struct Batch {
     waiters: Vec<Waiter>,
     /// Matches as they will be when the changes before are made.
     ahead: HashMap<MatchId, Arc<Match>, IdState>,
+    /// What changes nothing in a match as it will be. It is looked at again when that is what the store has.
+    then: Vec<Happened>,
 }
 
 impl Batch {
@@ -127,11 +133,13 @@ impl Batch {
         self.waiters.push(waiter);
     }
 
-    /// Makes a move of what has happened, from the match as it will then stand. What changes nothing is answered at once.
+    /// Makes a move of what has happened, from the match as it will then stand. What changes nothing is answered at once, if
+    /// the match stands so already.
     fn step(&mut self, hall: &Hall, happened: Happened) {
         let now = hall.core.clock.now();
-        let known = self.ahead.get(&happened.id).cloned().or_else(|| hall.roster.read().play(happened.id).cloned());
-        let Some(play) = known else {
+        let ahead = self.ahead.get(&happened.id).cloned();
+        let is_durable = ahead.is_none();
+        let Some(play) = ahead.or_else(|| hall.roster.read().play(happened.id).cloned()) else {
             let _ = happened.reply.send(Err(Fault::Absent));
             return;
         };
@@ -145,7 +153,10 @@ impl Batch {
             step(&LifeRules::of(ruleset), &play, happened.event.clone(), &|id| is_open(&roster, id), now)
         };
         let Some(next) = step.next else {
-            let _ = happened.reply.send(Ok(Came { heard: step.heard, play }));
+            match is_durable {
+                true => drop(happened.reply.send(Ok(Came { heard: step.heard, play }))),
+                false => self.then.push(happened),
+            }
             return;
         };
         let next = Arc::new(next);
@@ -167,19 +178,33 @@ impl Batch {
     async fn commit(&mut self, hall: &Hall) {
         let mut batch = std::mem::take(self);
         while !batch.writes.is_empty() {
-            let Batch { writes, waiters, .. } = std::mem::take(&mut batch);
-            match hall.core.store.commit_queues(&writes).await {
+            let Batch { writes, waiters, then, .. } = std::mem::take(&mut batch);
+            match hall.commit(&writes).await {
                 Ok(outcomes) => {
                     let again = hall.apply(&writes, waiters, outcomes);
-                    again.into_iter().for_each(|happened| batch.step(hall, happened));
+                    again.into_iter().chain(then).for_each(|happened| batch.step(hall, happened));
                 }
-                Err(error) => refuse_all(&error, waiters),
+                Err(error) => refuse_all(&error, waiters, then),
             }
         }
     }
 }
 
 impl Hall {
+    /// Has the store make the changes. Where it could not be reached a moment ago it is not asked again before it has been
+    /// heard of: every batch would wait as long as the first (R6).
+    async fn commit(&self, writes: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
+        let sharing = self.core.sharing.as_ref();
+        if sharing.is_some_and(|sharing| sharing.is_down()) {
+            return Err(StoreError::Unavailable("it could not be reached a moment ago".into()));
+        }
+        let committed = self.core.store.commit_queues(writes).await;
+        if let (Err(_), Some(sharing)) = (&committed, sharing) {
+            sharing.failed(self.core.clock.now());
+        }
+        committed
+    }
+
     /// Brings a batch to memory, and answers; gives back the moves that have to be made anew.
     fn apply(&self, writes: &[QueueWrite], waiters: Vec<Waiter>, outcomes: Vec<QueueOutcome>) -> Vec<Happened> {
         let mut keys = BTreeSet::new();
@@ -243,7 +268,7 @@ impl Hall {
         self.know(news.tickets, news.matches, now, &mut keys);
         let mut roster = self.roster.write();
         if let Some((tickets, matches)) = there {
-            roster.keep_only(&tickets, &matches);
+            roster.keep_only(&tickets, &matches, UnixMs(news.at.0.saturating_sub(TOO_YOUNG_MS)));
         }
         news.gone_tickets.into_iter().for_each(|id| roster.forget_ticket(id));
         news.gone_matches.into_iter().for_each(|id| roster.forget_match(id));
@@ -333,9 +358,10 @@ fn ladder(ruleset: &Ruleset) -> Ladder {
     })
 }
 
-fn refuse_all(error: &StoreError, waiters: Vec<Waiter>) {
+fn refuse_all(error: &StoreError, waiters: Vec<Waiter>, then: Vec<Happened>) {
     tracing::error!(%error, changes = waiters.len(), "commit a batch of queues");
     let fault = || Fault::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+    then.into_iter().for_each(|it| drop(it.reply.send(Err(fault()))));
     for waiter in waiters {
         match waiter {
             Waiter::Write(reply) => drop(reply.send(Err(fault()))),

@@ -35,8 +35,7 @@ impl Queues for Memory {
     }
 
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
-        let mut picture = self.queues();
-        Ok(batch.iter().map(|write| picture.apply(write)).collect())
+        Ok(self.queues().apply_all(batch))
     }
 
     async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {

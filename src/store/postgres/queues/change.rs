@@ -47,7 +47,7 @@ impl Work for Changes<'_> {
     async fn make(&self, connection: &mut PgConnection, attempt: &Attempt) -> Result<Self::Done, Trouble> {
         let before = self.look(connection).await?;
         let mut after = before.clone();
-        let outcomes: Self::Done = self.batch.iter().map(|write| after.apply(write)).collect();
+        let outcomes = after.apply_all(self.batch);
         // Tickets are read before their users: one that another server entered in between is its own obstacle.
         if self.batch.iter().zip(&outcomes).any(is_in_its_own_way) {
             return Err(Trouble::Overtaken);

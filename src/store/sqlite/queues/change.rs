@@ -30,7 +30,7 @@ pub(super) async fn commit(
 ) -> Result<(Vec<QueueOutcome>, Length), StoreError> {
     let before = look(connection, &Touched::by(batch)).await?;
     let mut after = before.clone();
-    let outcomes = batch.iter().map(|write| after.apply(write)).collect();
+    let outcomes = after.apply_all(batch);
     let script = script(&Difference::between(&before, &after));
     let row = script.run_and_commit(connection).await.map_err(unavailable)?;
     let number = |index| row.try_get::<i64, _>(index).map_err(unavailable);
