@@ -92,7 +92,11 @@ mod queue_kit;
 #[cfg(test)]
 mod queue_races;
 #[cfg(test)]
+mod queue_replay;
+#[cfg(test)]
 mod queue_rpc;
+#[cfg(test)]
+mod queue_wishes;
 #[cfg(test)]
 mod quota_rpc;
 #[cfg(test)]

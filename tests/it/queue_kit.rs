@@ -55,8 +55,13 @@ pub(crate) struct Waiting {
 impl Waiting {
     /// Enters set `set` with `players`.
     pub(crate) async fn enter(house: &House, set: u32, players: &[(&str, f64)]) -> Self {
+        Self::asking(house, asks(set, players)).await
+    }
+
+    /// Enters with whatever it asks for.
+    pub(crate) async fn asking(house: &House, asked: pb::QueueEnterRequest) -> Self {
         let client = house.client().await;
-        let queued = client.enter(asks(set, players)).await.expect("enter");
+        let queued = client.enter(asked).await.expect("enter");
         let news = queued.watch();
         Self { client, queued, news }
     }

@@ -1,0 +1,193 @@
+//! A recorded evening of a queue, played again: the same log makes the same matches, whoever plays it and however often, under
+//! each of the five systems.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use fireteam::domain::id::{TicketId, UserKey};
+use fireteam::domain::locality::Locality;
+use fireteam::domain::queue::avoid::{Meeting, Meetings};
+use fireteam::domain::queue::entrant::Entrant;
+use fireteam::domain::queue::gate::Crowd;
+use fireteam::domain::queue::pass::{PassInput, run};
+use fireteam::domain::queue::proposal::Proposal;
+use fireteam::domain::queue::ticket::{Rated, Ticket};
+use fireteam::domain::ruleset::Ruleset;
+use fireteam::domain::session::{Player, RegionLatency, Session};
+use fireteam::domain::time::UnixMs;
+use fireteam::rules;
+
+/// The log, and the matches that it has always made.
+const LOG: &str = "data/queue-evening.csv";
+const MATCHES: &str = "data/queue-evening.matches";
+
+/// When the log begins.
+const START: UnixMs = UnixMs(1_700_000_000_000);
+
+/// Passes are further apart than a server's: what a match is made of is what is to be shown, not how soon.
+const PASS_EVERY_MS: u64 = 5_000;
+
+/// The last pass, after the last line of the log.
+const UNTIL_MS: u64 = 600_000;
+
+/// Newcomers' rating and the spread of the log's strengths, for each of the systems.
+const SYSTEMS: [(&str, f64, f64); 5] = [
+    ("teiserver_duel", 25.0, 6.0),
+    ("comprl_ladder", 25.0, 6.0),
+    ("openmatchmaking_leagues", 2_500.0, 600.0),
+    ("challenge_5v5", 1_400.0, 120.0),
+    ("destiny_control_6v6", 1_500.0, 200.0),
+];
+
+/// A line of the log.
+struct Line<'a> {
+    at_ms: u64,
+    enters: bool,
+    who: &'a str,
+    rest: Vec<&'a str>,
+}
+
+fn lines(log: &str) -> Vec<Line<'_>> {
+    let line = |text| {
+        let mut words = str::split(text, ',');
+        let mut word = || words.next().expect("a column");
+        let (at_ms, what, who) = (word().parse().expect("milliseconds"), word(), word());
+        Line { at_ms, enters: what == "enter", who, rest: words.collect() }
+    };
+    log.lines().skip(1).map(line).collect()
+}
+
+/// The party that a line lets in, its strength laid out on a ruleset's scale.
+fn ticket(line: &Line<'_>, number: usize, ruleset: &Ruleset, mean: f64, spread: f64) -> Ticket {
+    let [size, strength, latitude, longitude, round_trips] = line.rest[..] else { panic!("columns of {}", line.who) };
+    let number_of = |text: &str| -> f64 { text.parse().expect("a number") };
+    let rating = mean + spread * number_of(strength);
+    let room = ruleset.teams.as_ref().expect("teams").max_party_size;
+    let size = size.parse::<u16>().expect("a size").min(room);
+    let player = |at: u16| {
+        let user = UserKey::of(&format!("{} {at}", line.who));
+        Player { user, player: user, skill: Some(rating) }
+    };
+    let region = |text: &str| {
+        let (region, ms) = text.split_once(':').expect("region:ms");
+        RegionLatency { region: region.into(), round_trip_ms: number_of(ms) as f32 }
+    };
+    Ticket {
+        id: TicketId::from_bytes((number as u128 + 1).to_be_bytes()),
+        set_id: ruleset.set_id,
+        subject: None,
+        entered: START.after(line.at_ms),
+        session: Session {
+            party_sizes: vec![size as u8],
+            players: (0..size).map(player).collect(),
+            locality: Locality::from_degrees(number_of(latitude), number_of(longitude)),
+            regions: round_trips.split(' ').map(region).collect(),
+            ..Session::default()
+        },
+        ratings: vec![Rated { rating, deviation: 0.0 }; size.into()],
+        blocked: Vec::new(),
+        alone: false,
+    }
+}
+
+/// Plays the log under one ruleset; `backwards` has every pass see its tickets in the opposite order.
+fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: bool) -> String {
+    let (_, text) =
+        rules::bundled::FILES.iter().find(|(path, _)| path.ends_with(&format!("/{name}.xml"))).expect("shipped");
+    let ruleset = rules::parse(name, text).expect("a sound file");
+    let (queue, teams) = (ruleset.queue.as_ref().expect("a queue"), ruleset.teams.as_ref().expect("teams"));
+    let mut strengths: Vec<f64> =
+        log.iter().filter(|it| it.enters).map(|it| it.rest[1].parse().expect("a number")).collect();
+    strengths.sort_by(|one, other| other.total_cmp(one));
+    let place = |line: &Line<'_>| {
+        let own: f64 = line.rest[1].parse().expect("a number");
+        strengths.iter().position(|it| *it == own).map(|place| place as f64)
+    };
+    let mut waiting: BTreeMap<TicketId, (String, Entrant)> = BTreeMap::new();
+    let mut met: Vec<Meeting> = Vec::new();
+    let mut said = String::new();
+    let mut left = log.iter().enumerate().peekable();
+    for at_ms in (0..=UNTIL_MS).step_by(PASS_EVERY_MS as usize) {
+        while let Some((number, line)) = left.next_if(|(_, line)| line.at_ms <= at_ms) {
+            if line.enters {
+                let ticket = Arc::new(ticket(line, number, &ruleset, mean, spread));
+                waiting.insert(ticket.id, (line.who.to_owned(), Entrant::of(&ruleset, queue, ticket, place(line))));
+            } else {
+                waiting.retain(|_, (who, _)| who != line.who);
+            }
+        }
+        let mut entrants: Vec<&Entrant> = waiting.values().map(|(_, entrant)| entrant).collect();
+        if backwards {
+            entrants.reverse();
+        }
+        let outcome = run(&PassInput {
+            ruleset: &ruleset,
+            queue,
+            teams,
+            entrants: &entrants,
+            sessions: &[],
+            meetings: &Meetings::of(met.clone()),
+            crowd: Crowd { connected_players: 40, running_matches: 0 },
+            now: START.after(at_ms),
+            seed: at_ms,
+            looks_max: 1_000_000,
+        });
+        for proposal in outcome.proposals {
+            writeln!(said, "{name} {at_ms} {:.9} {}", proposal.quality, teams_of(&proposal, &waiting))
+                .expect("a string");
+            let members: Vec<(usize, TicketId)> = proposal
+                .teams
+                .iter()
+                .enumerate()
+                .flat_map(|(team, all)| all.iter().map(move |it| (team, it.ticket)))
+                .collect();
+            let users = |id: TicketId| waiting[&id].1.ticket.session.users();
+            for (at, (team, one)) in members.iter().enumerate() {
+                for (other_team, other) in &members[at + 1..] {
+                    let pairs = users(*one)
+                        .into_iter()
+                        .flat_map(|one| users(*other).into_iter().map(move |other| (one, other)));
+                    met.extend(pairs.map(|(one, other)| Meeting {
+                        one,
+                        other,
+                        same_team: team == other_team,
+                        began: START.after(at_ms),
+                    }));
+                }
+            }
+            members.iter().for_each(|(_, id)| drop(waiting.remove(id)));
+        }
+    }
+    said
+}
+
+fn teams_of(proposal: &Proposal, waiting: &BTreeMap<TicketId, (String, Entrant)>) -> String {
+    let team = |all: &Vec<_>| {
+        let name = |it: &fireteam::domain::queue::proposal::Placed| waiting[&it.ticket].0.clone();
+        all.iter().map(name).collect::<Vec<_>>().join(", ")
+    };
+    proposal.teams.iter().map(team).collect::<Vec<_>>().join(" | ")
+}
+
+/// R23: a pass is made of what it is given and nothing else. `UPDATE_GOLDEN=1` writes the matches down anew.
+#[test]
+fn a_recorded_evening_makes_the_same_matches() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let log = std::fs::read_to_string(root.join(LOG)).expect("the log");
+    let log = lines(&log);
+    let mut said = String::new();
+    for system in SYSTEMS {
+        let matches = play(&log, system, false);
+        assert_eq!(matches, play(&log, system, false), "{}: again", system.0);
+        assert_eq!(matches, play(&log, system, true), "{}: in the opposite order", system.0);
+        assert!(10 <= matches.lines().count(), "{}: too few matches to prove anything:\n{matches}", system.0);
+        said.push_str(&matches);
+    }
+    let golden = root.join(MATCHES);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&golden, &said).expect("written");
+    }
+    assert_eq!(said, std::fs::read_to_string(&golden).expect("the matches"), "see {MATCHES}");
+}

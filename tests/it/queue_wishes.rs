@@ -1,0 +1,218 @@
+//! What parties ask for, from the call to the match: roles, regions, an open seat, a host among them, nobody whom they avoid.
+
+use fireteam_client::{Code, pb};
+use pb::TicketState;
+
+use crate::harness::{host, party};
+use crate::queue_kit::{SET, Waiting, asks, duel, house, until};
+
+/// A ruleset of this queue, with `attributes` and `more` elements.
+fn rules(attributes: &str, teams: &str, more: &str) -> String {
+    format!(
+        r#"<Ruleset Name="Wishes" SetId="{SET}">
+  <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/>{attributes}</Attributes>
+  {teams}
+  {more}
+</Ruleset>"#
+    )
+}
+
+/// One player, who names roles.
+fn plays(name: &str, roles: &[&str]) -> pb::QueueEnterRequest {
+    let mut asked = asks(SET, &[(name, 20.0)]);
+    let texts = pb::TextList { values: roles.iter().map(|&role| role.to_owned()).collect() };
+    let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::Texts(texts)) };
+    asked.session_composition.as_mut().expect("a party").attributes.insert("roles".to_owned(), value);
+    asked
+}
+
+/// One player, with round trips to regions.
+fn measured(name: &str, regions: &[(&str, f32)]) -> pb::QueueEnterRequest {
+    let mut asked = asks(SET, &[(name, 20.0)]);
+    let latency =
+        |&(region, ms): &(&str, f32)| pb::RegionLatency { region: region.to_owned(), round_trip_ms: ms.into() };
+    asked.session_composition.as_mut().expect("a party").region_latencies = regions.iter().map(latency).collect();
+    asked
+}
+
+/// It has been looked at, and waits on.
+async fn is_left(waiting: &mut Waiting) {
+    until("a pass has looked", async || !waiting.stands().await.waiting_for.is_empty()).await;
+    assert_eq!(waiting.stands().await.state(), TicketState::Waiting);
+}
+
+/// Its match, once it has one.
+async fn matched(waiting: &mut Waiting) -> pb::MatchStatus {
+    waiting.hears_of(TicketState::Matched).await.r#match.expect("a match")
+}
+
+/// S3-11: every team gets one of each role, from those who play it; whoever says nothing plays what is left.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_team_gets_its_roles() {
+    let teams = r#"<Teams Count="2" Size="2" RoleAttribute="roles">
+    <Role Name="tank" PerTeam="1"/><Role Name="healer" PerTeam="1"/></Teams>"#;
+    let roles = r#"<Attribute Name="roles" Type="texts" Trust="client"/>"#;
+    let house = house(&[&rules(roles, teams, r#"<Queue PassEveryMs="10"/>"#)]).await;
+    let mut all = Vec::new();
+    for (name, wants) in [("ann", &["tank"][..]), ("bob", &["tank", "healer"]), ("eve", &["tank"])] {
+        all.push(Waiting::asking(&house, plays(name, wants)).await);
+    }
+    let mut third = Waiting::asking(&house, plays("joe", &["tank"])).await;
+    // Three who only play tanks and one who plays both are no two teams.
+    is_left(&mut all[0]).await;
+    assert!(third.queued.leave().await.expect("leave"));
+    all.push(Waiting::asking(&house, asks(SET, &[("kim", 20.0)])).await);
+    let mut seen = Vec::new();
+    for (waiting, name) in all.iter_mut().zip(["ann", "bob", "eve", "kim"]) {
+        let play = matched(waiting).await;
+        seen.push((play.team, play.seats[0].role.clone(), name));
+    }
+    seen.sort();
+    let roles: Vec<_> = seen.iter().map(|(team, role, _)| (*team, role.as_str())).collect();
+    assert_eq!(roles, [(0, "healer"), (0, "tank"), (1, "healer"), (1, "tank")], "{seen:?}");
+    assert!(seen.iter().all(|(_, role, name)| role == "tank" || ["bob", "kim"].contains(name)), "{seen:?}");
+}
+
+/// S3-8: with `stage`, those meet who have a region in common that is near enough to everybody, and are told which.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn players_meet_in_a_region_near_all() {
+    let reach = r#"<ExpansionConfigs><ExpansionConfig Name="reach" Type="latency">
+      <Expansion ExpansionDurationMs="10000" Value="60"/><Expansion ExpansionDurationMs="-1" Value="200"/>
+    </ExpansionConfig></ExpansionConfigs>
+    <Queue PassEveryMs="10"><Regions Mode="stage" Expansion="reach"/></Queue>"#;
+    let house = house(&[&rules("", r#"<Teams Count="2" Size="1"/>"#, reach)]).await;
+    let mut ann = Waiting::asking(&house, measured("ann", &[("eu", 20.0), ("us", 120.0)])).await;
+    let mut bob = Waiting::asking(&house, measured("bob", &[("eu", 110.0), ("us", 30.0)])).await;
+    is_left(&mut ann).await; // no region is near both
+    let mut eve = Waiting::asking(&house, measured("eve", &[("eu", 40.0)])).await;
+    assert_eq!(matched(&mut ann).await.region, "eu");
+    assert_eq!(matched(&mut eve).await.region, "eu");
+    let mut joe = Waiting::asking(&house, measured("joe", &[("eu", 50.0), ("us", 190.0)])).await;
+    is_left(&mut joe).await;
+    house.clock.turn(10_000);
+    assert_eq!(matched(&mut bob).await.region, "eu", "further away after a while: 110 and 50 are less than 30 and 190");
+    matched(&mut joe).await;
+}
+
+/// S3-8: with `separate`, whoever names another region is never met, and whoever names none meets nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn regions_apart_never_meet() {
+    let region = r#"<Attribute Name="region" Type="text" Trust="client"/>"#;
+    let queue = r#"<Queue PassEveryMs="10"><Regions Mode="separate" Attribute="region"/></Queue>"#;
+    let house = house(&[&rules(region, r#"<Teams Count="2" Size="1"/>"#, queue)]).await;
+    let named = |name: &str, region: &str| {
+        let mut asked = asks(SET, &[(name, 20.0)]);
+        let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::Text(region.to_owned())) };
+        asked.session_composition.as_mut().expect("a party").attributes.insert("region".to_owned(), value);
+        asked
+    };
+    let mut nowhere = Waiting::enter(&house, SET, &[("joe", 20.0)]).await;
+    let mut ann = Waiting::asking(&house, named("ann", "eu")).await;
+    let mut bob = Waiting::asking(&house, named("bob", "us")).await;
+    let mut eve = Waiting::asking(&house, named("eve", "us")).await;
+    for waiting in [&mut bob, &mut eve] {
+        matched(waiting).await;
+    }
+    for waiting in [&mut ann, &mut nowhere] {
+        is_left(waiting).await;
+    }
+}
+
+/// Whoever lets a ready check fail is barred for longer each time, until it has been good for long enough.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn penalties_grow_and_are_forgotten() {
+    let ladder = r#"<ReadyCheck DeadlineMs="20000" ResetAfterMs="600000"><Penalty Ms="1000"/><Penalty Ms="60000"/></ReadyCheck>"#;
+    let house = house(&[&duel(ladder)]).await;
+    for (barred_ms, then_ms) in [(1_000, 0), (60_000, 0), (60_000, 600_000), (1_000, 0)] {
+        let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+        let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+        bob.answers(false).await;
+        ann.hears_of(TicketState::Waiting).await;
+        assert!(ann.queued.leave().await.expect("leave"));
+        house.clock.turn(barred_ms - 1);
+        let refused = bob.client.enter(asks(SET, &[("bob", 20.0)])).await.expect_err("he is barred");
+        assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
+        house.clock.turn(1 + then_ms);
+    }
+}
+
+/// S0-22's other half: whoever was blocked is not met, nor whom one has just played, for as long as the ruleset says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whom_players_avoid_they_do_not_meet() {
+    let queue = r#"<Queue PassEveryMs="10"><Avoid Whom="blocked" How="never"/>
+      <Avoid Whom="recent_opponents" How="never" ForMs="600000"/></Queue>"#;
+    let house = house(&[&rules("", r#"<Teams Count="2" Size="1"/>"#, queue)]).await;
+    let hates = pb::QueueEnterRequest { blocked_user_ids: vec!["bob".to_owned()], ..asks(SET, &[("ann", 20.0)]) };
+    let mut ann = Waiting::asking(&house, hates).await;
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    is_left(&mut bob).await; // she has blocked him
+    let mut eve = Waiting::enter(&house, SET, &[("eve", 20.0)]).await;
+    let first = matched(&mut eve).await.match_id;
+    eve.queued.end_match(&first, false).await.expect("end");
+    // Whoever of the two has played eve does not play her again; whoever has not does.
+    let ann_played = ann.stands().await.state() == TicketState::Ended;
+    let mut eve = Waiting::enter(&house, SET, &[("eve", 20.0)]).await;
+    let (fresh, played) = if ann_played { (&mut bob, "ann") } else { (&mut ann, "bob") };
+    let second = matched(&mut eve).await.match_id;
+    assert_eq!(matched(fresh).await.match_id, second);
+    eve.queued.end_match(&second, false).await.expect("end");
+    let mut eve = Waiting::enter(&house, SET, &[("eve", 20.0)]).await;
+    let mut again = Waiting::enter(&house, SET, &[(played, 20.0)]).await;
+    is_left(&mut again).await; // they have just met
+    for waiting in [&mut eve, &mut again] {
+        assert!(waiting.queued.leave().await.expect("leave"));
+    }
+    house.clock.turn(600_000);
+    let mut eve = Waiting::enter(&house, SET, &[("eve", 20.0)]).await;
+    let mut again = Waiting::enter(&house, SET, &[(played, 20.0)]).await;
+    assert_eq!(matched(&mut eve).await.match_id, matched(&mut again).await.match_id);
+}
+
+/// A match that players host: both are told the same host, who alone says that it is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_of_the_players_hosts() {
+    let house = house(&[&duel(r#"<Server Mode="peer"/>"#)]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let mut open = asks(SET, &[("bob", 20.0)]);
+    open.session_composition.as_mut().expect("a party").nat_type = Some(1);
+    let mut bob = Waiting::asking(&house, open).await;
+    let (there, here) = (matched(&mut ann).await, matched(&mut bob).await);
+    let host = |play: &pb::MatchStatus| match play.place.clone().and_then(|place| place.place) {
+        Some(pb::match_place::Place::Peer(peer)) => peer.player_key,
+        other => panic!("nobody hosts: {other:?}"),
+    };
+    assert_eq!(host(&there), host(&here));
+    assert_eq!(host(&here), here.seats[0].player_key, "his network lets everybody in");
+    let guest = ann.queued.end_match(&there.match_id, false).await.expect_err("she does not host");
+    assert_eq!(guest.code(), Some(Code::PermissionDenied));
+    let outcome = bob.queued.end_match(&here.match_id, false).await.expect("he does");
+    assert_eq!(outcome, pb::MatchOutcome::Played);
+}
+
+/// S1-96: a session with an open seat that was advertised is filled from the queue before a new match is made, and its host
+/// hears who comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_open_seat_is_filled_from_the_queue() {
+    let queue = r#"<Queue PassEveryMs="10" Backfill="true"/>"#;
+    let house = house(&[&rules("", r#"<Teams Count="2" Size="2"/>"#, queue)]).await;
+    let hosting = house.client().await;
+    let request = pb::MatchmakingUpdateAdvertisementRequest {
+        matchmaking_set_id: Some(SET),
+        ..host(&[("hal", 20.0), ("hob", 20.0), ("hum", 20.0)], 1)
+    };
+    let advertised = hosting.update_advertisement(request).await.expect("advertise");
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let play = matched(&mut ann).await;
+    let Some(pb::match_place::Place::Server(at)) = play.place.and_then(|place| place.place) else { panic!("nowhere") };
+    assert_eq!(at.advertisement_id, advertised.advertisement_id);
+    assert_eq!(&*at.connect_data, b"host:7777");
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    is_left(&mut bob).await; // the seat is taken
+    let searcher = pb::MatchmakingSearchRequest {
+        matchmaking_set_id: Some(SET),
+        session_composition: Some(party(&[("guest", 20.0)])),
+        ..Default::default()
+    };
+    let found = hosting.search(searcher).await.expect("search");
+    assert!(found.candidates.is_empty(), "who searches sees that it is full: {found:?}");
+}
