@@ -27,6 +27,9 @@ const ASK_ALL_UP_TO: usize = 64;
 /// Rounds of larger matches: each makes the best of those that all would have.
 const ROUNDS: usize = 3;
 
+/// How often those are paired among themselves whom nobody has taken; each time most of them are.
+const LEFTOVER_ROUNDS: usize = 8;
+
 /// What the greatest weight is worth to the matching, which counts in whole numbers.
 const WEIGHT_UNITS: f64 = 1e9;
 
@@ -37,6 +40,18 @@ pub(super) struct Named {
 }
 
 impl Named {
+    /// Of each list its `most` heaviest.
+    fn of(lists: &mut [Vec<(u32, f64)>], most: usize) -> Self {
+        let mut named = Self { starts: vec![0], partners: Vec::new() };
+        for list in lists {
+            list.sort_unstable_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
+            list.truncate(most);
+            named.partners.extend_from_slice(list);
+            named.starts.push(named.partners.len() as u32);
+        }
+        named
+    }
+
     /// Those whom `one` names, heaviest first.
     pub(super) fn by(&self, one: u32) -> &[(u32, f64)] {
         &self.partners[self.starts[one as usize] as usize..self.starts[one as usize + 1] as usize]
@@ -67,6 +82,7 @@ impl<'a> Work<'_, 'a> {
         } else {
             self.desk.fell_back = true;
             let mut partners = greedy(pool.len(), &named);
+            self.pair_leftovers(pool, &mut partners);
             self.exchange(pool, &named, &mut partners);
             partners
         };
@@ -91,14 +107,30 @@ impl<'a> Work<'_, 'a> {
             let all = pool.len() <= ASK_ALL_UP_TO;
             pool.iter().map(|&row| self.name_near(pool, row, if all { usize::MAX } else { 2 * most })).collect()
         };
-        let mut named = Named { starts: vec![0], partners: Vec::new() };
-        for list in &mut lists {
-            list.sort_unstable_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
-            list.truncate(most);
-            named.partners.extend_from_slice(list);
-            named.starts.push(named.partners.len() as u32);
+        Named::of(&mut lists, most)
+    }
+
+    /// Whoever was named only by those who took others names among themselves, as often as that pairs anybody. So nobody is
+    /// kept out of the exchange of partners for having lived among many.
+    fn pair_leftovers(&mut self, pool: &[u32], partners: &mut [Option<u32>]) {
+        if !matches!(self.field.input.queue.quality, Quality::SoftScore { .. }) {
+            return;
         }
-        named
+        for _ in 0..LEFTOVER_ROUNDS {
+            let left: Vec<u32> = (0..pool.len() as u32).filter(|&at| partners[at as usize].is_none()).collect();
+            if left.len() < 2 || self.desk.out_of_looks {
+                return;
+            }
+            let rows: Vec<u32> = left.iter().map(|&at| pool[at as usize]).collect();
+            let named = Named::of(&mut self.name_by_tree(&rows, NAMED), NAMED);
+            let found = greedy(left.len(), &named);
+            if found.iter().all(Option::is_none) {
+                return;
+            }
+            for (&one, other) in left.iter().zip(&found) {
+                partners[one as usize] = other.map(|other| left[other as usize]);
+            }
+        }
     }
 
     fn name_near(&mut self, pool: &[u32], row: u32, most: usize) -> Vec<(u32, f64)> {
