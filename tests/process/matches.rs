@@ -45,6 +45,9 @@ const OVER_WITHIN: Duration = Duration::from_secs(20);
 /// A queue whose server dies goes on at another one within this.
 const MOVES_ON_WITHIN: Duration = Duration::from_secs(3);
 
+/// How many of those who enter leave again.
+const LEAVES: f64 = 0.15;
+
 /// What players were told.
 #[derive(Default)]
 struct Told {
@@ -52,6 +55,8 @@ struct Told {
     entered: Mutex<Vec<(String, usize)>>,
     /// Matches that a ticket was told to be on: ticket, match.
     matched: Mutex<Vec<(String, String)>>,
+    /// Tickets that were told to have left.
+    left: Mutex<Vec<String>>,
     /// How long it took from entering to being told, microseconds.
     waits: Mutex<Vec<u64>>,
     /// Matches that were played to their end, told so.
@@ -117,6 +122,9 @@ impl Player {
         let reference = queued.reference();
         let id = reference.ticket_id.clone();
         self.told.entered.lock().unwrap().push((id.clone(), self.number));
+        if self.dice.chance(LEAVES) && self.leave(over, &reference).await {
+            return;
+        }
         let mut told_of = BTreeSet::new();
         while !over.load(Ordering::SeqCst) {
             let beat = pb::QueueHeartbeatRequest { tickets: vec![reference.clone()], ..Default::default() };
@@ -141,6 +149,23 @@ impl Player {
             }
             tokio::time::sleep(Duration::from_millis(15)).await;
         }
+    }
+
+    /// Thinks better of it, at a server that may not be the one that runs the queue; whether it was soon enough.
+    async fn leave(&self, over: &AtomicBool, ticket: &pb::TicketReference) -> bool {
+        tokio::time::sleep(Duration::from_millis(self.dice.below(60) as u64)).await;
+        let leave =
+            pb::QueueLeaveRequest { ticket_id: ticket.ticket_id.clone(), ticket_token: ticket.ticket_token.clone() };
+        let left = self.ask(over, leave, async |server, leave| server.leave(leave).await).await;
+        let Some(pb::queue_leave_response::Result::Left(status)) = left.and_then(Result::ok).and_then(|it| it.result)
+        else {
+            return false;
+        };
+        // Or it was over already: nobody answered for it while every server was gone.
+        if status.ending() == TicketEnding::Left {
+            self.told.left.lock().unwrap().push(ticket.ticket_id.clone());
+        }
+        true
     }
 
     async fn answer(&self, over: &AtomicBool, ticket: &pb::TicketReference, match_id: &str) {
@@ -240,6 +265,7 @@ async fn fight(round: u64, share: f64) {
     chapter.figure("kills", faults.kills.load(Ordering::SeqCst));
     chapter.figure("pauses", faults.pauses.load(Ordering::SeqCst));
     chapter.figure("told matched", told.matched.lock().unwrap().len());
+    chapter.figure("left", told.left.lock().unwrap().len());
     chapter.figure("declined", told.failed.load(Ordering::SeqCst));
     check(&mut chapter, &database, &told).await;
     chapter.end();
@@ -343,6 +369,11 @@ impl Rows {
         for (ticket, player) in told.entered.lock().unwrap().iter() {
             if !self.tickets.contains_key(ticket) {
                 wrong.push(format!("lost: ticket {ticket} of player {player} was acknowledged and is not there"));
+            }
+        }
+        for ticket in told.left.lock().unwrap().iter() {
+            if let Some((state, by)) = self.tickets.get(ticket).filter(|it| **it != (2, None)) {
+                wrong.push(format!("twice: ticket {ticket} was told to have left and is in state {state}, {by:?}"));
             }
         }
         let mut on: BTreeMap<&str, &str> = BTreeMap::new();
