@@ -13,7 +13,7 @@ const ENCODED_BY_HAND: [&str; 2] =
 
 /// What is served on each port.
 const PORTS: [(&str, &[&str]); 2] = [
-    ("matchmaking", &["fireteam/v1/matchmaking.proto", "fireteam/v1/queue.proto"]),
+    ("matchmaking", &["fireteam/v1/matchmaking.proto", "fireteam/v1/queue.proto", "fireteam/v1/ratings.proto"]),
     ("operator", &["fireteam/v1/operator.proto"]),
 ];
 

@@ -9,8 +9,9 @@ use fireteam::auth::credential::MatchKeys;
 use fireteam::auth::issuing::IssuingKey;
 use fireteam::auth::token::Signer;
 use fireteam::clock::{Clock, ManualClock};
-use fireteam::domain::id::{AdvertisementId, MatchId, SetId};
+use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
 use fireteam::domain::life::Match;
+use fireteam::domain::result::{MatchResult, RatingChange};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{Caller, Update};
 use fireteam::engine::settings::Settings;
@@ -18,7 +19,7 @@ use fireteam::engine::{Engine, Parts, Submitted};
 use fireteam::geo::{LocatorHandle, LocatorSettings};
 use fireteam::rules::Catalog;
 use fireteam::store::memory::Memory;
-use fireteam::store::queues::{QueueLoad, QueueOutcome, QueueWrite, Queues};
+use fireteam::store::queues::{Finished, QueueLoad, QueueOutcome, QueueWrite, Queues};
 use fireteam::store::{Committed, Store, StoreError, StoredAdvertisement, Write};
 use fireteam::telemetry::metric::Metrics;
 
@@ -50,6 +51,18 @@ impl Queues for Counting {
 
     async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
         self.inner.look_match(id).await
+    }
+
+    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
+        self.inner.look_result(id).await
+    }
+
+    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError> {
+        self.inner.rating_changes(user, set_id).await
+    }
+
+    async fn finished(&self, after: (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError> {
+        self.inner.finished(after, most).await
     }
 
     async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {

@@ -5,10 +5,13 @@ mod engine;
 mod harness;
 mod hostile;
 mod index;
+mod leaderboard;
 mod population;
 mod queue;
+mod rating;
 mod rpc;
 mod shared;
+mod simulate;
 mod store;
 
 /// The server's allocator, so that updates cost here what they cost there.
@@ -34,4 +37,7 @@ fn main() {
     shared::run(&wanted);
     hostile::run(&wanted);
     queue::run(&wanted);
+    leaderboard::run(&wanted);
+    rating::run(&wanted);
+    simulate::run(&wanted);
 }

@@ -154,6 +154,7 @@ fn queue(mode: SelectionMode, quality: Quality) -> QueueSpec {
         wait_bonus: None,
         avoid: Box::default(),
         offer: None,
+        satisfaction: None,
     }
 }
 

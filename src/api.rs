@@ -2,6 +2,7 @@
 
 pub mod admission;
 pub mod answer;
+pub mod asking;
 pub mod audit;
 pub mod caller;
 pub mod connect;
@@ -18,6 +19,7 @@ pub mod operator;
 pub mod oversight;
 pub mod pb;
 pub mod queue;
+pub mod ratings;
 pub mod status;
 pub mod typed;
 
@@ -40,7 +42,9 @@ use operator::{OperatorService, RulesetsDesk};
 use pb::matchmaking_server::MatchmakingServer;
 use pb::operator_server::OperatorServer;
 use pb::queue_server::QueueServer;
+use pb::ratings_server::RatingsServer;
 use queue::QueueService;
+use ratings::RatingsService;
 use status::Rejection;
 use typed::MatchmakingService;
 
@@ -70,6 +74,12 @@ pub fn routes(
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
     if let Some(queues) = queues {
+        let ratings = RatingsService::new(queues.clone(), callers.clone(), Some(quotas.clone()));
+        routes.add_service(
+            RatingsServer::new(ratings)
+                .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
+                .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX),
+        );
         let service = QueueServer::new(QueueService::new(queues, callers, Some(quotas)))
             .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);

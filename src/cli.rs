@@ -1,9 +1,14 @@
 //! The command line: what was asked for, and which exit code says how it went.
 
 pub mod check;
+pub mod export_matches;
 pub mod health;
+pub mod import_ratings;
 pub mod keygen;
+pub mod operator;
+pub mod rate;
 pub mod serve;
+pub mod simulate;
 pub mod token;
 
 use std::io::{self, Write};
@@ -73,6 +78,14 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         out: PathBuf,
     },
+    /// Give a set the ratings that a game has already, from a CSV file, through a running server's operator port.
+    ImportRatings(Box<import_ratings::ImportFlags>),
+    /// Write down what was wanted of finished matches and what came of them, from a running server's operator port.
+    ExportMatches(Box<export_matches::ExportFlags>),
+    /// Replay a file of matches through a rating system, and say how well it predicts and who is best.
+    Rate(rate::RateFlags),
+    /// Play a population through a ruleset in invented time, and show what it is like.
+    Simulate(Box<simulate::SimulateFlags>),
     /// Sign a token, for operators and for trying things out, and print it.
     Token(Box<token::TokenFlags>),
 }
@@ -91,6 +104,10 @@ pub fn run() -> ExitCode {
         }
         Some(Command::Health { address, ca, server_name }) => health::health(address, ca, server_name),
         Some(Command::Keygen { out }) => done(keygen::keygen(&out, &SystemClock::start(), &mut io::stdout().lock())),
+        Some(Command::ImportRatings(flags)) => import_ratings::import_ratings(&flags, &mut io::stdout().lock()),
+        Some(Command::ExportMatches(flags)) => done(export_matches::export_matches(&flags)),
+        Some(Command::Rate(flags)) => done(rate::rate(&flags, &mut io::stdout().lock())),
+        Some(Command::Simulate(flags)) => simulate::simulate(&flags),
         Some(Command::Token(flags)) => {
             let token = token::token(*flags, SystemClock::start().now());
             done(token.and_then(|token| Ok(writeln!(io::stdout().lock(), "{token}")?)))

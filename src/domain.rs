@@ -14,6 +14,8 @@ pub mod locality;
 pub mod matching;
 pub mod measure;
 pub mod queue;
+pub mod rating;
+pub mod result;
 pub mod role;
 pub mod ruleset;
 pub mod score;

@@ -19,6 +19,7 @@ mod overrides;
 mod party;
 mod prepare;
 pub mod queues;
+pub mod ratings;
 mod receipt;
 mod reload;
 mod run;

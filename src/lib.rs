@@ -11,6 +11,7 @@ pub mod engine;
 pub mod geo;
 pub mod rules;
 pub mod server;
+pub mod sim;
 pub mod store;
 pub mod telemetry;
 pub mod watch;

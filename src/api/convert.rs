@@ -4,6 +4,7 @@ pub mod advertisement;
 pub mod field;
 pub mod out;
 pub mod queue;
+pub mod rating;
 pub mod search;
 pub mod seats;
 pub mod session;

@@ -1,6 +1,6 @@
 //! Why a ticket waits, how queues fare, and ratings to set: between operators and the engine.
 
-use crate::api::convert::{Door, field, session};
+use crate::api::convert::{Door, Problems, field, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::attribute::Origin;
@@ -11,6 +11,7 @@ use crate::domain::id::{SetId, TicketId, UserKey};
 use crate::domain::limit;
 use crate::domain::queue::explain::{Miss, Remedy};
 use crate::domain::queue::gate::Closed;
+use crate::domain::rating::RATING_MAX;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::queues::command::{Explained, QueueStatistics, RatingGiven, SearchExplained};
@@ -112,6 +113,7 @@ pub(super) fn explained(answer: Explained) -> pb::ExplainResponse {
         group: standing.group.and_then(|(group, _)| group_name(group)).unwrap_or_default(),
         neighbours: standing.group.map_or(0, |(_, neighbours)| neighbours.into()),
         range: standing.bucket.map(|(_, range)| range),
+        widened: standing.widened,
         limits: limits.map(|(it, value)| pb::ExplainLimit { name: it.name.to_string(), value: *value }).collect(),
         closed: explanation.closed.map_or("", closed).to_owned(),
         candidates: explanation.candidates,
@@ -185,6 +187,14 @@ pub(super) fn statistics(queues: Vec<QueueStatistics>) -> pb::GetStatisticsRespo
     pb::GetStatisticsResponse { queues: queues.into_iter().map(wire).collect() }
 }
 
+/// A number that a match can be rated by.
+fn ratable(value: f64, path: &str, problems: &mut Problems) -> f64 {
+    if RATING_MAX < value.abs() {
+        problems.add(path, format!("is {value}, must be a number from -{RATING_MAX:e} to {RATING_MAX:e}"));
+    }
+    value
+}
+
 /// Ratings to set.
 pub(super) fn ratings(wire: pb::ImportRatingsRequest) -> Result<(SetId, Vec<RatingGiven>), Rejection> {
     let mut problems = Door::default().problems();
@@ -210,12 +220,13 @@ pub(super) fn ratings(wire: pb::ImportRatingsRequest) -> Result<(SetId, Vec<Rati
             problems.add(path("rating"), "is missing");
             continue;
         };
-        let mut positive =
-            |value: Option<f64>, name: &str| value.map(|it| field::positive(it, &*path(name), &mut problems));
+        let mut positive = |value: Option<f64>, name: &str| {
+            value.map(|it| ratable(field::positive(it, &*path(name), &mut problems), &path(name), &mut problems))
+        };
         let (deviation, volatility) = (positive(row.deviation, "deviation"), positive(row.volatility, "volatility"));
         given.push(RatingGiven {
             user: UserKey::of(&row.user_id),
-            rating: field::number(rating, &*path("rating"), &mut problems),
+            rating: ratable(field::number(rating, &*path("rating"), &mut problems), &path("rating"), &mut problems),
             deviation,
             volatility,
             matches: row.matches,

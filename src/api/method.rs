@@ -31,7 +31,7 @@ pub struct Method {
 const OTHER: Method = Method { name: "other", shape: Shape::Unary, access: IDENTIFIED };
 
 /// Every method that the server serves, on either port; the most frequent first.
-const METHODS: [Method; 29] = [
+const METHODS: [Method; 37] = [
     unary("fireteam.v1.Matchmaking/UpdateAdvertisement", PLAYERS),
     unary("fireteam.v1.Matchmaking/Search", PLAYERS),
     unary("fireteam.v1.Matchmaking/Core", PLAYERS),
@@ -49,6 +49,12 @@ const METHODS: [Method; 29] = [
     unary("fireteam.v1.Queue/Respond", PLAYERS),
     unary("fireteam.v1.Queue/Leave", PLAYERS),
     unary("fireteam.v1.Queue/EndMatch", PLAYERS),
+    unary("fireteam.v1.Ratings/ReportResult", PLAYERS),
+    unary("fireteam.v1.Ratings/GetRatings", PLAYERS),
+    unary("fireteam.v1.Ratings/GetLeaderboard", PLAYERS),
+    unary("fireteam.v1.Ratings/PredictOutcome", PLAYERS),
+    unary("fireteam.v1.Ratings/GetRatingHistory", PLAYERS),
+    unary("fireteam.v1.Ratings/ScoreMatch", PLAYERS),
     unary("fireteam.v1.Operator/CheckRuleset", OPERATORS),
     unary("fireteam.v1.Operator/ReloadRulesets", OPERATORS),
     unary("fireteam.v1.Operator/ListRulesets", OPERATORS),
@@ -56,6 +62,8 @@ const METHODS: [Method; 29] = [
     unary("fireteam.v1.Operator/Explain", OPERATORS),
     unary("fireteam.v1.Operator/GetStatistics", OPERATORS),
     unary("fireteam.v1.Operator/ImportRatings", OPERATORS),
+    unary("fireteam.v1.Operator/ReportResult", OPERATORS),
+    unary("fireteam.v1.Operator/ExportMatches", OPERATORS),
     Method { shape: Shape::Patient, ..unary("fireteam.v1.Operator/Audit", OPERATORS) },
     unary("grpc.health.v1.Health/Check", Access::Anyone),
     stream("grpc.health.v1.Health/Watch", Access::Anyone),

@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 use crate::api::admission::{self, Caller};
 use crate::api::audit::{self, Auditor};
 use crate::api::caller::Callers;
-use crate::api::convert::Door;
+use crate::api::convert::{Door, rating};
 use crate::api::drain::Drain;
 use crate::api::explained::{self, About};
 use crate::api::oversight::Deed;
@@ -233,6 +233,27 @@ impl Operator for OperatorService {
         let deed = Deed { object: format!("{} ratings of set {set_id}", given.len()), ..Deed::default() };
         let imported = self.reach.queues(&caller)?.import_ratings(set_id, given).await.map_err(Rejection::from)?;
         Ok(with_deed(deed, pb::ImportRatingsResponse { imported }))
+    }
+
+    async fn report_result(
+        &self,
+        request: Request<pb::OperatorReportResultRequest>,
+    ) -> Answered<pb::OperatorReportResultResponse> {
+        let (caller, wire) = self.open(request)?;
+        let report = Door { prefix: "report.", ..Door::default() };
+        let said = report.report_result_by_operator(wire.report.unwrap_or_default())?;
+        let deed = Deed { object: format!("result of match {}", said.match_id), ..Deed::default() };
+        let answer = self.reach.queues(&caller)?.report_result(caller.asking(), &said).await;
+        let answer = answer.map_err(|fault| report.rejection(fault))?;
+        Ok(with_deed(deed, pb::OperatorReportResultResponse { report: Some(rating::reported(answer)) }))
+    }
+
+    async fn export_matches(&self, request: Request<pb::ExportMatchesRequest>) -> Answered<pb::ExportMatchesResponse> {
+        let (caller, wire) = self.open(request)?;
+        let (after, most) = Door::default().export_matches(&wire)?;
+        let finished = self.reach.queues(&caller)?.finished(after, most + 1).await.map_err(Rejection::from)?;
+        let deed = Deed { object: format!("{} finished matches", finished.len().min(most)), ..Deed::default() };
+        Ok(with_deed(deed, rating::exported(finished, most, wire.page_token)))
     }
 }
 

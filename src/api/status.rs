@@ -202,6 +202,25 @@ impl From<Fault> for Rejection {
                 let text = "the match is not played yet: answer its ready check, or leave";
                 Self::new(C::FailedPrecondition, "NOT_BEGUN", text)
             }
+            Fault::NoSuchMatch => {
+                Self::new(C::NotFound, "NO_SUCH_MATCH", "there is no match of that name, or it was over long ago")
+            }
+            Fault::NotPlayed => {
+                let text = "the match has not begun, or was not played: there is no result of it";
+                Self::new(C::FailedPrecondition, "NOT_PLAYED", text)
+            }
+            Fault::AlreadyReported { first } => {
+                let text = format!("another result of this match was reported before: {first}");
+                Self::new(C::FailedPrecondition, "ALREADY_REPORTED", text).with("reported", first)
+            }
+            Fault::AlreadyScored { score } => {
+                let text = format!("the player has given this match {score} before: once for each match");
+                Self::new(C::FailedPrecondition, "ALREADY_SCORED", text).with("score", score)
+            }
+            Fault::NoRatings(set) => {
+                let text = format!("matchmaking set {set} keeps no ratings: its ruleset has no <Rating>");
+                Self::new(C::FailedPrecondition, "NO_RATINGS", text).with("matchmaking_set_id", set)
+            }
             Fault::OverridesForbidden => {
                 let text = "search_config_overrides: this server does not allow overrides";
                 Self::new(C::PermissionDenied, "OVERRIDES_FORBIDDEN", text)

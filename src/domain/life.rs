@@ -6,6 +6,7 @@ pub mod rules;
 pub mod step;
 
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::domain::queue::avoid::Meeting;
 use crate::domain::queue::ticket::Ending;
 use crate::domain::time::UnixMs;
 
@@ -90,20 +91,11 @@ pub enum Stage {
         outcome: Outcome,
         /// When it began, if it did.
         began: Option<UnixMs>,
+        /// Where it was played, if it was: whoever hosted it may still say what came of it.
+        place: Option<Place>,
         /// When it may be forgotten.
         forget_at: UnixMs,
     },
-}
-
-impl Match {
-    /// When it began to be played, if it did.
-    pub fn began(&self) -> Option<UnixMs> {
-        match self.stage {
-            Stage::Playing { began, .. } => Some(began),
-            Stage::Over { began, .. } => began,
-            Stage::ReadyCheck { .. } | Stage::Placing { .. } => None,
-        }
-    }
 }
 
 /// Where a match is played.
@@ -138,6 +130,40 @@ impl Stage {
 }
 
 impl Stage {
+    /// When play began, if it has.
+    pub fn began(&self) -> Option<UnixMs> {
+        match self {
+            Stage::Playing { began, .. } => Some(*began),
+            Stage::Over { began, .. } => *began,
+            Stage::ReadyCheck { .. } | Stage::Placing { .. } => None,
+        }
+    }
+}
+
+impl Match {
+    /// Who meets whom in it; nobody does before it begins.
+    pub fn meetings(&self) -> Vec<Meeting> {
+        let Some(began) = self.stage.began() else { return Vec::new() };
+        let seats = self.members.iter().flat_map(|member| member.players.iter().map(|seat| (member.team, seat.user)));
+        let seats: Vec<(u16, UserKey)> = seats.collect();
+        let mut meetings = Vec::new();
+        for (at, &(team, one)) in seats.iter().enumerate() {
+            let meeting = |&(other_team, other)| Meeting { one, other, same_team: team == other_team, began };
+            meetings.extend(seats[at + 1..].iter().map(meeting));
+        }
+        meetings
+    }
+}
+
+impl Stage {
+    /// Where it is played, or was.
+    pub fn was_at(&self) -> Option<&Place> {
+        match self {
+            Stage::Playing { place, .. } | Stage::Over { place: Some(place), .. } => Some(place),
+            Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { place: None, .. } => None,
+        }
+    }
+
     /// How it ended, if it has.
     pub fn outcome(&self) -> Option<Outcome> {
         match self {

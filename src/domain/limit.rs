@@ -41,6 +41,12 @@ pub const BLOCKED_MAX: usize = 1_000;
 pub const WATCHED_MAX: usize = 256;
 /// Ratings that one transaction may set.
 pub const RATINGS_BATCH_MAX: usize = 1_000;
+/// Changes of one user's rating in one set that are remembered: the latest.
+pub const RATING_CHANGES_MAX: u32 = 64;
+/// Users whose ratings one call may ask for, or whose chances it may weigh.
+pub const RATED_USERS_MAX: usize = 128;
+/// Entries of one page of a leaderboard, of a user's changes, or of finished matches.
+pub const PAGE_MAX: usize = 200;
 
 /// Filters of one kind, expansions, steps of one expansion, or advertise chances in a ruleset.
 pub const RULES_MAX: usize = 64;
@@ -66,6 +72,8 @@ pub const RULESET_ELEMENTS_MAX: usize = 10_000;
 pub const RULESET_FILES_MAX: usize = 256;
 /// Retired rulesets that are still resolved by hash; the oldest go first.
 pub const RETIRED_MAX: usize = 256;
+/// Pairs that one pass over a queue may judge: some two seconds of work at the worst, and a hundred thousand tickets without want.
+pub const PASS_LOOKS_MAX: u64 = 20_000_000;
 
 const _: () = assert!(PARTIES_MAX <= PLAYERS_MAX);
 const _: () = assert!(PLAYERS_MAX <= SEATS_MAX as usize);

@@ -80,6 +80,22 @@ pub enum Fault {
     NoReadyCheck,
     /// The match is not played yet.
     NotBegun,
+    /// There is no such match, or no longer.
+    NoSuchMatch,
+    /// The match has not begun, or nothing came of it: there is no result.
+    NotPlayed,
+    /// Something else was said of the match before.
+    AlreadyReported {
+        /// What, in a few words.
+        first: String,
+    },
+    /// The player has scored the match before, otherwise.
+    AlreadyScored {
+        /// So.
+        score: u8,
+    },
+    /// The set keeps no ratings.
+    NoRatings(SetId),
     /// The server does not allow overrides.
     OverridesForbidden,
     /// Too much is waiting to be written.

@@ -10,8 +10,8 @@ mod host;
 mod keeper;
 mod picture;
 mod presence;
-mod ratings;
 mod reports;
+mod results;
 mod roster;
 mod runner;
 mod status;
@@ -94,6 +94,11 @@ impl Queues {
                 let load = core.store.load_queues(core.clock.now()).await?;
                 hall.adopt(load.into());
             }
+        }
+        // Sorting a million takes a moment: better now than under the first who asks.
+        let rated = core.catalog.living().into_iter().filter_map(|ruleset| Some((ruleset.set_id, ruleset.rating?)));
+        for (set_id, spec) in rated {
+            hall.ratings.lock().board(set_id, &spec);
         }
         tasks.push(tokio::spawn(keeper::run(Arc::clone(&hall), stop.clone())));
         Ok((Self { hall }, tasks))
@@ -180,20 +185,14 @@ impl Queues {
         match &end.proof {
             Proof::Server(token) => {
                 let claim = signer.open::<AdvertisementClaim>(token).ok_or(Fault::NotYours)?;
-                let is_its_server = match &play.stage {
-                    Stage::Playing { place, .. } => place.is_at(claim.id),
-                    // Where it was is no longer known, and nothing can be done to it.
-                    Stage::Over { .. } => true,
-                    Stage::ReadyCheck { .. } | Stage::Placing { .. } => false,
-                };
-                let may = claim.subject == caller.subject && is_its_server;
-                may.then_some(None).ok_or(Fault::NotYours)
+                let here = play.stage.was_at().is_some_and(|place| place.is_at(claim.id));
+                (claim.subject == caller.subject && here).then_some(None).ok_or(Fault::NotYours)
             }
             Proof::Ticket(token) => {
                 let claim = signer.open::<TicketClaim>(token).ok_or(Fault::NotYours)?;
                 let member = play.members.iter().find(|member| member.ticket == claim.id);
                 let member = member.filter(|_| claim.subject == caller.subject).ok_or(Fault::NotYours)?;
-                match play.stage.place() {
+                match play.stage.was_at() {
                     Some(Place::Server { .. }) => Err(Fault::NotYours),
                     Some(Place::Peer { host }) => {
                         let hosts = member.players.iter().find(|seat| seat.player == *host);

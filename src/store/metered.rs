@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
-use crate::domain::id::{AdvertisementId, MatchId, SiloId};
+use crate::domain::id::{AdvertisementId, MatchId, SetId, SiloId, UserKey};
 use crate::domain::life::Match;
+use crate::domain::result::{MatchResult, RatingChange};
 use crate::domain::time::UnixMs;
-use crate::store::queues::{self, QueueFeed, QueueKey, QueueLoad, QueueOutcome, QueueWrite, Queues};
+use crate::store::queues::{self, Finished, QueueFeed, QueueKey, QueueLoad, QueueOutcome, QueueWrite, Queues};
 use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write, transaction};
 
 /// Who hears about each verb. Brings its own clock, so that the store has none.
@@ -108,6 +109,18 @@ impl<M: Meter> Queues for Metered<M> {
 
     async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
         self.inner.look_match(id).await
+    }
+
+    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
+        self.inner.look_result(id).await
+    }
+
+    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError> {
+        self.inner.rating_changes(user, set_id).await
+    }
+
+    async fn finished(&self, after: (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError> {
+        self.inner.finished(after, most).await
     }
 
     async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {

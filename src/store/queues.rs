@@ -4,6 +4,7 @@
 //! one place for every backend, and nothing is acknowledged before it is durable. Two rules need no code above the store to be
 //! right: a user is in one ticket of a queue, and in one match that is not over.
 
+pub(super) mod conclude;
 mod decide;
 pub(super) mod difference;
 pub(super) mod picture;
@@ -16,6 +17,9 @@ use async_trait::async_trait;
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::life::{Fate, Match};
 use crate::domain::queue::ticket::{Ending, Rated, Ticket};
+use crate::domain::rating::Skill;
+use crate::domain::result::{MatchResult, RatingChange, Report, Satisfaction};
+use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;
 
@@ -113,10 +117,38 @@ pub enum QueueWrite {
         /// The moment.
         now: UnixMs,
     },
-    /// Sets ratings, new or known.
+    /// Sets ratings, new or known. What is known of a user's streak and satisfaction stays.
     Rate {
         /// The rows; at most `limit::RATINGS_BATCH_MAX`.
         rows: Vec<RatingRow>,
+    },
+    /// Writes down what came of a match, once, and has ratings follow it and the match end: all of it or none.
+    Conclude {
+        /// What came of it.
+        report: Arc<Report>,
+        /// A digest of what was said: the same again changes nothing, anything else is refused.
+        payload: [u8; 16],
+        /// The edition of the match that was judged; it must be at that still.
+        edition: u64,
+        /// The `Move` that ends it, where it is still played.
+        ends: Option<Box<QueueWrite>>,
+        /// How ratings follow it; `None` where the set keeps none.
+        spec: Option<RatingSpec>,
+        /// The moment.
+        now: UnixMs,
+    },
+    /// Notes what a player thought of a match, once for each player and match.
+    Score {
+        /// Which match; nobody asks whether it is there.
+        match_id: MatchId,
+        /// Whose rating row keeps the sum; nothing but the score itself is kept of who has none.
+        set_id: SetId,
+        /// Who.
+        user: UserKey,
+        /// 1 to 5, more is better.
+        score: u8,
+        /// The moment.
+        now: UnixMs,
     },
 }
 
@@ -130,6 +162,8 @@ impl QueueWrite {
             QueueWrite::Propose { .. } => "propose",
             QueueWrite::Move { .. } => "move",
             QueueWrite::Rate { .. } => "rate",
+            QueueWrite::Conclude { .. } => "conclude",
+            QueueWrite::Score { .. } => "score",
         }
     }
 }
@@ -164,6 +198,19 @@ pub struct RatingRow {
     pub matches: u32,
     /// When it last changed by a match.
     pub last: UnixMs,
+    /// Matches won in a row, above 0, or lost, below.
+    pub streak: i32,
+    /// How content the user is, as far as it shows.
+    pub satisfaction: Satisfaction,
+}
+
+impl RatingRow {
+    /// As rating systems see it.
+    pub fn skill(&self) -> Skill {
+        let Self { rated, volatility, matches, streak, .. } = *self;
+        // Who has played no match has not been idle since one.
+        Skill { rated, volatility, matches, last: (0 < matches).then_some(self.last), streak }
+    }
 }
 
 /// What one change did.
@@ -219,7 +266,43 @@ pub enum QueueOutcome {
     Stale(Option<Arc<Match>>),
     /// `Rate` happened.
     Rated,
+    /// `Conclude` happened, now or before.
+    Concluded {
+        /// As it is kept.
+        result: Arc<MatchResult>,
+        /// An earlier call had done it; the rest is empty then.
+        replayed: bool,
+        /// The tickets that it changed, as they stand, in the order of ids.
+        tickets: Vec<StoredTicket>,
+        /// The ratings that it changed, as they stand, in the order of users.
+        ratings: Vec<RatingRow>,
+    },
+    /// `Conclude` did not happen: something else was reported of the match before.
+    Contradicted(Arc<MatchResult>),
+    /// `Conclude` did not happen: what is stored cannot be rated. Why, for the log.
+    Unratable(String),
+    /// `Score` happened: the user's rating as it stands, if there is one.
+    Scored(Option<RatingRow>),
+    /// `Score` did not happen: the user has scored the match before.
+    ScoredBefore {
+        /// So.
+        score: u8,
+    },
 }
+
+/// A finished match as it is exported: what was wanted, what came of it, what players thought of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// What came of it.
+    pub result: Arc<MatchResult>,
+    /// Players who have scored it.
+    pub scores: u32,
+    /// The sum of their scores.
+    pub score_sum: u32,
+}
+
+/// How long what came of a match is kept: a season, so that a ruleset's weights can be judged by it (S1-98), milliseconds.
+pub const RESULTS_KEPT_MS: u64 = 92 * 24 * 60 * 60 * 1_000;
 
 /// A queue: a set, for the players of a silo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -283,7 +366,18 @@ pub trait Queues: Send + Sync + 'static {
     /// A match as it stands, for whoever has lost a race for it.
     async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError>;
 
-    /// Forgets ended tickets, finished matches and spent penalties that are due, at most a thousand rows in one transaction.
+    /// What came of a match, as it is kept.
+    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
+
+    /// The latest changes of a user's rating in a set, at most `limit::RATING_CHANGES_MAX`, latest first.
+    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError>;
+
+    /// The first `most` finished matches reported at `after` and called more than the name, or later; in that order. For
+    /// whoever exports: it changes nothing and holds no change up.
+    async fn finished(&self, after: (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError>;
+
+    /// Forgets ended tickets, finished matches, spent penalties and what came of matches, where that is due, at most a thousand
+    /// rows in one transaction.
     async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError>;
 
     /// What other servers change; `None` where there can be no others. Asked for once.

@@ -8,6 +8,8 @@ pub(super) mod page;
 pub(super) mod queue;
 mod queue_body;
 pub(super) mod queue_user;
+pub(super) mod result;
+mod result_body;
 
 use std::borrow::Cow;
 

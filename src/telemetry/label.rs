@@ -77,6 +77,18 @@ label! {
     Respond = "respond",
     /// Say that a match is over.
     EndMatch = "end_match",
+    /// Say what came of a match.
+    ReportResult = "report_result",
+    /// How good users are.
+    GetRatings = "get_ratings",
+    /// Who leads.
+    GetLeaderboard = "get_leaderboard",
+    /// How a match would end.
+    PredictOutcome = "predict_outcome",
+    /// What matches have made of a rating.
+    GetRatingHistory = "get_rating_history",
+    /// What a player thought of a match.
+    ScoreMatch = "score_match",
     /// Any call to the operator's service.
     Operator = "operator",
     /// Health, reflection, and names that do not exist.
@@ -147,6 +159,12 @@ impl Method {
             ("Queue", "Heartbeat") => Method::Heartbeat,
             ("Queue", "Respond") => Method::Respond,
             ("Queue", "EndMatch") => Method::EndMatch,
+            ("Ratings", "ReportResult") => Method::ReportResult,
+            ("Ratings", "GetRatings") => Method::GetRatings,
+            ("Ratings", "GetLeaderboard") => Method::GetLeaderboard,
+            ("Ratings", "PredictOutcome") => Method::PredictOutcome,
+            ("Ratings", "GetRatingHistory") => Method::GetRatingHistory,
+            ("Ratings", "ScoreMatch") => Method::ScoreMatch,
             _ => Method::Other,
         }
     }
@@ -243,6 +261,10 @@ label! {
     Move = "move",
     /// Ratings set.
     Rate = "rate",
+    /// Results written down.
+    Conclude = "conclude",
+    /// What players thought of matches.
+    Score = "score",
     /// More than one of these.
     Queues = "queues",
 }
@@ -375,6 +397,7 @@ mod tests {
         let contracts = [
             ("Matchmaking", include_str!("../../proto/fireteam/v1/matchmaking.proto")),
             ("Queue", include_str!("../../proto/fireteam/v1/queue.proto")),
+            ("Ratings", include_str!("../../proto/fireteam/v1/ratings.proto")),
         ];
         let calls = contracts.iter().flat_map(|(service, contract)| {
             let names = contract.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());

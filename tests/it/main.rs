@@ -35,6 +35,8 @@ mod doors_rpc;
 #[cfg(test)]
 mod expiry_outage;
 #[cfg(test)]
+mod faulty_store;
+#[cfg(test)]
 mod feed;
 #[cfg(test)]
 mod floors;
@@ -56,6 +58,8 @@ mod hostile_documents;
 mod identity_life;
 #[cfg(test)]
 mod identity_matrix;
+#[cfg(test)]
+mod import_ratings;
 #[cfg(test)]
 mod layering;
 #[cfg(test)]
@@ -99,6 +103,10 @@ mod queue_rpc;
 mod queue_wishes;
 #[cfg(test)]
 mod quota_rpc;
+#[cfg(test)]
+mod rate_command;
+#[cfg(test)]
+mod ratings_rpc;
 #[cfg(test)]
 mod readme;
 #[cfg(test)]
@@ -146,6 +154,12 @@ mod seats_rpc;
 #[cfg(test)]
 mod shared_data;
 #[cfg(test)]
+mod sim_study;
+#[cfg(test)]
+mod sim_world;
+#[cfg(test)]
+mod simulate_command;
+#[cfg(test)]
 mod sources;
 #[cfg(test)]
 mod stage;
@@ -170,6 +184,8 @@ mod store_queue_servers;
 #[cfg(test)]
 mod store_queue_story;
 #[cfg(test)]
+mod store_results;
+#[cfg(test)]
 mod store_runs;
 #[cfg(test)]
 mod store_sequences;
@@ -189,6 +205,8 @@ mod update_runs;
 mod vector_phases;
 #[cfg(test)]
 mod vector_queues;
+#[cfg(test)]
+mod vector_ratings;
 #[cfg(test)]
 mod vector_scores;
 #[cfg(test)]

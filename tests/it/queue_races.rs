@@ -2,113 +2,27 @@
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use fireteam::api::answer::encode_static;
-use fireteam::auth::credential::MatchKeys;
-use fireteam::auth::issuing::IssuingKey;
-use fireteam::auth::token::Signer;
 use fireteam::clock::Clock as _;
-use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
+use fireteam::domain::id::{SetId, UserKey};
 use fireteam::domain::life::{Fate, Match, Outcome, Stage};
 use fireteam::domain::queue::ticket::Ending;
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
+use fireteam::engine::Engine;
 use fireteam::engine::command::Caller;
 use fireteam::engine::fault::Fault;
 use fireteam::engine::queues::command::{Enter, Reference, Respond, Standing, Status};
-use fireteam::engine::settings::Settings;
-use fireteam::engine::{Engine, Parts};
-use fireteam::geo::{LocatorHandle, LocatorSettings};
-use fireteam::rules::{Catalog, parse};
-use fireteam::store::memory::Memory;
-use fireteam::store::queues::{Ladder, QueueLoad, QueueOutcome, QueueWrite, Queues};
-use fireteam::store::{Committed, Store, StoreError, StoredAdvertisement, Write};
-use fireteam::telemetry::Metrics;
-use tokio::sync::watch;
+use fireteam::rules::parse;
+use fireteam::store::queues::{Ladder, QueueOutcome, QueueWrite, Queues as _};
 
+use crate::faulty_store::{Faulty, engine};
 use crate::harness::HandClock;
 use crate::queue_kit::{SET, duel};
-
-/// A store whose batches of queues wait at a gate.
-struct Gated {
-    inner: Memory,
-    /// How many batches have come to it.
-    came: watch::Sender<u64>,
-    /// How many of them may pass.
-    may_pass: watch::Sender<u64>,
-}
-
-#[async_trait]
-impl Queues for Gated {
-    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError> {
-        self.inner.load_queues(now).await
-    }
-
-    async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
-        let number = *self.came.borrow() + 1;
-        self.came.send_replace(number);
-        self.may_pass.subscribe().wait_for(|may_pass| number <= *may_pass).await.expect("the sender is here");
-        self.inner.commit_queues(batch).await
-    }
-
-    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
-        self.inner.look_match(id).await
-    }
-
-    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.forget_queues(now).await
-    }
-}
-
-#[async_trait]
-impl Store for Gated {
-    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.inner.load(now).await
-    }
-    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
-        self.inner.commit(batch).await
-    }
-    async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.forget(now).await
-    }
-    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.inner.look(ids).await
-    }
-    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
-        self.inner.names(first, most).await
-    }
-    async fn close(&self) {
-        self.inner.close().await;
-    }
-}
-
-impl Gated {
-    /// Lets no batch pass from now on.
-    fn shut(&self) {
-        self.may_pass.send_replace(*self.came.borrow());
-    }
-
-    fn open(&self) {
-        self.may_pass.send_replace(u64::MAX);
-    }
-
-    /// Waits until a batch stands at the gate.
-    async fn has_one(&self) {
-        let passed = *self.may_pass.borrow();
-        self.came.subscribe().wait_for(|came| passed < *came).await.expect("the sender is here");
-    }
-
-    /// Lets the batch pass that stands at the gate, and waits for the next.
-    async fn next(&self) {
-        self.may_pass.send_modify(|may_pass| *may_pass += 1);
-        self.has_one().await;
-    }
-}
 
 /// Two who have been proposed to each other, and have not answered.
 struct Duel {
     engine: Arc<Engine>,
-    store: Arc<Gated>,
+    store: Arc<Faulty>,
     clock: Arc<HandClock>,
     tickets: [Reference; 2],
     play: Arc<Match>,
@@ -117,28 +31,9 @@ struct Duel {
 impl Duel {
     async fn proposed() -> Self {
         let clock = Arc::new(HandClock::new());
-        let store = Arc::new(Gated {
-            inner: Memory::new(),
-            came: watch::Sender::new(0),
-            may_pass: watch::Sender::new(u64::MAX),
-        });
+        let store = Arc::new(Faulty::default());
         let rules = parse("duel.xml", &duel(r#"<ReadyCheck DeadlineMs="20000"/>"#)).expect("a ruleset");
-        let catalog = Arc::new(Catalog::default());
-        catalog.adopt(vec![("duel.xml".into(), Arc::new(rules))], clock.now(), 0);
-        let nowhere = LocatorSettings { cell_degrees: 1.0, max_accuracy_radius_km: 500.0 };
-        let parts = Parts {
-            clock: clock.clone(),
-            store: store.clone(),
-            catalog,
-            locator: Arc::new(LocatorHandle::new(Vec::new(), nowhere)),
-            signer: Arc::new(Signer::new([1; 32], None)),
-            match_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[2; 32]).unwrap(), None)),
-            metrics: Arc::new(Metrics::new()),
-            settings: Settings::default(),
-            silos: None,
-            encode: encode_static,
-        };
-        let engine = Arc::new(Engine::start(parts).await.expect("an engine"));
+        let engine = Arc::new(engine(&store, vec![("duel.xml".into(), Arc::new(rules))], &clock).await);
         let mut tickets = Vec::new();
         for name in [1, 2] {
             let entered = engine.queues().enter(&Caller::default(), enter(name, 20.0)).await.expect("it enters");
@@ -199,7 +94,7 @@ async fn a_move_made_from_one_that_was_too_late_is_too_late() {
     let answers = [duel.agrees(0), duel.agrees(1)];
     settle().await;
     // Meanwhile another server's player declines, which is the match's second edition there.
-    let over = Stage::Over { outcome: Outcome::Declined, began: None, forget_at: UnixMs(u64::MAX / 2) };
+    let over = Stage::Over { outcome: Outcome::Declined, began: None, place: None, forget_at: UnixMs(u64::MAX / 2) };
     let declined = Arc::new(Match { edition: duel.play.edition + 1, stage: over, ..(*duel.play).clone() });
     let now = duel.clock.now();
     let ends = |at: usize| (duel.tickets[at].id, Fate::Ends(Ending::Declined), now);

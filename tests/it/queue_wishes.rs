@@ -29,8 +29,7 @@ fn plays(name: &str, roles: &[&str]) -> pb::QueueEnterRequest {
 /// One player, with round trips to regions.
 fn measured(name: &str, regions: &[(&str, f32)]) -> pb::QueueEnterRequest {
     let mut asked = asks(SET, &[(name, 20.0)]);
-    let latency =
-        |&(region, ms): &(&str, f32)| pb::RegionLatency { region: region.to_owned(), round_trip_ms: ms.into() };
+    let latency = |&(region, ms): &(&str, f32)| pb::RegionLatency { region: region.to_owned(), round_trip_ms: ms };
     asked.session_composition.as_mut().expect("a party").region_latencies = regions.iter().map(latency).collect();
     asked
 }

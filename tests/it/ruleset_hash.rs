@@ -161,6 +161,8 @@ fn another_word_changes_the_hash() {
         ("Rule=\"contain\"", "Rule=\"overlap\""),
         ("Mode=\"maximum_weight\"", "Mode=\"nearest\""),
         ("Mode=\"peer\"", "Mode=\"none\""),
+        ("OnDisconnect=\"ignore\"", "OnDisconnect=\"rate\""),
+        ("GamePer=\"opponent\"", "GamePer=\"match\""),
         ("How=\"rather_not\" Cost=\"2\"", "How=\"never\""),
     ];
     for (from, to) in words {
@@ -189,6 +191,20 @@ fn numbers_of(text: &str) -> Vec<(usize, usize)> {
         numbers.map(|attribute| attribute.range_value()).map(|range| (range.start, range.end)).collect();
     assert!(20 < found.len(), "only {} numbers were found", found.len());
     found
+}
+
+/// S1-97: whom the queue looks after, and how much.
+#[test]
+fn satisfaction_counts() {
+    let with = |inside: &str| hash(&EVERYTHING.replace("</Queue>", &format!("{inside}</Queue>")));
+    let mut all = [
+        with(""),
+        with("<Satisfaction LosingStreak='3' Widen='2'/>"),
+        with("<Satisfaction LosingStreak='4' Widen='2'/>"),
+        with("<Satisfaction LosingStreak='3' Widen='3'/>"),
+    ];
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
 }
 
 /// What is for people only is no part of the meaning; what clients and answers use is.

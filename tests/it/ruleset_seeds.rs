@@ -10,7 +10,7 @@ use fireteam::domain::ruleset::queue::{
     AvoidHow, AvoidWhom, BucketRounding, Gate, GateRounding, Offer, Quality, QueueSpec, Regions, SelectionMode,
     StartWith, WaitBonus, Window, WindowClock, WindowRule,
 };
-use fireteam::domain::ruleset::rating::RatingSystem;
+use fireteam::domain::ruleset::rating::{OnDisconnect, RatingSystem};
 use fireteam::domain::ruleset::teams::{ServerMode, TeamsSpec};
 use fireteam::rules::bundled;
 
@@ -79,6 +79,7 @@ fn a_leaderboard_and_a_gaussian() {
     assert_eq!((rating.z, rating.decay), (1.0, None));
     let RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau } = rating.system else { panic!("{rating:?}") };
     assert_eq!((mu, sigma, beta, kappa, tau), (25.0, 25.0 / 3.0, 25.0 / 6.0, 1e-4, 25.0 / 300.0));
+    assert_eq!(rating.on_disconnect, OnDisconnect::Ignore);
 }
 
 /// S3-2, S3-3, S3-8, S3-10, B-29, B-30: OpenMatchmaking's seven leagues of 500, and neighbours that may meet after a while.
@@ -165,6 +166,6 @@ fn control_queues_by_its_own_filters() {
     assert_eq!((&*teams(&ruleset).sizes, teams(&ruleset).exact_up_to_size), (&[6, 6][..], 6));
     assert_eq!(ruleset.server.mode, ServerMode::Peer);
     let glicko =
-        RatingSystem::Glicko { initial: 0.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 86_400_000 };
+        RatingSystem::Glicko { initial: 0.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 604_800_000 };
     assert_eq!(ruleset.rating.expect("Glicko").system, glicko);
 }

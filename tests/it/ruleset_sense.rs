@@ -90,6 +90,23 @@ fn some_qualities_need_what_they_measure() {
     sound("<Queue><Quality><WinProbability/></Quality></Queue><Rating System='elo'/>");
 }
 
+/// S1-97.
+#[test]
+fn who_is_looked_after_is_known_by_ratings_and_has_a_window() {
+    check(
+        "<Queue><Window/><Satisfaction LosingStreak='3' Widen='2'/></Queue>",
+        "Satisfaction",
+        "<Satisfaction> goes by matches lost in a row, and nobody counts them; \
+         add a <Rating System=\"…\"/>, which keeps them",
+    );
+    check(
+        "<Queue><Satisfaction LosingStreak='3' Widen='2'/></Queue><Rating System='elo'/>",
+        "Satisfaction",
+        "<Satisfaction> widens a window, and there is none; add a <Window>, or leave it out",
+    );
+    sound("<Queue><Window/><Satisfaction LosingStreak='3' Widen='1.5'/></Queue><Rating System='elo'/>");
+}
+
 #[test]
 fn what_counts_in_quality_needs_one() {
     let right = "but without <Quality> every match is as good; add a <Quality> for it to count in, or leave it out";

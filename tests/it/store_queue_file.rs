@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use fireteam::domain::id::SetId;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{QueueOutcome as Out, QueueWrite, Queues};
 use fireteam::store::sqlite::Sqlite;
@@ -10,7 +11,7 @@ use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 
 use crate::store_kit::{ad, put};
-use crate::store_queue_kit::{Fates, enter, move_on, over, play, propose, rating, then, ticket};
+use crate::store_queue_kit::{Fates, enter, match_id, move_on, over, play, propose, rating, then, ticket, user};
 
 async fn sql(path: &Path, text: &str) {
     let mut connection = SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
@@ -27,12 +28,34 @@ async fn a_file_without_queues_is_given_them() {
     store.commit(&[put(ad(1, 4, 10, "kept"), 900, 10)]).await.unwrap();
     store.close().await;
     let before = "drop table ticket; drop table ticket_user; drop table match; drop table match_user; \
-                  drop table penalty; drop table rating; delete from _sqlx_migrations where version = 2";
+                  drop table penalty; drop table rating; drop table result; drop table rating_change; drop table score; \
+                  delete from _sqlx_migrations where version in (2, 3)";
     sql(&path, before).await;
     let store = Sqlite::open(&path).await.unwrap();
     assert_eq!(*store.load(UnixMs(10)).await.unwrap()[0].advertisement, *ad(1, 4, 10, "kept"));
     let outcomes = store.commit_queues(&[enter(ticket(1, 1, &[1]), 50, 0)]).await.unwrap();
     assert!(matches!(outcomes[..], [Out::Entered { replayed: false, .. }]));
+}
+
+/// R12: a file of the version before results keeps its ratings, which have neither streak nor scores, and takes both.
+#[tokio::test]
+async fn a_file_without_results_is_given_them() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Sqlite::open(&path).await.unwrap();
+    store.commit_queues(&[QueueWrite::Rate { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
+    store.close().await;
+    let before = "drop table result; drop table rating_change; drop table score; \
+                  alter table rating drop column streak; alter table rating drop column abandoned; \
+                  alter table rating drop column scores; alter table rating drop column score_sum; \
+                  delete from _sqlx_migrations where version = 3";
+    sql(&path, before).await;
+    let store = Sqlite::open(&path).await.unwrap();
+    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);
+    let score = |user| QueueWrite::Score { match_id: match_id(1), set_id: SetId(1), user, score: 4, now: UnixMs(1) };
+    store.commit_queues(&[score(user(1))]).await.unwrap();
+    let row = store.load_queues(UnixMs(1)).await.unwrap().ratings[0];
+    assert_eq!((row.satisfaction.scores, row.satisfaction.score_sum), (1, 4));
 }
 
 /// R16: a flipped bit in any row of the queues is found by whoever reads it, and named.

@@ -7,6 +7,7 @@ use fireteam::domain::id::{AdvertisementId, MatchId, RulesetHash, SetId, SiloId,
 use fireteam::domain::life::{Fate, Match, Member, Outcome, Seat, Stage};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::queue::ticket::{Ending, Rated, Ticket};
+use fireteam::domain::result::Satisfaction;
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{Ladder, QueueWrite, RatingRow, StoredTicket, TicketState};
@@ -115,7 +116,7 @@ pub(crate) fn then(play: &Match, stage: Stage) -> Match {
 
 /// It did not come about; forgotten at 90.
 pub(crate) fn over(outcome: Outcome) -> Stage {
-    Stage::Over { outcome, began: None, forget_at: UnixMs(90) }
+    Stage::Over { outcome, began: None, place: None, forget_at: UnixMs(90) }
 }
 
 /// What happens with a match besides its next edition. Tickets that end are forgotten at 80.
@@ -152,6 +153,8 @@ pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
         volatility: 0.06,
         matches: n,
         last: UnixMs(7),
+        streak: 0,
+        satisfaction: Satisfaction::default(),
     }
 }
 

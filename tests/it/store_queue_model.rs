@@ -6,10 +6,14 @@ use std::sync::Arc;
 use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
 use fireteam::domain::life::penalty::{Penalty, penalise};
 use fireteam::domain::life::{Fate, Match, Stage};
+use fireteam::domain::limit::RATING_CHANGES_MAX;
 use fireteam::domain::queue::ticket::{Ending, Ticket};
+use fireteam::domain::rating::Side;
+use fireteam::domain::result::{Change, MatchResult, Placed, RatingChange, Report, Satisfaction};
+use fireteam::domain::ruleset::rating::RatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;
-use fireteam::store::queues::{Ladder, QueueLoad, QueueOutcome as Out, QueueWrite, RatingRow, StoredTicket};
+use fireteam::store::queues::{Finished, Ladder, QueueLoad, QueueOutcome as Out, QueueWrite, RatingRow, StoredTicket};
 
 /// Nothing is kept twice: who is where is asked of the tickets, and of the pairs of players.
 #[derive(Default)]
@@ -21,6 +25,9 @@ pub(crate) struct Model {
     ratings: Vec<RatingRow>,
     /// Matches of which a move in this batch came too late.
     late: Vec<MatchId>,
+    results: Vec<Arc<MatchResult>>,
+    changes: Vec<RatingChange>,
+    scores: Vec<(MatchId, UserKey, u8)>,
 }
 
 impl Model {
@@ -98,13 +105,150 @@ impl Model {
                 Out::Moved { tickets }
             }
             QueueWrite::Rate { rows } => {
-                for row in rows {
-                    self.ratings.retain(|it| (it.user, it.set_id) != (row.user, row.set_id));
-                    self.ratings.push(row);
+                for mut row in rows {
+                    if let Some(known) = self.rating(row.user, row.set_id) {
+                        (row.streak, row.satisfaction) = (known.streak, known.satisfaction);
+                    }
+                    self.set_rating(row);
                 }
                 Out::Rated
             }
+            QueueWrite::Conclude { report, payload, edition, ends, spec, now } => {
+                if let Some(known) = self.results.iter().find(|it| it.report.match_id == report.match_id) {
+                    let (result, replayed) = (Arc::clone(known), true);
+                    return match known.payload == payload {
+                        true => Out::Concluded { result, replayed, tickets: vec![], ratings: vec![] },
+                        false => Out::Contradicted(result),
+                    };
+                }
+                let play = self.matches.iter().find(|it| it.id == report.match_id).cloned();
+                let late = self.late.contains(&report.match_id);
+                if play.as_ref().is_none_or(|play| late || play.edition != edition) {
+                    self.late.extend(play.as_ref().map(|play| play.id));
+                    return Out::Stale(play);
+                }
+                self.conclude(&report, payload, ends, spec, now)
+            }
+            QueueWrite::Score { match_id, set_id, user, score, now: _ } => self.score(match_id, set_id, user, score),
         }
+    }
+
+    fn score(&mut self, match_id: MatchId, set_id: SetId, user: UserKey, score: u8) -> Out {
+        if let Some((.., score)) = self.scores.iter().find(|it| (it.0, it.1) == (match_id, user)) {
+            return Out::ScoredBefore { score: *score };
+        }
+        self.scores.push((match_id, user, score));
+        let row = self.rating(user, set_id).map(|mut row| {
+            row.satisfaction.scores += 1;
+            row.satisfaction.score_sum += u32::from(score);
+            self.set_rating(row);
+            row
+        });
+        Out::Scored(row)
+    }
+
+    fn rating(&self, user: UserKey, set_id: SetId) -> Option<RatingRow> {
+        self.ratings.iter().find(|it| (it.user, it.set_id) == (user, set_id)).copied()
+    }
+
+    fn set_rating(&mut self, row: RatingRow) {
+        self.ratings.retain(|it| (it.user, it.set_id) != (row.user, row.set_id));
+        self.ratings.push(row);
+    }
+
+    /// The match ends first, then everybody's rating follows one by one, then those who left are blamed.
+    fn conclude(
+        &mut self,
+        report: &Report,
+        payload: [u8; 16],
+        ends: Option<Box<QueueWrite>>,
+        spec: Option<RatingSpec>,
+        now: UnixMs,
+    ) -> Out {
+        let tickets = match ends.map(|ends| self.one(*ends)) {
+            None => vec![],
+            Some(Out::Moved { tickets }) => tickets,
+            Some(other) => panic!("a match at its edition moves on: {other:?}"),
+        };
+        let unrated = report.unrated(spec.as_ref());
+        let (mut changes, mut touched) = (Vec::new(), BTreeSet::new());
+        if let Some(spec) = spec.filter(|_| unrated.is_none()) {
+            let known = |user: &UserKey| self.rating(*user, report.set_id).map_or(spec.newcomer(), |row| row.skill());
+            let side = |side: &Placed| Side { players: side.users.iter().map(known).collect(), rank: side.rank };
+            let before: Vec<Side> = report.sides.iter().map(side).collect();
+            let after = spec.rate(&before, now).expect("sound skills");
+            for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
+                for ((user, was), is) in side.users.iter().zip(&before.players).zip(after) {
+                    changes.push(Change { user: *user, before: was.rated, after: is.rated });
+                    touched.insert(*user);
+                    let row = self.rating(*user, report.set_id);
+                    self.set_rating(RatingRow {
+                        user: *user,
+                        set_id: report.set_id,
+                        rated: is.rated,
+                        volatility: is.volatility,
+                        matches: is.matches,
+                        last: is.last.unwrap_or(now),
+                        streak: is.streak,
+                        satisfaction: row.map(|row| row.satisfaction).unwrap_or_default(),
+                    });
+                    self.changes.push(RatingChange {
+                        user: *user,
+                        set_id: report.set_id,
+                        number: is.matches,
+                        match_id: report.match_id,
+                        at: now,
+                        rank: side.rank,
+                        sides: report.sides.len() as u32,
+                        before: was.rated,
+                        after: is.rated,
+                    });
+                }
+            }
+        }
+        for user in report.disconnected.iter().filter(|_| spec.is_some()) {
+            let new = spec.expect("it is there").newcomer();
+            let mut row = self.rating(*user, report.set_id).unwrap_or(RatingRow {
+                user: *user,
+                set_id: report.set_id,
+                rated: new.rated,
+                volatility: new.volatility,
+                matches: 0,
+                last: now,
+                streak: 0,
+                satisfaction: Satisfaction::default(),
+            });
+            row.satisfaction.abandoned += 1;
+            self.set_rating(row);
+            touched.insert(*user);
+        }
+        let ratings = touched.into_iter().filter_map(|user| self.rating(user, report.set_id)).collect();
+        let result = Arc::new(MatchResult { report: report.clone(), payload, reported: now, changes, unrated });
+        self.results.push(Arc::clone(&result));
+        Out::Concluded { result, replayed: false, tickets, ratings }
+    }
+
+    /// What came of matches, as it is exported.
+    pub(crate) fn finished(&self) -> Vec<Finished> {
+        let mut all: Vec<&Arc<MatchResult>> = self.results.iter().collect();
+        all.sort_by_key(|it| (it.reported, it.report.match_id));
+        let of = |result: &&Arc<MatchResult>| {
+            let of = self.scores.iter().filter(|(id, ..)| *id == result.report.match_id);
+            let scores: Vec<u32> = of.map(|(.., score)| u32::from(*score)).collect();
+            Finished { result: Arc::clone(result), scores: scores.len() as u32, score_sum: scores.iter().sum() }
+        };
+        all.iter().map(of).collect()
+    }
+
+    /// What is remembered of a user's changes, latest first: of those whose numbers share a place, the last that was made.
+    pub(crate) fn rating_changes(&self, user: UserKey, set_id: SetId) -> Vec<RatingChange> {
+        let mut kept: Vec<RatingChange> = Vec::new();
+        for change in self.changes.iter().filter(|it| (it.user, it.set_id) == (user, set_id)) {
+            kept.retain(|it| it.number % RATING_CHANGES_MAX != change.number % RATING_CHANGES_MAX);
+            kept.push(*change);
+        }
+        kept.sort_by_key(|it| std::cmp::Reverse((it.at, it.number)));
+        kept
     }
 
     fn enter(&mut self, ticket: Arc<Ticket>, expires: UnixMs, payload: [u8; 16], now: UnixMs) -> Out {

@@ -4,9 +4,11 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::id::{MatchId, TicketId, UserKey};
-use fireteam::domain::life::{Fate, Match, Outcome, Place, Seat, Stage};
+use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
+use fireteam::domain::life::{Fate, Match, Member, Outcome, Place, Seat, Stage};
 use fireteam::domain::queue::ticket::{Ending, Ticket};
+use fireteam::domain::result::{Placed, Report, Wanted};
+use fireteam::domain::ruleset::rating::{OnDisconnect, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::Memory;
@@ -28,6 +30,21 @@ enum Change {
         now: u64,
     },
     Move(Move),
+    Conclude(Conclude),
+}
+
+/// What came of match `n`, judged at the edition it is at or at another: every ticket a side.
+#[derive(Clone, Debug)]
+struct Conclude {
+    n: u32,
+    stale: bool,
+    /// Of the members, in their order.
+    ranks: Vec<u32>,
+    /// Of the users, in the order of sides.
+    left: Vec<bool>,
+    ends: bool,
+    system: u8,
+    now: u64,
 }
 
 /// A move of match `n`, on from the edition it is at or from one that it is not.
@@ -63,7 +80,12 @@ fn stage() -> impl Strategy<Value = Stage> {
     prop_oneof![
         Just(Stage::Placing { deadline: UnixMs(50) }),
         Just(Stage::Playing { place: Place::Nowhere, began: UnixMs(1), until: UnixMs(70) }),
-        (0..70_u64).prop_map(|at| { Stage::Over { outcome: Outcome::NoServer, began: None, forget_at: UnixMs(at) } }),
+        (0..70_u64).prop_map(|at| Stage::Over {
+            outcome: Outcome::NoServer,
+            began: None,
+            place: None,
+            forget_at: UnixMs(at)
+        }),
     ]
 }
 
@@ -83,6 +105,14 @@ fn a_move() -> impl Strategy<Value = Change> {
     )
 }
 
+fn a_result() -> impl Strategy<Value = Change> {
+    let (ranks, left) = (prop::collection::vec(1..4_u32, 3), prop::collection::vec(prop::bool::weighted(0.2), 6));
+    let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.7));
+    (0..5_u32, flags, ranks, left, 0..4_u8, 0..60_u64).prop_map(|(n, (stale, ends), ranks, left, system, now)| {
+        Change::Conclude(Conclude { n, stale, ranks, left, ends, system, now })
+    })
+}
+
 /// Few names and few moments, so that everything meets everything.
 fn change() -> impl Strategy<Value = Change> {
     let (n, now) = (0..TICKETS, 0..60_u64);
@@ -99,6 +129,11 @@ fn change() -> impl Strategy<Value = Change> {
             .prop_map(|(n, how, forget, now)| Change::As(end(n, how, forget, now))),
         6 => (0..5_u32, tickets, now).prop_map(|(n, tickets, now)| Change::Propose { n, tickets, now }),
         6 => a_move(),
+        5 => a_result(),
+        1 => (0..5_u32, 0..USERS, 1..6_u8, 0..60_u64).prop_map(|(n, who, score, now)| {
+            let now = UnixMs(now);
+            Change::As(QueueWrite::Score { match_id: match_id(n), set_id: SetId(1), user: user(who), score, now })
+        }),
         1 => prop::collection::vec((0..3_u32, 1..3_u32, -5.0..5.0), 0..4).prop_map(|rows| {
             let rows = rows.into_iter().map(|(n, set, value)| rating(n, set, value)).collect();
             Change::As(QueueWrite::Rate { rows })
@@ -140,6 +175,66 @@ impl Move {
     }
 }
 
+impl Conclude {
+    fn write(self, model: &Model) -> QueueWrite {
+        let known = model.play(match_id(self.n)).cloned().unwrap_or_else(|| play(self.n, 1, &[]));
+        let sides: Vec<Placed> = known
+            .members
+            .iter()
+            .zip(self.ranks)
+            .map(|(member, rank)| Placed {
+                team: member.team,
+                users: member.players.iter().map(|seat| seat.user).collect(),
+                rank,
+            })
+            .collect();
+        let users = sides.iter().flat_map(|side| side.users.iter().copied());
+        let mut disconnected: Vec<UserKey> =
+            users.zip(self.left).filter(|(_, left)| *left).map(|(user, _)| user).collect();
+        disconnected.sort();
+        let report = Report {
+            match_id: known.id,
+            set_id: known.set_id,
+            silo: known.silo,
+            hash: known.hash,
+            sides,
+            disconnected,
+            began: UnixMs(1),
+            duration_ms: Some(self.now),
+            wanted: Wanted { quality: -1.0 / 3.0, waits_ms: vec![7], round_trips_ms: vec![None], ..Wanted::default() },
+        };
+        let elo = RatingSpec::plain(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
+        let beta = 25.0 / 6.0;
+        let system = RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta, kappa: 1e-4, tau: 25.0 / 300.0 };
+        let spec = match self.system {
+            0 => None,
+            1 => Some(RatingSpec { on_disconnect: OnDisconnect::Ignore, ..elo }),
+            2 => Some(elo),
+            _ => Some(RatingSpec::plain(system)),
+        };
+        let outcome = Outcome::Played;
+        let next = then(&known, Stage::Over { outcome, began: None, place: None, forget_at: UnixMs(self.now + 20) });
+        let ended = |member: &Member| (member.ticket, Fate::Ends(Ending::Played), UnixMs(0));
+        let ends = QueueWrite::Move {
+            fates: next.members.iter().map(ended).collect(),
+            next: Arc::new(next),
+            elsewhere: vec![],
+            punished: vec![],
+            ladder: Ladder::default(),
+            forget_at: UnixMs(self.now + 10),
+            now: UnixMs(self.now),
+        };
+        QueueWrite::Conclude {
+            payload: report.digest(None),
+            report: Arc::new(report),
+            edition: known.edition - u64::from(self.stale),
+            ends: self.ends.then(|| Box::new(ends)),
+            spec,
+            now: UnixMs(self.now),
+        }
+    }
+}
+
 impl Change {
     fn write(self, model: &Model) -> QueueWrite {
         match self {
@@ -154,6 +249,7 @@ impl Change {
                 propose(proposed, now)
             }
             Change::Move(it) => it.write(model),
+            Change::Conclude(it) => it.write(model),
         }
     }
 }
@@ -204,6 +300,12 @@ async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) 
                     (load.tickets, load.matches, load.ratings),
                     (expected.tickets, expected.matches, expected.ratings)
                 );
+                let all = store.finished((UnixMs(0), MatchId::from_bytes([0; 16])), 100).await.unwrap();
+                assert_eq!(all, model.finished());
+                for n in 0..USERS {
+                    let changes = store.rating_changes(user(n), SetId(1)).await.unwrap();
+                    assert_eq!(changes, model.rating_changes(user(n), SetId(1)));
+                }
             }
             Step::Forget(now) => {
                 store.forget_queues(UnixMs(now)).await.unwrap();
@@ -250,9 +352,9 @@ fn postgres_queues_as_the_model_does() {
                 shared.server(number, before).await
             };
             check(steps, open).await;
-            shared
-                .empty("ticket, ticket_user, match, match_user, penalty, rating, queue_change, lease, attendance")
-                .await;
+            let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, lease, attendance, \
+                          result, rating_change, score";
+            shared.empty(tables).await;
         });
         Ok(())
     });

@@ -160,7 +160,9 @@ fn stages() -> Vec<Stage> {
         Outcome::ServerFailed,
         Outcome::Cancelled,
     ] {
-        all.push(Stage::Over { outcome, began: Some(UnixMs(3)), forget_at: UnixMs(90) });
+        for place in [None, Some(Place::Nowhere), Some(Place::Peer { host: user(1) })] {
+            all.push(Stage::Over { outcome, began: Some(UnixMs(3)), place, forget_at: UnixMs(90) });
+        }
     }
     all
 }

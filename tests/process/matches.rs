@@ -1,5 +1,5 @@
 //! R1: many players wait in one queue at four servers, of which some are killed and some stand still all the time: nobody is in two
-//! matches, nobody is lost, and no match is half made.
+//! matches, nobody is lost, no match is half made, and ratings follow each result once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -37,13 +37,20 @@ const RULES: &str = r#"<Ruleset Name="Anybody" SetId="11">
   <Teams Count="2" Size="1"/>
   <Queue PassEveryMs="20"/>
   <ReadyCheck DeadlineMs="3000"/>
+  <Rating System="elo"/>
 </Ruleset>"#;
+
+/// What somebody has who has never played, by that ruleset.
+const NEWCOMER: f64 = 1_500.0;
 
 /// How long servers may take to end what nobody answers any more: a ready check, a lease, and some.
 const OVER_WITHIN: Duration = Duration::from_secs(20);
 
 /// A queue whose server dies goes on at another one within this.
 const MOVES_ON_WITHIN: Duration = Duration::from_secs(3);
+
+/// How many say that their match is over, and not how it went.
+const SAYS_NO_MORE: f64 = 0.3;
 
 /// How many of those who enter leave again.
 const LEAVES: f64 = 0.15;
@@ -59,6 +66,8 @@ struct Told {
     left: Mutex<Vec<String>>,
     /// How long it took from entering to being told, microseconds.
     waits: Mutex<Vec<u64>>,
+    /// Matches whose result was told to be taken.
+    reported: Mutex<BTreeSet<String>>,
     /// Matches that were played to their end, told so.
     played: AtomicUsize,
     /// Ready checks that failed.
@@ -183,7 +192,22 @@ impl Player {
         let _ = self.ask(over, respond, async |server, respond| server.respond(respond).await).await;
     }
 
+    /// Says how the match went, or at times only that it is over. Both of its players do, and say the same.
     async fn end(&self, over: &AtomicBool, ticket: &pb::TicketReference, match_id: &str) {
+        if !self.dice.chance(SAYS_NO_MORE) {
+            let report = pb::ReportResultRequest {
+                match_id: match_id.to_owned(),
+                team_ranks: vec![pb::TeamRank { team: 0, rank: 1 }, pb::TeamRank { team: 1, rank: 2 }],
+                ticket_token: ticket.ticket_token.clone(),
+                ..Default::default()
+            };
+            let reported = self.ask(over, report, async |server, report| server.report_result(report).await).await;
+            if reported.is_some_and(|it| it.is_ok()) {
+                self.told.played.fetch_add(1, Ordering::SeqCst);
+                self.told.reported.lock().unwrap().insert(match_id.to_owned());
+            }
+            return;
+        }
         let end = pb::QueueEndMatchRequest {
             match_id: match_id.to_owned(),
             ticket_token: ticket.ticket_token.clone(),
@@ -196,7 +220,7 @@ impl Player {
     }
 }
 
-/// R1: no player in two matches, none told of one that is not there, none lost, no match half made.
+/// R1, R5: no player in two matches, none told of one that is not there, none lost, no match half made, each result applied once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn players_are_matched_once_whoever_dies() {
     let rounds = scale().ceil();
@@ -291,8 +315,16 @@ async fn moves_on(chapter: &mut Chapter, fleet: &Arc<Fleet>, told: &Told) {
 /// A ticket's row, and a match's.
 struct Rows {
     tickets: BTreeMap<String, (i16, Option<String>)>,
+    /// How often each ticket has changed.
+    editions: BTreeMap<String, i64>,
     matches: BTreeMap<String, (i16, Vec<(String, usize)>)>,
     playing: Vec<String>,
+    /// Matches whose result was taken.
+    results: BTreeSet<String>,
+    /// The rating of every user who has one, and how many matches count in it.
+    ratings: Vec<(f64, i64)>,
+    /// Users whose rating has followed one match twice.
+    twice: i64,
 }
 
 impl Rows {
@@ -301,16 +333,26 @@ impl Rows {
         // All of one moment: servers go on meanwhile.
         connection.execute("begin isolation level repeatable read read only").await.expect("a transaction");
         let name = |id: Uuid| id.simple().to_string();
-        let tickets: Vec<(Uuid, i16, Option<Uuid>)> = sqlx::query_as("select ticket_id, state, match_id from ticket")
-            .fetch_all(&mut connection)
-            .await
-            .expect("tickets");
+        let tickets: Vec<(Uuid, i16, Option<Uuid>, i64)> =
+            sqlx::query_as("select ticket_id, state, match_id, edition from ticket")
+                .fetch_all(&mut connection)
+                .await
+                .expect("tickets");
         let matches: Vec<(Uuid, i16, String)> = sqlx::query_as("select match_id, stage, body from match")
             .fetch_all(&mut connection)
             .await
             .expect("matches");
         let playing: Vec<Uuid> =
             sqlx::query_scalar("select match_id from match_user").fetch_all(&mut connection).await.expect("players");
+        let results: Vec<Uuid> =
+            sqlx::query_scalar("select match_id from result").fetch_all(&mut connection).await.expect("results");
+        let ratings: Vec<(f64, i64)> =
+            sqlx::query_as("select rating, matches from rating").fetch_all(&mut connection).await.expect("ratings");
+        let twice: i64 =
+            sqlx::query_scalar("select count(*) - count(distinct (user_key, match_id)) from rating_change")
+                .fetch_one(&mut connection)
+                .await
+                .expect("changes");
         let members = |body: &str| -> Vec<(String, usize)> {
             let body: serde_json::Value = serde_json::from_str(body).expect("a body");
             let members = body["m"].as_array().expect("members");
@@ -321,9 +363,13 @@ impl Rows {
             members.iter().map(member).collect()
         };
         Self {
-            tickets: tickets.into_iter().map(|(id, state, by)| (name(id), (state, by.map(name)))).collect(),
+            editions: tickets.iter().map(|(id, .., edition)| (name(*id), *edition)).collect(),
+            tickets: tickets.into_iter().map(|(id, state, by, _)| (name(id), (state, by.map(name)))).collect(),
             matches: matches.into_iter().map(|(id, stage, body)| (name(id), (stage, members(&body)))).collect(),
             playing: playing.into_iter().map(name).collect(),
+            results: results.into_iter().map(name).collect(),
+            ratings,
+            twice,
         }
     }
 
@@ -345,6 +391,18 @@ impl Rows {
                 None => wrong.push(format!("half: ticket {id} is in match {by}, which is not there")),
             }
         }
+        // A ticket changes when it enters, when it comes into a match and when it leaves that: one that has not was never in it.
+        let mut changes: BTreeMap<&str, i64> = BTreeMap::new();
+        for (stage, members) in self.matches.values() {
+            for (ticket, _) in members {
+                *changes.entry(ticket).or_insert(1) += if *stage < 3 { 1 } else { 2 };
+            }
+        }
+        for (ticket, changes) in changes {
+            if let Some(edition) = self.editions.get(ticket).filter(|edition| **edition < changes) {
+                wrong.push(format!("partial: ticket {ticket} has changed {edition} times, by its matches {changes}"));
+            }
+        }
         for (id, (stage, members)) in &self.matches {
             if members.len() != 2 {
                 wrong.push(format!("partial: match {id} has {} tickets", members.len()));
@@ -359,6 +417,31 @@ impl Rows {
                     wrong.push(format!("half: match {id}, of stage {stage}, has ticket {ticket}, which is not in it"));
                 }
             }
+        }
+        wrong
+    }
+
+    /// Results that ratings have followed twice, half, or not at all.
+    fn miscounted(&self, told: &Told) -> Vec<String> {
+        let mut wrong = Vec::new();
+        let counted: i64 = self.ratings.iter().map(|(_, matches)| matches).sum();
+        if counted != 2 * self.results.len() as i64 {
+            wrong.push(format!(
+                "ratings count {counted} matches of players, {} results have two each",
+                self.results.len()
+            ));
+        }
+        // What one wins the other loses.
+        let drift: f64 = self.ratings.iter().map(|(rating, _)| rating - NEWCOMER).sum();
+        if 1e-6 < drift.abs() {
+            wrong.push(format!("half: all ratings together are {drift} from where they began"));
+        }
+        if self.twice != 0 {
+            wrong.push(format!("twice: {} changes of a rating follow a match that it had followed", self.twice));
+        }
+        let lost = told.reported.lock().unwrap().iter().filter(|id| !self.results.contains(*id)).count();
+        if 0 < lost {
+            wrong.push(format!("lost: {lost} results were acknowledged and are not there"));
         }
         wrong
     }
@@ -407,6 +490,8 @@ async fn check(chapter: &mut Chapter, database: &Database, told: &Told) {
     }
     chapter.figure("tickets", rows.tickets.len());
     chapter.figure("matches", rows.matches.len());
+    chapter.figure("results", rows.results.len());
     chapter.all_violated(rows.contradictions());
+    chapter.all_violated(rows.miscounted(told));
     chapter.all_violated(rows.broken_promises(told));
 }

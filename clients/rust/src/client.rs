@@ -311,7 +311,7 @@ impl Client {
     }
 
     /// Makes one call, and makes it again while [`Retries`] says so.
-    async fn repeat<Question, Reply, Asked>(
+    pub(crate) async fn repeat<Question, Reply, Asked>(
         &self,
         question: Question,
         ask: impl Fn(Channel, Request<Question>) -> Asked,

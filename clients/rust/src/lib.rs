@@ -36,6 +36,7 @@ mod dice;
 mod error;
 pub mod pb;
 mod queueing;
+mod ratings;
 mod retry;
 mod searching;
 #[cfg(test)]
@@ -47,6 +48,7 @@ pub use client::Client;
 pub use connection::{Answer, Connection, Events};
 pub use error::{Error, Failure, FieldProblem};
 pub use queueing::{Queued, Watched};
+pub use ratings::Side;
 pub use retry::Retries;
 pub use searching::{Reserved, Searching};
 pub use tokens::{Token, Tokens};

@@ -33,6 +33,11 @@ impl Queued {
         })
     }
 
+    /// The client that entered it.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
     /// The ticket's name.
     pub fn id(&self) -> &str {
         &self.status.ticket_id

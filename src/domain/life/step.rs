@@ -202,16 +202,18 @@ fn over(rules: &LifeRules, play: &Match, outcome: Outcome, now: UnixMs) -> Step 
     let seats = play.members.iter().flat_map(|member| &member.players);
     let punished = seats.filter(fault).map(|seat| seat.user).collect();
     let fates = play.members.iter().map(|member| (member.ticket, fate(member))).collect();
-    let (began, effects) = match &play.stage {
-        // Nobody has met in a match that its server gave up.
+    let (began, place, effects) = match &play.stage {
         Stage::Playing { place, began, .. } => {
-            (Some(*began).filter(|_| outcome != Outcome::ServerFailed), give_back(place).into_iter().collect())
+            // Nobody has met in a match that its server gave up, and nothing came of one that was cancelled.
+            let met = outcome != Outcome::ServerFailed;
+            let played = matches!(outcome, Outcome::Played | Outcome::Lapsed);
+            (met.then_some(*began), played.then(|| place.clone()), give_back(place).into_iter().collect())
         }
-        Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { .. } => (None, Vec::new()),
+        Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { .. } => (None, None, Vec::new()),
     };
     let meetings = began.map_or(now, |began| began.after(rules.meetings_ms));
     let forget_at = now.after(REMEMBERED_MS).max(meetings);
-    Step { fates, punished, ..changed(play, Stage::Over { outcome, began, forget_at }, effects) }
+    Step { fates, punished, ..changed(play, Stage::Over { outcome, began, place, forget_at }, effects) }
 }
 
 fn give_back(place: &Place) -> Option<Effect> {

@@ -26,6 +26,8 @@ pub struct Entrant {
     /// Its place on the leaderboard, 0 for the best; a party's is the mean of its players'. `None` when it is not known.
     /// The engine sets it before each pass that goes by places (S2-9).
     pub place: Option<f64>,
+    /// One of its players is frustrated, as the queue has it (S1-97). The engine sets it before each pass that goes by it.
+    pub frustrated: bool,
     /// How many players it has.
     pub size: u16,
     /// Its users, sorted.
@@ -47,6 +49,7 @@ impl Entrant {
         Self {
             rating,
             place: place.filter(|it| it.is_finite()),
+            frustrated: false,
             size: ticket.session.player_count(),
             users: ticket.session.users().into(),
             group: queue.groups.as_ref().map_or(0, |groups| group_of(groups, rating)),
@@ -56,6 +59,13 @@ impl Entrant {
             facts,
             ticket,
         }
+    }
+}
+
+impl Entrant {
+    /// By how much its window is wider, where it is looked after.
+    pub fn widened(&self, queue: &QueueSpec) -> Option<f64> {
+        queue.satisfaction.filter(|_| self.frustrated).map(|satisfaction| satisfaction.widen)
     }
 }
 

@@ -63,6 +63,8 @@ pub struct Standing {
     pub group: Option<(u16, u16)>,
     /// Its bucket and how many it looks to either side, where there is a window.
     pub bucket: Option<(i64, u32)>,
+    /// By how much it looks further because one of its players is frustrated (S1-97).
+    pub widened: Option<f64>,
     /// Its limits by now, in the order of `Ruleset::expansions`.
     pub limits: Vec<f64>,
 }
@@ -206,6 +208,7 @@ fn standing(input: &PassInput<'_>, row: &Row<'_>) -> Standing {
         size: entrant.size,
         group: input.queue.groups.as_ref().map(|_| (entrant.group, row.neighbours)),
         bucket: input.queue.window.as_ref().map(|_| (entrant.bucket, row.range)),
+        widened: entrant.widened(input.queue),
         limits: input.ruleset.expansions.iter().map(|it| it.limit_at(waited_ms)).collect(),
     }
 }

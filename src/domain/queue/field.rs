@@ -218,7 +218,10 @@ fn row<'a>(input: &PassInput<'a>, names: &Names<'_>, entrant: &'a Entrant, key: 
         entrant,
         waits: Waits { seen, waited_ms },
         key,
-        range: queue.window.as_ref().map_or(0, |it| window::range_of(it, entrant.rating, entered, input.now)),
+        range: queue.window.as_ref().map_or(0, |it| {
+            let range = window::range_of(it, entrant.rating, entered, input.now);
+            entrant.widened(queue).map_or(range, |factor| window::widened(range, factor))
+        }),
         neighbours: queue.groups.as_ref().map_or(0, |groups| group::neighbours(groups, waited_ms)),
         reached: queue.regions.map_or_else(Reached::default, reached),
         wary: !queue.avoid.is_empty() && (!entrant.ticket.blocked.is_empty() || met()),

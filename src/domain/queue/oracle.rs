@@ -58,7 +58,9 @@ fn windows(input: &PassInput<'_>, one: &Entrant, other: &Entrant) -> bool {
             CombineBounds::Smaller => bounds.iter().min(),
             CombineBounds::Larger => bounds.iter().max(),
         };
-        bound.map_or(grown, |bound| grown.min(*bound)) as f64
+        let range = bound.map_or(grown, |bound| grown.min(*bound)) as f64;
+        let factor = input.queue.satisfaction.map_or(1.0, |it_is| if it.frustrated { it_is.widen } else { 1.0 });
+        (range * factor).round()
     };
     let (distance, mine, theirs) = (bucket(one).abs_diff(bucket(other)) as f64, range(one), range(other));
     let share = distance * window.reciprocal_percent / 100.0;

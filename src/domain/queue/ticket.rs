@@ -1,6 +1,8 @@
 //! A party that waits.
 
+use crate::domain::attribute::{Origin, Source};
 use crate::domain::id::{SetId, TicketId, UserKey};
+use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 
@@ -34,6 +36,17 @@ pub struct Rated {
     pub rating: f64,
     /// How uncertain it is: a standard deviation; 0 for systems without.
     pub deviation: f64,
+}
+
+impl Rated {
+    /// What a player waits with: what the set knows of them, where it rates anybody; else what `origin` says of their skill, where
+    /// the ruleset believes it; else nothing, which is 0.
+    pub fn at_entry(ruleset: &Ruleset, known: Option<Rated>, said: Option<f64>, origin: Origin) -> Self {
+        let skill = ruleset.attributes.iter().find(|attribute| attribute.source == Source::Skill);
+        let believed = skill.is_some_and(|attribute| attribute.trust.believes(origin));
+        let said = said.filter(|_| believed).map(|rating| Rated { rating, deviation: 0.0 });
+        known.or(said).unwrap_or_default()
+    }
 }
 
 /// Why a ticket no longer waits.

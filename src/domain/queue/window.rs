@@ -39,6 +39,12 @@ pub fn range_of(window: &Window, rating: f64, entered: UnixMs, now: UnixMs) -> u
     bound_of(window, rating).map_or(grown, |bound| grown.min(bound))
 }
 
+/// A range made `factor` times as wide, to the nearest bucket: of a ticket that is looked after (S1-97). One that looks into no other
+/// bucket yet does not begin to.
+pub fn widened(range: u32, factor: f64) -> u32 {
+    (f64::from(range) * factor).round() as u32
+}
+
 /// When a ticket's range next grows; `None` when it is as wide as it gets.
 pub fn next_growth(window: &Window, rating: f64, entered: UnixMs, now: UnixMs) -> Option<UnixMs> {
     let (every_ms, range) = (window.step_every_ms.max(1), range_of(window, rating, entered, now));

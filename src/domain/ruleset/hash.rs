@@ -8,7 +8,7 @@ use crate::domain::attribute::{Attribute, Value};
 use crate::domain::expansion::Expansion;
 use crate::domain::id::RulesetHash;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
+use crate::domain::ruleset::rating::{GamePer, Momentum, OnDisconnect, RatingSpec, RatingSystem};
 use crate::domain::ruleset::teams::{ReadyCheck, ServerSpec, TeamsSpec};
 use crate::domain::ruleset::validate::life::{DEFAULT_RESET_AFTER_MS, DEFAULT_SERVER};
 use crate::domain::ruleset::{Consent, HardFilter, HardRule, InList, Ruleset, SiloRule, SoftFilter};
@@ -255,4 +255,27 @@ fn rating(canon: &mut Canon, rating: &RatingSpec) {
         canon.whole(decay.every_ms);
         canon.numbers(&[decay.deviation, decay.max_deviation]);
     });
+    later_in_rating(canon, rating);
+}
+
+/// What `<Rating>` could not say at first: where it says nothing of it, the hash is as it was.
+fn later_in_rating(canon: &mut Canon, rating: &RatingSpec) {
+    let RatingSpec { system: _, z: _, decay: _, momentum, placement_matches, on_disconnect, game_per } = rating;
+    if let Some(Momentum { after, factor }) = momentum {
+        canon.text("momentum");
+        canon.whole((*after).into());
+        canon.number(*factor);
+    }
+    if *placement_matches != 0 {
+        canon.text("placement");
+        canon.whole((*placement_matches).into());
+    }
+    if *on_disconnect != OnDisconnect::Rate {
+        canon.text("on disconnect");
+        canon.word(on_disconnect);
+    }
+    if *game_per != GamePer::Match {
+        canon.text("game per");
+        canon.word(game_per);
+    }
 }

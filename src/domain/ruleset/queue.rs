@@ -38,6 +38,17 @@ pub struct QueueSpec {
     pub avoid: Box<[Avoid]>,
     /// What those who wait long are offered instead (S4-16).
     pub offer: Option<Offer>,
+    /// Whom it looks after, and how (S1-97); `None` for nobody.
+    pub satisfaction: Option<Satisfaction>,
+}
+
+/// A frustrated player's window is wider: rather a match that is less even than another long wait (S1-97).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Satisfaction {
+    /// Matches lost in a row from which on a player is frustrated; a party is when one of its players is.
+    pub losing_streak: u32,
+    /// What the range is multiplied by then, its bounds included; more than 1.
+    pub widen: f64,
 }
 
 /// Whether a pass is worth running.

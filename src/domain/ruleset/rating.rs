@@ -9,6 +9,31 @@ pub struct RatingSpec {
     pub z: f64,
     /// How idle players become less certain; `None` when they do not (S2-14).
     pub decay: Option<Decay>,
+    /// What a run of wins or losses does to the next change; `None` for nothing (S4-16).
+    pub momentum: Option<Momentum>,
+    /// The first matches of a user, during which the rating is shown as provisional; 0 for none.
+    pub placement_matches: u32,
+    /// What a match changes that somebody left before its end (S2-13).
+    pub on_disconnect: OnDisconnect,
+    /// What counts as one game where there are several opponents; only Elo, Glicko and Glicko-2 look at it.
+    pub game_per: GamePer,
+}
+
+impl RatingSpec {
+    /// A system by itself: nobody decays, no momentum, no placement, every match counts. The leaderboard deducts one deviation
+    /// (B-26), where there is one.
+    pub fn plain(system: RatingSystem) -> Self {
+        let z = if matches!(system, RatingSystem::Elo { .. }) { 0.0 } else { 1.0 };
+        Self {
+            system,
+            z,
+            decay: None,
+            momentum: None,
+            placement_matches: 0,
+            on_disconnect: OnDisconnect::Rate,
+            game_per: GamePer::Match,
+        }
+    }
 }
 
 /// The systems, with what each lets a designer choose.
@@ -86,6 +111,34 @@ pub struct Decay {
     pub deviation: f64,
     /// Never beyond this.
     pub max_deviation: f64,
+}
+
+/// What a streak does: whoever has won, or lost, as many matches in a row as `after`, and does so again, has the change of the
+/// rating multiplied (S4-16). What ends a streak counts once, as ever; deviations are not touched.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Momentum {
+    /// Matches in a row; 1 or more.
+    pub after: u32,
+    /// What the change is multiplied by: above 1 streaks carry further, below 1 they are held back.
+    pub factor: f64,
+}
+
+/// What a match changes that somebody left before its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDisconnect {
+    /// As any other: the result stands.
+    Rate,
+    /// Nobody's rating (S2-13).
+    Ignore,
+}
+
+/// What counts as one game for a player with several opponents, to systems that know only two players.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GamePer {
+    /// The match: what it says of each opponent is averaged (S4-14, B-18). Glicko-2 counts each other side as one opponent.
+    Match,
+    /// Every opponent, as if each had been met alone: S1-62 to the letter, and tournaments. Large teams move far.
+    Opponent,
 }
 
 impl RatingSystem {

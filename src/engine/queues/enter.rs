@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::auth::token::{Signer, TicketClaim};
-use crate::domain::attribute::Source;
 use crate::domain::facts;
 use crate::domain::id::UserKey;
 use crate::domain::queue::ticket::{Rated, Ticket};
@@ -35,7 +34,7 @@ impl Hall {
         ignored.extend(facts::ignored(&ruleset, &session));
         let id = self.core.signer.ticket_id(caller.subject, enter.set_id, key);
         let payload = Signer::party_digest(caller.subject, &session.users(), &session.party_sizes);
-        let ratings = self.rated(&ruleset, &session);
+        let ratings = self.rated(&ruleset, &session, now);
         let ticket = Arc::new(Ticket {
             id,
             set_id: enter.set_id,
@@ -72,14 +71,12 @@ impl Hall {
         }
     }
 
-    /// The players' ratings: the set's own, where it keeps any; else what is said of skill, where the ruleset believes it.
-    fn rated(&self, ruleset: &Ruleset, session: &Session) -> Vec<Rated> {
-        let skill = ruleset.attributes.iter().find(|attribute| attribute.source == Source::Skill);
-        let believed = skill.is_some_and(|attribute| attribute.trust.believes(session.origin));
+    /// The players' ratings as of now.
+    fn rated(&self, ruleset: &Ruleset, session: &Session, now: UnixMs) -> Vec<Rated> {
         let ratings = self.ratings.lock();
         let rated = |player: &Player| {
-            let said = player.skill.filter(|_| believed).map(|rating| Rated { rating, deviation: 0.0 });
-            ratings.of(ruleset, player.user).or(said).unwrap_or_default()
+            let known = ratings.of(ruleset, player.user, now);
+            Rated::at_entry(ruleset, known, player.skill, session.origin)
         };
         session.players.iter().map(rated).collect()
     }

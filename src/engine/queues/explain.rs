@@ -6,16 +6,16 @@ use crate::domain::advertisement::Kind;
 use crate::domain::facts::Facts;
 use crate::domain::filter::explain::{SearchExplanation, explain as explain_search};
 use crate::domain::id::{SetId, TicketId};
+use crate::domain::limit::PASS_LOOKS_MAX;
 use crate::domain::queue::explain::{Explanation, Question, explain};
 use crate::domain::queue::ticket::Rated;
-use crate::domain::ruleset::rating::RatingSystem;
+use crate::domain::result::Satisfaction;
 use crate::domain::session::Session;
 use crate::engine::command::Caller;
 use crate::engine::fault::Fault;
 use crate::engine::queues::Queues;
 use crate::engine::queues::command::{Explained, RatingGiven, SearchExplained};
-use crate::engine::queues::picture::{Entrants, LOOKS_MAX};
-use crate::engine::queues::ratings::newcomer;
+use crate::engine::queues::picture::Entrants;
 use crate::engine::seeker::{Seeker, field};
 use crate::engine::shelf::{Record, listed};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, TicketState};
@@ -34,7 +34,7 @@ impl Queues {
             return Err(Fault::NoQueue(key.set_id));
         }
         let (hall, rules) = (Arc::clone(hall), Arc::clone(&ruleset));
-        let question = Question { ticket: id, nearest, looks_max: LOOKS_MAX };
+        let question = Question { ticket: id, nearest, looks_max: PASS_LOOKS_MAX };
         let explained = tokio::task::spawn_blocking(move || {
             let queue = rules.queue.as_ref()?;
             let picture = hall.picture(key, &rules, queue, &mut Entrants::default(), hall.core.clock.now());
@@ -90,19 +90,17 @@ impl Queues {
             let what = format!("ruleset `{}` keeps no ratings: give it a <Rating>", ruleset.name);
             return Err(field("matchmaking_set_id", what));
         };
-        let new = newcomer(&spec.system);
-        let volatility = match spec.system {
-            RatingSystem::Glicko2 { volatility, .. } => volatility,
-            _ => 0.0,
-        };
+        let new = spec.newcomer();
         let now = self.hall.core.clock.now();
         let row = |given: &RatingGiven| RatingRow {
             user: given.user,
             set_id,
-            rated: Rated { rating: given.rating, deviation: given.deviation.unwrap_or(new.deviation) },
-            volatility: given.volatility.unwrap_or(volatility),
+            rated: Rated { rating: given.rating, deviation: given.deviation.unwrap_or(new.rated.deviation) },
+            volatility: given.volatility.unwrap_or(new.volatility),
             matches: given.matches,
             last: now,
+            streak: 0,
+            satisfaction: Satisfaction::default(),
         };
         let rows: Vec<RatingRow> = given.iter().map(row).collect();
         let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);

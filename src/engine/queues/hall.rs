@@ -15,11 +15,11 @@ use crate::engine::core::Core;
 use crate::engine::fault::Fault;
 use crate::engine::job::Job;
 use crate::engine::queues::presence::Presence;
-use crate::engine::queues::ratings::Ratings;
 use crate::engine::queues::reports::Reports;
 use crate::engine::queues::roster::Roster;
 use crate::engine::queues::waits::Waits;
 use crate::engine::queues::writer::{Came, Happened, Order};
+use crate::engine::ratings::Ratings;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Changes that may wait to be written; more are refused.

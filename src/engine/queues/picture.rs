@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::id::{IdState, RulesetHash, TicketId};
-use crate::domain::queue::avoid::{Meeting, Meetings};
+use crate::domain::limit::PASS_LOOKS_MAX;
+use crate::domain::queue::avoid::Meetings;
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::queue::entrant::Entrant;
 use crate::domain::queue::gate::Crowd;
@@ -15,9 +16,6 @@ use crate::domain::ruleset::queue::{AvoidWhom, Quality, QueueSpec};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::hall::Hall;
 use crate::store::queues::QueueKey;
-
-/// Pairs that one pass may judge: some two seconds of work at the worst, and a hundred thousand tickets without want.
-pub(super) const LOOKS_MAX: u64 = 20_000_000;
 
 /// A queue at one moment, owned, so that it can be looked at on another thread.
 pub(super) struct Picture {
@@ -45,7 +43,7 @@ impl Picture {
             crowd: self.crowd,
             now: self.now,
             seed: self.seed,
-            looks_max: LOOKS_MAX,
+            looks_max: PASS_LOOKS_MAX,
         }))
     }
 }
@@ -80,22 +78,22 @@ impl Entrants {
         tickets: Vec<Arc<Ticket>>,
     ) -> Vec<Arc<Entrant>> {
         let by_place = matches!(queue.quality, Quality::LeaderboardGauss { .. });
-        let places = by_place.then(|| hall.ratings.lock().places(ruleset));
-        let place = |ticket: &Ticket| {
-            let places = places.as_ref()?;
-            let players = ticket.session.players.iter().zip(&ticket.ratings);
-            let sum: f64 = players.map(|(player, rated)| f64::from(places.of(player.user, *rated))).sum();
-            Some(sum / ticket.ratings.len().max(1) as f64)
+        let places = match by_place {
+            true => hall.ratings.lock().places(ruleset, &tickets),
+            false => vec![None; tickets.len()],
         };
         let mut known = std::mem::take(&mut self.known);
         let mut seen = Vec::with_capacity(tickets.len());
-        for ticket in tickets {
+        let frustrated = match &queue.satisfaction {
+            Some(satisfaction) => hall.ratings.lock().frustrated(ruleset.set_id, satisfaction, &tickets),
+            None => vec![false; tickets.len()],
+        };
+        for ((ticket, place), frustrated) in tickets.into_iter().zip(places).zip(frustrated) {
             let id = ticket.id;
-            let place = place(&ticket);
             let entrant = match known.remove(&id) {
-                Some(entrant) if entrant.place == place => entrant,
-                Some(entrant) => Arc::new(Entrant { place, ..(*entrant).clone() }),
-                None => Arc::new(Entrant::of(ruleset, queue, ticket, place)),
+                Some(entrant) if entrant.place == place && entrant.frustrated == frustrated => entrant,
+                Some(entrant) => Arc::new(Entrant { place, frustrated, ..(*entrant).clone() }),
+                None => Arc::new(Entrant { frustrated, ..Entrant::of(ruleset, queue, ticket, place) }),
             };
             self.known.insert(id, Arc::clone(&entrant));
             seen.push(entrant);
@@ -169,19 +167,8 @@ impl Hall {
         let roster = self.roster.read();
         let mut meetings = Vec::new();
         for play in roster.plays().filter(|play| play.set_id == key.set_id && play.silo == key.silo) {
-            let Some(began) = play.began().filter(|began| now.since(*began) < back_ms) else { continue };
-            let seats =
-                play.members.iter().flat_map(|member| member.players.iter().map(|seat| (member.team, seat.user)));
-            let seats: Vec<_> = seats.collect();
-            for (at, (team, one)) in seats.iter().enumerate() {
-                let rest = seats[at + 1..].iter();
-                let meeting = |(other_team, other): &(u16, _)| Meeting {
-                    one: *one,
-                    other: *other,
-                    same_team: team == other_team,
-                    began,
-                };
-                meetings.extend(rest.map(meeting));
+            if play.stage.began().is_some_and(|began| now.since(began) < back_ms) {
+                meetings.extend(play.meetings());
             }
         }
         Meetings::of(meetings)

@@ -172,7 +172,8 @@ impl Roster {
             return None;
         }
         let key = QueueKey { set_id: play.set_id, silo: play.silo };
-        self.begun += u64::from(play.began().is_some() && before.is_none_or(|known| known.began().is_none()));
+        self.begun +=
+            u64::from(play.stage.began().is_some() && before.is_none_or(|known| known.stage.began().is_none()));
         if let Some(before) = self.matches.insert(play.id, Arc::clone(&play)) {
             let room = self.queues.entry(key).or_default();
             due_of(&before).map(|at| room.due.remove(&(at, play.id)));

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{IdState, MatchId, TicketId};
-use crate::domain::life::event::{Effect, Event, Heard};
+use crate::domain::life::event::{Effect, Event, Heard, Step};
 use crate::domain::life::rules::LifeRules;
 use crate::domain::life::step::step;
 use crate::domain::life::{Match, Stage};
@@ -152,27 +152,16 @@ impl Batch {
             let roster = hall.roster.read();
             step(&LifeRules::of(ruleset), &play, happened.event.clone(), &|id| is_open(&roster, id), now)
         };
-        let Some(next) = step.next else {
+        let heard = step.heard;
+        let Some(Moved { next, write, effects }) = moved(hall, ruleset, step, now) else {
             match is_durable {
-                true => drop(happened.reply.send(Ok(Came { heard: step.heard, play }))),
+                true => drop(happened.reply.send(Ok(Came { heard, play }))),
                 false => self.then.push(happened),
             }
             return;
         };
-        let next = Arc::new(next);
         self.ahead.insert(next.id, Arc::clone(&next));
-        let begins = step.effects.contains(&Effect::Begin);
-        let believed_until = ruleset.queue.as_ref().map_or(now, |queue| lapses_at(queue, now));
-        let write = QueueWrite::Move {
-            fates: step.fates.into_iter().map(|(id, fate)| (id, fate, believed_until)).collect(),
-            elsewhere: if begins { elsewhere(hall, &next) } else { Vec::new() },
-            punished: step.punished,
-            ladder: ladder(ruleset),
-            forget_at: now.after(hall.core.settings.ticket_kept_ms),
-            next: Arc::clone(&next),
-            now,
-        };
-        self.add(write, Waiter::Happened(happened, Came { heard: step.heard, play: next }, step.effects));
+        self.add(write, Waiter::Happened(happened, Came { heard, play: next }, effects));
     }
 
     async fn commit(&mut self, hall: &Hall) {
@@ -188,6 +177,33 @@ impl Batch {
             }
         }
     }
+}
+
+/// A move that is to be made.
+pub(super) struct Moved {
+    /// The match as it is to be.
+    pub(super) next: Arc<Match>,
+    /// The change.
+    pub(super) write: QueueWrite,
+    /// What else is to be done.
+    pub(super) effects: Vec<Effect>,
+}
+
+/// A step as a change for the store; `None` for one that changes nothing.
+pub(super) fn moved(hall: &Hall, ruleset: &Ruleset, step: Step, now: UnixMs) -> Option<Moved> {
+    let next = Arc::new(step.next?);
+    let begins = step.effects.contains(&Effect::Begin);
+    let believed_until = ruleset.queue.as_ref().map_or(now, |queue| lapses_at(queue, now));
+    let write = QueueWrite::Move {
+        fates: step.fates.into_iter().map(|(id, fate)| (id, fate, believed_until)).collect(),
+        elsewhere: if begins { elsewhere(hall, &next) } else { Vec::new() },
+        punished: step.punished,
+        ladder: ladder(ruleset),
+        forget_at: now.after(hall.core.settings.ticket_kept_ms),
+        next: Arc::clone(&next),
+        now,
+    };
+    Some(Moved { next, write, effects: step.effects })
 }
 
 impl Hall {
@@ -240,6 +256,16 @@ impl Hall {
                 let mut ratings = self.ratings.lock();
                 rows.iter().for_each(|row| ratings.put(*row));
             }
+            (QueueWrite::Conclude { ends, .. }, QueueOutcome::Concluded { tickets, ratings: rows, .. }) => {
+                {
+                    let mut ratings = self.ratings.lock();
+                    rows.iter().for_each(|row| ratings.put(*row));
+                }
+                if let Some(QueueWrite::Move { next, .. }) = ends.as_deref() {
+                    self.know(tickets.iter().cloned(), [Arc::clone(next)], now, keys);
+                }
+            }
+            (_, QueueOutcome::Scored(Some(row))) => self.ratings.lock().put(*row),
             (QueueWrite::Propose { proposed: play, .. }, QueueOutcome::Moved { tickets })
             | (QueueWrite::Move { next: play, .. }, QueueOutcome::Moved { tickets }) => {
                 self.know(tickets.iter().cloned(), [Arc::clone(play)], now, keys);
@@ -326,7 +352,7 @@ impl Hall {
     }
 
     /// Gives seats back that a match no longer needs. Should that fail they lapse.
-    fn give_back_all(&self, play: &Match, effects: &[Effect]) {
+    pub(super) fn give_back_all(&self, play: &Match, effects: &[Effect]) {
         for effect in effects {
             if let Effect::GiveBack { advertisement, reservation } = effect {
                 self.give_back(*advertisement, play.set_id, *reservation);

@@ -11,15 +11,16 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{MatchId, SetId, SiloId};
+use crate::domain::id::{MatchId, SetId, SiloId, UserKey};
 use crate::domain::life::Match;
+use crate::domain::result::{MatchResult, RatingChange};
 use crate::domain::time::UnixMs;
 use crate::store::postgres::line::{Line, ask};
 use crate::store::postgres::queues::feed::ChangeFeed;
 use crate::store::postgres::queues::statements as sql;
 pub(super) use crate::store::postgres::queues::statements::GIVE_UP;
 use crate::store::postgres::{FORGET_ROUNDS_MAX, Postgres, VERB_WITHIN, alone_at};
-use crate::store::queues::{QueueFeed, QueueKey, QueueLoad, QueueOutcome, QueueWrite, Queues};
+use crate::store::queues::{Finished, QueueFeed, QueueKey, QueueLoad, QueueOutcome, QueueWrite, Queues};
 use crate::store::{StoreError, rows};
 
 impl Postgres {
@@ -52,6 +53,34 @@ impl Queues for Postgres {
             .bind(&none)
             .fetch_optional(&mut *connection))?;
         row.as_ref().map(read::play).transpose()
+    }
+
+    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
+        let mut chores = self.chores.lock().await;
+        let row = ask!(chores, VERB_WITHIN, "looking", |connection| sqlx::query(sql::RESULTS)
+            .bind(vec![Uuid::from_bytes(*id.as_bytes())])
+            .fetch_optional(&mut *connection))?;
+        row.as_ref().map(read::result).transpose()
+    }
+
+    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError> {
+        let mut chores = self.chores.lock().await;
+        let rows = ask!(chores, VERB_WITHIN, "looking", |connection| sqlx::query(sql::RATING_CHANGES)
+            .bind(Uuid::from_bytes(*user.as_bytes()))
+            .bind(i64::from(set_id.0))
+            .fetch_all(&mut *connection))?;
+        rows.iter().map(read::change).collect()
+    }
+
+    async fn finished(&self, (at, id): (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let mut chores = self.chores.lock().await;
+        let rows = ask!(chores, VERB_WITHIN, "looking", |connection| sqlx::query(sql::FINISHED)
+            .bind(rows::to_ms(at))
+            .bind(Uuid::from_bytes(*id.as_bytes()))
+            .bind(most)
+            .fetch_all(&mut *connection))?;
+        rows.iter().map(read::finished).collect()
     }
 
     async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {

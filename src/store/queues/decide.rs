@@ -21,25 +21,29 @@ const FIRST: u64 = 1;
 impl Picture {
     /// Makes the changes of one batch, in order, and says what each did.
     ///
-    /// Moves of one match in a batch are made one from the other. So when one comes too late, those after it do too: what
-    /// they were made from never was, even where the number of their edition happens to be the next.
+    /// Moves of one match in a batch, and its end, are made one from the other. So when one comes too late, those after it do
+    /// too: what they were made from never was, even where the number of their edition happens to be the next.
     pub(in crate::store) fn apply_all(&mut self, batch: &[QueueWrite]) -> Vec<QueueOutcome> {
         let mut late = BTreeSet::new();
         let mut apply = |write: &QueueWrite| {
-            let QueueWrite::Move { next, .. } = write else { return self.apply(write) };
-            if late.contains(&next.id) {
-                return QueueOutcome::Stale(self.matches.get(&next.id).cloned());
+            let id = match write {
+                QueueWrite::Move { next, .. } => next.id,
+                QueueWrite::Conclude { report, .. } if !self.results.contains_key(&report.match_id) => report.match_id,
+                _ => return self.apply(write),
+            };
+            if late.contains(&id) {
+                return QueueOutcome::Stale(self.matches.get(&id).cloned());
             }
             let outcome = self.apply(write);
             if matches!(outcome, QueueOutcome::Stale(Some(_))) {
-                late.insert(next.id);
+                late.insert(id);
             }
             outcome
         };
         batch.iter().map(&mut apply).collect()
     }
 
-    fn apply(&mut self, write: &QueueWrite) -> QueueOutcome {
+    pub(super) fn apply(&mut self, write: &QueueWrite) -> QueueOutcome {
         match write {
             QueueWrite::Enter { ticket, expires, payload, now } => self.enter(ticket, *expires, *payload, *now),
             QueueWrite::Beat { id, expires, .. } => {
@@ -61,9 +65,10 @@ impl Picture {
             }
             QueueWrite::Propose { proposed, now } => self.propose(proposed, *now),
             QueueWrite::Move { .. } => self.move_on(write),
-            QueueWrite::Rate { rows } => {
-                self.ratings.extend(rows.iter().map(|row| ((row.user, row.set_id), *row)));
-                QueueOutcome::Rated
+            QueueWrite::Rate { rows } => self.rate(rows),
+            QueueWrite::Conclude { .. } => self.conclude(write),
+            QueueWrite::Score { match_id, set_id, user, score, now } => {
+                self.score(*match_id, (*user, *set_id), *score, *now)
             }
         }
     }

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::life::Match;
 use crate::domain::life::penalty::Penalty;
+use crate::domain::result::{MatchResult, RatingChange};
+use crate::domain::time::UnixMs;
 use crate::store::queues::picture::{Picture, Spot, queue_of};
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
 
@@ -23,11 +25,17 @@ pub(in crate::store) struct Difference<'a> {
     pub(in crate::store) made_players: Vec<(UserKey, MatchId)>,
     pub(in crate::store) made_penalties: Vec<((UserKey, SetId), Penalty)>,
     pub(in crate::store) changed_penalties: Vec<((UserKey, SetId), Penalty)>,
-    pub(in crate::store) ratings: Vec<&'a RatingRow>,
+    pub(in crate::store) made_ratings: Vec<&'a RatingRow>,
+    pub(in crate::store) changed_ratings: Vec<&'a RatingRow>,
+    pub(in crate::store) made_results: Vec<&'a MatchResult>,
+    /// Changes of ratings to remember, each in the place of one that was there before.
+    pub(in crate::store) rating_changes: Vec<&'a RatingChange>,
+    pub(in crate::store) made_scores: Vec<(MatchId, UserKey, u8, UnixMs)>,
 }
 
 impl<'a> Difference<'a> {
-    /// `before` is what was found, `after` a copy of it that the changes were made in. Ratings are never found, only set.
+    /// `before` is what was found, `after` a copy of it that the changes were made in. Remembered changes of
+    /// ratings are never found, only set.
     pub(in crate::store) fn between(before: &Picture, after: &'a Picture) -> Self {
         let mut difference = Self::default();
         difference.tickets(before, after);
@@ -55,7 +63,18 @@ impl<'a> Difference<'a> {
                 Some(_) => {}
             }
         }
-        difference.ratings.extend(after.ratings.values());
+        for (key, row) in &after.ratings {
+            match before.ratings.get(key) {
+                None => difference.made_ratings.push(row),
+                Some(known) if known != row => difference.changed_ratings.push(row),
+                Some(_) => {}
+            }
+        }
+        let made = after.results.iter().filter(|(id, _)| !before.results.contains_key(*id));
+        difference.made_results.extend(made.map(|(_, result)| &**result));
+        difference.rating_changes.extend(after.changes.values());
+        let made = after.scores.iter().filter(|(key, _)| !before.scores.contains_key(*key));
+        difference.made_scores.extend(made.map(|((id, user), (score, at))| (*id, *user, *score, *at)));
         difference.sort();
         difference
     }
@@ -89,6 +108,7 @@ impl<'a> Difference<'a> {
         self.changed_tickets.sort_unstable_by_key(|it| it.ticket.id);
         self.made_matches.sort_unstable_by_key(|it| it.id);
         self.changed_matches.sort_unstable_by_key(|it| it.id);
+        self.made_results.sort_unstable_by_key(|it| it.report.match_id);
         self.removed_spots.sort_unstable();
         self.made_spots.sort_unstable_by_key(|(user, spot)| (*user, spot.queue));
     }

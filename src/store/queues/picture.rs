@@ -7,8 +7,9 @@ use crate::domain::id::{IdState, MatchId, SetId, TicketId, UserKey};
 use crate::domain::life::penalty::Penalty;
 use crate::domain::life::{Match, Stage};
 use crate::domain::queue::ticket::Ticket;
+use crate::domain::result::{MatchResult, RatingChange};
 use crate::domain::time::UnixMs;
-use crate::store::queues::{QueueKey, RatingRow, StoredTicket, TicketState};
+use crate::store::queues::{QueueKey, RESULTS_KEPT_MS, RatingRow, StoredTicket, TicketState};
 
 /// Rows by what they are found by.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +24,13 @@ pub(in crate::store) struct Picture {
     pub(in crate::store) players: HashMap<MatchId, BTreeSet<UserKey>, IdState>,
     pub(in crate::store) penalties: BTreeMap<(UserKey, SetId), Penalty>,
     pub(in crate::store) ratings: BTreeMap<(UserKey, SetId), RatingRow>,
+    /// What came of matches; of those that a batch is about, where the picture is a part.
+    pub(in crate::store) results: HashMap<MatchId, Arc<MatchResult>, IdState>,
+    /// The latest changes of each user's ratings, by the place that each has among them; where the picture is a part, those
+    /// that a batch makes.
+    pub(in crate::store) changes: BTreeMap<(UserKey, SetId, u32), RatingChange>,
+    /// What players thought of matches, and when they said so.
+    pub(in crate::store) scores: BTreeMap<(MatchId, UserKey), (u8, UnixMs)>,
 }
 
 /// A ticket that is not over, as one of its users sees it.
@@ -77,6 +85,8 @@ impl Picture {
         self.tickets.retain(|_, it| it.forget_at().is_none_or(|at| now < at));
         self.matches.retain(|_, it| forget_at(it).is_none_or(|at| now < at));
         self.penalties.retain(|_, it| now < it.spent_at());
+        self.results.retain(|_, it| now < it.reported.after(RESULTS_KEPT_MS));
+        self.scores.retain(|_, (_, at)| now < at.after(RESULTS_KEPT_MS));
     }
 }
 

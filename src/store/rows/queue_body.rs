@@ -13,6 +13,7 @@
 //! | | | | `v`, `c` | server: advertisement and reservation; connect data in hexadecimal digits |
 //! | | | | `p` | peer: its host |
 //! | | | | `o` | outcome, in the order of `Outcome` |
+//! | | | | `n` | over, and was played nowhere that fireteam knows of |
 //!
 //! What is absent or empty has no key, and a key that is not known is passed over. Moments are milliseconds since the Unix
 //! epoch. A number that JSON has no word for, which no sound server has, is null and comes back as no number.
@@ -124,6 +125,8 @@ struct MatchBody {
     p: Option<Name>,
     #[serde(skip_serializing_if = "Option::is_none")]
     o: Option<u8>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    n: bool,
 }
 
 /// How matches end, by the number that stands for it.
@@ -156,6 +159,7 @@ pub(super) fn encode_match(play: &Match) -> (i64, String) {
         c: None,
         p: None,
         o: None,
+        n: false,
     };
     let stage = match &play.stage {
         Stage::ReadyCheck { deadline } => {
@@ -168,29 +172,53 @@ pub(super) fn encode_match(play: &Match) -> (i64, String) {
         }
         Stage::Playing { place, began, until } => {
             (body.e, body.u) = (Some(began.0), Some(until.0));
-            match place {
-                Place::Server { advertisement, reservation, connect_data } => {
-                    body.v = Some((Name(*advertisement.as_bytes()), Name(*reservation.as_bytes())));
-                    body.c = Some(connect_data.iter().map(|byte| format!("{byte:02x}")).collect());
-                }
-                Place::Peer { host } => body.p = Some(Name::of(*host)),
-                Place::Nowhere => {}
-            }
+            body.put_place(place);
             2
         }
-        Stage::Over { outcome, began, forget_at: _ } => {
+        Stage::Over { outcome, began, place, forget_at: _ } => {
             body.o = OUTCOMES.iter().position(|known| known == outcome).and_then(|at| u8::try_from(at).ok());
             body.e = began.map(|began| began.0);
+            if let Some(place) = place {
+                body.put_place(place);
+                body.n = *place == Place::Nowhere;
+            }
             3
         }
     };
     (stage, text(&body))
 }
 
+impl MatchBody {
+    fn put_place(&mut self, place: &Place) {
+        match place {
+            Place::Server { advertisement, reservation, connect_data } => {
+                self.v = Some((Name(*advertisement.as_bytes()), Name(*reservation.as_bytes())));
+                self.c = Some(connect_data.iter().map(|byte| format!("{byte:02x}")).collect());
+            }
+            Place::Peer { host } => self.p = Some(Name::of(*host)),
+            Place::Nowhere => {}
+        }
+    }
+
+    /// The place, if it is anywhere.
+    fn take_place(&mut self) -> Result<Option<Place>, serde_json::Error> {
+        Ok(match (self.v.take(), self.p.take()) {
+            (Some((advertisement, reservation)), _) => Some(Place::Server {
+                advertisement: AdvertisementId::from_bytes(advertisement.0),
+                reservation: ReservationId::from_bytes(reservation.0),
+                connect_data: bytes(&self.c.take().unwrap_or_default())
+                    .ok_or_else(|| serde_json::Error::custom("connect data is not in hexadecimal digits"))?,
+            }),
+            (None, Some(host)) => Some(Place::Peer { host: host.user() }),
+            (None, None) => None,
+        })
+    }
+}
+
 /// The match in a text, of the stage and to be forgotten when its columns say so, but for what else has a column of its own:
 /// the caller puts that in.
 pub(super) fn decode_match(text: &str, stage: i64, forget_at: Option<UnixMs>) -> Result<Match, serde_json::Error> {
-    let body: MatchBody = serde_json::from_str(text)?;
+    let mut body: MatchBody = serde_json::from_str(text)?;
     let seat = |(user, player, role, answer): SeatBody| Seat { user: user.user(), player: player.user(), role, answer };
     let member = |(ticket, entered, team, seats): (Name, u64, u16, Vec<SeatBody>)| Member {
         ticket: TicketId::from_bytes(ticket.0),
@@ -203,16 +231,7 @@ pub(super) fn decode_match(text: &str, stage: i64, forget_at: Option<UnixMs>) ->
         0 => Stage::ReadyCheck { deadline: wanted("d", body.d)? },
         1 => Stage::Placing { deadline: wanted("d", body.d)? },
         2 => Stage::Playing {
-            place: match (body.v, body.p) {
-                (Some((advertisement, reservation)), _) => Place::Server {
-                    advertisement: AdvertisementId::from_bytes(advertisement.0),
-                    reservation: ReservationId::from_bytes(reservation.0),
-                    connect_data: bytes(&body.c.unwrap_or_default())
-                        .ok_or_else(|| serde_json::Error::custom("connect data is not in hexadecimal digits"))?,
-                },
-                (None, Some(host)) => Place::Peer { host: host.user() },
-                (None, None) => Place::Nowhere,
-            },
+            place: body.take_place()?.unwrap_or(Place::Nowhere),
             began: wanted("e", body.e)?,
             until: wanted("u", body.u)?,
         },
@@ -222,6 +241,7 @@ pub(super) fn decode_match(text: &str, stage: i64, forget_at: Option<UnixMs>) ->
                 .and_then(|at| OUTCOMES.get(usize::from(at)).copied())
                 .ok_or_else(|| serde_json::Error::custom("no such outcome"))?,
             began: body.e.map(UnixMs),
+            place: body.take_place()?.or(body.n.then_some(Place::Nowhere)),
             forget_at: forget_at.ok_or_else(|| serde_json::Error::custom("it is over and never to be forgotten"))?,
         },
         other => return Err(serde_json::Error::custom(format_args!("{other} is no stage"))),

@@ -9,12 +9,13 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use sqlx::Connection;
-use sqlx::sqlite::SqliteConnection;
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
-use crate::domain::id::MatchId;
+use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::life::Match;
+use crate::domain::result::{MatchResult, RatingChange};
 use crate::domain::time::UnixMs;
-use crate::store::queues::{QueueLoad, QueueOutcome, QueueWrite, Queues};
+use crate::store::queues::{Finished, QueueLoad, QueueOutcome, QueueWrite, Queues};
 use crate::store::sqlite::change::json_array;
 use crate::store::sqlite::queues::statements as sql;
 use crate::store::sqlite::{FORGET_ROUNDS_MAX, Sqlite, about, open, unavailable};
@@ -50,7 +51,30 @@ impl Queues for Sqlite {
     }
 
     async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
-        look_match(&self.path, id).await.map_err(|error| about(&self.path, error))
+        let names = json_array([id.as_bytes()].into_iter());
+        let rows = look(&self.path, sqlx::query(sql::MATCHES).bind(names)).await;
+        let rows = rows.map_err(|error| about(&self.path, error))?;
+        rows.first().map(read::play).transpose()
+    }
+
+    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
+        let names = json_array([id.as_bytes()].into_iter());
+        let rows = look(&self.path, sqlx::query(sql::RESULTS).bind(names)).await;
+        let rows = rows.map_err(|error| about(&self.path, error))?;
+        rows.first().map(read::result).transpose()
+    }
+
+    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError> {
+        let query = sqlx::query(sql::RATING_CHANGES).bind(user.as_bytes().to_vec()).bind(i64::from(set_id.0));
+        let rows = look(&self.path, query).await.map_err(|error| about(&self.path, error))?;
+        rows.iter().map(read::change).collect()
+    }
+
+    async fn finished(&self, (at, id): (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError> {
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let query = sqlx::query(sql::FINISHED).bind(rows::to_ms(at)).bind(id.as_bytes().to_vec()).bind(most);
+        let rows = look(&self.path, query).await.map_err(|error| about(&self.path, error))?;
+        rows.iter().map(read::finished).collect()
     }
 
     async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
@@ -65,12 +89,15 @@ impl Queues for Sqlite {
     }
 }
 
-async fn look_match(path: &Path, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+/// Rows as they are, on a connection of its own: it holds no change up.
+async fn look(
+    path: &Path,
+    query: sqlx::query::Query<'_, sqlx::Sqlite, SqliteArguments>,
+) -> Result<Vec<SqliteRow>, StoreError> {
     let mut connection = open::connect(path).await?;
-    let query = sqlx::query(sql::MATCHES).bind(json_array([id.as_bytes()].into_iter()));
-    let row = query.fetch_optional(&mut connection).await.map_err(unavailable)?;
+    let rows = query.fetch_all(&mut connection).await.map_err(unavailable)?;
     let _ = connection.close().await;
-    row.as_ref().map(read::play).transpose()
+    Ok(rows)
 }
 
 async fn load(connection: &mut SqliteConnection, now: UnixMs) -> Result<QueueLoad, StoreError> {

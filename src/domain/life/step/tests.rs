@@ -184,7 +184,12 @@ fn a_decline_ends_the_decliner_and_puts_the_others_back() {
     assert_eq!(step.punished, [user(12)], "and not the friend, who said nothing");
     assert_eq!(
         play.stage,
-        Stage::Over { outcome: Outcome::Declined, began: None, forget_at: START.after(1_000 + REMEMBERED_MS) }
+        Stage::Over {
+            outcome: Outcome::Declined,
+            began: None,
+            place: None,
+            forget_at: START.after(1_000 + REMEMBERED_MS)
+        }
     );
     let members = begun(&checked()).members;
     let entered: Vec<(TicketId, UnixMs)> = play.members.iter().map(|it| (it.ticket, it.entered)).collect();
@@ -266,7 +271,10 @@ fn play_ends_by_report_or_when_its_time_is_up_and_is_remembered_for_as_long_as_m
         assert_eq!(step.fates, [(ticket(1), played), (ticket(2), played)]);
         assert_eq!((step.punished, step.effects), (vec![], vec![seats_of(7)]));
         let forget_at = began.after(10 * REMEMBERED_MS);
-        assert_eq!(step.next.unwrap().stage, Stage::Over { outcome, began: Some(began), forget_at });
+        assert_eq!(
+            step.next.unwrap().stage,
+            Stage::Over { outcome, began: Some(began), place: Some(server(7)), forget_at }
+        );
     }
 }
 

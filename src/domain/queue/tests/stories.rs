@@ -10,8 +10,8 @@ use crate::domain::queue::dice::Dice;
 use crate::domain::queue::gate::Crowd;
 use crate::domain::queue::tests::world::{GAUSS, NOW, WINDOW, World, number_of, ticket_id, user};
 use crate::domain::ruleset::queue::{
-    Avoid, AvoidHow, AvoidWhom, CombineBounds, Quality, Regions, Selection, SelectionMode, StartWith, WaitBonus,
-    Window, WindowClock, WindowRule,
+    Avoid, AvoidHow, AvoidWhom, CombineBounds, Quality, Regions, Satisfaction, Selection, SelectionMode, StartWith,
+    WaitBonus, Window, WindowClock, WindowRule,
 };
 use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
@@ -80,6 +80,20 @@ fn ranges_that_overlap_suffice_where_the_ruleset_says_so() {
         world.enters(&[10.0], 0);
         world.enters(&[14.0], 0);
         assert_eq!(world.matches().len(), wanted);
+    }
+}
+
+/// S1-97: who has lost often looks further, its bounds included; the other side must reach as well, as far as the ruleset asks.
+#[test]
+fn a_frustrated_player_looks_further() {
+    for (widen, reciprocal_percent, wanted) in [(1.0, 0.0, 0), (2.0, 0.0, 1), (2.0, 50.0, 1), (2.0, 100.0, 0)] {
+        let mut world = World::plain();
+        world.queue().window = Some(Window { start: 2, step: 0, max: Some(2), reciprocal_percent, ..WINDOW });
+        world.queue().satisfaction = Some(Satisfaction { losing_streak: 3, widen });
+        world.enters(&[10.0], 0);
+        // Every third that enters is frustrated, from the second on.
+        world.enters(&[14.0], 0);
+        assert_eq!(world.matches().len(), wanted, "{widen} times as far, {reciprocal_percent} % back");
     }
 }
 

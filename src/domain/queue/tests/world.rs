@@ -18,7 +18,7 @@ use crate::domain::queue::ticket::{Rated, Ticket};
 use crate::domain::role::AdvertiseChances;
 use crate::domain::ruleset::queue::{
     Avoid, AvoidHow, AvoidWhom, BucketRounding, CombineBounds, Gate, GateRounding, Group, Groups, Quality, QueueSpec,
-    Regions, Selection, SelectionMode, StartWith, WaitBonus, Window, WindowClock, WindowRule,
+    Regions, Satisfaction, Selection, SelectionMode, StartWith, WaitBonus, Window, WindowClock, WindowRule,
 };
 use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::domain::ruleset::teams::{ServerMode, ServerSpec, TeamsSpec};
@@ -84,7 +84,12 @@ impl World {
     pub(in crate::domain::queue) fn entrants(&self) -> Vec<Entrant> {
         let queue = self.ruleset.queue.as_ref().unwrap();
         let each = self.tickets.iter().zip(&self.places);
-        each.map(|(ticket, place)| Entrant::of(&self.ruleset, queue, Arc::clone(ticket), *place)).collect()
+        let entrant = |(ticket, place): (&Arc<Ticket>, &Option<f64>)| Entrant {
+            // Some are frustrated, whatever the order; that only matters where the queue looks after them.
+            frustrated: number_of(ticket.id) % 3 == 1,
+            ..Entrant::of(&self.ruleset, queue, Arc::clone(ticket), *place)
+        };
+        each.map(entrant).collect()
     }
 
     pub(in crate::domain::queue) fn with<T>(&self, entrants: &[Entrant], act: impl FnOnce(&PassInput<'_>) -> T) -> T {
@@ -200,6 +205,7 @@ fn spec() -> QueueSpec {
         wait_bonus: None,
         avoid: Box::default(),
         offer: None,
+        satisfaction: None,
     }
 }
 
@@ -243,11 +249,7 @@ fn ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Expansi
         queue: Some(spec()),
         ready_check: None,
         server: ServerSpec { mode: ServerMode::None, wait_ms: 0, play_max_ms: 0 },
-        rating: Some(RatingSpec {
-            system: RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 },
-            z: 0.0,
-            decay: None,
-        }),
+        rating: Some(RatingSpec::plain(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
         xml: "".into(),
     }
 }
@@ -384,6 +386,9 @@ fn random_queue(dice: &mut Dice, queue: &mut QueueSpec) {
             rule: pick(dice, &[WindowRule::Contain, WindowRule::Contain, WindowRule::Overlap]),
             ..WINDOW
         });
+    }
+    if queue.window.is_some() {
+        queue.satisfaction = pick(dice, &[None, Some(Satisfaction { losing_streak: 2, widen: 1.5 })]);
     }
     queue.quality = pick(
         dice,

@@ -38,7 +38,7 @@ pub(super) fn queue(canon: &mut Canon, queue: &QueueSpec) {
 /// What queues came to say after their first hashes were given out: each where it says more than its default.
 pub(super) fn later(canon: &mut Canon, queue: &QueueSpec) {
     let QueueSpec { several_queues, like_parties_first, backfill, ticket_lapse_ms, regions, avoid, offer, .. } = queue;
-    let QueueSpec { window, selection, .. } = queue;
+    let QueueSpec { window, selection, satisfaction, .. } = queue;
     let flags = [
         ("one queue", !several_queues),
         ("like parties first", *like_parties_first),
@@ -78,6 +78,11 @@ pub(super) fn later(canon: &mut Canon, queue: &QueueSpec) {
         canon.text("offer");
         canon.whole(offer.after_ms);
         canon.whole(offer.set_id.0.into());
+    }
+    if let Some(satisfaction) = satisfaction {
+        canon.text("satisfaction");
+        canon.whole(satisfaction.losing_streak.into());
+        canon.number(satisfaction.widen);
     }
 }
 

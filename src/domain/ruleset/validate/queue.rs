@@ -6,7 +6,7 @@ use crate::domain::limit::{DURATION_MS_MAX, RULES_MAX};
 use crate::domain::ruleset::draft::{Element, Mistakes, quoted};
 use crate::domain::ruleset::fields::{Bounds, Fields};
 use crate::domain::ruleset::queue::{
-    Gate, GateRounding, Group, Groups, Offer, Quality, QueueSpec, Selection, SelectionMode, StartWith,
+    Gate, GateRounding, Group, Groups, Offer, Quality, QueueSpec, Satisfaction, Selection, SelectionMode, StartWith,
 };
 use crate::domain::ruleset::validate::attributes::{ANY_NUMBER, Declared, REDUCTIONS};
 use crate::domain::ruleset::validate::expansions::Expansions;
@@ -33,6 +33,12 @@ const LOOK_AT_MAX: u64 = 10_000;
 
 /// Tickets up to which a matching may be exact: its cost grows with the cube, and beyond these a pass takes a second.
 const EXACT_UP_TO_MAX: u64 = 3_000;
+
+/// Matches in a row that somebody may have to lose before a queue looks after them.
+const LOSING_STREAK_MAX: u64 = 1_000;
+
+/// How much wider a window may become for them.
+const WIDEN: Bounds = Bounds::within(1.0, 100.0);
 
 /// Factors, widths and weights: more than nothing.
 pub(super) const POSITIVE: Bounds = Bounds::above(0.0, 1e6);
@@ -63,7 +69,12 @@ pub(super) fn read(
         wait_bonus: at.child("WaitBonus").map(|element| quality::wait_bonus(element, mistakes)),
         avoid: avoid::read(&at.children(&["Avoid"]), mistakes).into(),
         offer: at.child("Offer").and_then(|element| offer(element, own_set, mistakes)),
+        satisfaction: at.child("Satisfaction").map(|element| satisfaction(element, mistakes)),
     };
+    if let (Some(element), None) = (at.child("Satisfaction"), &queue.window) {
+        let what = "<Satisfaction> widens a window, and there is none";
+        at.wrong(element.span, what, "add a <Window>, or leave it out");
+    }
     at.finish();
     queue
 }
@@ -158,6 +169,14 @@ fn selection(element: Option<&Element>, mistakes: &Mistakes) -> Selection {
     }
     at.finish();
     selection
+}
+
+fn satisfaction(element: &Element, mistakes: &Mistakes) -> Satisfaction {
+    let mut at = Fields::of(element, mistakes);
+    let losing_streak = at.required_whole("LosingStreak", 1, LOSING_STREAK_MAX).unwrap_or(1) as u32;
+    let widen = at.required_number("Widen", WIDEN).unwrap_or(1.0);
+    at.finish();
+    Satisfaction { losing_streak, widen }
 }
 
 fn offer(element: &Element, own_set: Option<SetId>, mistakes: &Mistakes) -> Option<Offer> {

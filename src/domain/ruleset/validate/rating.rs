@@ -3,7 +3,7 @@
 use crate::domain::limit::DURATION_MS_MAX;
 use crate::domain::ruleset::draft::{Element, Mistakes};
 use crate::domain::ruleset::fields::{Bounds, Fields};
-use crate::domain::ruleset::rating::{Decay, RatingSpec, RatingSystem};
+use crate::domain::ruleset::rating::{Decay, GamePer, Momentum, OnDisconnect, RatingSpec, RatingSystem};
 use crate::domain::ruleset::validate::attributes::ANY_NUMBER;
 
 /// Numbers that must be more than nothing: factors, deviations, scales.
@@ -15,10 +15,23 @@ const NOT_NEGATIVE: Bounds = Bounds::within(0.0, 1e6);
 /// How many deviations a leaderboard may deduct.
 const Z: Bounds = Bounds::within(0.0, 10.0);
 
-/// One day: how long a rating period is where a file does not say, milliseconds.
-const DEFAULT_PERIOD_MS: u64 = 24 * 60 * 60 * 1000;
+/// The most matches that a placement may take.
+const PLACEMENT_MATCHES_MAX: u64 = 1_000;
 
-/// Reads `<Rating>`. Defaults are those of each system's authors, but for z, which is comprl's 1 (B-26).
+/// The longest streak that momentum may wait for.
+const STREAK_MAX: u64 = 1_000;
+
+/// What momentum may multiply a change by. Beyond ten a rating says more about streaks than about skill.
+const FACTOR: Bounds = Bounds::within(0.1, 10.0);
+
+/// How long a period of Glicko-2 is where a file does not say: one day, milliseconds. Matches change ratings at once; a period only
+/// says how fast idle players become uncertain.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// The same of Glicko: by the day, its usual c would forget whoever comes back after a month (docs/RATINGS.md).
+const WEEK_MS: u64 = 7 * DAY_MS;
+
+/// Reads `<Rating>`. Defaults are those of each system's authors but where it says otherwise; z is comprl's 1 (B-26).
 pub(super) fn read(element: &Element, mistakes: &Mistakes) -> RatingSpec {
     #[derive(Clone, Copy)]
     enum System {
@@ -42,11 +55,7 @@ pub(super) fn read(element: &Element, mistakes: &Mistakes) -> RatingSpec {
             let right = format!("add System=\"…\" with one of {}", words.map(|(word, _)| word).join(", "));
             at.wrong(element.span, "<Rating> lacks `System`", right);
         }
-        return RatingSpec {
-            system: RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 },
-            z: 0.0,
-            decay: None,
-        };
+        return RatingSpec::plain(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
     };
     let system = match chosen {
         System::Elo => elo(&mut at),
@@ -61,8 +70,18 @@ pub(super) fn read(element: &Element, mistakes: &Mistakes) -> RatingSpec {
             (at.number_or("Z", Z, 1.0), at.child("Decay").map(|element| decay(element, mistakes)))
         }
     };
+    let momentum = at.child("Momentum").map(|element| momentum(element, mistakes));
+    let placement_matches = at.whole_or("PlacementMatches", 0, PLACEMENT_MATCHES_MAX, 0) as u32;
+    let ways = [("rate", OnDisconnect::Rate), ("ignore", OnDisconnect::Ignore)];
+    let on_disconnect = at.word("OnDisconnect", &ways).unwrap_or(OnDisconnect::Rate);
+    let game_per = match chosen {
+        System::Elo | System::Glicko | System::Glicko2 => {
+            at.word("GamePer", &[("match", GamePer::Match), ("opponent", GamePer::Opponent)]).unwrap_or(GamePer::Match)
+        }
+        System::TrueSkill | System::PlackettLuce => GamePer::Match,
+    };
     at.finish();
-    RatingSpec { system, z, decay }
+    RatingSpec { system, z, decay, momentum, placement_matches, on_disconnect, game_per }
 }
 
 /// K = 16, as the thesis's tables have it (S1-61).
@@ -81,7 +100,7 @@ fn glicko(at: &mut Fields<'_>) -> RatingSystem {
         deviation: at.number_or("Deviation", POSITIVE, 350.0),
         min_deviation: at.number_or("MinDeviation", NOT_NEGATIVE, 30.0),
         c: at.number_or("C", NOT_NEGATIVE, 63.2),
-        period_ms: at.whole_or("PeriodMs", 1, DURATION_MS_MAX, DEFAULT_PERIOD_MS),
+        period_ms: at.whole_or("PeriodMs", 1, DURATION_MS_MAX, WEEK_MS),
     }
 }
 
@@ -92,17 +111,18 @@ fn glicko2(at: &mut Fields<'_>) -> RatingSystem {
         deviation: at.number_or("Deviation", POSITIVE, 350.0),
         volatility: at.number_or("Volatility", POSITIVE, 0.06),
         tau: at.number_or("Tau", POSITIVE, 0.5),
-        period_ms: at.whole_or("PeriodMs", 1, DURATION_MS_MAX, DEFAULT_PERIOD_MS),
+        period_ms: at.whole_or("PeriodMs", 1, DURATION_MS_MAX, DAY_MS),
     }
 }
 
+/// The paper has beta = sigma / 2. More luck in a game predicts better on every set of matches that was tried (docs/RATINGS.md).
 fn trueskill(at: &mut Fields<'_>) -> RatingSystem {
     RatingSystem::TrueSkill {
         mu: at.number_or("Mu", ANY_NUMBER, 25.0),
         sigma: at.number_or("Sigma", POSITIVE, 25.0 / 3.0),
-        beta: at.number_or("Beta", POSITIVE, 25.0 / 6.0),
+        beta: at.number_or("Beta", POSITIVE, 10.0),
         tau: at.number_or("Tau", NOT_NEGATIVE, 25.0 / 300.0),
-        draw_percent: at.number_or("DrawPercent", Bounds::within(0.0, 99.0), 10.0),
+        draw_percent: at.number_or("DrawPercent", Bounds::within(0.0, 99.0), 5.0),
     }
 }
 
@@ -124,4 +144,12 @@ fn decay(element: &Element, mistakes: &Mistakes) -> Decay {
     let max_deviation = at.required_number("MaxDeviation", POSITIVE).unwrap_or(0.0);
     at.finish();
     Decay { every_ms, deviation, max_deviation }
+}
+
+fn momentum(element: &Element, mistakes: &Mistakes) -> Momentum {
+    let mut at = Fields::of(element, mistakes);
+    let after = at.required_whole("After", 1, STREAK_MAX).unwrap_or(1) as u32;
+    let factor = at.required_number("Factor", FACTOR).unwrap_or(1.0);
+    at.finish();
+    Momentum { after, factor }
 }

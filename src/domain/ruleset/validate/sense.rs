@@ -27,6 +27,10 @@ pub(super) fn check_parts(root: &Fields<'_>) {
         let what = "<Queue> makes matches but nothing says of what";
         root.wrong(queue.span, what, "add <Teams Count=\"2\" Size=\"…\"/>");
     }
+    if let Some(child) = queue.child("Satisfaction").filter(|_| !has("Rating")) {
+        let right = "add a <Rating System=\"…\"/>, which keeps them";
+        root.wrong(child.span, "<Satisfaction> goes by matches lost in a row, and nobody counts them", right);
+    }
     let measures = queue.child("Quality").map_or(&[][..], |quality| &quality.children);
     for measure in measures.iter().take(1) {
         let (needed, what, right) = match &*measure.name {

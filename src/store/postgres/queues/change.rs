@@ -1,8 +1,8 @@
 //! One batch of changes to the queues, in one transaction: lock what it touches, decide in plain code, write the difference,
 //! leave word of it.
 //!
-//! Locks are taken in one order: the places of users who enter, tickets, matches, penalties, then the rows that are made; and
-//! within each kind by name. Where another server was quicker with a row that this batch wants to make, it begins again and
+//! Locks are taken in one order: the places of users who enter, tickets, matches, penalties, ratings, then the rows that are made;
+//! and within each kind by name. Where another server was quicker with a row that this batch wants to make, it begins again and
 //! finds the row there (`attempt.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,11 +90,40 @@ impl Changes<'_> {
         }
         if !touched.users.is_empty() || !played.is_empty() {
             let users = names(touched.users.iter().map(UserKey::as_bytes));
-            for row in &sqlx::query(sql::USERS).bind(users).bind(played).fetch_all(connection).await? {
+            for row in &sqlx::query(sql::USERS).bind(users).bind(played).fetch_all(&mut *connection).await? {
                 read::user(row, &mut picture)?;
             }
         }
+        self.look_at_results(connection, &mut picture).await?;
         Ok(picture)
+    }
+
+    /// Locks and reads ratings, and reads what results and scores there are already.
+    async fn look_at_results(&self, connection: &mut PgConnection, picture: &mut Picture) -> Result<(), Trouble> {
+        let touched = &self.touched;
+        if !touched.ratings.is_empty() {
+            let users: BTreeSet<UserKey> = touched.ratings.iter().map(|(user, _)| *user).collect();
+            let users = names(users.iter().map(UserKey::as_bytes));
+            for row in &sqlx::query(sql::LOCK_RATINGS).bind(users).fetch_all(&mut *connection).await? {
+                let rating = read::rating(row)?;
+                picture.ratings.insert((rating.user, rating.set_id), rating);
+            }
+        }
+        if !touched.results.is_empty() {
+            let ids = names(touched.results.iter().map(MatchId::as_bytes));
+            for row in &sqlx::query(sql::RESULTS).bind(ids).fetch_all(&mut *connection).await? {
+                let result = read::result(row)?;
+                picture.results.insert(result.report.match_id, result);
+            }
+        }
+        if !touched.scores.is_empty() {
+            let ids: BTreeSet<MatchId> = touched.scores.iter().map(|(id, _)| *id).collect();
+            let ids = names(ids.iter().map(MatchId::as_bytes));
+            for row in &sqlx::query(sql::SCORES).bind(ids).fetch_all(connection).await? {
+                read::score(row, picture)?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -122,8 +151,10 @@ async fn note(difference: &Difference<'_>, connection: &mut PgConnection, attemp
     let tickets = names(tickets.map(|stored| stored.ticket.id.as_bytes()));
     let matches = difference.made_matches.iter().chain(&difference.changed_matches);
     let matches = names(matches.map(|play| play.id.as_bytes()));
-    let rated: BTreeSet<UserKey> = difference.ratings.iter().map(|row| row.user).collect();
-    if tickets.is_empty() && matches.is_empty() && rated.is_empty() {
+    let ratings = difference.made_ratings.iter().chain(&difference.changed_ratings);
+    let rated: BTreeSet<UserKey> = ratings.map(|row| row.user).collect();
+    let written = !difference.made_results.is_empty() || !difference.made_scores.is_empty();
+    if tickets.is_empty() && matches.is_empty() && rated.is_empty() && !written {
         return Ok(());
     }
     let rated = names(rated.iter().map(UserKey::as_bytes));

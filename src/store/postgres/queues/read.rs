@@ -10,12 +10,14 @@ use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
 use crate::domain::life::Match;
 use crate::domain::life::penalty::Penalty;
 use crate::domain::queue::ticket::Rated;
+use crate::domain::result::{MatchResult, RatingChange, Satisfaction};
 use crate::store::StoreError;
 use crate::store::postgres::read::Place;
 use crate::store::queues::picture::{Picture, Spot};
-use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
+use crate::store::queues::{Finished, QueueKey, RatingRow, StoredTicket};
 use crate::store::rows::from_ms;
 use crate::store::rows::queue::{MatchRow, StandingRow, TicketRow};
+use crate::store::rows::result::ResultRow;
 
 /// A ticket.
 pub(super) fn ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
@@ -93,5 +95,56 @@ pub(super) fn rating(row: &PgRow) -> Result<RatingRow, StoreError> {
         volatility: at.get(4, "volatility")?,
         matches: at.count(5, "matches")?,
         last: from_ms(at.get(6, "last_ms")?),
+        streak: at.get(7, "streak")?,
+        satisfaction: Satisfaction {
+            abandoned: at.count(8, "abandoned")?,
+            scores: at.count(9, "scores")?,
+            score_sum: at.count(10, "score_sum")?,
+        },
     })
+}
+
+/// What came of a match.
+pub(super) fn result(row: &PgRow) -> Result<Arc<MatchResult>, StoreError> {
+    let at = Place { table: "result", row };
+    let result = ResultRow {
+        id: at.name(0, "match_id")?,
+        silo_id: at.get(1, "silo_id")?,
+        set_id: at.get(2, "set_id")?,
+        reported_ms: at.get(3, "reported_ms")?,
+        payload: at.name(4, "payload")?,
+        body: Cow::Borrowed(at.get(5, "body")?),
+    };
+    result.result()
+}
+
+/// A finished match, with what players thought of it.
+pub(super) fn finished(row: &PgRow) -> Result<Finished, StoreError> {
+    let at = Place { table: "score", row };
+    Ok(Finished { result: result(row)?, scores: at.count(6, "score")?, score_sum: at.count(7, "score")? })
+}
+
+/// A change of a rating.
+pub(super) fn change(row: &PgRow) -> Result<RatingChange, StoreError> {
+    let at = Place { table: "rating_change", row };
+    Ok(RatingChange {
+        user: UserKey::from_bytes(at.name(0, "user_key")?),
+        set_id: SetId(at.count(1, "set_id")?),
+        number: at.count(2, "number")?,
+        match_id: MatchId::from_bytes(at.name(3, "match_id")?),
+        at: from_ms(at.get(4, "at_ms")?),
+        rank: at.count(5, "rank")?,
+        sides: at.count(6, "sides")?,
+        before: Rated { rating: at.get(7, "rating_before")?, deviation: at.get(8, "deviation_before")? },
+        after: Rated { rating: at.get(9, "rating_after")?, deviation: at.get(10, "deviation_after")? },
+    })
+}
+
+/// What a player thought of a match, added to what is known.
+pub(super) fn score(row: &PgRow, picture: &mut Picture) -> Result<(), StoreError> {
+    let at = Place { table: "score", row };
+    let key = (MatchId::from_bytes(at.name(0, "match_id")?), UserKey::from_bytes(at.name(1, "user_key")?));
+    let score = u8::try_from(at.get::<i16>(2, "score")?).unwrap_or(u8::MAX);
+    picture.scores.insert(key, (score, from_ms(at.get(3, "at_ms")?)));
+    Ok(())
 }

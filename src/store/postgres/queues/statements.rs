@@ -29,9 +29,17 @@ macro_rules! ratings {
     ($of:literal) => {
         concat!(
             "
-    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms",
+    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms, r.streak, r.abandoned,
+           r.scores, r.score_sum",
             $of
         )
+    };
+}
+
+/// A result as it is read.
+macro_rules! results {
+    ($of:literal) => {
+        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.payload, r.body", $of)
     };
 }
 
@@ -75,6 +83,41 @@ pub(super) const LOCK_PENALTIES: &str = "
      order by user_key, set_id
        for update
 ";
+
+/// Locks and reads the ratings of the users in `$1`; after the penalties. Two matches of one user that end at once wait for each
+/// other here, and both count.
+pub(super) const LOCK_RATINGS: &str =
+    ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id for update");
+
+/// What came of the matches in `$1`. After the lock on the match, so that whoever comes second sees the first.
+pub(super) const RESULTS: &str = results!(" from result r where r.match_id = any($1) order by r.match_id");
+
+/// What players thought of the matches in `$1`.
+pub(super) const SCORES: &str = "
+    select match_id, user_key, score, at_ms
+      from score
+     where match_id = any($1)
+";
+
+/// The changes of the rating of user `$1` in set `$2`, latest first.
+pub(super) const RATING_CHANGES: &str = "
+    select user_key, set_id, number, match_id, at_ms, rank, sides, rating_before, deviation_before, rating_after,
+           deviation_after
+      from rating_change
+     where user_key = $1 and set_id = $2
+     order by at_ms desc, number desc
+";
+
+/// The first `$3` results reported at `$1` of matches called more than `$2`, or later, and how players scored them.
+pub(super) const FINISHED: &str = results!(
+    ", (select count(*) from score s where s.match_id = r.match_id),
+           (select coalesce(sum(s.score), 0) from score s where s.match_id = r.match_id)
+      from result r
+     where (r.reported_ms, r.match_id) > ($1, $2)
+     order by r.reported_ms, r.match_id
+     limit $3
+"
+);
 
 /// Where the users in `$1` are, what bars them, and who is in the matches in `$2`: a kind, a user, a name and four numbers. A
 /// statement of its own: it must see what was committed while the locks were waited for.
@@ -179,15 +222,55 @@ pub(super) const CHANGE_PENALTIES: &str = "
      where p.user_key = u.user_key and p.set_id = u.set_id
 ";
 
-/// Sets ratings.
-pub(super) const PUT_RATINGS: &str = "
-    insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms)
+/// Makes ratings. Fewer rows than users: another server was quicker with one of them.
+pub(super) const MAKE_RATINGS: &str = "
+    insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
+                        score_sum)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[])
-        on conflict (user_key, set_id) do update
-       set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
-           matches = excluded.matches, last_ms = excluded.last_ms
+                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[])
+        on conflict (user_key, set_id) do nothing
+";
+
+/// Sets ratings that are there.
+pub(super) const CHANGE_RATINGS: &str = "
+    update rating r
+       set rating = u.rating, deviation = u.deviation, volatility = u.volatility, matches = u.matches, last_ms = u.last_ms,
+           streak = u.streak, abandoned = u.abandoned, scores = u.scores, score_sum = u.score_sum
+      from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
+                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[])
+        as u (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores, score_sum)
+     where r.user_key = u.user_key and r.set_id = u.set_id
+";
+
+/// Writes down what came of matches. Fewer rows than matches: another server was quicker with one of them.
+pub(super) const MAKE_RESULTS: &str = "
+    insert into result (match_id, silo_id, set_id, reported_ms, payload, body)
+    select *
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::text[])
+        on conflict (match_id) do nothing
+";
+
+/// Remembers changes of ratings, each in the place of one that was there before. Whoever writes one has its rating locked.
+pub(super) const PUT_CHANGES: &str = "
+    insert into rating_change (user_key, set_id, slot, number, match_id, at_ms, rank, sides, rating_before,
+                               deviation_before, rating_after, deviation_after)
+    select *
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::bigint[], $7::bigint[],
+                  $8::bigint[], $9::double precision[], $10::double precision[], $11::double precision[],
+                  $12::double precision[])
+        on conflict (user_key, set_id, slot) do update
+       set number = excluded.number, match_id = excluded.match_id, at_ms = excluded.at_ms, rank = excluded.rank,
+           sides = excluded.sides, rating_before = excluded.rating_before, deviation_before = excluded.deviation_before,
+           rating_after = excluded.rating_after, deviation_after = excluded.deviation_after
+";
+
+/// Notes what players thought of matches. Fewer rows than scores: another server was quicker with one of them.
+pub(super) const MAKE_SCORES: &str = "
+    insert into score (match_id, user_key, score, at_ms)
+    select *
+      from unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::bigint[])
+        on conflict (match_id, user_key) do nothing
 ";
 
 /// Notes what the batch `$1` of server `$2` has touched, and rings the bell if `$6`.
@@ -254,7 +337,7 @@ pub(super) const ALL_MATCHES: &str =
 pub(super) const ALL_RATINGS: &str = ratings!(" from rating r order by r.user_key, r.set_id");
 
 /// A thousand rows of each kind that are due by `$1`; those that another server is at are left to it.
-pub(super) const FORGET: [&str; 3] = [
+pub(super) const FORGET: [&str; 5] = [
     "
     delete from ticket
      where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000 for update skip locked)
@@ -267,6 +350,17 @@ pub(super) const FORGET: [&str; 3] = [
     delete from penalty
      where (user_key, set_id) in (select user_key, set_id from penalty where greatest(until_ms, resets_at_ms) <= $1
                                    limit 1000 for update skip locked)
+",
+    // RESULTS_KEPT_MS
+    "
+    delete from result
+     where match_id in (select match_id from result where reported_ms <= $1 - 7948800000 limit 1000
+                           for update skip locked)
+",
+    "
+    delete from score
+     where (match_id, user_key) in (select match_id, user_key from score where at_ms <= $1 - 7948800000
+                                     limit 1000 for update skip locked)
 ",
 ];
 
@@ -330,3 +424,14 @@ pub(super) const ATTEND: &str = "
      group by silo_id
      order by silo_id
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_forgotten_when_they_are_due() {
+        let due = format!("$1 - {}", crate::store::queues::RESULTS_KEPT_MS);
+        assert!(FORGET[3].contains(&due) && FORGET[4].contains(&due), "{due}");
+    }
+}

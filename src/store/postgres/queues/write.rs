@@ -6,13 +6,17 @@ use sqlx::types::Uuid;
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::life::Match;
 use crate::domain::life::penalty::Penalty;
+use crate::domain::result::{MatchResult, RatingChange};
+use crate::domain::time::UnixMs;
 use crate::store::postgres::attempt::{Trouble, all};
 use crate::store::postgres::change::names;
 use crate::store::postgres::queues::statements as sql;
+use crate::store::queues::conclude::slot;
 use crate::store::queues::difference::Difference;
 use crate::store::queues::picture::Spot;
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
 use crate::store::rows::queue::{MatchRow, StandingRow, TicketRow};
+use crate::store::rows::result::ResultRow;
 use crate::store::rows::to_ms;
 
 /// What goes goes first: a user may leave one ticket or match and be in another.
@@ -28,7 +32,12 @@ pub(super) async fn write(difference: &Difference<'_>, to: &mut PgConnection) ->
     let made = put_penalties(sql::MAKE_PENALTIES, &difference.made_penalties, to).await?;
     all(made, difference.made_penalties.len())?;
     put_penalties(sql::CHANGE_PENALTIES, &difference.changed_penalties, to).await?;
-    put_ratings(&difference.ratings, to).await
+    let made = put_ratings(sql::MAKE_RATINGS, &difference.made_ratings, to).await?;
+    all(made, difference.made_ratings.len())?;
+    put_ratings(sql::CHANGE_RATINGS, &difference.changed_ratings, to).await?;
+    make_results(&difference.made_results, to).await?;
+    put_changes(&difference.rating_changes, to).await?;
+    make_scores(&difference.made_scores, to).await
 }
 
 async fn remove(spots: &[(UserKey, QueueKey)], players: &[UserKey], to: &mut PgConnection) -> Result<(), Trouble> {
@@ -159,18 +168,69 @@ async fn put_penalties(
     Ok(query.execute(to).await?.rows_affected())
 }
 
-async fn put_ratings(ratings: &[&RatingRow], to: &mut PgConnection) -> Result<(), Trouble> {
+async fn put_ratings(statement: &'static str, ratings: &[&RatingRow], to: &mut PgConnection) -> Result<u64, Trouble> {
     if ratings.is_empty() {
-        return Ok(());
+        return Ok(0);
     }
-    let query = sqlx::query(sql::PUT_RATINGS)
+    let query = sqlx::query(statement)
         .bind(names(ratings.iter().map(|it| it.user.as_bytes())))
         .bind(column(ratings, |it| i64::from(it.set_id.0)))
         .bind(column(ratings, |it| it.rated.rating))
         .bind(column(ratings, |it| it.rated.deviation))
         .bind(column(ratings, |it| it.volatility))
         .bind(column(ratings, |it| i64::from(it.matches)))
-        .bind(column(ratings, |it| to_ms(it.last)));
+        .bind(column(ratings, |it| to_ms(it.last)))
+        .bind(column(ratings, |it| it.streak))
+        .bind(column(ratings, |it| i64::from(it.satisfaction.abandoned)))
+        .bind(column(ratings, |it| i64::from(it.satisfaction.scores)))
+        .bind(column(ratings, |it| i64::from(it.satisfaction.score_sum)));
+    Ok(query.execute(to).await?.rows_affected())
+}
+
+async fn make_results(results: &[&MatchResult], to: &mut PgConnection) -> Result<(), Trouble> {
+    if results.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<ResultRow<'_>> = results.iter().map(|it| ResultRow::of(it)).collect();
+    let query = sqlx::query(sql::MAKE_RESULTS)
+        .bind(names(rows.iter().map(|row| &row.id)))
+        .bind(column(&rows, |row| row.silo_id))
+        .bind(column(&rows, |row| row.set_id))
+        .bind(column(&rows, |row| row.reported_ms))
+        .bind(names(rows.iter().map(|row| &row.payload)))
+        .bind(column(&rows, |row| &*row.body));
+    all(query.execute(to).await?.rows_affected(), rows.len())
+}
+
+async fn put_changes(changes: &[&RatingChange], to: &mut PgConnection) -> Result<(), Trouble> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let query = sqlx::query(sql::PUT_CHANGES)
+        .bind(names(changes.iter().map(|it| it.user.as_bytes())))
+        .bind(column(changes, |it| i64::from(it.set_id.0)))
+        .bind(column(changes, |it| i64::from(slot(it.number))))
+        .bind(column(changes, |it| i64::from(it.number)))
+        .bind(names(changes.iter().map(|it| it.match_id.as_bytes())))
+        .bind(column(changes, |it| to_ms(it.at)))
+        .bind(column(changes, |it| i64::from(it.rank)))
+        .bind(column(changes, |it| i64::from(it.sides)))
+        .bind(column(changes, |it| it.before.rating))
+        .bind(column(changes, |it| it.before.deviation))
+        .bind(column(changes, |it| it.after.rating))
+        .bind(column(changes, |it| it.after.deviation));
     query.execute(to).await?;
     Ok(())
+}
+
+async fn make_scores(scores: &[(MatchId, UserKey, u8, UnixMs)], to: &mut PgConnection) -> Result<(), Trouble> {
+    if scores.is_empty() {
+        return Ok(());
+    }
+    let query = sqlx::query(sql::MAKE_SCORES)
+        .bind(names(scores.iter().map(|(id, ..)| id.as_bytes())))
+        .bind(names(scores.iter().map(|(_, user, ..)| user.as_bytes())))
+        .bind(column(scores, |(_, _, score, _)| i16::from(*score)))
+        .bind(column(scores, |(.., at)| to_ms(*at)));
+    all(query.execute(to).await?.rows_affected(), scores.len())
 }

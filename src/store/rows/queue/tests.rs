@@ -6,6 +6,7 @@ use super::*;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, UserKey};
 use crate::domain::life::{Member, Outcome, Place, Seat, Stage};
 use crate::domain::queue::ticket::Rated;
+use crate::domain::result::Satisfaction;
 use crate::domain::session::Session;
 use crate::store::queues::RatingRow;
 use crate::store::rows::queue_user::rating_checksum;
@@ -73,9 +74,9 @@ fn stage() -> impl Strategy<Value = Stage> {
     prop_oneof![
         moment().prop_map(|deadline| Stage::ReadyCheck { deadline }),
         moment().prop_map(|deadline| Stage::Placing { deadline }),
-        (place, moment(), moment()).prop_map(|(place, began, until)| Stage::Playing { place, began, until }),
-        (prop::sample::select(outcomes.to_vec()), prop::option::of(moment()), moment())
-            .prop_map(|(outcome, began, forget_at)| Stage::Over { outcome, began, forget_at }),
+        (place.clone(), moment(), moment()).prop_map(|(place, began, until)| Stage::Playing { place, began, until }),
+        (prop::sample::select(outcomes.to_vec()), prop::option::of(moment()), prop::option::of(place), moment())
+            .prop_map(|(outcome, began, place, forget_at)| Stage::Over { outcome, began, place, forget_at }),
     ]
 }
 
@@ -270,6 +271,8 @@ fn every_column_of_queues_counts_for_a_checksum() {
         volatility: 0.0,
         matches: 1,
         last: UnixMs(1),
+        streak: 0,
+        satisfaction: Satisfaction::default(),
     };
     assert_ne!(rating_checksum(&rating(0.1)), rating_checksum(&rating(0.1 + f64::EPSILON / 8.0)));
     assert_eq!(rating_checksum(&rating(0.0)), rating_checksum(&rating(-0.0)), "as the file keeps it");

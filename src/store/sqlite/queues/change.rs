@@ -1,5 +1,6 @@
 //! One batch of changes to the queues, in one transaction: read what it touches, decide in plain code, write the difference.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use sqlx::Row;
@@ -8,13 +9,19 @@ use sqlx::sqlite::SqliteConnection;
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::life::Match;
 use crate::domain::life::penalty::Penalty;
+use crate::domain::result::{MatchResult, RatingChange, Satisfaction};
+use crate::domain::time::UnixMs;
 use crate::store::StoreError;
+use crate::store::queues::conclude::slot;
 use crate::store::queues::difference::Difference;
 use crate::store::queues::picture::{Picture, Spot};
 use crate::store::queues::touched::Touched;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
 use crate::store::rows::queue::{MatchRow, StandingRow, TicketRow};
-use crate::store::rows::queue_user::{penalty_checksum, player_checksum, rating_checksum, spot_checksum};
+use crate::store::rows::queue_user::{
+    change_checksum, penalty_checksum, player_checksum, rating_checksum, score_checksum, spot_checksum,
+};
+use crate::store::rows::result::ResultRow;
 use crate::store::rows::to_ms;
 use crate::store::sqlite::change::json_array;
 use crate::store::sqlite::log::Length;
@@ -60,11 +67,43 @@ async fn look(connection: &mut SqliteConnection, touched: &Touched) -> Result<Pi
     if !touched.users.is_empty() || !touched.matches.is_empty() {
         let wanted = json_array(touched.users.iter().map(UserKey::as_bytes));
         let query = sqlx::query(sql::USERS).bind(wanted).bind(played);
-        for row in &query.fetch_all(connection).await.map_err(unavailable)? {
+        for row in &query.fetch_all(&mut *connection).await.map_err(unavailable)? {
             read::user(row, &mut picture)?;
         }
     }
+    look_at_results(connection, touched, &mut picture).await?;
     Ok(picture)
+}
+
+/// Reads what results and ratings there are already.
+async fn look_at_results(
+    connection: &mut SqliteConnection,
+    touched: &Touched,
+    picture: &mut Picture,
+) -> Result<(), StoreError> {
+    if !touched.results.is_empty() {
+        let wanted = json_array(touched.results.iter().map(MatchId::as_bytes));
+        for row in &sqlx::query(sql::RESULTS).bind(wanted).fetch_all(&mut *connection).await.map_err(unavailable)? {
+            let result = read::result(row)?;
+            picture.results.insert(result.report.match_id, result);
+        }
+    }
+    if !touched.scores.is_empty() {
+        let matches: BTreeSet<MatchId> = touched.scores.iter().map(|(id, _)| *id).collect();
+        let wanted = json_array(matches.iter().map(MatchId::as_bytes));
+        for row in &sqlx::query(sql::SCORES).bind(wanted).fetch_all(&mut *connection).await.map_err(unavailable)? {
+            read::score(row, picture)?;
+        }
+    }
+    if !touched.ratings.is_empty() {
+        let users: BTreeSet<UserKey> = touched.ratings.iter().map(|(user, _)| *user).collect();
+        let wanted = json_array(users.iter().map(UserKey::as_bytes));
+        for row in &sqlx::query(sql::RATINGS).bind(wanted).fetch_all(connection).await.map_err(unavailable)? {
+            let rating = read::rating(row)?;
+            picture.ratings.insert((rating.user, rating.set_id), rating);
+        }
+    }
+    Ok(())
 }
 
 /// What goes goes first: a user may leave one ticket or match and be in another.
@@ -80,7 +119,11 @@ fn script(difference: &Difference<'_>) -> Script {
     script.add(&sql::MAKE_MATCH_USERS, &difference.made_players, bind_player);
     script.add(&sql::PUT_PENALTIES, &difference.made_penalties, bind_penalty);
     script.add(&sql::PUT_PENALTIES, &difference.changed_penalties, bind_penalty);
-    script.add(&sql::PUT_RATINGS, &difference.ratings, bind_rating);
+    script.add(&sql::PUT_RATINGS, &difference.made_ratings, bind_rating);
+    script.add(&sql::PUT_RATINGS, &difference.changed_ratings, bind_rating);
+    script.add(&sql::MAKE_RESULTS, &difference.made_results, bind_result);
+    script.add(&sql::PUT_CHANGES, &difference.rating_changes, bind_change);
+    script.add(&sql::MAKE_SCORES, &difference.made_scores, bind_score);
     script
 }
 
@@ -137,5 +180,28 @@ fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), to: &mut Binds) {
 fn bind_rating(row: &&RatingRow, to: &mut Binds) {
     bind_user(&row.user, to);
     to.add(i64::from(row.set_id.0)).add(row.rated.rating).add(row.rated.deviation).add(row.volatility);
-    to.add(i64::from(row.matches)).add(to_ms(row.last)).add(rating_checksum(row));
+    to.add(i64::from(row.matches)).add(to_ms(row.last)).add(i64::from(row.streak));
+    let Satisfaction { abandoned, scores, score_sum } = row.satisfaction;
+    to.add(i64::from(abandoned)).add(i64::from(scores)).add(i64::from(score_sum)).add(rating_checksum(row));
+}
+
+fn bind_result(result: &&MatchResult, to: &mut Binds) {
+    let row = ResultRow::of(result);
+    to.add(row.id.as_slice()).add(row.silo_id).add(row.set_id).add(row.reported_ms).add(row.payload.as_slice());
+    to.add(&*row.body).add(row.checksum());
+}
+
+fn bind_change(change: &&RatingChange, to: &mut Binds) {
+    bind_user(&change.user, to);
+    to.add(i64::from(change.set_id.0)).add(i64::from(slot(change.number))).add(i64::from(change.number));
+    to.add(change.match_id.as_bytes().as_slice()).add(to_ms(change.at));
+    to.add(i64::from(change.rank)).add(i64::from(change.sides));
+    to.add(change.before.rating).add(change.before.deviation).add(change.after.rating).add(change.after.deviation);
+    to.add(change_checksum(change));
+}
+
+fn bind_score((match_id, user, score, at): &(MatchId, UserKey, u8, UnixMs), to: &mut Binds) {
+    to.add(match_id.as_bytes().as_slice());
+    bind_user(user, to);
+    to.add(i64::from(*score)).add(to_ms(*at)).add(score_checksum(*match_id, *user, *score, *at));
 }

@@ -26,6 +26,25 @@ macro_rules! matches {
     };
 }
 
+/// A rating as it is read.
+macro_rules! ratings {
+    ($of:literal) => {
+        concat!(
+            "
+    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms, r.checksum,
+           r.streak, r.abandoned, r.scores, r.score_sum",
+            $of
+        )
+    };
+}
+
+/// A result as it is read.
+macro_rules! results {
+    ($of:literal) => {
+        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.payload, r.body, r.checksum", $of)
+    };
+}
+
 /// Begins a transaction that may write.
 pub(in crate::store::sqlite) const BEGIN: &str = "begin immediate";
 
@@ -61,11 +80,41 @@ pub(in crate::store::sqlite) const LOAD_TICKETS: &str = tickets!(" from ticket t
 pub(in crate::store::sqlite) const LOAD_MATCHES: &str = matches!(" from match m order by m.match_id");
 
 /// All ratings, in the order of users and sets.
-pub(in crate::store::sqlite) const LOAD_RATINGS: &str = "
-    select user_key, set_id, rating, deviation, volatility, matches, last_ms, checksum
-      from rating
-     order by user_key, set_id
+pub(in crate::store::sqlite) const LOAD_RATINGS: &str = ratings!(" from rating r order by r.user_key, r.set_id");
+
+/// All ratings of the users in `$1`, a JSON array of names.
+pub(in crate::store::sqlite) const RATINGS: &str =
+    ratings!(" from json_each($1) wanted join rating r on r.user_key = unhex(wanted.value)");
+
+/// What came of the matches in `$1`, another such array.
+pub(in crate::store::sqlite) const RESULTS: &str =
+    results!(" from json_each($1) wanted join result r on r.match_id = unhex(wanted.value)");
+
+/// What players thought of the matches in `$1`.
+pub(in crate::store::sqlite) const SCORES: &str = "
+    select s.match_id, s.user_key, s.score, s.at_ms, s.checksum
+      from json_each($1) wanted join score s on s.match_id = unhex(wanted.value)
 ";
+
+/// The changes of the rating of user `$1` in set `$2`, latest first.
+pub(in crate::store::sqlite) const RATING_CHANGES: &str = "
+    select user_key, set_id, number, match_id, at_ms, rank, sides, rating_before, deviation_before, rating_after,
+           deviation_after, checksum
+      from rating_change
+     where user_key = $1 and set_id = $2
+     order by at_ms desc, number desc
+";
+
+/// The first `$3` results reported at `$1` of matches called more than `$2`, or later, and how players scored them.
+pub(in crate::store::sqlite) const FINISHED: &str = results!(
+    ", (select count(*) from score s where s.match_id = r.match_id),
+           (select coalesce(sum(s.score), 0) from score s where s.match_id = r.match_id)
+      from result r
+     where (r.reported_ms, r.match_id) > ($1, $2)
+     order by r.reported_ms, r.match_id
+     limit $3
+"
+);
 
 /// Enters tickets.
 pub(in crate::store::sqlite) const MAKE_TICKETS: ManyRows = ManyRows::new(
@@ -148,17 +197,59 @@ pub(in crate::store::sqlite) const PUT_PENALTIES: ManyRows = ManyRows::new(
 
 /// Sets ratings.
 pub(in crate::store::sqlite) const PUT_RATINGS: ManyRows = ManyRows::new(
-    "insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, checksum) values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?)",
+    "
+    insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
+                        score_sum, checksum)
+    values ",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (user_key, set_id) do update
        set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
-           matches = excluded.matches, last_ms = excluded.last_ms, checksum = excluded.checksum",
+           matches = excluded.matches, last_ms = excluded.last_ms, streak = excluded.streak,
+           abandoned = excluded.abandoned, scores = excluded.scores, score_sum = excluded.score_sum,
+           checksum = excluded.checksum",
+    true,
+);
+
+/// Writes down what came of matches. One that is there fails the batch, whatever the code believed, unless it is the same again
+/// to fill up.
+pub(in crate::store::sqlite) const MAKE_RESULTS: ManyRows = ManyRows::new(
+    "insert into result (match_id, silo_id, set_id, reported_ms, payload, body, checksum) values ",
+    "(?, ?, ?, ?, ?, ?, ?)",
+    "
+        on conflict (match_id) do update
+       set checksum = case result.checksum when excluded.checksum then result.checksum end",
+    false,
+);
+
+/// Remembers changes of ratings, each in the place of one that was there before.
+pub(in crate::store::sqlite) const PUT_CHANGES: ManyRows = ManyRows::new(
+    "
+    insert into rating_change (user_key, set_id, slot, number, match_id, at_ms, rank, sides, rating_before,
+                               deviation_before, rating_after, deviation_after, checksum)
+    values ",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "
+        on conflict (user_key, set_id, slot) do update
+       set number = excluded.number, match_id = excluded.match_id, at_ms = excluded.at_ms, rank = excluded.rank,
+           sides = excluded.sides, rating_before = excluded.rating_before, deviation_before = excluded.deviation_before,
+           rating_after = excluded.rating_after, deviation_after = excluded.deviation_after,
+           checksum = excluded.checksum",
+    true,
+);
+
+/// Notes what players thought of matches; as for results.
+pub(in crate::store::sqlite) const MAKE_SCORES: ManyRows = ManyRows::new(
+    "insert into score (match_id, user_key, score, at_ms, checksum) values ",
+    "(?, ?, ?, ?, ?)",
+    "
+        on conflict (match_id, user_key) do update
+       set checksum = case score.checksum when excluded.checksum then score.checksum end",
     true,
 );
 
 /// A thousand rows of each kind that are due to be forgotten.
-pub(in crate::store::sqlite) const FORGET: [&str; 3] = [
+pub(in crate::store::sqlite) const FORGET: [&str; 5] = [
     "
     delete from ticket
      where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000)
@@ -171,6 +262,15 @@ pub(in crate::store::sqlite) const FORGET: [&str; 3] = [
     delete from penalty
      where (user_key, set_id) in (select user_key, set_id from penalty where max(until_ms, resets_at_ms) <= $1 limit 1000)
 ",
+    // RESULTS_KEPT_MS
+    "
+    delete from result
+     where match_id in (select match_id from result where reported_ms <= $1 - 7948800000 limit 1000)
+",
+    "
+    delete from score
+     where (match_id, user_key) in (select match_id, user_key from score where at_ms <= $1 - 7948800000 limit 1000)
+",
 ];
 
 /// All of them, for the test that prepares every statement.
@@ -178,10 +278,26 @@ pub(in crate::store::sqlite) const FORGET: [&str; 3] = [
 pub(in crate::store::sqlite) mod tests {
     use super::*;
 
-    pub(in crate::store::sqlite) const SINGLE: [&str; 9] =
-        [TICKETS, MATCHES, USERS, LOAD_TICKETS, LOAD_MATCHES, LOAD_RATINGS, FORGET[0], FORGET[1], FORGET[2]];
+    pub(in crate::store::sqlite) const SINGLE: [&str; 16] = [
+        TICKETS,
+        MATCHES,
+        USERS,
+        RATINGS,
+        RESULTS,
+        SCORES,
+        LOAD_TICKETS,
+        LOAD_MATCHES,
+        LOAD_RATINGS,
+        RATING_CHANGES,
+        FINISHED,
+        FORGET[0],
+        FORGET[1],
+        FORGET[2],
+        FORGET[3],
+        FORGET[4],
+    ];
 
-    pub(in crate::store::sqlite) const MANY: [ManyRows; 9] = [
+    pub(in crate::store::sqlite) const MANY: [ManyRows; 12] = [
         MAKE_TICKETS,
         CHANGE_TICKETS,
         PUT_MATCHES,
@@ -191,5 +307,14 @@ pub(in crate::store::sqlite) mod tests {
         MAKE_MATCH_USERS,
         PUT_PENALTIES,
         PUT_RATINGS,
+        MAKE_RESULTS,
+        PUT_CHANGES,
+        MAKE_SCORES,
     ];
+
+    #[test]
+    fn results_are_forgotten_when_they_are_due() {
+        let due = format!("$1 - {}", crate::store::queues::RESULTS_KEPT_MS);
+        assert!(FORGET[3].contains(&due) && FORGET[4].contains(&due), "{due}");
+    }
 }

@@ -1,0 +1,115 @@
+//! Goals PL: a leaderboard of a million while scores change, against a sorted list of the same that never does.
+
+use std::hint::black_box;
+
+use fireteam::domain::id::UserKey;
+use fireteam::domain::rating::board::{Board, Standing};
+
+use crate::harness::{Took, clock, compare, machine, quantile, together};
+use crate::population::Dice;
+
+/// Users on it.
+const USERS: usize = 1_000_000;
+/// Questions of one round.
+const ASKED: usize = 100_000;
+/// Entries of a page.
+const PAGE: usize = 20;
+/// Microseconds that a question may take at most, in the ninety-ninth of a hundred.
+const MOST_US: f64 = 1_000.0;
+
+pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+    if !wanted("PL1") && !wanted("PL2") && !wanted("PL3") {
+        return;
+    }
+    let mut dice = Dice(11);
+    let standings: Vec<Standing> = (0..USERS as u64).map(|n| standing(n, &mut dice)).collect();
+    let began = clock();
+    let mut board = Board::of(standings.clone());
+    let made_ms = began.elapsed().as_secs_f64() * 1e3;
+    println!("| PL0 | making a leaderboard of {USERS}, ms | | {made_ms:.0} | | 1 | | | | {} |", machine());
+    let mut sorted = standings.clone();
+    sorted.sort_unstable_by(order);
+    let asked: Vec<Standing> = (0..ASKED).map(|_| standings[dice.below(USERS as u64) as usize]).collect();
+    if wanted("PL1") {
+        places(&board, &sorted, &asked);
+    }
+    if wanted("PL2") {
+        pages(&board, &sorted, &mut dice);
+    }
+    if wanted("PL3") {
+        moves(&mut board, &standings, &mut dice);
+    }
+}
+
+fn standing(n: u64, dice: &mut Dice) -> Standing {
+    let user = UserKey::from_bytes((u128::from(dice.next()) << 64 | u128::from(n)).to_be_bytes());
+    // A sum of dice is a bell, as ratings are.
+    let score = (0..6).map(|_| dice.below(500) as f64).sum::<f64>();
+    Standing { score, user }
+}
+
+fn order(one: &Standing, other: &Standing) -> std::cmp::Ordering {
+    other.score.total_cmp(&one.score).then(one.user.cmp(&other.user))
+}
+
+/// A user's place.
+fn places(board: &Board, sorted: &[Standing], asked: &[Standing]) {
+    let place = |it: &Standing| board.place(it);
+    let searched = |it: &Standing| sorted.partition_point(|known| order(known, it).is_lt());
+    assert!(asked.iter().step_by(997).all(|it| place(it) == searched(it)), "both say the same");
+    let subject = || together(ASKED, |at| _ = black_box(place(&asked[at])));
+    let reference = || together(ASKED, |at| _ = black_box(searched(&asked[at])));
+    compare("PL1", "a place among 1M", "binary search of a sorted list", subject, reference);
+    worst("PL1", "a place", |at| _ = black_box(place(&asked[at % ASKED])));
+}
+
+/// A page at any place.
+fn pages(board: &Board, sorted: &[Standing], dice: &mut Dice) {
+    let from: Vec<usize> = (0..ASKED).map(|_| dice.below((USERS - PAGE) as u64) as usize).collect();
+    let page = |at: usize| board.from(from[at]).take(PAGE).fold(0.0, |sum, (_, it)| sum + it.score);
+    let slice = |at: usize| sorted[from[at]..from[at] + PAGE].iter().fold(0.0, |sum, it| sum + it.score);
+    assert!((0..ASKED).step_by(997).all(|at| page(at) == slice(at)), "both say the same");
+    let subject = || together(ASKED, |at| _ = black_box(page(at)));
+    let reference = || together(ASKED, |at| _ = black_box(slice(at)));
+    compare("PL2", "a page of 20 among 1M", "a slice of a sorted list", subject, reference);
+    worst("PL2", "a page of 20", |at| _ = black_box(page(at % ASKED)));
+}
+
+/// A user moves: out of one place and into another. The list is moved in the plainest way, a thousand times.
+fn moves(board: &mut Board, standings: &[Standing], dice: &mut Dice) {
+    let mut now = standings.to_vec();
+    let mut sorted = standings.to_vec();
+    sorted.sort_unstable_by(order);
+    let changes: Vec<(usize, f64)> =
+        (0..ASKED).map(|_| (dice.below(USERS as u64) as usize, dice.below(3_000) as f64)).collect();
+    let mut listed = now.clone();
+    let subject = || {
+        together(ASKED, |at| {
+            let (who, score) = changes[at];
+            assert!(board.remove(&now[who]));
+            now[who].score = score;
+            assert!(board.insert(now[who]));
+        })
+    };
+    let reference = || -> Took {
+        together(1_000, |at| {
+            let (who, score) = changes[at];
+            let from = sorted.partition_point(|known| order(known, &listed[who]).is_lt());
+            sorted.remove(from);
+            listed[who].score = score;
+            let to = sorted.partition_point(|known| order(known, &listed[who]).is_lt());
+            sorted.insert(to, listed[who]);
+        })
+    };
+    compare("PL3", "a user moves among 1M", "the same in a sorted list", subject, reference);
+}
+
+/// The ninety-ninth of a hundred, against what is promised.
+fn worst(goal: &str, what: &str, run: impl FnMut(usize)) {
+    let took = quantile(ASKED, 0.99, run);
+    let (ratio, wall_us) = (MOST_US / took.wall_us, took.wall_us);
+    println!(
+        "| {goal} < 1 ms | {what}, p99 us | {MOST_US:.0} | {ratio:.0} | | {ASKED} | {wall_us:.2} | | | {} |",
+        machine()
+    );
+}

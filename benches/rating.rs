@@ -1,0 +1,83 @@
+//! Goal RT: ratings updated in a second by one core, for each system, beside a bare loop over the same players.
+
+use fireteam::domain::rating::{Side, Skill};
+use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
+use fireteam::domain::time::UnixMs;
+
+use crate::harness::{Took, compare, together};
+use crate::population::Dice;
+
+/// Players whose ratings change.
+const PLAYERS: u64 = 100_000;
+
+/// Duels in one round.
+const DUELS: usize = 100_000;
+
+/// Microseconds that an update of Elo or Glicko-2 may take: a million a second.
+const UPDATE_US: f64 = 1.0;
+
+const WEEK_MS: u64 = 7 * 24 * 60 * 60 * 1000;
+
+pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+    if !wanted("RT1") {
+        return;
+    }
+    let systems = [
+        RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 },
+        RatingSystem::Glicko { initial: 1500.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: WEEK_MS },
+        RatingSystem::Glicko2 { initial: 1500.0, deviation: 350.0, volatility: 0.06, tau: 0.5, period_ms: WEEK_MS / 7 },
+        RatingSystem::TrueSkill { mu: 25.0, sigma: 25.0 / 3.0, beta: 10.0, tau: 25.0 / 300.0, draw_percent: 5.0 },
+        RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta: 25.0 / 6.0, kappa: 1e-4, tau: 25.0 / 300.0 },
+    ];
+    systems.into_iter().for_each(duels);
+}
+
+/// Two updates for each duel, every one of them counted.
+fn duels(system: RatingSystem) {
+    let spec = RatingSpec::plain(system);
+    let mut dice = Dice(11);
+    let pairs: Vec<(usize, usize, bool)> = (0..DUELS)
+        .map(|_| {
+            let one = dice.below(PLAYERS);
+            let other = (one + 1 + dice.below(PLAYERS - 1)) % PLAYERS;
+            (one as usize, other as usize, dice.below(2) == 0)
+        })
+        .collect();
+    let mut skills: Vec<Skill> = vec![spec.newcomer(); PLAYERS as usize];
+    let mut bare = skills.clone();
+    let mut now = 0;
+    let subject = || {
+        per_update(together(DUELS, |number| {
+            let (one, other, first) = pairs[number];
+            now += 1_000;
+            let ranks = if first { [1, 2] } else { [2, 1] };
+            let sides = [
+                Side { players: vec![skills[one]], rank: ranks[0] },
+                Side { players: vec![skills[other]], rank: ranks[1] },
+            ];
+            let after = spec.rate(&sides, UnixMs(now)).expect("a sound match");
+            (skills[one], skills[other]) = (after[0][0], after[1][0]);
+        }))
+    };
+    // Nothing but what any update must do: fetch both, change both, put both back.
+    let reference = || {
+        per_update(together(DUELS, |number| {
+            let (one, other, first) = pairs[number];
+            let change = if first { 1.0 } else { -1.0 };
+            bare[one].rated.rating += change;
+            bare[other].rated.rating -= change;
+            bare[one].matches += 1;
+            bare[other].matches += 1;
+        }))
+    };
+    let limit = match system {
+        RatingSystem::Elo { .. } | RatingSystem::Glicko2 { .. } => format!(" (at most {UPDATE_US} us)"),
+        _ => String::new(),
+    };
+    compare("RT1", &format!("{}, an update{limit}", system.as_str()), "bare loop", subject, reference);
+    assert!(skills.iter().all(|skill| skill.rated.rating.is_finite()) && bare.len() == skills.len());
+}
+
+fn per_update(duel: Took) -> Took {
+    Took { wall_us: duel.wall_us / 2.0, cpu_us: duel.cpu_us / 2.0 }
+}

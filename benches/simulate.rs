@@ -1,0 +1,64 @@
+//! Goals PM: how quickly a world goes by: players for each second of the wall's clock, and how much of that is the
+//! passes' own.
+
+use fireteam::domain::queue::pass;
+use fireteam::domain::ruleset::Ruleset;
+use fireteam::rules::bundled;
+use fireteam::sim::scenario::Scenario;
+use fireteam::sim::world::{World, map};
+
+use crate::harness::{clock, report};
+
+/// Worlds of each ruleset, one seed each.
+const SEEDS: u64 = 3;
+
+/// Players that go by in a second at least (PM1).
+const PLAYERS_A_SECOND: f64 = 1_000.0;
+
+/// The five systems.
+const SYSTEMS: [&str; 5] = [
+    "rulesets/challenge_5v5.xml",
+    "rulesets/comprl_ladder.xml",
+    "rulesets/destiny_control_6v6.xml",
+    "rulesets/openmatchmaking_leagues.xml",
+    "rulesets/teiserver_duel.xml",
+];
+
+pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
+    if !wanted("PM1") && !wanted("PM2") {
+        return;
+    }
+    let rulesets = bundled::load().expect("the bundled rulesets are sound");
+    for (scenario, hours) in [("normal", 2.0), ("launch_day", 1.0)] {
+        // Everything counts, so that all who come are counted.
+        let scenario = Scenario { hours, settle_minutes: 0.0, ..Scenario::shipped(scenario).expect("it ships") };
+        for (path, ruleset) in rulesets.iter().filter(|(path, _)| SYSTEMS.iter().any(|name| path.ends_with(name))) {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy();
+            world(&format!("{name}, {}", scenario.title), &scenario, ruleset);
+        }
+    }
+}
+
+fn world(what: &str, scenario: &Scenario, ruleset: &Ruleset) {
+    let map = map(scenario, ruleset, None).expect("a map");
+    let (mut speeds, mut shares) = (Vec::new(), Vec::new());
+    for seed in 1..=SEEDS {
+        let begin = clock();
+        let world = World::new(scenario, ruleset, &map, seed).expect("a world");
+        let mut in_passes = 0.0;
+        let tally = world.run_with(
+            &mut |input| {
+                let begin = clock();
+                let outcome = pass::run(input);
+                in_passes += begin.elapsed().as_secs_f64() * 1e6;
+                outcome
+            },
+            &mut |_| {},
+        );
+        let whole = begin.elapsed().as_secs_f64() * 1e6;
+        speeds.push((tally.entered[1] as f64 / whole * 1e6, PLAYERS_A_SECOND));
+        shares.push((whole, in_passes));
+    }
+    report("PM1", &format!("{what}: players a second"), "1,000", &speeds, 0.0);
+    report("PM2", &format!("{what}: a world"), "its passes alone", &shares, 0.0);
+}

@@ -1,0 +1,140 @@
+//! What a replay came to, for people and for programs.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::cli::rate::matches::BadRow;
+use crate::cli::rate::replay::Replay;
+use crate::cli::rate::tally::{Bin, Tally, tally};
+use crate::domain::rating::Skill;
+
+/// Everything there is to say.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Report {
+    file: String,
+    system: &'static str,
+    players: usize,
+    /// Rows that were skipped; the first of them are in `bad_rows`.
+    skipped: u64,
+    bad_rows: Vec<BadRow>,
+    /// Matches that are older than one before them.
+    unordered: u64,
+    all: Tally,
+    second_half: Tally,
+    leaderboard: Vec<Place>,
+}
+
+/// One place of the leaderboard, as it stands after the last match.
+#[derive(Clone, Debug, Serialize)]
+struct Place {
+    place: usize,
+    player: String,
+    score: f64,
+    rating: f64,
+    deviation: f64,
+    low: f64,
+    high: f64,
+    matches: u32,
+    provisional: bool,
+}
+
+/// The report of a replay, with the best `top` players.
+pub(super) fn of(file: &Path, replay: Replay, top: usize, skipped: u64, bad_rows: Vec<BadRow>) -> Report {
+    let Replay { spec, skills, judged, latest, unordered, .. } = replay;
+    let players = skills.len();
+    let stands = |(name, skill)| (name, spec.at(skill, latest));
+    let mut order: Vec<(String, Skill)> = skills.into_iter().map(stands).collect();
+    order.sort_unstable_by(|one, other| {
+        spec.score(other.1.rated).total_cmp(&spec.score(one.1.rated)).then_with(|| one.0.cmp(&other.0))
+    });
+    let place = |(place, (player, skill)): (usize, (String, Skill))| {
+        let (low, high) = spec.interval(skill.rated);
+        Place {
+            place: place + 1,
+            player,
+            score: spec.score(skill.rated),
+            rating: skill.rated.rating,
+            deviation: skill.rated.deviation,
+            low,
+            high,
+            matches: skill.matches,
+            provisional: spec.is_provisional(&skill),
+        }
+    };
+    Report {
+        file: file.display().to_string(),
+        system: spec.system.as_str(),
+        players,
+        skipped,
+        bad_rows,
+        unordered,
+        all: tally(&judged),
+        second_half: tally(&judged[judged.len() / 2..]),
+        leaderboard: order.into_iter().take(top).enumerate().map(place).collect(),
+    }
+}
+
+impl Report {
+    pub(super) fn json(&self, out: &mut dyn Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        writeln!(out)
+    }
+
+    pub(super) fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { file, system, players, skipped, unordered, all, second_half, .. } = self;
+        writeln!(out, "{file} by {system}: {} matches of {players} players", all.matches)?;
+        if *skipped != 0 {
+            writeln!(out, "{skipped} rows were wrong and skipped")?;
+        }
+        if *unordered != 0 {
+            writeln!(out, "{unordered} matches are older than one before them; played in the file's order")?;
+        }
+        writeln!(out, "\n{:<12}{:>9}{:>10}{:>9}{:>10}", "", "matches", "log-loss", "Brier", "accuracy")?;
+        for (name, tally) in [("all", all), ("second half", second_half)] {
+            let Tally { matches, log_loss, brier, accuracy, .. } = tally;
+            writeln!(out, "{name:<12}{matches:>9}{log_loss:>10.4}{brier:>9.4}{:>10}", percent(*accuracy))?;
+        }
+        writeln!(out, "\nof sides that were given a chance, so many won")?;
+        writeln!(
+            out,
+            "{:<12}{:>9}{:>10}{:>9} |{:>9}{:>10}{:>9}",
+            "", "all", "given", "won", "2nd half", "given", "won"
+        )?;
+        for (one, other) in all.calibration.iter().zip(&second_half.calibration) {
+            let name = format!("{:.0} - {:.0} %", 100.0 * one.from, 100.0 * one.to);
+            writeln!(out, "{name:<12}{} |{}", bin(one), bin(other))?;
+        }
+        self.leaders(out)
+    }
+
+    fn leaders(&self, out: &mut dyn Write) -> io::Result<()> {
+        if self.leaderboard.is_empty() {
+            return Ok(());
+        }
+        let heads = ["score", "rating", "deviation", "95 % from", "to", "matches"];
+        let [score, rating, deviation, low, high, matches] = heads;
+        writeln!(
+            out,
+            "\n{:>5} {score:>10}{rating:>10}{deviation:>10}{low:>10}{high:>10}{matches:>9}  player",
+            "place"
+        )?;
+        for Place { place, player, score, rating, deviation, low, high, matches, provisional } in &self.leaderboard {
+            let note = if *provisional { " (provisional)" } else { "" };
+            writeln!(
+                out,
+                "{place:>5} {score:>10.2}{rating:>10.2}{deviation:>10.2}{low:>10.2}{high:>10.2}{matches:>9}  {player}{note}"
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn bin(bin: &Bin) -> String {
+    format!("{:>9}{:>10}{:>9}", bin.matches, percent(bin.predicted), percent(bin.came))
+}
+
+fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| "-".into(), |share| format!("{:.1} %", 100.0 * share))
+}

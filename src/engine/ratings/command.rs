@@ -1,0 +1,119 @@
+//! What is asked about results and ratings, and what is answered, in the domain's words.
+
+use std::sync::Arc;
+
+use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::rating::Skill;
+use crate::domain::rating::board::Standing;
+use crate::domain::result::{Change, MatchResult, Satisfaction};
+
+pub use crate::store::queues::Finished;
+
+/// Say what came of a match.
+#[derive(Clone, Debug)]
+pub struct ReportResult {
+    /// Which.
+    pub match_id: MatchId,
+    /// Who came in where.
+    pub ranks: Ranks,
+    /// Players who had left before its end, by their names in the match.
+    pub disconnected: Vec<UserKey>,
+    /// How long it was played, where whoever reports says so, milliseconds.
+    pub duration_ms: Option<u64>,
+    /// Who says so.
+    pub by: Reporter,
+}
+
+/// Who came in where; 1 is best, equal is a draw.
+#[derive(Clone, Debug)]
+pub enum Ranks {
+    /// By team.
+    Teams(Vec<(u16, u32)>),
+    /// By player, each by its name in the match.
+    Players(Vec<(UserKey, u32)>),
+}
+
+/// Who says what came of a match, and how they show that they may.
+#[derive(Clone, Debug)]
+pub enum Reporter {
+    /// A game server, by its advertisement's token.
+    Server(Vec<u8>),
+    /// A player's game, by its ticket's token.
+    Ticket(Vec<u8>),
+    /// An operator, who need not show anything more.
+    Operator,
+}
+
+/// It is written down.
+#[derive(Clone, Debug)]
+pub struct ReportAnswer {
+    /// As it is kept.
+    pub result: Arc<MatchResult>,
+    /// An earlier report had said so.
+    pub replayed: bool,
+    /// What it made of those whom the reporter may know of, by their names in the match.
+    pub changes: Vec<(UserKey, Change)>,
+}
+
+/// Say what a player thought of a match.
+#[derive(Clone, Debug)]
+pub struct ScoreMatch {
+    /// Which.
+    pub match_id: MatchId,
+    /// Proof: a ticket of the player's in it.
+    pub ticket_token: Vec<u8>,
+    /// Who of the ticket's players, by its name in the match; `None` where there is but one.
+    pub player: Option<UserKey>,
+    /// 1 to 5, more is better.
+    pub score: u8,
+}
+
+/// How good a user is.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct RatingView {
+    /// As of now.
+    pub skill: Skill,
+    /// What the leaderboard goes by, as stored.
+    pub score: f64,
+    /// Where the rating is in 95 of 100 cases.
+    pub interval: (f64, f64),
+    /// Still being placed.
+    pub provisional: bool,
+    /// The place on the leaderboard, 0 for the best; none for who is not on it.
+    pub place: Option<usize>,
+    /// How content the user is, as far as it shows.
+    pub satisfaction: Satisfaction,
+}
+
+/// Which part of a leaderboard.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Part {
+    /// From a place on, 0 for the best.
+    From(usize),
+    /// What follows the last entry of another page, wherever that would stand by now.
+    After(Standing),
+    /// A user, and so many to either side.
+    Around(UserKey, usize),
+}
+
+/// Look at a leaderboard.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LookAtBoard {
+    /// Whose.
+    pub set_id: SetId,
+    /// Which part of it.
+    pub part: Part,
+    /// Entries at most.
+    pub most: usize,
+}
+
+/// A part of a leaderboard.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoardPage {
+    /// Places, 0 for the best, and who is there, best first.
+    pub entries: Vec<(usize, Standing, RatingView)>,
+    /// How many are on the board in all.
+    pub total: usize,
+    /// There are more after the last entry.
+    pub more: bool,
+}

@@ -1,0 +1,31 @@
+//! Plays a population through a ruleset in invented time: the very passes, lives of matches and ratings that the server runs, from
+//! `domain`; what is invented is who comes, when, how patient they are and how good they really are.
+//!
+//! A world is made of a scenario, a seed and a ruleset. Same three, same report, byte for byte. What people do is drawn from dice
+//! of their own, so that two rulesets are tried on the same people at the same hours with the same patience.
+
+pub mod agenda;
+pub mod compare;
+pub mod dice;
+pub mod figures;
+pub mod ladder;
+pub mod latencies;
+pub mod map;
+pub mod people;
+pub mod scenario;
+pub mod study;
+pub mod tally;
+pub mod truth;
+pub mod world;
+
+/// Why something cannot be simulated, and what would be right.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unplayable(pub String);
+
+impl Unplayable {
+    /// `what` is wrong; says what would be right as well.
+    pub(crate) fn because(what: impl Into<String>) -> Self {
+        Self(what.into())
+    }
+}

@@ -1,0 +1,218 @@
+//! What came of a match is written down once and rated once, whichever servers are told of it, and whoever else is rated at the
+//! same moment.
+
+use std::sync::Arc;
+
+use fireteam::domain::id::{MatchId, SetId, UserKey};
+use fireteam::domain::life::{Match, Outcome, Place, Stage};
+use fireteam::domain::queue::ticket::Ending;
+use fireteam::domain::result::{Placed, Report, Wanted};
+use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
+use fireteam::domain::time::UnixMs;
+use fireteam::store::memory::Memory;
+use fireteam::store::postgres::{Postgres, Replica};
+use fireteam::store::queues::{QueueOutcome as Out, QueueWrite, Queues, RESULTS_KEPT_MS, RatingRow, TicketState};
+use fireteam::store::sqlite::Sqlite;
+use fireteam::store::{Store, StoreError};
+use sqlx::{Connection as _, Executor as _};
+
+use crate::database::{Database, database};
+use crate::store_queue_kit::{Fates, SILO, enter, match_id, move_on, play, propose, rating, then, ticket, user};
+
+async fn server(database: &Database, number: u64) -> Arc<Postgres> {
+    Arc::new(Postgres::open(&database.url, Replica { number, silos: None }).await.unwrap())
+}
+
+fn elo() -> RatingSpec {
+    RatingSpec::plain(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 })
+}
+
+/// Match `n` of two users against each other, being played at edition 1; its tickets are called by the users.
+fn begun(n: u32, [one, other]: [u32; 2]) -> Match {
+    let stage = Stage::Playing { place: Place::Nowhere, began: UnixMs(1), until: UnixMs(90) };
+    Match { stage, ..play(n, 1, &[(10_000 * n + one, &[one]), (10_000 * n + other, &[other])]) }
+}
+
+/// Has both wait, and play.
+fn begin(n: u32, users: [u32; 2]) -> [QueueWrite; 3] {
+    let [one, other] = users.map(|who| enter(ticket(10_000 * n + who, n + 1, &[who]), 50, 0));
+    [one, other, propose(begun(n, users), 1)]
+}
+
+/// The first of the users came in first, or they drew.
+fn ended(n: u32, users: [u32; 2], ranks: [u32; 2]) -> QueueWrite {
+    let known = begun(n, users);
+    let over = Stage::Over { outcome: Outcome::Played, began: Some(UnixMs(1)), place: None, forget_at: UnixMs(90) };
+    let played = users.map(|who| (10_000 * n + who, Ending::Played)).to_vec();
+    let ends = move_on(then(&known, over), &Fates { ends: played, ..Fates::default() });
+    let side = |(at, rank): (usize, u32)| Placed { team: at as u16, users: vec![user(users[at])], rank };
+    let report = Report {
+        match_id: match_id(n),
+        set_id: SetId(1),
+        silo: SILO,
+        hash: known.hash,
+        sides: ranks.into_iter().enumerate().map(side).collect(),
+        disconnected: Vec::new(),
+        began: UnixMs(1),
+        duration_ms: None,
+        wanted: Wanted::default(),
+    };
+    QueueWrite::Conclude {
+        payload: report.digest(None),
+        report: Arc::new(report),
+        edition: 1,
+        ends: Some(Box::new(ends)),
+        spec: Some(elo()),
+        now: UnixMs(40),
+    }
+}
+
+async fn rows(store: &dyn Queues) -> Vec<(UserKey, f64, u32, i32)> {
+    let ratings = store.load_queues(UnixMs(2)).await.unwrap().ratings;
+    ratings.iter().map(|row: &RatingRow| (row.user, row.rated.rating, row.matches, row.streak)).collect()
+}
+
+/// R5: once, however often it is said; another word is refused; and nothing of it is there when it is refused.
+async fn story(store: &dyn Store) {
+    store.commit_queues(&begin(1, [1, 2])).await.unwrap();
+    let [stale, unknown] = [2, 1].map(|edition| match ended(1, [1, 2], [1, 2]) {
+        QueueWrite::Conclude { report, payload, ends, spec, now, .. } => {
+            let report =
+                if edition == 1 { Arc::new(Report { match_id: match_id(9), ..(*report).clone() }) } else { report };
+            QueueWrite::Conclude { report, payload, edition, ends, spec, now }
+        }
+        _ => panic!("it concludes"),
+    });
+    let refused = store.commit_queues(&[stale, unknown]).await.unwrap();
+    assert!(matches!(&*refused, [Out::Stale(Some(_)), Out::Stale(None)]), "{refused:?}");
+    assert_eq!(rows(store).await, []);
+
+    let both = [ended(1, [1, 2], [1, 2]), ended(1, [1, 2], [1, 2]), ended(1, [1, 2], [2, 1])];
+    let [first, again, other] = <[Out; 3]>::try_from(store.commit_queues(&both).await.unwrap()).unwrap();
+    let Out::Concluded { result, replayed: false, tickets, ratings } = first else { panic!("{first:?}") };
+    assert_eq!((tickets.len(), ratings.len()), (2, 2));
+    assert!(tickets.iter().all(|it| matches!(it.state, TicketState::Ended { how: Ending::Played, .. })));
+    assert!(matches!(again, Out::Concluded { replayed: true, .. }), "{again:?}");
+    assert_eq!(other, Out::Contradicted(Arc::clone(&result)));
+    assert_eq!(rows(store).await, [(user(1), 1508.0, 1, 1), (user(2), 1492.0, 1, -1)]);
+    assert_eq!(store.look_result(match_id(1)).await.unwrap().as_ref(), Some(&result));
+    assert_eq!(store.look_result(match_id(2)).await.unwrap(), None);
+    let changes = store.rating_changes(user(2), SetId(1)).await.unwrap();
+    assert_eq!(
+        changes.iter().map(|it| (it.match_id, it.rank, it.after.rating)).collect::<Vec<_>>(),
+        [(match_id(1), 2, 1492.0)]
+    );
+
+    // An import sets the rating, and leaves what is known of the user.
+    store.commit_queues(&[QueueWrite::Rate { rows: vec![rating(2, 1, 1600.0)] }]).await.unwrap();
+    assert_eq!(rows(store).await[1], (user(2), 1600.0, 2, -1));
+
+    store.forget_queues(UnixMs(39).after(RESULTS_KEPT_MS)).await.unwrap();
+    assert!(store.look_result(match_id(1)).await.unwrap().is_some());
+    store.forget_queues(UnixMs(40).after(RESULTS_KEPT_MS)).await.unwrap();
+    assert_eq!(store.look_result(match_id(1)).await.unwrap(), None);
+}
+
+/// A user has as many remembered changes as there are places, the latest; pages of results follow each other.
+async fn many(store: &dyn Store) {
+    for n in 100..170 {
+        store.commit_queues(&begin(n, [1, 2])).await.unwrap();
+        store.commit_queues(&[ended(n, [1, 2], [1, 2])]).await.unwrap();
+    }
+    let changes = store.rating_changes(user(1), SetId(1)).await.unwrap();
+    assert_eq!((changes.len(), changes[0].match_id, changes[63].match_id), (64, match_id(169), match_id(106)));
+    let (mut after, mut seen) = ((UnixMs(0), MatchId::from_bytes([0; 16])), Vec::new());
+    loop {
+        let page = store.finished(after, 32).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = (last.result.reported, last.result.report.match_id);
+        seen.extend(page.iter().map(|it| it.result.report.match_id));
+    }
+    assert_eq!(seen, (100..170).map(match_id).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn memory_concludes_once() {
+    let store = Memory::new();
+    story(&store).await;
+    many(&Memory::new()).await;
+}
+
+#[tokio::test]
+async fn sqlite_concludes_once() {
+    let folder = tempfile::tempdir().unwrap();
+    story(&Sqlite::open(&folder.path().join("a.db")).await.unwrap()).await;
+    many(&Sqlite::open(&folder.path().join("b.db")).await.unwrap()).await;
+}
+
+/// R16: a flipped bit in what came of a match is found by whoever reads it, and named.
+#[tokio::test]
+async fn a_corrupt_result_names_its_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Sqlite::open(&path).await.unwrap();
+    store.commit_queues(&begin(1, [1, 2])).await.unwrap();
+    let score = QueueWrite::Score { match_id: match_id(1), set_id: SetId(1), user: user(1), score: 4, now: UnixMs(1) };
+    store.commit_queues(&[ended(1, [1, 2], [1, 2]), score.clone()]).await.unwrap();
+    store.close().await;
+    let mut connection = sqlx::sqlite::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+    let spoil = "update result set reported_ms = reported_ms + 1; update rating_change set rank = rank + 1; \
+                 update score set score = 5";
+    connection.execute(spoil).await.unwrap();
+    connection.close().await.unwrap();
+    let store = Sqlite::open(&path).await.unwrap();
+    let table = |error: StoreError| match error {
+        StoreError::Corrupt { table, column: "checksum", .. } => table,
+        other => panic!("{other}"),
+    };
+    assert_eq!(table(store.look_result(match_id(1)).await.unwrap_err()), "result");
+    assert_eq!(table(store.rating_changes(user(1), SetId(1)).await.unwrap_err()), "rating_change");
+    assert_eq!(table(store.commit_queues(&[score]).await.unwrap_err()), "score");
+}
+
+/// R1, R5: two servers that hear of a match at once write it down once. Two that end two matches of one user at once both count,
+/// newcomers included.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_concludes_once_at_whichever_servers() {
+    let Some(database) = database("postgres_concludes_once_at_whichever_servers").await else { return };
+    let (here, there) = (server(&database, 1).await, server(&database, 2).await);
+    story(&*here).await;
+    many(&*here).await;
+    let mut connection = database.connect().await;
+    connection.execute("truncate rating, result, rating_change, ticket, match, ticket_user, match_user").await.unwrap();
+    let at_once = async |first: QueueWrite, second: QueueWrite| {
+        let (one, other) = (Arc::clone(&here), Arc::clone(&there));
+        let first = tokio::spawn(async move { one.commit_queues(&[first]).await.unwrap().remove(0) });
+        let second = tokio::spawn(async move { other.commit_queues(&[second]).await.unwrap().remove(0) });
+        [first.await.unwrap(), second.await.unwrap()]
+    };
+    for n in 0..20 {
+        here.commit_queues(&begin(n, [1, 2])).await.unwrap();
+        let outcomes = at_once(ended(n, [1, 2], [1, 2]), ended(n, [1, 2], [1, 2])).await;
+        let made = outcomes.iter().filter(|it| matches!(it, Out::Concluded { replayed: false, .. })).count();
+        let heard = outcomes.iter().filter(|it| matches!(it, Out::Concluded { replayed: true, .. })).count();
+        assert_eq!((made, heard), (1, 1), "{outcomes:?}");
+    }
+    assert_eq!(rows(&*there).await.iter().map(|row| row.2).collect::<Vec<_>>(), [20, 20]);
+    for n in 20..40 {
+        // A user is in one match that is not over: both are over, and reported late.
+        let (third, fourth) = (n + 1_000, n + 2_000);
+        let late = |n: u32, users: [u32; 2]| match ended(n, users, [1, 2]) {
+            QueueWrite::Conclude { report, payload, spec, now, .. } => {
+                QueueWrite::Conclude { report, payload, edition: 2, ends: None, spec, now }
+            }
+            _ => panic!("it concludes"),
+        };
+        for (n, users) in [(n, [1, third]), (n + 100, [1, fourth])] {
+            here.commit_queues(&begin(n, users)).await.unwrap();
+            let QueueWrite::Conclude { ends: Some(ends), .. } = ended(n, users, [1, 2]) else { panic!("it ends") };
+            here.commit_queues(&[*ends]).await.unwrap();
+        }
+        let outcomes = at_once(late(n, [1, third]), late(n + 100, [1, fourth])).await;
+        assert!(outcomes.iter().all(|it| matches!(it, Out::Concluded { replayed: false, .. })), "{outcomes:?}");
+    }
+    let all = rows(&*here).await;
+    assert_eq!((all.len(), all[0].2, all[0].3), (42, 60, 60), "every match counts: {all:?}");
+    let points: f64 = all.iter().map(|row| row.1 - 1500.0).sum();
+    assert!(points.abs() < 1e-6, "what one wins another loses: {points}");
+}
