@@ -20,6 +20,7 @@ pub mod oversight;
 pub mod pb;
 pub mod queue;
 pub mod ratings;
+mod reach;
 pub mod status;
 pub mod typed;
 

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use tonic::{Request, Response, Status};
+use tonic::{Request, Response};
 
-use crate::api::admission::{Caller, Player};
 use crate::api::caller::Callers;
 use crate::api::convert::{Door, rating};
-use crate::api::handler::charge;
 use crate::api::pb;
 use crate::api::pb::ratings_server::Ratings;
-use crate::api::status::Rejection;
+use crate::api::reach::{Answered, Reach, rejected};
 use crate::auth::policy::Charge;
 use crate::auth::quota::Quotas;
+use crate::engine::queues::Queues;
 
 /// Users whose ratings cost as much as one search.
 const USERS_A_SEARCH: usize = 16;
@@ -20,69 +19,28 @@ const USERS_A_SEARCH: usize = 16;
 /// The service.
 #[derive(Clone, Debug)]
 pub struct RatingsService {
-    reach: reach::Reach,
-    callers: Callers,
-    quotas: Option<Arc<Quotas>>,
+    reach: Reach,
 }
-
-/// What callers who have passed the check reach, and nobody else.
-mod reach {
-    use crate::api::admission::{Caller, Player};
-    use crate::engine::queues::Queues;
-
-    /// The queues, whose matches have results.
-    #[derive(Clone, Debug)]
-    pub(super) struct Reach(Queues);
-
-    impl Reach {
-        pub(super) fn new(queues: Queues) -> Self {
-            Self(queues)
-        }
-
-        pub(super) fn queues(&self, _: &Caller<Player>) -> &Queues {
-            &self.0
-        }
-    }
-}
-
-type Answered<T> = Result<Response<T>, Status>;
 
 impl RatingsService {
     /// A service over `queues`.
-    pub fn new(queues: crate::engine::queues::Queues, callers: Callers, quotas: Option<Arc<Quotas>>) -> Self {
-        Self { reach: reach::Reach::new(queues), callers, quotas }
+    pub fn new(queues: Queues, callers: Callers, quotas: Option<Arc<Quotas>>) -> Self {
+        Self { reach: Reach::new(queues, callers, quotas) }
     }
-
-    /// The request, and the caller as which the check has let it in; charged, before anything is looked at.
-    fn open<T>(
-        &self,
-        request: Request<T>,
-        kind: Charge,
-        cost: impl Fn(&T) -> usize,
-    ) -> Result<(Caller<Player>, T), Status> {
-        let (metadata, extensions, wire) = request.into_parts();
-        let caller = Caller::of(&self.callers, metadata.as_ref(), &extensions)?;
-        let cost = u32::try_from(cost(&wire)).unwrap_or(u32::MAX).max(1);
-        charge(self.quotas.as_deref(), &caller, kind, cost)?;
-        Ok((caller, wire))
-    }
-}
-
-fn rejected(fault: crate::engine::fault::Fault) -> Rejection {
-    Door::default().rejection(fault)
 }
 
 #[tonic::async_trait]
 impl Ratings for RatingsService {
     async fn report_result(&self, request: Request<pb::ReportResultRequest>) -> Answered<pb::ReportResultResponse> {
-        let (caller, wire) = self.open(request, Charge::Update, |_| 1)?;
+        let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
         let said = Door::default().report_result(wire)?;
         let answer = self.reach.queues(&caller).report_result(caller.asking(), &said).await.map_err(rejected)?;
         Ok(Response::new(rating::reported(answer)))
     }
 
     async fn get_ratings(&self, request: Request<pb::GetRatingsRequest>) -> Answered<pb::GetRatingsResponse> {
-        let (caller, wire) = self.open(request, Charge::Search, |wire| wire.user_ids.len().div_ceil(USERS_A_SEARCH))?;
+        let (caller, wire) =
+            self.reach.open(request, Charge::Search, |wire| wire.user_ids.len().div_ceil(USERS_A_SEARCH))?;
         let (set_id, users) = Door::default().get_ratings(&wire)?;
         let views = self.reach.queues(&caller).ratings(set_id, &users).map_err(rejected)?;
         Ok(Response::new(rating::ratings(wire.user_ids, &users, views)))
@@ -92,7 +50,7 @@ impl Ratings for RatingsService {
         &self,
         request: Request<pb::GetLeaderboardRequest>,
     ) -> Answered<pb::GetLeaderboardResponse> {
-        let (caller, wire) = self.open(request, Charge::Search, |_| 1)?;
+        let (caller, wire) = self.reach.open(request, Charge::Search, |_| 1)?;
         let look = Door::default().get_leaderboard(&wire)?;
         let page = self.reach.queues(&caller).leaderboard(look).map_err(rejected)?;
         Ok(Response::new(rating::leaderboard(page)))
@@ -102,7 +60,8 @@ impl Ratings for RatingsService {
         &self,
         request: Request<pb::PredictOutcomeRequest>,
     ) -> Answered<pb::PredictOutcomeResponse> {
-        let (caller, wire) = self.open(request, Charge::Search, |wire| wire.sides.len().div_ceil(USERS_A_SEARCH))?;
+        let (caller, wire) =
+            self.reach.open(request, Charge::Search, |wire| wire.sides.len().div_ceil(USERS_A_SEARCH))?;
         let (set_id, sides) = Door::default().predict_outcome(&wire)?;
         let chances = self.reach.queues(&caller).predict(set_id, &sides).map_err(rejected)?;
         Ok(Response::new(pb::PredictOutcomeResponse { chances }))
@@ -112,14 +71,14 @@ impl Ratings for RatingsService {
         &self,
         request: Request<pb::GetRatingHistoryRequest>,
     ) -> Answered<pb::GetRatingHistoryResponse> {
-        let (caller, wire) = self.open(request, Charge::Search, |_| 1)?;
+        let (caller, wire) = self.reach.open(request, Charge::Search, |_| 1)?;
         let asked = Door::default().get_rating_history(&wire)?;
         let changes = self.reach.queues(&caller).rating_changes(asked.set_id, asked.user).await.map_err(rejected)?;
         Ok(Response::new(rating::history(changes, &asked)))
     }
 
     async fn score_match(&self, request: Request<pb::ScoreMatchRequest>) -> Answered<pb::ScoreMatchResponse> {
-        let (caller, wire) = self.open(request, Charge::Update, |_| 1)?;
+        let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
         let said = Door::default().score_match(wire)?;
         self.reach.queues(&caller).score_match(caller.asking(), &said).await.map_err(rejected)?;
         Ok(Response::new(pb::ScoreMatchResponse {}))

@@ -97,6 +97,21 @@ impl Waiting {
     }
 }
 
+/// A game server of this set with two seats, reached by `connect_data`.
+pub(crate) fn game_server(connect_data: &[u8]) -> pb::MatchmakingUpdateAdvertisementRequest {
+    pb::MatchmakingUpdateAdvertisementRequest {
+        matchmaking_set_id: Some(SET),
+        kind: pb::AdvertisementKind::Server.into(),
+        session_composition: Some(pb::SessionCompositionData {
+            party_size_composition: vec![1],
+            max_allowed_join_reservation_count: Some(2),
+            ..Default::default()
+        }),
+        connect_data: connect_data.to_vec(),
+        ..Default::default()
+    }
+}
+
 /// An operator of a house.
 pub(crate) async fn operator(house: &House) -> OperatorClient<tonic::transport::Channel> {
     let uri = format!("http://{}", house.parts.running.operator_address);

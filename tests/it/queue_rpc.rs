@@ -4,7 +4,7 @@ use fireteam_client::{Code, pb};
 use pb::{TicketEnding, TicketState};
 
 use crate::plain;
-use crate::queue_kit::{SET, Waiting, asks, duel, house, operator, until};
+use crate::queue_kit::{SET, Waiting, asks, duel, game_server, house, operator, until};
 
 const CHECKED: &str = r#"<ReadyCheck DeadlineMs="20000" DeclineCooldownMs="60000"/>"#;
 
@@ -149,20 +149,7 @@ async fn a_match_is_placed_on_a_server_that_advertised_itself() {
     bob.answers(true).await;
     ann.hears_of(TicketState::Placing).await;
     let server = house.client().await;
-    let advertisement = server
-        .update_advertisement(pb::MatchmakingUpdateAdvertisementRequest {
-            matchmaking_set_id: Some(SET),
-            kind: pb::AdvertisementKind::Server.into(),
-            session_composition: Some(pb::SessionCompositionData {
-                party_size_composition: vec![1],
-                max_allowed_join_reservation_count: Some(2),
-                ..Default::default()
-            }),
-            connect_data: b"game:9000".to_vec(),
-            ..Default::default()
-        })
-        .await
-        .expect("advertise");
+    let advertisement = server.update_advertisement(game_server(b"game:9000")).await.expect("advertise");
     for waiting in [&mut ann, &mut bob] {
         let matched = waiting.hears_of(TicketState::Matched).await.r#match.expect("a match");
         let place = matched.place.and_then(|place| place.place);
@@ -204,19 +191,7 @@ async fn a_match_that_has_not_begun_cannot_be_ended() {
         assert_eq!(early.code(), Some(Code::FailedPrecondition), "{early}");
     }
     let server = house.client().await;
-    let advertised = server
-        .update_advertisement(pb::MatchmakingUpdateAdvertisementRequest {
-            matchmaking_set_id: Some(SET),
-            kind: pb::AdvertisementKind::Server.into(),
-            session_composition: Some(pb::SessionCompositionData {
-                party_size_composition: vec![1],
-                max_allowed_join_reservation_count: Some(2),
-                ..Default::default()
-            }),
-            ..Default::default()
-        })
-        .await
-        .expect("advertise");
+    let advertised = server.update_advertisement(game_server(b"")).await.expect("advertise");
     let stranger = pb::QueueEndMatchRequest {
         match_id: id.clone(),
         advertisement_token: advertised.advertisement_token,

@@ -5,7 +5,7 @@ use pb::TicketState;
 
 use crate::harness::House;
 use crate::plain;
-use crate::queue_kit::{SET, Waiting, duel, house, operator};
+use crate::queue_kit::{SET, Waiting, duel, game_server, house, operator};
 
 /// A duel that is rated by Elo, in which anybody meets anybody.
 fn rated(more: &str) -> String {
@@ -211,16 +211,8 @@ async fn only_the_server_that_hosts_may_report() {
     let server = house.client().await;
     let advertise = |key: &str| {
         server.update_advertisement(pb::MatchmakingUpdateAdvertisementRequest {
-            matchmaking_set_id: Some(SET),
-            kind: pb::AdvertisementKind::Server.into(),
             idempotency_key: key.to_owned(),
-            session_composition: Some(pb::SessionCompositionData {
-                party_size_composition: vec![1],
-                max_allowed_join_reservation_count: Some(2),
-                ..Default::default()
-            }),
-            connect_data: key.into(),
-            ..Default::default()
+            ..game_server(key.as_bytes())
         })
     };
     let here = advertise("the server that hosts").await.expect("advertise");
