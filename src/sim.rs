@@ -8,7 +8,6 @@ pub mod agenda;
 pub mod compare;
 pub mod dice;
 pub mod figures;
-pub mod ladder;
 pub mod latencies;
 pub mod map;
 pub mod people;

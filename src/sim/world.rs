@@ -17,13 +17,13 @@ use crate::domain::queue::avoid::{Meeting, Meetings};
 use crate::domain::queue::entrant::Entrant;
 use crate::domain::queue::gate::{Crowd, LastPass};
 use crate::domain::queue::pass::{self, PassInput, PassOutcome};
+use crate::domain::rating::board::Board;
 use crate::domain::ruleset::queue::{Quality, QueueSpec, Regions};
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::ruleset::{HardRule, Ruleset};
 use crate::domain::time::UnixMs;
 use crate::sim::Unplayable;
 use crate::sim::agenda::{Agenda, Due};
-use crate::sim::ladder::Ladder;
 use crate::sim::latencies::Matrix;
 use crate::sim::map::Map;
 use crate::sim::people::{HOUR_MS, People};
@@ -52,7 +52,7 @@ pub struct World<'a> {
     now: UnixMs,
     agenda: Agenda,
     people: People,
-    ladder: Ladder,
+    board: Board,
     waiting: BTreeMap<TicketId, Waiting>,
     /// Tickets in matches that have not begun, or are being played.
     taken: BTreeMap<TicketId, Waiting>,
@@ -127,7 +127,7 @@ impl<'a> World<'a> {
             now: start,
             agenda: Agenda::default(),
             people,
-            ladder: Ladder::default(),
+            board: Board::default(),
             waiting: BTreeMap::new(),
             taken: BTreeMap::new(),
             plays: BTreeMap::new(),

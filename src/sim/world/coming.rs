@@ -9,11 +9,13 @@ use crate::domain::attribute::{Origin, Source, Value, ValueKind};
 use crate::domain::id::{SiloId, TicketId};
 use crate::domain::queue::entrant::Entrant;
 use crate::domain::queue::ticket::{Rated, Ticket};
+use crate::domain::rating::board::Standing;
 use crate::domain::ruleset::queue::Regions;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
 use crate::sim::agenda::Due;
 use crate::sim::dice::{About, Dice, dice, name};
+use crate::sim::people::Person;
 use crate::sim::world::{Waiting, World};
 
 /// What one names here, for `dice::name`.
@@ -151,9 +153,9 @@ impl World<'_> {
     pub(super) fn place(&self, party: usize, ratings: &[Rated]) -> Option<f64> {
         let spec = self.ruleset.rating.as_ref().filter(|_| self.goes_by_places())?;
         let people = &self.people.all[self.people.parties[party].people.clone()];
-        let place = |(person, rated): (&crate::sim::people::Person, &Rated)| {
-            let score = spec.score(person.skill.map_or(*rated, |skill| skill.rated));
-            self.ladder.place(person.user, score, person.skill.is_some()) as f64
+        let place = |(person, rated): (&Person, &Rated)| match person.skill {
+            Some(skill) => self.board.place(&Standing { user: person.user, score: spec.score(skill.rated) }) as f64,
+            None => self.board.place_of_score(spec.score(*rated)) as f64,
         };
         let sum: f64 = people.iter().zip(ratings).map(place).sum();
         Some(sum / ratings.len().max(1) as f64)

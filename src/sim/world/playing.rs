@@ -10,10 +10,12 @@ use crate::domain::life::step::step;
 use crate::domain::life::{Fate, Match, Outcome, Place, Stage};
 use crate::domain::queue::ticket::Ending;
 use crate::domain::rating::Side;
+use crate::domain::rating::board::{Board, Standing};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 use crate::sim::agenda::Due;
 use crate::sim::dice::{About, dice};
+use crate::sim::people::Person;
 use crate::sim::tally::{Predicted, Wait};
 use crate::sim::truth;
 use crate::sim::world::World;
@@ -174,19 +176,19 @@ impl World<'_> {
         let Ok(after) = spec.rate(&sides, self.now) else { return };
         for (&person, skill) in teams.iter().flatten().zip(after.into_iter().flatten()) {
             let person = &mut self.people.all[person];
-            let before = person.skill.replace(skill).map(|before| spec.score(before.rated));
-            self.ladder.put(person.user, before, spec.score(skill.rated));
+            let user = person.user;
+            if let Some(before) = person.skill.replace(skill) {
+                self.board.remove(&Standing { user, score: spec.score(before.rated) });
+            }
+            self.board.insert(Standing { user, score: spec.score(skill.rated) });
         }
     }
 
-    /// Puts everybody who has played before onto the ladder.
+    /// Puts everybody who has played before onto the leaderboard.
     pub(super) fn rank_everybody(&mut self) {
         let Some(spec) = self.ruleset.rating.as_ref() else { return };
-        for person in &self.people.all {
-            if let Some(skill) = person.skill {
-                self.ladder.put(person.user, None, spec.score(skill.rated));
-            }
-        }
+        let standing = |person: &Person| Some(Standing { user: person.user, score: spec.score(person.skill?.rated) });
+        self.board = Board::of(self.people.all.iter().filter_map(standing).collect());
     }
 
     fn ends(&mut self, outcome: Outcome, proposed: UnixMs) {
