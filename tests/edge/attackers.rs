@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::attack::Attack;
 use crate::fate::Fate;
+use crate::figures::scale;
 use crate::victim::Victim;
 
 /// Set in the process that is to attack: whom, with how many connections, for how many milliseconds, and how.
@@ -17,15 +18,26 @@ const ATTACKS: &str = "EDGE_ATTACKS";
 /// What comes before the fate on standard output.
 const TOLD: &str = "fate=";
 
+/// Where others are at work too: as nice as can be, and no more, for whoever never gets a turn notices too late that he is closed.
+const IN_TURN: [&str; 3] = ["nice", "-n", "19"];
+
+/// In the long form, for a machine that does nothing else: whenever nobody else has anything to do. However nice, whoever has a turn
+/// keeps it for three milliseconds, which is longer than an honest call takes and would be told of the server.
+const WHEN_IDLE: [&str; 3] = ["chrt", "--idle", "0"];
+
 /// Attacks `target` from a process of its own, and waits for it.
 pub(crate) async fn run(attack: Attack, target: SocketAddr, connections: usize, long: Duration) -> Fate {
     let what = format!("{target} {connections} {} {}", long.as_millis(), attack.name);
     let child = tokio::task::spawn_blocking(move || {
         let own = std::env::current_exe().expect("this test");
         let arguments = ["--exact", "attackers::attackers_tell_of_their_fate", "--nocapture"];
-        // As nice as can be, and no more: whoever never gets a turn notices too late that he is closed.
-        let mut command = Command::new("nice");
-        command.args(["-n", "19"]).arg(own).args(arguments);
+        let mut command = Command::new(IN_TURN[0]);
+        command.args(&IN_TURN[1..]);
+        if 1 < scale() {
+            command = Command::new(WHEN_IDLE[0]);
+            command.args(&WHEN_IDLE[1..]);
+        }
+        command.arg(own).args(arguments);
         command.env(ATTACKS, what).stdin(Stdio::null()).output().expect("attackers start")
     });
     let output = child.await.expect("attackers end");

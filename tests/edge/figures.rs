@@ -39,33 +39,27 @@ impl Report {
     pub(crate) async fn begin(name: &str) -> Self {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
-        let head = "| attack | connections closed | told to go | longest stay | open at the end | memory, MiB | p50 quiet, ms | p50 | p99 quiet | p99 | calls |";
-        let lines = vec![format!("{name}, SCALE={}", scale()), head.to_owned(), "|-".repeat(11) + "|"];
+        let head = "| attack | connections closed | told to go | longest stay | open at the end | memory, MiB | p50 quiet, ms | p50 | p50 elsewhere | p99 quiet | p99 | p99 elsewhere | calls |";
+        let lines = vec![format!("{name}, SCALE={}", scale()), head.to_owned(), "|-".repeat(13) + "|"];
         Self { lines, violations: Vec::new(), _turn: turn }
     }
 
-    /// One attack's figures.
-    pub(crate) fn row(
-        &mut self,
-        name: &str,
-        fate: &Fate,
-        growth_mib: f64,
-        before: &Latencies,
-        during: Option<&Latencies>,
-    ) {
-        let ms = |latencies: &Latencies, percent| format!("{:.1}", latencies.percentile(percent).as_secs_f64() * 1e3);
-        let after = |percent| during.map_or("none".into(), |during| ms(during, percent));
+    /// One attack's figures, and how long honest calls took: when it was quiet, beside it, and beside the same done to somebody
+    /// else.
+    pub(crate) fn row(&mut self, name: &str, fate: &Fate, growth_mib: f64, calls: [Option<&Latencies>; 3]) {
+        let ms = |percent| {
+            let of = |it: &Latencies| format!("{:.1}", it.percentile(percent).as_secs_f64() * 1e3);
+            calls.map(|it| it.map_or("".into(), of)).join(" | ")
+        };
         let longest = if fate.closed == 0 { "".into() } else { format!("{:.2} s", fate.longest.as_secs_f64()) };
         self.lines.push(format!(
-            "| {name} | {} | {} | {longest} | {} | +{growth_mib:.1} | {} | {} | {} | {} | {} |",
+            "| {name} | {} | {} | {longest} | {} | +{growth_mib:.1} | {} | {} | {} |",
             fate.closed,
             fate.goaways,
             fate.open.len(),
-            ms(before, 50),
-            after(50),
-            ms(before, 99),
-            after(99),
-            during.map_or(0, Latencies::count),
+            ms(50),
+            ms(99),
+            calls[1].map_or(0, Latencies::count),
         ));
     }
 

@@ -7,6 +7,8 @@ mod attack;
 #[cfg(test)]
 mod attackers;
 #[cfg(test)]
+mod bystander;
+#[cfg(test)]
 mod defaults;
 #[cfg(test)]
 mod fate;
