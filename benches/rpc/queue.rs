@@ -13,11 +13,11 @@ use crate::rpc::child::{Child, QUEUE};
 /// Pairs that enter one after the other, in a round.
 const PAIRS: usize = 200;
 /// Backends that enter players, each on a connection of its own.
-const BACKENDS: usize = 8;
-/// Players that a backend enters together.
-const TOGETHER: usize = 128;
+const BACKENDS: usize = 16;
+/// Players that a backend enters together: a connection has 32 calls at work at once.
+const TOGETHER: usize = 30;
 /// How often it does, in a round.
-const TIMES: usize = 8;
+const TIMES: usize = 16;
 
 /// From entering to being told, of two that suit each other and of whom the second comes a moment later; against 200 ms.
 /// Tickets told of their match in a second, clients beside; against 5,000.

@@ -19,8 +19,9 @@ use crate::server::incoming::Incoming;
 /// Streams and calls in flight on one connection; Envoy's edge has 100.
 const CONCURRENT_STREAMS_MAX: u32 = 64;
 
-/// Calls at work on one connection; more are refused, not queued (G5).
-const CONCURRENT_CALLS_MAX: usize = 32;
+/// Calls at work on one connection; more are refused, not queued (G5). As many as streams: whoever keeps to what HTTP/2 tells
+/// him, a game's backend with one connection for all its players, is never refused.
+const CONCURRENT_CALLS_MAX: usize = CONCURRENT_STREAMS_MAX as usize;
 
 /// Resets that a connection may cause by breaking the protocol, in its life (F2: without a limit, one connection costs
 /// 800 MB in three seconds).
