@@ -18,7 +18,9 @@ use fireteam::domain::ruleset::queue::{
 };
 use fireteam::domain::ruleset::teams::TeamsSpec;
 use fireteam::domain::ruleset::{HardFilter, HardRule, MissingHard, Ruleset};
+use fireteam::domain::session::RegionLatency;
 use fireteam::domain::time::UnixMs;
+use fireteam::rules::bundled;
 
 use crate::harness::{Took, clock, compare, machine, report, together};
 use crate::population::{Dice, NOW, Rules, Spread, ruleset, session};
@@ -46,9 +48,10 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         exactly();
     }
     if wanted("PQ6") {
-        for count in [10_000, 100_000] {
-            passes(count);
-        }
+        [10_000, 100_000].into_iter().for_each(passes);
+    }
+    if wanted("PQ7") {
+        [10_000, 100_000].into_iter().for_each(systems);
     }
 }
 
@@ -57,6 +60,18 @@ struct Crowded {
     ruleset: Ruleset,
     entrants: Vec<Entrant>,
 }
+
+/// Where players measure round trips to.
+const REGIONS: [&str; 5] = ["asia", "brazil", "eu", "us_east", "us_west"];
+
+/// The file of a system, and the mean and the deviation of its players' ratings.
+const RATINGS: [(&str, f64, f64); 5] = [
+    ("challenge_5v5", 1_450.0, 400.0),
+    ("comprl_ladder", 25.0, 6.0),
+    ("destiny_control_6v6", 0.0, 350.0),
+    ("openmatchmaking_leagues", 2_750.0, 700.0),
+    ("teiserver_duel", 25.0, 8.0),
+];
 
 impl Crowded {
     /// `count` tickets of one: ratings from a bell curve, places all over the globe.
@@ -76,6 +91,30 @@ impl Crowded {
         };
         let tickets: Vec<Arc<Ticket>> = (0..count).filter_map(ticket).map(Arc::new).collect();
         let mut crowded = Self { entrants: Vec::new(), ruleset };
+        crowded.enter(tickets);
+        crowded
+    }
+
+    /// `count` tickets of one for a system as its file has it: ratings from its own bell curve, places all over the globe, round
+    /// trips to every region.
+    fn of_system(ruleset: &Ruleset, mean: f64, deviation: f64, count: u64) -> Self {
+        let mut dice = Dice(7);
+        let ticket = |number: u64| {
+            let mut session = session(&mut dice, Spread::Globe);
+            let rating = mean + deviation * dice.bell();
+            session.attributes.clear();
+            session.players[0].skill = Some(rating);
+            (session.nat_type, session.game_in_progress) = (Some(dice.below(3) as i32), Some(false));
+            let trip =
+                |region: &str| RegionLatency { region: region.into(), round_trip_ms: 20.0 + dice.below(180) as f32 };
+            session.regions = REGIONS.into_iter().map(trip).collect();
+            let entered = UnixMs(NOW - dice.below(60_000));
+            let id = TicketId::from_bytes((u128::from(dice.next()) << 64 | u128::from(number)).to_be_bytes());
+            let (set_id, ratings, blocked) = (ruleset.set_id, vec![Rated { rating, deviation: 100.0 }], Vec::new());
+            Ticket { id, set_id, subject: None, entered, session, ratings, blocked, alone: false }
+        };
+        let tickets = (0..count).map(ticket).map(Arc::new).collect();
+        let mut crowded = Self { entrants: Vec::new(), ruleset: ruleset.clone() };
         crowded.enter(tickets);
         crowded
     }
@@ -201,7 +240,7 @@ fn beside_the_optimum() {
     crowd.under(|queue, _| queue.selection.exact_up_to = 1_000);
     let exact = cost(&crowd.pass());
     let begin = clock();
-    let optimum = optimum(&crowd);
+    let optimum = optimum(&crowd, 1.0);
     let took_s = begin.elapsed().as_secs_f64();
     report(
         "PQ3",
@@ -212,13 +251,42 @@ fn beside_the_optimum() {
     );
     report("PQ4", "exact on 8 nearest, 1,000: cost", "optimum", &[(exact, optimum)], 0.0);
     println!("| PQ4 | the optimum on the complete graph, s | | {took_s:.2} | | 1 | | | | {} |", machine());
+    beside_it(&mut crowd, "rating and place", optimum);
+    let by_rating = ruleset(Rules { skill: 1.5, ..Rules::default() });
+    let mut crowd = Crowded::new(by_rating, queue(SelectionMode::MaximumWeight, SCORE), 1_000);
+    let optimum = self::optimum(&crowd, 0.0);
+    report(
+        "PQ3",
+        "rating alone, 8 nearest, greedy, exchanged, 1,000: cost",
+        "optimum",
+        &[(cost(&crowd.pass()), optimum)],
+        0.0,
+    );
+    beside_it(&mut crowd, "rating alone", optimum);
 }
 
-fn optimum(crowd: &Crowded) -> f64 {
+/// What every other way to choose costs, on the same tickets.
+fn beside_it(crowd: &mut Crowded, costs: &str, optimum: f64) {
+    let ways = [
+        ("nearest, the longest wait first", SelectionMode::Nearest, StartWith::LongestWaiting),
+        ("nearest, the highest rated first", SelectionMode::Nearest, StartWith::HighestRated),
+        ("drawn", SelectionMode::WeightedSample, StartWith::LongestWaiting),
+        ("windows from the highest rated down", SelectionMode::BestWindow, StartWith::HighestRated),
+    ];
+    for (name, mode, start_with) in ways {
+        crowd.under(|queue, _| (queue.selection.mode, queue.selection.start_with) = (mode, start_with));
+        let outcome = crowd.pass();
+        assert_eq!(outcome.report.left.len(), 0, "all are paired");
+        report("PQ3", &format!("{costs}, {name}, 1,000: cost"), "optimum", &[(cost(&outcome), optimum)], 0.0);
+    }
+}
+
+/// The least sum of `|dr| / 2000`, and of `places` times `miles / 5000`, that any pairing has.
+fn optimum(crowd: &Crowded, places: f64) -> f64 {
     let weigh = |one: &Entrant, other: &Entrant| {
         let number = |it: &Entrant| it.facts.number(0).expect("a rating");
-        let places = one.ticket.session.locality.zip(other.ticket.session.locality).expect("places");
-        (number(one) - number(other)).abs() / 2_000.0 + places.0.chord_miles(places.1) / 5_000.0
+        let (here, there) = one.ticket.session.locality.zip(other.ticket.session.locality).expect("places");
+        (number(one) - number(other)).abs() / 2_000.0 + places * here.chord_miles(there) / 5_000.0
     };
     let count = crowd.entrants.len();
     let pairs = (0..count).flat_map(|one| (one + 1..count).map(move |other| (one, other)));
@@ -242,9 +310,29 @@ fn exactly() {
     report("PQ4", "exact, 1,000, ms a pass", "50 ms", &rounds, cpu_us);
 }
 
-/// One pass of each kind; the figures are milliseconds, the reference a tenth of a second for ten thousand tickets.
+/// One pass under each of the five systems, as its file has it.
+fn systems(count: u64) {
+    let rulesets = bundled::load().expect("the bundled rulesets are sound");
+    for (path, ruleset) in &rulesets {
+        let name = path.file_stem().unwrap_or_default().to_string_lossy();
+        let Some(&(_, mean, deviation)) = RATINGS.iter().find(|it| it.0 == name) else { continue };
+        measure("PQ7", &name, &Crowded::of_system(ruleset, mean, deviation, count));
+    }
+}
+
+/// Times passes over a crowd, against a tenth of a second for ten thousand tickets; the figures are milliseconds.
+fn measure(goal: &str, name: &str, crowd: &Crowded) {
+    let outcome = crowd.pass();
+    let took: Vec<Took> = (0..3).map(|_| crowd.took()).collect();
+    let count = crowd.entrants.len();
+    let rounds: Vec<(f64, f64)> = took.iter().map(|it| (it.wall_us / 1e3, count as f64 / 100.0)).collect();
+    let cpu_us = took.iter().map(|it| it.cpu_us).sum::<f64>() / took.len() as f64;
+    let made = outcome.proposals.len();
+    report(goal, &format!("{name}, {count} tickets, {made} matches, ms a pass"), "limit", &rounds, cpu_us);
+}
+
+/// One pass of each kind.
 fn passes(count: u64) {
-    let limit_ms = count as f64 / 100.0;
     let mut crowd = Crowded::new(rating_and_place(), queue(SelectionMode::Nearest, Quality::Any), count);
     let window = Window {
         bucket_width: 25.0,
@@ -259,23 +347,15 @@ fn passes(count: u64) {
         clock: WindowClock::Queue,
         rule: WindowRule::Contain,
     };
-    let measure = |name: &str, crowd: &Crowded| {
-        let outcome = crowd.pass();
-        let took: Vec<Took> = (0..3).map(|_| crowd.took()).collect();
-        let rounds: Vec<(f64, f64)> = took.iter().map(|it| (it.wall_us / 1e3, limit_ms)).collect();
-        let cpu_us = took.iter().map(|it| it.cpu_us).sum::<f64>() / took.len() as f64;
-        let made = outcome.proposals.len();
-        report("PQ6", &format!("{name}, {count} tickets, {made} matches, ms a pass"), "limit", &rounds, cpu_us);
-    };
     crowd.under(|queue, _| queue.window = Some(window));
-    measure("buckets, nearest", &crowd);
+    measure("PQ6", "buckets, nearest", &crowd);
     crowd.under(|queue, _| {
         queue.window = None;
         queue.quality = Quality::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
         queue.wait_bonus = Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 });
         queue.selection.mode = SelectionMode::WeightedSample;
     });
-    measure("leaderboard, drawn", &crowd);
+    measure("PQ6", "leaderboard, drawn", &crowd);
     crowd.under(|queue, teams| {
         let group = |place: u32| {
             let from = 1_000.0 + 500.0 * f64::from(place);
@@ -287,20 +367,20 @@ fn passes(count: u64) {
         queue.selection.mode = SelectionMode::Nearest;
         teams.sizes = [5, 5].into();
     });
-    measure("groups, 5 v 5, nearest", &crowd);
+    measure("PQ6", "groups, 5 v 5, nearest", &crowd);
     crowd.under(|queue, _| {
         queue.groups = None;
         queue.quality = Quality::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 };
         queue.selection.mode = SelectionMode::BestWindow;
     });
-    measure("similarity, 5 v 5, windows", &crowd);
+    measure("PQ6", "similarity, 5 v 5, windows", &crowd);
     crowd.under(|queue, _| {
         queue.quality = Quality::SoftScore { max_score: 0.5 };
         queue.selection.mode = SelectionMode::Nearest;
     });
-    measure("soft score, 5 v 5, nearest", &crowd);
+    measure("PQ6", "soft score, 5 v 5, nearest", &crowd);
     crowd.under(|queue, _| {
         queue.quality = Quality::AverageSimilarity { rating_span: 2_900.0, required_percent: 99.999 }
     });
-    measure("nobody suits, 5 v 5, nearest", &crowd);
+    measure("PQ6", "nobody suits, 5 v 5, nearest", &crowd);
 }

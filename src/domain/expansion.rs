@@ -58,8 +58,9 @@ impl Expansion {
 
     /// Milliseconds until the limit next grows; `None` when it is as wide as it gets.
     pub fn next_growth_in_ms(&self, waited_ms: u64) -> Option<u64> {
-        let limit = self.limit_at(waited_ms);
-        let next = self.steps.iter().find(|step| waited_ms < step.start_ms && limit < step.value)?;
+        let passed = self.steps.partition_point(|step| step.start_ms <= waited_ms);
+        let limit = self.steps[passed - 1].value;
+        let next = self.steps[passed..].iter().find(|step| limit < step.value)?;
         Some(next.start_ms - waited_ms)
     }
 }

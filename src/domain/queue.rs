@@ -2,6 +2,7 @@
 
 pub mod avoid;
 pub mod backfill;
+mod columns;
 mod desk;
 mod dice;
 pub mod entrant;

@@ -100,7 +100,7 @@ impl<'h, 'a> Host<'h, 'a> {
 
     /// Gives `row` seats, or says which rule keeps it out.
     fn take(&mut self, row: u32) -> Result<(), Refusal> {
-        let size = self.field.rows[row as usize].entrant.size;
+        let size = self.field.rows[row as usize].size;
         let others = self.teams.iter().flatten().map(|(other, _)| *other);
         self.admits(row)?;
         for other in others {

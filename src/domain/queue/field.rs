@@ -4,8 +4,10 @@
 use std::cmp::Ordering;
 
 use crate::domain::attribute::Value;
-use crate::domain::filter::{Refusal, Seen, Waits, meet};
+use crate::domain::filter::{Refusal, Seen, Waits};
+use crate::domain::id::UserKey;
 use crate::domain::queue::avoid::{self, Wary, shares};
+use crate::domain::queue::columns::Columns;
 use crate::domain::queue::entrant::Entrant;
 use crate::domain::queue::group;
 use crate::domain::queue::pass::PassInput;
@@ -21,8 +23,13 @@ pub(super) struct Row<'a> {
     pub(super) entrant: &'a Entrant,
     /// As hard filters judge it.
     pub(super) waits: Waits<'a>,
-    /// What nearness is measured in: the bucket or the rating, or the place on the leaderboard.
-    pub(super) key: f64,
+    /// The entrant's, so that nobody need look there for each pair.
+    pub(super) size: u16,
+    pub(super) group: u16,
+    pub(super) bucket: i64,
+    pub(super) place: Option<f64>,
+    /// Its user, if it has but one.
+    lone: Option<UserKey>,
     /// How many buckets to either side it looks by now.
     pub(super) range: u32,
     /// How many groups further it looks by now.
@@ -40,7 +47,7 @@ impl<'a> Row<'a> {
             seen: self.waits.seen,
             ratings: &entrant.ratings,
             rated: &entrant.ticket.ratings,
-            place: entrant.place,
+            place: self.place,
             waited_ms: self.waits.waited_ms,
             team,
         }
@@ -62,6 +69,10 @@ pub(super) struct Field<'a> {
     pub(super) input: &'a PassInput<'a>,
     /// By key, then by seniority; for windows, which go down, the senior of equals last.
     pub(super) rows: Vec<Row<'a>>,
+    /// What nearness is measured in, row by row: the bucket or the rating, or the place on the leaderboard.
+    pub(super) keys: Vec<f64>,
+    /// The filters, laid out.
+    pub(super) columns: Columns<'a>,
     pub(super) names: Names<'a>,
     /// Keys are ratings or their buckets, so that groups and buckets come in order too.
     pub(super) by_rating: bool,
@@ -104,30 +115,34 @@ impl<'a> Field<'a> {
             _ => Names::default(),
         };
         let entrants = order.iter().map(|&(_, _, place)| input.entrants[place as usize]);
-        let rows: Vec<Row<'a>> = entrants.map(|it| row(input, &names, it, key(it))).collect();
+        let rows: Vec<Row<'a>> = entrants.map(|it| row(input, &names, it)).collect();
+        let keys = rows.iter().map(|row| key(row.entrant)).collect();
+        let columns = Columns::of(input.ruleset, rows.iter().map(|row| row.waits).collect());
         let widest = rows.iter().map(|row| row.range).max().unwrap_or(0);
-        Self { input, rows, names, by_rating, by_bucket, widest }
+        Self { input, rows, keys, columns, names, by_rating, by_bucket, widest }
     }
 
     /// Lets two meet, or says which rule refuses; `one` is the one who asks.
     pub(super) fn meet(&self, one: u32, other: u32) -> Result<(), Refusal> {
-        let (input, queue) = (self.input, self.input.queue);
+        let (input, queue, places) = (self.input, self.input.queue, (one, other));
         let (one, other) = (&self.rows[one as usize], &self.rows[other as usize]);
-        if shares(&one.entrant.users, &other.entrant.users) {
+        let same = match (one.lone, other.lone) {
+            (Some(one), Some(other)) => one == other,
+            _ => shares(&one.entrant.users, &other.entrant.users),
+        };
+        if same {
             return Err(Refusal::Own);
         }
-        if !input.ruleset.hard.is_empty() {
-            meet(input.ruleset, &one.waits, &other.waits)?;
-        }
+        self.columns.meet(places.0, places.1)?;
         if queue.groups.is_some() {
-            let reach = |row: &Row<'_>| (row.entrant.group, row.neighbours);
+            let reach = |row: &Row<'_>| (row.group, row.neighbours);
             group::may_meet(reach(one), reach(other)).then_some(()).ok_or(Refusal::Group)?;
         }
         if let Some(rule) = queue.regions {
             region::may_meet(rule, &one.reached, &other.reached).then_some(()).ok_or(Refusal::Region)?;
         }
         if let Some(window) = &queue.window {
-            let distance = one.entrant.bucket.abs_diff(other.entrant.bucket);
+            let distance = one.bucket.abs_diff(other.bucket);
             window::may_meet(window, one.range, other.range, distance).then_some(()).ok_or(Refusal::Window)?;
         }
         if one.wary || other.wary {
@@ -150,7 +165,7 @@ impl<'a> Field<'a> {
     /// How far two are from each other by key: in buckets where there is a window, in ratings or places elsewhere. Two who have
     /// no place are at no distance that could be told, and so further than anybody.
     pub(super) fn nearness(&self, one: u32, other: u32) -> f64 {
-        (self.rows[one as usize].key - self.rows[other as usize].key).abs()
+        (self.keys[one as usize] - self.keys[other as usize]).abs()
     }
 
     /// Why `one` need not look at `other`, nor at anyone beyond: too far by group or by bucket. Only where keys are ratings,
@@ -161,14 +176,11 @@ impl<'a> Field<'a> {
         }
         let (one, other) = (&self.rows[one as usize], &self.rows[other as usize]);
         // In one bucket groups are not in order.
-        if self.input.queue.groups.is_some()
-            && !self.by_bucket
-            && one.neighbours < one.entrant.group.abs_diff(other.entrant.group)
-        {
+        if self.input.queue.groups.is_some() && !self.by_bucket && one.neighbours < one.group.abs_diff(other.group) {
             return Some(Refusal::Group);
         }
         let window = self.input.queue.window.as_ref()?;
-        let distance = one.entrant.bucket.abs_diff(other.entrant.bucket);
+        let distance = one.bucket.abs_diff(other.bucket);
         (window::reach(window, one.range, self.widest) < distance).then_some(Refusal::Window)
     }
 
@@ -207,7 +219,7 @@ impl<'a> Field<'a> {
     }
 }
 
-fn row<'a>(input: &PassInput<'a>, names: &Names<'_>, entrant: &'a Entrant, key: f64) -> Row<'a> {
+fn row<'a>(input: &PassInput<'a>, names: &Names<'_>, entrant: &'a Entrant) -> Row<'a> {
     let (queue, session) = (input.queue, &entrant.ticket.session);
     let entered = entrant.ticket.entered;
     let waited_ms = input.now.since(entered);
@@ -217,7 +229,11 @@ fn row<'a>(input: &PassInput<'a>, names: &Names<'_>, entrant: &'a Entrant, key: 
     Row {
         entrant,
         waits: Waits { seen, waited_ms },
-        key,
+        size: entrant.size,
+        group: entrant.group,
+        bucket: entrant.bucket,
+        place: entrant.place,
+        lone: if let [user] = entrant.users[..] { Some(user) } else { None },
         range: queue.window.as_ref().map_or(0, |it| {
             let range = window::range_of(it, entrant.rating, entered, input.now);
             entrant.widened(queue).map_or(range, |factor| window::widened(range, factor))

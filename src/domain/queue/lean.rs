@@ -4,39 +4,41 @@
 use std::cmp::Reverse;
 
 use crate::domain::filter::Refusal;
-use crate::domain::queue::entrant::Entrant;
+use crate::domain::id::{TicketId, UserKey};
 use crate::domain::queue::field::ordered_bits;
 use crate::domain::queue::pass::{PassInput, PassOutcome};
 use crate::domain::queue::proposal::{Placed, Proposal};
 use crate::domain::queue::report::{Left, PassReport};
 use crate::domain::ruleset::queue::{Quality, SelectionMode, StartWith};
 
-/// The pass, if it is one of that kind.
+/// The pass, if it is one of that kind: parties of one, and no user twice in a pair.
 pub(super) fn run(input: &PassInput<'_>) -> Option<PassOutcome> {
     if !is_plain(input) {
         return None;
     }
-    let rated = |(entrant, place): (&&Entrant, u32)| (ordered_bits(entrant.rating), place);
-    let mut order: Vec<(u64, u32)> = input.entrants.iter().zip(0..).map(rated).collect();
+    // One walk over everybody; what follows looks at these few bytes of each, not at tickets all over the place.
+    let mut order: Vec<u128> = Vec::with_capacity(input.entrants.len());
+    let mut who: Vec<(TicketId, UserKey)> = Vec::with_capacity(input.entrants.len());
+    for (entrant, place) in input.entrants.iter().zip(0_u32..) {
+        let [user] = entrant.users[..] else { return None };
+        order.push(u128::from(ordered_bits(entrant.rating)) << 32 | u128::from(place));
+        who.push((entrant.ticket.id, user));
+    }
     order.sort_unstable();
-    let entrant = |place: u32| input.entrants[place as usize];
-    for equals in order.chunk_by_mut(|one, other| one.0 == other.0).filter(|it| 1 < it.len()) {
-        equals.sort_unstable_by_key(|&(_, place)| Reverse((entrant(place).ticket.entered, entrant(place).ticket.id)));
+    let place = |it: u128| (it & u128::from(u32::MAX)) as usize;
+    for equals in order.chunk_by_mut(|one, other| one >> 32 == other >> 32).filter(|it| 1 < it.len()) {
+        equals.sort_unstable_by_key(|&it| Reverse((input.entrants[place(it)].ticket.entered, who[place(it)].0)));
     }
     let pairs = order.rchunks_exact(2);
-    let left: Vec<Left> = pairs
-        .remainder()
-        .iter()
-        .map(|&(_, place)| Left { ticket: entrant(place).ticket.id, refusal: Refusal::Taken })
-        .collect();
-    let team = |place: u32| vec![Placed { ticket: entrant(place).ticket.id, roles: Vec::new() }];
+    let left: Vec<Left> =
+        pairs.remainder().iter().map(|&it| Left { ticket: who[place(it)].0, refusal: Refusal::Taken }).collect();
     let mut proposals = Vec::with_capacity(order.len() / 2);
     for pair in pairs {
-        let (higher, lower) = (pair[1].1, pair[0].1);
-        if entrant(higher).users == entrant(lower).users {
+        let (higher, lower) = (who[place(pair[1])], who[place(pair[0])]);
+        if higher.1 == lower.1 {
             return None;
         }
-        let teams = vec![team(higher), team(lower)];
+        let teams = [higher, lower].map(|(ticket, _)| vec![Placed { ticket, roles: Vec::new() }]).into();
         proposals.push(Proposal { teams, quality: 0.0, region: None, backfills: None });
     }
     let report = PassReport {
@@ -61,7 +63,6 @@ fn is_plain(input: &PassInput<'_>) -> bool {
         && queue.window.is_none()
         && queue.avoid.is_empty()
         && (!queue.backfill || input.sessions.is_empty());
-    let alone =
-        teams.sizes[..] == [1, 1] && teams.roles.is_empty() && input.entrants.iter().all(|it| it.users.len() == 1);
-    from_the_top && nothing_refuses && alone && 2 <= count && count as u64 / 2 <= input.looks_max
+    let duels = teams.sizes[..] == [1, 1] && teams.roles.is_empty();
+    from_the_top && nothing_refuses && duels && 2 <= count && count as u64 / 2 <= input.looks_max
 }

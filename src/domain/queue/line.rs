@@ -29,7 +29,7 @@ impl Line {
                 let at = row as usize;
                 (line.skip[at], line.prev[at]) = (row, before.unwrap_or(NONE));
                 line.next[at] = pool.get(place + 1).copied().unwrap_or(NONE);
-                let key = |row: u32| field.rows[row as usize].key.to_bits();
+                let key = |row: u32| field.keys[row as usize].to_bits();
                 line.run[at] = before.filter(|&it| key(it) == key(row)).map_or(row, |it| line.run[it as usize]);
             }
         }
@@ -135,7 +135,7 @@ impl<'n, 'a> Near<'n, 'a> {
     /// Those with one key come in their order, the senior first; then those with the next lower.
     fn step_down(&mut self) -> Option<u32> {
         let (row, first) = self.low?;
-        let key = |row: u32| self.field.rows[row as usize].key.to_bits();
+        let key = |row: u32| self.field.keys[row as usize].to_bits();
         self.low = match self.line.above(row).filter(|&it| key(it) == key(row)) {
             Some(next) => Some((next, first)),
             None => self.line.below(first).map(|it| self.line.first_of_run(it)).map(|it| (it, it)),

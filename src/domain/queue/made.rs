@@ -61,26 +61,20 @@ impl<'a> Field<'a> {
         let by_teams = matches!(self.input.queue.quality, Quality::WinProbability { .. });
         let mut quality = 0.0;
         if !by_teams {
-            let members: Vec<Member<'a>> = rows.iter().map(|&row| self.rows[row as usize].member(0)).collect();
-            quality = self.good_enough(rows, &members, region, desk)?;
+            quality = self.good_enough(rows, &[], region, desk)?;
         }
         let teams = self.divide(rows).ok_or(Refusal::Team)?;
         if by_teams {
             let placed = teams.iter().zip(0_u16..).flat_map(|(team, place)| team.iter().map(move |it| (it.0, place)));
-            let members: Vec<Member<'a>> = placed.map(|(row, team)| self.rows[row as usize].member(team)).collect();
-            quality = self.good_enough(rows, &members, region, desk)?;
+            let (rows, teams): (Vec<u32>, Vec<u16>) = placed.unzip();
+            quality = self.good_enough(&rows, &teams, region, desk)?;
         }
         Ok(Made { teams, quality, region: name_of(region) })
     }
 
-    fn good_enough(
-        &self,
-        rows: &[u32],
-        members: &[Member<'_>],
-        region: Place<'a>,
-        desk: &mut Desk,
-    ) -> Result<f64, Refusal> {
-        let worth = self.worth(rows, members, region, desk);
+    /// The quality of a match of `rows`, if it will do; `teams` says which team each is in, where that counts.
+    fn good_enough(&self, rows: &[u32], teams: &[u16], region: Place<'a>, desk: &mut Desk) -> Result<f64, Refusal> {
+        let worth = self.worth(rows, teams, region, desk);
         worth.passes.then_some(worth.quality).ok_or(Refusal::Quality)
     }
 
@@ -91,7 +85,7 @@ impl<'a> Field<'a> {
 
     fn duel(&self, one: u32, other: u32, desk: &mut Desk) -> Result<Made<'a>, Refusal> {
         let sizes = &self.input.teams.sizes;
-        let fit = |one: u32, other: u32| [one, other].map(|row| self.rows[row as usize].entrant.size)[..] == sizes[..];
+        let fit = |one: u32, other: u32| [one, other].map(|row| self.rows[row as usize].size)[..] == sizes[..];
         let (first, second) = if fit(one, other) { (one, other) } else { (other, one) };
         fit(first, second).then_some(()).ok_or(Refusal::Team)?;
         let (quality, region) = self.pair_worth(first, second, desk)?;
@@ -106,8 +100,7 @@ impl<'a> Field<'a> {
         if self.input.queue.quality == Quality::Any && self.input.queue.avoid.is_empty() {
             return Ok((0.0, name_of(region)));
         }
-        let members = [self.rows[one as usize].member(0), self.rows[other as usize].member(1)];
-        Ok((self.good_enough(&[one, other], &members, region, desk)?, name_of(region)))
+        Ok((self.good_enough(&[one, other], &[0, 1], region, desk)?, name_of(region)))
     }
 
     fn reached(&self, row: u32) -> &Reached<'a> {
@@ -122,18 +115,41 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn worth(&self, rows: &[u32], members: &[Member<'_>], place: Place<'a>, desk: &mut Desk) -> Worth {
+    fn worth(&self, rows: &[u32], teams: &[u16], place: Place<'a>, desk: &mut Desk) -> Worth {
         let (input, queue) = (self.input, self.input.queue);
         let grudges = self.grudges(rows);
         let mut costs = grudges;
         if let Some(rule) = queue.regions {
             costs += region::cost(rule, place, &rows.iter().map(|&row| self.reached(row)).collect::<Vec<_>>());
         }
-        let worth = quality::judge(input.ruleset, &queue.quality, queue.wait_bonus.as_ref(), members, costs);
+        let bonus = queue.wait_bonus.as_ref();
+        let settle = |base: f64| {
+            let waited = rows.iter().map(|&row| self.rows[row as usize].waits.waited_ms);
+            quality::settle(&queue.quality, bonus, base, waited.fold(0, u64::saturating_add), costs)
+        };
+        let worth = match queue.quality {
+            Quality::SoftScore { .. } => settle(-self.worst_score(rows)),
+            Quality::LeaderboardGauss { sigma, scale, .. } => {
+                settle(quality::by_places(sigma, scale, rows.iter().map(|&row| self.rows[row as usize].place)))
+            }
+            _ => {
+                let team = |at: usize| teams.get(at).copied().unwrap_or(0);
+                let member = |(at, &row): (usize, &u32)| self.rows[row as usize].member(team(at));
+                let members: Vec<Member<'_>> = rows.iter().enumerate().map(member).collect();
+                quality::judge(input.ruleset, &queue.quality, bonus, &members, costs)
+            }
+        };
         if !worth.passes {
-            self.note_when_it_will_do(members, &worth, 0.0 < grudges, desk);
+            self.note_when_it_will_do(rows, &worth, 0.0 < grudges, desk);
         }
         worth
+    }
+
+    /// Of any two of them.
+    fn worst_score(&self, rows: &[u32]) -> f64 {
+        let pairs =
+            rows.iter().enumerate().flat_map(|(at, &one)| rows[at + 1..].iter().map(move |&other| (one, other)));
+        pairs.fold(0.0, |worst, (one, other)| worst.max(self.columns.score(one, other)))
     }
 
     /// What the grudges between members take from quality: by each rule the dearest.
@@ -156,13 +172,13 @@ impl<'a> Field<'a> {
     }
 
     /// When the same match will be good enough, if all that happens is that its members wait.
-    fn note_when_it_will_do(&self, members: &[Member<'_>], worth: &Worth, grudges: bool, desk: &mut Desk) {
+    fn note_when_it_will_do(&self, rows: &[u32], worth: &Worth, grudges: bool, desk: &mut Desk) {
         let (queue, now) = (self.input.queue, self.input.now);
         if let Some(rule) = queue.wait_bonus.as_ref().filter(|it| worth.short_by.is_finite() && 0.0 < it.per_minute) {
-            let waited: f64 = members.iter().map(|it| it.waited_ms as f64 / 60_000.0).sum();
+            let waited: f64 = rows.iter().map(|&row| self.rows[row as usize].waits.waited_ms as f64 / 60_000.0).sum();
             let wanted = worth.short_by / rule.per_minute + (rule.free_minutes - waited).max(0.0);
             // All wait at once. A millisecond more, for the comparison may be strict.
-            let ms = (wanted / members.len() as f64 * 60_000.0).ceil() + 1.0;
+            let ms = (wanted / rows.len() as f64 * 60_000.0).ceil() + 1.0;
             desk.changes_at(now.after(ms as u64));
         }
         if grudges {

@@ -77,10 +77,7 @@ pub fn base<'m>(ruleset: &Ruleset, quality: &Quality, members: &[Member<'m>]) ->
     match *quality {
         Quality::Any => 0.0,
         Quality::SoftScore { .. } => -worst_score(ruleset, members),
-        Quality::LeaderboardGauss { sigma, scale, .. } => {
-            // Whoever has no place is infinitely far from everybody: nothing but waiting brings him in.
-            leaderboard_distance(members).map_or(0.0, |distance| gauss(sigma, scale, distance))
-        }
+        Quality::LeaderboardGauss { sigma, scale, .. } => by_places(sigma, scale, members.iter().map(|it| it.place)),
         Quality::AverageSimilarity { rating_span, .. } => average_similarity(rating_span, all_ratings(members)),
         Quality::CategorySimilarity { categories, category_width, divisor, curve, .. } => {
             let category = |rating| category_of(categories, category_width, rating);
@@ -102,14 +99,19 @@ pub fn judge(
     costs: f64,
 ) -> Worth {
     let combined_ms = members.iter().fold(0_u64, |sum, it| sum.saturating_add(it.waited_ms));
-    let added = wait_bonus.map_or(0.0, |rule| bonus(rule, combined_ms)) - costs;
     if let Quality::WinProbability { min_percent, max_percent } = *quality {
+        let added = wait_bonus.map_or(0.0, |rule| bonus(rule, combined_ms)) - costs;
         let (least, greatest) = spread(&chances_to_win(ruleset.rating.as_ref(), members));
         let passes = min_percent / 100.0 <= least && greatest <= max_percent / 100.0;
         let short_by = if passes { 0.0 } else { f64::INFINITY };
         return Worth { quality: 1.0 - (greatest - least) + added, passes, short_by };
     }
-    let quality_reached = base(ruleset, quality, members) + added;
+    settle(quality, wait_bonus, base(ruleset, quality, members), combined_ms, costs)
+}
+
+/// Judges a match whose `base` is known too. Not for `WinProbability`, whose band its base does not tell.
+pub fn settle(quality: &Quality, wait_bonus: Option<&WaitBonus>, base: f64, combined_ms: u64, costs: f64) -> Worth {
+    let quality_reached = base + (wait_bonus.map_or(0.0, |rule| bonus(rule, combined_ms)) - costs);
     let Some(bar) = bar(quality) else { return Worth { quality: quality_reached, passes: true, short_by: 0.0 } };
     let passes = if bar.exclusive { bar.least < quality_reached } else { bar.least <= quality_reached };
     Worth { quality: quality_reached, passes, short_by: if passes { 0.0 } else { bar.least - quality_reached } }
@@ -134,14 +136,15 @@ fn worst_score(ruleset: &Ruleset, members: &[Member<'_>]) -> f64 {
     worst
 }
 
-/// Between the best and the worst place of a match; `None` when any of its parties has none.
-fn leaderboard_distance(members: &[Member<'_>]) -> Option<f64> {
+/// By the best and the worst place of a match (S2-9). Whoever has no place is infinitely far from everybody: nothing but
+/// waiting brings him in.
+pub fn by_places(sigma: f64, scale: f64, places: impl IntoIterator<Item = Option<f64>>) -> f64 {
     let (mut best, mut worst) = (f64::INFINITY, f64::NEG_INFINITY);
-    for member in members {
-        let place = member.place?;
+    for place in places {
+        let Some(place) = place else { return 0.0 };
         (best, worst) = (best.min(place), worst.max(place));
     }
-    Some((worst - best).max(0.0))
+    gauss(sigma, scale, (worst - best).max(0.0))
 }
 
 fn all_ratings<'m>(members: &[Member<'m>]) -> impl Iterator<Item = f64> + Clone {

@@ -32,7 +32,7 @@ pub(super) struct Work<'w, 'a> {
 impl<'a> Work<'_, 'a> {
     /// Makes matches out of one pool.
     pub(super) fn run(&mut self, pool: &[u32]) {
-        if pool.len() < 2 && self.field.rows[pool[0] as usize].entrant.size < self.field.input.teams.match_size() {
+        if pool.len() < 2 && self.field.rows[pool[0] as usize].size < self.field.input.teams.match_size() {
             return self.desk.refused(pool[0], Refusal::Nobody);
         }
         match self.field.input.queue.selection.mode {

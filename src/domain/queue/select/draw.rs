@@ -30,7 +30,7 @@ impl<'a> Work<'_, 'a> {
     }
 
     fn drawn(&mut self, row: u32) -> Option<Made<'a>> {
-        let size = |row: u32| self.field.rows[row as usize].entrant.size;
+        let size = |row: u32| self.field.rows[row as usize].size;
         let match_size = self.field.input.teams.match_size();
         if size(row) == match_size {
             return self.close(row, &[row]);
@@ -64,7 +64,7 @@ impl<'a> Work<'_, 'a> {
             if !desk.look() {
                 break;
             }
-            let together = field.rows[row as usize].entrant.size + field.rows[other as usize].entrant.size;
+            let together = field.rows[row as usize].size + field.rows[other as usize].size;
             let weight = match field.meet(row, other) {
                 Err(refusal) => Err(refusal),
                 Ok(()) if together == teams.match_size() => {

@@ -6,7 +6,6 @@ use crate::domain::queue::desk::Desk;
 use crate::domain::queue::field::Field;
 use crate::domain::queue::region::{self, Place, Reached};
 use crate::domain::ruleset::queue::Quality;
-use crate::domain::score::score_between;
 
 /// Steps that finding room for parties may take; beyond that the split decides.
 const FIT_STEPS_MAX: u32 = 2_000;
@@ -20,7 +19,7 @@ pub(in crate::domain::queue) struct Gathering<'g, 'a> {
 
 impl<'g, 'a> Gathering<'g, 'a> {
     pub(in crate::domain::queue) fn of(field: &'g Field<'a>, first: u32) -> Self {
-        Self { field, rows: vec![first], players: field.rows[first as usize].entrant.size }
+        Self { field, rows: vec![first], players: field.rows[first as usize].size }
     }
 
     pub(in crate::domain::queue) fn rows(&self) -> &[u32] {
@@ -37,7 +36,7 @@ impl<'g, 'a> Gathering<'g, 'a> {
         let verdict = self.judge(row, desk)?;
         if verdict.is_ok() {
             self.rows.push(row);
-            self.players += self.field.rows[row as usize].entrant.size;
+            self.players += self.field.rows[row as usize].size;
         }
         Some(verdict)
     }
@@ -45,12 +44,12 @@ impl<'g, 'a> Gathering<'g, 'a> {
     /// Lets the last one go.
     pub(in crate::domain::queue) fn dismiss(&mut self) {
         if let Some(row) = self.rows.pop() {
-            self.players -= self.field.rows[row as usize].entrant.size;
+            self.players -= self.field.rows[row as usize].size;
         }
     }
 
     fn judge(&self, row: u32, desk: &mut Desk) -> Option<Result<(), Refusal>> {
-        let (field, size) = (self.field, self.field.rows[row as usize].entrant.size);
+        let (field, size) = (self.field, self.field.rows[row as usize].size);
         if !self.has_room_for(size) {
             return desk.look().then_some(Err(Refusal::Team));
         }
@@ -77,8 +76,7 @@ impl<'g, 'a> Gathering<'g, 'a> {
             (place != Place::Nowhere).then_some(()).ok_or(Refusal::Region)?;
         }
         if let (Quality::SoftScore { max_score }, None) = (queue.quality, queue.wait_bonus) {
-            let seen = |row: u32| &field.rows[row as usize].waits.seen;
-            let too_bad = |&one: &u32| max_score < score_between(field.input.ruleset, seen(one), seen(row));
+            let too_bad = |&one: &u32| max_score < field.columns.score(one, row);
             (!self.rows.iter().any(too_bad)).then_some(()).ok_or(Refusal::Quality)?;
         }
         Ok(())
@@ -92,7 +90,7 @@ impl<'g, 'a> Gathering<'g, 'a> {
         if size == 1 {
             return true;
         }
-        let mut parties: Vec<u16> = self.rows.iter().map(|&row| self.field.rows[row as usize].entrant.size).collect();
+        let mut parties: Vec<u16> = self.rows.iter().map(|&row| self.field.rows[row as usize].size).collect();
         parties.push(size);
         parties.sort_unstable_by(|one, other| other.cmp(one));
         let mut steps = FIT_STEPS_MAX;

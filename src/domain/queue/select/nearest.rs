@@ -39,7 +39,7 @@ impl<'a> Work<'_, 'a> {
                 break;
             }
             anybody = true;
-            if alike && field.rows[other as usize].entrant.size != field.rows[row as usize].entrant.size {
+            if alike && field.rows[other as usize].size != field.rows[row as usize].size {
                 continue;
             }
             match gathering.admit(other, desk)? {

@@ -94,7 +94,7 @@ impl<'a> Work<'_, 'a> {
     fn is_of_two(&self, pool: &[u32]) -> bool {
         let teams = self.field.input.teams;
         let [one, other] = teams.sizes[..] else { return false };
-        let whole = |&row: &u32| self.field.rows[row as usize].entrant.size == one;
+        let whole = |&row: &u32| self.field.rows[row as usize].size == one;
         one == other && teams.roles.is_empty() && pool.iter().all(whole)
     }
 

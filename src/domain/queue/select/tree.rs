@@ -7,7 +7,7 @@
 use crate::domain::measure::Measure;
 use crate::domain::queue::field::Field;
 use crate::domain::ruleset::{SoftFilter, SoftMode};
-use crate::domain::score::{score_between, weighed};
+use crate::domain::score::weighed;
 
 /// Rows in a box that is not divided any further.
 const LEAF_MAX: usize = 12;
@@ -178,33 +178,38 @@ impl<'t, 'a> Tree<'t, 'a> {
         search.open(0, &mut admits);
     }
 
-    /// How bad the best of a box can be for a point.
-    fn bound(&self, node: usize, point: &[f64]) -> f64 {
+    /// How bad the best of a box can be for a point; infinite when worse than `most`.
+    fn bound(&self, node: usize, point: &[f64], most: f64) -> f64 {
         let sides = &self.boxes[node * 2 * self.axes..][..2 * self.axes];
         let gap = |axis: usize| (sides[2 * axis] - point[axis]).max(point[axis] - sides[2 * axis + 1]).max(0.0);
-        self.score(gap)
+        self.score(most, gap).unwrap_or(f64::INFINITY)
     }
 
     /// The score of two, terms that boxes cannot bound included.
     fn whole_score(&self, one: u32, other: u32) -> f64 {
-        let seen = |at: u32| &self.field.rows[self.rows[at as usize] as usize].waits.seen;
-        score_between(self.field.input.ruleset, seen(one), seen(other))
+        self.field.columns.score(self.rows[one as usize], self.rows[other as usize])
     }
 
-    /// What the terms come to at these distances along the axes.
-    fn score(&self, gap: impl Fn(usize) -> f64) -> f64 {
+    /// What the terms come to at these distances along the axes; `None` when that is more than `most`.
+    fn score(&self, most: f64, gap: impl Fn(usize) -> f64) -> Option<f64> {
         let chord = |at: usize| {
             let (x, y, z) = (gap(at), gap(at + 1), gap(at + 2));
             (x * x + y * y + z * z).sqrt()
         };
-        self.terms.iter().fold(0.0, |sum, (term, soft)| {
+        let mut sum = 0.0;
+        for (term, soft) in &self.terms {
             let distance = match *term {
                 Term::Number(at) => gap(at),
                 Term::Distance(at) => soft.norm(chord(at)),
                 Term::Latency(at) => soft.norm(self.field.input.ruleset.line.round_trip_ms(chord(at))),
             };
-            sum + weighed(soft, Some(distance))
-        })
+            sum += weighed(soft, Some(distance));
+            // No term is negative.
+            if most < sum {
+                return None;
+            }
+        }
+        Some(sum)
     }
 }
 
@@ -226,7 +231,8 @@ impl Search<'_, '_, '_> {
         if second == 0 {
             return self.ask(from, to, admits);
         }
-        let halves = [node + 1, second as usize].map(|half| (self.tree.bound(half, self.point), half));
+        let worst = self.worst();
+        let halves = [node + 1, second as usize].map(|half| (self.tree.bound(half, self.point, worst), half));
         let [near, far] = if halves[1].0 < halves[0].0 { [halves[1], halves[0]] } else { halves };
         for (bound, half) in [near, far] {
             // As bad as the worst may still come before it, by its row.
@@ -241,10 +247,9 @@ impl Search<'_, '_, '_> {
         let axes = self.tree.axes;
         for at in (from..to).filter(|&at| at != self.at) {
             let (row, other) = (self.tree.rows[at as usize], &self.tree.points[at as usize * axes..][..axes]);
-            let bound = self.tree.score(|axis| (self.point[axis] - other[axis]).abs());
-            if self.worst() < bound {
+            let Some(bound) = self.tree.score(self.worst(), |axis| (self.point[axis] - other[axis]).abs()) else {
                 continue;
-            }
+            };
             let score = if self.tree.is_exact { bound } else { self.tree.whole_score(self.at, at) };
             let place = self.kept.partition_point(|&kept| (kept.0, kept.1) < (score, row));
             if place < self.most && admits(row)? {
@@ -263,6 +268,7 @@ mod tests {
     use super::*;
     use crate::domain::locality::Locality;
     use crate::domain::queue::tests::world::random;
+    use crate::domain::score::score_between;
 
     /// The tree keeps those whom asking everybody would keep, whatever the filters measure and whoever lacks what.
     #[test]

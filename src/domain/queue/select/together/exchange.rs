@@ -9,13 +9,35 @@ const SWEEPS_MAX: usize = 6;
 /// Less than this is no gain, only rounding.
 const GAIN_MIN: f64 = 1e-9;
 
+/// Who is whose partner by now.
+struct Couples<'c> {
+    pool: &'c [u32],
+    named: &'c Named,
+    partners: &'c mut [Option<u32>],
+    /// What each has in its pair.
+    weights: Vec<f64>,
+    /// Exchanges so far.
+    moment: u32,
+    /// When each last changed partners.
+    changed: Vec<u32>,
+    /// When each last looked for a better one in vain.
+    in_vain: Vec<Option<u32>>,
+}
+
 impl Work<'_, '_> {
     pub(super) fn exchange(&mut self, pool: &[u32], named: &Named, partners: &mut [Option<u32>]) {
-        let mut weights: Vec<f64> = partners.iter().zip(0_u32..).map(|(it, one)| self.weigh(pool, one, *it)).collect();
+        let weights = partners.iter().zip(0_u32..).map(|(it, one)| self.weigh(pool, one, *it)).collect();
+        let (changed, in_vain) = (vec![0; pool.len()], vec![None; pool.len()]);
+        let mut couples = Couples { pool, named, partners, weights, moment: 0, changed, in_vain };
         for _ in 0..SWEEPS_MAX {
             let mut gained = false;
             for one in 0..pool.len() as u32 {
-                gained |= self.better(pool, named, partners, &mut weights, one);
+                if couples.is_settled(one) {
+                    continue;
+                }
+                let found = self.better(&mut couples, one);
+                couples.in_vain[one as usize] = (!found).then_some(couples.moment);
+                gained |= found;
             }
             if !gained || self.desk.out_of_looks {
                 return;
@@ -24,39 +46,31 @@ impl Work<'_, '_> {
     }
 
     /// Gives `one` a heavier partner, if everybody concerned together gains by it.
-    fn better(
-        &mut self,
-        pool: &[u32],
-        named: &Named,
-        partners: &mut [Option<u32>],
-        weights: &mut [f64],
-        one: u32,
-    ) -> bool {
-        for &(wanted, heavier) in named.by(one) {
-            let had = weights[one as usize];
+    fn better(&mut self, couples: &mut Couples<'_>, one: u32) -> bool {
+        for &(wanted, heavier) in couples.named.by(one) {
+            let had = couples.weights[one as usize];
             // Any gain has an end whose new pair is heavier than its old one; that end finds it.
             if heavier <= had {
                 return false;
             }
-            let (left, lost) = (partners[one as usize], partners[wanted as usize]);
-            let old = had + weights[wanted as usize];
+            let (left, lost) = (couples.partners[one as usize], couples.partners[wanted as usize]);
+            let old = had + couples.weights[wanted as usize];
             let consoled = match (left, lost) {
                 (Some(left), Some(lost)) => {
-                    let most = named.by(left).first().map_or(0.0, |it| it.1);
+                    let most = couples.named.by(left).first().map_or(0.0, |it| it.1);
                     if heavier + most <= old + GAIN_MIN {
                         continue;
                     }
-                    self.named_or_weighed(pool, named, left, lost)
+                    self.named_or_weighed(couples, left, lost)
                 }
                 _ => 0.0,
             };
             if old + GAIN_MIN < heavier + consoled && (0.0 < consoled || left.is_none() || lost.is_none()) {
-                join(partners, weights, one, wanted, heavier);
+                couples.moment += 1;
+                couples.join(one, wanted, heavier);
                 match (left, lost) {
-                    (Some(left), Some(lost)) => join(partners, weights, left, lost, consoled),
-                    (Some(alone), None) | (None, Some(alone)) => {
-                        (partners[alone as usize], weights[alone as usize]) = (None, 0.0);
-                    }
+                    (Some(left), Some(lost)) => couples.join(left, lost, consoled),
+                    (Some(alone), None) | (None, Some(alone)) => couples.part(alone),
                     (None, None) => {}
                 }
                 return true;
@@ -65,9 +79,9 @@ impl Work<'_, '_> {
         false
     }
 
-    fn named_or_weighed(&mut self, pool: &[u32], named: &Named, one: u32, other: u32) -> f64 {
-        let known = named.by(one).iter().find(|it| it.0 == other).map(|it| it.1);
-        known.unwrap_or_else(|| self.weigh(pool, one, Some(other)))
+    fn named_or_weighed(&mut self, couples: &Couples<'_>, one: u32, other: u32) -> f64 {
+        let known = couples.named.by(one).iter().find(|it| it.0 == other).map(|it| it.1);
+        known.unwrap_or_else(|| self.weigh(couples.pool, one, Some(other)))
     }
 
     /// What a pair weighs; 0 when it may not be.
@@ -83,7 +97,26 @@ impl Work<'_, '_> {
     }
 }
 
-fn join(partners: &mut [Option<u32>], weights: &mut [f64], one: u32, other: u32, weight: f64) {
-    (partners[one as usize], weights[one as usize]) = (Some(other), weight);
-    (partners[other as usize], weights[other as usize]) = (Some(one), weight);
+impl Couples<'_> {
+    /// Whether `one` looked in vain, and neither it nor anybody whom it names has changed partners since: all that it goes by is
+    /// as it was.
+    fn is_settled(&self, one: u32) -> bool {
+        let Some(looked) = self.in_vain[one as usize] else { return false };
+        let mut concerned = self.named.by(one).iter().map(|it| it.0).chain([one]);
+        concerned.all(|it| self.changed[it as usize] <= looked)
+    }
+
+    fn join(&mut self, one: u32, other: u32, weight: f64) {
+        self.set(one, Some(other), weight);
+        self.set(other, Some(one), weight);
+    }
+
+    fn part(&mut self, alone: u32) {
+        self.set(alone, None, 0.0);
+    }
+
+    fn set(&mut self, one: u32, partner: Option<u32>, weight: f64) {
+        let one = one as usize;
+        (self.partners[one], self.weights[one], self.changed[one]) = (partner, weight, self.moment);
+    }
 }
