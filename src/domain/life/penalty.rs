@@ -60,6 +60,22 @@ mod tests {
         assert_eq!(penalty.unwrap().rung, 5);
     }
 
+    /// SEC-13: half a minute, two, ten and thirty minutes, forgotten in a day. Whoever declines all that is proposed,
+    /// and queues again as soon as it is let, spoils five matches in its first hour and two in every further one.
+    #[test]
+    fn declining_whatever_is_proposed_spoils_little() {
+        const MINUTE: u64 = 60_000;
+        let ladder = [MINUTE as u32 / 2, 2 * MINUTE as u32, 10 * MINUTE as u32, 30 * MINUTE as u32];
+        let (mut spoilt, mut penalty, mut now) = ([0; 48], None, UnixMs(0));
+        while let Some(hour) = spoilt.get_mut((now.0 / (60 * MINUTE)) as usize) {
+            *hour += 1;
+            let next = penalise(&ladder, 24 * 60 * MINUTE, penalty, now);
+            (penalty, now) = (Some(next), next.until);
+        }
+        assert_eq!(spoilt[0], 5);
+        assert_eq!(spoilt[1..], [2; 47]);
+    }
+
     #[test]
     fn the_ladder_begins_anew_when_the_time_has_come_and_not_a_moment_sooner() {
         let first = fail(None, 0);

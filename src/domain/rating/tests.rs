@@ -56,6 +56,25 @@ fn winners_rise_and_losers_fall_by_every_system() {
     }
 }
 
+/// S1-60: counts say little: of two with the same record the one that had the stronger opponents is rated higher, by
+/// every system.
+#[test]
+fn the_same_record_says_more_against_stronger_opponents() {
+    for system in ALL {
+        let spec = RatingSpec::plain(system);
+        let rated = |by: f64| {
+            let mut one = spec.newcomer();
+            for round in 0..20 {
+                let ranks = if round % 2 == 0 { [1, 2] } else { [2, 1] };
+                let sides = [side(&[one], ranks[0]), side(&[moved(&spec, by)], ranks[1])];
+                one = spec.rate(&sides, UnixMs(round)).expect("sound")[0][0];
+            }
+            one.rated.rating
+        };
+        assert!(rated(-1.0) < rated(0.0) && rated(0.0) < rated(1.0), "{system:?}");
+    }
+}
+
 /// S4-14, B-18: a match of teams is one game's worth, not one for every opponent; as many opponents as one likes say no more than
 /// one of them would.
 #[test]

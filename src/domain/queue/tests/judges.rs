@@ -5,8 +5,9 @@ use crate::domain::queue::lean;
 use crate::domain::queue::oracle;
 use crate::domain::queue::pass;
 use crate::domain::queue::quality::weight;
-use crate::domain::queue::tests::world::{World, below, number_of, random};
+use crate::domain::queue::tests::world::{WINDOW, World, below, number_of, random};
 use crate::domain::ruleset::queue::{Quality, SelectionMode, StartWith};
+use crate::domain::ruleset::{HardFilter, HardRule, MissingHard};
 
 /// S0-9, S0-10, S2-13, S3-2, S3-8, S3-13, B-7: whatever the ruleset, every proposal keeps every promise.
 #[test]
@@ -71,13 +72,43 @@ fn sorted(pairs: Vec<[crate::domain::id::TicketId; 2]>) -> Vec<[u64; 2]> {
     pairs
 }
 
-/// S0-3, S0-12, S0-18: looking at neighbours alone finds the same pairs as asking everybody.
+/// S0-3, S0-12, S0-18, B-5: looking at neighbours alone finds the same pairs as asking everybody, however much is asked
+/// of the other side; nobody of one's own bucket is overlooked, and no pair is made twice.
 #[test]
 fn the_nearest_are_those_that_asking_everybody_finds() {
     for seed in 0..800 {
         let world = duels(seed, 20, SelectionMode::Nearest);
         let slow = world.with(&world.entrants(), |input| sorted(oracle::nearest(input)));
         assert_eq!(pairs(&world), slow, "seed {seed}");
+    }
+}
+
+/// S0-3: how many pairs a pass judges grows with how many wait, and not with its square: hardly any where neighbours
+/// suit each other, and at most `look_at` each where nobody suits anybody.
+#[test]
+fn a_pass_judges_far_fewer_than_every_pair() {
+    let judged = |count: u64, suits: bool| {
+        let mut world = World::plain();
+        match suits {
+            true => world.queue().window = Some(WINDOW),
+            false => {
+                let rule = HardRule::Range { attribute: 3, min: 0.0, max: 1.0 };
+                let silent = HardFilter { name: "taste".into(), missing: MissingHard::Refuse, rule };
+                world.ruleset.hard = [silent].into();
+            }
+        }
+        for number in 0..count {
+            world.enters(&[50.0 * number as f64 / count as f64], number % 7);
+        }
+        world.pass().report.looks
+    };
+    for count in [600, 1_200] {
+        assert!(judged(count, true) <= count, "{} of {count}", judged(count, true));
+        let (some, twice_as_many) = (judged(count, false), judged(2 * count, false));
+        assert!(
+            some <= 256 * count && twice_as_many <= 2 * some,
+            "{some} of {count}, {twice_as_many} of twice as many"
+        );
     }
 }
 

@@ -19,8 +19,8 @@ use crate::domain::time::UnixMs;
 /// A moment at which a tick of 20 s falls.
 const TICK: u64 = NOW.0 / 20_000 * 20_000;
 
-/// S0-7 to S0-11, B-3: Pawn20 waits from before the first tick, Grunt17 comes after it; they meet in the fourth cycle when each
-/// must cover the other, in the third when half or nothing is asked.
+/// S0-8, S0-9, S0-11, B-3: Pawn20 waits from before the first tick, Grunt17 comes after it; they meet in the fourth
+/// cycle when each must cover the other, in the third when half or nothing is asked.
 #[test]
 fn pawn_and_grunt_meet_when_the_walk_says() {
     for (reciprocal_percent, met_in) in [(100.0, 4), (50.0, 3), (0.0, 3)] {
@@ -95,6 +95,35 @@ fn a_frustrated_player_looks_further() {
         world.enters(&[14.0], 0);
         assert_eq!(world.matches().len(), wanted, "{widen} times as far, {reciprocal_percent} % back");
     }
+}
+
+/// S0-6: a range has both its ends in it and nothing beyond; a range of none is one's own bucket.
+#[test]
+fn a_range_covers_both_its_ends() {
+    for range in [0, 1, 4] {
+        for (distance, side) in (0..=6_u32).flat_map(|distance| [(distance, -1.0), (distance, 1.0)]) {
+            let mut world = World::plain();
+            world.queue().window = Some(Window { start: range, step: 0, ..WINDOW });
+            world.enters(&[20.0], 0);
+            world.enters(&[20.0 + side * f64::from(distance)], 0);
+            let meet = usize::from(distance <= range);
+            assert_eq!(world.matches().len(), meet, "{distance} buckets, range {range}, side {side}");
+        }
+    }
+}
+
+/// S0-5, S0-25: a bucket has users and parties in it alike, a party by its best; and nobody of the next one.
+#[test]
+fn users_and_parties_share_a_bucket() {
+    let mut world = World::plain();
+    world.sizes(&[2, 2]);
+    world.queue().window = Some(WINDOW);
+    world.enters(&[3.0, 20.4], 0);
+    world.enters(&[21.0], 0);
+    world.enters(&[19.6], 0);
+    assert!(world.matches().is_empty(), "three of this bucket, and one of the next");
+    world.enters(&[20.0], 0);
+    assert_eq!(world.matches(), [[0, 2, 3]]);
 }
 
 /// S0-12: the nearest is taken; of two equally near, who has waited longer.
@@ -182,6 +211,43 @@ fn waiting_brings_anybody_together() {
     assert!((120_000 - 119_000..=120_002 - 119_000).contains(&at.since(NOW)), "{at:?}");
     world.now = at;
     assert_eq!(world.matches(), [[0, 1]]);
+}
+
+/// S2-1, B-28: a user with two clients waits twice. What the one has waited brings the other nobody, neither while it
+/// is there nor when it has gone; and the two never meet.
+#[test]
+fn a_second_clients_wait_is_its_own() {
+    let mut world = World::plain();
+    world.queue().quality = GAUSS;
+    world.queue().wait_bonus = Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 });
+    for (waited_ms, place) in [(250_000, 0.0), (0, 0.0), (0, 5_000.0)] {
+        world.enters(&[0.0], waited_ms);
+        *world.places.last_mut().unwrap() = Some(place);
+    }
+    std::sync::Arc::make_mut(&mut world.tickets[1]).session.players[0].user = user(0, 0);
+    assert_eq!(world.matches(), [[0, 2]], "not with itself, though it is next to itself");
+    world.tickets.remove(0);
+    world.places.remove(0);
+    assert!(world.matches().is_empty(), "nobody here has waited");
+}
+
+/// S2-13: nobody has a right to the first team.
+#[test]
+fn who_is_in_the_first_team_is_drawn() {
+    let mut world = World::plain();
+    world.queue().quality = GAUSS;
+    world.queue().selection.mode = SelectionMode::WeightedSample;
+    for waited_ms in [9_000, 0] {
+        world.enters(&[0.0], waited_ms);
+        *world.places.last_mut().unwrap() = Some(1.0);
+    }
+    let mut first = 0;
+    for seed in 0..1_000 {
+        world.seed = Dice(seed).next();
+        first += u32::from(number_of(world.pass().proposals[0].teams[0][0].ticket) == 0);
+    }
+    // Four standard deviations of a thousand coins.
+    assert!((437..=563).contains(&first), "{first}");
 }
 
 /// S3-8: the three ways in which a region may count.
