@@ -94,6 +94,8 @@ mod process_tls;
 #[cfg(test)]
 mod queue_kit;
 #[cfg(test)]
+mod queue_pace;
+#[cfg(test)]
 mod queue_races;
 #[cfg(test)]
 mod queue_replay;

@@ -104,7 +104,8 @@ impl Run {
         let next_pass = self.last_at.map_or_else(Instant::now, |at| at + every);
         let mut again_at = Instant::now() + LOOK_EVERY;
         if next_pass <= Instant::now() {
-            if self.pass(&ruleset, queue).await {
+            let proposed = self.pass(&ruleset, queue).await;
+            if proposed || !queue.gate.skip_unchanged {
                 again_at = again_at.min(Instant::now() + every);
             }
         } else if self.changes() != self.last_changes {

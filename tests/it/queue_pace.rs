@@ -1,0 +1,139 @@
+//! When passes are run: as far apart as the ruleset says, not while nothing has changed, again as soon as something
+//! has; and by new rules as soon as there are any.
+
+use fireteam_client::pb;
+use pb::TicketState;
+use tonic::transport::Channel;
+
+use crate::plain;
+use crate::plain::operator_client::OperatorClient;
+use crate::queue_kit::{SET, Waiting, asks, duel, house, operator, until};
+use crate::rulebook::{Operator, Rulebook};
+
+/// Another queue beside `SET`.
+const OTHER: u32 = 12;
+
+/// The same rules for that queue.
+fn other(rules: &str) -> String {
+    rules.replace(&format!("SetId=\"{SET}\""), &format!("SetId=\"{OTHER}\""))
+}
+
+/// Passes of a set's queue so far.
+async fn passes(operator: &mut OperatorClient<Channel>, set: u32) -> u64 {
+    let asked = operator.get_statistics(plain::GetStatisticsRequest {}).await.expect("statistics");
+    let queues = asked.into_inner().queues;
+    queues.iter().find(|queue| queue.matchmaking_set_id == set).map_or(0, |queue| queue.passes)
+}
+
+/// S0-17, S2-5: whoever comes between two passes waits for the next, however well somebody suits; other queues go their
+/// own pace.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn passes_are_as_far_apart_as_the_ruleset_says() {
+    let slow = duel("").replace("PassEveryMs=\"10\"", "PassEveryMs=\"60000\"");
+    let house = house(&[&slow, &other(&duel(""))]).await;
+    let mut operator = operator(&house).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    until("the first pass", async || passes(&mut operator, SET).await == 1).await;
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    for pair in [["cid", "dan"], ["eve", "fay"]] {
+        let mut first = Waiting::enter(&house, OTHER, &[(pair[0], 20.0)]).await;
+        let _second = Waiting::enter(&house, OTHER, &[(pair[1], 20.0)]).await;
+        first.hears_of(TicketState::Matched).await;
+    }
+    assert_eq!(passes(&mut operator, SET).await, 1);
+    for waiting in [&mut ann, &mut bob] {
+        assert_eq!(waiting.stands().await.state(), TicketState::Waiting);
+    }
+}
+
+/// S0-23: a pass that found nothing is not repeated while nothing changes, unless the ruleset says so: then it is, all
+/// the time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_tried_while_nothing_changes() {
+    let restless =
+        duel("").replace("<Queue PassEveryMs=\"10\">", "<Queue PassEveryMs=\"10\"><Gate SkipUnchanged=\"false\"/>");
+    let house = house(&[&duel(""), &other(&restless)]).await;
+    let mut operator = operator(&house).await;
+    // Connected before she waits: how many are is something that changes, too.
+    let said = pb::QueueHeartbeatRequest { connected_user_ids: vec!["ann".to_owned()], ..Default::default() };
+    house.client().await.heartbeat(said).await.expect("heartbeat");
+    let _ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    // In a population of its own, whose crowd is none of hers.
+    let mut elsewhere = asks(OTHER, &[("bob", 20.0)]);
+    elsewhere.session_composition.as_mut().expect("a party").silo_id = Some(2);
+    let _bob = Waiting::asking(&house, elsewhere).await;
+    until("the only pass", async || passes(&mut operator, SET).await == 1).await;
+    let before = passes(&mut operator, OTHER).await;
+    until("fifty passes of the other", async || before + 50 <= passes(&mut operator, OTHER).await).await;
+    assert_eq!(passes(&mut operator, SET).await, 1);
+}
+
+/// S0-24, B-2: somebody who comes, ranges that grow, somebody who goes, and new rules: each has the queue looked at
+/// once more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_queue_wakes_when_something_changes() {
+    let widening = |max: u32| {
+        let window = format!("<Window Start=\"0\" Step=\"1\" StepEveryMs=\"1000\" Max=\"{max}\"/>");
+        duel("").replace("<Window Start=\"2\" Max=\"2\"/>", &window)
+    };
+    let book = Rulebook::of(&[("duel.xml", &widening(1))]);
+    let house = book.open().await;
+    let mut operator = operator(&house).await;
+    let everybody = ["ann", "bob", "cid"].map(str::to_owned).to_vec();
+    let said = pb::QueueHeartbeatRequest { connected_user_ids: everybody, ..Default::default() };
+    house.client().await.heartbeat(said).await.expect("heartbeat");
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    until("the first pass", async || passes(&mut operator, SET).await == 1).await;
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 22.0)]).await;
+    until("somebody came", async || passes(&mut operator, SET).await == 2).await;
+    house.clock.turn(1_000);
+    until("ranges grew", async || passes(&mut operator, SET).await == 3).await;
+    let mut cid = Waiting::enter(&house, SET, &[("cid", 40.0)]).await;
+    until("somebody else came", async || passes(&mut operator, SET).await == 4).await;
+    assert!(cid.queued.leave().await.expect("leave"));
+    until("somebody left", async || passes(&mut operator, SET).await == 5).await;
+    assert_eq!(ann.stands().await.state(), TicketState::Waiting, "her range goes no further than one");
+    house.clock.turn(1_000);
+    book.write("duel.xml", &widening(2));
+    Operator::of(&house).await.reload().await;
+    let met = ann.hears_of(TicketState::Matched).await.r#match.expect("a match");
+    assert_eq!(bob.hears_of(TicketState::Matched).await.r#match.expect("a match").match_id, met.match_id);
+}
+
+/// Rules for `size` a team, that ask for this quality.
+fn teams(size: u32, quality: &str) -> String {
+    format!(
+        r#"<Ruleset Name="Alike" SetId="{SET}">
+  <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
+  <Teams Count="2" Size="{size}"/>
+  <Queue PassEveryMs="10"><Quality>{quality}</Quality></Queue>
+</Ruleset>"#
+    )
+}
+
+fn alike(percent: u32) -> String {
+    format!(r#"<AverageSimilarity RatingSpan="50" RequiredPercent="{percent}"/>"#)
+}
+
+/// S2-13, S4-3: how large teams are, how alike their players must be, and by rating or by category, may be changed
+/// while players wait: those who wait are matched by the new rules.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_is_matched_by_the_rules_as_they_are_now() {
+    let category = r#"<CategorySimilarity Categories="2" CategoryWidth="100" RequiredPercent="99"/>"#;
+    for (rules, players) in [(teams(1, &alike(85)), 2), (teams(2, &alike(60)), 4), (teams(1, category), 2)] {
+        let book = Rulebook::of(&[("alike.xml", &teams(1, &alike(95)))]);
+        let house = book.open().await;
+        let mut all = Vec::new();
+        for (name, skill) in [("ann", 10.0), ("bob", 20.0), ("cid", 30.0), ("dan", 40.0)] {
+            all.push(Waiting::enter(&house, SET, &[(name, skill)]).await);
+            house.clock.turn(1);
+        }
+        until("none is like another", async || all[0].stands().await.waiting_for == "quality").await;
+        book.write("alike.xml", &rules);
+        let change = Operator::of(&house).await.reload().await.changes.remove(0);
+        for waiting in &mut all {
+            let play = waiting.hears_of(TicketState::Matched).await.r#match.expect("a match");
+            assert_eq!((play.players, Some(play.service_configuration_hash)), (players, change.current_hash));
+        }
+    }
+}
