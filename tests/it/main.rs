@@ -196,6 +196,8 @@ mod store_story;
 #[cfg(test)]
 mod systems;
 #[cfg(test)]
+mod systems_aims;
+#[cfg(test)]
 mod tidy;
 #[cfg(test)]
 mod token_key_file;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use fireteam::domain::attribute::Reduction;
 use fireteam::domain::id::SetId;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::ruleset::queue::{
     AvoidHow, AvoidWhom, BucketRounding, Gate, GateRounding, Offer, Quality, QueueSpec, Regions, SelectionMode,
     StartWith, WaitBonus, Window, WindowClock, WindowRule,
 };
 use fireteam::domain::ruleset::rating::{OnDisconnect, RatingSystem};
 use fireteam::domain::ruleset::teams::{ServerMode, TeamsSpec};
+use fireteam::domain::ruleset::{Curve, Ruleset};
 use fireteam::rules::bundled;
 
 /// The shipped file of that name.
@@ -33,7 +33,7 @@ fn teams(ruleset: &Ruleset) -> &TeamsSpec {
 const OPEN_GATE: Gate =
     Gate { min_waiting_percent: 0.0, rounding: GateRounding::Up, max_parallel_matches: None, skip_unchanged: true };
 
-/// S0-5, S0-13 to S0-17, S0-19, S0-20, S0-23, S0-26, B-4, D-1: Teiserver's suggested settings.
+/// S0-5, S0-13, S0-14, S0-15, S0-16, S0-17, S0-19, S0-20, S0-23, S0-26, B-4, D-1: Teiserver's suggested settings.
 #[test]
 fn buckets_that_widen() {
     let ruleset = shipped("teiserver_duel");
@@ -62,7 +62,20 @@ fn buckets_that_widen() {
     assert!(matches!(ruleset.rating.expect("TrueSkill").system, RatingSystem::TrueSkill { mu: 25.0, .. }));
 }
 
-/// S2-1, S2-3, S2-5 to S2-12, B-24 to B-27: comprl's leaderboard distance, with the defaults of its server.
+/// S0-13, S0-14, S0-16, S0-17, S0-23, S0-26: what is not said of a queue is as the document suggests.
+#[test]
+fn a_queue_of_which_little_is_said() {
+    let text = "<Ruleset Name='little' SetId='5'><Teams Count='2' Size='1'/><Queue><Window/></Queue></Ruleset>";
+    let ruleset = fireteam::rules::parse("little.xml", text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let queue = queue(&ruleset);
+    assert_eq!((queue.pass_every_ms, queue.party_rating, queue.gate), (250, Reduction::Max, OPEN_GATE));
+    let window = queue.window.expect("a window");
+    assert_eq!((window.rounding, window.bucket_width, window.start), (BucketRounding::Round, 1.0, 0));
+    assert_eq!((window.step, window.step_every_ms, window.reciprocal_percent), (1, 20_000, 100.0));
+}
+
+/// S2-1, S2-3, S2-5, S2-6, S2-7, S2-8, S2-9, S2-11, S2-12, B-24 to B-27: comprl's leaderboard distance, with the
+/// defaults of its server.
 #[test]
 fn a_leaderboard_and_a_gaussian() {
     let ruleset = shipped("comprl_ladder");
@@ -137,14 +150,23 @@ fn similarity_by_category_is_the_other_way() {
     let (_, rest) = challenge.xml.split_once("<CategorySimilarity").expect("the comment shows it");
     let element = format!("<CategorySimilarity{}", &rest[..rest.find("/>").unwrap() + 2]);
     let average = "<AverageSimilarity RatingSpan=\"2900\" RequiredPercent=\"95\"/>";
-    for curve in ["linear", "quadratic", "square_root"] {
-        let instead = element.replace("/>", &format!(" Curve=\"{curve}\"/>"));
+    for (more, curve, divisor) in [
+        ("", Curve::Linear, 13),
+        ("Curve=\"linear\"", Curve::Linear, 13),
+        ("Curve=\"quadratic\"", Curve::Quadratic, 13),
+        ("Curve=\"square_root\" DivideBy=\"span\"", Curve::SquareRoot, 12),
+    ] {
+        let instead = element.replace("/>", &format!(" {more}/>"));
         let text = challenge.xml.replace(average, &instead);
         let ruleset = fireteam::rules::parse("other.xml", &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        let Quality::CategorySimilarity { categories, category_width, divisor, .. } = queue(&ruleset).quality else {
-            panic!("{:?}", queue(&ruleset).quality)
+        let wanted = Quality::CategorySimilarity {
+            categories: 13,
+            category_width: 200.0,
+            divisor,
+            curve,
+            required_percent: 95.0,
         };
-        assert_eq!((categories, category_width, divisor), (13, 200.0, 13), "{curve}");
+        assert_eq!(queue(&ruleset).quality, wanted, "{more}");
     }
 }
 

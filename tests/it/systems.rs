@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use fireteam::domain::attribute::Value;
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::queue::avoid::Meetings;
@@ -20,41 +21,47 @@ use fireteam::rules;
 /// When everything begins: any moment at which the tick of a queue's windows falls.
 const START: UnixMs = UnixMs(1_700_000_000_000);
 
-const SECOND: u64 = 1_000;
-const MINUTE: u64 = 60 * SECOND;
+pub(crate) const SECOND: u64 = 1_000;
+pub(crate) const MINUTE: u64 = 60 * SECOND;
+
+const SEATTLE: [f64; 2] = [47.6, -122.3];
 
 /// Somebody who waits alone.
 #[derive(Clone, Debug, Default)]
-struct Solo {
-    rating: f64,
-    place: Option<f64>,
+pub(crate) struct Solo {
+    pub(crate) rating: f64,
+    pub(crate) place: Option<f64>,
     /// Since when, milliseconds after the start.
-    since_ms: u64,
-    skill: Option<f64>,
-    regions: Vec<(&'static str, f32)>,
+    pub(crate) since_ms: u64,
+    pub(crate) skill: Option<f64>,
+    pub(crate) regions: Vec<(&'static str, f32)>,
+    /// Degrees north and east; Seattle for whoever does not say.
+    pub(crate) lives_at: Option<[f64; 2]>,
+    /// Numbers of the game's own.
+    pub(crate) numbers: Vec<(&'static str, f64)>,
 }
 
-fn rated(rating: f64) -> Solo {
+pub(crate) fn rated(rating: f64) -> Solo {
     Solo { rating, ..Solo::default() }
 }
 
 /// One queue, and who waits in it by name.
-struct Room {
-    ruleset: Ruleset,
-    waiting: BTreeMap<String, Solo>,
+pub(crate) struct Room {
+    pub(crate) ruleset: Ruleset,
+    pub(crate) waiting: BTreeMap<String, Solo>,
     crowd: Crowd,
 }
 
 /// A match: the names of each team, sorted, and how good it is.
 #[derive(Clone, Debug, PartialEq)]
-struct Game {
-    teams: Vec<Vec<String>>,
+pub(crate) struct Game {
+    pub(crate) teams: Vec<Vec<String>>,
     quality: f64,
     region: Option<Box<str>>,
 }
 
 impl Game {
-    fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.teams.iter().flatten().cloned().collect();
         names.sort();
         names
@@ -63,7 +70,7 @@ impl Game {
 
 impl Room {
     /// The shipped file of that name, with some of its words replaced.
-    fn of(name: &str, replaced: &[(&str, &str)]) -> Self {
+    pub(crate) fn of(name: &str, replaced: &[(&str, &str)]) -> Self {
         let (_, text) =
             *rules::bundled::FILES.iter().find(|(path, _)| path.ends_with(&format!("/{name}.xml"))).unwrap();
         let mut text = text.to_owned();
@@ -75,7 +82,7 @@ impl Room {
         Self { ruleset, waiting: BTreeMap::new(), crowd: Crowd::default() }
     }
 
-    fn enter(&mut self, name: &str, solo: Solo) {
+    pub(crate) fn enter(&mut self, name: &str, solo: Solo) {
         assert!(self.waiting.insert(name.to_owned(), solo).is_none(), "{name} waits already");
     }
 
@@ -120,7 +127,7 @@ impl Room {
     }
 
     /// The matches of a pass.
-    fn games(&self, at_ms: u64) -> Vec<Game> {
+    pub(crate) fn games(&self, at_ms: u64) -> Vec<Game> {
         self.look(at_ms, 7).0
     }
 }
@@ -128,6 +135,8 @@ impl Room {
 fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, solo: &Solo) -> Ticket {
     let player = Player { user: UserKey::of(name), player: UserKey::of(name), skill: solo.skill };
     let region = |&(name, round_trip_ms): &(&str, f32)| RegionLatency { region: name.into(), round_trip_ms };
+    let number = |&(name, number): &(&str, f64)| (name.into(), Value::Number(number));
+    let [latitude, longitude] = solo.lives_at.unwrap_or(SEATTLE);
     Ticket {
         id,
         set_id: ruleset.set_id,
@@ -136,7 +145,8 @@ fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, solo: &Solo) -> Ticket {
         session: Session {
             party_sizes: vec![1],
             players: vec![player],
-            locality: Locality::from_degrees(47.6, -122.3),
+            locality: Locality::from_degrees(latitude, longitude),
+            attributes: solo.numbers.iter().map(number).collect(),
             regions: solo.regions.iter().map(region).collect(),
             ..Session::default()
         },
@@ -165,8 +175,8 @@ fn cycle_of_the_walk(reciprocal: &str) -> Option<u64> {
     None
 }
 
-/// S0-5 to S0-11, S0-13 to S0-16, B-1, B-3, B-6: the walk of Teiserver's document, check by check: a match in cycle 4 when both
-/// must reach, in cycle 3 when half way or nothing is asked of the other.
+/// S0-4, S0-5, S0-8, S0-9, S0-11, S0-13, S0-14, S0-16, B-1, B-3, B-6: the walk of Teiserver's document, check by check:
+/// a match in cycle 4 when both must reach, in cycle 3 when half way or nothing is asked of the other.
 #[test]
 fn pawn_and_grunt_meet_in_the_fourth_cycle() {
     assert_eq!(cycle_of_the_walk("ReciprocalPercent=\"100\""), Some(4));
@@ -208,7 +218,7 @@ const LADDER: [(&str, f64, f64); 10] = [
     ("u10", 26.0, 1.0),
 ];
 
-/// S2-3, S2-6, S2-8 to S2-10, B-26, B-27: the order of the leaderboard is mu - sigma, and the quality of every pair is the
+/// S2-3, S2-6, S2-8, S2-9, B-26, B-27: the order of the leaderboard is mu - sigma, and the quality of every pair is the
 /// Gaussian of their places, whatever their ratings are.
 #[test]
 fn a_pair_is_worth_what_its_places_say() {
