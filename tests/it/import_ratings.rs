@@ -9,7 +9,7 @@ use crate::harness::House;
 use crate::queue_kit::{SET, Waiting, duel, house};
 
 /// Runs the binary beside the server that it talks to.
-async fn run(house: &House, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
+pub(crate) async fn run(house: &House, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
     let operator = format!("http://{}", house.parts.running.operator_address);
     let mut command = Command::new(env!("CARGO_BIN_EXE_fireteam"));
     command.current_dir(folder).args(arguments).args(["--operator", &operator]);

@@ -84,6 +84,8 @@ mod process_kill;
 #[cfg(test)]
 mod process_lane;
 #[cfg(test)]
+mod process_queue;
+#[cfg(test)]
 mod process_start;
 #[cfg(test)]
 mod process_stop;
@@ -95,6 +97,8 @@ mod process_tls;
 mod queue_kit;
 #[cfg(test)]
 mod queue_pace;
+#[cfg(test)]
+mod queue_pipeline;
 #[cfg(test)]
 mod queue_races;
 #[cfg(test)]

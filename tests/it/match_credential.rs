@@ -20,32 +20,32 @@ use crate::harness::House;
 const NOW: UnixMs = UnixMs(1_800_000_000_000);
 
 #[derive(Debug, Deserialize, PartialEq)]
-struct Claims {
-    sub: String,
+pub(crate) struct Claims {
+    pub(crate) sub: String,
     jti: String,
     exp: u64,
     #[serde(rename = "match")]
-    match_id: String,
+    pub(crate) match_id: String,
     user: String,
-    team: u16,
+    pub(crate) team: u16,
     server: Option<String>,
     host: Option<String>,
 }
 
 /// A game server: a key set, its own name, and the serials that it has seen.
-struct GameServer {
+pub(crate) struct GameServer {
     keys: JwkSet,
     me: String,
     seen: BTreeSet<String>,
 }
 
 impl GameServer {
-    fn new(jwks: &str, me: impl ToString) -> Self {
+    pub(crate) fn new(jwks: &str, me: impl ToString) -> Self {
         Self { keys: serde_json::from_str(jwks).unwrap(), me: me.to_string(), seen: BTreeSet::new() }
     }
 
     /// As docs/OPERATING.md says it.
-    fn admit(&mut self, token: &str, now: UnixMs) -> Result<Claims, &'static str> {
+    pub(crate) fn admit(&mut self, token: &str, now: UnixMs) -> Result<Claims, &'static str> {
         let header = decode_header(token).map_err(|_| "malformed")?;
         if header.typ.as_deref() != Some(TYPE) {
             return Err("another kind of token");
@@ -189,7 +189,7 @@ fn a_match_key_is_made_once_and_what_is_none_is_refused() {
 }
 
 /// The body of a page of the operator's port.
-async fn page(house: &House, path: &str) -> (String, String) {
+pub(crate) async fn page(house: &House, path: &str) -> (String, String) {
     let mut socket = TcpStream::connect(house.parts.running.operator_address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();

@@ -3,12 +3,14 @@
 use fireteam_client::{Code, pb};
 use pb::{TicketEnding, TicketState};
 
+use crate::harness::House;
 use crate::plain;
 use crate::queue_kit::{SET, Waiting, asks, duel, game_server, house, operator, until};
 
 const CHECKED: &str = r#"<ReadyCheck DeadlineMs="20000" DeclineCooldownMs="60000"/>"#;
 
-/// S0-20, S1-51: two parties that suit wait, are proposed, agree, play, and are done; each hears every step.
+/// S0-20, S1-51, S4-15: two parties that suit wait, are proposed, agree, play, and are done; each hears every step.
+/// Nobody queues again by itself, and whoever likes may.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_that_suit_are_proposed_agree_and_play() {
     let house = house(&[&duel(CHECKED)]).await;
@@ -32,6 +34,13 @@ async fn two_that_suit_are_proposed_agree_and_play() {
         let over = waiting.hears_of_end().await;
         assert_eq!(over.ending(), TicketEnding::Played);
     }
+    assert_eq!(queues(&house).await, []);
+    ann.client.enter(asks(SET, &[("ann", 20.0)])).await.expect("again");
+}
+
+/// Sets that anybody waits or plays in.
+async fn queues(house: &House) -> Vec<plain::QueueStatistics> {
+    operator(house).await.get_statistics(plain::GetStatisticsRequest {}).await.expect("statistics").into_inner().queues
 }
 
 impl Waiting {
@@ -52,7 +61,8 @@ impl Waiting {
     }
 }
 
-/// S0-21, B-35: whoever agreed goes back with the wait it had; whoever declined is out, and barred for a while.
+/// S0-21, B-33, B-35, SEC-13: whoever agreed goes back with the wait it had; whoever declined is out, and barred for a
+/// while.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_declines_is_out_and_the_other_waits_on() {
     let house = house(&[&duel(CHECKED)]).await;
@@ -68,6 +78,30 @@ async fn who_declines_is_out_and_the_other_waits_on() {
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
     house.clock.turn(60_000);
     bob.client.enter(asks(SET, &[("bob", 20.0)])).await.expect("a minute later he is not");
+}
+
+/// S0-21: whoever goes back has the rating that it waited with, whatever has become of it since, and looks as far as if
+/// nothing had been.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_goes_back_is_who_it_was() {
+    let widening = r#"<Window Start="0" Step="1" StepEveryMs="1000" Clock="ticket"/>"#;
+    let rules =
+        duel(&format!(r#"{CHECKED}<Rating System="elo"/>"#)).replace(r#"<Window Start="2" Max="2"/>"#, widening);
+    let house = house(&[&rules]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    house.clock.turn(2_000);
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    until("proposed", async || bob.stands().await.state() == TicketState::Proposed).await;
+    let mut operator = operator(&house).await;
+    let better = plain::RatingRow { user_id: "ann".to_owned(), rating: Some(1_700.0), ..Default::default() };
+    let request = plain::ImportRatingsRequest { matchmaking_set_id: Some(SET), ratings: vec![better] };
+    operator.import_ratings(request).await.expect("import");
+    house.clock.turn(1_000);
+    bob.answers(false).await;
+    let back = ann.hears_of(TicketState::Waiting).await;
+    let ticket = plain::ExplainRequest { ticket_id: ann.queued.id().to_owned(), ..Default::default() };
+    let told = operator.explain(ticket).await.expect("explain").into_inner();
+    assert_eq!((back.waited_ms, told.rating, told.range), (3_000, 1_500.0, Some(3)));
 }
 
 /// B-35: whoever says nothing until the deadline is out as well.
@@ -98,6 +132,48 @@ async fn leaving_is_answered_by_one_of_two_things() {
     assert_eq!(bob.queued.status.state(), TicketState::Proposed);
     eve.answers(false).await;
     bob.hears_of(TicketState::Waiting).await;
+}
+
+/// S0-27: who leaves is nowhere any more: a queue in which nobody is left is gone, and who comes to the same place
+/// meets nobody.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_leaves_is_nowhere_any_more() {
+    let other = duel(CHECKED).replace(r#"SetId="11""#, r#"SetId="12""#);
+    let house = house(&[&duel(CHECKED), &other]).await;
+    let mut here = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    let mut there = Waiting::enter(&house, 12, &[("ann", 20.0)]).await;
+    assert_eq!(queues(&house).await.len(), 2);
+    for waiting in [&mut here, &mut there] {
+        assert!(waiting.queued.leave().await.expect("leave"));
+    }
+    assert_eq!(queues(&house).await, []);
+    let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    until("a pass has looked", async || !bob.stands().await.waiting_for.is_empty()).await;
+    assert_eq!(bob.stands().await.waiting_for, "nobody");
+}
+
+/// S1-96: what tickets have lately waited is told to those who wait, and to operators: half of them no longer than
+/// this, nine in ten no longer than that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn players_are_told_how_long_others_have_waited() {
+    let house = house(&[&duel(CHECKED)]).await;
+    for seconds in 1..=4_u32 {
+        let mut all = Vec::new();
+        for name in ["ann", "bob"] {
+            all.push(Waiting::enter(&house, SET, &[(&format!("{name} {seconds}"), 20.0)]).await);
+        }
+        until("proposed", async || all[1].stands().await.state() == TicketState::Proposed).await;
+        house.clock.turn(u64::from(seconds) * 1_000);
+        for waiting in &mut all {
+            waiting.answers(true).await;
+        }
+        all[0].hears_of(TicketState::Matched).await;
+    }
+    let eve = Waiting::enter(&house, SET, &[("eve", 20.0)]).await;
+    let told = &eve.queued.status;
+    assert_eq!((told.estimated_wait_p50_ms, told.estimated_wait_p90_ms), (Some(2_000), Some(4_000)));
+    let queue = queues(&house).await.remove(0);
+    assert_eq!((queue.wait_p50_ms, queue.wait_p90_ms, queue.waits), (Some(2_000), Some(4_000), 8));
 }
 
 /// R5: a retried enter is the same ticket; its key for another party is refused.
@@ -176,6 +252,36 @@ async fn a_match_is_placed_on_a_server_that_advertised_itself() {
     for waiting in [&mut ann, &mut bob] {
         waiting.hears_of(TicketState::Waiting).await;
     }
+}
+
+/// S3-14: seats are free for the next match as soon as the one that had them is over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_is_free_again_after_the_game() {
+    let house = house(&[&duel(r#"<Server Mode="advertised" WaitMs="30000"/>"#)]).await;
+    let server = house.client().await;
+    let advertisement = server.update_advertisement(game_server(b"game:9000")).await.expect("advertise");
+    let mut games = Vec::new();
+    for [one, other] in [["ann", "bob"], ["cid", "dan"]] {
+        let first = Waiting::enter(&house, SET, &[(one, 20.0)]).await;
+        let _second = Waiting::enter(&house, SET, &[(other, 20.0)]).await;
+        games.push(first);
+        if games.len() == 1 {
+            games[0].hears_of(TicketState::Matched).await;
+        }
+    }
+    games[1].hears_of(TicketState::Placing).await;
+    let id = games[0].stands().await.r#match.expect("a match").match_id;
+    assert_eq!(games[1].stands().await.state(), TicketState::Placing, "both seats are taken");
+    let over = pb::QueueEndMatchRequest {
+        match_id: id,
+        advertisement_token: advertisement.advertisement_token,
+        ..Default::default()
+    };
+    assert_eq!(server.end_match(over).await.expect("end").outcome(), pb::MatchOutcome::Played);
+    let place =
+        games[1].hears_of(TicketState::Matched).await.r#match.and_then(|play| play.place).and_then(|it| it.place);
+    let Some(pb::match_place::Place::Server(at)) = place else { panic!("no server: {place:?}") };
+    assert_eq!(at.advertisement_id, advertisement.advertisement_id);
 }
 
 /// B-35: nobody gets out of a ready check by calling the match a failure: neither a player, nor a server that has nothing to do

@@ -117,7 +117,46 @@ async fn regions_apart_never_meet() {
     }
 }
 
-/// Whoever lets a ready check fail is barred for longer each time, until it has been good for long enough.
+/// S3-8: with `quality`, a match is worth less the further its best common region is from everybody; one that is too
+/// far is made good by likeness alone if at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_far_region_takes_from_quality() {
+    let queue = r#"<Queue PassEveryMs="10"><Regions Mode="quality" Weight="0.5" SpanMs="200"/>
+      <Quality><AverageSimilarity RatingSpan="50" RequiredPercent="80"/></Quality></Queue>"#;
+    let house = house(&[&rules("", r#"<Teams Count="2" Size="1"/>"#, queue)]).await;
+    let mut ann = Waiting::asking(&house, measured("ann", &[("eu", 20.0), ("us", 180.0)])).await;
+    let mut bob = Waiting::asking(&house, measured("bob", &[("eu", 160.0), ("us", 40.0)])).await;
+    // As alike as can be, and 90 ms from eu on average: 1 less 0.5 · 90 / 200 is 0.775.
+    until("a pass has looked", async || ann.stands().await.waiting_for == "quality").await;
+    let mut eve = Waiting::asking(&house, measured("eve", &[("eu", 60.0)])).await;
+    let (here, there) = (matched(&mut ann).await, matched(&mut eve).await);
+    assert_eq!((&*here.region, here.quality), ("eu", 0.9), "40 ms on average");
+    assert_eq!(there.match_id, here.match_id);
+    let mut joe = Waiting::asking(&house, measured("joe", &[("us", 20.0), ("eu", 100.0)])).await;
+    assert_eq!((&*matched(&mut joe).await.region, &*matched(&mut bob).await.region), ("us", "us"));
+}
+
+/// S3-1, S4-16: who has waited for as long as the ruleset says is offered another queue, and waits on until it goes
+/// there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_waits_long_is_offered_something_else() {
+    let patient = duel("").replace("<Window", "<Offer AfterMs=\"60000\" SetId=\"12\"/><Window");
+    let unranked = duel("").replace(r#"SetId="11""#, r#"SetId="12""#);
+    let house = house(&[&patient, &unranked]).await;
+    let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
+    house.clock.turn(30_000);
+    assert_eq!(ann.stands().await.offered_matchmaking_set_id, None);
+    house.clock.turn(29_999);
+    assert_eq!(ann.stands().await.offered_matchmaking_set_id, None);
+    house.clock.turn(1);
+    let offered = ann.stands().await;
+    assert_eq!((offered.state(), offered.offered_matchmaking_set_id), (TicketState::Waiting, Some(12)));
+    let mut bob = Waiting::enter(&house, 12, &[("bob", 20.0)]).await;
+    let mut taken_up = Waiting::enter(&house, 12, &[("ann", 20.0)]).await;
+    assert_eq!(matched(&mut taken_up).await.match_id, matched(&mut bob).await.match_id);
+}
+
+/// SEC-13: whoever lets a ready check fail is barred for longer each time, until it has been good for long enough.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn penalties_grow_and_are_forgotten() {
     let ladder = r#"<ReadyCheck DeadlineMs="20000" ResetAfterMs="600000"><Penalty Ms="1000"/><Penalty Ms="60000"/></ReadyCheck>"#;

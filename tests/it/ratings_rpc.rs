@@ -66,8 +66,8 @@ fn refused<T: std::fmt::Debug>(answer: Result<T, Error>) -> (Code, String) {
     (error.code().expect("by the server"), error.to_string())
 }
 
-/// S1-61, R5: a report moves both ratings once, ends the match and both tickets; again it is answered the same, and another is
-/// refused and told what the first one said.
+/// S1-61, S2-2, R5: a report moves both ratings once, ends the match and both tickets; again it is answered the same,
+/// and another is refused and told what the first one said.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_result_counts_once_and_ends_the_match() {
     let house = house(&[&rated("")]).await;
