@@ -6,6 +6,7 @@ use fireteam_client::{Client, Code, Error, pb};
 
 use crate::badges::{Badges, locked_house, locked_house_with};
 use crate::harness::{House, host, party};
+use crate::queue_kit::until;
 use crate::rulebook::Rulebook;
 
 const RULES: &str = "<Ruleset Name=\"ranked\" SetId=\"1\"><Party Consent=\"required\"/></Ruleset>";
@@ -156,6 +157,49 @@ async fn who_came_by_a_reservation_is_let_in() {
     zoe.update_advertisement(arrived(&everybody)).await.expect("they came by a reservation");
     zoe.update_advertisement(arrived(&everybody)).await.expect("and are known now");
     drop(server);
+}
+
+/// SEC-6: into a queue as well nobody is taken along who has not said so, nor is anybody entered by a stranger; and
+/// what a player's game says of its skill is nothing, where a game server's counts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_queued_by_another_or_by_a_skill_of_its_own_making() {
+    let queue = r#"<Ruleset Name="ranked" SetId="1"><Party Consent="required"/>
+      <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50"/></Attributes>
+      <Teams Count="2" Size="2"/><Queue PassEveryMs="10"><Window Start="2" Max="2"/></Queue></Ruleset>"#;
+    let book = Rulebook::of(&[("ranked.xml", queue)]);
+    let directory = book.path().to_owned();
+    let (house, badges) = locked_house_with(|config| config.rulesets = RulesetSource::Directory(directory)).await;
+    let ana = badges.client(&house, Role::Client, "ana").await;
+    let ben = badges.client(&house, Role::Client, "ben").await;
+    let enter = |session: pb::SessionCompositionData| pb::QueueEnterRequest {
+        session_composition: Some(session),
+        matchmaking_set_id: Some(1),
+        ..Default::default()
+    };
+    let eve = badges.client(&house, Role::Client, "eve").await;
+    assert_eq!(fields(&eve.enter(enter(party(&[("ana", 0.0)]))).await.unwrap_err()), ["session_composition.players"]);
+    let (ours, others) = (consent(&ben, "ana").await, consent(&ben, "eve").await);
+    for token in [&b""[..], &others] {
+        let error = ana.enter(enter(with(&[("ben", token)]))).await.unwrap_err();
+        assert_eq!(fields(&error), ["session_composition.players[1].consent_token"]);
+    }
+    let mut session = with(&[("ben", &ours)]);
+    session.players.iter_mut().for_each(|player| player.skill = Some(50.0));
+    let mut claimed = ana.enter(enter(session)).await.expect("together");
+    let ignored = [0, 1].map(|at| format!("session_composition.players[{at}].skill"));
+    assert_eq!(claimed.ignored_fields, ignored);
+
+    let server = badges.client(&house, Role::Server, "eu-1").await;
+    let mut strong = server.enter(enter(party(&[("joe", 50.0), ("kim", 50.0)]))).await.expect("a server is believed");
+    assert_eq!(strong.ignored_fields, [] as [String; 0]);
+    let mut weak = server.enter(enter(party(&[("liv", 0.0), ("max", 0.0)]))).await.expect("a server is believed");
+    until("a claim of 50 is as good as none", async || {
+        claimed.beat().await.expect("heartbeat").state() == pb::TicketState::Matched
+    })
+    .await;
+    assert_eq!(strong.beat().await.expect("heartbeat").state(), pb::TicketState::Waiting);
+    let met = claimed.status.r#match.take().expect("a match").match_id;
+    assert_eq!(weak.beat().await.expect("heartbeat").r#match.as_ref().expect("a match").match_id, met);
 }
 
 /// SEC-6: only game servers advertise as such, and only players come along with players.

@@ -23,6 +23,7 @@ use crate::papers::{Authority, write, write_server};
 use crate::plain;
 use crate::plain::operator_client::OperatorClient;
 use crate::process::Process;
+use crate::queue_kit::asks;
 use crate::wire_tls::connector;
 
 /// Where the callers seem to be: address, degrees (data/README.md).
@@ -33,6 +34,9 @@ const CANARIES: [(&str, f64, f64); 4] = [
     ("219.0.62.58", 35.6629, 139.761),
 ];
 const NAMES: [&str; 4] = ["canary-ana-5b1f", "canary-ben-77c2", "canary-cyd-0e9a", "canary-dan-41d8"];
+
+/// The shipped set that two of them play each other in, by consent.
+const RANKED: u32 = 3;
 
 /// What must be nowhere, with what it is.
 type Needles = Vec<(String, Vec<u8>)>;
@@ -126,6 +130,34 @@ fn pass_on(client: TcpStream, server: impl AsyncRead + AsyncWrite + Send + 'stat
     });
 }
 
+/// Two callers queue, are proposed to each other, play, and say what came of it. Returns the text of a refusal.
+async fn queue(client: &Client, guest: &Client, name: &str) -> String {
+    let other = format!("{name}-too");
+    let mut here = client.enter(asks(RANKED, &[(name, 1_500.0)])).await.unwrap();
+    let mut there = guest.enter(asks(RANKED, &[(&other, 1_500.0)])).await.unwrap();
+    let mut news = here.watch();
+    let id = loop {
+        let status = news.next().await.unwrap().expect("it waits");
+        if let Some(play) = status.r#match {
+            break play.match_id;
+        }
+    };
+    here.respond(&id, true).await.unwrap();
+    let play = there.respond(&id, true).await.unwrap().r#match.clone().expect("a match");
+    assert!(!play.seats[0].credential.is_empty(), "it begins");
+    there.score(&id, 4).await.unwrap();
+    let around = pb::GetLeaderboardRequest {
+        matchmaking_set_id: Some(RANKED),
+        around_user_id: name.to_owned(),
+        ..Default::default()
+    };
+    // Where callers show who they are no player says who has won.
+    let reported = here.report_result(&id, &[(0, 1), (1, 2)]).await;
+    let entries = client.leaderboard(around).await.unwrap().entries;
+    assert_eq!(entries.is_empty(), reported.is_err(), "whoever has a result is on it");
+    here.report_result(&id, &[(0, 2), (1, 1)]).await.unwrap_err().to_string()
+}
+
 /// Two callers' whole life, mistakes included: `name` advertises, and `name` with `-too` comes along, who may be the same
 /// client where nobody shows who they are. Returns the text of every refusal.
 async fn whole_life(client: Client, guest: Client, name: &str) -> Vec<String> {
@@ -149,7 +181,7 @@ async fn whole_life(client: Client, guest: Client, name: &str) -> Vec<String> {
     let configuration = pb::MatchmakingGetConfigurationRequest { matchmaking_set_id: Some(1), ..Default::default() };
     client.get_configuration(configuration).await.unwrap();
 
-    let mut refusals = Vec::new();
+    let mut refusals = vec![queue(&client, &guest, name).await];
     let stranger = party(&[(name, f64::NAN)]);
     refusals.push(client.searching(1, stranger).search().await.unwrap_err().to_string());
     refusals.push(client.searching(77, party(&[(name, 0.0)])).search().await.unwrap_err().to_string());
@@ -186,7 +218,7 @@ fn contains(bytes: &[u8], word: &[u8]) -> bool {
 }
 
 /// SEC-9, in short: no byte of an answer, of the log at its most talkative, of the metrics, or of the database and its
-/// log has anybody's address, place or name.
+/// log has anybody's address, place or name, whether they search or queue.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_canary_is_seen_anywhere() {
     let folder = tempfile::tempdir().unwrap();
