@@ -1,7 +1,7 @@
 //! The thesis's study of Elo and Glicko, held against its headlines and against what was recomputed.
 
-use fireteam::domain::ruleset::rating::RatingSpec;
-use fireteam::sim::study::{MATCHES, Outcome, Reading, run, systems};
+use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
+use fireteam::sim::study::{BIN, Convergence, MATCHES, MATCHES_LATER, Outcome, PLAYERS, Reading, SD, run, systems};
 
 fn outcomes(reading: Reading, seed: u64) -> [Outcome; 2] {
     systems().map(|(name, spec): (&'static str, RatingSpec)| {
@@ -28,6 +28,44 @@ fn all_against_all_gives_the_headlines() {
         assert!(at(&elo, 10).p50 > at(&glicko, 10).p50, "Glicko is nearer after ten matches");
         assert!(at(&elo, 24).p50 > at(&glicko, 24).p50, "and after 24");
     }
+}
+
+/// How much of `players`, by bins of the scale, lies elsewhere than a normal distribution of that deviation has it,
+/// from 0 to 1.
+fn off_normal(players: impl Iterator<Item = (f64, u32)>, sd: f64) -> f64 {
+    let expected = |from: f64| {
+        let deviations = (from + BIN / 2.0) / sd;
+        PLAYERS as f64 * BIN / sd * (-deviations * deviations / 2.0).exp() / (2.0 * std::f64::consts::PI).sqrt()
+    };
+    players.map(|(from, count)| (f64::from(count) - expected(from)).abs()).sum::<f64>() / 2.0 / PLAYERS as f64
+}
+
+/// S1-68: true strengths and ratings look normal. Elo takes dozens of matches; with a higher K it is nearer after ten,
+/// and farther after two hundred, for it goes on swinging. Glicko has most players within 50 points after ten, is
+/// nearer as long as one looks, and after two hundred it is Elo that has left some far behind.
+#[test]
+fn ratings_come_near_as_the_thesis_says() {
+    let run = |(name, spec): (&'static str, RatingSpec)| {
+        run((name, &spec), Reading::AllAgainstAll, 1, MATCHES_LATER, &mut |_| {}).unwrap()
+    };
+    let [elo, glicko] = systems().map(run);
+    let quick = run(("elo", RatingSpec::plain(RatingSystem::Elo { initial: 0.0, k: 64.0, scale: 400.0 })));
+    for outcome in [&elo, &glicko] {
+        let truly = off_normal(outcome.histogram.iter().map(|it| (it.0, it.1)), SD);
+        let rated = off_normal(outcome.histogram.iter().map(|it| (it.0, it.2)), outcome.rating_sd);
+        // A thousand drawn from a normal distribution are off by 0.06 or so, a thousand spread evenly over as much by
+        // 0.2.
+        assert!(truly < 0.1 && rated < 0.1, "{} {truly} {rated}", outcome.system);
+    }
+    let at = |outcome: &Outcome| -> [Convergence; 4] { outcome.convergence.clone().try_into().unwrap() };
+    let ([elo_10, elo_24, elo_100, elo_200], glicko_at, quick_at) = (at(&elo), at(&glicko), at(&quick));
+    assert!(elo_24.within_100 < 80.0 && 90.0 < elo_100.within_100, "{elo_24:?} {elo_100:?}");
+    assert!(quick_at[0].p50 < elo_10.p50 && elo_200.p50 < quick_at[3].p50, "{quick_at:?} {elo_10:?} {elo_200:?}");
+    assert!(50.0 < glicko_at[0].within_50, "{glicko_at:?}");
+    for (elo, glicko) in [elo_10, elo_24, elo_100, elo_200].iter().zip(&glicko_at) {
+        assert!(glicko.p50 < elo.p50 && glicko.p90 < elo.p90, "{elo:?} {glicko:?}");
+    }
+    assert!(2.0 * glicko_at[3].max < elo_200.max, "{elo_200:?} {glicko_at:?}");
 }
 
 /// B-18: two teams, of which the truly better always wins, do not give Glicko's headline.

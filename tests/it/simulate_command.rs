@@ -66,8 +66,8 @@ fn a_page_stands_alone() {
     }
 }
 
-/// A ruleset against itself differs in nothing; against one whose ranges grow four times as fast it waits longer, and
-/// that is more than chance.
+/// S0-1: a ruleset against itself differs in nothing; against one whose ranges grow four times as fast it waits longer
+/// and is nearer in rating, and that is more than chance.
 #[test]
 fn comparing_says_what_is_more_than_chance() {
     let folder = tempfile::tempdir().unwrap();
@@ -101,8 +101,10 @@ fn comparing_says_what_is_more_than_chance() {
     assert!(text.contains("may be chance") && !text.contains("  more than chance"), "{text}");
     assert!(json["differences"].as_array().unwrap().iter().all(|it| it["difference"] == 0.0));
     let (text, json) = compare(&duel, "quick.xml");
-    let waits = json["differences"].as_array().unwrap().iter().find(|it| it["name"] == "wait, median").unwrap();
+    let by = |name: &str| json["differences"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap().clone();
+    let (waits, gaps) = (by("wait, median"), by("rating gap, p90"));
     assert!(waits["difference"].as_f64().unwrap() < 0.0 && waits["is_more_than_chance"] == true, "{text}");
+    assert!(0.0 < gaps["difference"].as_f64().unwrap() && gaps["is_more_than_chance"] == true, "{text}");
 }
 
 /// Wrong questions end with code 2 and say what would be right.
