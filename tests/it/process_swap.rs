@@ -162,7 +162,8 @@ fn places(address: &str, latitude: f64, longitude: f64) -> Vec<u8> {
     writer.to_bytes().unwrap()
 }
 
-/// S1-26: the file of places is replaced by rename under a serving process; a torn one is refused and the old one stays.
+/// S1-26, R18: the file of places is replaced by rename under a serving process; a torn one is refused and the old one
+/// stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn places_are_replaced_while_serving() {
     let folder = tempfile::tempdir().unwrap();

@@ -276,7 +276,8 @@ async fn silos_of_queues_are_kept_apart() {
     assert_eq!((load.tickets.len(), load.matches.len(), load.ratings.len()), (1, 0, 1));
 }
 
-/// A lease is one server's at a time, by the database's clock, and anybody's when it has run out or is let go.
+/// S3-5: servers share queues out among themselves, one by one. A lease is one server's at a time, by the database's
+/// clock, and anybody's when it has run out or is let go.
 #[tokio::test]
 async fn a_queue_is_leased_to_one_server() {
     let Some(database) = database("a_queue_is_leased_to_one_server").await else { return };

@@ -321,11 +321,13 @@ async fn tell<S: Store>(open: impl AsyncFn() -> S, reopen: impl AsyncFn(S) -> S)
     rush(Arc::new(open().await)).await;
 }
 
+/// S0-21, S3-13, B-32, B-33, B-35, R1, R5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_knows_the_story_of_queues() {
     tell(async || Memory::new(), async |store| store).await;
 }
 
+/// S0-21, S3-13, B-32, B-33, B-35, R1, R2, R5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sqlite_knows_the_story_of_queues() {
     let folder = tempfile::tempdir().unwrap();
@@ -347,6 +349,7 @@ async fn sqlite_knows_the_story_of_queues() {
     tell(open, reopen).await;
 }
 
+/// S0-21, S3-13, B-32, B-33, B-35, R1, R5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn postgres_knows_the_story_of_queues() {
     let next = std::sync::atomic::AtomicU64::new(1);

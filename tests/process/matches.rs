@@ -220,7 +220,9 @@ impl Player {
     }
 }
 
-/// R1, R5: no player in two matches, none told of one that is not there, none lost, no match half made, each result applied once.
+/// R1, R5, S3-5, S3-6: any server takes any call, and one of them runs the queue; when it dies another goes on with all
+/// that it had. No player in two matches, none told of one that is not there, none lost, no match half made, each
+/// result applied once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn players_are_matched_once_whoever_dies() {
     let rounds = scale().ceil();
