@@ -114,6 +114,7 @@ pub(super) fn explained(answer: Explained) -> pb::ExplainResponse {
         neighbours: standing.group.map_or(0, |(_, neighbours)| neighbours.into()),
         range: standing.bucket.map(|(_, range)| range),
         widened: standing.widened,
+        shifted_down: standing.shifted_down,
         limits: limits.map(|(it, value)| pb::ExplainLimit { name: it.name.to_string(), value: *value }).collect(),
         closed: explanation.closed.map_or("", closed).to_owned(),
         candidates: explanation.candidates,

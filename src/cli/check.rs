@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::outlook::{Enough, Limit, Outlook, outlook};
-use crate::domain::ruleset::queue::QueueSpec;
+use crate::domain::ruleset::queue::{Quality, QueueSpec, Satisfaction};
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::ruleset::tradeoff::tradeoffs;
 use crate::domain::ruleset::{Ruleset, SoftFilter};
@@ -99,10 +99,45 @@ fn queue_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Vec<S
         }
         Enough::Never => lines.push("a match that is not good enough does not become so by waiting".into()),
     }
+    lines.extend(draw_in_words(ruleset, queue, teams));
+    if let Some(rule) = queue.satisfaction {
+        lines.push(satisfaction_in_words(&rule));
+    }
     if let Some(offer) = queue.offer {
         lines.push(format!("whoever waits {} is offered set {}", seconds(offer.after_ms), offer.set_id));
     }
     lines
+}
+
+/// What a bar of draws comes to, and whom it leaves alone (S2-4).
+fn draw_in_words(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Option<String> {
+    let Quality::DrawProbability { threshold } = queue.quality else { return None };
+    let beta = ruleset.rating.as_ref()?.system.beta()?;
+    // Of those whose deviations are nothing: exp(-d² / 2 n beta²) is the threshold.
+    let apart = (-2.0 * f64::from(teams.match_size()) * threshold.ln()).sqrt() * beta;
+    Some(format!(
+        "teams whose ratings are certain may add up to {apart:.1} points apart; who is further above all others finds nobody{}",
+        if queue.wait_bonus.is_some() { " but by waiting" } else { "" }
+    ))
+}
+
+/// `whoever has lost 3 in a row looks 2 times as far, around a middle 50 points lower`.
+fn satisfaction_in_words(rule: &Satisfaction) -> String {
+    let least = rule.min_matches;
+    let signs = [
+        rule.losing_streak.map(|lost| format!("lost {lost} in a row")),
+        rule.abandoned_percent.map(|percent| format!("left {percent} % of {least} matches or more")),
+        rule.score_below.map(|score| format!("scored {least} matches or more below {score}")),
+    ];
+    let deeds = [
+        (rule.widen != 1.0).then(|| format!("{} times as far", rule.widen)),
+        (rule.shift_down != 0.0).then(|| format!("around a middle {} points lower", rule.shift_down)),
+    ];
+    let [signs, deeds] = [&signs[..], &deeds[..]].map(|all| all.iter().flatten().cloned().collect::<Vec<String>>());
+    match &*deeds {
+        [] => format!("whoever has {} looks as far as everybody", signs.join(" or ")),
+        _ => format!("whoever has {} looks {}", signs.join(" or "), deeds.join(", ")),
+    }
 }
 
 /// `6 against 6`, `1 against 4`, `8 teams of 1`.

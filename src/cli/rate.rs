@@ -43,6 +43,9 @@ pub struct RateFlags {
     /// Take the system and its constants from this ruleset's <Rating>.
     #[arg(long, value_name = "FILE")]
     pub ruleset: Option<PathBuf>,
+    /// Take them from this, as it would stand in a ruleset: <Rating System="elo" K="32"/>.
+    #[arg(long, value_name = "XML", conflicts_with_all = ["system", "ruleset"])]
+    pub rating: Option<String>,
     /// How many places of the leaderboard to show.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub top: usize,
@@ -95,6 +98,9 @@ fn bar(bytes: u64) -> ProgressBar {
 
 /// The rating system that was asked for.
 fn spec(flags: &RateFlags) -> anyhow::Result<RatingSpec> {
+    if let Some(element) = &flags.rating {
+        return written(element);
+    }
     let Some(path) = &flags.ruleset else {
         return named(flags.system.as_deref().unwrap_or(DEFAULT_SYSTEM));
     };
@@ -119,6 +125,12 @@ fn named(system: &str) -> anyhow::Result<RatingSpec> {
         Ok(ruleset) => rating_of(ruleset, Path::new("--system")),
         Err(_) => bail!("--system is `{system}`: name one of elo, glicko, glicko2, trueskill, plackett_luce"),
     }
+}
+
+/// An element, in a line of its own so that mistakes are told by its columns.
+fn written(element: &str) -> anyhow::Result<RatingSpec> {
+    let text = format!("<Ruleset Name=\"rate\" SetId=\"0\">\n{element}\n</Ruleset>");
+    rating_of(rules::parse("--rating", &text).map_err(told)?, Path::new("--rating"))
 }
 
 fn rating_of(ruleset: Ruleset, path: &Path) -> anyhow::Result<RatingSpec> {

@@ -20,6 +20,7 @@ pub mod proposal;
 pub mod quality;
 mod region;
 pub mod report;
+pub mod satisfaction;
 mod select;
 #[cfg(test)]
 mod tests;

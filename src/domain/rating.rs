@@ -14,6 +14,7 @@ mod check;
 mod elo;
 mod glicko;
 mod glicko2;
+mod idle;
 pub mod percentile;
 mod plackett_luce;
 #[cfg(test)]
@@ -24,10 +25,12 @@ use std::cmp::Ordering;
 
 use crate::domain::queue::ticket::Rated;
 use crate::domain::rating::check::checked;
-use crate::domain::ruleset::rating::{Decay, RatingSpec, RatingSystem};
+use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::domain::time::UnixMs;
 
-pub(in crate::domain) use crate::domain::rating::chance::{Team, chances};
+pub use crate::domain::rating::idle::Played;
+
+pub(in crate::domain) use crate::domain::rating::chance::{Team, chances, draw_quality};
 
 /// Sides in one match, at most.
 pub const SIDES_MAX: usize = 64;
@@ -50,6 +53,9 @@ pub struct Skill {
     /// Matches won in a row, above 0, or lost, below. A draw ends a streak. Among several sides a match is won by coming in before
     /// more sides than behind.
     pub streak: i32,
+    /// Periods in which the set had been played, up to and with that of the last match, where the ruleset's decay counts them
+    /// (S2-14); else 0.
+    pub played: u32,
 }
 
 /// One side of a finished match.
@@ -137,39 +143,20 @@ impl RatingSpec {
                 (Rated { rating: mu, deviation: sigma }, 0.0)
             }
         };
-        Skill { rated, volatility, matches: 0, last: None, streak: 0 }
-    }
-
-    /// The skill as it stands at `at`: idle time has made it less sure, by Glicko's c (S1-62), by Glicko-2's volatility, and by
-    /// `decay` (S2-14). For showing, and for queues; what is stored stays as it was, or the same time would count twice.
-    pub fn at(&self, skill: Skill, at: UnixMs) -> Skill {
-        let idle_ms = skill.last.map_or(0, |last| at.since(last));
-        let mut skill = skill;
-        if idle_ms == 0 {
-            return skill;
-        }
-        let deviation = skill.rated.deviation;
-        skill.rated.deviation = match self.system {
-            RatingSystem::Elo { .. } | RatingSystem::TrueSkill { .. } | RatingSystem::PlackettLuce { .. } => deviation,
-            RatingSystem::Glicko { deviation: most, c, period_ms, .. } => {
-                grown(deviation, c, idle_ms, period_ms).min(most)
-            }
-            RatingSystem::Glicko2 { deviation: most, period_ms, .. } => {
-                grown(deviation, skill.volatility * GLICKO2_SCALE, idle_ms, period_ms).min(most)
-            }
-        };
-        if let Some(decay) = self.decay.filter(|_| !matches!(self.system, RatingSystem::Elo { .. })) {
-            skill.rated.deviation = decayed(skill.rated.deviation, decay, idle_ms);
-        }
-        skill
+        Skill { rated, volatility, matches: 0, last: None, streak: 0, played: 0 }
     }
 
     /// What a match that ended at `at` makes of everybody: sides and players in the order given. All or nothing. Skills are
-    /// given as they are stored; idle time is counted here.
+    /// given as they are stored; idle time is counted here. As [`RatingSpec::rate_in`] has it in a set that nobody played before.
     pub fn rate(&self, sides: &[Side], at: UnixMs) -> Result<Vec<Vec<Skill>>, RateError> {
+        self.rate_in(sides, at, Played::default())
+    }
+
+    /// The same in a set that was played so far before.
+    pub fn rate_in(&self, sides: &[Side], at: UnixMs, played: Played) -> Result<Vec<Vec<Skill>>, RateError> {
         checked(sides.iter().map(|side| (&*side.players, side.rank)))?;
         let aged = |side: &Side| Side {
-            players: side.players.iter().map(|skill| self.at(*skill, at)).collect(),
+            players: side.players.iter().map(|skill| self.at_in(*skill, at, played)).collect(),
             rank: side.rank,
         };
         let before: Vec<Side> = sides.iter().map(aged).collect();
@@ -186,10 +173,16 @@ impl RatingSpec {
                 plackett_luce::rate(&before, plackett_luce::Constants { beta, kappa, tau })
             }
         };
+        let counted = self.period_of(at, played);
         let settle = |(side, skills): (usize, Vec<Skill>)| {
             let won = standing(&before, side);
             let pairs = before[side].players.iter().zip(skills);
-            pairs.map(|(before, after)| self.settled(before, after, won, at)).collect()
+            pairs
+                .map(|(before, after)| Skill {
+                    played: counted.unwrap_or(before.played),
+                    ..self.settled(before, after, won, at)
+                })
+                .collect()
         };
         Ok(after.into_iter().enumerate().map(settle).collect())
     }
@@ -240,23 +233,8 @@ impl RatingSpec {
         // A result that comes late does not set the clock back.
         let last = Some(before.last.map_or(at, |last| last.max(at)));
         let volatility = after.volatility.clamp(0.0, RATING_MAX);
-        Skill { rated, volatility, matches: before.matches.saturating_add(1), last, streak }
+        Skill { rated, volatility, matches: before.matches.saturating_add(1), last, streak, ..*before }
     }
-}
-
-/// What a rating of Glicko-2's own scale is multiplied by on the scale of Glicko (Glickman 2013, step 2).
-const GLICKO2_SCALE: f64 = 173.7178;
-
-/// A deviation after some idle time, which need not be a whole number of periods: `sqrt(deviation² + growth² t)`.
-fn grown(deviation: f64, growth: f64, idle_ms: u64, period_ms: u64) -> f64 {
-    let periods = idle_ms as f64 / period_ms.max(1) as f64;
-    deviation.hypot(growth * periods.sqrt())
-}
-
-/// A deviation after the steps of decay that have passed; one that is beyond the greatest already stays.
-fn decayed(deviation: f64, decay: Decay, idle_ms: u64) -> f64 {
-    let steps = (idle_ms / decay.every_ms.max(1)) as f64;
-    (deviation + steps * decay.deviation).min(decay.max_deviation).max(deviation)
 }
 
 /// How a side stands among the others: greater where more of them are behind it than before it.

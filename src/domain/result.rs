@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, UserKey};
 use crate::domain::queue::ticket::Rated;
-use crate::domain::rating::{RateError, Side, Skill};
+use crate::domain::rating::{Played, RateError, Side, Skill};
 use crate::domain::ruleset::rating::{OnDisconnect, RatingSpec};
 use crate::domain::time::UnixMs;
 
@@ -109,17 +109,19 @@ impl Report {
         }
     }
 
-    /// What it makes of everybody, in the order of sides; `known` says what is stored of a user.
+    /// What it makes of everybody, in the order of sides; `known` says what is stored of a user, `played` how far the set has been
+    /// played before.
     pub fn rate(
         &self,
         spec: &RatingSpec,
         known: impl Fn(UserKey) -> Skill,
         at: UnixMs,
+        played: Played,
     ) -> Result<Vec<(UserKey, Skill, Skill)>, RateError> {
         let side =
             |side: &Placed| Side { players: side.users.iter().map(|user| known(*user)).collect(), rank: side.rank };
         let sides: Vec<Side> = self.sides.iter().map(side).collect();
-        let after = spec.rate(&sides, at)?;
+        let after = spec.rate_in(&sides, at, played)?;
         let before = sides.iter().flat_map(|side| side.players.iter().copied());
         let skills = before.zip(after.into_iter().flatten());
         let changes = self.users().zip(skills).map(|(user, (before, after))| (user, before, after));
@@ -186,7 +188,7 @@ pub fn dense(ranks: &[u32]) -> Vec<u32> {
 /// How content a user is with a set's matches, as far as it shows (S1-97). The losing streak is the rating's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Satisfaction {
-    /// Matches left before their end.
+    /// Matches that the user has left before their end.
     pub abandoned: u32,
     /// Matches that the user has scored.
     pub scores: u32,
@@ -263,7 +265,7 @@ mod tests {
     /// S1-61: of two equals the winner gets half of K from the loser.
     #[test]
     fn everybody_is_rated_in_the_order_of_sides() {
-        let changes = report(&[2, 1]).rate(&elo(), |_| elo().newcomer(), UnixMs(9)).unwrap();
+        let changes = report(&[2, 1]).rate(&elo(), |_| elo().newcomer(), UnixMs(9), Played::default()).unwrap();
         let ratings: Vec<(u8, f64, i32)> =
             changes.iter().map(|(user, _, after)| (user.as_bytes()[0], after.rated.rating, after.streak)).collect();
         assert_eq!(ratings, [(0, 1492.0, -1), (1, 1508.0, 1)]);

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use crate::domain::id::{IdState, SetId, UserKey};
 use crate::domain::queue::ticket::{Rated, Ticket};
-use crate::domain::rating::Skill;
 use crate::domain::rating::board::{Board, Standing};
+use crate::domain::rating::{Played, Skill};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::Satisfaction;
 use crate::domain::ruleset::rating::RatingSpec;
@@ -29,6 +29,8 @@ pub(in crate::engine) struct Ratings {
 #[derive(Debug, Default)]
 struct OfSet {
     rows: HashMap<UserKey, RatingRow, IdState>,
+    /// How far it has been played, by all of them.
+    played: Played,
     /// By the z that its scores go by.
     board: Option<(f64, Board)>,
 }
@@ -37,6 +39,7 @@ impl Ratings {
     /// Takes a row as the store has it.
     pub(in crate::engine) fn put(&mut self, row: RatingRow) {
         let set = self.sets.entry(row.set_id).or_default();
+        set.played = set.played.with(&row.skill());
         let before = set.rows.insert(row.user, row);
         if let Some((z, board)) = &mut set.board {
             if let Some(before) = before {
@@ -53,7 +56,13 @@ impl Ratings {
 
     /// A user as rating systems see it at `now`; a newcomer where nothing is stored.
     pub(in crate::engine) fn skill(&self, set_id: SetId, spec: &RatingSpec, user: UserKey, now: UnixMs) -> Skill {
-        self.row(set_id, user).map_or_else(|| spec.newcomer(), |row| spec.at(row.skill(), now))
+        let played = self.played(set_id);
+        self.row(set_id, user).map_or_else(|| spec.newcomer(), |row| spec.at_in(row.skill(), now, played))
+    }
+
+    /// How far a set has been played.
+    pub(in crate::engine) fn played(&self, set_id: SetId) -> Played {
+        self.sets.get(&set_id).map_or_else(Played::default, |set| set.played)
     }
 
     /// A user's rating at `now`, or what newcomers have; none where the set has no rating system.
@@ -95,18 +104,16 @@ impl Ratings {
         tickets.iter().map(of_ticket).collect()
     }
 
-    /// Which tickets have a player who has lost as often in a row as the queue looks after (S1-97).
+    /// Which tickets have a player whom the queue looks after (S1-97).
     pub(in crate::engine) fn frustrated(
         &self,
         set_id: SetId,
         satisfaction: &Satisfaction,
         tickets: &[Arc<Ticket>],
     ) -> Vec<bool> {
-        let has_lost = |user: UserKey| {
-            let row = self.row(set_id, user);
-            row.is_some_and(|row| row.streak < 0 && satisfaction.losing_streak <= row.streak.unsigned_abs())
-        };
-        tickets.iter().map(|ticket| ticket.session.players.iter().any(|player| has_lost(player.user))).collect()
+        let looks_after = |row: &RatingRow| satisfaction.looks_after(row.streak, row.matches, &row.satisfaction);
+        let is_one = |user: UserKey| self.row(set_id, user).is_some_and(looks_after);
+        tickets.iter().map(|ticket| ticket.session.players.iter().any(|player| is_one(player.user))).collect()
     }
 }
 
@@ -131,6 +138,7 @@ mod tests {
             last: UnixMs(0),
             streak: 0,
             satisfaction: result::Satisfaction::default(),
+            played: 0,
         }
     }
 

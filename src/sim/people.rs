@@ -198,8 +198,14 @@ impl People {
 }
 
 /// Nothing known of anybody: where a set rates nobody, and until the earlier matches have been played.
-pub(in crate::sim) const NOBODY: Skill =
-    Skill { rated: Rated { rating: 0.0, deviation: 0.0 }, volatility: 0.0, matches: 0, last: None, streak: 0 };
+pub(in crate::sim) const NOBODY: Skill = Skill {
+    rated: Rated { rating: 0.0, deviation: 0.0 },
+    volatility: 0.0,
+    matches: 0,
+    last: None,
+    streak: 0,
+    played: 0,
+};
 
 /// Rating points for a point of Elo: what makes the odds ten to one between two of whom all is known, in 400 parts.
 /// Asked of the rating system itself.

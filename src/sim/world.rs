@@ -17,6 +17,7 @@ use crate::domain::queue::avoid::{Meeting, Meetings};
 use crate::domain::queue::entrant::Entrant;
 use crate::domain::queue::gate::{Crowd, LastPass};
 use crate::domain::queue::pass::{self, PassInput, PassOutcome};
+use crate::domain::rating::Played;
 use crate::domain::rating::board::Board;
 use crate::domain::ruleset::queue::{Quality, QueueSpec, Regions};
 use crate::domain::ruleset::teams::TeamsSpec;
@@ -61,6 +62,8 @@ pub struct World<'a> {
     /// The same, for passes; none when somebody has met since. Meetings that lie too far back are told by their time.
     met: Option<Meetings>,
     connected: u32,
+    /// How far the set has been played since the world began, for decay that counts it.
+    played: Played,
     tickets: u64,
     proposals: u64,
     queue_state: QueueState,
@@ -134,6 +137,7 @@ impl<'a> World<'a> {
             meetings: VecDeque::new(),
             met: None,
             connected: 0,
+            played: Played::default(),
             tickets: 0,
             proposals: 0,
             queue_state: QueueState::default(),

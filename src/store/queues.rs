@@ -141,12 +141,15 @@ pub enum QueueWrite {
     Score {
         /// Which match; nobody asks whether it is there.
         match_id: MatchId,
-        /// Whose rating row keeps the sum; nothing but the score itself is kept of who has none.
+        /// The set whose rating row of the user keeps the sum.
         set_id: SetId,
         /// Who.
         user: UserKey,
         /// 1 to 5, more is better.
         score: u8,
+        /// What a row begins with where the user has none yet: a match may be scored before anybody says what came of it. `None`
+        /// where the set keeps no ratings; of who has no row nothing is kept then but the score itself.
+        spec: Option<RatingSpec>,
         /// The moment.
         now: UnixMs,
     },
@@ -202,14 +205,16 @@ pub struct RatingRow {
     pub streak: i32,
     /// How content the user is, as far as it shows.
     pub satisfaction: Satisfaction,
+    /// As in [`Skill`].
+    pub played: u32,
 }
 
 impl RatingRow {
     /// As rating systems see it.
     pub fn skill(&self) -> Skill {
-        let Self { rated, volatility, matches, streak, .. } = *self;
+        let Self { rated, volatility, matches, streak, played, .. } = *self;
         // Who has played no match has not been idle since one.
-        Skill { rated, volatility, matches, last: (0 < matches).then_some(self.last), streak }
+        Skill { rated, volatility, matches, last: (0 < matches).then_some(self.last), streak, played }
     }
 }
 
@@ -281,7 +286,7 @@ pub enum QueueOutcome {
     Contradicted(Arc<MatchResult>),
     /// `Conclude` did not happen: what is stored cannot be rated. Why, for the log.
     Unratable(String),
-    /// `Score` happened: the user's rating as it stands, if there is one.
+    /// `Score` happened: the user's rating as it stands, if the set keeps any.
     Scored(Option<RatingRow>),
     /// `Score` did not happen: the user has scored the match before.
     ScoredBefore {

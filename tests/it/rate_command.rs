@@ -77,6 +77,48 @@ fn strangers_are_not_thought_to_be_known() {
     }
 }
 
+/// S1-65, S2-1, S4-16: every figure in docs/RATINGS.md that names how it came to be is what comes of it here. A row says `elo`, or a
+/// whole `<Rating …/>`; then log-loss, and the share of favourites who won, for duels, teams and strangers.
+#[test]
+fn figures_in_the_documents_are_what_the_command_says() {
+    let names = [
+        "matches-halo2/h2h.matches.csv",
+        "matches-overwatch-league/owl.matches.csv",
+        "matches-halo2/large_team.matches.csv",
+    ];
+    let files: Vec<_> = names.iter().filter_map(|name| shared_data(name)).collect();
+    if files.len() < names.len() {
+        return;
+    }
+    let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/RATINGS.md")).expect("the document");
+    let (mut rows, mut wrong) = (0, Vec::new());
+    for line in text.lines().filter(|line| line.starts_with("| `")) {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let how = cells[0].trim_matches('`');
+        let figures = &cells[cells.len() - 3..];
+        let element = how.starts_with("<Rating ");
+        if !(element || SYSTEMS.contains(&how)) || !figures.iter().all(|cell| cell.starts_with("0.")) {
+            continue;
+        }
+        rows += 1;
+        for (file, cell) in files.iter().zip(figures) {
+            let flag = if element { "--rating" } else { "--system" };
+            let Run { code, out, err } = rate(file, &[flag, how, "--json", "--top", "0"]);
+            assert_eq!(code, 0, "{how}: {err}");
+            let report: Value = serde_json::from_str(&out).expect("JSON");
+            let accuracy = 100.0 * report["second_half"]["accuracy"].as_f64().expect("a share");
+            let found = match cell.contains('%') {
+                true => format!("{:.4}, {accuracy:.1} % right", second_half(&report)),
+                false => format!("{:.4}", second_half(&report)),
+            };
+            if *cell != found {
+                wrong.push(format!("{how}: {cell} is {found} of {}", file.display()));
+            }
+        }
+    }
+    assert!(10 <= rows && wrong.is_empty(), "{rows} rows\n{}", wrong.join("\n"));
+}
+
 fn written(text: &str) -> tempfile::NamedTempFile {
     let file = tempfile::NamedTempFile::new().expect("a file");
     std::fs::write(file.path(), text).expect("written");
@@ -159,6 +201,27 @@ fn a_ruleset_says_the_system() {
     ] {
         let Run { code, err, .. } = with(ruleset, more);
         assert!(code == 1 && err.contains(wanted), "{wanted}: {err}");
+    }
+}
+
+/// Or from the command line, as it would stand in a ruleset.
+#[test]
+fn an_element_says_the_system() {
+    let file = written(&format!("{HEADER}1,0,,Ann;Bob,1;2\n"));
+    let with = |more: &[&str]| rate(file.path(), &[more, &["--json"]].concat());
+    let Run { code, out, err } =
+        with(&["--rating", "<Rating System='elo' K='40'><Momentum After='1' Factor='2'/></Rating>"]);
+    assert_eq!(code, 0, "{err}");
+    let report: Value = serde_json::from_str(&out).expect("JSON");
+    assert_eq!((&report["system"], &report["leaderboard"][0]["rating"]), (&"elo".into(), &1520.0.into()));
+    for (arguments, wanted) in [
+        (&["--rating", "<Rating System='elo' L='40'/>"][..], "--rating:2:22: <Rating> has no attribute `L`"),
+        (&["--rating", "<Party/>"], "--rating has no <Rating>: add one"),
+        (&["--rating", "elo"], "--rating:"),
+        (&["--rating", "<Rating System='elo'/>", "--system", "elo"], "cannot be used with"),
+    ] {
+        let Run { code, err, .. } = with(arguments);
+        assert!(code != 0 && err.contains(wanted), "{wanted}: {err}");
     }
 }
 

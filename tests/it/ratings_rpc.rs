@@ -330,6 +330,27 @@ async fn who_has_lost_often_looks_further() {
     }
 }
 
+/// S1-97: who scores matches low looks further down, from the moment of the score on, even while waiting; and is told so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_scores_matches_low_looks_further_down() {
+    let kind = r#"<Window Start="1000" Max="1000"/><Satisfaction ScoreBelow="3" MinMatches="1" ShiftDown="25"/>"#;
+    let house = house(&[&rated("").replace(r#"<Window Start="1000" Max="1000"/>"#, kind)]).await;
+    let duel = Duel::begun(&house, ["ann", "bob"]).await;
+    duel.ann.client.report_result(duel.ann_won()).await.expect("report");
+    let mut operator = operator(&house).await;
+    let mut waiting = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
+    for (score, shifted_down) in [(None, None), (Some(2), Some(25.0))] {
+        if let Some(score) = score {
+            duel.bob.queued.score(duel.id(), score).await.expect("score");
+        }
+        let ticket_id = waiting.queued.id().to_owned();
+        let asked = plain::ExplainRequest { ticket_id, max_nearest: None, search: None };
+        let told = operator.explain(asked).await.expect("explain").into_inner();
+        assert_eq!((told.range, told.shifted_down, told.widened), (Some(1_000), shifted_down, None));
+    }
+    assert!(waiting.queued.leave().await.expect("leave"));
+}
+
 /// A set without ratings takes results as well, for whoever learns from them; what is asked of its ratings is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_set_without_ratings_says_so() {

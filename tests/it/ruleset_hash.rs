@@ -193,6 +193,30 @@ fn numbers_of(text: &str) -> Vec<(usize, usize)> {
     found
 }
 
+/// S2-14: which periods make the idle uncertain; all of them unless it is said.
+#[test]
+fn the_periods_of_decay_count() {
+    let decay = "<Decay EveryMs=\"900000\" Deviation=\"0.5\" MaxDeviation=\"8.333\"/>";
+    assert!(EVERYTHING.contains(decay));
+    let with =
+        |periods: &str| hash(&EVERYTHING.replace(decay, &decay.replace("/>", &format!(" Periods=\"{periods}\"/>"))));
+    assert_eq!(with("all"), hash(EVERYTHING));
+    assert_ne!(with("played"), hash(EVERYTHING));
+}
+
+/// S2-4: that quality is the draw's, and how likely it must be.
+#[test]
+fn the_bar_of_draws_counts() {
+    let teams = "<Teams Count='2' Size='2'/>";
+    let duel = |inside: &str| {
+        let rest = "<Rating System='trueskill' Mu='1250'/>";
+        hash(&format!("<Ruleset Name='a' SetId='1'>{teams}<Queue><Quality>{inside}</Quality></Queue>{rest}</Ruleset>"))
+    };
+    let all =
+        ["<DrawProbability Threshold='0.3'/>", "<DrawProbability Threshold='0.4'/>", "<WinProbability/>"].map(duel);
+    assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2], "{all:?}");
+}
+
 /// S1-97: whom the queue looks after, and how much.
 #[test]
 fn satisfaction_counts() {
@@ -202,9 +226,17 @@ fn satisfaction_counts() {
         with("<Satisfaction LosingStreak='3' Widen='2'/>"),
         with("<Satisfaction LosingStreak='4' Widen='2'/>"),
         with("<Satisfaction LosingStreak='3' Widen='3'/>"),
+        with("<Satisfaction LosingStreak='3' ShiftDown='3'/>"),
+        with("<Satisfaction LosingStreak='3' Widen='2' ShiftDown='3'/>"),
+        with("<Satisfaction AbandonedPercent='3' Widen='2'/>"),
+        with("<Satisfaction ScoreBelow='3' Widen='2'/>"),
+        with("<Satisfaction LosingStreak='3' ScoreBelow='3' Widen='2'/>"),
+        with("<Satisfaction ScoreBelow='3' Widen='2' MinMatches='6'/>"),
     ];
     all.sort_unstable();
     assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
+    let default = with("<Satisfaction ScoreBelow='3' Widen='2' MinMatches='5'/>");
+    assert_eq!(default, with("<Satisfaction ScoreBelow='3' Widen='2'/>"));
 }
 
 /// What is for people only is no part of the meaning; what clients and answers use is.

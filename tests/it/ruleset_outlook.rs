@@ -4,7 +4,7 @@ use std::path::Path;
 
 use fireteam::cli::check::check;
 use fireteam::domain::queue::quality::{bonus, gauss};
-use fireteam::domain::queue::window::range_of;
+use fireteam::domain::queue::window::{bucket_of, range_of, widened};
 use fireteam::domain::ruleset::queue::{Quality, QueueSpec};
 use fireteam::domain::time::UnixMs;
 use fireteam::rules;
@@ -95,6 +95,87 @@ fn limits_that_never_grow_or_never_end_are_told_apart() {
         queue("<Window Max='5' MaxPercent='10' Combine='larger'/>"),
         [first, "its limits grow without end, or by a party's own rating: 5 or 10 % of rating"]
     );
+}
+
+/// S2-4: what a bar of draws comes to, and whom it leaves alone; the guide's table is what it is.
+#[test]
+fn a_designer_is_told_whom_draws_leave_alone() {
+    let lines = |size: u16, more: &str| {
+        let quality = "<Quality><DrawProbability Threshold='0.3'/></Quality>";
+        let rating = "<Rating System='plackett_luce' Beta='4.166666666666667'/>";
+        let queue = format!("<Queue>{quality}{more}</Queue>{rating}");
+        said(&format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='{size}'/>{queue}</Ruleset>"))
+    };
+    let alone = "points apart; who is further above all others finds nobody";
+    let certain = "teams whose ratings are certain may add up to";
+    let never = "a match that is not good enough does not become so by waiting".to_owned();
+    assert_eq!(lines(1, "")[1..], [never, format!("{certain} 9.1 {alone}")]);
+    assert_eq!(lines(4, "<WaitBonus/>")[2], format!("{certain} 18.3 {alone} but by waiting"));
+
+    let beta = 25.0 / 6.0;
+    let draw = |apart: f64, sigma: f64| {
+        let (luck, variance): (f64, f64) = (2.0 * beta * beta, 2.0 * (beta * beta + sigma * sigma));
+        (luck / variance).sqrt() * (-apart * apart / (2.0 * variance)).exp()
+    };
+    let sigmas = [0.0, 2.0, 4.0, 25.0 / 3.0];
+    for (start, apart) in [("| equal |", 0.0), ("| 5 points", 5.0), ("| 10 points", 10.0)] {
+        assert_eq!(rows(start)[0].1, sigmas.map(|sigma| format!("{:.3}", draw(apart, sigma))), "{start}");
+    }
+    let furthest = |sigma: f64| {
+        let tenths = (0..1_000_u32).take_while(|tenths| 0.3 <= draw(f64::from(*tenths) / 10.0, sigma)).last().unwrap();
+        format!("{:.1}", f64::from(tenths) / 10.0)
+    };
+    assert_eq!(rows("| furthest")[0].1, sigmas.map(furthest));
+}
+
+/// S1-97: whom the queue looks after, by which signs, and what it does for them.
+#[test]
+fn a_designer_is_told_who_is_looked_after() {
+    let line = |attributes: &str| {
+        let queue = format!("<Queue><Window/><Satisfaction {attributes}/></Queue><Rating System='elo'/>");
+        said(&format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{queue}</Ruleset>")).pop().unwrap()
+    };
+    assert_eq!(line("LosingStreak='3' Widen='2'"), "whoever has lost 3 in a row looks 2 times as far");
+    assert_eq!(
+        line("LosingStreak='3' AbandonedPercent='20' ScoreBelow='2.5' MinMatches='8' Widen='1.5' ShiftDown='50'"),
+        "whoever has lost 3 in a row or left 20 % of 8 matches or more or scored 8 matches or more below 2.5 \
+         looks 1.5 times as far, around a middle 50 points lower"
+    );
+    assert_eq!(
+        line("ScoreBelow='2' ShiftDown='50'"),
+        "whoever has scored 5 matches or more below 2 looks around a middle 50 points lower"
+    );
+    assert_eq!(
+        line("ScoreBelow='2' Widen='1'"),
+        "whoever has scored 5 matches or more below 2 looks as far as everybody"
+    );
+}
+
+/// S1-97: the guide's table of where the frustrated look is where they look.
+#[test]
+fn the_guide_says_where_the_frustrated_look() {
+    let text = designers_guide();
+    let (_, section) = text.split_once("### Who is looked after?").unwrap();
+    let (section, _) = section.split_once("\n### ").unwrap();
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter(|line| line.ends_with(" |") && line.contains(['−', '+']))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    assert_eq!(rows.len(), 5);
+    let signed = |number: i64| if number < 0 { format!("−{}", -number) } else { format!("+{number}") };
+    for row in rows {
+        let attributes = row[0].trim_matches('`');
+        let said = if attributes.contains('=') { attributes } else { "Widen='1'" };
+        let steps = "<Window BucketWidth='25' Start='4' Step='0'/>";
+        let queue = format!("<Queue>{steps}<Satisfaction LosingStreak='3' {said}/></Queue><Rating System='elo'/>");
+        let text = format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{queue}</Ruleset>");
+        let queue = rules::parse("a.xml", &text).unwrap_or_else(|it| panic!("{it:#?}")).queue.unwrap();
+        let (window, rule) = (queue.window.unwrap(), queue.satisfaction.unwrap());
+        let centre = bucket_of(&window, 1500.0 - rule.shift_down) - bucket_of(&window, 1500.0);
+        let range = i64::from(widened(range_of(&window, 1500.0, UnixMs(0), UnixMs(0)), rule.widen));
+        assert_eq!([row[1], row[2]], [signed(centre - range), signed(centre + range)], "{attributes}");
+    }
 }
 
 /// Every ruleset that the documents print is sound, and `fireteam check` says of it what they say it says.

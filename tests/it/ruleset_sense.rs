@@ -90,21 +90,100 @@ fn some_qualities_need_what_they_measure() {
     sound("<Queue><Quality><WinProbability/></Quality></Queue><Rating System='elo'/>");
 }
 
+/// S2-4: a draw is that of two teams, by ratings that know how much luck there is in a game; and newcomers meet, at once or by waiting.
+#[test]
+fn draws_need_two_teams_a_system_with_luck_and_a_bar_that_newcomers_clear() {
+    let queue = |more: &str| format!("<Queue><Quality><DrawProbability Threshold='0.5'/></Quality>{more}</Queue>");
+    let (bare, bonus) = (queue(""), queue("<WaitBonus/>"));
+    check(
+        &bare,
+        "DrawProbability",
+        "<DrawProbability> goes by ratings and how sure they are, and none are kept; \
+         add a <Rating System=\"…\"/>, by which draws are reckoned",
+    );
+    for system in ["elo", "glicko", "glicko2"] {
+        check(
+            &format!("{bare}<Rating System='{system}'/>"),
+            "DrawProbability",
+            &format!(
+                "<DrawProbability> goes by the luck in a game, and `{system}` says none; \
+                 rate by `trueskill` or `plackett_luce`, or measure in another way"
+            ),
+        );
+    }
+    let luce = "<Rating System='plackett_luce'/>";
+    check(
+        &format!("<Teams Count='3' Size='1'/>{bare}{luce}"),
+        "DrawProbability",
+        "<DrawProbability> is that of two teams, and a match has 3; make it two teams, or measure in another way",
+    );
+    check(
+        &format!("{bare}{luce}"),
+        "DrawProbability",
+        "the least quality is 0.5, and a match of newcomers has 0.447; \
+         give a `Threshold` that newcomers pass, or add a <WaitBonus>",
+    );
+    check(
+        &format!("{}{luce}", bare.replace("0.5", "1.1")),
+        "1.1",
+        "`Threshold` is `1.1`; give a number above 0 and at most 1",
+    );
+    sound(&format!("{bonus}{luce}"));
+    sound(&format!("{bare}<Rating System='trueskill'/>"));
+    sound(&format!("<Teams Count='2' Size='5'/>{}{luce}", bare.replace("0.5", "0.4")));
+}
+
 /// S1-97.
 #[test]
 fn who_is_looked_after_is_known_by_ratings_and_has_a_window() {
     check(
         "<Queue><Window/><Satisfaction LosingStreak='3' Widen='2'/></Queue>",
         "Satisfaction",
-        "<Satisfaction> goes by matches lost in a row, and nobody counts them; \
-         add a <Rating System=\"…\"/>, which keeps them",
+        "<Satisfaction> goes by what came of matches, and nobody keeps that; add a <Rating System=\"…\"/>, which does",
     );
     check(
         "<Queue><Satisfaction LosingStreak='3' Widen='2'/></Queue><Rating System='elo'/>",
         "Satisfaction",
-        "<Satisfaction> widens a window, and there is none; add a <Window>, or leave it out",
+        "<Satisfaction> widens or moves a window, and there is none; add a <Window>, or leave it out",
     );
     sound("<Queue><Window/><Satisfaction LosingStreak='3' Widen='1.5'/></Queue><Rating System='elo'/>");
+}
+
+/// S1-97: one sign at least, and something that is done about it; each within what it can be.
+#[test]
+fn satisfaction_says_whom_it_looks_after_and_how() {
+    let inside =
+        |attributes: &str| format!("<Queue><Window/><Satisfaction {attributes}/></Queue><Rating System='elo'/>");
+    for (attributes, marked, wanted) in [
+        (
+            "Widen='2'",
+            "Satisfaction",
+            "<Satisfaction> lacks `LosingStreak`; add LosingStreak=\"…\" or AbandonedPercent=\"…\" or ScoreBelow=\"…\"",
+        ),
+        ("ScoreBelow='2'", "Satisfaction", "<Satisfaction> lacks `Widen`; add Widen=\"…\" or ShiftDown=\"…\""),
+        (
+            "ScoreBelwo='2' Widen='2'",
+            "ScoreBelwo",
+            "<Satisfaction> has no attribute `ScoreBelwo`; did you mean `ScoreBelow`?",
+        ),
+        ("ScoreBelow='1' Widen='2'", "1", "`ScoreBelow` is `1`; give a number above 1 and at most 5"),
+        (
+            "AbandonedPercent='101' Widen='2'",
+            "101",
+            "`AbandonedPercent` is `101`; give a number above 0 and at most 100",
+        ),
+        ("LosingStreak='0' Widen='2'", "0", "`LosingStreak` is `0`; give a whole number from 1 to 1000"),
+        ("LosingStreak='2' ShiftDown='0'", "0", "`ShiftDown` is `0`; give a number above 0 and at most 1000000"),
+        (
+            "LosingStreak='2' Widen='2' MinMatches='3'",
+            "MinMatches",
+            "`MinMatches` changes nothing here; leave it out: a streak says itself how many matches it takes",
+        ),
+        ("ScoreBelow='2' Widen='2' MinMatches='0'", "0", "`MinMatches` is `0`; give a whole number from 1 to 1000"),
+    ] {
+        check(&inside(attributes), marked, wanted);
+    }
+    sound(&inside("AbandonedPercent='20' ScoreBelow='2.5' MinMatches='10' ShiftDown='50'"));
 }
 
 #[test]

@@ -1,9 +1,12 @@
 //! Simulated worlds: the same seed is the same world, nobody is lost in it, and its people do what the ruleset lets
 //! them.
 
+use std::collections::BTreeSet;
+
 use fireteam::domain::latency::LatencyLine;
-use fireteam::domain::queue::pass;
+use fireteam::domain::queue::pass::{self, PassInput};
 use fireteam::domain::ruleset::Ruleset;
+use fireteam::domain::ruleset::queue::Satisfaction;
 use fireteam::sim::figures::Figures;
 use fireteam::sim::latencies::Matrix;
 use fireteam::sim::map::Map;
@@ -92,6 +95,31 @@ fn matches_are_those_that_passes_propose() {
     // What happens while the world settles is not counted.
     assert!(tally.passes[0] <= passes && 0 < tally.passes[0]);
     assert!(tally.matches[0] <= proposals && 0 < tally.matches[0]);
+}
+
+/// S1-97: who has lost often is looked after in a world as at the server: a party enters frustrated, and looks further for it.
+#[test]
+fn who_has_lost_often_is_looked_after() {
+    let (scenario, plain) = (small(), bundled("ranked_duel.xml"));
+    let map = map(&scenario, &plain, None).unwrap();
+    let frustrated = |losing_streak| {
+        let mut ruleset = plain.clone();
+        let rule = Satisfaction { losing_streak, widen: 2.0, ..Satisfaction::default() };
+        ruleset.queue.as_mut().unwrap().satisfaction = Some(rule);
+        let world = World::new(&scenario, &ruleset, &map, 3).unwrap();
+        let (mut seen, mut all) = (BTreeSet::new(), BTreeSet::new());
+        let mut look = |input: &PassInput<'_>| {
+            all.extend(input.entrants.iter().map(|it| it.ticket.id));
+            seen.extend(input.entrants.iter().filter(|it| it.frustrated).map(|it| it.ticket.id));
+            pass::run(input)
+        };
+        world.run_with(&mut look, &mut |_| {});
+        (seen.len(), all.len())
+    };
+    let (seen, all) = frustrated(Some(2));
+    assert!(0 < seen && seen < all, "{seen} of {all}");
+    assert!(frustrated(Some(3)).0 < seen);
+    assert_eq!(frustrated(None).0, 0);
 }
 
 /// One player far above everybody waits longer than others do, and is told that it wins.

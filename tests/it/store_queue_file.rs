@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use fireteam::domain::id::SetId;
+use fireteam::domain::result::Satisfaction;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::queues::{QueueOutcome as Out, QueueWrite, Queues};
+use fireteam::store::queues::{QueueOutcome as Out, QueueWrite, Queues, RatingRow};
 use fireteam::store::sqlite::Sqlite;
 use fireteam::store::{Store, StoreError};
 use sqlx::sqlite::SqliteConnection;
@@ -29,7 +30,7 @@ async fn a_file_without_queues_is_given_them() {
     store.close().await;
     let before = "drop table ticket; drop table ticket_user; drop table match; drop table match_user; \
                   drop table penalty; drop table rating; drop table result; drop table rating_change; drop table score; \
-                  delete from _sqlx_migrations where version in (2, 3)";
+                  delete from _sqlx_migrations where version in (2, 3, 4)";
     sql(&path, before).await;
     let store = Sqlite::open(&path).await.unwrap();
     assert_eq!(*store.load(UnixMs(10)).await.unwrap()[0].advertisement, *ad(1, 4, 10, "kept"));
@@ -46,16 +47,45 @@ async fn a_file_without_results_is_given_them() {
     store.commit_queues(&[QueueWrite::Rate { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
     store.close().await;
     let before = "drop table result; drop table rating_change; drop table score; \
+                  drop index rating_by_played; alter table rating drop column played; \
                   alter table rating drop column streak; alter table rating drop column abandoned; \
                   alter table rating drop column scores; alter table rating drop column score_sum; \
-                  delete from _sqlx_migrations where version = 3";
+                  delete from _sqlx_migrations where version in (3, 4)";
     sql(&path, before).await;
     let store = Sqlite::open(&path).await.unwrap();
     assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);
-    let score = |user| QueueWrite::Score { match_id: match_id(1), set_id: SetId(1), user, score: 4, now: UnixMs(1) };
+    let score = |user| QueueWrite::Score {
+        match_id: match_id(1),
+        set_id: SetId(1),
+        user,
+        score: 4,
+        spec: None,
+        now: UnixMs(1),
+    };
     store.commit_queues(&[score(user(1))]).await.unwrap();
     let row = store.load_queues(UnixMs(1)).await.unwrap().ratings[0];
     assert_eq!((row.satisfaction.scores, row.satisfaction.score_sum), (1, 4));
+}
+
+/// R12: a file of the version before decay could stand still keeps its ratings, checksums and all; none of them has been played by.
+#[tokio::test]
+async fn a_file_that_does_not_count_what_is_played_begins_to() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = Sqlite::open(&path).await.unwrap();
+    let known = RatingRow { satisfaction: Satisfaction { scores: 1, ..Satisfaction::default() }, ..rating(1, 1, 1.5) };
+    store.commit_queues(&[QueueWrite::Rate { rows: vec![known] }]).await.unwrap();
+    store.close().await;
+    let before = "drop index rating_by_played; alter table rating drop column played; \
+                  delete from _sqlx_migrations where version = 4";
+    sql(&path, before).await;
+    let store = Sqlite::open(&path).await.unwrap();
+    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [known]);
+    let counted = RatingRow { played: 3, ..known };
+    store.commit_queues(&[QueueWrite::Rate { rows: vec![counted] }]).await.unwrap();
+    store.close().await;
+    let store = Sqlite::open(&path).await.unwrap();
+    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [counted]);
 }
 
 /// R16: a flipped bit in any row of the queues is found by whoever reads it, and named.

@@ -155,6 +155,7 @@ pub(crate) fn rating(n: u32, set: u32, rating: f64) -> RatingRow {
         last: UnixMs(7),
         streak: 0,
         satisfaction: Satisfaction::default(),
+        played: 0,
     }
 }
 

@@ -8,7 +8,7 @@ use fireteam::domain::life::penalty::{Penalty, penalise};
 use fireteam::domain::life::{Fate, Match, Stage};
 use fireteam::domain::limit::RATING_CHANGES_MAX;
 use fireteam::domain::queue::ticket::{Ending, Ticket};
-use fireteam::domain::rating::Side;
+use fireteam::domain::rating::{Played, Side};
 use fireteam::domain::result::{Change, MatchResult, Placed, RatingChange, Report, Satisfaction};
 use fireteam::domain::ruleset::rating::RatingSpec;
 use fireteam::domain::time::UnixMs;
@@ -129,22 +129,20 @@ impl Model {
                 }
                 self.conclude(&report, payload, ends, spec, now)
             }
-            QueueWrite::Score { match_id, set_id, user, score, now: _ } => self.score(match_id, set_id, user, score),
+            QueueWrite::Score { match_id, set_id, user, score, spec, now } => {
+                let scored = self.scores.iter().find(|it| (it.0, it.1) == (match_id, user));
+                if let Some((.., score)) = scored {
+                    return Out::ScoredBefore { score: *score };
+                }
+                self.scores.push((match_id, user, score));
+                let row = self.rating(user, set_id).or(spec.map(|spec| newcomer(&spec, user, set_id, now)));
+                let Some(mut row) = row else { return Out::Scored(None) };
+                row.satisfaction.scores += 1;
+                row.satisfaction.score_sum += u32::from(score);
+                self.set_rating(row);
+                Out::Scored(Some(row))
+            }
         }
-    }
-
-    fn score(&mut self, match_id: MatchId, set_id: SetId, user: UserKey, score: u8) -> Out {
-        if let Some((.., score)) = self.scores.iter().find(|it| (it.0, it.1) == (match_id, user)) {
-            return Out::ScoredBefore { score: *score };
-        }
-        self.scores.push((match_id, user, score));
-        let row = self.rating(user, set_id).map(|mut row| {
-            row.satisfaction.scores += 1;
-            row.satisfaction.score_sum += u32::from(score);
-            self.set_rating(row);
-            row
-        });
-        Out::Scored(row)
     }
 
     fn rating(&self, user: UserKey, set_id: SetId) -> Option<RatingRow> {
@@ -176,7 +174,9 @@ impl Model {
             let known = |user: &UserKey| self.rating(*user, report.set_id).map_or(spec.newcomer(), |row| row.skill());
             let side = |side: &Placed| Side { players: side.users.iter().map(known).collect(), rank: side.rank };
             let before: Vec<Side> = report.sides.iter().map(side).collect();
-            let after = spec.rate(&before, now).expect("sound skills");
+            let of_set = self.ratings.iter().filter(|row| row.set_id == report.set_id);
+            let played = of_set.fold(Played::default(), |played, row| played.with(&row.skill()));
+            let after = spec.rate_in(&before, now, played).expect("sound skills");
             for ((side, before), after) in report.sides.iter().zip(&before).zip(&after) {
                 for ((user, was), is) in side.users.iter().zip(&before.players).zip(after) {
                     changes.push(Change { user: *user, before: was.rated, after: is.rated });
@@ -191,6 +191,7 @@ impl Model {
                         last: is.last.unwrap_or(now),
                         streak: is.streak,
                         satisfaction: row.map(|row| row.satisfaction).unwrap_or_default(),
+                        played: is.played,
                     });
                     self.changes.push(RatingChange {
                         user: *user,
@@ -207,17 +208,8 @@ impl Model {
             }
         }
         for user in report.disconnected.iter().filter(|_| spec.is_some()) {
-            let new = spec.expect("it is there").newcomer();
-            let mut row = self.rating(*user, report.set_id).unwrap_or(RatingRow {
-                user: *user,
-                set_id: report.set_id,
-                rated: new.rated,
-                volatility: new.volatility,
-                matches: 0,
-                last: now,
-                streak: 0,
-                satisfaction: Satisfaction::default(),
-            });
+            let new = newcomer(&spec.expect("it is there"), *user, report.set_id, now);
+            let mut row = self.rating(*user, report.set_id).unwrap_or(new);
             row.satisfaction.abandoned += 1;
             self.set_rating(row);
             touched.insert(*user);
@@ -345,5 +337,21 @@ impl Model {
         let known = self.penalties.iter().position(|(who, set, _)| *who == user && *set == set_id);
         let before = known.map(|at| self.penalties.remove(at).2);
         self.penalties.push((user, set_id, penalise(&ladder.penalties_ms, ladder.reset_after_ms, before, now)));
+    }
+}
+
+/// Somebody of whom there is no rating yet.
+fn newcomer(spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> RatingRow {
+    let new = spec.newcomer();
+    RatingRow {
+        user,
+        set_id,
+        rated: new.rated,
+        volatility: new.volatility,
+        matches: 0,
+        last: now,
+        streak: 0,
+        satisfaction: Satisfaction::default(),
+        played: 0,
     }
 }

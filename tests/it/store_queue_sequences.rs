@@ -8,7 +8,7 @@ use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
 use fireteam::domain::life::{Fate, Match, Member, Outcome, Place, Seat, Stage};
 use fireteam::domain::queue::ticket::{Ending, Ticket};
 use fireteam::domain::result::{Placed, Report, Wanted};
-use fireteam::domain::ruleset::rating::{OnDisconnect, RatingSpec, RatingSystem};
+use fireteam::domain::ruleset::rating::{Decay, DecayPeriods, OnDisconnect, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
 use fireteam::store::memory::Memory;
@@ -130,9 +130,9 @@ fn change() -> impl Strategy<Value = Change> {
         6 => (0..5_u32, tickets, now).prop_map(|(n, tickets, now)| Change::Propose { n, tickets, now }),
         6 => a_move(),
         5 => a_result(),
-        1 => (0..5_u32, 0..USERS, 1..6_u8, 0..60_u64).prop_map(|(n, who, score, now)| {
-            let now = UnixMs(now);
-            Change::As(QueueWrite::Score { match_id: match_id(n), set_id: SetId(1), user: user(who), score, now })
+        2 => (0..5_u32, 0..USERS, 1..6_u8, 0..4_u8, 0..60_u64).prop_map(|(n, who, score, system, now)| {
+            let (match_id, user, spec, now) = (match_id(n), user(who), spec_of(system), UnixMs(now));
+            Change::As(QueueWrite::Score { match_id, set_id: SetId(1), user, score, spec, now })
         }),
         1 => prop::collection::vec((0..3_u32, 1..3_u32, -5.0..5.0), 0..4).prop_map(|rows| {
             let rows = rows.into_iter().map(|(n, set, value)| rating(n, set, value)).collect();
@@ -175,6 +175,23 @@ impl Move {
     }
 }
 
+/// One of four: nothing is rated, or by Elo strictly, by Elo, by Plackett-Luce with decay that stands still while nobody plays.
+fn spec_of(system: u8) -> Option<RatingSpec> {
+    let elo = RatingSpec::plain(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
+    let beta = 25.0 / 6.0;
+    let drawn = RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta, kappa: 1e-4, tau: 25.0 / 300.0 };
+    match system {
+        0 => None,
+        1 => Some(RatingSpec { on_disconnect: OnDisconnect::Ignore, ..elo }),
+        2 => Some(elo),
+        _ => {
+            let periods = DecayPeriods::Played;
+            let decay = Some(Decay { every_ms: 10, deviation: 0.5, max_deviation: 9.0, periods });
+            Some(RatingSpec { decay, ..RatingSpec::plain(drawn) })
+        }
+    }
+}
+
 impl Conclude {
     fn write(self, model: &Model) -> QueueWrite {
         let known = model.play(match_id(self.n)).cloned().unwrap_or_else(|| play(self.n, 1, &[]));
@@ -203,15 +220,7 @@ impl Conclude {
             duration_ms: Some(self.now),
             wanted: Wanted { quality: -1.0 / 3.0, waits_ms: vec![7], round_trips_ms: vec![None], ..Wanted::default() },
         };
-        let elo = RatingSpec::plain(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
-        let beta = 25.0 / 6.0;
-        let system = RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta, kappa: 1e-4, tau: 25.0 / 300.0 };
-        let spec = match self.system {
-            0 => None,
-            1 => Some(RatingSpec { on_disconnect: OnDisconnect::Ignore, ..elo }),
-            2 => Some(elo),
-            _ => Some(RatingSpec::plain(system)),
-        };
+        let spec = spec_of(self.system);
         let outcome = Outcome::Played;
         let next = then(&known, Stage::Over { outcome, began: None, place: None, forget_at: UnixMs(self.now + 20) });
         let ended = |member: &Member| (member.ticket, Fate::Ends(Ending::Played), UnixMs(0));

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use fireteam::domain::id::{MatchId, SetId, UserKey};
 use fireteam::domain::life::{Match, Outcome, Place, Stage};
 use fireteam::domain::queue::ticket::Ending;
+use fireteam::domain::rating::{Played, Skill};
 use fireteam::domain::result::{Placed, Report, Wanted};
-use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
+use fireteam::domain::ruleset::rating::{Decay, DecayPeriods, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::Memory;
 use fireteam::store::postgres::{Postgres, Replica};
@@ -131,11 +132,80 @@ async fn many(store: &dyn Store) {
     assert_eq!(seen, (100..170).map(match_id).collect::<Vec<_>>());
 }
 
+/// A user's score of match `n`, in a set that is rated by Elo.
+fn scored(n: u32, who: u32, score: u8) -> QueueWrite {
+    let spec = Some(elo());
+    QueueWrite::Score { match_id: match_id(n), set_id: SetId(1), user: user(who), score, spec, now: UnixMs(1) }
+}
+
+/// S1-97: a score counts, be it given before anybody has said what came of the user's first match or after; and once.
+async fn early_scores(store: &dyn Store) {
+    store.commit_queues(&begin(1, [1, 2])).await.unwrap();
+    let outcomes = store.commit_queues(&[scored(1, 1, 5), scored(1, 1, 1)]).await.unwrap();
+    let [Out::Scored(Some(row)), Out::ScoredBefore { score: 5 }] = &*outcomes else { panic!("{outcomes:?}") };
+    assert_eq!((row.rated.rating, row.matches, row.satisfaction.mean_score()), (1500.0, 0, Some(5.0)));
+    store.commit_queues(&[ended(1, [1, 2], [1, 2]), scored(1, 2, 2), scored(9, 1, 2)]).await.unwrap();
+    assert_eq!(rows(store).await, [(user(1), 1508.0, 1, 1), (user(2), 1492.0, 1, -1)], "no rating moves by it");
+    let kept = store.load_queues(UnixMs(2)).await.unwrap().ratings;
+    let scores: Vec<_> = kept.iter().map(|row| (row.satisfaction.scores, row.satisfaction.score_sum)).collect();
+    assert_eq!(scores, [(2, 7), (1, 2)]);
+    let nobody = match scored(8, 7, 3) {
+        QueueWrite::Score { match_id, set_id, user, score, now, .. } => {
+            QueueWrite::Score { match_id, set_id, user, score, spec: None, now }
+        }
+        _ => panic!("it scores"),
+    };
+    assert_eq!(store.commit_queues(&[nobody]).await.unwrap(), [Out::Scored(None)], "the set keeps no ratings");
+    assert_eq!(rows(store).await.len(), 2);
+}
+
+/// S2-14: periods of a set are counted by its matches, whoever plays them, one after the other or in one batch.
+async fn periods(store: &dyn Store) {
+    let decay = Decay { every_ms: 1_000, deviation: 0.5, max_deviation: 20.0, periods: DecayPeriods::Played };
+    let system = RatingSystem::PlackettLuce { mu: 25.0, sigma: 8.0, beta: 25.0 / 6.0, kappa: 1e-4, tau: 25.0 / 300.0 };
+    let counted = RatingSpec { decay: Some(decay), ..RatingSpec::plain(system) };
+    let at = |n: u32, users: [u32; 2], ms: u64| match ended(n, users, [1, 2]) {
+        QueueWrite::Conclude { report, payload, edition, ends, .. } => {
+            QueueWrite::Conclude { report, payload, edition, ends, spec: Some(counted), now: UnixMs(ms) }
+        }
+        _ => panic!("it concludes"),
+    };
+    let played = async || {
+        let ratings = store.load_queues(UnixMs(2)).await.unwrap().ratings;
+        ratings.iter().map(|row| row.played).collect::<Vec<_>>()
+    };
+    for (n, users) in [(1, [1, 2]), (2, [3, 4]), (3, [3, 4]), (4, [5, 6]), (5, [1, 2])] {
+        store.commit_queues(&begin(n, users)).await.unwrap();
+        match n {
+            1 => _ = store.commit_queues(&[at(1, [1, 2], 500)]).await.unwrap(),
+            2 => _ = store.commit_queues(&[at(2, [3, 4], 999)]).await.unwrap(),
+            3 => _ = store.commit_queues(&[at(3, [3, 4], 7_000)]).await.unwrap(),
+            _ => {}
+        }
+    }
+    assert_eq!(played().await, [1, 1, 2, 2], "two matches in one period, one in another");
+    let known = store.load_queues(UnixMs(2)).await.unwrap().ratings[0];
+    store.commit_queues(&[at(4, [5, 6], 8_000), at(5, [1, 2], 9_500)]).await.unwrap();
+    assert_eq!(played().await, [4, 4, 2, 2, 3, 3]);
+    // Two periods of others had gone by when the first two met again: each a step of decay, of which the match left most.
+    let changes = store.rating_changes(user(1), SetId(1)).await.unwrap();
+    let idle = counted.at_in(
+        known.skill(),
+        UnixMs(9_500),
+        Played::default().with(&Skill { played: 3, last: Some(UnixMs(8_000)), ..known.skill() }),
+    );
+    assert!((idle.rated.deviation - known.rated.deviation - 1.0).abs() < 1e-9);
+    assert_eq!(changes[0].before, known.rated);
+    assert!(known.rated.deviation < changes[0].after.deviation, "{changes:?}");
+}
+
 #[tokio::test]
 async fn memory_concludes_once() {
     let store = Memory::new();
     story(&store).await;
     many(&Memory::new()).await;
+    early_scores(&Memory::new()).await;
+    periods(&Memory::new()).await;
 }
 
 #[tokio::test]
@@ -143,6 +213,8 @@ async fn sqlite_concludes_once() {
     let folder = tempfile::tempdir().unwrap();
     story(&Sqlite::open(&folder.path().join("a.db")).await.unwrap()).await;
     many(&Sqlite::open(&folder.path().join("b.db")).await.unwrap()).await;
+    early_scores(&Sqlite::open(&folder.path().join("c.db")).await.unwrap()).await;
+    periods(&Sqlite::open(&folder.path().join("d.db")).await.unwrap()).await;
 }
 
 /// R16: a flipped bit in what came of a match is found by whoever reads it, and named.
@@ -152,7 +224,7 @@ async fn a_corrupt_result_names_its_table() {
     let path = folder.path().join("a.db");
     let store = Sqlite::open(&path).await.unwrap();
     store.commit_queues(&begin(1, [1, 2])).await.unwrap();
-    let score = QueueWrite::Score { match_id: match_id(1), set_id: SetId(1), user: user(1), score: 4, now: UnixMs(1) };
+    let score = scored(1, 1, 4);
     store.commit_queues(&[ended(1, [1, 2], [1, 2]), score.clone()]).await.unwrap();
     store.close().await;
     let mut connection = sqlx::sqlite::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
@@ -179,7 +251,12 @@ async fn postgres_concludes_once_at_whichever_servers() {
     story(&*here).await;
     many(&*here).await;
     let mut connection = database.connect().await;
-    connection.execute("truncate rating, result, rating_change, ticket, match, ticket_user, match_user").await.unwrap();
+    let empty = "truncate rating, result, rating_change, score, ticket, match, ticket_user, match_user";
+    connection.execute(empty).await.unwrap();
+    early_scores(&*here).await;
+    connection.execute(empty).await.unwrap();
+    periods(&*here).await;
+    connection.execute(empty).await.unwrap();
     let at_once = async |first: QueueWrite, second: QueueWrite| {
         let (one, other) = (Arc::clone(&here), Arc::clone(&there));
         let first = tokio::spawn(async move { one.commit_queues(&[first]).await.unwrap().remove(0) });
@@ -211,7 +288,16 @@ async fn postgres_concludes_once_at_whichever_servers() {
         let outcomes = at_once(late(n, [1, third]), late(n + 100, [1, fourth])).await;
         assert!(outcomes.iter().all(|it| matches!(it, Out::Concluded { replayed: false, .. })), "{outcomes:?}");
     }
-    let all = rows(&*here).await;
+    // Who is new is so to both servers: whoever is second counts from what the first has made.
+    for n in 3_000..3_010 {
+        let outcomes = at_once(scored(n, n, 5), scored(n + 100, n, 2)).await;
+        assert!(outcomes.iter().all(|it| matches!(it, Out::Scored(Some(_)))), "{outcomes:?}");
+        let kept = here.load_queues(UnixMs(2)).await.unwrap().ratings;
+        let row = kept.iter().find(|row| row.user == user(n)).unwrap();
+        assert_eq!((row.satisfaction.scores, row.satisfaction.score_sum), (2, 7));
+    }
+    let mut all = rows(&*here).await;
+    all.retain(|row| 0 < row.2);
     assert_eq!((all.len(), all[0].2, all[0].3), (42, 60, 60), "every match counts: {all:?}");
     let points: f64 = all.iter().map(|row| row.1 - 1500.0).sum();
     assert!(points.abs() < 1e-6, "what one wins another loses: {points}");

@@ -36,7 +36,7 @@ fn glicko(c: f64) -> RatingSpec {
 }
 
 fn skill(rating: f64, deviation: f64, volatility: f64) -> Skill {
-    Skill { rated: Rated { rating, deviation }, volatility, matches: 7, last: None, streak: 0 }
+    Skill { rated: Rated { rating, deviation }, volatility, matches: 7, last: None, streak: 0, played: 0 }
 }
 
 /// Sides of players, each a rating and a deviation, and where they came in.

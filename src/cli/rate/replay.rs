@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use crate::cli::rate::matches::{BadRow, Row};
 use crate::cli::rate::tally::Judged;
-use crate::domain::rating::{Side, Skill};
+use crate::domain::rating::{Played, Side, Skill};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 
@@ -23,6 +23,8 @@ pub(super) struct Replay {
     pub(super) latest: UnixMs,
     /// Matches that are older than one before them; they are played in the file's order all the same.
     pub(super) unordered: u64,
+    /// How far they have been played.
+    pub(super) played: Played,
     /// On which line each match was.
     lines: HashMap<String, u64>,
 }
@@ -35,6 +37,7 @@ impl Replay {
             judged: Vec::new(),
             latest: UnixMs(0),
             unordered: 0,
+            played: Played::default(),
             lines: HashMap::new(),
         }
     }
@@ -57,11 +60,12 @@ impl Replay {
         let side =
             |(players, rank): &(Vec<String>, u32)| Side { players: players.iter().map(known).collect(), rank: *rank };
         let sides: Vec<Side> = row.sides.iter().map(side).collect();
-        let now = |side: &Side| side.players.iter().map(|skill| self.spec.at(*skill, row.at)).collect();
+        let now = |side: &Side| side.players.iter().map(|skill| self.spec.at_in(*skill, row.at, self.played)).collect();
         let current: Vec<Vec<Skill>> = sides.iter().map(now).collect();
         let chances = self.spec.win_chances(&current).map_err(|error| bad(error.to_string()))?;
-        let after = self.spec.rate(&sides, row.at).map_err(|error| bad(error.to_string()))?;
+        let after = self.spec.rate_in(&sides, row.at, self.played).map_err(|error| bad(error.to_string()))?;
 
+        self.played = after.iter().flatten().fold(self.played, Played::with);
         let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
         self.judged.push(Judged::of(&chances, &ranks, shuffled(&row.id, ranks.len())));
         let players = row.sides.into_iter().flat_map(|(players, _)| players);

@@ -42,9 +42,9 @@ struct Place {
 
 /// The report of a replay, with the best `top` players.
 pub(super) fn of(file: &Path, replay: Replay, top: usize, skipped: u64, bad_rows: Vec<BadRow>) -> Report {
-    let Replay { spec, skills, judged, latest, unordered, .. } = replay;
+    let Replay { spec, skills, judged, latest, unordered, played, .. } = replay;
     let players = skills.len();
-    let stands = |(name, skill)| (name, spec.at(skill, latest));
+    let stands = |(name, skill)| (name, spec.at_in(skill, latest, played));
     let mut order: Vec<(String, Skill)> = skills.into_iter().map(stands).collect();
     order.sort_unstable_by(|one, other| {
         spec.score(other.1.rated).total_cmp(&spec.score(one.1.rated)).then_with(|| one.0.cmp(&other.0))

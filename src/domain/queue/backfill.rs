@@ -14,7 +14,7 @@ use crate::domain::queue::line::Line;
 use crate::domain::queue::made::Made;
 use crate::domain::queue::quality::{self, Member};
 use crate::domain::queue::ticket::Rated;
-use crate::domain::queue::window;
+use crate::domain::queue::window::{self, Look};
 use crate::domain::ruleset::queue::{Quality, Regions};
 use crate::domain::time::UnixMs;
 
@@ -146,9 +146,9 @@ impl<'h, 'a> Host<'h, 'a> {
             same.then_some(()).ok_or(Refusal::Region)?;
         }
         if let (Some(window), Some(rating)) = (&queue.window, self.rating) {
-            let distance = row.entrant.bucket.abs_diff(window::bucket_of(window, rating));
-            let range = window::range_of(window, rating, since, input.now);
-            window::may_meet(window, row.range, range, distance).then_some(()).ok_or(Refusal::Window)?;
+            let bucket = window::bucket_of(window, rating);
+            let host = Look { bucket, centre: bucket, range: window::range_of(window, rating, since, input.now) };
+            window::may_meet(window, row.look(), host).then_some(()).ok_or(Refusal::Window)?;
         }
         let inside = Wary { users: &self.users, blocked: &[] };
         let avoided = avoid::judge(&queue.avoid, input.meetings, row.wary(), inside, input.now);
@@ -164,7 +164,7 @@ impl<'h, 'a> Host<'h, 'a> {
             Quality::LeaderboardGauss { .. } => self.session.place.is_some(),
             Quality::AverageSimilarity { .. } | Quality::CategorySimilarity { .. } => !self.session.ratings.is_empty(),
             // Who in the session plays for whom is not known.
-            Quality::WinProbability { .. } => false,
+            Quality::WinProbability { .. } | Quality::DrawProbability { .. } => false,
         };
         if !knows {
             return Ok(0.0);

@@ -9,7 +9,7 @@ use crate::domain::queue::group::group_of;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::queue::window::bucket_of;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::queue::QueueSpec;
+use crate::domain::ruleset::queue::{QueueSpec, Satisfaction};
 use crate::domain::team;
 
 /// A ticket that waits. Made when the ticket enters, and again when the ruleset changes.
@@ -63,9 +63,26 @@ impl Entrant {
 }
 
 impl Entrant {
-    /// By how much its window is wider, where it is looked after.
+    /// By how much its window is wider, where it is looked after so.
     pub fn widened(&self, queue: &QueueSpec) -> Option<f64> {
-        queue.satisfaction.filter(|_| self.frustrated).map(|satisfaction| satisfaction.widen)
+        self.looked_after(queue).map(|rule| rule.widen).filter(|factor| *factor != 1.0)
+    }
+
+    /// By how many rating points the middle of its window lies below its rating, where it is looked after so.
+    pub fn shifted_down(&self, queue: &QueueSpec) -> Option<f64> {
+        self.looked_after(queue).map(|rule| rule.shift_down).filter(|points| *points != 0.0)
+    }
+
+    /// The bucket around which it looks.
+    pub fn centre(&self, queue: &QueueSpec) -> i64 {
+        match (&queue.window, self.shifted_down(queue)) {
+            (Some(window), Some(points)) => bucket_of(window, self.rating - points),
+            _ => self.bucket,
+        }
+    }
+
+    fn looked_after<'q>(&self, queue: &'q QueueSpec) -> Option<&'q Satisfaction> {
+        queue.satisfaction.as_ref().filter(|_| self.frustrated)
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Standing {
     pub bucket: Option<(i64, u32)>,
     /// By how much it looks further because one of its players is frustrated (S1-97).
     pub widened: Option<f64>,
+    /// By how many rating points the middle of where it looks lies below its rating, for the same reason.
+    pub shifted_down: Option<f64>,
     /// Its limits by now, in the order of `Ruleset::expansions`.
     pub limits: Vec<f64>,
 }
@@ -209,6 +211,7 @@ fn standing(input: &PassInput<'_>, row: &Row<'_>) -> Standing {
         group: input.queue.groups.as_ref().map(|_| (entrant.group, row.neighbours)),
         bucket: input.queue.window.as_ref().map(|_| (entrant.bucket, row.range)),
         widened: entrant.widened(input.queue),
+        shifted_down: entrant.shifted_down(input.queue),
         limits: input.ruleset.expansions.iter().map(|it| it.limit_at(waited_ms)).collect(),
     }
 }

@@ -13,7 +13,7 @@ use crate::domain::queue::group;
 use crate::domain::queue::pass::PassInput;
 use crate::domain::queue::quality::Member;
 use crate::domain::queue::region::{self, Names, Reached};
-use crate::domain::queue::window;
+use crate::domain::queue::window::{self, Look};
 use crate::domain::ruleset::queue::{Quality, Regions, SelectionMode};
 use crate::domain::ruleset::{HardRule, MissingHard};
 
@@ -30,8 +30,10 @@ pub(super) struct Row<'a> {
     pub(super) place: Option<f64>,
     /// Its user, if it has but one.
     lone: Option<UserKey>,
-    /// How many buckets to either side it looks by now.
+    /// How many buckets to either side of `centre` it looks by now.
     pub(super) range: u32,
+    /// The bucket around which it looks.
+    pub(super) centre: i64,
     /// How many groups further it looks by now.
     pub(super) neighbours: u16,
     /// Its regions by now.
@@ -51,6 +53,11 @@ impl<'a> Row<'a> {
             waited_ms: self.waits.waited_ms,
             team,
         }
+    }
+
+    /// Where it looks by now.
+    pub(super) fn look(&self) -> Look {
+        Look { bucket: self.bucket, centre: self.centre, range: self.range }
     }
 
     pub(super) fn wary(&self) -> Wary<'a> {
@@ -78,7 +85,7 @@ pub(super) struct Field<'a> {
     pub(super) by_rating: bool,
     /// Keys are buckets.
     by_bucket: bool,
-    /// The widest range of any row.
+    /// How far any row looks from its own bucket, at most.
     pub(super) widest: u32,
 }
 
@@ -118,7 +125,7 @@ impl<'a> Field<'a> {
         let rows: Vec<Row<'a>> = entrants.map(|it| row(input, &names, it)).collect();
         let keys = rows.iter().map(|row| key(row.entrant)).collect();
         let columns = Columns::of(input.ruleset, rows.iter().map(|row| row.waits).collect());
-        let widest = rows.iter().map(|row| row.range).max().unwrap_or(0);
+        let widest = rows.iter().map(|row| row.look().reach()).max().unwrap_or(0);
         Self { input, rows, keys, columns, names, by_rating, by_bucket, widest }
     }
 
@@ -142,8 +149,7 @@ impl<'a> Field<'a> {
             region::may_meet(rule, &one.reached, &other.reached).then_some(()).ok_or(Refusal::Region)?;
         }
         if let Some(window) = &queue.window {
-            let distance = one.bucket.abs_diff(other.bucket);
-            window::may_meet(window, one.range, other.range, distance).then_some(()).ok_or(Refusal::Window)?;
+            window::may_meet(window, one.look(), other.look()).then_some(()).ok_or(Refusal::Window)?;
         }
         if one.wary || other.wary {
             let avoided = avoid::judge(&queue.avoid, input.meetings, one.wary(), other.wary(), input.now);
@@ -181,7 +187,7 @@ impl<'a> Field<'a> {
         }
         let window = self.input.queue.window.as_ref()?;
         let distance = one.bucket.abs_diff(other.bucket);
-        (window::reach(window, one.range, self.widest) < distance).then_some(Refusal::Window)
+        (window::reach(window, one.look().reach(), self.widest) < distance).then_some(Refusal::Window)
     }
 
     /// The populations that never meet: rows with the same region, where regions are separate, and the same value of every
@@ -238,6 +244,7 @@ fn row<'a>(input: &PassInput<'a>, names: &Names<'_>, entrant: &'a Entrant) -> Ro
             let range = window::range_of(it, entrant.rating, entered, input.now);
             entrant.widened(queue).map_or(range, |factor| window::widened(range, factor))
         }),
+        centre: entrant.centre(queue),
         neighbours: queue.groups.as_ref().map_or(0, |groups| group::neighbours(groups, waited_ms)),
         reached: queue.regions.map_or_else(Reached::default, reached),
         wary: !queue.avoid.is_empty() && (!entrant.ticket.blocked.is_empty() || met()),

@@ -57,8 +57,9 @@ impl<'a> Field<'a> {
             None => Place::Anywhere,
             Some(_) => self.place(&rows.iter().map(|&row| self.reached(row)).collect::<Vec<_>>())?,
         };
-        // Only chances to win go by teams; whatever else is not good enough need not be divided, which is the dearest step.
-        let by_teams = matches!(self.input.queue.quality, Quality::WinProbability { .. });
+        // Only chances go by teams; whatever else is not good enough need not be divided, which is the dearest step.
+        let by_teams =
+            matches!(self.input.queue.quality, Quality::WinProbability { .. } | Quality::DrawProbability { .. });
         let mut quality = 0.0;
         if !by_teams {
             quality = self.good_enough(rows, &[], region, desk)?;

@@ -8,6 +8,7 @@ use crate::domain::queue::avoid::{self, Wary};
 use crate::domain::queue::entrant::Entrant;
 use crate::domain::queue::pass::{PassInput, PassOutcome};
 use crate::domain::queue::quality::{self, Member, Worth};
+use crate::domain::queue::ticket::Rated;
 use crate::domain::ruleset::queue::{
     AvoidHow, AvoidWhom, CombineBounds, Quality, Regions, StartWith, WindowClock, WindowRule,
 };
@@ -62,11 +63,17 @@ fn windows(input: &PassInput<'_>, one: &Entrant, other: &Entrant) -> bool {
         let factor = input.queue.satisfaction.map_or(1.0, |it_is| if it.frustrated { it_is.widen } else { 1.0 });
         (range * factor).round()
     };
-    let (distance, mine, theirs) = (bucket(one).abs_diff(bucket(other)) as f64, range(one), range(other));
-    let share = distance * window.reciprocal_percent / 100.0;
+    let middle = |it: &Entrant| {
+        let points = input.queue.satisfaction.map_or(0.0, |it_is| if it.frustrated { it_is.shift_down } else { 0.0 });
+        ((it.rating - points) / window.bucket_width).round() as i64
+    };
+    let (mine, theirs) = (range(one), range(other));
+    // Each side goes by how far the other is from the middle of where it looks.
+    let from = |it: &Entrant, other: &Entrant| middle(it).abs_diff(bucket(other)) as f64;
+    let (there, back, share) = (from(one, other), from(other, one), window.reciprocal_percent / 100.0);
     match window.rule {
-        WindowRule::Contain => (distance <= mine && share <= theirs) || (distance <= theirs && share <= mine),
-        WindowRule::Overlap => distance <= mine + theirs,
+        WindowRule::Contain => (there <= mine && share * back <= theirs) || (back <= theirs && share * there <= mine),
+        WindowRule::Overlap => middle(one).abs_diff(middle(other)) as f64 <= mine + theirs,
     }
 }
 
@@ -120,6 +127,24 @@ pub(super) fn worth(input: &PassInput<'_>, teams: &[Vec<&Entrant>]) -> Worth {
         .collect();
     let costs = grudges(input, &all) + region_cost(input, &all);
     quality::judge(input.ruleset, &input.queue.quality, input.queue.wait_bonus.as_ref(), &members, costs)
+}
+
+/// The teams' draw as the documents have it: where two normal curves meet, in shares of where they meet at most; the least of all
+/// pairs of teams (S2-4).
+fn draw(beta: f64, teams: &[Vec<&Entrant>]) -> f64 {
+    let density = |apart: f64, variance: f64| (-apart * apart / variance / 2.0).exp() / variance.sqrt();
+    let sum =
+        |team: &[&Entrant], of: fn(&Rated) -> f64| team.iter().flat_map(|it| &it.ticket.ratings).map(of).sum::<f64>();
+    let mut least: f64 = 1.0;
+    for (place, one) in teams.iter().enumerate() {
+        for other in &teams[place + 1..] {
+            let apart = sum(one, |it| it.rating) - sum(other, |it| it.rating);
+            let luck = [one, other].map(|team| sum(team, |_| 1.0)).iter().sum::<f64>() * beta * beta;
+            let unsure = [one, other].map(|team| sum(team, |it| it.deviation.powi(2))).iter().sum::<f64>();
+            least = least.min(density(apart, luck + unsure) / density(0.0, luck));
+        }
+    }
+    least
 }
 
 fn grudges(input: &PassInput<'_>, all: &[&Entrant]) -> f64 {
@@ -255,6 +280,13 @@ pub(super) fn check(input: &PassInput<'_>, outcome: &PassOutcome) {
         assert!(regions(input, &all), "a region in common");
         let worth = worth(input, &teams);
         assert!(worth.passes, "good enough");
+        if let Quality::DrawProbability { threshold } = input.queue.quality {
+            let beta = input.ruleset.rating.and_then(|spec| spec.system.beta()).expect("a system with luck");
+            let all_waited_ms: u64 = all.iter().map(|it| input.now.since(it.ticket.entered)).sum();
+            let added = input.queue.wait_bonus.as_ref().map_or(0.0, |rule| quality::bonus(rule, all_waited_ms));
+            let wanted = draw(beta, &teams) + added - grudges(input, &all) - region_cost(input, &all);
+            assert!((wanted - worth.quality).abs() < 1e-9 && threshold <= wanted + 1e-9, "{wanted} {worth:?}");
+        }
         let told = if input.queue.quality == Quality::Any { 0.0 } else { worth.quality };
         assert!((told - proposal.quality).abs() < 1e-9, "{told} {}", proposal.quality);
         placed.extend(all.iter().map(|it| it.ticket.id));

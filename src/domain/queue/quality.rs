@@ -4,7 +4,7 @@
 mod chances;
 mod similarity;
 
-pub use chances::chances_to_win;
+pub use chances::{chance_to_draw, chances_to_win};
 pub use similarity::{average_similarity, category_of, category_similarity};
 
 use crate::domain::filter::Seen;
@@ -65,7 +65,9 @@ pub fn bar(quality: &Quality) -> Option<Bar> {
     match *quality {
         Quality::Any | Quality::WinProbability { .. } => None,
         Quality::SoftScore { max_score } => Some(Bar { least: -max_score, exclusive: false }),
-        Quality::LeaderboardGauss { threshold, .. } => Some(Bar { least: threshold, exclusive: false }),
+        Quality::LeaderboardGauss { threshold, .. } | Quality::DrawProbability { threshold } => {
+            Some(Bar { least: threshold, exclusive: false })
+        }
         Quality::AverageSimilarity { required_percent, .. } | Quality::CategorySimilarity { required_percent, .. } => {
             Some(Bar { least: required_percent / 100.0, exclusive: true })
         }
@@ -83,6 +85,7 @@ pub fn base<'m>(ruleset: &Ruleset, quality: &Quality, members: &[Member<'m>]) ->
             let category = |rating| category_of(categories, category_width, rating);
             category_similarity(divisor, curve, all_ratings(members).map(category))
         }
+        Quality::DrawProbability { .. } => chance_to_draw(ruleset.rating.as_ref(), members),
         Quality::WinProbability { .. } => {
             let (least, greatest) = spread(&chances_to_win(ruleset.rating.as_ref(), members));
             1.0 - (greatest - least)

@@ -40,7 +40,7 @@ pub struct PassReport {
     /// The next moment at which something changes for a ticket left, with nobody coming or going: a range grows, a limit
     /// relaxes, a neighbouring group opens, a bonus suffices, a grudge ends.
     pub next_change: Option<UnixMs>,
-    /// The widest range of any ticket, buckets.
+    /// How far any ticket looks from its own bucket, at most, buckets.
     pub widest_range: u32,
 }
 

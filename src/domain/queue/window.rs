@@ -67,28 +67,59 @@ fn steps(window: &Window, entered: UnixMs, now: UnixMs) -> u64 {
     }
 }
 
+/// Where a ticket stands, and where it looks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Look {
+    /// Its own bucket: where others find it.
+    pub bucket: i64,
+    /// The bucket around which it looks: its own, or one further down where it is looked after (S1-97).
+    pub centre: i64,
+    /// How many buckets to either side of that it looks.
+    pub range: u32,
+}
+
+impl Look {
+    /// How far from its own bucket it looks, to the side on which that is further.
+    pub fn reach(self) -> u32 {
+        let moved = u32::try_from(self.bucket.abs_diff(self.centre)).unwrap_or(u32::MAX);
+        self.range.saturating_add(moved)
+    }
+}
+
 /// Whether somebody who looks `range` buckets far may play another at `distance` buckets who looks `theirs` far, as far as
 /// the asking side goes: `distance <= range`, and the other's range covers its share (S0-16, B-6).
 pub fn accepts(window: &Window, range: u32, theirs: u32, distance: u64) -> bool {
     match window.rule {
-        WindowRule::Contain => {
-            let share = window.reciprocal_percent * distance as f64;
-            distance <= u64::from(range) && share <= 100.0 * f64::from(theirs)
-        }
+        WindowRule::Contain => contains(window, (range, distance), (theirs, distance)),
         WindowRule::Overlap => distance <= u64::from(range) + u64::from(theirs),
     }
 }
 
-/// Whether two may meet: either of them accepts the other. With full reciprocity that is both.
-pub fn may_meet(window: &Window, one: u32, other: u32, distance: u64) -> bool {
-    accepts(window, one.max(other), one.min(other), distance)
+/// The same where the two need not be as far from each other's middle: the asking side looks `range` far and has the other at
+/// `distance`; the other looks `theirs` far and has the asking side at `back`.
+fn contains(window: &Window, (range, distance): (u32, u64), (theirs, back): (u32, u64)) -> bool {
+    distance <= u64::from(range) && window.reciprocal_percent * back as f64 <= 100.0 * f64::from(theirs)
 }
 
-/// How far in buckets a ticket with this range need look at all, when nobody else's range exceeds `widest`.
-pub fn reach(window: &Window, range: u32, widest: u32) -> u64 {
+/// Whether two may meet: either of them accepts the other. With full reciprocity that is both. Each judges by its own middle, so
+/// that whoever is sought by somebody stronger is asked about that distance.
+pub fn may_meet(window: &Window, one: Look, other: Look) -> bool {
     match window.rule {
-        WindowRule::Contain if 100.0 <= window.reciprocal_percent => u64::from(range),
-        WindowRule::Contain => u64::from(range.max(widest)),
-        WindowRule::Overlap => u64::from(range) + u64::from(widest),
+        WindowRule::Contain => {
+            let here = (one.range, one.centre.abs_diff(other.bucket));
+            let there = (other.range, other.centre.abs_diff(one.bucket));
+            contains(window, here, there) || contains(window, there, here)
+        }
+        WindowRule::Overlap => one.centre.abs_diff(other.centre) <= u64::from(one.range) + u64::from(other.range),
+    }
+}
+
+/// How far from its own bucket a ticket that looks `own` far from there need look at all, when nobody else looks further than
+/// `widest` from theirs; see [`Look::reach`].
+pub fn reach(window: &Window, own: u32, widest: u32) -> u64 {
+    match window.rule {
+        WindowRule::Contain if 100.0 <= window.reciprocal_percent => u64::from(own),
+        WindowRule::Contain => u64::from(own.max(widest)),
+        WindowRule::Overlap => u64::from(own) + u64::from(widest),
     }
 }

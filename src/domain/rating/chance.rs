@@ -7,9 +7,11 @@
 //! | TrueSkill    | `Φ(d / sqrt(n beta² + sum of sigma²))`, d between sums, n players   | Herbrich, Minka and Graepel 2006 |
 //! | Plackett-Luce| `exp(sum / c)` in proportion, `c² = sum over players of sigma² + beta²` | Weng and Lin 2011, section 4 |
 //!
+//! How likely a draw is, [`draw_quality`] says, for systems that say how much luck there is in a game.
+//!
 //! Of more than two teams a team's chance is its share of all pairs that it is expected to win, except by Plackett-Luce, which
-//! says it outright. Its c counts the luck of every player; by the luck of every team, as when ratings change, it is far too sure of
-//! large teams, and so is the normal curve in place of the logistic one (docs/RATINGS.md has both measured).
+//! says it outright. Its c counts the luck of every player; by the luck of every team, as when ratings change, it would be as sure of
+//! large teams as if there were no more luck in them than in a duel (docs/RATINGS.md).
 
 use crate::domain::queue::ticket::Rated;
 use crate::domain::rating::elo::expected;
@@ -62,6 +64,27 @@ pub(in crate::domain) fn chances(system: &RatingSystem, teams: &[Team]) -> Vec<f
         RatingSystem::TrueSkill { beta, .. } => pairwise(teams, |one, other| true_skill(one, other, beta)),
         RatingSystem::Elo { scale, .. } => pairwise(teams, |one, other| expected(one.mean(), other.mean(), scale)),
     }
+}
+
+/// How likely teams are to draw, as a share of what they are whose ratings are known for certain and add up to the same: TrueSkill's
+/// match quality (Herbrich, Minka and Graepel 2006, "Matchmaking"), which has a closed form for two. Of more, the pair that is
+/// least likely to; 1 for one alone.
+///
+/// `sqrt(n beta² / v) * exp(-d² / 2v)`, `v = n beta² + sum of sigma²`, d between the sums, n players.
+pub(in crate::domain) fn draw_quality(beta: f64, teams: &[Team]) -> f64 {
+    let pairs = teams.iter().enumerate().flat_map(|(place, one)| teams[place + 1..].iter().map(move |it| (one, it)));
+    pairs.map(|(one, other)| draws(one, other, beta)).fold(1.0, f64::min)
+}
+
+fn draws(one: &Team, other: &Team, beta: f64) -> f64 {
+    let luck = (one.players + other.players) * beta * beta;
+    // Added up so that it is the same to the last digit whichever of the two comes first.
+    let variance = luck + (one.variance + other.variance);
+    let apart = one.rating - other.rating;
+    if variance <= 0.0 {
+        return f64::from(apart == 0.0);
+    }
+    (luck / variance).sqrt() * (-apart * apart / (2.0 * variance)).exp()
 }
 
 fn pairwise(teams: &[Team], beats: impl Fn(&Team, &Team) -> f64) -> Vec<f64> {
@@ -122,7 +145,71 @@ fn normal_below(x: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn team(players: &[(f64, f64)]) -> Team {
+        players.iter().map(|&(rating, deviation)| Rated { rating, deviation }).collect()
+    }
+
+    /// S2-4: duels and teams as trueskill.py 0.4.5 has them, beta 25/6; two newcomers are 1 / sqrt 5.
+    #[test]
+    fn draws_are_as_likely_as_the_reference_says() {
+        let new = (25.0, 25.0 / 3.0);
+        let mixed = [
+            [(25.0, 8.333), (30.0, 4.0), (22.0, 6.5), (27.0, 3.0), (18.0, 7.0)],
+            [(29.0, 5.0), (24.0, 8.0), (26.0, 2.0), (21.0, 4.5), (28.0, 6.0)],
+        ];
+        for (teams, wanted) in [
+            ([team(&[new]), team(&[new])], 0.2_f64.sqrt()),
+            ([team(&[new; 2]), team(&[new; 2])], 0.447_213_595_499_957_9),
+            ([team(&[(20.0, 3.0)]), team(&[(32.0, 2.5)])], 0.197_336_645_847_339_3),
+            (mixed.map(|players| team(&players)), 0.563_962_444_606_122_4),
+        ] {
+            let found = draw_quality(25.0 / 6.0, &teams);
+            assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
+        }
+        let three = [team(&[new]), team(&[new]), team(&[(5.0, 3.0)])];
+        let least = draw_quality(25.0 / 6.0, &[three[0], three[2]]);
+        assert_eq!((draw_quality(25.0 / 6.0, &three), draw_quality(25.0 / 6.0, &three[..1])), (least, 1.0));
+        assert_eq!(draw_quality(0.0, &[team(&[(5.0, 0.0)]), team(&[(5.0, 0.0)])]), 1.0);
+        assert_eq!(draw_quality(0.0, &[team(&[(5.0, 0.0)]), team(&[(5.1, 0.0)])]), 0.0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// S2-4, from what it means: two performances end within a hair of each other so many times as often as those of equals who
+        /// are known for certain. Who changes places changes nothing; who is less sure, or further away, draws more seldom.
+        #[test]
+        fn a_draw_is_two_performances_that_are_level(
+            one in proptest::collection::vec((-3.0..3.0, 0.0..3.0), 1..5),
+            other in proptest::collection::vec((-3.0..3.0, 0.0..3.0), 1..5),
+            beta in 0.5..5.0,
+        ) {
+            let (one, other) = (team(&one), team(&other));
+            let found = draw_quality(beta, &[one, other]);
+            let hair = 1e-4;
+            let level = |apart: f64, variance: f64| {
+                let deviation = variance.sqrt();
+                normal_below((hair - apart) / deviation) - normal_below((-hair - apart) / deviation)
+            };
+            let luck = (one.players + other.players) * beta * beta;
+            let wanted = level(one.rating - other.rating, luck + one.variance + other.variance) / level(0.0, luck);
+            prop_assert!((found - wanted).abs() < 1e-6, "{} {}", found, wanted);
+            prop_assert_eq!(found, draw_quality(beta, &[other, one]));
+            let less_sure = Team { variance: one.variance + 1.0, ..other_at(&one, &other) };
+            prop_assert!(draw_quality(beta, &[less_sure, other]) < draw_quality(beta, &[other_at(&one, &other), other]));
+            let further = Team { rating: one.rating + (one.rating - other.rating).signum(), ..one };
+            prop_assert!(draw_quality(beta, &[further, other]) < found);
+        }
+    }
+
+    /// A team as sure as `one`, that is rated as `other` is.
+    fn other_at(one: &Team, other: &Team) -> Team {
+        Team { rating: other.rating, ..*one }
+    }
 
     #[test]
     fn the_normal_curve_is_right_to_twelve_digits() {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::ruleset::rating::{GamePer, Momentum};
+use crate::domain::ruleset::rating::{Decay, DecayPeriods, GamePer, Momentum};
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -16,6 +16,8 @@ const TRUESKILL: RatingSystem =
     RatingSystem::TrueSkill { mu: 25.0, sigma: 25.0 / 3.0, beta: 25.0 / 6.0, tau: 25.0 / 300.0, draw_percent: 10.0 };
 const PLACKETT_LUCE: RatingSystem =
     RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta: 25.0 / 6.0, kappa: 1e-4, tau: 25.0 / 300.0 };
+/// comprl's, by the second (S2-14).
+const DECAY: Decay = Decay { every_ms: 1_000, deviation: 0.5, max_deviation: 8.333, periods: DecayPeriods::All };
 const ALL: [RatingSystem; 5] = [ELO, GLICKO, GLICKO2, TRUESKILL, PLACKETT_LUCE];
 
 fn side(players: &[Skill], rank: u32) -> Side {
@@ -95,7 +97,7 @@ fn a_match_of_teams_counts_as_one_game() {
 /// S2-14: idle time makes less sure, up to a limit, and leaves the rating alone; a newcomer has not been idle.
 #[test]
 fn idle_players_become_less_certain() {
-    let decay = Some(Decay { every_ms: 1_000, deviation: 0.5, max_deviation: 8.333 });
+    let decay = Some(DECAY);
     let spec = RatingSpec { decay, ..RatingSpec::plain(PLACKETT_LUCE) };
     let idle = Skill { rated: Rated { rating: 30.0, deviation: 2.0 }, last: Some(UnixMs(5_000)), ..spec.newcomer() };
     for (at, wanted) in [(4_000, 2.0), (5_999, 2.0), (6_000, 2.5), (9_999, 4.0), (1_000_000, 8.333)] {
@@ -112,6 +114,63 @@ fn idle_players_become_less_certain() {
     let idle = Skill { rated: Rated { rating: 1500.0, deviation: 50.0 }, last: Some(UnixMs(0)), ..spec.newcomer() };
     let half = spec.at(idle, UnixMs(DAY_MS / 2)).rated.deviation;
     assert!((half - 50.0_f64.hypot(0.06 * 173.7178 * 0.5_f64.sqrt())).abs() < 1e-9, "{half}");
+}
+
+/// S2-14: a period makes the idle less sure if any game was played in it, once, however many were; who played in it is not idle,
+/// nor is it over before its end.
+#[test]
+fn nobody_forgets_anything_while_nobody_plays() {
+    let decay = Some(Decay { periods: DecayPeriods::Played, ..DECAY });
+    let spec = RatingSpec { decay, ..RatingSpec::plain(PLACKETT_LUCE) };
+    let mut players = [spec.newcomer(); 4];
+    let mut played = Played::default();
+    let mut play = |one: usize, other: usize, at: u64, players: &mut [Skill; 4]| {
+        let sides = [side(&[players[one]], 1), side(&[players[other]], 2)];
+        let after = spec.rate_in(&sides, UnixMs(at), played).expect("sound");
+        played = after.iter().flatten().fold(played, Played::with);
+        (players[one], players[other]) = (after[0][0], after[1][0]);
+        played
+    };
+    let mut now = play(0, 1, 10_100, &mut players);
+    let idle = Skill { rated: Rated { rating: 30.0, deviation: 2.0 }, ..players[0] };
+    let steps = |at: u64, played: Played| {
+        let grown = spec.at_in(idle, UnixMs(at), played).rated.deviation - idle.rated.deviation;
+        (grown / 0.5).round() as u64
+    };
+    assert_eq!(steps(9_000_000, now), 0, "a night in which nobody plays");
+    for (at, within, after) in [
+        // In the very period of the last match.
+        (10_900, 0, 0),
+        (20_000, 0, 1),
+        // Again, and by a clock that goes slow.
+        (20_999, 0, 1),
+        (19_000, 0, 1),
+        (50_500, 1, 2),
+    ] {
+        now = play(2, 3, at, &mut players);
+        assert_eq!((steps(at.max(20_000), now), steps(1_000_000, now)), (within, after), "{at}");
+    }
+    assert_eq!((now.periods(), players[2].played, players[1].played), (3, 3, 1));
+    assert_eq!(
+        spec.at_in(players[2], UnixMs(9_000_000), now),
+        players[2],
+        "who played in the last of them is not idle"
+    );
+    for at in 100..120 {
+        now = play(2, 3, 1_000 * at, &mut players);
+    }
+    assert_eq!(spec.at_in(idle, UnixMs(9_000_000), now).rated.deviation, 8.333);
+    assert_eq!(spec.at_in(idle, UnixMs(9_000_000), now).rated.rating, idle.rated.rating);
+    // A match counts what was idle before it, once.
+    let shown = Skill { last: None, ..spec.at_in(idle, UnixMs(200_000), now) };
+    let of = |skill: Skill| {
+        let sides = [side(&[skill], 1), side(&[players[2]], 2)];
+        spec.rate_in(&sides, UnixMs(200_000), now).expect("sound")[0][0]
+    };
+    assert_eq!(of(idle).rated, of(shown).rated);
+    assert_eq!(spec.at_in(of(idle), UnixMs(200_500), now.with(&of(idle))), of(idle));
+    let always = RatingSpec { decay: Some(DECAY), ..spec };
+    assert!(spec.counts_played() && !always.counts_played());
 }
 
 /// Idle time counts once: what is stored is rated as if it had been shown first.
@@ -229,7 +288,7 @@ fn skills() -> impl Strategy<Value = Skill> {
     (numbers, 0_u32..5, -5_i32..5, proptest::option::of(0_u64..u64::MAX)).prop_map(
         |(numbers, matches, streak, last)| {
             let (rating, deviation, volatility) = numbers;
-            Skill { rated: Rated { rating, deviation }, volatility, matches, last: last.map(UnixMs), streak }
+            Skill { rated: Rated { rating, deviation }, volatility, matches, last: last.map(UnixMs), streak, played: 0 }
         },
     )
 }

@@ -82,6 +82,16 @@ impl<'a> Fields<'a> {
         written
     }
 
+    /// Of several attributes at least one must be there; a misspelt one is.
+    pub(super) fn required_any(&mut self, names: &[&'static str]) {
+        let meant = |written: &Written| nearest(&written.name, names.iter().copied()).is_some();
+        let Some(&first) = names.first() else { return };
+        if !self.element.attributes.iter().any(meant) {
+            let all: Vec<String> = names.iter().map(|name| format!("{name}=\"…\"")).collect();
+            self.missing.push((first, format!("add {}", all.join(" or "))));
+        }
+    }
+
     /// Notes that an attribute's value is wrong.
     pub(super) fn wrong_value(&self, written: &Written, right: impl Into<String>) {
         self.wrong(written.value_span, format!("`{}` is {}", written.name, quoted(&written.value)), right);

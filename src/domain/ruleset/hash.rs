@@ -8,7 +8,7 @@ use crate::domain::attribute::{Attribute, Value};
 use crate::domain::expansion::Expansion;
 use crate::domain::id::RulesetHash;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::rating::{GamePer, Momentum, OnDisconnect, RatingSpec, RatingSystem};
+use crate::domain::ruleset::rating::{DecayPeriods, GamePer, Momentum, OnDisconnect, RatingSpec, RatingSystem};
 use crate::domain::ruleset::teams::{ReadyCheck, ServerSpec, TeamsSpec};
 use crate::domain::ruleset::validate::life::{DEFAULT_RESET_AFTER_MS, DEFAULT_SERVER};
 use crate::domain::ruleset::{Consent, HardFilter, HardRule, InList, Ruleset, SiloRule, SoftFilter};
@@ -260,7 +260,10 @@ fn rating(canon: &mut Canon, rating: &RatingSpec) {
 
 /// What `<Rating>` could not say at first: where it says nothing of it, the hash is as it was.
 fn later_in_rating(canon: &mut Canon, rating: &RatingSpec) {
-    let RatingSpec { system: _, z: _, decay: _, momentum, placement_matches, on_disconnect, game_per } = rating;
+    let RatingSpec { system: _, z: _, decay, momentum, placement_matches, on_disconnect, game_per } = rating;
+    if decay.is_some_and(|decay| decay.periods == DecayPeriods::Played) {
+        canon.text("decay while played");
+    }
     if let Some(Momentum { after, factor }) = momentum {
         canon.text("momentum");
         canon.whole((*after).into());

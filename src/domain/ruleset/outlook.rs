@@ -121,7 +121,7 @@ fn enough(ruleset: &Ruleset, queue: &QueueSpec) -> Enough {
         Quality::WinProbability { min_percent, max_percent } if min_percent <= 0.0 && 100.0 <= max_percent => 0.0,
         Quality::WinProbability { .. } => return Enough::Never,
         Quality::SoftScore { max_score } => worst_score(&ruleset.soft) - max_score,
-        Quality::LeaderboardGauss { threshold, .. } => threshold,
+        Quality::LeaderboardGauss { threshold, .. } | Quality::DrawProbability { threshold } => threshold,
         Quality::AverageSimilarity { required_percent, .. } | Quality::CategorySimilarity { required_percent, .. } => {
             required_percent / 100.0
         }

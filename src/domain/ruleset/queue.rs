@@ -42,13 +42,40 @@ pub struct QueueSpec {
     pub satisfaction: Option<Satisfaction>,
 }
 
-/// A frustrated player's window is wider: rather a match that is less even than another long wait (S1-97).
+/// Whom a queue looks after, and how: the window of a frustrated player is wider, or lies lower. Rather a match that is less even
+/// than another long wait, or one that is easier than another defeat (S1-97).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Satisfaction {
-    /// Matches lost in a row from which on a player is frustrated; a party is when one of its players is.
-    pub losing_streak: u32,
-    /// What the range is multiplied by then, its bounds included; more than 1.
+    /// Matches lost in a row from which on a player is frustrated; `None` when that says nothing. A party is frustrated when one of
+    /// its players is, by whichever sign.
+    pub losing_streak: Option<u32>,
+    /// Matches that the player has left before their end, in percent of those that count in the rating, from which on the player is
+    /// frustrated; `None` when that says nothing.
+    pub abandoned_percent: Option<f64>,
+    /// The mean of the scores that the player has given to matches, 1 to 5, below which the player is frustrated; `None` when that
+    /// says nothing.
+    pub score_below: Option<f64>,
+    /// Matches that must count in the rating before a share of them says anything, and scores that must have been given before
+    /// their mean does.
+    pub min_matches: u32,
+    /// What the range is multiplied by then, its bounds included; 1 where it stays as wide as it is.
     pub widen: f64,
+    /// By how many rating points the middle of the range lies below the player's own rating then; 0 where it stays there.
+    pub shift_down: f64,
+}
+
+impl Default for Satisfaction {
+    /// Looks after nobody, and does nothing for them.
+    fn default() -> Self {
+        Self {
+            losing_streak: None,
+            abandoned_percent: None,
+            score_below: None,
+            min_matches: 5,
+            widen: 1.0,
+            shift_down: 0.0,
+        }
+    }
 }
 
 /// Whether a pass is worth running.
@@ -230,6 +257,12 @@ pub enum Quality {
         min_percent: f64,
         /// The greatest, percent.
         max_percent: f64,
+    },
+    /// How likely the two teams are to draw, as a share of what two are whose ratings are known for certain and equal; by the set's
+    /// rating system (S2-4).
+    DrawProbability {
+        /// Least quality that passes, above 0 and up to 1.
+        threshold: f64,
     },
 }
 

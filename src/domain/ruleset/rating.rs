@@ -111,6 +111,18 @@ pub struct Decay {
     pub deviation: f64,
     /// Never beyond this.
     pub max_deviation: f64,
+    /// Which periods count.
+    pub periods: DecayPeriods,
+}
+
+/// Which periods make idle players less certain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DecayPeriods {
+    /// All that have gone by since the player's last match.
+    All,
+    /// Those of the clock in which any match of the set ended that changed ratings, after that of the player's last: nobody forgets
+    /// anything while nobody plays (S2-14).
+    Played,
 }
 
 /// What a streak does: whoever has won, or lost, as many matches in a row as `after`, and does so again, has the change of the
@@ -149,6 +161,14 @@ impl RatingSystem {
             | RatingSystem::Glicko { initial, .. }
             | RatingSystem::Glicko2 { initial, .. } => initial,
             RatingSystem::TrueSkill { mu, .. } | RatingSystem::PlackettLuce { mu, .. } => mu,
+        }
+    }
+
+    /// How much luck there is in one game, in rating points, where the system says.
+    pub fn beta(&self) -> Option<f64> {
+        match *self {
+            RatingSystem::TrueSkill { beta, .. } | RatingSystem::PlackettLuce { beta, .. } => Some(beta),
+            RatingSystem::Elo { .. } | RatingSystem::Glicko { .. } | RatingSystem::Glicko2 { .. } => None,
         }
     }
 

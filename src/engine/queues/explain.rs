@@ -92,6 +92,7 @@ impl Queues {
         };
         let new = spec.newcomer();
         let now = self.hall.core.clock.now();
+        let played = self.hall.ratings.lock().played(set_id).periods();
         let row = |given: &RatingGiven| RatingRow {
             user: given.user,
             set_id,
@@ -101,6 +102,8 @@ impl Queues {
             last: now,
             streak: 0,
             satisfaction: Satisfaction::default(),
+            // Nobody has been idle since an import.
+            played,
         };
         let rows: Vec<RatingRow> = given.iter().map(row).collect();
         let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);

@@ -40,8 +40,7 @@ impl Queues {
         for _ in 0..ATTEMPTS_MAX {
             let (shown, by) = self.may_report(caller, &play, &said.by)?;
             let ruleset = hall.rules(play.set_id, play.hash).ok_or(Fault::UnknownSet(play.set_id))?;
-            // A match lives by the rules that made it; ratings by those in force, whose scale they are on (B-32).
-            let spec = hall.core.catalog.current(play.set_id).map_or(ruleset.rating, |current| current.rating);
+            let spec = hall.rating_of(&play);
             let now = hall.core.clock.now();
             let report = Arc::new(hall.judged(&play, spec.as_ref(), said, now)?);
             let ends = hall.end_of(&play, &ruleset, by, now);
@@ -100,8 +99,8 @@ impl Queues {
         if play.stage.was_at().is_none() {
             return Err(Fault::NotPlayed);
         }
-        let now = hall.core.clock.now();
-        let write = QueueWrite::Score { match_id: play.id, set_id: play.set_id, user, score: said.score, now };
+        let (spec, now) = (hall.rating_of(&play), hall.core.clock.now());
+        let write = QueueWrite::Score { match_id: play.id, set_id: play.set_id, user, score: said.score, spec, now };
         match hall.write(write).await? {
             QueueOutcome::Scored(_) => Ok(()),
             QueueOutcome::ScoredBefore { score } if score == said.score => Ok(()),
@@ -191,6 +190,13 @@ impl Hall {
             Some(play) => Ok(Some(play)),
             None => self.core.store.look_match(id).await.map_err(|error| out_of_reach(&error)),
         }
+    }
+
+    /// How ratings follow a match, where they do. A match lives by the rules that made it; ratings by those in force, whose scale
+    /// they are on (B-32).
+    fn rating_of(&self, play: &Match) -> Option<RatingSpec> {
+        let current = self.core.catalog.current(play.set_id);
+        current.or_else(|| self.rules(play.set_id, play.hash)).and_then(|ruleset| ruleset.rating)
     }
 
     /// The change that ends a match, if it is still played.

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use crate::domain::id::{IdState, MatchId, TicketId, UserKey};
+use crate::domain::id::{IdState, MatchId, SetId, TicketId, UserKey};
 use crate::domain::life::{Match, Stage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::bell::Bell;
@@ -312,6 +312,20 @@ impl Roster {
                 room.players -= u32::from(before.ticket.session.player_count());
             }
         }
+    }
+
+    /// What is kept of a user in a set has changed: the queues of the set where the user waits are worth another look. Says which.
+    pub(super) fn stir(&mut self, user: UserKey, set_id: SetId) -> Vec<QueueKey> {
+        let mut stirred = Vec::new();
+        for id in self.waiting_of(user) {
+            let Some(key) = self.tickets.get(&id).map(key_of).filter(|key| key.set_id == set_id) else { continue };
+            if let Some(room) = self.queues.get_mut(&key) {
+                self.changes += 1;
+                room.changes = self.changes;
+                stirred.push(key);
+            }
+        }
+        stirred
     }
 
     /// Something about a ticket has changed that is not written in it.

@@ -25,7 +25,7 @@ use crate::engine::queues::roster::Roster;
 use crate::engine::queues::status::nearest_region;
 use crate::engine::queues::waits::Sort;
 use crate::store::StoreError;
-use crate::store::queues::{Ladder, QueueKey, QueueNews, QueueOutcome, QueueWrite, StoredTicket};
+use crate::store::queues::{Ladder, QueueKey, QueueNews, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
 
 /// Changes in one transaction.
 const BATCH_MAX: usize = 1_000;
@@ -252,20 +252,14 @@ impl Hall {
     /// Takes what one change did to memory.
     fn learn(&self, write: &QueueWrite, outcome: &QueueOutcome, now: UnixMs, keys: &mut BTreeSet<QueueKey>) {
         match (write, outcome) {
-            (QueueWrite::Rate { rows }, QueueOutcome::Rated) => {
-                let mut ratings = self.ratings.lock();
-                rows.iter().for_each(|row| ratings.put(*row));
-            }
-            (QueueWrite::Conclude { ends, .. }, QueueOutcome::Concluded { tickets, ratings: rows, .. }) => {
-                {
-                    let mut ratings = self.ratings.lock();
-                    rows.iter().for_each(|row| ratings.put(*row));
-                }
+            (QueueWrite::Rate { rows }, QueueOutcome::Rated) => self.learn_ratings(rows, keys),
+            (QueueWrite::Conclude { ends, .. }, QueueOutcome::Concluded { tickets, ratings, .. }) => {
+                self.learn_ratings(ratings, keys);
                 if let Some(QueueWrite::Move { next, .. }) = ends.as_deref() {
                     self.know(tickets.iter().cloned(), [Arc::clone(next)], now, keys);
                 }
             }
-            (_, QueueOutcome::Scored(Some(row))) => self.ratings.lock().put(*row),
+            (_, QueueOutcome::Scored(Some(row))) => self.learn_ratings(&[*row], keys),
             (QueueWrite::Propose { proposed: play, .. }, QueueOutcome::Moved { tickets })
             | (QueueWrite::Move { next: play, .. }, QueueOutcome::Moved { tickets }) => {
                 self.know(tickets.iter().cloned(), [Arc::clone(play)], now, keys);
@@ -287,10 +281,7 @@ impl Hall {
             let matches: BTreeSet<MatchId> = news.matches.iter().map(|play| play.id).collect();
             (tickets, matches)
         });
-        {
-            let mut ratings = self.ratings.lock();
-            news.ratings.iter().for_each(|row| ratings.put(*row));
-        }
+        self.learn_ratings(&news.ratings, &mut keys);
         self.know(news.tickets, news.matches, now, &mut keys);
         let mut roster = self.roster.write();
         if let Some((tickets, matches)) = there {
@@ -300,6 +291,19 @@ impl Hall {
         news.gone_matches.into_iter().for_each(|id| roster.forget_match(id));
         drop(roster);
         self.ring(keys);
+    }
+
+    /// Takes ratings as the store has them. Whoever waits meanwhile may be looked after from now on, or no more.
+    fn learn_ratings(&self, rows: &[RatingRow], keys: &mut BTreeSet<QueueKey>) {
+        if rows.is_empty() {
+            return;
+        }
+        {
+            let mut ratings = self.ratings.lock();
+            rows.iter().for_each(|row| ratings.put(*row));
+        }
+        let mut roster = self.roster.write();
+        rows.iter().for_each(|row| keys.extend(roster.stir(row.user, row.set_id)));
     }
 
     /// Takes tickets and matches as the store has them. Matches first: a ticket whose match is not here yet would be told of

@@ -24,7 +24,7 @@ impl Ratings {
         };
         let place = self.board(set_id, spec).place(&standing(&row, spec.z));
         let stored = row.skill();
-        let view = seen(spec, stored, spec.at(stored, now));
+        let view = seen(spec, stored, spec.at_in(stored, now, self.played(set_id)));
         RatingView { place: Some(place), satisfaction: row.satisfaction, ..view }
     }
 

@@ -10,6 +10,7 @@ use crate::domain::id::{SiloId, TicketId};
 use crate::domain::queue::entrant::Entrant;
 use crate::domain::queue::ticket::{Rated, Ticket};
 use crate::domain::rating::board::Standing;
+use crate::domain::result::Satisfaction;
 use crate::domain::ruleset::queue::Regions;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
@@ -85,7 +86,8 @@ impl World<'_> {
         let id = TicketId::from_bytes(name(self.seed, TICKETS, self.tickets));
         let ticket = Arc::new(self.ticket(party, id));
         let place = self.place(party, &ticket.ratings);
-        let entrant = Entrant::of(self.ruleset, self.queue, ticket, place);
+        let frustrated = self.is_frustrated(party);
+        let entrant = Entrant { frustrated, ..Entrant::of(self.ruleset, self.queue, ticket, place) };
         if self.counts(self.now) {
             self.tally.entered[0] += 1;
             self.tally.entered[1] += u64::from(entrant.size);
@@ -96,6 +98,15 @@ impl World<'_> {
         let minutes = self.scenario.rhythm.patience_minutes * (PATIENCE_SPREAD * spread).exp();
         self.agenda.plan(self.now.after((minutes * 60_000.0) as u64), Due::GivesUp(id));
         self.changed();
+    }
+
+    /// Whether the queue looks after somebody of a party (S1-97). Nobody leaves a match here, and nobody scores one: streaks alone
+    /// tell.
+    fn is_frustrated(&self, party: usize) -> bool {
+        let Some(rule) = &self.queue.satisfaction else { return false };
+        let people = &self.people.all[self.people.parties[party].people.clone()];
+        let unknown = Satisfaction::default();
+        people.iter().filter_map(|person| person.skill).any(|it| rule.looks_after(it.streak, it.matches, &unknown))
     }
 
     /// What a party says of itself, and what is known of it.

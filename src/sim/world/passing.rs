@@ -196,7 +196,7 @@ impl World<'_> {
         let stored = self.people.all[person].skill;
         let newcomer = || spec.map(RatingSpec::newcomer);
         let skill = stored.or_else(newcomer).unwrap_or(NOBODY);
-        spec.map_or(skill, |spec| spec.at(skill, self.now))
+        spec.map_or(skill, |spec| spec.at_in(skill, self.now, self.played))
     }
 
     /// Counts what the players' round trips are, and how much better they could have been.

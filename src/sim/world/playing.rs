@@ -9,8 +9,8 @@ use crate::domain::life::penalty::penalise;
 use crate::domain::life::step::step;
 use crate::domain::life::{Fate, Match, Outcome, Place, Stage};
 use crate::domain::queue::ticket::Ending;
-use crate::domain::rating::Side;
 use crate::domain::rating::board::{Board, Standing};
+use crate::domain::rating::{Played, Side};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 use crate::sim::agenda::Due;
@@ -173,7 +173,8 @@ impl World<'_> {
         let stored = |person: &usize| self.people.all[*person].skill.unwrap_or_else(|| spec.newcomer());
         let side = |(team, &rank): (&Vec<usize>, &u32)| Side { players: team.iter().map(stored).collect(), rank };
         let sides: Vec<Side> = teams.iter().zip(ranks).map(side).collect();
-        let Ok(after) = spec.rate(&sides, self.now) else { return };
+        let Ok(after) = spec.rate_in(&sides, self.now, self.played) else { return };
+        self.played = after.iter().flatten().fold(self.played, Played::with);
         for (&person, skill) in teams.iter().flatten().zip(after.into_iter().flatten()) {
             let person = &mut self.people.all[person];
             let user = person.user;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::limit::RATING_CHANGES_MAX;
 use crate::domain::queue::ticket::Rated;
-use crate::domain::rating::Skill;
+use crate::domain::rating::{Played, Skill};
 use crate::domain::result::{Change, MatchResult, RatingChange, Report, Satisfaction};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
@@ -30,7 +30,10 @@ impl Picture {
         }
         let unrated = report.unrated(spec.as_ref());
         let rated = match spec.as_ref().filter(|_| unrated.is_none()) {
-            Some(spec) => report.rate(spec, |user| self.skill(spec, user, report.set_id), *now),
+            Some(spec) => {
+                let played = if spec.counts_played() { self.played(report.set_id) } else { Played::default() };
+                report.rate(spec, |user| self.skill(spec, user, report.set_id), *now, played)
+            }
             None => Ok(Vec::new()),
         };
         let rated = match rated {
@@ -72,6 +75,13 @@ impl Picture {
         self.ratings.get(&(user, set_id)).map_or_else(|| spec.newcomer(), RatingRow::skill)
     }
 
+    /// How far a set has been played, by all whose ratings are here or elsewhere.
+    fn played(&self, set_id: SetId) -> Played {
+        let elsewhere = self.played_elsewhere.get(&set_id).copied().unwrap_or_default();
+        let of_set = self.ratings.values().filter(|row| row.set_id == set_id);
+        of_set.fold(elsewhere, |played, row| played.with(&row.skill()))
+    }
+
     /// A user's rating follows a match.
     fn follow(&mut self, report: &Report, user: UserKey, before: Skill, after: Skill, now: UnixMs) -> RatingRow {
         let key = (user, report.set_id);
@@ -85,6 +95,7 @@ impl Picture {
             last: after.last.unwrap_or(now),
             streak: after.streak,
             satisfaction,
+            played: after.played,
         };
         self.ratings.insert(key, row);
         let change = RatingChange {
@@ -132,17 +143,21 @@ impl Picture {
         match_id: MatchId,
         (user, set_id): (UserKey, SetId),
         score: u8,
+        spec: Option<&RatingSpec>,
         now: UnixMs,
     ) -> QueueOutcome {
         if let Some((score, _)) = self.scores.get(&(match_id, user)) {
             return QueueOutcome::ScoredBefore { score: *score };
         }
         self.scores.insert((match_id, user), (score, now));
-        let row = self.ratings.get_mut(&(user, set_id)).map(|row| {
+        let key = (user, set_id);
+        let known = self.ratings.get(&key).copied().or_else(|| spec.map(|spec| newcomer(spec, user, set_id, now)));
+        let row = known.map(|mut row| {
             let all = &mut row.satisfaction;
             (all.scores, all.score_sum) = (all.scores.saturating_add(1), all.score_sum.saturating_add(score.into()));
-            *row
+            row
         });
+        self.ratings.extend(row.map(|row| (key, row)));
         QueueOutcome::Scored(row)
     }
 }
@@ -157,7 +172,7 @@ pub(in crate::store) fn slot(number: u32) -> u32 {
     number % RATING_CHANGES_MAX
 }
 
-/// Who has left a match that is not rated, and had no rating before.
+/// Who had no rating before: has left a match that is not rated, or scored one of which nobody has said yet what came of it.
 fn newcomer(spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> RatingRow {
     let new = spec.newcomer();
     RatingRow {
@@ -169,6 +184,7 @@ fn newcomer(spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> Rat
         last: now,
         streak: 0,
         satisfaction: Satisfaction::default(),
+        played: 0,
     }
 }
 

@@ -67,8 +67,8 @@ impl Picture {
             QueueWrite::Move { .. } => self.move_on(write),
             QueueWrite::Rate { rows } => self.rate(rows),
             QueueWrite::Conclude { .. } => self.conclude(write),
-            QueueWrite::Score { match_id, set_id, user, score, now } => {
-                self.score(*match_id, (*user, *set_id), *score, *now)
+            QueueWrite::Score { match_id, set_id, user, score, spec, now } => {
+                self.score(*match_id, (*user, *set_id), *score, spec.as_ref(), *now)
             }
         }
     }

@@ -7,6 +7,7 @@ use crate::domain::id::{IdState, MatchId, SetId, TicketId, UserKey};
 use crate::domain::life::penalty::Penalty;
 use crate::domain::life::{Match, Stage};
 use crate::domain::queue::ticket::Ticket;
+use crate::domain::rating::Played;
 use crate::domain::result::{MatchResult, RatingChange};
 use crate::domain::time::UnixMs;
 use crate::store::queues::{QueueKey, RESULTS_KEPT_MS, RatingRow, StoredTicket, TicketState};
@@ -24,6 +25,8 @@ pub(in crate::store) struct Picture {
     pub(in crate::store) players: HashMap<MatchId, BTreeSet<UserKey>, IdState>,
     pub(in crate::store) penalties: BTreeMap<(UserKey, SetId), Penalty>,
     pub(in crate::store) ratings: BTreeMap<(UserKey, SetId), RatingRow>,
+    /// How far sets have been played by those whose ratings are not here, where the picture is a part and a batch asks for it.
+    pub(in crate::store) played_elsewhere: BTreeMap<SetId, Played>,
     /// What came of matches; of those that a batch is about, where the picture is a part.
     pub(in crate::store) results: HashMap<MatchId, Arc<MatchResult>, IdState>,
     /// The latest changes of each user's ratings, by the place that each has among them; where the picture is a part, those

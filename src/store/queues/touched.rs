@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
+use crate::domain::ruleset::rating::RatingSpec;
 use crate::store::queues::QueueWrite;
 use crate::store::queues::picture::users_of;
 
@@ -20,6 +21,8 @@ pub(in crate::store) struct Touched {
     pub(in crate::store) punished: BTreeSet<UserKey>,
     /// The ratings that may change.
     pub(in crate::store) ratings: BTreeSet<(UserKey, SetId)>,
+    /// Sets of which it matters how far they have been played.
+    pub(in crate::store) played: BTreeSet<SetId>,
     /// Those whose result is asked for.
     pub(in crate::store) results: BTreeSet<MatchId>,
     /// Scores that may be there already.
@@ -61,7 +64,8 @@ impl Touched {
             QueueWrite::Rate { rows } => {
                 self.ratings.extend(rows.iter().map(|row| (row.user, row.set_id)));
             }
-            QueueWrite::Conclude { report, ends, .. } => {
+            QueueWrite::Conclude { report, ends, spec, .. } => {
+                self.played.extend(spec.filter(RatingSpec::counts_played).map(|_| report.set_id));
                 self.matches.insert(report.match_id);
                 self.results.insert(report.match_id);
                 self.ratings.extend(report.users().map(|user| (user, report.set_id)));

@@ -39,8 +39,8 @@ pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penal
     sum.end()
 }
 
-/// Of a row of `rating`. The file keeps no sign of a zero. What a row has had only since there are results counts when it says
-/// anything: rows of before have none of it, and keep their sums.
+/// Of a row of `rating`. The file keeps no sign of a zero. What a row has had only since there are results, or since decay can stand
+/// still, counts when it says anything: rows of before have none of it, and keep their sums.
 pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     let mut sum = Checksum::new();
     sum.bytes(row.user.as_bytes());
@@ -54,6 +54,9 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     let later = [i64::from(row.streak), i64::from(abandoned), i64::from(scores), i64::from(score_sum)];
     if later != [0; 4] {
         later.into_iter().for_each(|number| sum.number(number));
+    }
+    if row.played != 0 {
+        sum.number(i64::from(row.played));
     }
     sum.end()
 }

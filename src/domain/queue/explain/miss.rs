@@ -7,9 +7,9 @@ use crate::domain::queue::field::Field;
 use crate::domain::queue::group;
 use crate::domain::queue::quality;
 use crate::domain::queue::region;
-use crate::domain::queue::window;
+use crate::domain::queue::window::{self, Look};
 use crate::domain::ruleset::HardRule;
-use crate::domain::ruleset::queue::WindowRule;
+use crate::domain::ruleset::queue::{Window, WindowRule};
 
 /// A candidate that was missed, and every rule that is in the way.
 #[derive(Clone, Debug)]
@@ -63,13 +63,9 @@ fn refusals(field: &Field<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<Sho
         refusals.push((Refusal::Region, None));
     }
     if let Some(window) = &queue.window {
-        let distance = ours.entrant.bucket.abs_diff(theirs.entrant.bucket);
-        if !window::may_meet(window, ours.range, theirs.range, distance) {
-            let limit = match window.rule {
-                WindowRule::Contain => f64::from(ours.range.min(theirs.range)),
-                WindowRule::Overlap => f64::from(ours.range) + f64::from(theirs.range),
-            };
-            refusals.push((Refusal::Window, Some(Shortfall { is: distance as f64, limit })));
+        let (ours, theirs) = (ours.look(), theirs.look());
+        if !window::may_meet(window, ours, theirs) {
+            refusals.push((Refusal::Window, Some(short_of(window, ours, theirs))));
         }
     }
     if avoid::judge(&queue.avoid, input.meetings, ours.wary(), theirs.wary(), input.now).never {
@@ -87,6 +83,24 @@ fn refusals(field: &Field<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<Sho
         }
     }
     refusals
+}
+
+/// By how much two look past each other: of the side that lacks more.
+fn short_of(window: &Window, ours: Look, theirs: Look) -> Shortfall {
+    let from = |one: Look, other: Look| Shortfall {
+        is: one.centre.abs_diff(other.bucket) as f64,
+        limit: f64::from(one.range),
+    };
+    match window.rule {
+        WindowRule::Contain => {
+            let (here, there) = (from(ours, theirs), from(theirs, ours));
+            if there.is - there.limit <= here.is - here.limit { here } else { there }
+        }
+        WindowRule::Overlap => Shortfall {
+            is: ours.centre.abs_diff(theirs.centre) as f64,
+            limit: f64::from(ours.range) + f64::from(theirs.range),
+        },
+    }
 }
 
 /// What a limit measures, and the tighter of both limits.

@@ -257,7 +257,7 @@ fn bar_of(quality: &Quality) -> Option<f64> {
     match *quality {
         Quality::Any | Quality::WinProbability { .. } => None,
         Quality::SoftScore { max_score } => Some(max_score),
-        Quality::LeaderboardGauss { threshold, .. } => Some(threshold),
+        Quality::LeaderboardGauss { threshold, .. } | Quality::DrawProbability { threshold } => Some(threshold),
         Quality::AverageSimilarity { required_percent, .. } | Quality::CategorySimilarity { required_percent, .. } => {
             Some(required_percent)
         }
@@ -268,7 +268,7 @@ fn set_bar(quality: &mut Quality, to: f64) {
     match quality {
         Quality::Any | Quality::WinProbability { .. } => {}
         Quality::SoftScore { max_score } => *max_score = to,
-        Quality::LeaderboardGauss { threshold, .. } => *threshold = to,
+        Quality::LeaderboardGauss { threshold, .. } | Quality::DrawProbability { threshold } => *threshold = to,
         Quality::AverageSimilarity { required_percent, .. } | Quality::CategorySimilarity { required_percent, .. } => {
             *required_percent = to;
         }

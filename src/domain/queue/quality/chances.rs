@@ -1,7 +1,8 @@
-//! How likely each team of a match is to win, by the rating system of the set; the formulas are `domain::rating`'s.
+//! How likely each team of a match is to win, and all of them to draw, by the rating system of the set; the formulas are
+//! `domain::rating`'s.
 
 use crate::domain::queue::quality::Member;
-use crate::domain::rating::{Team, chances};
+use crate::domain::rating::{Team, chances, draw_quality};
 use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
 
 /// What is gone by where a ruleset names no rating system.
@@ -9,6 +10,16 @@ const DEFAULT: RatingSystem = RatingSystem::Elo { initial: 1500.0, k: 16.0, scal
 
 /// The chance of every team that has players to win, in the order of the teams; they add up to 1.
 pub fn chances_to_win(spec: Option<&RatingSpec>, members: &[Member<'_>]) -> Vec<f64> {
+    chances(spec.map_or(&DEFAULT, |spec| &spec.system), &teams_of(members))
+}
+
+/// How likely the teams are to draw, 0 to 1 (S2-4); 0 where the rating system does not say how much luck there is in a game.
+pub fn chance_to_draw(spec: Option<&RatingSpec>, members: &[Member<'_>]) -> f64 {
+    spec.and_then(|spec| spec.system.beta()).map_or(0.0, |beta| draw_quality(beta, &teams_of(members)))
+}
+
+/// The teams that have players, in their order.
+fn teams_of(members: &[Member<'_>]) -> Vec<Team> {
     let count = members.iter().map(|it| usize::from(it.team) + 1).max().unwrap_or(0);
     let mut teams = vec![Team::default(); count];
     for member in members {
@@ -16,7 +27,7 @@ pub fn chances_to_win(spec: Option<&RatingSpec>, members: &[Member<'_>]) -> Vec<
         member.rated.iter().filter(|it| it.rating.is_finite()).for_each(|rated| team.add(*rated));
     }
     teams.retain(|team| !team.is_empty());
-    chances(spec.map_or(&DEFAULT, |spec| &spec.system), &teams)
+    teams
 }
 
 #[cfg(test)]

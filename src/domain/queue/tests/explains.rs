@@ -5,7 +5,7 @@ use crate::domain::filter::{Refusal, Side};
 use crate::domain::measure::Measure;
 use crate::domain::queue::explain::{Explanation, Question, Remedy, Shortfall, explain};
 use crate::domain::queue::tests::world::{GAUSS, NOW, WINDOW, World, random, ticket_id};
-use crate::domain::ruleset::queue::{WaitBonus, Window, WindowClock};
+use crate::domain::ruleset::queue::{Satisfaction, WaitBonus, Window, WindowClock};
 use crate::domain::ruleset::{HardFilter, HardRule, MissingHard};
 
 fn explained(world: &World, number: u64) -> Explanation {
@@ -28,6 +28,28 @@ fn a_range_that_is_too_narrow_is_told_by_how_much() {
     assert_eq!(told.remedy, Some(Remedy::Window { more: 2 }));
     assert!(told.others.contains(&Remedy::Wait { ms: 39_000 }), "{:?}", told.others);
     assert!(told.others.contains(&Remedy::Tickets { more: 1 }), "{:?}", told.others);
+}
+
+/// S1-97: who looks further down is told so, and what is missing is told of the side that lacks more.
+#[test]
+fn who_looks_further_down_is_told_so() {
+    let mut world = World::plain();
+    world.queue().window = Some(Window { start: 2, step: 0, max: Some(2), ..WINDOW });
+    world.queue().satisfaction = Some(Satisfaction { widen: 2.0, shift_down: 3.0, ..Satisfaction::default() });
+    world.enters(&[6.0], 0);
+    // The second to enter is frustrated: four to either side of 7.
+    world.enters(&[10.0], 0);
+    let told = explained(&world, 1);
+    assert_eq!((told.standing.widened, told.standing.shifted_down), (Some(2.0), Some(3.0)));
+    assert_eq!(told.standing.bucket, Some((10, 4)));
+    assert_eq!(
+        told.nearest[0].by,
+        Some(Shortfall { is: 4.0, limit: 2.0 }),
+        "the other looks two up, and it is four off"
+    );
+    assert_eq!(told.remedy, Some(Remedy::Window { more: 2 }));
+    let told = explained(&world, 0);
+    assert_eq!((told.standing.widened, told.standing.shifted_down), (None, None));
 }
 
 #[test]

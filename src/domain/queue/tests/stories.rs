@@ -89,7 +89,7 @@ fn a_frustrated_player_looks_further() {
     for (widen, reciprocal_percent, wanted) in [(1.0, 0.0, 0), (2.0, 0.0, 1), (2.0, 50.0, 1), (2.0, 100.0, 0)] {
         let mut world = World::plain();
         world.queue().window = Some(Window { start: 2, step: 0, max: Some(2), reciprocal_percent, ..WINDOW });
-        world.queue().satisfaction = Some(Satisfaction { losing_streak: 3, widen });
+        world.queue().satisfaction = Some(Satisfaction { widen, ..Satisfaction::default() });
         world.enters(&[10.0], 0);
         // Every third that enters is frustrated, from the second on.
         world.enters(&[14.0], 0);
@@ -124,6 +124,33 @@ fn users_and_parties_share_a_bucket() {
     assert!(world.matches().is_empty(), "three of this bucket, and one of the next");
     world.enters(&[20.0], 0);
     assert_eq!(world.matches(), [[0, 2, 3]]);
+}
+
+/// S1-97: whose window lies lower meets easier opponents and no harder ones; the other side goes by its own range.
+#[test]
+fn a_frustrated_player_looks_further_down() {
+    for (theirs, reciprocal_percent, wanted) in [
+        // Two buckets to either side of 9: from 7 to 11.
+        (6.0, 0.0, 0),
+        (7.0, 0.0, 1),
+        (11.0, 0.0, 1),
+        // Who is stronger by two still looks two down.
+        (12.0, 0.0, 1),
+        (13.0, 0.0, 0),
+        (7.0, 50.0, 1),
+        (7.0, 100.0, 0),
+        (8.0, 100.0, 1),
+        (12.0, 100.0, 0),
+    ] {
+        let mut world = World::plain();
+        world.queue().window = Some(Window { start: 2, step: 0, max: Some(2), reciprocal_percent, ..WINDOW });
+        world.queue().satisfaction = Some(Satisfaction { shift_down: 1.4, ..Satisfaction::default() });
+        world.enters(&[theirs], 0);
+        // Every third that enters is frustrated, from the second on. 10.4 less 1.4 is 9.
+        world.enters(&[10.4], 0);
+        assert_eq!(world.matches().len(), wanted, "{theirs} at {reciprocal_percent} %");
+        assert_eq!(world.pass().report.widest_range, 3, "from 10 down to 7");
+    }
 }
 
 /// S0-12: the nearest is taken; of two equally near, who has waited longer.

@@ -348,6 +348,10 @@ fn random_rules(dice: &mut Dice) -> Ruleset {
     teams.sizes = pick(dice, &sizes).into();
     teams.max_party_size = teams.largest();
     random_queue(dice, rules.queue.as_mut().unwrap());
+    if matches!(rules.queue.as_ref().unwrap().quality, Quality::DrawProbability { .. }) {
+        let system = RatingSystem::TrueSkill { mu: 0.0, sigma: 8.0, beta: 4.0, tau: 0.0, draw_percent: 5.0 };
+        rules.rating = Some(RatingSpec::plain(system));
+    }
     rules
 }
 
@@ -388,7 +392,9 @@ fn random_queue(dice: &mut Dice, queue: &mut QueueSpec) {
         });
     }
     if queue.window.is_some() {
-        queue.satisfaction = pick(dice, &[None, Some(Satisfaction { losing_streak: 2, widen: 1.5 })]);
+        let plain = Satisfaction::default();
+        let rule = |widen, shift_down| Some(Satisfaction { widen, shift_down, ..plain });
+        queue.satisfaction = pick(dice, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
     }
     queue.quality = pick(
         dice,
@@ -405,6 +411,7 @@ fn random_queue(dice: &mut Dice, queue: &mut QueueSpec) {
                 required_percent: 80.0,
             },
             Quality::WinProbability { min_percent: 30.0, max_percent: 70.0 },
+            Quality::DrawProbability { threshold: 0.4 },
         ],
     );
     queue.selection.mode = pick(

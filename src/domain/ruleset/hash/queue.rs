@@ -1,7 +1,9 @@
 //! What a queue feeds to the hash.
 
 use crate::domain::ruleset::hash::Canon;
-use crate::domain::ruleset::queue::{Avoid, AvoidHow, AvoidWhom, Quality, QueueSpec, Regions, WindowRule};
+use crate::domain::ruleset::queue::{
+    Avoid, AvoidHow, AvoidWhom, Quality, QueueSpec, Regions, Satisfaction, WindowRule,
+};
 use crate::domain::ruleset::validate::queue::{DEFAULT_SELECTION, DEFAULT_TICKET_LAPSE_MS};
 
 /// What every queue has had from the first on.
@@ -79,10 +81,30 @@ pub(super) fn later(canon: &mut Canon, queue: &QueueSpec) {
         canon.whole(offer.after_ms);
         canon.whole(offer.set_id.0.into());
     }
-    if let Some(satisfaction) = satisfaction {
-        canon.text("satisfaction");
-        canon.whole(satisfaction.losing_streak.into());
-        canon.number(satisfaction.widen);
+    if let Some(rule) = satisfaction {
+        satisfied(canon, rule);
+    }
+}
+
+fn satisfied(canon: &mut Canon, rule: &Satisfaction) {
+    let plain = Satisfaction::default();
+    canon.text("satisfaction");
+    // Nobody has lost no match in a row: 0 is none.
+    canon.whole(rule.losing_streak.unwrap_or(0).into());
+    canon.number(rule.widen);
+    for (text, said) in [("abandoned", rule.abandoned_percent), ("score below", rule.score_below)] {
+        if let Some(number) = said {
+            canon.text(text);
+            canon.number(number);
+        }
+    }
+    if rule.min_matches != plain.min_matches {
+        canon.text("min matches");
+        canon.whole(rule.min_matches.into());
+    }
+    if rule.shift_down != plain.shift_down {
+        canon.text("shift down");
+        canon.number(rule.shift_down);
     }
 }
 
@@ -123,6 +145,10 @@ fn quality(canon: &mut Canon, quality: &Quality) {
         Quality::AverageSimilarity { rating_span, required_percent } => {
             canon.text("average_similarity");
             canon.numbers(&[rating_span, required_percent]);
+        }
+        Quality::DrawProbability { threshold } => {
+            canon.text("draw_probability");
+            canon.number(threshold);
         }
         Quality::WinProbability { min_percent, max_percent } => {
             canon.text("win_probability");

@@ -8,7 +8,11 @@ use crate::domain::ruleset::queue::{Quality, WaitBonus};
 use crate::domain::ruleset::validate::queue::POSITIVE;
 use crate::domain::ruleset::validate::soft::CURVES;
 
-const KINDS: [&str; 5] = ["SoftScore", "LeaderboardGauss", "AverageSimilarity", "CategorySimilarity", "WinProbability"];
+const KINDS: [&str; 6] =
+    ["SoftScore", "LeaderboardGauss", "AverageSimilarity", "CategorySimilarity", "WinProbability", "DrawProbability"];
+
+/// Shares of the likeliest draw.
+const SHARE: Bounds = Bounds::above(0.0, 1.0);
 
 /// Free minutes of a wait bonus: a day at most.
 const FREE_MINUTES: Bounds = Bounds::within(0.0, 1_440.0);
@@ -42,6 +46,9 @@ fn kind(element: &Element, mistakes: &Mistakes) -> Quality {
             required_percent: at.required_number("RequiredPercent", Bounds::PERCENT).unwrap_or(0.0),
         },
         "WinProbability" => win_probability(&mut at),
+        "DrawProbability" => {
+            Quality::DrawProbability { threshold: at.required_number("Threshold", SHARE).unwrap_or(1.0) }
+        }
         _ => {
             let categories = at.whole_or("Categories", 2, RULES_MAX as u64, 13);
             let by_span = at.word("DivideBy", &[("count", false), ("span", true)]).unwrap_or(false);

@@ -37,6 +37,15 @@ const EXACT_UP_TO_MAX: u64 = 3_000;
 /// Matches in a row that somebody may have to lose before a queue looks after them.
 const LOSING_STREAK_MAX: u64 = 1_000;
 
+/// The share of matches that somebody may have to leave, percent.
+const ABANDONED_PERCENT: Bounds = Bounds::above(0.0, 100.0);
+
+/// Scores are 1 to 5: nobody's mean is below 1.
+const SCORE_BELOW: Bounds = Bounds::above(1.0, 5.0);
+
+/// Matches that a share of them, and scores that their mean, may have to be made of.
+const MIN_MATCHES_MAX: u64 = 1_000;
+
 /// How much wider a window may become for them.
 const WIDEN: Bounds = Bounds::within(1.0, 100.0);
 
@@ -72,7 +81,7 @@ pub(super) fn read(
         satisfaction: at.child("Satisfaction").map(|element| satisfaction(element, mistakes)),
     };
     if let (Some(element), None) = (at.child("Satisfaction"), &queue.window) {
-        let what = "<Satisfaction> widens a window, and there is none";
+        let what = "<Satisfaction> widens or moves a window, and there is none";
         at.wrong(element.span, what, "add a <Window>, or leave it out");
     }
     at.finish();
@@ -171,12 +180,25 @@ fn selection(element: Option<&Element>, mistakes: &Mistakes) -> Selection {
     selection
 }
 
+/// Which signs count, and what is done: at least one of each.
 fn satisfaction(element: &Element, mistakes: &Mistakes) -> Satisfaction {
+    let plain = Satisfaction::default();
     let mut at = Fields::of(element, mistakes);
-    let losing_streak = at.required_whole("LosingStreak", 1, LOSING_STREAK_MAX).unwrap_or(1) as u32;
-    let widen = at.required_number("Widen", WIDEN).unwrap_or(1.0);
+    let satisfaction = Satisfaction {
+        losing_streak: at.whole("LosingStreak", 1, LOSING_STREAK_MAX).map(|least| least as u32),
+        abandoned_percent: at.number("AbandonedPercent", ABANDONED_PERCENT),
+        score_below: at.number("ScoreBelow", SCORE_BELOW),
+        min_matches: at.whole_or("MinMatches", 1, MIN_MATCHES_MAX, plain.min_matches.into()) as u32,
+        widen: at.number_or("Widen", WIDEN, plain.widen),
+        shift_down: at.number_or("ShiftDown", POSITIVE, plain.shift_down),
+    };
+    at.required_any(&["LosingStreak", "AbandonedPercent", "ScoreBelow"]);
+    at.required_any(&["Widen", "ShiftDown"]);
+    if at.written("AbandonedPercent").is_none() && at.written("ScoreBelow").is_none() {
+        at.idle(&["MinMatches"], "a streak says itself how many matches it takes");
+    }
     at.finish();
-    Satisfaction { losing_streak, widen }
+    satisfaction
 }
 
 fn offer(element: &Element, own_set: Option<SetId>, mistakes: &Mistakes) -> Option<Offer> {

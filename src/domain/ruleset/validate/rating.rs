@@ -3,7 +3,7 @@
 use crate::domain::limit::DURATION_MS_MAX;
 use crate::domain::ruleset::draft::{Element, Mistakes};
 use crate::domain::ruleset::fields::{Bounds, Fields};
-use crate::domain::ruleset::rating::{Decay, GamePer, Momentum, OnDisconnect, RatingSpec, RatingSystem};
+use crate::domain::ruleset::rating::{Decay, DecayPeriods, GamePer, Momentum, OnDisconnect, RatingSpec, RatingSystem};
 use crate::domain::ruleset::validate::attributes::ANY_NUMBER;
 
 /// Numbers that must be more than nothing: factors, deviations, scales.
@@ -142,8 +142,10 @@ fn decay(element: &Element, mistakes: &Mistakes) -> Decay {
     let every_ms = at.required_whole("EveryMs", 1_000, DURATION_MS_MAX).unwrap_or(1_000);
     let deviation = at.required_number("Deviation", POSITIVE).unwrap_or(0.0);
     let max_deviation = at.required_number("MaxDeviation", POSITIVE).unwrap_or(0.0);
+    let words = [("all", DecayPeriods::All), ("played", DecayPeriods::Played)];
+    let periods = at.word("Periods", &words).unwrap_or(DecayPeriods::All);
     at.finish();
-    Decay { every_ms, deviation, max_deviation }
+    Decay { every_ms, deviation, max_deviation, periods }
 }
 
 fn momentum(element: &Element, mistakes: &Mistakes) -> Momentum {

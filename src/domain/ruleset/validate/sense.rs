@@ -1,6 +1,7 @@
 //! Whether parts that are right by themselves go together. What could never come true, or never matter, is a mistake: its
 //! author meant something else.
 
+use crate::domain::rating::{Team, draw_quality};
 use crate::domain::ruleset::draft::{Element, Span};
 use crate::domain::ruleset::fields::Fields;
 use crate::domain::ruleset::queue::{AvoidHow, AvoidWhom, Quality, QueueSpec, Regions, SelectionMode};
@@ -28,8 +29,8 @@ pub(super) fn check_parts(root: &Fields<'_>) {
         root.wrong(queue.span, what, "add <Teams Count=\"2\" Size=\"…\"/>");
     }
     if let Some(child) = queue.child("Satisfaction").filter(|_| !has("Rating")) {
-        let right = "add a <Rating System=\"…\"/>, which keeps them";
-        root.wrong(child.span, "<Satisfaction> goes by matches lost in a row, and nobody counts them", right);
+        let right = "add a <Rating System=\"…\"/>, which does";
+        root.wrong(child.span, "<Satisfaction> goes by what came of matches, and nobody keeps that", right);
     }
     let measures = queue.child("Quality").map_or(&[][..], |quality| &quality.children);
     for measure in measures.iter().take(1) {
@@ -43,6 +44,11 @@ pub(super) fn check_parts(root: &Fields<'_>) {
                 "Rating",
                 "goes by ratings, and none are kept",
                 "a <Rating System=\"…\"/>, by which chances are reckoned",
+            ),
+            "DrawProbability" => (
+                "Rating",
+                "goes by ratings and how sure they are, and none are kept",
+                "a <Rating System=\"…\"/>, by which draws are reckoned",
             ),
             "SoftScore" => {
                 ("SoftFilters", "adds soft filters up, and there are none", "<SoftFilters>, or measure in another way")
@@ -72,6 +78,7 @@ pub(super) fn check(
     sense.thresholds();
     if let Some(rating) = rating {
         sense.scales(rating.system.newcomer());
+        sense.draws(rating, teams);
     }
 }
 
@@ -200,6 +207,31 @@ impl Sense<'_> {
                 let what = format!("categories go from 0 to {to}, but a newcomer is rated {newcomer}");
                 self.wrong(measure.span, what, right);
             }
+        }
+    }
+
+    /// Draws are of two teams, by a system that says how much luck there is in a game; and newcomers may meet each other.
+    fn draws(&self, rating: &RatingSpec, teams: Option<&TeamsSpec>) {
+        let (Quality::DrawProbability { threshold }, Some(measure), Some(teams)) =
+            (self.queue.quality, self.measure(), teams)
+        else {
+            return;
+        };
+        let Some(beta) = rating.system.beta() else {
+            let what =
+                format!("<DrawProbability> goes by the luck in a game, and `{}` says none", rating.system.as_str());
+            return self.wrong(measure.span, what, "rate by `trueskill` or `plackett_luce`, or measure in another way");
+        };
+        let count = teams.sizes.len();
+        if count != 2 {
+            let what = format!("<DrawProbability> is that of two teams, and a match has {count}");
+            return self.wrong(measure.span, what, "make it two teams, or measure in another way");
+        }
+        let newcomers = |size: &u16| (0..*size).map(|_| rating.newcomer().rated).collect::<Team>();
+        let reached = draw_quality(beta, &teams.sizes.iter().map(newcomers).collect::<Vec<_>>());
+        if reached < threshold && self.queue.wait_bonus.is_none() {
+            let what = format!("the least quality is {threshold}, and a match of newcomers has {reached:.3}");
+            self.wrong(measure.span, what, "give a `Threshold` that newcomers pass, or add a <WaitBonus>");
         }
     }
 

@@ -12,6 +12,7 @@ use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
+use crate::domain::rating::Played;
 use crate::store::StoreError;
 use crate::store::postgres::Desk;
 use crate::store::postgres::attempt::{self, Attempt, Trouble, Work};
@@ -104,9 +105,16 @@ impl Changes<'_> {
         if !touched.ratings.is_empty() {
             let users: BTreeSet<UserKey> = touched.ratings.iter().map(|(user, _)| *user).collect();
             let users = names(users.iter().map(UserKey::as_bytes));
-            for row in &sqlx::query(sql::LOCK_RATINGS).bind(users).fetch_all(&mut *connection).await? {
+            for row in &sqlx::query(sql::LOCK_RATINGS).bind(&users).fetch_all(&mut *connection).await? {
                 let rating = read::rating(row)?;
                 picture.ratings.insert((rating.user, rating.set_id), rating);
+            }
+            for set_id in &touched.played {
+                let query = sqlx::query(sql::PLAYED).bind(i64::from(set_id.0)).bind(&users);
+                if let Some(row) = query.fetch_optional(&mut *connection).await? {
+                    let tells = read::rating(&row)?.skill();
+                    picture.played_elsewhere.insert(*set_id, Played::default().with(&tells));
+                }
             }
         }
         if !touched.results.is_empty() {

@@ -101,6 +101,7 @@ pub(super) fn rating(row: &PgRow) -> Result<RatingRow, StoreError> {
             scores: at.count(9, "scores")?,
             score_sum: at.count(10, "score_sum")?,
         },
+        played: at.count(11, "played")?,
     })
 }
 

@@ -30,7 +30,7 @@ macro_rules! ratings {
         concat!(
             "
     select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms, r.streak, r.abandoned,
-           r.scores, r.score_sum",
+           r.scores, r.score_sum, r.played",
             $of
         )
     };
@@ -88,6 +88,15 @@ pub(super) const LOCK_PENALTIES: &str = "
 /// other here, and both count.
 pub(super) const LOCK_RATINGS: &str =
     ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id for update");
+
+/// Of the ratings in set `$1` of users who are not in `$2`, the one that tells how far the set has been played. It is not locked: two
+/// matches that end at once in one period both say that it is played, and the next one is to both.
+pub(super) const PLAYED: &str = ratings!(
+    " from rating r
+     where r.set_id = $1 and 0 < r.played and 0 < r.matches and r.user_key <> all($2)
+     order by r.played desc, r.last_ms desc
+     limit 1"
+);
 
 /// What came of the matches in `$1`. After the lock on the match, so that whoever comes second sees the first.
 pub(super) const RESULTS: &str = results!(" from result r where r.match_id = any($1) order by r.match_id");
@@ -225,10 +234,10 @@ pub(super) const CHANGE_PENALTIES: &str = "
 /// Makes ratings. Fewer rows than users: another server was quicker with one of them.
 pub(super) const MAKE_RATINGS: &str = "
     insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
-                        score_sum)
+                        score_sum, played)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[])
+                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
         on conflict (user_key, set_id) do nothing
 ";
 
@@ -236,10 +245,11 @@ pub(super) const MAKE_RATINGS: &str = "
 pub(super) const CHANGE_RATINGS: &str = "
     update rating r
        set rating = u.rating, deviation = u.deviation, volatility = u.volatility, matches = u.matches, last_ms = u.last_ms,
-           streak = u.streak, abandoned = u.abandoned, scores = u.scores, score_sum = u.score_sum
+           streak = u.streak, abandoned = u.abandoned, scores = u.scores, score_sum = u.score_sum, played = u.played
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
-                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[])
-        as u (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores, score_sum)
+                  $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
+        as u (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores, score_sum,
+              played)
      where r.user_key = u.user_key and r.set_id = u.set_id
 ";
 

@@ -183,7 +183,8 @@ async fn put_ratings(statement: &'static str, ratings: &[&RatingRow], to: &mut P
         .bind(column(ratings, |it| it.streak))
         .bind(column(ratings, |it| i64::from(it.satisfaction.abandoned)))
         .bind(column(ratings, |it| i64::from(it.satisfaction.scores)))
-        .bind(column(ratings, |it| i64::from(it.satisfaction.score_sum)));
+        .bind(column(ratings, |it| i64::from(it.satisfaction.score_sum)))
+        .bind(column(ratings, |it| i64::from(it.played)));
     Ok(query.execute(to).await?.rows_affected())
 }
 

@@ -273,6 +273,7 @@ fn every_column_of_queues_counts_for_a_checksum() {
         last: UnixMs(1),
         streak: 0,
         satisfaction: Satisfaction::default(),
+        played: 0,
     };
     assert_ne!(rating_checksum(&rating(0.1)), rating_checksum(&rating(0.1 + f64::EPSILON / 8.0)));
     assert_eq!(rating_checksum(&rating(0.0)), rating_checksum(&rating(-0.0)), "as the file keeps it");

@@ -144,6 +144,7 @@ fn what_came_later_counts_when_it_says_anything() {
         last: UnixMs(7),
         streak: 0,
         satisfaction: Satisfaction::default(),
+        played: 0,
     };
     assert_eq!(rating_checksum(&row), AS_BEFORE, "as the code before had it");
     let all = Satisfaction { abandoned: 1, scores: 1, score_sum: 1 };
@@ -153,9 +154,11 @@ fn what_came_later_counts_when_it_says_anything() {
         RatingRow { satisfaction: Satisfaction { scores: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: Satisfaction { score_sum: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: all, ..row },
+        RatingRow { played: 1, ..row },
+        RatingRow { played: 1, satisfaction: all, ..row },
     ];
     let mut sums: Vec<i64> = others.iter().chain([&row]).map(rating_checksum).collect();
     sums.sort_unstable();
     sums.dedup();
-    assert_eq!(sums.len(), 6);
+    assert_eq!(sums.len(), 8);
 }

@@ -9,6 +9,7 @@ use sqlx::sqlite::SqliteConnection;
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::life::Match;
 use crate::domain::life::penalty::Penalty;
+use crate::domain::rating::Played;
 use crate::domain::result::{MatchResult, RatingChange, Satisfaction};
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;
@@ -98,9 +99,16 @@ async fn look_at_results(
     if !touched.ratings.is_empty() {
         let users: BTreeSet<UserKey> = touched.ratings.iter().map(|(user, _)| *user).collect();
         let wanted = json_array(users.iter().map(UserKey::as_bytes));
-        for row in &sqlx::query(sql::RATINGS).bind(wanted).fetch_all(connection).await.map_err(unavailable)? {
+        for row in &sqlx::query(sql::RATINGS).bind(&wanted).fetch_all(&mut *connection).await.map_err(unavailable)? {
             let rating = read::rating(row)?;
             picture.ratings.insert((rating.user, rating.set_id), rating);
+        }
+        for set_id in &touched.played {
+            let query = sqlx::query(sql::PLAYED).bind(i64::from(set_id.0)).bind(&wanted);
+            if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(unavailable)? {
+                let tells = read::rating(&row)?.skill();
+                picture.played_elsewhere.insert(*set_id, Played::default().with(&tells));
+            }
         }
     }
     Ok(())
@@ -182,7 +190,8 @@ fn bind_rating(row: &&RatingRow, to: &mut Binds) {
     to.add(i64::from(row.set_id.0)).add(row.rated.rating).add(row.rated.deviation).add(row.volatility);
     to.add(i64::from(row.matches)).add(to_ms(row.last)).add(i64::from(row.streak));
     let Satisfaction { abandoned, scores, score_sum } = row.satisfaction;
-    to.add(i64::from(abandoned)).add(i64::from(scores)).add(i64::from(score_sum)).add(rating_checksum(row));
+    to.add(i64::from(abandoned)).add(i64::from(scores)).add(i64::from(score_sum)).add(i64::from(row.played));
+    to.add(rating_checksum(row));
 }
 
 fn bind_result(result: &&MatchResult, to: &mut Binds) {

@@ -114,6 +114,7 @@ pub(super) fn rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
             scores: at.small(10, "scores")?,
             score_sum: at.small(11, "score_sum")?,
         },
+        played: at.small(12, "played")?,
     };
     at.agrees("checksum", at.number(7, "checksum")?, rating_checksum(&read))?;
     Ok(read)

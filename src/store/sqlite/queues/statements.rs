@@ -32,7 +32,7 @@ macro_rules! ratings {
         concat!(
             "
     select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms, r.checksum,
-           r.streak, r.abandoned, r.scores, r.score_sum",
+           r.streak, r.abandoned, r.scores, r.score_sum, r.played",
             $of
         )
     };
@@ -85,6 +85,15 @@ pub(in crate::store::sqlite) const LOAD_RATINGS: &str = ratings!(" from rating r
 /// All ratings of the users in `$1`, a JSON array of names.
 pub(in crate::store::sqlite) const RATINGS: &str =
     ratings!(" from json_each($1) wanted join rating r on r.user_key = unhex(wanted.value)");
+
+/// Of the ratings in set `$1` of users who are not in `$2`, another such array, the one that tells how far the set has been played.
+pub(in crate::store::sqlite) const PLAYED: &str = ratings!(
+    " from rating r
+     where r.set_id = $1 and 0 < r.played and 0 < r.matches
+       and r.user_key not in (select unhex(value) from json_each($2))
+     order by r.played desc, r.last_ms desc
+     limit 1"
+);
 
 /// What came of the matches in `$1`, another such array.
 pub(in crate::store::sqlite) const RESULTS: &str =
@@ -199,15 +208,15 @@ pub(in crate::store::sqlite) const PUT_PENALTIES: ManyRows = ManyRows::new(
 pub(in crate::store::sqlite) const PUT_RATINGS: ManyRows = ManyRows::new(
     "
     insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
-                        score_sum, checksum)
+                        score_sum, played, checksum)
     values ",
-    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (user_key, set_id) do update
        set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
            matches = excluded.matches, last_ms = excluded.last_ms, streak = excluded.streak,
            abandoned = excluded.abandoned, scores = excluded.scores, score_sum = excluded.score_sum,
-           checksum = excluded.checksum",
+           played = excluded.played, checksum = excluded.checksum",
     true,
 );
 
