@@ -23,6 +23,8 @@ pub const MATCHES: usize = 8_000;
 pub const MATCH_MAX: usize = 12;
 /// Matches of a player after which convergence is looked at.
 pub const LOOKED_AT: [u32; 4] = [10, 24, 100, 200];
+/// Whose histories are kept: how many percent of players are truly weaker.
+pub const FOLLOWED: [usize; 5] = [1, 25, 50, 75, 99];
 /// The standard deviation of true strengths, points of Elo.
 pub const SD: f64 = 180.0;
 /// The scale's ends.
@@ -67,6 +69,17 @@ pub struct Outcome {
     pub histogram: Vec<(f64, u32, u32)>,
     /// Distances from the truth, the percentiles 1 to 100, at each of `LOOKED_AT`.
     pub percentiles: Vec<Vec<f64>>,
+    /// How the ratings of a few came about, the truly weakest first: one for each of `FOLLOWED`.
+    pub histories: Vec<History>,
+}
+
+/// What a system made of one player, match by match.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct History {
+    /// The true strength.
+    pub truth: f64,
+    /// The rating at first, and after each of the player's matches, those beyond the thesis's 8,000 included.
+    pub ratings: Vec<f64>,
 }
 
 /// How near ratings are after so many matches.
@@ -111,6 +124,7 @@ pub fn run(
     // Distances at each of `LOOKED_AT`, one for each player that has come so far.
     let mut looked: Vec<Vec<f64>> = vec![Vec::new(); LOOKED_AT.len()];
     let mut at_the_end = Vec::new();
+    let (followed, mut histories) = followed(&truths, spec.newcomer().rated.rating);
     for number in 0..matches {
         let mut dice = dice(seed, About::Study, number as u64 + 1, 0);
         let players = draw(reading, &mut dice);
@@ -124,6 +138,9 @@ pub fn run(
             if let Some(at) = LOOKED_AT.iter().position(|matches| *matches == skill.matches) {
                 looked[at].push((skill.rated.rating - truths[player]).abs());
             }
+            if let Some(at) = followed.iter().position(|it| *it == player) {
+                histories[at].ratings.push(skill.rated.rating);
+            }
         }
         if number + 1 == MATCHES {
             at_the_end.clone_from(&skills);
@@ -132,7 +149,16 @@ pub fn run(
             progress(number as f64 / matches as f64);
         }
     }
-    Ok(outcome(system, &truths, &at_the_end, &looked))
+    Ok(Outcome { histories, ..outcome(system, &truths, &at_the_end, &looked) })
+}
+
+/// Who is followed, and their histories before the first match.
+fn followed(truths: &[f64], rating: f64) -> (Vec<usize>, Vec<History>) {
+    let mut order: Vec<usize> = (0..truths.len()).collect();
+    order.sort_by(|&one, &other| truths[one].total_cmp(&truths[other]));
+    let players: Vec<usize> = FOLLOWED.iter().map(|percent| order[truths.len() * percent / 100]).collect();
+    let histories = players.iter().map(|&player| History { truth: truths[player], ratings: vec![rating] }).collect();
+    (players, histories)
 }
 
 /// True strengths: normal, none beyond the ends of the scale.
@@ -244,6 +270,7 @@ fn outcome(system: &'static str, truths: &[f64], skills: &[Skill], looked: &[Vec
         convergence: convergence.collect(),
         histogram,
         percentiles: looked.iter().map(|values| (1..=100).map(|percent| rank(values, percent)).collect()).collect(),
+        histories: Vec::new(),
     }
 }
 

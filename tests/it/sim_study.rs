@@ -75,6 +75,23 @@ fn two_teams_do_not() {
     assert!(within(&glicko, 50.0) < 80.0, "{glicko:?}");
 }
 
+/// S1-67: what became of a player is kept match by match, of five from the weakest to the strongest: all begin as newcomers, and
+/// Glicko has them near the truth in the end.
+#[test]
+fn players_are_followed_match_by_match() {
+    let [elo, glicko] = outcomes(Reading::AllAgainstAll, 1);
+    let truths: Vec<f64> = glicko.histories.iter().map(|it| it.truth).collect();
+    assert!(truths.len() == 5 && truths.is_sorted() && truths[0] < -SD && SD < truths[4], "{truths:?}");
+    for (elo, glicko) in elo.histories.iter().zip(&glicko.histories) {
+        assert_eq!((elo.truth, elo.ratings.len()), (glicko.truth, glicko.ratings.len()), "the same matches");
+        assert!(24 < glicko.ratings.len(), "{}", glicko.ratings.len());
+        let off = |rating: f64| (rating - glicko.truth).abs();
+        let last = *glicko.ratings.last().unwrap();
+        assert_eq!((elo.ratings[0], glicko.ratings[0]), (0.0, 0.0));
+        assert!(off(last) < 100.0 && off(last) <= off(0.0).max(50.0), "{last} for {}", glicko.truth);
+    }
+}
+
 /// S1-67: the same seed is the same study.
 #[test]
 fn the_same_seed_is_the_same_study() {

@@ -4,7 +4,9 @@ use std::fmt::Write as _;
 
 use crate::cli::simulate::plot::{Line, lines};
 use crate::cli::simulate::{Shown, page, worlds};
-use crate::sim::study::{LOOKED_AT, MATCH_MAX, MATCHES, MATCHES_LATER, Outcome, PLAYERS, Reading, SD, run, systems};
+use crate::sim::study::{
+    History, LOOKED_AT, MATCH_MAX, MATCHES, MATCHES_LATER, Outcome, PLAYERS, Reading, SD, run, systems,
+};
 
 /// Which study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -122,6 +124,16 @@ fn plots(outcomes: &[Outcome]) -> anyhow::Result<Vec<String>> {
         let all: Vec<Line> = outcomes.iter().map(line).collect();
         let title = format!("Distance from the truth after {matches} matches");
         plots.push(lines(&title, ("% of players, at most", "points"), &all)?);
+    }
+    for it in outcomes {
+        let line = |history: &History| {
+            let points =
+                history.ratings.iter().enumerate().map(|(matches, &rating)| (matches as f64, rating)).collect();
+            Line { name: format!("truly {:.0}", history.truth), points }
+        };
+        let all: Vec<Line> = it.histories.iter().map(line).collect();
+        let title = format!("Five players, match by match: {}", it.system);
+        plots.push(lines(&title, ("matches of the player", "rating"), &all)?);
     }
     Ok(plots)
 }

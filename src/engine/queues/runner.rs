@@ -103,12 +103,12 @@ impl Run {
         let every = Duration::from_millis(u64::from(queue.pass_every_ms));
         let next_pass = self.last_at.map_or_else(Instant::now, |at| at + every);
         let mut again_at = Instant::now() + LOOK_EVERY;
+        let always = !queue.gate.skip_unchanged;
         if next_pass <= Instant::now() {
-            let proposed = self.pass(&ruleset, queue).await;
-            if proposed || !queue.gate.skip_unchanged {
+            if self.pass(&ruleset, queue).await || always {
                 again_at = again_at.min(Instant::now() + every);
             }
-        } else if self.changes() != self.last_changes {
+        } else if always || self.changes() != self.last_changes {
             again_at = again_at.min(next_pass);
         }
         let now = self.hall.core.clock.now();

@@ -22,9 +22,6 @@ use crate::sim::world::{Look, Play, World};
 /// What one names here, for `dice::name`.
 const MATCHES: u64 = 3;
 
-/// A queue is looked at this often in any case, milliseconds.
-const LOOK_EVERY_MS: u64 = 1_000;
-
 impl World<'_> {
     /// Somebody came, went, came back or was taken: the queue is worth another look.
     pub(super) fn changed(&mut self) {
@@ -100,14 +97,12 @@ impl World<'_> {
     /// When the queue is looked at again if nothing happens before.
     fn plan_next(&mut self, any: bool) {
         let next = self.queue_state.last.next_change;
-        if any || self.queue_state.changed {
+        let looks_anyway = !self.queue.gate.skip_unchanged && !self.waiting.is_empty();
+        if any || self.queue_state.changed || looks_anyway {
             self.plan_pass(self.now);
         }
         if let Some(next) = next {
             self.plan_pass(next);
-        }
-        if !self.queue.gate.skip_unchanged && !self.waiting.is_empty() {
-            self.plan_pass(self.now.after(LOOK_EVERY_MS));
         }
     }
 
