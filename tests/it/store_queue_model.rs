@@ -130,19 +130,29 @@ impl Model {
                 self.conclude(&report, payload, ends, spec, now)
             }
             QueueWrite::Score { match_id, set_id, user, score, spec, now } => {
-                let scored = self.scores.iter().find(|it| (it.0, it.1) == (match_id, user));
-                if let Some((.., score)) = scored {
-                    return Out::ScoredBefore { score: *score };
-                }
-                self.scores.push((match_id, user, score));
-                let row = self.rating(user, set_id).or(spec.map(|spec| newcomer(&spec, user, set_id, now)));
-                let Some(mut row) = row else { return Out::Scored(None) };
-                row.satisfaction.scores += 1;
-                row.satisfaction.score_sum += u32::from(score);
-                self.set_rating(row);
-                Out::Scored(Some(row))
+                self.score(match_id, (user, set_id), score, spec, now)
             }
         }
+    }
+
+    fn score(
+        &mut self,
+        match_id: MatchId,
+        (user, set_id): (UserKey, SetId),
+        score: u8,
+        spec: Option<RatingSpec>,
+        now: UnixMs,
+    ) -> Out {
+        if let Some((.., score)) = self.scores.iter().find(|it| (it.0, it.1) == (match_id, user)) {
+            return Out::ScoredBefore { score: *score };
+        }
+        self.scores.push((match_id, user, score));
+        let row = self.rating(user, set_id).or(spec.map(|spec| newcomer(&spec, user, set_id, now)));
+        let Some(mut row) = row else { return Out::Scored(None) };
+        row.satisfaction.scores += 1;
+        row.satisfaction.score_sum += u32::from(score);
+        self.set_rating(row);
+        Out::Scored(Some(row))
     }
 
     fn rating(&self, user: UserKey, set_id: SetId) -> Option<RatingRow> {
