@@ -5,7 +5,7 @@ use pb::TicketState;
 
 use crate::harness::House;
 use crate::plain;
-use crate::queue_kit::{SET, Waiting, duel, game_server, house, operator};
+use crate::queue_kit::{SET, Waiting, asks, duel, game_server, house, operator};
 
 /// A duel that is rated by Elo, in which anybody meets anybody.
 fn rated(more: &str) -> String {
@@ -349,6 +349,21 @@ async fn who_scores_matches_low_looks_further_down() {
         assert_eq!((told.range, told.shifted_down, told.widened), (Some(1_000), shifted_down, None));
     }
     assert!(waiting.queued.leave().await.expect("leave"));
+}
+
+/// S0-21: whoever comes back as soon as a match is over waits, however soon that is: the match began at once, and its server
+/// may still be about to end what its players had waiting elsewhere.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn who_comes_back_at_once_waits() {
+    let house = house(&[&rated("")]).await;
+    for round in 0..60 {
+        let duel = Duel::begun(&house, ["ann", "bob"]).await;
+        duel.ann.client.report_result(duel.ann_won()).await.expect("report");
+        let mut back = duel.bob.client.enter(asks(SET, &[("bob", 20.0)])).await.expect("enter");
+        let stands = back.beat().await.expect("heartbeat").clone();
+        assert_eq!(stands.state(), TicketState::Waiting, "round {round}: {stands:?}");
+        assert!(back.leave().await.expect("leave"), "round {round}");
+    }
 }
 
 /// A set without ratings takes results as well, for whoever learns from them; what is asked of its ratings is refused.

@@ -25,7 +25,7 @@ use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::hall::Hall;
 use crate::engine::queues::picture::Entrants;
-use crate::engine::queues::writer::is_open;
+use crate::engine::queues::writer::{elsewhere, is_open};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Tickets from which on a pass runs on a thread of its own, so that nobody's call waits for it.
@@ -154,15 +154,9 @@ impl Run {
         let _ = self.hall.write(QueueWrite::End { id, how, forget_at, now }).await;
     }
 
-    /// A match has begun at once: what its users have waiting elsewhere is over. Where this fails they are passed over until the
+    /// A match has begun at once: what its users had waiting elsewhere is over. Where this fails they are passed over until the
     /// match is.
-    async fn end_elsewhere(&self, id: MatchId, now: UnixMs) {
-        let others: BTreeSet<TicketId> = {
-            let roster = self.hall.roster.read();
-            let Some(play) = roster.play(id) else { return };
-            let users = play.members.iter().flat_map(|member| &member.players).map(|seat| seat.user);
-            users.flat_map(|user| roster.waiting_of(user)).collect()
-        };
+    async fn end_elsewhere(&self, others: Vec<TicketId>, now: UnixMs) {
         join_all(others.into_iter().map(|id| self.end(id, Ending::PlayedElsewhere, now))).await;
     }
 
@@ -273,10 +267,11 @@ impl Run {
         };
         let begins = begun.effects.contains(&Effect::Begin);
         let Some(play) = begun.next else { return };
+        // Looked up before it is known that the match began: when that is known it may be over, and who comes back is not elsewhere.
+        let others = if begins { elsewhere(&self.hall, &play) } else { Vec::new() };
         match self.hall.write(QueueWrite::Propose { proposed: Arc::new(play), now }).await {
             Ok(QueueOutcome::Taken { tickets }) => tracing::debug!(?tickets, "somebody else was faster"),
-            Ok(_) if begins => self.end_elsewhere(id, now).await,
-            Ok(_) => {}
+            Ok(_) => self.end_elsewhere(others, now).await,
             Err(fault) => tracing::warn!(?fault, "propose a match"),
         }
     }

@@ -374,10 +374,11 @@ pub(super) fn is_open(roster: &Roster, id: TicketId) -> bool {
 const NAT_OPEN: i32 = 1;
 
 /// Tickets that end because a match begins: those that its users have waiting elsewhere.
-fn elsewhere(hall: &Hall, next: &Match) -> Vec<TicketId> {
+pub(super) fn elsewhere(hall: &Hall, next: &Match) -> Vec<TicketId> {
     let roster = hall.roster.read();
     let users = next.members.iter().flat_map(|member| &member.players).map(|seat| seat.user);
-    let others: BTreeSet<TicketId> = users.flat_map(|user| roster.waiting_of(user)).collect();
+    let mut others: BTreeSet<TicketId> = users.flat_map(|user| roster.waiting_of(user)).collect();
+    others.retain(|id| next.members.iter().all(|member| member.ticket != *id));
     others.into_iter().collect()
 }
 
