@@ -141,7 +141,7 @@ impl Hosts {
         let catalog = Arc::new(Catalog::default());
         let rules = ruleset(Rules { skill: 0.6, distance: 0.4, ..Rules::default() });
         catalog.adopt(vec![("bench.xml".into(), Arc::new(rules))], UnixMs(NOW), 0);
-        let places = LocatorSettings { cell_degrees: 1.0, max_accuracy_radius_km: 500.0 };
+        let places = LocatorSettings::default();
         let parts = Parts {
             clock: clock.clone(),
             store: store.clone(),

@@ -34,7 +34,7 @@ pub const SHUTDOWN_DEADLINE_S: RangeInclusive<u32> = 1..=25;
 pub const MAX_STALENESS_S: RangeInclusive<u32> = 1..=3_600;
 /// Silos that a server can be told to serve; more are better served as all.
 pub const SILOS_MAX: usize = 256;
-/// The grid that places are snapped to, degrees. Beyond ten a cell is a continent.
+/// A grid that places are snapped to, degrees. Beyond ten a cell is a continent.
 pub const CELL_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// The doubt about a place that is put up with, kilometres; half of Earth's girth at most.
 pub const MAX_ACCURACY_RADIUS_KM: RangeInclusive<f64> = 0.0..=20_040.0;
@@ -97,6 +97,8 @@ pub struct Config {
     pub keep_retired_rulesets_s: u32,
     /// The grid that places are snapped to, degrees; 0 for none.
     pub cell_degrees: f64,
+    /// The grid that the places of advertised sessions are snapped to, degrees; 0 for that of `cell_degrees`.
+    pub session_cell_degrees: f64,
     /// A place that its file doubts by more than this is unknown, kilometres.
     pub max_accuracy_radius_km: f64,
     /// How long a shutdown may take, seconds.

@@ -2,6 +2,7 @@
 
 pub mod advertisement;
 pub mod attribute;
+pub mod coarse;
 pub mod expansion;
 pub mod facts;
 pub mod filter;

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use thiserror::Error;
 
+use crate::domain::coarse::even_cell;
 use crate::domain::locality::{Locality, snap_to_cell};
 
 use file::File;
@@ -23,6 +24,9 @@ pub const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 pub struct LocatorSettings {
     /// The grid that places are snapped to, degrees; 0 leaves them alone.
     pub cell_degrees: f64,
+    /// The coarser one that sessions are snapped to, by whose places others find them; where it is no coarser, there is
+    /// but one.
+    pub session_cell_degrees: f64,
     /// A place that the file itself doubts by more than this, kilometres, counts as unknown: it is the middle of a
     /// country (docs/decisions/0002-accuracy-radius.md).
     pub max_accuracy_radius_km: f64,
@@ -30,7 +34,7 @@ pub struct LocatorSettings {
 
 impl Default for LocatorSettings {
     fn default() -> Self {
-        Self { cell_degrees: 1.0, max_accuracy_radius_km: 500.0 }
+        Self { cell_degrees: 1.0, session_cell_degrees: 3.0, max_accuracy_radius_km: 500.0 }
     }
 }
 
@@ -99,6 +103,23 @@ impl Locator {
     ///
     /// An IPv4 address in IPv6 clothes (`::ffff:1.2.3.4`) is looked up as IPv4.
     pub fn locate(&self, address: IpAddr) -> Option<Locality> {
+        let (latitude, longitude) = self.look_up(address)?;
+        let (latitude, longitude) = snap_to_cell(latitude, longitude, self.settings.cell_degrees);
+        Locality::from_degrees(latitude, longitude)
+    }
+
+    /// The same, as coarsely as others may know it (SEC-9).
+    pub fn locate_coarsely(&self, address: IpAddr) -> Option<Locality> {
+        if self.settings.session_cell_degrees <= self.settings.cell_degrees {
+            return self.locate(address);
+        }
+        let (latitude, longitude) = self.look_up(address)?;
+        let (latitude, longitude) = even_cell(latitude, longitude, self.settings.session_cell_degrees);
+        Locality::from_degrees(latitude, longitude)
+    }
+
+    /// Latitude and longitude, degrees, as the file has them.
+    fn look_up(&self, address: IpAddr) -> Option<(f64, f64)> {
         let address = address.to_canonical();
         if !may_be_public(address) {
             return None;
@@ -107,8 +128,7 @@ impl Locator {
         if self.settings.max_accuracy_radius_km < place.accuracy_radius_km.unwrap_or(0.0) {
             return None;
         }
-        let (latitude, longitude) = snap_to_cell(place.latitude, place.longitude, self.settings.cell_degrees);
-        Locality::from_degrees(latitude, longitude)
+        Some((place.latitude, place.longitude))
     }
 }
 
@@ -160,6 +180,11 @@ impl LocatorHandle {
     /// As [`Locator::locate`]; `None` while nothing is loaded.
     pub fn locate(&self, address: IpAddr) -> Option<Locality> {
         self.current.load().as_ref()?.locate(address)
+    }
+
+    /// As [`Locator::locate_coarsely`]; `None` while nothing is loaded.
+    pub fn locate_coarsely(&self, address: IpAddr) -> Option<Locality> {
+        self.current.load().as_ref()?.locate_coarsely(address)
     }
 }
 

@@ -182,6 +182,7 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         reservation_hold_s: 30,
         keep_retired_rulesets_s: 600,
         cell_degrees: 1.0,
+        session_cell_degrees: 3.0,
         max_accuracy_radius_km: 500.0,
         shutdown_deadline_s: 10,
     }

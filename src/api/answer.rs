@@ -13,11 +13,12 @@ use prost::{DecodeError, Message};
 use crate::api::pb;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::attribute::Trust;
+use crate::domain::coarse::{DISTANCE_STEP_MILES, ROUND_TRIP_STEP_MS, stepped};
 use crate::domain::filter::{Refusal, Side};
 use crate::domain::limit;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::{Ruleset, SoftFilter};
-use crate::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
+use crate::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
 
 /// Bytes of a whole answer: no search costs more to send, whatever it asks (SEC-10).
 pub const ANSWER_BYTES_MAX: usize = 64 * 1024;
@@ -157,11 +158,13 @@ impl<'a> AnswerWriter<'a> {
         let Self { shapes, values, .. } = self;
         values.clear();
         values.extend(shapes.iter().zip(candidate.terms).map(|(shape, &exact)| shape.value(exact)));
+        let distance_miles = candidate.distance_miles.map(|it| stepped(it, DISTANCE_STEP_MILES));
+        let round_trip_ms = candidate.round_trip.map(told_ms);
         let length = candidate.encoded.len()
             + double_len(score)
             + shapes.iter().zip(&*values).map(|(shape, &value)| shape.len(value)).sum::<usize>()
-            + optional_float_len(candidate.distance_miles)
-            + optional_float_len(candidate.round_trip_ms)
+            + optional_float_len(distance_miles)
+            + optional_float_len(round_trip_ms)
             + open_seats_len(candidate.open_seats);
         if CANDIDATES_BYTES_MAX < self.bytes.len() + length {
             return;
@@ -174,8 +177,8 @@ impl<'a> AnswerWriter<'a> {
         for (shape, &value) in shapes.iter().zip(&*values) {
             shape.put(value, out);
         }
-        put_optional_float(4, candidate.distance_miles, out);
-        put_optional_float(5, candidate.round_trip_ms, out);
+        put_optional_float(4, distance_miles, out);
+        put_optional_float(5, round_trip_ms, out);
         if candidate.open_seats != 0 {
             encoding::uint32::encode(6, &u32::from(candidate.open_seats), out);
         }
@@ -256,6 +259,14 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
 /// Paths as the typed request has them.
 fn ignored(paths: &[String]) -> Vec<String> {
     paths.iter().map(|path| format!("session_composition.{path}")).collect()
+}
+
+/// What a caller measured is the caller's; anything else is told in steps (SEC-9).
+fn told_ms(round_trip: RoundTrip) -> f64 {
+    match round_trip {
+        RoundTrip::Expected(ms) => stepped(ms, ROUND_TRIP_STEP_MS),
+        RoundTrip::Measured(ms) => ms,
+    }
 }
 
 fn thousandths(exact: f64) -> f64 {

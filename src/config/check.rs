@@ -69,6 +69,11 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
             KEEP_RETIRED_RULESETS_S,
         ),
         cell_degrees: problems.within("cell_degrees", settings.cell_degrees.unwrap_or(1.0), CELL_DEGREES),
+        session_cell_degrees: problems.within(
+            "session_cell_degrees",
+            settings.session_cell_degrees.unwrap_or(3.0),
+            CELL_DEGREES,
+        ),
         max_accuracy_radius_km: problems.within(
             "max_accuracy_radius_km",
             settings.max_accuracy_radius_km.unwrap_or(500.0),
@@ -127,6 +132,7 @@ pub(super) fn uncheck(config: &Config) -> Settings {
         reservation_hold_s: Some(config.reservation_hold_s),
         keep_retired_rulesets_s: Some(config.keep_retired_rulesets_s),
         cell_degrees: Some(config.cell_degrees),
+        session_cell_degrees: Some(config.session_cell_degrees),
         max_accuracy_radius_km: Some(config.max_accuracy_radius_km),
         shutdown_deadline_s: Some(config.shutdown_deadline_s),
     }

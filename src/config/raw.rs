@@ -125,6 +125,10 @@ pub struct Settings {
     /// Snap places to a grid of this size, degrees; 0 for none [default: 1].
     #[arg(long, env = "FIRETEAM_CELL_DEGREES", value_name = "DEGREES")]
     pub cell_degrees: Option<f64>,
+    /// Let others find sessions by places on a grid of this size, degrees, so that nobody can find out where a player is; 0
+    /// for that of --cell-degrees [default: 3].
+    #[arg(long, env = "FIRETEAM_SESSION_CELL_DEGREES", value_name = "DEGREES")]
+    pub session_cell_degrees: Option<f64>,
     /// Treat places that their file doubts by more than this as unknown, kilometres [default: 500].
     #[arg(long, env = "FIRETEAM_MAX_ACCURACY_RADIUS_KM", value_name = "KM")]
     pub max_accuracy_radius_km: Option<f64>,
@@ -169,6 +173,7 @@ impl Settings {
             reservation_hold_s: self.reservation_hold_s.or(under.reservation_hold_s),
             keep_retired_rulesets_s: self.keep_retired_rulesets_s.or(under.keep_retired_rulesets_s),
             cell_degrees: self.cell_degrees.or(under.cell_degrees),
+            session_cell_degrees: self.session_cell_degrees.or(under.session_cell_degrees),
             max_accuracy_radius_km: self.max_accuracy_radius_km.or(under.max_accuracy_radius_km),
             shutdown_deadline_s: self.shutdown_deadline_s.or(under.shutdown_deadline_s),
         }

@@ -58,6 +58,7 @@ time_to_live_s = 90
 reservation_hold_s = 30
 keep_retired_rulesets_s = 600
 cell_degrees = 1.0
+session_cell_degrees = 3.0
 max_accuracy_radius_km = 500.0
 shutdown_deadline_s = 10
 "#;
@@ -98,6 +99,7 @@ fn what_is_printed_loads_again_as_the_same() {
         "--reservation-hold-s=120",
         "--keep-retired-rulesets-s=0",
         "--cell-degrees=0.25",
+        "--session-cell-degrees=0",
         "--max-accuracy-radius-km=50",
         "--shutdown-deadline-s=25",
     ];
@@ -146,6 +148,7 @@ fn every_mistake_is_said_at_once_with_what_would_be_right() {
         "time_to_live_s = 4\nreservation_hold_s = 121\nstore = \"mysql:x\"",
         &[
             "--cell-degrees=NaN",
+            "--session-cell-degrees=11",
             "--max-accuracy-radius-km=-1",
             "--shutdown-deadline-s=0",
             "--keep-retired-rulesets-s=86401",
@@ -156,6 +159,7 @@ time_to_live_s: 4 is out of range: use 5 to 600
 reservation_hold_s: 121 is out of range: use 1 to 120
 keep_retired_rulesets_s: 86401 is out of range: use 0 to 86400
 cell_degrees: NaN is out of range: use 0 to 10
+session_cell_degrees: 11 is out of range: use 0 to 10
 max_accuracy_radius_km: -1 is out of range: use 0 to 20040
 shutdown_deadline_s: 0 is out of range: use 1 to 25";
     assert_eq!(said, expected);

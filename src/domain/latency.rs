@@ -47,8 +47,9 @@ pub fn expected_round_trip_ms(line: &LatencyLine, one: End<'_>, other: End<'_>) 
 pub const FIBRE_KM_PER_MS: f64 = 200.0;
 
 /// How much nearer two people may be than their addresses' places, kilometres: a place that its file doubts by more than 500
-/// is usually none (`max_accuracy_radius_km`), and there are two.
-pub const PLACE_SLACK_KM: f64 = 1_000.0;
+/// is usually none (`max_accuracy_radius_km`), there are two, and the middle of a session's cell is up to 250 away
+/// (`coarse`).
+pub const PLACE_SLACK_KM: f64 = 1_250.0;
 
 /// Less than this no round trip between two places takes, milliseconds: the time that light needs one way, over what is
 /// left of their distance when both places are as wrong as they may be. 0 when one is unknown.
@@ -91,11 +92,11 @@ mod tests {
         let (seattle, los_angeles, london, sydney) =
             (at(47.6, -122.3), at(34.1, -118.2), at(51.5, -0.1), at(-33.9, 151.2));
         check(seattle, seattle, 0.0, 0.0);
-        check(seattle, los_angeles, 2.0, 3.5);
-        check(seattle, london, 28.0, 35.0);
-        check(london, sydney, 55.0, 60.0);
+        check(seattle, los_angeles, 1.0, 2.0);
+        check(seattle, london, 27.0, 34.0);
+        check(london, sydney, 54.0, 59.0);
         check(None, sydney, 0.0, 0.0);
         // The farthest that two places can be apart.
-        check(at(90.0, 0.0), at(-90.0, 0.0), 59.0, 60.0);
+        check(at(90.0, 0.0), at(-90.0, 0.0), 58.0, 59.0);
     }
 }

@@ -83,6 +83,24 @@ pub struct Overrides {
     pub limits: Vec<(String, f64)>,
 }
 
+/// A round trip, milliseconds, and how it is known.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum RoundTrip {
+    /// From regions or places.
+    Expected(f64),
+    /// By the one who asks.
+    Measured(f64),
+}
+
+impl RoundTrip {
+    /// Milliseconds, however they are known.
+    pub fn ms(self) -> f64 {
+        match self {
+            Self::Expected(ms) | Self::Measured(ms) => ms,
+        }
+    }
+}
+
 /// One candidate, while the index is held: borrow, copy out, let go.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateView<'a> {
@@ -96,8 +114,8 @@ pub struct CandidateView<'a> {
     pub terms: &'a [f64],
     /// When both places are known, miles.
     pub distance_miles: Option<f64>,
-    /// Expected or measured, milliseconds.
-    pub round_trip_ms: Option<f64>,
+    /// When anything is known of it.
+    pub round_trip: Option<RoundTrip>,
     /// Seats that nobody holds.
     pub open_seats: u16,
 }

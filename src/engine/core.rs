@@ -1,12 +1,15 @@
 //! What the engine's parts share: memory, the store, the rules, and the leaves. The writer changes it; searches read it.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use crate::auth::credential::MatchKeys;
 use crate::auth::token::Signer;
 use crate::clock::Clock;
+use crate::domain::coarse::step_regions;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId};
+use crate::domain::locality::Locality;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
@@ -109,7 +112,27 @@ impl Core {
 
     /// The session with the server's own idea of where it is, and the paths of what was set aside for it. One of a
     /// population that others serve is refused.
-    pub(super) fn placed(&self, caller: &Caller, mut session: Session) -> Result<(Session, Vec<String>), Fault> {
+    pub(super) fn placed(&self, caller: &Caller, session: Session) -> Result<(Session, Vec<String>), Fault> {
+        self.placed_by(caller, session, LocatorHandle::locate)
+    }
+
+    /// The same of a session that others are to find: as coarse as they may know it, or a search could be asked where
+    /// its players are (SEC-9).
+    pub(super) fn placed_for_others(
+        &self,
+        caller: &Caller,
+        mut session: Session,
+    ) -> Result<(Session, Vec<String>), Fault> {
+        step_regions(&mut session);
+        self.placed_by(caller, session, LocatorHandle::locate_coarsely)
+    }
+
+    fn placed_by(
+        &self,
+        caller: &Caller,
+        mut session: Session,
+        locate: impl FnOnce(&LocatorHandle, IpAddr) -> Option<Locality>,
+    ) -> Result<(Session, Vec<String>), Fault> {
         if self.silos.as_ref().is_some_and(|silos| !silos.contains(&session.silo)) {
             let what = format!("silo {} is not served by this server: ask the one for its region", session.silo);
             return Err(field("session_composition.silo_id", what));
@@ -119,7 +142,7 @@ impl Core {
         }
         let set_aside = session.locality.is_some().then(|| "locality_info".to_owned());
         if let Some(address) = caller.address.filter(|_| self.locator.is_loaded()) {
-            session.locality = self.locator.locate(address);
+            session.locality = locate(&self.locator, address);
             self.metrics.record_look_up(session.locality.is_some());
         } else {
             session.locality = None;

@@ -15,7 +15,7 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::score::{score, term};
 use crate::domain::time::UnixMs;
 use crate::engine::command::{
-    Caller, CandidateView, LatencyPhase, ReportLatency, ReportLatencyAnswer, Search, SearchAnswer,
+    Caller, CandidateView, LatencyPhase, ReportLatency, ReportLatencyAnswer, RoundTrip, Search, SearchAnswer,
 };
 use crate::engine::core::Core;
 use crate::engine::fault::Fault;
@@ -93,7 +93,7 @@ impl Core {
             std::hint::black_box(found.hits.iter().map(first).sum::<usize>());
             for (number, hit) in found.hits.iter().enumerate() {
                 let entry = view.entry(hit.slot);
-                let shown = Shown { ruleset: query.ruleset, searcher: &query.searcher, round_trip_ms: None };
+                let shown = Shown { ruleset: query.ruleset, searcher: &query.searcher, believed: None };
                 each(shown.view(&entry.listed(), &entry.encoded, hit.score, found.terms(number)));
             }
             found.hits.len()
@@ -146,27 +146,30 @@ impl Core {
             .filter_map(|(at, id, claimed_ms)| {
                 let record = shelf.get(id)?;
                 let least_ms = least_round_trip_ms(searcher.locality, record.advertisement.session.locality);
-                let round_trip_ms = claimed_ms.max(least_ms);
-                if claimed_ms < least_ms {
+                let believed = if claimed_ms < least_ms {
                     doubted.push(at);
-                }
+                    RoundTrip::Expected(least_ms)
+                } else {
+                    RoundTrip::Measured(claimed_ms)
+                };
                 let facts = Facts::of(ruleset, &record.advertisement.session);
                 let candidate = listed(record, &facts);
-                admit(ruleset, searcher, &candidate, Some(round_trip_ms), now).ok()?;
-                let score = score(ruleset, searcher, &candidate, Some(round_trip_ms));
-                Some((score, id, round_trip_ms, record, facts))
+                admit(ruleset, searcher, &candidate, Some(believed.ms()), now).ok()?;
+                let score = score(ruleset, searcher, &candidate, Some(believed.ms()));
+                Some((score, id, believed, record, facts))
             })
             .collect();
-        standing
-            .sort_by(|one, other| one.0.total_cmp(&other.0).then(one.2.total_cmp(&other.2)).then(one.1.cmp(&other.1)));
+        standing.sort_by(|one, other| {
+            one.0.total_cmp(&other.0).then(one.2.ms().total_cmp(&other.2.ms())).then(one.1.cmp(&other.1))
+        });
         standing.dedup_by_key(|candidate| candidate.1);
         let mut terms = Vec::new();
-        for (score, _, round_trip_ms, record, facts) in &standing {
-            let shown = Shown { ruleset, searcher, round_trip_ms: Some(*round_trip_ms) };
+        for (score, _, believed, record, facts) in &standing {
+            let shown = Shown { ruleset, searcher, believed: Some(*believed) };
             let candidate = listed(record, facts);
             let soft = ruleset.soft.iter();
             terms.clear();
-            terms.extend(soft.map(|soft| term(ruleset, soft, searcher, &candidate, Some(*round_trip_ms))));
+            terms.extend(soft.map(|soft| term(ruleset, soft, searcher, &candidate, Some(believed.ms()))));
             each(shown.view(&candidate, &record.encoded, *score, &terms));
         }
         doubted
@@ -215,20 +218,21 @@ impl Core {
 struct Shown<'a> {
     ruleset: &'a Ruleset,
     searcher: &'a Searcher<'a>,
-    round_trip_ms: Option<f64>,
+    /// What its report of a round trip counts as, once there is one.
+    believed: Option<RoundTrip>,
 }
 
 impl Shown<'_> {
     fn view<'v>(&self, listed: &Listed<'_>, encoded: &'v [u8], score: f64, terms: &'v [f64]) -> CandidateView<'v> {
         let (here, there) = (self.searcher.seen(), listed.seen());
-        let between = |measure| measure_between(self.ruleset, measure, &here, &there, self.round_trip_ms);
+        let between = |measure| measure_between(self.ruleset, measure, &here, &there, None);
         CandidateView {
             id: listed.advertisement.id,
             encoded,
             score,
             terms,
             distance_miles: between(Measure::Distance),
-            round_trip_ms: between(Measure::Latency),
+            round_trip: self.believed.or_else(|| between(Measure::Latency).map(RoundTrip::Expected)),
             open_seats: listed.open_seats,
         }
     }

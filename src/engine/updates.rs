@@ -109,7 +109,11 @@ impl Engine {
         update: Update,
     ) -> Result<Submitted<UpdateAnswer>, Fault> {
         let claim = proof.claim;
-        let (session, mut ignored) = self.core.placed(caller, session)?;
+        // Where a game server stands is no secret: players are told its address.
+        let (session, mut ignored) = match claim.kind {
+            Kind::Session => self.core.placed_for_others(caller, session)?,
+            Kind::Server => self.core.placed(caller, session)?,
+        };
         check_session(&ruleset, &session)?;
         check_allowed(&ruleset, &update.allowed)?;
         ignored.extend(facts::ignored(&ruleset, &session));

@@ -8,7 +8,8 @@ use mmdb_writer::{IpVersion, Value, Writer};
 
 use super::*;
 
-const EXACT: LocatorSettings = LocatorSettings { cell_degrees: 0.0, max_accuracy_radius_km: 500.0 };
+const EXACT: LocatorSettings =
+    LocatorSettings { cell_degrees: 0.0, session_cell_degrees: 0.0, max_accuracy_radius_km: 500.0 };
 const SEATTLE: (f64, f64) = (47.606, -122.332);
 const TOKYO: (f64, f64) = (35.689, 139.692);
 
@@ -136,6 +137,21 @@ fn null_island_and_impossible_places_are_unknown() {
 fn a_place_is_snapped_to_the_middle_of_its_cell() {
     let bytes = file_bytes(IpVersion::V4, &[("1.0.0.0/24", nested(SEATTLE, None))]);
     check(&locator(&[&bytes], LocatorSettings::default()), "1.0.0.1", Some((47.5, -122.5)));
+}
+
+/// SEC-9: others know of it the middle of a larger cell, and never of a smaller one.
+#[test]
+fn others_know_a_place_no_better() {
+    let bytes = file_bytes(IpVersion::V4, &[("1.0.0.0/24", nested(SEATTLE, None))]);
+    let coarsely = |cell_degrees, session_cell_degrees| {
+        let settings = LocatorSettings { cell_degrees, session_cell_degrees, ..LocatorSettings::default() };
+        locator(&[&bytes], settings).locate_coarsely(at("1.0.0.1")).unwrap()
+    };
+    let middle = |latitude, longitude| Locality::from_degrees(latitude, longitude).unwrap();
+    assert!(coarsely(1.0, 3.0).chord_miles(middle(46.5, -121.4458)) < 0.01);
+    assert_eq!(coarsely(5.0, 3.0), middle(47.5, -122.5));
+    assert_eq!(coarsely(1.0, 0.0), middle(47.5, -122.5));
+    assert_eq!(coarsely(0.0, 0.0), middle(SEATTLE.0, SEATTLE.1));
 }
 
 #[test]

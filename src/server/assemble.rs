@@ -217,8 +217,11 @@ fn audit(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<AuditLog> {
 /// The locality files, or nobody's place: said once.
 fn locator(config: &Config, metrics: &Metrics) -> anyhow::Result<LocatorHandle> {
     let files: Vec<PathBuf> = config.locality_files.clone();
-    let settings =
-        LocatorSettings { cell_degrees: config.cell_degrees, max_accuracy_radius_km: config.max_accuracy_radius_km };
+    let settings = LocatorSettings {
+        cell_degrees: config.cell_degrees,
+        session_cell_degrees: config.session_cell_degrees,
+        max_accuracy_radius_km: config.max_accuracy_radius_km,
+    };
     let none = files.is_empty();
     let locator = LocatorHandle::new(files, settings);
     if none {

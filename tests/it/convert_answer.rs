@@ -7,7 +7,7 @@ use fireteam::api::answer::{ANSWER_BYTES_MAX, AnswerWriter, Encoded, encode_stat
 use fireteam::domain::attribute::Trust;
 use fireteam::domain::filter::{Refusal, Side};
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::engine::command::{CandidateView, ReportLatencyAnswer, SearchAnswer};
+use fireteam::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
 
 use crate::plain;
 use crate::scripted::{advertisement, ruleset};
@@ -20,7 +20,7 @@ struct Hit {
     score: f64,
     terms: [f64; 2],
     distance_miles: Option<f64>,
-    round_trip_ms: Option<f64>,
+    round_trip: Option<RoundTrip>,
     open_seats: u16,
 }
 
@@ -36,16 +36,27 @@ prop_compose! {
         score in value(),
         terms in [value(), value()],
         distance_miles in prop::option::of(0.0..8000.0),
-        round_trip_ms in prop::option::of(0.0..60_000.0),
+        round_trip in prop::option::of(round_trips()),
         open_seats in 0u16..=1000,
     ) -> Hit {
-        Hit { byte, party_sizes, connect_data, score, terms, distance_miles, round_trip_ms, open_seats }
+        Hit { byte, party_sizes, connect_data, score, terms, distance_miles, round_trip, open_seats }
     }
 }
 
 /// Zeros are left out of the wire, so they must be tried often.
 fn value() -> impl Strategy<Value = f64> {
     prop_oneof![Just(0.0), Just(0.0004), 0.0..1.0, 0.0..1e9]
+}
+
+fn round_trips() -> impl Strategy<Value = RoundTrip> {
+    prop_oneof![(0.0..60_000.0).prop_map(RoundTrip::Expected), (0.0..60_000.0).prop_map(RoundTrip::Measured)]
+}
+
+fn told(round_trip: RoundTrip) -> f32 {
+    match round_trip {
+        RoundTrip::Expected(ms) => ((ms / 25.0).round() * 25.0) as f32,
+        RoundTrip::Measured(ms) => ms as f32,
+    }
 }
 
 fn rounded(exact: f64) -> f64 {
@@ -66,8 +77,8 @@ fn generated(ruleset: &Ruleset, hits: &[Hit]) -> Vec<plain::Candidate> {
                 plain::ScoreTerm { name: soft.name.to_string(), value }
             })
             .collect(),
-        distance_miles: hit.distance_miles.map(|it| it as f32),
-        round_trip_ms: hit.round_trip_ms.map(|it| it as f32),
+        distance_miles: hit.distance_miles.map(|it| ((it * 1.609_344 / 500.0).round() * 500.0 / 1.609_344) as f32),
+        round_trip_ms: hit.round_trip.map(told),
         open_seats: u32::from(hit.open_seats),
         party_size_composition: hit.party_sizes.iter().map(|&size| i32::from(size)).collect(),
         connect_data: hit.connect_data.clone(),
@@ -87,7 +98,7 @@ fn written<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> AnswerWriter<'a> {
             score: hit.score,
             terms: &hit.terms,
             distance_miles: hit.distance_miles,
-            round_trip_ms: hit.round_trip_ms,
+            round_trip: hit.round_trip,
             open_seats: hit.open_seats,
         });
     }
@@ -109,7 +120,8 @@ fn answer(ruleset: Ruleset) -> SearchAnswer {
 }
 
 proptest! {
-    /// Spliced candidates read as generated ones, and a decoded answer is the answer.
+    /// Spliced candidates read as generated ones, and a decoded answer is the answer. Distances come in steps of 500 km,
+    /// round trips that nobody measured in steps of 25 ms.
     #[test]
     fn spliced_answers_mean_what_generated_ones_do(hits in hits(), evaluated in any::<u32>(), truncated: bool) {
         let ruleset = ruleset();
@@ -228,7 +240,7 @@ fn plain_hit() -> Hit {
         score: 0.5,
         terms: [0.25, 0.25],
         distance_miles: None,
-        round_trip_ms: None,
+        round_trip: None,
         open_seats: 1,
     }
 }

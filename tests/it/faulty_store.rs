@@ -73,7 +73,7 @@ impl Faulty {
 pub(crate) async fn engine(store: &Arc<Faulty>, rules: Vec<(PathBuf, Arc<Ruleset>)>, clock: &Arc<HandClock>) -> Engine {
     let catalog = Arc::new(Catalog::default());
     catalog.adopt(rules, clock.now(), 0);
-    let nowhere = LocatorSettings { cell_degrees: 1.0, max_accuracy_radius_km: 500.0 };
+    let nowhere = LocatorSettings::default();
     let parts = Parts {
         clock: clock.clone(),
         store: store.clone(),

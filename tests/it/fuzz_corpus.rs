@@ -321,5 +321,6 @@ log_format = "json"
 log_level = "info,fireteam=debug"
 time_to_live_s = 5
 cell_degrees = 0.25
+session_cell_degrees = 2.5
 "#
 }

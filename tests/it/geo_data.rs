@@ -9,7 +9,8 @@ use fireteam::geo::{GeoError, Locator, LocatorSettings};
 
 use crate::shared_data::shared_data;
 
-const EXACT: LocatorSettings = LocatorSettings { cell_degrees: 0.0, max_accuracy_radius_km: 500.0 };
+const EXACT: LocatorSettings =
+    LocatorSettings { cell_degrees: 0.0, session_cell_degrees: 0.0, max_accuracy_radius_km: 500.0 };
 /// A thousandth of a degree on the sphere of 4000 miles.
 const THOUSANDTH_OF_A_DEGREE_MILES: f64 = 0.001 * std::f64::consts::PI / 180.0 * 4000.0;
 

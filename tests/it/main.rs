@@ -206,6 +206,8 @@ mod tidy;
 #[cfg(test)]
 mod token_key_file;
 #[cfg(test)]
+mod trilateration;
+#[cfg(test)]
 mod trust;
 #[cfg(test)]
 mod update_runs;

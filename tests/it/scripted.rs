@@ -19,7 +19,7 @@ use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
     Caller, CandidateView, ConsentAnswer, Delete, Release, ReportLatency, ReportLatencyAnswer, ReservationAnswer,
-    ReservationChange, ReservationEvent, Reserve, ReserveAnswer, RoleAnswer, Search, SearchAnswer, Update,
+    ReservationChange, ReservationEvent, Reserve, ReserveAnswer, RoleAnswer, RoundTrip, Search, SearchAnswer, Update,
     UpdateAnswer,
 };
 use fireteam::engine::fault::Fault;
@@ -174,7 +174,7 @@ impl Matchmaker for Scripted {
                 score,
                 terms: &[0.023_456_7, score - 0.023_456_7],
                 distance_miles: Some(250.0),
-                round_trip_ms: None,
+                round_trip: None,
                 open_seats: 3,
             });
         }
@@ -238,14 +238,14 @@ impl Matchmaker for Scripted {
         self.note(caller, &report);
         for &(id, round_trip_ms) in &report.measurements {
             let encoded = encode_static(&Advertisement { id, ..advertisement(1) });
-            let round_trip_ms = round_trip_ms.map(f64::from);
+            let round_trip = round_trip_ms.map(|it| RoundTrip::Measured(f64::from(it)));
             each(CandidateView {
                 id,
                 encoded: &encoded,
                 score: 0.0,
                 terms: &[0.0, 0.0],
                 distance_miles: None,
-                round_trip_ms,
+                round_trip,
                 open_seats: 0,
             });
         }

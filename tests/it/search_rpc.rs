@@ -1,5 +1,6 @@
 //! Searches through the client: what a candidate says, who is refused by whom, how waiting counts, where one is.
 
+use fireteam::domain::locality::Locality;
 use fireteam_client::{Code, pb};
 
 use crate::harness::{House, host, party};
@@ -17,8 +18,9 @@ fn by_filter(found: &pb::MatchmakingSearchResponse, rule: &str, side: pb::Refusa
     refused(found, rule, pb::RefusalKind::Filter, side)
 }
 
-/// S1-18, S1-23, S1-25, S1-26, B-15: a host in Seattle, found from Los Angeles: 968 miles apart, give or take the grid
-/// that places are snapped to; the round trip that the ruleset's line expects, and a term for each soft filter.
+/// S1-18, S1-23, S1-25, S1-26, B-15: a host in Seattle, found from Los Angeles: 968 miles apart, give or take the
+/// grids that places are snapped to, and told in steps; the round trip that the ruleset's line expects, and a term for each
+/// soft filter.
 #[tokio::test]
 async fn a_host_in_seattle_is_found_from_los_angeles() {
     let house = House::open().await;
@@ -30,16 +32,17 @@ async fn a_host_in_seattle_is_found_from_los_angeles() {
     assert_eq!(candidate.advertisement_id, advertised.id());
     assert_eq!((candidate.open_seats, &*candidate.party_size_composition), (5, [1].as_slice()));
     assert_eq!(candidate.connect_data, b"host:7777");
-    // Half a cell in each direction, at both ends: at most one degree of arc, some 70 miles at radius 4000.
     let miles = candidate.distance_miles.expect("both places are known");
-    assert!((miles - 967.8).abs() < 70.0, "{miles}");
+    assert_eq!(miles, (1_500.0 / 1.609_344) as f32, "to the nearest 500 km");
     // 16 ms per 1000 km of arc on the real globe, or thereabouts, beyond the first 20.
-    let expected_ms = candidate.round_trip_ms.expect("expected from the places");
-    assert!((40.0..50.0).contains(&expected_ms), "{expected_ms}");
+    assert_eq!(candidate.round_trip_ms, Some(50.0), "to the nearest 25 ms");
     let [by_skill, by_latency] = &*candidate.terms else { panic!("two terms: {candidate:?}") };
     assert_eq!((&*by_skill.name, &*by_latency.name), ("skill", "latency"));
     assert!((by_skill.value - 0.4 * 33.0 / 2_000.0).abs() < 1e-12, "not rounded: clients say it themselves");
-    let exact = 0.6 * f64::from(expected_ms) / 300.0;
+    // From the middle of a cell of 1 degree to the middle of one of 3: (47.5, -122.5) and (34.5, -118.5) lie in these.
+    let middle = |latitude, longitude| Locality::from_degrees(latitude, longitude).unwrap();
+    let miles = middle(34.5, -118.5).chord_miles(middle(46.5, -180.0 + 13.5 * 360.0 / 83.0));
+    let exact = 0.6 * (20.0 + 16.0 * miles * 1.609_344 / 1_000.0) / 300.0;
     assert_eq!(by_latency.value, (exact * 1_000.0).round() / 1_000.0, "rounded: it would give the place away");
     let whole = ((by_skill.value + exact) * 1_000.0).round() / 1_000.0;
     assert_eq!(candidate.score, whole, "rounded after adding up, not before");

@@ -14,7 +14,7 @@ const KINDS_MAX: usize = 4_096;
 /// For how long a wait counts.
 const COUNTS_MS: u64 = 60 * 60 * 1000;
 
-/// Fewer waits than this say nothing.
+/// Fewer waits than this say nothing, and could be one player's.
 const LEAST: usize = 8;
 
 /// A kind of ticket.
