@@ -25,19 +25,20 @@ const IN_TURN: [&str; 3] = ["nice", "-n", "19"];
 /// keeps it for three milliseconds, which is longer than an honest call takes and would be told of the server.
 const WHEN_IDLE: [&str; 3] = ["chrt", "--idle", "0"];
 
+/// The test of that name in a process of its own, which gives way to everybody.
+pub(crate) fn command(test: &str) -> Command {
+    let give_way = if scale() == 1 { IN_TURN } else { WHEN_IDLE };
+    let mut command = Command::new(give_way[0]);
+    command.args(&give_way[1..]).arg(std::env::current_exe().expect("this test"));
+    command.args(["--exact", test, "--nocapture"]);
+    command
+}
+
 /// Attacks `target` from a process of its own, and waits for it.
 pub(crate) async fn run(attack: Attack, target: SocketAddr, connections: usize, long: Duration) -> Fate {
     let what = format!("{target} {connections} {} {}", long.as_millis(), attack.name);
     let child = tokio::task::spawn_blocking(move || {
-        let own = std::env::current_exe().expect("this test");
-        let arguments = ["--exact", "attackers::attackers_tell_of_their_fate", "--nocapture"];
-        let mut command = Command::new(IN_TURN[0]);
-        command.args(&IN_TURN[1..]);
-        if 1 < scale() {
-            command = Command::new(WHEN_IDLE[0]);
-            command.args(&WHEN_IDLE[1..]);
-        }
-        command.arg(own).args(arguments);
+        let mut command = command("attackers::attackers_tell_of_their_fate");
         command.env(ATTACKS, what).stdin(Stdio::null()).output().expect("attackers start")
     });
     let output = child.await.expect("attackers end");

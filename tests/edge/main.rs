@@ -19,6 +19,8 @@ mod flood;
 #[cfg(test)]
 mod frames;
 #[cfg(test)]
+mod greedy;
+#[cfg(test)]
 #[expect(dead_code, reason = "tests/it uses the rest")]
 #[path = "../common/papers.rs"]
 mod papers;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,13 +36,23 @@ impl Victim {
         Self::spawn(command(folder.path(), &SERVE), None, Some(folder))
     }
 
+    /// The real server with more settings, whose files are put into its folder.
+    pub(crate) fn start_with(settings: impl FnOnce(&Path) -> Vec<String>) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = command(folder.path(), &SERVE);
+        command.args(settings(folder.path()));
+        Self::spawn(command, None, Some(folder))
+    }
+
     /// The real server, with TLS.
     pub(crate) fn start_with_tls() -> Self {
-        let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("house"));
-        write_server(folder.path(), &authority.server());
-        let mut command = command(folder.path(), &SERVE);
-        command.args(["--tls-certificate", "server.pem", "--tls-key", "server.key"]);
-        Self::spawn(command, Some(authority), Some(folder))
+        let authority = Authority::new("house");
+        let mut server = Self::start_with(|folder| {
+            write_server(folder, &authority.server());
+            ["--tls-certificate", "server.pem", "--tls-key", "server.key"].map(str::to_owned).into()
+        });
+        server.authority = Some(authority);
+        server
     }
 
     /// The real server, which may have `descriptors` files and connections open.
@@ -195,14 +206,22 @@ impl Latencies {
             taken.push(begun.elapsed());
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
-        taken.sort_unstable();
-        Ok(Self(taken))
+        Ok(Self::of(taken))
     }
 
-    fn and(mut self, other: Self) -> Self {
-        self.0.extend(other.0);
-        self.0.sort_unstable();
-        self
+    /// Those that were measured.
+    pub(crate) fn of(mut taken: Vec<Duration>) -> Self {
+        taken.sort_unstable();
+        Self(taken)
+    }
+
+    fn and(self, other: Self) -> Self {
+        Self::all(vec![self, other])
+    }
+
+    /// Those of several times, together.
+    pub(crate) fn all(times: Vec<Self>) -> Self {
+        Self::of(times.into_iter().flat_map(|it| it.0).collect())
     }
 
     pub(crate) fn count(&self) -> usize {

@@ -146,6 +146,7 @@ async fn every_call_lets_in_whom_it_should_and_nobody_else() {
     }
     assert_eq!(cells % everybody.len(), 0);
     assert!(300 < cells, "{cells}");
+    println!("{cells} cells: {} callers, each with every call of both ports", everybody.len());
 }
 
 /// SEC-4, SEC-19: what there is not is told only to those who have shown who they are.
