@@ -4,14 +4,17 @@ use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 
 use crate::auth::issuing::IssuingKey;
 use crate::clock::Clock;
 
 /// Makes three files: the private key, for its owner's eyes alone, the public key, and the public key as a key set.
-/// `out` is a directory, or what their names begin with. Files that are there already stay as they are.
+/// `out` is a directory, or what their names begin with. Where one of them is there already, none is written.
 pub fn keygen(out: &Path, clock: &dyn Clock, told: &mut dyn Write) -> anyhow::Result<()> {
+    if out.to_string_lossy().ends_with('/') && !out.is_dir() {
+        bail!("--out {}: there is no such directory: make it, or leave the slash out to begin names so", out.display());
+    }
     let mut seed = [0; 32];
     for half in seed.chunks_mut(16) {
         half.copy_from_slice(&clock.random_bytes());
@@ -22,6 +25,9 @@ pub fn keygen(out: &Path, clock: &dyn Clock, told: &mut dyn Write) -> anyhow::Re
         (named(out, "pub.pem"), key.public_pem(), 0o644),
         (named(out, "jwks.json"), key.jwks(), 0o644),
     ];
+    if let Some((there, ..)) = files.iter().find(|(file, ..)| file.exists()) {
+        bail!("{} is there already and stays as it is: name another place with --out", there.display());
+    }
     for (file, text, mode) in &files {
         write_new(file, text, *mode).with_context(|| format!("write {}", file.display()))?;
     }
@@ -77,6 +83,14 @@ mod tests {
 
         assert!(keygen(folder.path(), &clock, &mut Vec::new()).is_err(), "a key in use is not replaced");
         assert_eq!(std::fs::read(&private).unwrap(), made);
+
+        std::fs::remove_file(&private).unwrap();
+        let said = keygen(folder.path(), &clock, &mut Vec::new()).unwrap_err().to_string();
+        assert!(said.contains("issuer.pub.pem is there already"), "{said}");
+        assert!(!private.exists(), "half a set is none");
+        let said = keygen(&folder.path().join("nowhere/"), &clock, &mut Vec::new()).unwrap_err().to_string();
+        assert!(said.contains("nowhere/: there is no such directory"), "{said}");
+
         keygen(&folder.path().join("second"), &clock, &mut Vec::new()).unwrap();
         assert!(folder.path().join("second.jwks.json").is_file());
     }
