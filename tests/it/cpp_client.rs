@@ -1,4 +1,4 @@
-//! The C++ client builds, says when nobody listens, and plays both sides against a real server.
+//! The C++ client builds, says when nobody listens, and plays a session's sides and a queue's against a real server.
 //!
 //! Needs cmake, a C++ compiler and gRPC's development packages; says loudly what was not tested where they are missing.
 //! With `REQUIRE_CPP=1` in the environment, missing packages are a failure.
@@ -12,10 +12,15 @@ use crate::harness::House;
 /// What cmake says when a package is missing, rather than our files being wrong.
 const MISSING: &[&str] = &["Could NOT find", "Could not find", "No CMAKE_CXX_COMPILER", "is not able to compile"];
 
-/// The built demo; `None` where it cannot be built. Built once, however many tests ask.
-pub(crate) fn demo() -> Option<&'static Path> {
+/// The built demo of sessions; `None` where it cannot be built.
+pub(crate) fn demo() -> Option<PathBuf> {
+    named("fireteam_demo")
+}
+
+/// The demo of that name. All are built once, however many tests ask.
+fn named(name: &str) -> Option<PathBuf> {
     static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    BUILT.get_or_init(build).as_deref()
+    BUILT.get_or_init(build).as_ref().map(|folder| folder.join(name))
 }
 
 /// Runs the demo against `target`.
@@ -23,6 +28,7 @@ pub(crate) fn play(demo: &Path, target: &str) -> Output {
     Command::new(demo).arg(target).output().expect("the demo starts")
 }
 
+/// Where the demos are.
 fn build() -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("clients/cpp");
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cpp");
@@ -40,7 +46,7 @@ fn build() -> Option<PathBuf> {
     }
     let built = Command::new("cmake").arg("--build").arg(&folder).output().expect("cmake was there a moment ago");
     assert!(built.status.success(), "the C++ client does not build:\n{}", text(&built));
-    Some(folder.join("fireteam_demo"))
+    Some(folder)
 }
 
 /// CMake refuses a build folder that was made elsewhere and copied here.
@@ -69,7 +75,7 @@ fn the_demo_says_in_one_line_that_nobody_listens() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let target = listener.local_addr().unwrap().to_string();
     drop(listener);
-    let output = play(demo, &target);
+    let output = play(&demo, &target);
     assert_eq!(output.status.code(), Some(1));
     assert_eq!(text(&output), format!("not as expected: a server listens at {target}\n"));
 }
@@ -77,10 +83,21 @@ fn the_demo_says_in_one_line_that_nobody_listens() {
 /// S1-37, S1-40: advertised, found, reserved, heard of, confirmed and given back, by another language's client.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_demo_plays_both_sides() {
-    let Some(demo) = tokio::task::spawn_blocking(demo).await.unwrap() else { return };
+    plays("fireteam_demo").await;
+}
+
+/// A game server offers seats; two players queue, watch, agree, and are told where to go and what to show there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_demo_plays_a_queued_duel() {
+    plays("fireteam_queue_demo").await;
+}
+
+/// Runs a demo against a server of its own; it must be content.
+async fn plays(name: &'static str) {
+    let Some(demo) = tokio::task::spawn_blocking(|| named(name)).await.unwrap() else { return };
     let house = House::open().await;
     let target = house.parts.running.address.to_string();
-    let output = tokio::task::spawn_blocking(move || play(demo, &target)).await.unwrap();
+    let output = tokio::task::spawn_blocking(move || play(&demo, &target)).await.unwrap();
     assert!(output.status.success(), "{}", text(&output));
     assert!(text(&output).ends_with("\nok\n"), "{}", text(&output));
 }

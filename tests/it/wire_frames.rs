@@ -135,8 +135,8 @@ async fn the_cpp_client_is_no_flood() {
     let house = House::open_with(|config| config.trusted_proxies.clear()).await;
     let target = as_strangers(house.parts.running.address).await.to_string();
     for _ in 0..5 {
-        let target = target.clone();
-        let output = tokio::task::spawn_blocking(move || play(demo, &target)).await.unwrap();
+        let (demo, target) = (demo.clone(), target.clone());
+        let output = tokio::task::spawn_blocking(move || play(&demo, &target)).await.unwrap();
         assert!(output.status.success(), "{output:?}");
     }
     let metrics = house.parts.metrics.render();

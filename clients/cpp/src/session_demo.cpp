@@ -1,72 +1,22 @@
 // Plays both sides of one session against a running server: a host that advertises on the Connect stream, and a party
 // that searches, reserves and releases. Ends with `ok`, or with one line that says what was not as expected.
 
-#include <chrono>
 #include <cstdint>
-#include <cstdlib>
-#include <exception>
 #include <iostream>
 #include <memory>
-#include <random>
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include <grpcpp/grpcpp.h>
 
 #include "fireteam/v1/matchmaking.grpc.pb.h"
+#include "step.h"
 
 namespace {
 
 namespace ft = fireteam::v1;
 
-// No call and no stream of the demo takes longer than this.
-constexpr auto kDeadline = std::chrono::seconds(10);
-// Pushes that may come before an answer; more is a server gone wild.
-constexpr int kPushesMax = 100;
-
-// A step that did not go as expected.
-struct Unexpected : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-void expect(bool holds, const std::string& what) {
-  if (!holds) throw Unexpected(what);
-}
-
-void expect_ok(const grpc::Status& status, const std::string& step) {
-  if (status.ok()) return;
-  throw Unexpected(step + ": code " + std::to_string(status.error_code()) + ", " + status.error_message());
-}
-
-// 128 random bits as text: an idempotency key that no stranger can guess, and a name that no other run has.
-std::string random_key() {
-  static const char digits[] = "0123456789abcdef";
-  std::random_device dice;
-  std::string key;
-  for (int i = 0; i < 32; ++i) key += digits[dice() % 16];
-  return key;
-}
-
-// Each call has its own context: gRPC does not let them be used twice.
-std::unique_ptr<grpc::ClientContext> context() {
-  auto made = std::make_unique<grpc::ClientContext>();
-  made->set_deadline(std::chrono::system_clock::now() + kDeadline);
-  // A server that wants to know who is calling takes a token of the player's.
-  if (const char* token = std::getenv("FIRETEAM_TOKEN")) {
-    made->AddMetadata("authorization", std::string("Bearer ") + token);
-  }
-  return made;
-}
-
-// One player, as host and searcher both describe themselves.
-ft::SessionCompositionData solo(const std::string& user_id, double skill) {
-  ft::SessionCompositionData session;
-  auto* player = session.add_players();
-  player->set_user_id(user_id);
-  player->set_skill(skill);
-  return session;
-}
+using demo::context, demo::expect, demo::expect_ok, demo::kMessagesMax, demo::random_key, demo::solo, demo::Unexpected;
 
 // The host: one advertisement, updated on the stream that also tells of its reservations.
 class Host {
@@ -117,7 +67,7 @@ class Host {
   void leave() {
     stream_->WritesDone();
     ft::MatchmakingConnectResponse message;
-    for (int i = 0; i < kPushesMax && stream_->Read(&message); ++i) {
+    for (int i = 0; i < kMessagesMax && stream_->Read(&message); ++i) {
     }
     expect_ok(stream_->Finish(), "close the stream");
   }
@@ -139,7 +89,7 @@ class Host {
     if (!stream_->Write(message)) expect_ok(stream_->Finish(), "open the Connect stream");
 
     ft::MatchmakingConnectResponse answer;
-    for (int i = 0; i < kPushesMax; ++i) {
+    for (int i = 0; i < kMessagesMax; ++i) {
       if (!stream_->Read(&answer)) {
         expect_ok(stream_->Finish(), "read the Connect stream");
         throw Unexpected("the stream ended without an answer");
@@ -235,9 +185,7 @@ class Party {
 };
 
 void play(const std::string& target, uint32_t set_id) {
-  auto channel = grpc::CreateChannel(target, grpc::InsecureChannelCredentials());
-  expect(channel->WaitForConnected(std::chrono::system_clock::now() + kDeadline), "a server listens at " + target);
-  auto stub = ft::Matchmaking::NewStub(channel);
+  auto stub = ft::Matchmaking::NewStub(demo::connect(target));
   const std::string run = random_key().substr(0, 8);
 
   Host host(*stub, set_id);
@@ -265,17 +213,4 @@ void play(const std::string& target, uint32_t set_id) {
 
 }  // namespace
 
-int main(int argc, char** argv) {
-  if (argc < 2 || 3 < argc) {
-    std::cerr << "usage: fireteam_demo HOST:PORT [SET_ID]\n";
-    return 2;
-  }
-  try {
-    play(argv[1], argc == 3 ? static_cast<uint32_t>(std::stoul(argv[2])) : 1);
-  } catch (const std::exception& error) {
-    std::cerr << "not as expected: " << error.what() << "\n";
-    return 1;
-  }
-  std::cout << "ok\n";
-  return 0;
-}
+int main(int argc, char** argv) { return demo::run(argc, argv, 1, play); }
