@@ -120,14 +120,15 @@ fn helps(status: &Status) -> bool {
     status.metadata().contains_key("grpc-retry-pushback-ms") && info.is_some_and(|delay| !delay.is_zero())
 }
 
-/// One caller: asks at its rate, never waiting for an answer, until `end`. Its share of what it was allowed.
-async fn ask(client: MatchmakingClient<Channel>, name: String, begin: Instant, end: Instant, tally: Arc<Tally>) -> f64 {
+/// One caller: asks so many `times` at its rate, never waiting for an answer. Its share of what it was allowed, which is more where
+/// the machine has kept it waiting.
+async fn ask(client: MatchmakingClient<Channel>, name: String, begin: Instant, times: u64, tally: Arc<Tally>) -> f64 {
     let shown = bearer(Role::Client, &name);
     let served = Arc::new(AtomicU64::new(0));
     let mut ticks = interval_at(begin, Duration::from_secs_f64(1.0 / (PER_SECOND * TIMES)));
     ticks.set_missed_tick_behavior(MissedTickBehavior::Burst);
     let (mut waits, mut last) = (Vec::new(), begin);
-    while last < end {
+    for _ in 0..times {
         ticks.tick().await;
         last = Instant::now();
         let (mut client, request) = (client.clone(), search(&shown, &name));
@@ -159,6 +160,7 @@ async fn ask_all(address: SocketAddr, round: &str, callers: usize, long: Duratio
         clients.push(connect(address).await);
     }
     let tally = Arc::new(Tally::default());
+    let times = (long.as_secs_f64() * PER_SECOND * TIMES) as u64 + 1;
     // Not all in the same moment.
     let (begin, period) =
         (Instant::now() + Duration::from_millis(500), Duration::from_secs_f64(1.0 / PER_SECOND / TIMES));
@@ -166,7 +168,7 @@ async fn ask_all(address: SocketAddr, round: &str, callers: usize, long: Duratio
         .map(|at| {
             let begin = begin + period.mul_f64(at as f64 / callers as f64);
             let client = clients[at % CONNECTIONS].clone();
-            tokio::spawn(ask(client, format!("greedy {round} {at}"), begin, begin + long, tally.clone()))
+            tokio::spawn(ask(client, format!("greedy {round} {at}"), begin, times, tally.clone()))
         })
         .collect();
     let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
