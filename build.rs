@@ -33,13 +33,17 @@ fn main() -> Result<(), Box<dyn Error>> {
     let out = PathBuf::from(env::var("OUT_DIR")?);
 
     // One descriptor set for each port: what players see must not list the operator's service.
+    let mut served = Vec::new();
     for (name, files) in PORTS {
         let mut set = compiled(files)?.file_descriptor_set();
         // Of what is imported messages are described, and no service that is served elsewhere.
         let imported = |file: &&mut FileDescriptorProto| !files.contains(&file.name());
         set.file.iter_mut().filter(imported).for_each(|file| file.service.clear());
         std::fs::write(out.join(format!("{name}.bin")), set.encode_to_vec())?;
+        served.extend(set.file.iter().flat_map(methods));
     }
+    // The table of methods is held against it while it is compiled.
+    std::fs::write(out.join("served.rs"), format!("{served:?}"))?;
     let all = PORTS.iter().flat_map(|(_, files)| files.iter().copied()).collect::<Vec<_>>();
     let all = compiled(&all)?.file_descriptor_set();
 
@@ -63,6 +67,15 @@ fn main() -> Result<(), Box<dyn Error>> {
         .out_dir(plain)
         .compile_fds(all)?;
     Ok(())
+}
+
+/// The methods of a file, as `package.Service/Method`.
+fn methods(file: &FileDescriptorProto) -> Vec<String> {
+    let of_service = |service: &prost_types::ServiceDescriptorProto| {
+        let named = format!("{}.{}", file.package(), service.name());
+        service.method.iter().map(|method| format!("{named}/{}", method.name())).collect::<Vec<_>>()
+    };
+    file.service.iter().flat_map(of_service).collect()
 }
 
 /// Comments are kept: they become documentation of the generated code and of what reflection describes.
