@@ -25,26 +25,26 @@ const IN_TURN: [&str; 3] = ["nice", "-n", "19"];
 /// keeps it for three milliseconds, which is longer than an honest call takes and would be told of the server.
 const WHEN_IDLE: [&str; 3] = ["chrt", "--idle", "0"];
 
-/// The test of that name in a process of its own, which gives way to everybody.
-pub(crate) fn command(test: &str) -> Command {
-    let give_way = if scale() == 1 { IN_TURN } else { WHEN_IDLE };
-    let mut command = Command::new(give_way[0]);
-    command.args(&give_way[1..]).arg(std::env::current_exe().expect("this test"));
-    command.args(["--exact", test, "--nocapture"]);
-    command
+/// Runs the test of that name in a process of its own, which gives way to everybody, with `what` in the variable `key`. What
+/// it says after `told`.
+pub(crate) async fn told_by(test: &'static str, key: &'static str, what: String, told: &'static str) -> String {
+    let child = tokio::task::spawn_blocking(move || {
+        let give_way = if scale() == 1 { IN_TURN } else { WHEN_IDLE };
+        let mut command = Command::new(give_way[0]);
+        command.args(&give_way[1..]).arg(std::env::current_exe().expect("this test"));
+        command.args(["--exact", test, "--nocapture"]);
+        command.env(key, what).stdin(Stdio::null()).output().expect("it starts")
+    });
+    let output = child.await.expect("it ends");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let line = said.lines().find_map(|line| line.strip_prefix(told));
+    line.unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&output.stderr))).to_owned()
 }
 
 /// Attacks `target` from a process of its own, and waits for it.
 pub(crate) async fn run(attack: Attack, target: SocketAddr, connections: usize, long: Duration) -> Fate {
     let what = format!("{target} {connections} {} {}", long.as_millis(), attack.name);
-    let child = tokio::task::spawn_blocking(move || {
-        let mut command = command("attackers::attackers_tell_of_their_fate");
-        command.env(ATTACKS, what).stdin(Stdio::null()).output().expect("attackers start")
-    });
-    let output = child.await.expect("attackers end");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let told = said.lines().find_map(|line| line.strip_prefix(TOLD));
-    told.map(Fate::of_told).unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&output.stderr)))
+    Fate::of_told(&told_by("attackers::attackers_tell_of_their_fate", ATTACKS, what, TOLD).await)
 }
 
 /// In the test itself, attackers are started and heard; in the process that this starts, it is they.

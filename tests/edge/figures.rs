@@ -7,6 +7,9 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::fate::Fate;
 use crate::victim::Latencies;
 
+/// What the columns of a row are.
+const HEAD: &str = "| attack | connections closed | told to go | longest stay | open at the end | memory, MiB | p50 quiet, ms | p50 | p50 elsewhere | p99 quiet | p99 | p99 elsewhere | calls |";
+
 /// One chapter at work. The others wait for their turn: each wants the whole machine.
 pub(crate) struct Report {
     lines: Vec<String>,
@@ -39,14 +42,16 @@ impl Report {
     pub(crate) async fn begin(name: &str) -> Self {
         static TURN: Mutex<()> = Mutex::const_new(());
         let turn = TURN.lock().await;
-        let head = "| attack | connections closed | told to go | longest stay | open at the end | memory, MiB | p50 quiet, ms | p50 | p50 elsewhere | p99 quiet | p99 | p99 elsewhere | calls |";
-        let lines = vec![format!("{name}, SCALE={}", scale()), head.to_owned(), "|-".repeat(13) + "|"];
+        let lines = vec![format!("{name}, SCALE={}", scale())];
         Self { lines, violations: Vec::new(), _turn: turn }
     }
 
     /// One attack's figures, and how long honest calls took: when it was quiet, beside it, and beside the same done to somebody
     /// else.
     pub(crate) fn row(&mut self, name: &str, fate: &Fate, growth_mib: f64, calls: [Option<&Latencies>; 3]) {
+        if !self.lines.iter().any(|line| line == HEAD) {
+            self.lines.extend([HEAD.to_owned(), "|-".repeat(13) + "|"]);
+        }
         let ms = |percent| {
             let of = |it: &Latencies| format!("{:.1}", it.percentile(percent).as_secs_f64() * 1e3);
             calls.map(|it| it.map_or("".into(), of)).join(" | ")

@@ -1,7 +1,6 @@
 //! SEC-11: a thousand callers who each ask fifty times as often as they may, and one beside them who keeps to what is allowed.
 
 use std::net::SocketAddr;
-use std::process::Stdio;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -182,14 +181,7 @@ async fn ask_all(address: SocketAddr, round: &str, callers: usize, long: Duratio
 /// The same from a process of its own, which gives way to everybody.
 async fn greedy(address: SocketAddr, round: usize) -> Served {
     let what = format!("{address} {round} {} {}", callers(), lasting().as_millis());
-    let child = tokio::task::spawn_blocking(move || {
-        let mut command = attackers::command("greedy::a_thousand_greedy_callers_slow_nobody");
-        command.env(ASKS, what).stdin(Stdio::null()).output().expect("they start")
-    });
-    let output = child.await.expect("they end");
-    let said = String::from_utf8_lossy(&output.stdout);
-    let told = said.lines().find_map(|line| line.strip_prefix(TOLD));
-    told.map(Served::of_told).unwrap_or_else(|| panic!("{said}\n{}", String::from_utf8_lossy(&output.stderr)))
+    Served::of_told(&attackers::told_by("greedy::a_thousand_greedy_callers_slow_nobody", ASKS, what, TOLD).await)
 }
 
 /// Asks, as often as it may, until told to stop; how long it took.
