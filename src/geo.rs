@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use thiserror::Error;
 
-use crate::domain::coarse::even_cell;
-use crate::domain::locality::{Locality, snap_to_cell};
+use crate::domain::coarse::{self, even_cell};
+use crate::domain::locality::{self, Locality, snap_to_cell};
 
 use file::File;
 
@@ -34,7 +34,11 @@ pub struct LocatorSettings {
 
 impl Default for LocatorSettings {
     fn default() -> Self {
-        Self { cell_degrees: 1.0, session_cell_degrees: 3.0, max_accuracy_radius_km: 500.0 }
+        Self {
+            cell_degrees: locality::DEFAULT_CELL_DEGREES,
+            session_cell_degrees: coarse::SESSION_CELL_DEGREES,
+            max_accuracy_radius_km: 500.0,
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use fireteam::auth::issuing::{Issued, IssuingKey};
 use fireteam::clock::{Clock as _, SystemClock};
 use fireteam::config::{Auth, Config, LogFormat, PostgresUrl, Quotas, RulesetSource, StoreTarget};
 use fireteam::domain::id::SetId;
+use fireteam::domain::{coarse, locality};
 use fireteam::engine::Engine;
 use fireteam::engine::command::{Caller, Update};
 use fireteam::server::assemble::assemble;
@@ -181,8 +182,8 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         time_to_live_s: 600,
         reservation_hold_s: 30,
         keep_retired_rulesets_s: 600,
-        cell_degrees: 1.0,
-        session_cell_degrees: 3.0,
+        cell_degrees: locality::DEFAULT_CELL_DEGREES,
+        session_cell_degrees: coarse::SESSION_CELL_DEGREES,
         max_accuracy_radius_km: 500.0,
         shutdown_deadline_s: 10,
     }

@@ -11,6 +11,8 @@ use crate::config::{
     PostgresUrl, RESERVATION_HOLD_S, RulesetSource, SHUTDOWN_DEADLINE_S, SILOS_MAX, StoreTarget, TIME_TO_LIVE_S,
     TOUR_LOCALITY_FILE,
 };
+use crate::domain::coarse::SESSION_CELL_DEGREES;
+use crate::domain::locality::DEFAULT_CELL_DEGREES;
 
 const BUNDLED: &str = "bundled:";
 const MEMORY: &str = "memory:";
@@ -28,6 +30,8 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
     let quotas = problems.quotas(settings.quotas);
     let token_key_file = settings.token_key_file.or_else(|| beside(&store, TOKEN_KEYS));
     let match_key_file = settings.match_key_file.or_else(|| beside(&store, MATCH_KEYS));
+    let cell_degrees = settings.cell_degrees.unwrap_or(DEFAULT_CELL_DEGREES);
+    let session_cell_degrees = settings.session_cell_degrees.unwrap_or(SESSION_CELL_DEGREES);
     let config = Config {
         listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
         operator_listen: settings.operator_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50052))),
@@ -68,12 +72,8 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
             settings.keep_retired_rulesets_s.unwrap_or(600),
             KEEP_RETIRED_RULESETS_S,
         ),
-        cell_degrees: problems.within("cell_degrees", settings.cell_degrees.unwrap_or(1.0), CELL_DEGREES),
-        session_cell_degrees: problems.within(
-            "session_cell_degrees",
-            settings.session_cell_degrees.unwrap_or(3.0),
-            CELL_DEGREES,
-        ),
+        cell_degrees: problems.within("cell_degrees", cell_degrees, CELL_DEGREES),
+        session_cell_degrees: problems.within("session_cell_degrees", session_cell_degrees, CELL_DEGREES),
         max_accuracy_radius_km: problems.within(
             "max_accuracy_radius_km",
             settings.max_accuracy_radius_km.unwrap_or(500.0),

@@ -8,6 +8,9 @@
 use crate::domain::locality::KM_PER_MILE;
 use crate::domain::session::Session;
 
+/// The grid by which others find sessions where nobody says otherwise, degrees (docs/decisions/0011-coarse-places.md).
+pub const SESSION_CELL_DEGREES: f64 = 3.0;
+
 /// Steps in which distances are told, miles: 500 km.
 pub const DISTANCE_STEP_MILES: f64 = 500.0 / KM_PER_MILE;
 
@@ -24,8 +27,8 @@ pub fn stepped(value: f64, step: f64) -> f64 {
 /// about as wide: a grid of plain degrees has cells near the poles that are as good as places. A cell size of 0 or less
 /// leaves the place alone.
 ///
-/// In a square cell of side s whose people are spread evenly, half of them are farther than 0.4 s from its centre: for the
-/// default of 3 degrees, 133 km.
+/// In a square cell of side s whose people are spread evenly, half of them are farther than 0.4 s from its centre: for
+/// [`SESSION_CELL_DEGREES`], 133 km.
 pub fn even_cell(latitude: f64, longitude: f64, cell_degrees: f64) -> (f64, f64) {
     if cell_degrees.is_nan() || cell_degrees <= 0.0 {
         return (latitude, longitude);

@@ -13,6 +13,10 @@ pub const KM_PER_MILE: f64 = 1.609_344;
 /// The farthest that two localities can be apart: the sphere's diameter, miles.
 pub const DISTANCE_MILES_MAX: f64 = 2.0 * RADIUS_MILES;
 
+/// The grid that places are snapped to where nobody says otherwise, degrees: measured against round trips, it costs next to
+/// nothing (docs/BENCHMARKS.md).
+pub const DEFAULT_CELL_DEGREES: f64 = 1.0;
+
 /// A point in Cartesian miles, computed in double and kept as float32 (S1-25). An unknown place is `None`, never the
 /// centre of the sphere, which would be equally near to everyone (S1-27).
 #[derive(Clone, Copy, Debug, PartialEq)]

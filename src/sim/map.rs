@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use crate::domain::latency::LatencyLine;
-use crate::domain::locality::{KM_PER_MILE, Locality, snap_to_cell};
+use crate::domain::locality::{DEFAULT_CELL_DEGREES, KM_PER_MILE, Locality, snap_to_cell};
 use crate::domain::session::RegionLatency;
 use crate::sim::Unplayable;
 use crate::sim::latencies::Matrix;
@@ -11,9 +11,6 @@ use crate::sim::scenario::Scenario;
 
 /// The cities, as shipped.
 const CITIES: &str = include_str!("../../scenarios/cities.csv");
-
-/// The grid that the server snaps places to, degrees.
-const CELL_DEGREES: f64 = 1.0;
 
 /// Where the machines of a region stand: its name, latitude and longitude.
 const REGIONS: [(&str, f64, f64); 11] = [
@@ -178,7 +175,7 @@ fn read() -> Result<Vec<City>, Unplayable> {
     let city = |row: Result<Row, csv::Error>| {
         let row = row.map_err(|error| Unplayable(format!("scenarios/cities.csv: {error}")))?;
         let at = Locality::from_degrees(row.latitude, row.longitude);
-        let (latitude, longitude) = snap_to_cell(row.latitude, row.longitude, CELL_DEGREES);
+        let (latitude, longitude) = snap_to_cell(row.latitude, row.longitude, DEFAULT_CELL_DEGREES);
         Ok(City {
             at: at.ok_or_else(|| Unplayable(format!("scenarios/cities.csv: {} is nowhere on Earth", row.name)))?,
             believed: Locality::from_degrees(latitude, longitude),

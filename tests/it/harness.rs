@@ -9,6 +9,7 @@ use fireteam::auth::policy::PLAYERS;
 use fireteam::clock::Clock;
 use fireteam::config::{Config, Quotas, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
+use fireteam::domain::{coarse, locality};
 use fireteam::server::assemble::{self, assemble};
 use fireteam_client::Client;
 
@@ -64,8 +65,8 @@ impl House {
             time_to_live_s: 90,
             reservation_hold_s: 30,
             keep_retired_rulesets_s: 600,
-            cell_degrees: 1.0,
-            session_cell_degrees: 3.0,
+            cell_degrees: locality::DEFAULT_CELL_DEGREES,
+            session_cell_degrees: coarse::SESSION_CELL_DEGREES,
             max_accuracy_radius_km: 500.0,
             shutdown_deadline_s: 10,
         };

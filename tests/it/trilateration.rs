@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use fireteam::domain::coarse::even_cell;
-use fireteam::domain::locality::{KM_PER_MILE, Locality, snap_to_cell};
+use fireteam::domain::coarse::{self, even_cell};
+use fireteam::domain::locality::{self, KM_PER_MILE, Locality, snap_to_cell};
 use fireteam_client::{Client, Searching, pb};
 use mmdb_writer::{IpVersion, Value, Writer};
 use rand::{Rng, SeedableRng};
@@ -19,7 +19,7 @@ const ROUNDS: usize = 20;
 /// Time between two rounds: all of Control's expansions are seen.
 const ROUND_MS: u64 = 2_000;
 /// Degrees of the default grids: where searches are made from, and where sessions are found.
-const DEFAULT: [f64; 2] = [1.0, 3.0];
+const DEFAULT: [f64; 2] = [locality::DEFAULT_CELL_DEGREES, coarse::SESSION_CELL_DEGREES];
 /// Places as they are.
 const NONE: [f64; 2] = [0.0, 0.0];
 
