@@ -23,7 +23,7 @@ const BOXED: [&str; 4] = [
     ".fireteam.v1.MatchmakingCoreRequest.search_request",
     ".fireteam.v1.MatchmakingCoreRequest.update_advertisement_request",
     ".fireteam.v1.MatchmakingCoreResponse.get_configuration_response",
-    ".fireteam.v1.MatchmakingCoreResponse.refusal",
+    ".fireteam.v1.MatchmakingCoreResponse.error",
 ];
 
 #[expect(clippy::disallowed_methods, reason = "a build script is told where to write by its environment alone")]

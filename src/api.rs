@@ -39,15 +39,15 @@ use drain::Drain;
 use handler::Handler;
 use health::Health;
 use matchmaker::Matchmaker;
-use operator::{OperatorService, RulesetsDesk};
-use pb::matchmaking_server::MatchmakingServer;
-use pb::operator_server::OperatorServer;
-use pb::queue_server::QueueServer;
-use pb::ratings_server::RatingsServer;
-use queue::QueueService;
-use ratings::RatingsService;
+use operator::{OperatorApi, RulesetsDesk};
+use pb::matchmaking_service_server::MatchmakingServiceServer;
+use pb::operator_service_server::OperatorServiceServer;
+use pb::queue_service_server::QueueServiceServer;
+use pb::rating_service_server::RatingServiceServer;
+use queue::QueueApi;
+use ratings::RatingsApi;
 use status::Rejection;
-use typed::MatchmakingService;
+use typed::MatchmakingApi;
 
 /// Bytes of a message to the server.
 pub const MESSAGE_IN_BYTES_MAX: usize = 64 * 1024;
@@ -68,20 +68,20 @@ pub fn routes(
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let handler = Handler::new(engine).with_quotas(quotas.clone());
-    let service = MatchmakingService::new(handler, callers.clone(), drain.clone());
-    let service = MatchmakingServer::new(service)
+    let service = MatchmakingApi::new(handler, callers.clone(), drain.clone());
+    let service = MatchmakingServiceServer::new(service)
         .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
     if let Some(queues) = queues {
-        let ratings = RatingsService::new(queues.clone(), callers.clone(), Some(quotas.clone()));
+        let ratings = RatingsApi::new(queues.clone(), callers.clone(), Some(quotas.clone()));
         routes.add_service(
-            RatingsServer::new(ratings)
+            RatingServiceServer::new(ratings)
                 .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
                 .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX),
         );
-        let service = QueueServer::new(QueueService::new(queues, callers, Some(quotas)))
+        let service = QueueServiceServer::new(QueueApi::new(queues, callers, Some(quotas)))
             .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
         routes.add_service(service);
@@ -99,7 +99,7 @@ pub fn operator_routes(
     health: &Health,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let service = OperatorServer::new(OperatorService::new(rulesets, auditor, queues, drain.clone()))
+    let service = OperatorServiceServer::new(OperatorApi::new(rulesets, auditor, queues, drain.clone()))
         .max_decoding_message_size(OPERATOR_MESSAGE_IN_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);

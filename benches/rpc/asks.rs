@@ -12,9 +12,9 @@ use crate::population::{Dice, client_session};
 use crate::rpc::echo::Blob;
 use crate::rpc::load::call_as;
 
-pub(crate) const UPDATE: &str = "/fireteam.v1.Matchmaking/UpdateAdvertisement";
-pub(crate) const SEARCH: &str = "/fireteam.v1.Matchmaking/Search";
-pub(crate) const CONNECT: &str = "/fireteam.v1.Matchmaking/Connect";
+pub(crate) const UPDATE: &str = "/fireteam.v1.MatchmakingService/UpdateAdvertisement";
+pub(crate) const SEARCH: &str = "/fireteam.v1.MatchmakingService/Search";
+pub(crate) const CONNECT: &str = "/fireteam.v1.MatchmakingService/Connect";
 
 type Update = pb::MatchmakingUpdateAdvertisementRequest;
 
@@ -29,9 +29,9 @@ pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
     use fireteam::domain::attribute::Value;
     let session = client_session(dice);
     let value = |value: &Value| match value {
-        Value::Number(number) => pb::attribute_value::Value::Number(*number),
-        Value::Text(text) => pb::attribute_value::Value::Text(text.to_string()),
-        _ => pb::attribute_value::Value::Flag(true),
+        Value::Number(number) => pb::attribute_value::Value::NumberValue(*number),
+        Value::Text(text) => pb::attribute_value::Value::StringValue(text.to_string()),
+        _ => pb::attribute_value::Value::BoolValue(true),
     };
     let named = session.attributes.iter();
     let attributes =
@@ -146,7 +146,7 @@ pub(crate) fn is_updated(answer: &Bytes) {
     let answer = pb::MatchmakingConnectResponse::decode(answer.clone()).expect("an answer");
     match answer.message {
         Some(pb::matchmaking_connect_response::Message::Core(core)) => {
-            assert!(core.update_advertisement_response.is_some(), "refused: {:?}", core.refusal);
+            assert!(core.update_advertisement_response.is_some(), "refused: {:?}", core.error);
         }
         other => panic!("no answer: {other:?}"),
     }

@@ -11,6 +11,7 @@ use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap};
 use tonic::Code;
 
+use crate::api::pb::ErrorReason;
 use crate::api::caller::{Callers, Peer};
 use crate::api::status::Rejection;
 use crate::auth::authenticator::Authenticator;
@@ -110,16 +111,16 @@ impl From<Denied> for Rejection {
         let unknown = |reason, text: &str| Rejection::new(Code::Unauthenticated, reason, text);
         match denied {
             Denied::Unknown(refused) => match refused.told() {
-                Told::Missing => unknown("NO_CREDENTIALS", "say who is calling: send `authorization: Bearer <token>`"),
+                Told::Missing => unknown(ErrorReason::NoCredentials, "say who is calling: send `authorization: Bearer <token>`"),
                 Told::Malformed => {
-                    unknown("MALFORMED_CREDENTIALS", "this is no token: send `authorization: Bearer <token>`, once")
+                    unknown(ErrorReason::MalformedCredentials, "this is no token: send `authorization: Bearer <token>`, once")
                 }
-                Told::Expired => unknown("EXPIRED", "the token has run out: send a fresh one"),
-                Told::NotAccepted => unknown("NOT_ACCEPTED", "this server does not accept what was shown"),
+                Told::Expired => unknown(ErrorReason::CredentialsExpired, "the token has run out: send a fresh one"),
+                Told::NotAccepted => unknown(ErrorReason::CredentialsRejected, "this server does not accept what was shown"),
             },
             Denied::Role(role) => {
                 let text = format!("this call is not for the role `{}`", role.as_str());
-                Rejection::new(Code::PermissionDenied, "ROLE_NOT_ALLOWED", text)
+                Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, text)
             }
         }
     }
@@ -128,7 +129,7 @@ impl From<Denied> for Rejection {
 /// What a stream says when its token has run out.
 pub fn run_out() -> Rejection {
     let text = "the token has run out: connect again with a fresh one";
-    Rejection::new(Code::Unauthenticated, "EXPIRED", text)
+    Rejection::new(Code::Unauthenticated, ErrorReason::CredentialsExpired, text)
 }
 
 /// Who a caller is to a handler.

@@ -37,7 +37,7 @@ impl Asking {
         &mut self,
         asked: pb::ImportRatingsRequest,
     ) -> Result<pb::ImportRatingsResponse, Status> {
-        self.ask("/fireteam.v1.Operator/ImportRatings", asked).await
+        self.ask("/fireteam.v1.OperatorService/ImportRatings", asked).await
     }
 
     /// Finished matches.
@@ -45,7 +45,7 @@ impl Asking {
         &mut self,
         asked: pb::ExportMatchesRequest,
     ) -> Result<pb::ExportMatchesResponse, Status> {
-        self.ask("/fireteam.v1.Operator/ExportMatches", asked).await
+        self.ask("/fireteam.v1.OperatorService/ExportMatches", asked).await
     }
 
     async fn ask<Q, A>(&mut self, path: &'static str, asked: Q) -> Result<A, Status>

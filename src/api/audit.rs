@@ -26,8 +26,8 @@ impl Auditor for Engine {
 }
 
 /// How many differences are to be named.
-pub(super) fn listed_max(wire: &pb::AuditRequest) -> Result<usize, Rejection> {
-    match wire.max_listed.map_or(LISTED_DEFAULT, |asked| usize::try_from(asked).unwrap_or(usize::MAX)) {
+pub(super) fn listed_max(wire: &pb::CheckConsistencyRequest) -> Result<usize, Rejection> {
+    match wire.max_differences.map_or(LISTED_DEFAULT, |asked| usize::try_from(asked).unwrap_or(usize::MAX)) {
         asked if asked <= LISTED_MAX => Ok(asked),
         asked => {
             let what = format!("is {asked}, at most {LISTED_MAX} are allowed");
@@ -37,32 +37,32 @@ pub(super) fn listed_max(wire: &pb::AuditRequest) -> Result<usize, Rejection> {
 }
 
 /// The answer on the wire.
-pub(super) fn wire_answer(answer: AuditAnswer) -> pb::AuditResponse {
-    pb::AuditResponse {
+pub(super) fn wire_answer(answer: AuditAnswer) -> pb::CheckConsistencyResponse {
+    pb::CheckConsistencyResponse {
         advertisements: answer.advertisements,
         reservations: answer.reservations,
-        differences: answer.differences,
-        listed: answer.listed.iter().map(wire_difference).collect(),
-        pending: answer.pending,
-        in_motion: answer.in_motion,
+        difference_count: answer.differences,
+        differences: answer.listed.iter().map(wire_difference).collect(),
+        not_yet_durable: answer.pending,
+        changing: answer.in_motion,
         complete: answer.complete,
         took_ms: answer.took_ms,
     }
 }
 
-fn wire_difference(difference: &Difference) -> pb::AuditDifference {
-    use pb::AuditDifferenceKind as Wire;
+fn wire_difference(difference: &Difference) -> pb::ConsistencyDifference {
+    use pb::ConsistencyDifferenceKind as Wire;
     let kind = |kind: &DifferenceKind| match kind {
         DifferenceKind::MissingInMemory => Wire::MissingInMemory,
         DifferenceKind::MissingInStore => Wire::MissingInStore,
         DifferenceKind::Version => Wire::Version,
         DifferenceKind::Content => Wire::Content,
-        DifferenceKind::Seats => Wire::Seats,
+        DifferenceKind::Seats => Wire::Reservations,
         DifferenceKind::Expiry => Wire::Expiry,
-        DifferenceKind::Holder => Wire::Holder,
+        DifferenceKind::Holder => Wire::HeartbeatOwner,
         DifferenceKind::Index => Wire::Index,
         DifferenceKind::Unreadable => Wire::Unreadable,
     };
     let kinds = difference.kinds.iter().map(|it| kind(it).into()).collect();
-    pb::AuditDifference { advertisement_id: difference.id.to_string(), kinds }
+    pb::ConsistencyDifference { advertisement_id: difference.id.to_string(), kinds }
 }

@@ -16,6 +16,7 @@ use tokio_stream::Stream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Status, Streaming};
 
+use crate::api::pb::ErrorReason;
 use crate::api::admission::{Caller, Player, run_out};
 use crate::api::convert::{Door, out};
 use crate::api::core::{Answer, Echo, Taken};
@@ -191,7 +192,7 @@ impl Conversation {
         }
         if self.overflowed.as_mut().poll(cx).is_ready() {
             let text = "the connection fell behind its events; reconnect and update every advertisement to hear all";
-            return self.end(Rejection::new(Code::ResourceExhausted, "EVENTS_OVERFLOWED", text));
+            return self.end(Rejection::new(Code::ResourceExhausted, ErrorReason::EventBufferOverflow, text));
         }
         if self.closing.is_none() {
             let run_out = self.run_out.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready());

@@ -93,7 +93,7 @@ impl Echo {
 
     /// The envelope around a refusal, for connections.
     pub fn around_refusal(self, rejection: Rejection) -> pb::CoreResponse {
-        pb::CoreResponse { refusal: Some(Box::new(rejection.into_wire())), ..self.empty() }
+        pb::CoreResponse { error: Some(Box::new(rejection.into_wire())), ..self.empty() }
     }
 
     fn empty(self) -> pb::CoreResponse {

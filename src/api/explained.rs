@@ -66,13 +66,13 @@ pub(super) fn search_explained(set_id: SetId, searching_for_ms: u64, answer: &Se
         rule: rule_name(ruleset, *refusal),
         count: (*count).into(),
     };
-    let miss = |near: &NearMiss| pb::ExplainMiss {
+    let miss = |near: &NearMiss| pb::NearMiss {
         advertisement_id: near.id.to_string(),
         rule: rule_name(ruleset, near.refusal),
-        rules: near.refusals.into(),
-        is: near.by.map(|(is, _)| is),
+        failed_rules: near.refusals.into(),
+        measured: near.by.map(|(is, _)| is),
         limit: near.by.map(|(_, limit)| limit),
-        ..pb::ExplainMiss::default()
+        ..pb::NearMiss::default()
     };
     let wider = explanation.remedy.map(|it| Remedy::Expansion { expansion: it.expansion, from: it.from, to: it.to });
     pb::ExplainResponse {
@@ -81,11 +81,11 @@ pub(super) fn search_explained(set_id: SetId, searching_for_ms: u64, answer: &Se
         waited_ms: searching_for_ms,
         limits: limits.map(limit).collect(),
         candidates: explanation.candidates,
-        suitable: explanation.suitable,
+        compatible: explanation.suitable,
         refusals: explanation.refusals.iter().map(count).collect(),
-        nearest: explanation.nearest.iter().map(miss).collect(),
+        near_misses: explanation.nearest.iter().map(miss).collect(),
         matches_now: 0 < explanation.suitable,
-        remedy: wider.map(|it| remedy(ruleset, it)),
+        smallest_relaxation: wider.map(|it| remedy(ruleset, it)),
         ..pb::ExplainResponse::default()
     }
 }
@@ -108,22 +108,22 @@ pub(super) fn explained(answer: Explained) -> pb::ExplainResponse {
         service_configuration_hash: ruleset.hash.0,
         waited_ms: standing.waited_ms,
         rating: standing.rating,
-        leaderboard_place: standing.place,
+        leaderboard_rank: standing.place,
         party_size: standing.size.into(),
         group: standing.group.and_then(|(group, _)| group_name(group)).unwrap_or_default(),
-        neighbours: standing.group.map_or(0, |(_, neighbours)| neighbours.into()),
+        extra_groups: standing.group.map_or(0, |(_, neighbours)| neighbours.into()),
         range: standing.bucket.map(|(_, range)| range),
-        widened: standing.widened,
-        shifted_down: standing.shifted_down,
+        range_factor: standing.widened,
+        rating_shift: standing.shifted_down,
         limits: limits.map(|(it, value)| pb::ExplainLimit { name: it.name.to_string(), value: *value }).collect(),
-        closed: explanation.closed.map_or("", closed).to_owned(),
+        gate_reason: explanation.closed.map_or("", closed).to_owned(),
         candidates: explanation.candidates,
-        suitable: explanation.suitable,
+        compatible: explanation.suitable,
         refusals: explanation.refusals.iter().map(count).collect(),
-        nearest: explanation.nearest.iter().map(|near| miss(&ruleset, near)).collect(),
+        near_misses: explanation.nearest.iter().map(|near| miss(&ruleset, near)).collect(),
         matches_now: explanation.matches_now,
-        remedy: explanation.remedy.map(|it| remedy(&ruleset, it)),
-        out_of_looks: explanation.out_of_looks,
+        smallest_relaxation: explanation.remedy.map(|it| remedy(&ruleset, it)),
+        truncated: explanation.out_of_looks,
     }
 }
 
@@ -134,18 +134,18 @@ fn closed(closed: Closed) -> &'static str {
     }
 }
 
-fn miss(ruleset: &Ruleset, near: &Miss) -> pb::ExplainMiss {
-    pb::ExplainMiss {
+fn miss(ruleset: &Ruleset, near: &Miss) -> pb::NearMiss {
+    pb::NearMiss {
         ticket_id: near.candidate.to_string(),
         rule: rule_name(ruleset, near.refusal),
-        rules: near.refusals.into(),
-        is: near.by.map(|by| by.is),
+        failed_rules: near.refusals.into(),
+        measured: near.by.map(|by| by.is),
         limit: near.by.map(|by| by.limit),
-        ..pb::ExplainMiss::default()
+        ..pb::NearMiss::default()
     }
 }
 
-fn remedy(ruleset: &Ruleset, remedy: Remedy) -> pb::ExplainRemedy {
+fn remedy(ruleset: &Ruleset, remedy: Remedy) -> pb::Relaxation {
     let (kind, from, to, text) = match remedy {
         Remedy::Expansion { expansion, from, to } => {
             let name = ruleset.expansions.get(expansion).map_or("", |it| &it.name);
@@ -159,7 +159,7 @@ fn remedy(ruleset: &Ruleset, remedy: Remedy) -> pb::ExplainRemedy {
         Remedy::Tickets { more } => ("tickets", None, f64::from(more), format!("{more} more parties that suit")),
         Remedy::Wait { ms } => ("wait", None, ms as f64, format!("{ms} ms more of waiting")),
     };
-    pb::ExplainRemedy { text, kind: kind.to_owned(), from, to }
+    pb::Relaxation { message: text, kind: kind.to_owned(), current: from, required: to }
 }
 
 /// How queues fare.
@@ -181,9 +181,9 @@ pub(super) fn statistics(queues: Vec<QueueStatistics>) -> pb::GetStatisticsRespo
             .collect(),
         wait_p50_ms: it.waits.map(|(p50, ..)| p50),
         wait_p90_ms: it.waits.map(|(_, p90, _)| p90),
-        waits: it.waits.map_or(0, |(.., count)| count),
+        wait_samples: it.waits.map_or(0, |(.., count)| count),
         quality_p50: it.quality,
-        estimates_kept_percent: it.calibration_percent,
+        p90_estimate_met_percent: it.calibration_percent,
     };
     pb::GetStatisticsResponse { queues: queues.into_iter().map(wire).collect() }
 }

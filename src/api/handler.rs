@@ -150,8 +150,8 @@ impl Handler {
     pub fn choose_role(
         &self,
         caller: &Caller<Player>,
-        wire: pb::ChooseRoleRequest,
-    ) -> Result<pb::ChooseRoleResponse, Rejection> {
+        wire: pb::ChooseActionRequest,
+    ) -> Result<pb::ChooseActionResponse, Rejection> {
         self.charge(caller, Charge::Search, 1)?;
         let (set_id, party_size) = Door::default().choose_role(wire)?;
         let answer = self.engine.choose_role(set_id, party_size)?;

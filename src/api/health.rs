@@ -7,11 +7,11 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::api::pb;
-use crate::api::pb::matchmaking_server::MatchmakingServer;
-use crate::api::typed::MatchmakingService;
+use crate::api::pb::matchmaking_service_server::MatchmakingServiceServer;
+use crate::api::typed::MatchmakingApi;
 
 /// The names under which health is asked: the server as a whole, and its service.
-const NAMES: [&str; 2] = ["", <MatchmakingServer<MatchmakingService> as NamedService>::NAME];
+const NAMES: [&str; 2] = ["", <MatchmakingServiceServer<MatchmakingApi> as NamedService>::NAME];
 
 /// What the server says of its health.
 #[derive(Clone, Debug, Default)]

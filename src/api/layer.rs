@@ -22,6 +22,7 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
+use crate::api::pb::ErrorReason;
 use crate::api::admission::{Admitted, Denied, Keeper};
 use crate::api::caller::Peer;
 use crate::api::drain::Drain;
@@ -206,7 +207,7 @@ impl<S> CallService<S> {
         if peer.streams_max <= peer.streams.fetch_add(1, Ordering::Relaxed) {
             peer.streams.fetch_sub(1, Ordering::Relaxed);
             let text = format!("at most {} streams may be open on one connection", peer.streams_max);
-            return Err(Rejection::new(Code::ResourceExhausted, "TOO_MANY_STREAMS", text));
+            return Err(Rejection::new(Code::ResourceExhausted, ErrorReason::TooManyStreams, text));
         }
         Ok(Some(StreamSlot::taken(peer.streams.clone())))
     }

@@ -12,7 +12,7 @@ use crate::api::drain::Drain;
 use crate::api::explained::{self, About};
 use crate::api::oversight::Deed;
 use crate::api::pb;
-use crate::api::pb::operator_server::Operator;
+use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::status::Rejection;
 use crate::domain::facts::FieldProblem;
 use crate::domain::id::{RulesetHash, SetId};
@@ -80,12 +80,12 @@ pub trait RulesetsDesk: Send + Sync + 'static {
 
 /// The service.
 #[derive(Clone)]
-pub struct OperatorService {
+pub struct OperatorApi {
     reach: reach::Reach,
     callers: Callers,
 }
 
-impl OperatorService {
+impl OperatorApi {
     /// A service over `rulesets`, which has the server compared by `auditor` and taken out of service by `drain`.
     pub fn new(
         rulesets: Arc<dyn RulesetsDesk>,
@@ -159,7 +159,7 @@ mod reach {
 type Answered<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
-impl Operator for OperatorService {
+impl OperatorService for OperatorApi {
     async fn check_ruleset(&self, request: Request<pb::CheckRulesetRequest>) -> Answered<pb::CheckRulesetResponse> {
         let (caller, wire) = self.open(request)?;
         at_most("file_name", wire.file_name.len(), FILE_NAME_BYTES_MAX)?;
@@ -200,7 +200,7 @@ impl Operator for OperatorService {
         Ok(Response::new(pb::DrainResponse { already_draining: self.reach.drain(&caller).begin().await }))
     }
 
-    async fn audit(&self, request: Request<pb::AuditRequest>) -> Answered<pb::AuditResponse> {
+    async fn check_consistency(&self, request: Request<pb::CheckConsistencyRequest>) -> Answered<pb::CheckConsistencyResponse> {
         let (caller, wire) = self.open(request)?;
         let listed_max = audit::listed_max(&wire)?;
         let answer = self.reach.auditor(&caller).audit(listed_max).await.map_err(Rejection::from)?;
@@ -310,7 +310,7 @@ fn wire_problems(problems: Vec<Problem>) -> Vec<pb::RulesetProblem> {
         file_name: problem.file_name,
         line: problem.line,
         column: problem.column,
-        text: problem.text,
+        message: problem.text,
     });
     wire.collect()
 }

@@ -8,6 +8,7 @@ use http::{HeaderMap, Request, Response};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use crate::api::pb::ErrorReason;
 use crate::api::caller::Callers;
 use crate::api::layer::report::code_word;
 use crate::api::method::Method;
@@ -116,7 +117,7 @@ impl Watched {
         };
         tracing::error!(why, "the audit file cannot be written");
         let text = "the audit file cannot be written; what was asked for may have been done: see the server's log";
-        Rejection::new(Code::Internal, "NOT_AUDITED", text).into_status().into_http()
+        Rejection::new(Code::Internal, ErrorReason::AuditLogUnavailable, text).into_status().into_http()
     }
 }
 
@@ -141,7 +142,7 @@ mod tests {
     use crate::api::method::of_path;
     use crate::domain::time::UnixMs;
 
-    const DRAIN: &str = "/fireteam.v1.Operator/Drain";
+    const DRAIN: &str = "/fireteam.v1.OperatorService/Drain";
 
     fn oversight(file: Option<&std::path::Path>) -> Oversight {
         Oversight {
@@ -172,7 +173,7 @@ mod tests {
             headers.insert("x-request-id", odd.parse().unwrap());
             assert!(watched(&oversight, &headers).record.request_id.starts_with("ff-"), "{odd}");
         }
-        assert!(oversight.watch(of_path("/fireteam.v1.Matchmaking/Search"), &request(&headers)).is_none());
+        assert!(oversight.watch(of_path("/fireteam.v1.MatchmakingService/Search"), &request(&headers)).is_none());
     }
 
     /// Who, what, of what, and how it ended are in the file before the answer goes out; what the file does not take is an
@@ -188,12 +189,12 @@ mod tests {
         let changes = vec![Change { set_id: 1, before: Some(2), after: Some(3) }];
         response.extensions_mut().insert(Deed { object: "duel.xml".into(), changes });
         assert!(Status::from_header_map(by_ana.end(response).await.headers()).is_none());
-        let refused = Rejection::new(Code::PermissionDenied, "ROLE_NOT_ALLOWED", "no").into_status();
+        let refused = Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, "no").into_status();
         end(Some(watched(&oversight, &HeaderMap::new())), refused.into_http()).await;
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = r#"{"time_unix_ms":255,"role":"operator","subject":"ana","issuer":"studio","#.to_owned()
-            + r#""what":"fireteam.v1.Operator/Drain","object":"duel.xml","#
+            + r#""what":"fireteam.v1.OperatorService/Drain","object":"duel.xml","#
             + r#""changes":[{"set_id":1,"before":2,"after":3}],"outcome":"OK","request_id":"ff-0"}"#;
         assert_eq!(lines[0], expected);
         assert!(lines[1].contains(r#""subject":null"#) && lines[1].contains("PERMISSION_DENIED"), "{}", lines[1]);

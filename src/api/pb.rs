@@ -4,8 +4,8 @@
 
 tonic::include_proto!("fireteam.v1");
 
-pub use MatchmakingChooseRoleRequest as ChooseRoleRequest;
-pub use MatchmakingChooseRoleResponse as ChooseRoleResponse;
+pub use MatchmakingChooseActionRequest as ChooseActionRequest;
+pub use MatchmakingChooseActionResponse as ChooseActionResponse;
 pub use MatchmakingConnectRequest as ConnectRequest;
 pub use MatchmakingConnectResponse as ConnectResponse;
 pub use MatchmakingCoreRequest as CoreRequest;

@@ -11,7 +11,7 @@ use tonic::{Request, Response, Status};
 use crate::api::caller::Callers;
 use crate::api::convert::{Door, queue as out};
 use crate::api::pb;
-use crate::api::pb::queue_server::Queue;
+use crate::api::pb::queue_service_server::QueueService;
 use crate::api::reach::{Answered, Reach, rejected};
 use crate::auth::policy::Charge;
 use crate::auth::quota::{Place, Quotas};
@@ -20,14 +20,14 @@ use crate::engine::queues::{Queues, Watch};
 
 /// The service.
 #[derive(Clone, Debug)]
-pub struct QueueService {
+pub struct QueueApi {
     reach: Reach,
 }
 
 /// News of tickets, one after the other.
 pub type News = Pin<Box<dyn Stream<Item = Result<pb::QueueWatchResponse, Status>> + Send>>;
 
-impl QueueService {
+impl QueueApi {
     /// A service over `queues`.
     pub fn new(queues: Queues, callers: Callers, quotas: Option<Arc<Quotas>>) -> Self {
         Self { reach: Reach::new(queues, callers, quotas) }
@@ -35,7 +35,7 @@ impl QueueService {
 }
 
 #[tonic::async_trait]
-impl Queue for QueueService {
+impl QueueService for QueueApi {
     async fn enter(&self, request: Request<pb::QueueEnterRequest>) -> Answered<pb::QueueEnterResponse> {
         let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
         let enter = Door::default().enter(caller.asking(), wire)?;
@@ -81,7 +81,7 @@ impl Queue for QueueService {
         let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
         let end = Door::default().end_match(wire)?;
         let outcome = self.reach.queues(&caller).end_match(caller.asking(), end).await.map_err(rejected)?;
-        Ok(Response::new(pb::QueueEndMatchResponse { outcome: out::outcome(outcome).into() }))
+        Ok(Response::new(pb::QueueEndMatchResponse { end_reason: out::outcome(outcome).into() }))
     }
 }
 

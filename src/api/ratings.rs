@@ -7,7 +7,7 @@ use tonic::{Request, Response};
 use crate::api::caller::Callers;
 use crate::api::convert::{Door, rating};
 use crate::api::pb;
-use crate::api::pb::ratings_server::Ratings;
+use crate::api::pb::rating_service_server::RatingService;
 use crate::api::reach::{Answered, Reach, rejected};
 use crate::auth::policy::Charge;
 use crate::auth::quota::Quotas;
@@ -18,11 +18,11 @@ const USERS_A_SEARCH: usize = 16;
 
 /// The service.
 #[derive(Clone, Debug)]
-pub struct RatingsService {
+pub struct RatingsApi {
     reach: Reach,
 }
 
-impl RatingsService {
+impl RatingsApi {
     /// A service over `queues`.
     pub fn new(queues: Queues, callers: Callers, quotas: Option<Arc<Quotas>>) -> Self {
         Self { reach: Reach::new(queues, callers, quotas) }
@@ -30,7 +30,7 @@ impl RatingsService {
 }
 
 #[tonic::async_trait]
-impl Ratings for RatingsService {
+impl RatingService for RatingsApi {
     async fn report_result(&self, request: Request<pb::ReportResultRequest>) -> Answered<pb::ReportResultResponse> {
         let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
         let said = Door::default().report_result(wire)?;
@@ -64,7 +64,7 @@ impl Ratings for RatingsService {
             self.reach.open(request, Charge::Search, |wire| wire.sides.len().div_ceil(USERS_A_SEARCH))?;
         let (set_id, sides) = Door::default().predict_outcome(&wire)?;
         let chances = self.reach.queues(&caller).predict(set_id, &sides).map_err(rejected)?;
-        Ok(Response::new(pb::PredictOutcomeResponse { chances }))
+        Ok(Response::new(pb::PredictOutcomeResponse { win_probabilities: chances }))
     }
 
     async fn get_rating_history(
@@ -77,10 +77,10 @@ impl Ratings for RatingsService {
         Ok(Response::new(rating::history(changes, &asked)))
     }
 
-    async fn score_match(&self, request: Request<pb::ScoreMatchRequest>) -> Answered<pb::ScoreMatchResponse> {
+    async fn submit_feedback(&self, request: Request<pb::SubmitFeedbackRequest>) -> Answered<pb::SubmitFeedbackResponse> {
         let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
         let said = Door::default().score_match(wire)?;
         self.reach.queues(&caller).score_match(caller.asking(), &said).await.map_err(rejected)?;
-        Ok(Response::new(pb::ScoreMatchResponse {}))
+        Ok(Response::new(pb::SubmitFeedbackResponse {}))
     }
 }

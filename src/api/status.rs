@@ -7,6 +7,7 @@ use tonic::metadata::MetadataMap;
 use tonic::{Code, Status};
 use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
+use crate::api::pb::ErrorReason;
 use crate::api::pb;
 use crate::auth::quota::OverQuota;
 use crate::domain::facts::FieldProblem;
@@ -28,7 +29,7 @@ pub struct Rejection {
     /// The status code.
     pub code: Code,
     /// For programs: upper case with underscores, stable.
-    pub reason: &'static str,
+    pub reason: ErrorReason,
     /// For people.
     pub message: String,
     /// Facts that a program may act on.
@@ -41,7 +42,7 @@ pub struct Rejection {
 
 impl Rejection {
     /// A refusal with nothing but a code, a reason and a message.
-    pub fn new(code: Code, reason: &'static str, message: impl Into<String>) -> Self {
+    pub fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { code, reason, message, metadata: Vec::new(), fields: Vec::new(), retry_after_ms: None }
     }
@@ -59,12 +60,12 @@ impl Rejection {
             0 => first,
             others => format!("{first} (and {others} more)"),
         };
-        Self { fields, ..Self::new(Code::InvalidArgument, "INVALID_REQUEST", message) }
+        Self { fields, ..Self::new(Code::InvalidArgument, ErrorReason::InvalidRequest, message) }
     }
 
     /// The server is going away; another one will answer.
     pub fn going_away() -> Self {
-        Self::new(Code::Unavailable, "GOING_AWAY", "the server is going away; connect again")
+        Self::new(Code::Unavailable, ErrorReason::Draining, "the server is shutting down; connect again")
     }
 
     fn with(mut self, key: &'static str, value: impl ToString) -> Self {
@@ -82,7 +83,7 @@ impl Rejection {
         let mut details = ErrorDetails::new();
         let facts: HashMap<String, String> =
             self.metadata.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        details.set_error_info(self.reason, ERROR_DOMAIN, facts);
+        details.set_error_info(reason_name(self.reason), ERROR_DOMAIN, facts);
         if !self.fields.is_empty() {
             let violations: Vec<FieldViolation> =
                 self.fields.into_iter().map(|problem| FieldViolation::new(problem.path, problem.what)).collect();
@@ -97,14 +98,20 @@ impl Rejection {
     }
 
     /// What a connection answers instead.
-    pub fn into_wire(self) -> pb::RequestRefusal {
-        pb::RequestRefusal {
+    pub fn into_wire(self) -> pb::RequestError {
+        pb::RequestError {
             code: self.code.into(),
             message: self.message,
             field: self.fields.into_iter().next().map_or_else(String::new, |problem| problem.path),
             retry_after_ms: self.retry_after_ms,
+            reason: self.reason.into(),
         }
     }
+}
+
+/// The `ErrorInfo.reason` of a reason: the enum value's name without its prefix.
+pub fn reason_name(reason: ErrorReason) -> &'static str {
+    reason.as_str_name().trim_start_matches("ERROR_REASON_")
 }
 
 impl From<Rejection> for Status {
@@ -116,8 +123,8 @@ impl From<Rejection> for Status {
 impl From<OverQuota> for Rejection {
     fn from(over: OverQuota) -> Self {
         let (quota, retry_after_ms) = (over.quota(), over.retry_after_ms);
-        let text = format!("the quota {quota} is used up; try again in {retry_after_ms} ms");
-        Self::new(Code::ResourceExhausted, "QUOTA_EXCEEDED", text).with("quota", quota).retry_after(retry_after_ms)
+        let text = format!("rate limit {quota} exceeded; retry in {retry_after_ms} ms");
+        Self::new(Code::ResourceExhausted, ErrorReason::RateLimited, text).with("limit", quota).retry_after(retry_after_ms)
     }
 }
 
@@ -128,113 +135,116 @@ impl From<Fault> for Rejection {
         match fault {
             Fault::Fields(fields) => Self::of_fields(fields),
             Fault::UnknownSet(set) => {
-                let text = format!("no ruleset rules matchmaking set {set}");
-                Self::new(C::NotFound, "UNKNOWN_MATCHMAKING_SET", text).with("matchmaking_set_id", set)
+                let text = format!("unknown matchmaking_set_id {set}; use the SetId of a loaded ruleset");
+                Self::new(C::NotFound, ErrorReason::UnknownMatchmakingSet, text).with("matchmaking_set_id", set)
             }
             Fault::UnknownHash { given, current } => {
-                let text = format!("service_configuration_hash {given} is not known; fetch {current}");
-                Self::new(C::FailedPrecondition, "STALE_CONFIGURATION", text).with("current_hash", current)
+                let text = format!("service_configuration_hash {given} is no longer cached; fetch the current ruleset, {current}");
+                Self::new(C::FailedPrecondition, ErrorReason::StaleConfiguration, text).with("current_hash", current)
             }
             // The same words whether or not the thing exists, so that nobody can find out by asking.
-            Fault::NotYours => Self::new(C::PermissionDenied, "NOT_YOURS", "the token does not allow this"),
+            Fault::NotYours => Self::new(C::PermissionDenied, ErrorReason::NotOwner, "the token does not grant access to this object; send the token from its creation"),
             Fault::NotAServer => {
-                let text = "kind: only game servers advertise ADVERTISEMENT_KIND_SERVER; leave it out";
-                Self::new(C::PermissionDenied, "NOT_A_SERVER", text)
+                let text = "kind: ADVERTISEMENT_KIND_GAME_SERVER requires the role game_server; leave kind out";
+                Self::new(C::PermissionDenied, ErrorReason::GameServerRoleRequired, text)
             }
-            Fault::NotAPlayer => Self::new(C::PermissionDenied, "NOT_A_PLAYER", "only players come along with players"),
-            Fault::Absent => Self::new(C::NotFound, "ABSENT", "there is no such thing (any more): send it whole"),
+            Fault::NotAPlayer => Self::new(C::PermissionDenied, ErrorReason::ClientRoleRequired, "only callers with the role client may grant consent; use a player's token"),
+            Fault::AdvertisementNotFound => Self::new(C::NotFound, ErrorReason::AdvertisementNotFound, "advertisement not found or expired; resend the full session_composition"),
+            Fault::TicketNotFound => {
+                Self::new(C::NotFound, ErrorReason::TicketNotFound, "ticket not found, or ended and forgotten; check ticket_id")
+            }
             Fault::Deleted => {
-                Self::new(C::FailedPrecondition, "DELETED", "it was deleted and stays so: make a new one")
+                Self::new(C::FailedPrecondition, ErrorReason::AdvertisementDeleted, "advertisement was deleted; create a new one")
             }
             Fault::SeatsTaken { open_seats } => {
                 let text = format!("only {open_seats} seats are open; try the next candidate");
-                Self::new(C::FailedPrecondition, "SEATS_TAKEN", text).with("open_seats", open_seats)
+                Self::new(C::FailedPrecondition, ErrorReason::SeatsTaken, text).with("open_seats", open_seats)
             }
             Fault::Refused { rule, side } => {
                 let side = side_word(side);
-                let text = format!("`{rule}` refuses the pair, on the {side}'s side; try the next candidate");
-                Self::new(C::FailedPrecondition, "REFUSED_BY_RULE", text).with("rule", rule).with("side", side)
+                let text = format!("rule `{rule}` of the {side} refuses the pair; try the next candidate");
+                Self::new(C::FailedPrecondition, ErrorReason::RefusedByRule, text).with("rule", rule).with("side", side)
             }
             Fault::KeyReused => {
-                Self::new(C::AlreadyExists, "IDEMPOTENCY_KEY_REUSED", "the idempotency key stands for something else")
+                Self::new(C::AlreadyExists, ErrorReason::IdempotencyKeyReused, "idempotency_key was used for a different request; choose a new key")
             }
             Fault::ReservationEnded => {
-                let text = "these seats were given back or lapsed; reserve with a new key";
-                Self::new(C::FailedPrecondition, "RESERVATION_ENDED", text)
+                let text = "reservation was released or has expired; reserve with a new idempotency_key";
+                Self::new(C::FailedPrecondition, ErrorReason::ReservationEnded, text)
             }
             Fault::TooManyReservations => {
-                let text = "the session holds as many reservations as it may; try the next candidate";
-                Self::new(C::ResourceExhausted, "TOO_MANY_RESERVATIONS", text)
+                let text = "the session has its maximum number of reservations; try the next candidate";
+                Self::new(C::ResourceExhausted, ErrorReason::TooManyReservations, text)
             }
             Fault::NoQueue(set) => {
-                let text = format!("matchmaking set {set} has no queue: its sessions are advertised and searched");
-                Self::new(C::FailedPrecondition, "NO_QUEUE", text)
+                let text = format!("matchmaking set {set} has no queue; use Search and UpdateAdvertisement");
+                Self::new(C::FailedPrecondition, ErrorReason::NoQueue, text)
             }
             Fault::PartyTooLarge { size, most } => {
-                let text = format!("a party of {size} is too large for this queue: at most {most} may enter together");
-                Self::new(C::FailedPrecondition, "PARTY_TOO_LARGE", text).with("max_party_size", most)
+                let text = format!("party has {size} players; this queue accepts at most {most}");
+                Self::new(C::FailedPrecondition, ErrorReason::PartyTooLarge, text).with("max_party_size", most)
             }
             Fault::AlreadyQueued { player, ticket } => {
-                let text = format!("session_composition.players[{player}] waits already: leave that ticket first");
-                let rejection = Self::new(C::AlreadyExists, "ALREADY_QUEUED", text).with("player", player);
+                let text = format!("session_composition.players[{player}] is already queued; leave that ticket first");
+                let rejection = Self::new(C::AlreadyExists, ErrorReason::AlreadyQueued, text).with("player", player);
                 ticket.into_iter().fold(rejection, |rejection, id| rejection.with("ticket_id", id))
             }
             Fault::InAMatch { player } => {
-                let text = format!("session_composition.players[{player}] is in a match: it must be over first");
-                Self::new(C::FailedPrecondition, "IN_A_MATCH", text).with("player", player)
+                let text = format!("session_composition.players[{player}] is in a match; wait until it ends");
+                Self::new(C::FailedPrecondition, ErrorReason::AlreadyInMatch, text).with("player", player)
             }
             Fault::Barred { player, retry_after_ms } => {
                 let text = format!(
-                    "session_composition.players[{player}] let a ready check fail and may queue again in {retry_after_ms} ms"
+                    "session_composition.players[{player}] failed a ready check; retry in {retry_after_ms} ms"
                 );
-                let rejection = Self::new(C::PermissionDenied, "BARRED", text).with("player", player);
+                let rejection = Self::new(C::PermissionDenied, ErrorReason::QueueCooldown, text).with("player", player);
                 rejection.retry_after(retry_after_ms)
             }
             Fault::NotWaiting => {
-                let text = "the ticket does not wait, or a player of it is in a match by another ticket";
-                Self::new(C::FailedPrecondition, "NOT_WAITING", text)
+                let text = "the ticket is not waiting, or one of its players is in another match";
+                Self::new(C::FailedPrecondition, ErrorReason::TicketNotWaiting, text)
             }
             Fault::NoReadyCheck => {
-                let text = "there is no ready check of this match to answer, or no longer";
-                Self::new(C::FailedPrecondition, "NO_READY_CHECK", text)
+                let text = "this match has no open ready check; watch the ticket for its status";
+                Self::new(C::FailedPrecondition, ErrorReason::NoReadyCheck, text)
             }
             Fault::NotBegun => {
-                let text = "the match is not played yet: answer its ready check, or leave";
-                Self::new(C::FailedPrecondition, "NOT_BEGUN", text)
+                let text = "the match has not started; respond to its ready check, or leave";
+                Self::new(C::FailedPrecondition, ErrorReason::MatchNotStarted, text)
             }
             Fault::NoSuchMatch => {
-                Self::new(C::NotFound, "NO_SUCH_MATCH", "there is no match of that name, or it was over long ago")
+                Self::new(C::NotFound, ErrorReason::MatchNotFound, "match not found, or ended and forgotten; check match_id")
             }
             Fault::NotPlayed => {
-                let text = "the match has not begun, or was not played: there is no result of it";
-                Self::new(C::FailedPrecondition, "NOT_PLAYED", text)
+                let text = "the match was not played; only played matches have a result";
+                Self::new(C::FailedPrecondition, ErrorReason::MatchNotPlayed, text)
             }
             Fault::AlreadyReported { first } => {
-                let text = format!("another result of this match was reported before: {first}");
-                Self::new(C::FailedPrecondition, "ALREADY_REPORTED", text).with("reported", first)
+                let text = format!("a different result was reported before: {first}; the first result stands");
+                Self::new(C::FailedPrecondition, ErrorReason::AlreadyReported, text).with("reported", first)
             }
             Fault::AlreadyScored { score } => {
-                let text = format!("the player has given this match {score} before: once for each match");
-                Self::new(C::FailedPrecondition, "ALREADY_SCORED", text).with("score", score)
+                let text = format!("the player already gave this match {score} stars; feedback cannot be changed");
+                Self::new(C::FailedPrecondition, ErrorReason::FeedbackAlreadyGiven, text).with("stars", score)
             }
             Fault::NoRatings(set) => {
-                let text = format!("matchmaking set {set} keeps no ratings: its ruleset has no <Rating>");
-                Self::new(C::FailedPrecondition, "NO_RATINGS", text).with("matchmaking_set_id", set)
+                let text = format!("matchmaking set {set} has no rating system; add <Rating> to its ruleset");
+                Self::new(C::FailedPrecondition, ErrorReason::NoRatingSystem, text).with("matchmaking_set_id", set)
             }
             Fault::OverridesForbidden => {
-                let text = "search_config_overrides: this server does not allow overrides";
-                Self::new(C::PermissionDenied, "OVERRIDES_FORBIDDEN", text)
+                let text = "search_config_overrides are disabled; start the server with --allow-search-overrides";
+                Self::new(C::PermissionDenied, ErrorReason::OverridesForbidden, text)
             }
             Fault::Overloaded { retry_after_ms } => {
-                let text = "too much is waiting to be written; try later";
-                Self::new(C::ResourceExhausted, "OVERLOADED", text).retry_after(retry_after_ms)
+                let text = "too many writes are pending; retry after the delay in RetryInfo";
+                Self::new(C::ResourceExhausted, ErrorReason::Overloaded, text).retry_after(retry_after_ms)
             }
             Fault::StoreUnavailable { retry_after_ms } => {
-                let text = "the store is out of reach; nothing was promised; try later";
-                Self::new(C::Unavailable, "STORE_UNAVAILABLE", text).retry_after(retry_after_ms)
+                let text = "the store is unavailable and nothing was changed; retry after the delay in RetryInfo";
+                Self::new(C::Unavailable, ErrorReason::StoreUnavailable, text).retry_after(retry_after_ms)
             }
             Fault::Draining => Self::going_away(),
-            Fault::Internal => Self::new(C::Internal, "INTERNAL", "the server failed; its log has more"),
+            Fault::Internal => Self::new(C::Internal, ErrorReason::Internal, "internal error; see the server's log"),
         }
     }
 }

@@ -10,17 +10,17 @@ use crate::api::convert::{Door, out};
 use crate::api::drain::Drain;
 use crate::api::handler::Handler;
 use crate::api::pb;
-use crate::api::pb::matchmaking_server::Matchmaking;
+use crate::api::pb::matchmaking_service_server::MatchmakingService;
 
 /// The service.
 #[derive(Clone, Debug)]
-pub struct MatchmakingService {
+pub struct MatchmakingApi {
     handler: Handler,
     callers: Callers,
     drain: Drain,
 }
 
-impl MatchmakingService {
+impl MatchmakingApi {
     /// A service that asks `handler` and ends its streams when `drain` begins.
     pub fn new(handler: Handler, callers: Callers, drain: Drain) -> Self {
         Self { handler, callers, drain }
@@ -36,7 +36,7 @@ impl MatchmakingService {
 type Answered<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
-impl Matchmaking for MatchmakingService {
+impl MatchmakingService for MatchmakingApi {
     async fn core(&self, request: Request<pb::CoreRequest>) -> Answered<pb::CoreResponse> {
         let (caller, core) = self.open(request)?;
         let (echo, answer) = self.handler.take(&caller, core).await;
@@ -100,7 +100,7 @@ impl Matchmaking for MatchmakingService {
         Ok(Response::new(self.handler.report_latency(&caller, wire)?))
     }
 
-    async fn choose_role(&self, request: Request<pb::ChooseRoleRequest>) -> Answered<pb::ChooseRoleResponse> {
+    async fn choose_action(&self, request: Request<pb::ChooseActionRequest>) -> Answered<pb::ChooseActionResponse> {
         let (caller, wire) = self.open(request)?;
         Ok(Response::new(self.handler.choose_role(&caller, wire)?))
     }

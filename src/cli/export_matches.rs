@@ -72,7 +72,7 @@ async fn export(flags: &ExportFlags, out: &mut dyn Write) -> anyhow::Result<u64>
                 Format::Csv => row(out, &cells(finished))?,
             }
         }
-        if !page.more {
+        if !page.has_more {
             out.flush()?;
             return Ok(exported);
         }
@@ -116,7 +116,7 @@ fn cells(it: &pb::FinishedMatch) -> [String; 18] {
         it.matchmaking_set_id.to_string(),
         it.silo_id.to_string(),
         it.service_configuration_hash.to_string(),
-        sides(&|side| or_nothing(side.chance.map(|chance| chance.to_string()))),
+        sides(&|side| or_nothing(side.win_probability.map(|chance| chance.to_string()))),
         it.quality.to_string(),
         it.rating_gap.to_string(),
         parties(&|party| party.waited_ms.to_string()),
@@ -125,15 +125,15 @@ fn cells(it: &pb::FinishedMatch) -> [String; 18] {
         or_nothing(it.duration_ms.map(|ms| ms.to_string())),
         it.disconnected_user_keys.join("+"),
         unrated(it).to_owned(),
-        it.scores.to_string(),
-        or_nothing(it.mean_score.map(|score| score.to_string())),
+        it.feedback_count.to_string(),
+        or_nothing(it.mean_feedback.map(|score| score.to_string())),
     ]
 }
 
 fn unrated(it: &pb::FinishedMatch) -> &'static str {
     match it.unrated() {
         pb::UnratedReason::Unspecified => "",
-        pb::UnratedReason::NoSystem => "no_system",
+        pb::UnratedReason::NoRatingSystem => "no_system",
         pb::UnratedReason::OneSide => "one_side",
         pb::UnratedReason::Disconnected => "disconnected",
     }
@@ -151,7 +151,7 @@ fn object(it: &pb::FinishedMatch) -> Value {
     let player = |it: &pb::FinishedPlayer| json!({ "user_key": it.user_key, "before": value(&it.before), "after": value(&it.after) });
     let side = |it: &pb::FinishedSide| {
         let players: Vec<Value> = it.players.iter().map(player).collect();
-        json!({ "team": it.team, "rank": it.rank, "chance": it.chance, "players": players })
+        json!({ "team": it.team, "rank": it.rank, "chance": it.win_probability, "players": players })
     };
     let party = |it: &pb::FinishedParty| json!({ "waited_ms": it.waited_ms, "round_trip_ms": it.round_trip_ms });
     json!({
@@ -159,7 +159,7 @@ fn object(it: &pb::FinishedMatch) -> Value {
         "set": it.matchmaking_set_id,
         "silo": it.silo_id,
         "ruleset": it.service_configuration_hash,
-        "began_at_unix_ms": it.began_at_unix_ms,
+        "began_at_unix_ms": it.started_at_unix_ms,
         "reported_at_unix_ms": it.reported_at_unix_ms,
         "duration_ms": it.duration_ms,
         "sides": it.sides.iter().map(side).collect::<Vec<_>>(),
@@ -169,7 +169,7 @@ fn object(it: &pb::FinishedMatch) -> Value {
         "region": it.region,
         "disconnected": it.disconnected_user_keys,
         "unrated": unrated(it),
-        "scores": it.scores,
-        "mean_score": it.mean_score,
+        "scores": it.feedback_count,
+        "mean_score": it.mean_feedback,
     })
 }

@@ -54,15 +54,15 @@ impl Core {
     fn extended(&self, extend: Extend, write: &Write, outcome: &Outcome, now: UnixMs) -> Result<UpdateAnswer, Fault> {
         match outcome {
             Outcome::Done => {}
-            Outcome::Absent => return Err(Fault::Absent),
+            Outcome::Absent => return Err(Fault::AdvertisementNotFound),
             other => return Err(self.broken("extend", other)),
         }
         let Write::Extend { expires: stored_expires, now: decided, .. } = write else {
             return Err(self.broken("extend", outcome));
         };
-        let shelf = self.directory.shelf(extend.set_id).ok_or(Fault::Absent)?;
+        let shelf = self.directory.shelf(extend.set_id).ok_or(Fault::AdvertisementNotFound)?;
         let mut shelf = shelf.write();
-        let record = shelf.get(extend.id).ok_or(Fault::Absent)?;
+        let record = shelf.get(extend.id).ok_or(Fault::AdvertisementNotFound)?;
         let time_to_live_ms = u64::from(extend.time_to_live_ms.unwrap_or(record.time_to_live_ms));
         shelf.note_stored(extend.id, *stored_expires);
         shelf.extend(extend.id, decided.after(time_to_live_ms));
@@ -74,7 +74,7 @@ impl Core {
             let change = |all: &mut Vec<_>| self.settle(all, &extend.confirmed, &extend.settled, *decided);
             shelf.change_reservations(extend.id, change).unwrap_or_default()
         };
-        let seen = Seen::of(shelf.get(extend.id).ok_or(Fault::Absent)?, now);
+        let seen = Seen::of(shelf.get(extend.id).ok_or(Fault::AdvertisementNotFound)?, now);
         drop(shelf);
         self.tell(extend.id, events, now);
         Ok(self.update_answer(seen, extend.proof, now))
@@ -84,7 +84,7 @@ impl Core {
         let (reservation, replayed) = match outcome {
             Outcome::Reserved { reservation, replayed } => (reservation, replayed),
             Outcome::Full { open_seats } => return Err(Fault::SeatsTaken { open_seats }),
-            Outcome::Absent => return Err(Fault::Absent),
+            Outcome::Absent => return Err(Fault::AdvertisementNotFound),
             Outcome::KeyReused => return Err(Fault::KeyReused),
             Outcome::TooManyReservations => return Err(Fault::TooManyReservations),
             other => return Err(self.broken("reserve", &other)),
@@ -92,7 +92,7 @@ impl Core {
         if reservation.state == ReservationState::Ended || has_lapsed(&reservation, now) {
             return Err(Fault::ReservationEnded);
         }
-        let shelf = self.directory.shelf(take.set_id).ok_or(Fault::Absent)?;
+        let shelf = self.directory.shelf(take.set_id).ok_or(Fault::AdvertisementNotFound)?;
         let mut shelf = shelf.write();
         let held = reservation.clone();
         shelf.change_reservations(take.advertisement_id, |all| {
@@ -101,7 +101,7 @@ impl Core {
                 all.push(held);
             }
         });
-        let record = shelf.get(take.advertisement_id).ok_or(Fault::Absent)?;
+        let record = shelf.get(take.advertisement_id).ok_or(Fault::AdvertisementNotFound)?;
         let connect_data = record.advertisement.connect_data.clone();
         drop(shelf);
         let claim = ReservationClaim {

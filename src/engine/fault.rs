@@ -24,8 +24,10 @@ pub enum Fault {
     NotAServer,
     /// Only players may.
     NotAPlayer,
-    /// There is nothing of that name: send it whole.
-    Absent,
+    /// The advertisement does not exist or has expired.
+    AdvertisementNotFound,
+    /// The ticket does not exist, or ended and was forgotten.
+    TicketNotFound,
     /// It was deleted and stays so.
     Deleted,
     /// Fewer seats are open than the party needs.

@@ -61,9 +61,9 @@ impl Core {
     }
 
     fn extension(&self, extend: &Extend, now: UnixMs) -> Result<Write, Fault> {
-        let shelf = self.directory.shelf(extend.set_id).ok_or(Fault::Absent)?;
+        let shelf = self.directory.shelf(extend.set_id).ok_or(Fault::AdvertisementNotFound)?;
         let shelf = shelf.read();
-        let record = shelf.get(extend.id).filter(|record| now < record.expires).ok_or(Fault::Absent)?;
+        let record = shelf.get(extend.id).filter(|record| now < record.expires).ok_or(Fault::AdvertisementNotFound)?;
         let time_to_live_ms = u64::from(extend.time_to_live_ms.unwrap_or(record.time_to_live_ms));
         Ok(Write::Extend {
             id: extend.id,
@@ -76,9 +76,9 @@ impl Core {
 
     /// Judges the rules again. A retry of what is already held goes to the store, which knows the answer.
     fn taking(&self, take: &Take, now: UnixMs) -> Result<Write, Fault> {
-        let shelf = self.directory.shelf(take.set_id).ok_or(Fault::Absent)?;
+        let shelf = self.directory.shelf(take.set_id).ok_or(Fault::AdvertisementNotFound)?;
         let shelf = shelf.read();
-        let record = shelf.get(take.advertisement_id).ok_or(Fault::Absent)?;
+        let record = shelf.get(take.advertisement_id).ok_or(Fault::AdvertisementNotFound)?;
         if !record.reservations.iter().any(|known| known.id == take.id) {
             judge(take, record, now)?;
         }
@@ -144,7 +144,7 @@ fn judge(take: &Take, record: &Record, now: UnixMs) -> Result<(), Fault> {
         return refused("silo", Side::Searcher);
     }
     if take.kind == Kind::Server {
-        return if record.expires <= now { Err(Fault::Absent) } else { Ok(()) };
+        return if record.expires <= now { Err(Fault::AdvertisementNotFound) } else { Ok(()) };
     }
     if record.holds_for(&take.users, take.id, now) {
         return refused("own", Side::Searcher);
@@ -165,7 +165,7 @@ fn judge(take: &Take, record: &Record, now: UnixMs) -> Result<(), Fault> {
     };
     match admit(&take.ruleset, &searcher, &listed(record, &facts), None, now) {
         Ok(()) | Err(Refusal::Full) => Ok(()),
-        Err(Refusal::Expired) => Err(Fault::Absent),
+        Err(Refusal::Expired) => Err(Fault::AdvertisementNotFound),
         Err(Refusal::Filter { filter, side }) => {
             refused(take.ruleset.hard.get(filter).map_or("allowed", |hard| &hard.name), side)
         }

@@ -120,7 +120,7 @@ impl Queues {
                 let status = self.hall.status(&stored, now);
                 Ok(if is_over(&stored) { LeaveAnswer::Left(status) } else { LeaveAnswer::Matched(status) })
             }
-            _ => Err(Fault::Absent),
+            _ => Err(Fault::TicketNotFound),
         }
     }
 
@@ -313,7 +313,7 @@ impl Drop for Watch {
 impl Hall {
     /// A ticket, from memory.
     async fn known(&self, id: TicketId) -> Result<StoredTicket, Fault> {
-        self.soon(|roster| roster.ticket(id).cloned()).await.ok_or(Fault::Absent)
+        self.soon(|roster| roster.ticket(id).cloned()).await.ok_or(Fault::TicketNotFound)
     }
 
     /// Keeps a ticket alive that waits; the store is told when half of the time has gone by. How it stands, and how long it is kept

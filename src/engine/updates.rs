@@ -177,16 +177,16 @@ impl Engine {
         time_to_live_ms: Option<u32>,
         now: UnixMs,
     ) -> Result<Option<Seen>, Fault> {
-        let shelf = self.core.directory.shelf(claim.set_id).ok_or(Fault::Absent)?;
+        let shelf = self.core.directory.shelf(claim.set_id).ok_or(Fault::AdvertisementNotFound)?;
         let mut shelf = shelf.write();
-        let record = shelf.get(claim.id).filter(|record| now < record.expires).ok_or(Fault::Absent)?;
+        let record = shelf.get(claim.id).filter(|record| now < record.expires).ok_or(Fault::AdvertisementNotFound)?;
         let expires = now.after(u64::from(time_to_live_ms.unwrap_or(record.time_to_live_ms)));
         // Whoever took the last heartbeat may expire it at what was promised then: the store must hear who took this one.
         if record.stored_expires < expires || !record.held || record.pending {
             return Ok(None);
         }
         shelf.extend(claim.id, expires);
-        let seen = Seen::of(shelf.get(claim.id).ok_or(Fault::Absent)?, now);
+        let seen = Seen::of(shelf.get(claim.id).ok_or(Fault::AdvertisementNotFound)?, now);
         drop(shelf);
         self.core.metrics.quiet_heartbeats.inc();
         Ok(Some(seen))

@@ -144,10 +144,10 @@ mod tests {
         let metrics = Arc::new(Metrics::new());
         let calls = Calls::new(metrics.clone());
         for (path, word) in [
-            ("/fireteam.v1.Matchmaking/Search", "search"),
-            ("/fireteam.v1.Matchmaking/UpdateAdvertisement", "update_advertisement"),
-            ("/fireteam.v1.Matchmaking/Connect", "connect"),
-            ("/fireteam.v1.Operator/ListRulesets", "operator"),
+            ("/fireteam.v1.MatchmakingService/Search", "search"),
+            ("/fireteam.v1.MatchmakingService/UpdateAdvertisement", "update_advertisement"),
+            ("/fireteam.v1.MatchmakingService/Connect", "connect"),
+            ("/fireteam.v1.OperatorService/ListRulesets", "operator"),
             ("/grpc.health.v1.Health/Check", "other"),
         ] {
             for (code, written) in [(GrpcCode::Ok, "ok"), (GrpcCode::Aborted, "aborted")] {

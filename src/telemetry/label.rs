@@ -135,7 +135,7 @@ label! {
 }
 
 impl Method {
-    /// The method of that full name, such as `fireteam.v1.Matchmaking/Search`; `Other` when there is none.
+    /// The method of that full name, such as `fireteam.v1.MatchmakingService/Search`; `Other` when there is none.
     pub fn of_name(name: &str) -> Self {
         let Some((service, name)) = name.strip_prefix("fireteam.v1.").and_then(|it| it.split_once('/')) else {
             return Method::Other;
@@ -407,8 +407,8 @@ mod tests {
         let mut expected = Method::ALL.to_vec();
         expected.retain(|it| !matches!(it, Method::Operator | Method::Other));
         assert_eq!(labels, expected);
-        assert_eq!(Method::of_name("fireteam.v1.Operator/Drain"), Method::Operator);
-        for made_up in ["", "/", "/fireteam.v1.Matchmaking/Nothing", "/grpc.health.v1.Health/Check", "Search"] {
+        assert_eq!(Method::of_name("fireteam.v1.OperatorService/Drain"), Method::Operator);
+        for made_up in ["", "/", "/fireteam.v1.MatchmakingService/Nothing", "/grpc.health.v1.Health/Check", "Search"] {
             assert_eq!(Method::of_name(made_up), Method::Other);
         }
     }

@@ -19,8 +19,8 @@ use crate::wire::{
 pub(crate) const ATTACKER: &str = "127.0.0.66";
 
 const CHECK: &str = "/grpc.health.v1.Health/Check";
-const CONNECT: &str = "/fireteam.v1.Matchmaking/Connect";
-const CONFIGURATION: &str = "/fireteam.v1.Matchmaking/GetConfiguration";
+const CONNECT: &str = "/fireteam.v1.MatchmakingService/Connect";
+const CONFIGURATION: &str = "/fireteam.v1.MatchmakingService/GetConfiguration";
 
 /// One kind of attack.
 #[derive(Clone, Copy)]

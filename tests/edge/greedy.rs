@@ -19,7 +19,7 @@ use tonic_types::StatusExt;
 use crate::attackers;
 use crate::figures::{Report, scale};
 use crate::plain;
-use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
 use crate::victim::{Latencies, Victim};
 
 /// Set in the process that is to ask: whom, in which round, how many callers there are, and for how many milliseconds.
@@ -84,9 +84,9 @@ fn search(shown: &MetadataValue<tonic::metadata::Ascii>, name: &str) -> Request<
     request
 }
 
-async fn connect(address: SocketAddr) -> MatchmakingClient<Channel> {
+async fn connect(address: SocketAddr) -> MatchmakingServiceClient<Channel> {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
-    MatchmakingClient::new(endpoint.connect().await.unwrap())
+    MatchmakingServiceClient::new(endpoint.connect().await.unwrap())
 }
 
 /// What came of it for all who asked.
@@ -121,7 +121,7 @@ fn helps(status: &Status) -> bool {
 
 /// One caller: asks so many `times` at its rate, never waiting for an answer. Its share of what it was allowed, which is more where
 /// the machine has kept it waiting.
-async fn ask(client: MatchmakingClient<Channel>, name: String, begin: Instant, times: u64, tally: Arc<Tally>) -> f64 {
+async fn ask(client: MatchmakingServiceClient<Channel>, name: String, begin: Instant, times: u64, tally: Arc<Tally>) -> f64 {
     let shown = bearer(Role::Client, &name);
     let served = Arc::new(AtomicU64::new(0));
     let mut ticks = interval_at(begin, Duration::from_secs_f64(1.0 / (PER_SECOND * TIMES)));

@@ -14,25 +14,25 @@ use tonic::transport::Endpoint;
 
 use crate::database::{Database, database};
 use crate::harness::{House, host, party};
-use crate::plain::AuditDifferenceKind as Kind;
-use crate::plain::operator_client::OperatorClient;
-use crate::plain::{AuditRequest, AuditResponse};
+use crate::plain::ConsistencyDifferenceKind as Kind;
+use crate::plain::operator_service_client::OperatorServiceClient;
+use crate::plain::{CheckConsistencyRequest, CheckConsistencyResponse};
 use crate::replicas::{Replicas, until};
 
 /// Audits of a server that is written to all the time.
 const AUDITS: usize = 10;
 
-async fn audit(operator: SocketAddr) -> AuditResponse {
+async fn audit(operator: SocketAddr) -> CheckConsistencyResponse {
     let channel = Endpoint::from_shared(format!("http://{operator}")).unwrap().connect().await.expect("connect");
-    let request = AuditRequest { max_listed: Some(1_000) };
-    OperatorClient::new(channel).audit(request).await.expect("an audit").into_inner()
+    let request = CheckConsistencyRequest { max_differences: Some(1_000) };
+    OperatorServiceClient::new(channel).check_consistency(request).await.expect("an audit").into_inner()
 }
 
 /// The one advertisement that differs, and in what.
 async fn differs(operator: SocketAddr) -> (String, Vec<Kind>) {
     let told = audit(operator).await;
-    assert_eq!((told.differences, told.listed.len()), (1, 1), "{told:?}");
-    (told.listed[0].advertisement_id.clone(), told.listed[0].kinds().collect())
+    assert_eq!((told.difference_count, told.differences.len()), (1, 1), "{told:?}");
+    (told.differences[0].advertisement_id.clone(), told.differences[0].kinds().collect())
 }
 
 /// Everything that can happen to sessions. What is left is 7 advertisements with 2 reservations.
@@ -51,7 +51,7 @@ async fn live(client: &Client) -> Vec<String> {
     all[4].update(host(&[("host 4", 9.0)], 2)).await.expect("update");
     all[5].heartbeat().await.expect("heartbeat");
     let mut settled = host(&[("host 3", 0.0), ("guest 3", 0.0)], 3);
-    settled.settled_reservation_ids = vec![taken.pop().expect("four").id];
+    settled.joined_reservation_ids = vec![taken.pop().expect("four").id];
     all[3].update(settled).await.expect("settle");
     taken.pop().expect("three").release().await.expect("release");
     all.pop().expect("eight").delete().await.expect("delete");
@@ -69,20 +69,20 @@ async fn memory_is_what_is_stored() {
     for house in [House::open().await, house_on(&folder.path().join("a.db")).await] {
         let operator = house.parts.running.operator_address;
         let empty = audit(operator).await;
-        assert_eq!((empty.differences, empty.advertisements, empty.complete), (0, 0, true), "{empty:?}");
+        assert_eq!((empty.difference_count, empty.advertisements, empty.complete), (0, 0, true), "{empty:?}");
         live(&house.client().await).await;
         let told = audit(operator).await;
-        assert_eq!((told.differences, told.advertisements, told.reservations), (0, 7, 2), "{told:?}");
-        assert_eq!((told.complete, told.pending, told.in_motion), (true, 0, 0), "{told:?}");
+        assert_eq!((told.difference_count, told.advertisements, told.reservations), (0, 7, 2), "{told:?}");
+        assert_eq!((told.complete, told.not_yet_durable, told.changing), (true, 0, 0), "{told:?}");
         house.clock.turn(30_000);
         house.sweep().await;
         let told = audit(operator).await;
-        assert_eq!((told.differences, told.advertisements, told.reservations), (0, 7, 1), "one has lapsed: {told:?}");
+        assert_eq!((told.difference_count, told.advertisements, told.reservations), (0, 7, 1), "one has lapsed: {told:?}");
         house.clock.turn(60_000);
-        assert_eq!(audit(operator).await.differences, 0, "expired and not yet swept");
+        assert_eq!(audit(operator).await.difference_count, 0, "expired and not yet swept");
         house.sweep().await;
         let told = audit(operator).await;
-        assert_eq!((told.differences, told.advertisements), (0, 0), "{told:?}");
+        assert_eq!((told.difference_count, told.advertisements), (0, 0), "{told:?}");
         assert!(house.parts.metrics.render().contains("\nfireteam_audit_differences 0\n"));
         house.parts.shutdown().await;
     }
@@ -100,7 +100,7 @@ async fn meddle(path: &Path, statement: &'static str, id: &str) {
 async fn a_file_that_was_meddled_with_is_told_of() {
     let folder = tempfile::tempdir().unwrap();
     let changes = [
-        ("delete from reservation where advertisement_id = unhex($1)", Kind::Seats),
+        ("delete from reservation where advertisement_id = unhex($1)", Kind::Reservations),
         (
             "insert into lease select n, expires_ms + 1 from advertisement where advertisement_id = unhex($1)",
             Kind::Expiry,
@@ -152,12 +152,12 @@ async fn replicas_are_what_is_stored_or_say_so() {
     there.client().await.update_advertisement(beat).await.expect("a heartbeat at the other");
     for operator in at {
         let told = audit(operator).await;
-        assert_eq!((told.differences, told.advertisements, told.reservations), (0, 8, 2), "{told:?}");
+        assert_eq!((told.difference_count, told.advertisements, told.reservations), (0, 8, 2), "{told:?}");
         assert!(told.complete, "{told:?}");
     }
     moved.heartbeat().await.expect("and here again");
     for operator in at {
-        assert_eq!(audit(operator).await.differences, 0);
+        assert_eq!(audit(operator).await.difference_count, 0);
     }
 
     let that = "where replace(advertisement_id::text, '-', '') = $1";
@@ -168,9 +168,9 @@ async fn replicas_are_what_is_stored_or_say_so() {
         (format!("delete from advertisement {that}"), Kind::MissingInStore),
         (format!("update advertisement set version = version + 1 {that}"), Kind::Version),
         (format!("update advertisement set connect_data = '' {that}"), Kind::Content),
-        (format!("delete from reservation {that}"), Kind::Seats),
+        (format!("delete from reservation {that}"), Kind::Reservations),
         (format!("update advertisement set expires_ms = expires_ms + 1 {that}"), Kind::Expiry),
-        (format!("update advertisement set holder = 1 {that}"), Kind::Holder),
+        (format!("update advertisement set holder = 1 {that}"), Kind::HeartbeatOwner),
     ];
     for (number, (statement, _)) in changes.iter().enumerate() {
         // The fifth has seats in it, and so have the first two.
@@ -179,14 +179,14 @@ async fn replicas_are_what_is_stored_or_say_so() {
     }
     for operator in at {
         let told = audit(operator).await;
-        let mut kinds: Vec<Kind> = told.listed.iter().flat_map(|it| it.kinds()).collect();
+        let mut kinds: Vec<Kind> = told.differences.iter().flat_map(|it| it.kinds()).collect();
         kinds.sort_unstable();
         let mut expected: Vec<Kind> = changes.iter().map(|(_, kind)| *kind).collect();
         // Who is not the holder does not claim to be.
-        expected.retain(|kind| *kind != Kind::Holder || operator == at[0]);
+        expected.retain(|kind| *kind != Kind::HeartbeatOwner || operator == at[0]);
         expected.sort_unstable();
         assert_eq!(kinds, expected, "{told:?}");
-        assert_eq!(told.differences, expected.len() as u64);
+        assert_eq!(told.difference_count, expected.len() as u64);
     }
 }
 
@@ -224,7 +224,7 @@ async fn audit_amid(clients: Vec<Client>, at: &[SocketAddr]) {
         for operator in at {
             let before = changes.load(Ordering::SeqCst);
             let told = audit(*operator).await;
-            assert_eq!(told.differences, 0, "{told:?}");
+            assert_eq!(told.difference_count, 0, "{told:?}");
             compared += told.advertisements;
             while changes.load(Ordering::SeqCst) == before {
                 tokio::task::yield_now().await;
@@ -263,6 +263,6 @@ async fn a_server_that_goes_away_says_so() {
     let operator = house.parts.running.operator_address;
     house.parts.engine.close().await;
     let channel = Endpoint::from_shared(format!("http://{operator}")).unwrap().connect().await.unwrap();
-    let refused = OperatorClient::new(channel).audit(AuditRequest::default()).await.unwrap_err();
+    let refused = OperatorServiceClient::new(channel).check_consistency(CheckConsistencyRequest::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
 }

@@ -24,7 +24,7 @@ const TABLE: [Row; 11] = [
         searched(|session, _| session.players[0].skill = Some(it))
     }),
     ("AttributeValue.number", "session_composition.attributes[\"rank\"].number", |it| {
-        let value = Some(pb::attribute_value::Value::Number(it));
+        let value = Some(pb::attribute_value::Value::NumberValue(it));
         searched(|session, _| session.attributes = [("rank".into(), pb::AttributeValue { value })].into())
     }),
     ("RegionLatency.round_trip_ms", "session_composition.region_latencies[0].round_trip_ms", |it| {
@@ -84,7 +84,7 @@ fn allowed(min: Option<f64>, max: Option<f64>) -> Result<(), Rejection> {
         session_composition: Some(session()),
         matchmaking_set_id: Some(1),
         idempotency_key: "a key that is long enough".into(),
-        allowed: vec![pb::AllowedRange { attribute: "skill".into(), min, max }],
+        allowed_ranges: vec![pb::AllowedRange { attribute: "skill".into(), min, max }],
         ..Default::default()
     };
     Door::default().update(&Caller::default(), wire).map(drop)
@@ -108,7 +108,7 @@ fn no_field_takes_what_is_no_number() {
 /// SEC-18: the table has every `float` and `double` of the contract that is not only ever sent by the server.
 #[test]
 fn the_table_is_whole() {
-    let answers = ["Candidate.", "ScoreTerm.", "MatchmakingChooseRoleResponse."];
+    let answers = ["Candidate.", "ScoreTerm.", "MatchmakingChooseActionResponse."];
     let contract = include_str!("../../proto/fireteam/v1/matchmaking.proto");
     let mut message = "";
     let mut fields = Vec::new();

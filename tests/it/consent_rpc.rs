@@ -146,7 +146,7 @@ async fn who_came_by_a_reservation_is_let_in() {
 
     hosted.advertisement_id = advertised.id().into();
     hosted.advertisement_token = advertised.token().into();
-    hosted.settled_reservation_ids = vec![held.reservation_id];
+    hosted.joined_reservation_ids = vec![held.reservation_id];
     let arrived = |users: &[(&str, f64)]| pb::MatchmakingUpdateAdvertisementRequest {
         session_composition: host(users, 2).session_composition,
         ..hosted.clone()
@@ -198,8 +198,8 @@ async fn nobody_is_queued_by_another_or_by_a_skill_of_its_own_making() {
     })
     .await;
     assert_eq!(strong.beat().await.expect("heartbeat").state(), pb::TicketState::Waiting);
-    let met = claimed.status.r#match.take().expect("a match").match_id;
-    assert_eq!(weak.beat().await.expect("heartbeat").r#match.as_ref().expect("a match").match_id, met);
+    let met = claimed.status.found_match.take().expect("a match").match_id;
+    assert_eq!(weak.beat().await.expect("heartbeat").found_match.as_ref().expect("a match").match_id, met);
 }
 
 /// SEC-6: only game servers advertise as such, and only players come along with players.
@@ -207,12 +207,12 @@ async fn nobody_is_queued_by_another_or_by_a_skill_of_its_own_making() {
 async fn servers_and_players_are_kept_apart() {
     let (house, badges) = locked_house().await;
     let as_server = pb::MatchmakingUpdateAdvertisementRequest {
-        kind: pb::AdvertisementKind::Server.into(),
+        kind: pb::AdvertisementKind::GameServer.into(),
         ..host(&[("ana", 0.0)], 4)
     };
     let error = badges.client(&house, Role::Client, "ana").await.advertise(as_server.clone()).await.unwrap_err();
     let reason = error.failure().and_then(|failure| failure.reason.as_deref());
-    assert_eq!((error.code(), reason), (Some(Code::PermissionDenied), Some("NOT_A_SERVER")));
+    assert_eq!((error.code(), reason), (Some(Code::PermissionDenied), Some("GAME_SERVER_ROLE_REQUIRED")));
     let server = badges.client(&house, Role::Server, "eu-1").await;
     server.advertise(as_server.clone()).await.expect("a server");
     let error = server.grant_consent("ana").await.unwrap_err();

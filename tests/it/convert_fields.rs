@@ -98,14 +98,14 @@ fn updates() {
     check(create(), |wire| wire.kind = 9, &[("kind", "is 9")]);
     check(create(), |wire| wire.idempotency_key = "short".into(), &[("idempotency_key", "16 random ones")]);
     check(create(), |wire| wire.idempotency_key = "x".repeat(129), &[("idempotency_key", "129 bytes, at most 128")]);
-    check(create(), |wire| wire.settled_reservation_ids = vec!["x".into()], &[("settled_reservation_ids[0]", "no id")]);
+    check(create(), |wire| wire.joined_reservation_ids = vec!["x".into()], &[("settled_reservation_ids[0]", "no id")]);
     check(
         create(),
         |wire| {
             let range = |min, max| pb::AllowedRange { attribute: "skill".into(), min, max };
             let (up, down) = (range(Some(1.0), Some(2.0)), range(Some(2.0), Some(1.0)));
             let odd = pb::AllowedRange { max: Some(f64::NAN), ..Default::default() };
-            wire.allowed = vec![up, down, range(None, None), odd];
+            wire.allowed_ranges = vec![up, down, range(None, None), odd];
         },
         &[
             ("allowed[1]", "has min 2 above max 1"),
@@ -170,7 +170,7 @@ fn seats_latency_and_roles() {
         ],
     );
     for size in [0, 65, u32::MAX] {
-        let wire = pb::ChooseRoleRequest { matchmaking_set_id: Some(1), party_size: size };
+        let wire = pb::ChooseActionRequest { matchmaking_set_id: Some(1), party_size: size };
         check(door.choose_role(wire), &[("party_size", "must be from 1 to 64")]);
     }
     check(door.configuration(pb::GetConfigurationRequest::default()), &[("matchmaking_set_id", "is missing")]);
@@ -203,9 +203,9 @@ fn faults_and_their_statuses() {
     check(set, Code::NotFound, "UNKNOWN_MATCHMAKING_SET", &[("matchmaking_set_id", "9")], None);
     let hash = Fault::UnknownHash { given: RulesetHash(1), current: RulesetHash(2) };
     check(hash, Code::FailedPrecondition, "STALE_CONFIGURATION", &[("current_hash", "2")], None);
-    check(Fault::NotYours, Code::PermissionDenied, "NOT_YOURS", &[], None);
-    check(Fault::Absent, Code::NotFound, "ABSENT", &[], None);
-    check(Fault::Deleted, Code::FailedPrecondition, "DELETED", &[], None);
+    check(Fault::NotYours, Code::PermissionDenied, "NOT_OWNER", &[], None);
+    check(Fault::AdvertisementNotFound, Code::NotFound, "ADVERTISEMENT_NOT_FOUND", &[], None);
+    check(Fault::Deleted, Code::FailedPrecondition, "ADVERTISEMENT_DELETED", &[], None);
     let taken = Fault::SeatsTaken { open_seats: 1 };
     check(taken, Code::FailedPrecondition, "SEATS_TAKEN", &[("open_seats", "1")], None);
     let refused = Fault::Refused { rule: "build".into(), side: Side::Advertiser };
@@ -217,6 +217,6 @@ fn faults_and_their_statuses() {
     check(Fault::OverridesForbidden, Code::PermissionDenied, "OVERRIDES_FORBIDDEN", &[], None);
     check(Fault::Overloaded { retry_after_ms: 40 }, Code::ResourceExhausted, "OVERLOADED", &[], Some(40));
     check(Fault::StoreUnavailable { retry_after_ms: 900 }, Code::Unavailable, "STORE_UNAVAILABLE", &[], Some(900));
-    check(Fault::Draining, Code::Unavailable, "GOING_AWAY", &[], None);
+    check(Fault::Draining, Code::Unavailable, "DRAINING", &[], None);
     check(Fault::Internal, Code::Internal, "INTERNAL", &[], None);
 }

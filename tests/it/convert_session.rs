@@ -127,7 +127,7 @@ fn attributes_are_few_short_and_whole() {
     check("attributes[\"\"]", "is missing", |wire| insert(wire, "", number(1.0)));
     check("attributes[\"mode\"]", "has no value", |wire| insert(wire, "mode", None));
     check("attributes[\"mode\"].text", "65 bytes", |wire| {
-        insert(wire, "mode", Some(pb::attribute_value::Value::Text("x".repeat(65))));
+        insert(wire, "mode", Some(pb::attribute_value::Value::StringValue("x".repeat(65))));
     });
     check("attributes[\"maps\"].texts.values", "33 entries", |wire| insert(wire, "maps", texts(&["x"; 33])));
     check("attributes[\"maps\"].texts.values[1]", "65 bytes", |wire| {
@@ -182,12 +182,12 @@ fn insert(wire: &mut pb::SessionCompositionData, name: &str, value: Option<pb::a
 }
 
 fn number(number: f64) -> Option<pb::attribute_value::Value> {
-    Some(pb::attribute_value::Value::Number(number))
+    Some(pb::attribute_value::Value::NumberValue(number))
 }
 
 fn texts(values: &[&str]) -> Option<pb::attribute_value::Value> {
     let values = values.iter().map(|&text| text.into()).collect();
-    Some(pb::attribute_value::Value::Texts(pb::TextList { values }))
+    Some(pb::attribute_value::Value::StringList(pb::StringList { values }))
 }
 
 fn region(name: &str, round_trip_ms: f32) -> pb::RegionLatency {

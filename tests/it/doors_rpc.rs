@@ -128,7 +128,7 @@ async fn the_composition_has_what_the_print_lost() {
     let client = house.client().await;
     let texts = |values: &[&str]| {
         let values = values.iter().map(|&it| it.to_owned()).collect();
-        pb::AttributeValue { value: Some(pb::attribute_value::Value::Texts(pb::TextList { values })) }
+        pb::AttributeValue { value: Some(pb::attribute_value::Value::StringList(pb::StringList { values })) }
     };
     let composition = |name: &str, big: i32, modes: &[&str]| pb::SessionCompositionData {
         big_party_count: Some(big),
@@ -158,7 +158,7 @@ async fn the_composition_has_what_the_print_lost() {
     assert_eq!(error.fields()[0].field, "session_composition.party_size_composition");
     let mut odd = composition("guest", 0, &["clash"]);
     odd.attributes
-        .insert("modes".into(), pb::AttributeValue { value: Some(pb::attribute_value::Value::Text("clash".into())) });
+        .insert("modes".into(), pb::AttributeValue { value: Some(pb::attribute_value::Value::StringValue("clash".into())) });
     odd.attributes.insert("mood".into(), texts(&["good"]));
     let error = client.searching(2, odd).search().await.expect_err("one of another kind, one unknown");
     let paths: Vec<&str> = error.fields().iter().map(|it| &*it.field).collect();

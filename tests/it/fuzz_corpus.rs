@@ -221,7 +221,7 @@ fn requests() -> Vec<(&'static str, u8, Vec<u8>)> {
     let (id, key) = ("0123456789abcdef0123456789abcdef".to_owned(), "a key that is long enough".to_owned());
     let session = || {
         let session = crate::stage::composition();
-        let number = pb::AttributeValue { value: Some(pb::attribute_value::Value::Number(4.5)) };
+        let number = pb::AttributeValue { value: Some(pb::attribute_value::Value::NumberValue(4.5)) };
         pb::SessionCompositionData {
             silo_id: Some(7),
             nat_type: Some(2),

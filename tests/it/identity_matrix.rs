@@ -47,13 +47,13 @@ fn everybody(badges: &Badges) -> Vec<Shown> {
         Shown { called: "nobody", header: None, wanted: Err("NO_CREDENTIALS") },
         Shown { called: "basic", header: Some("Basic YTpi".into()), wanted: Err("MALFORMED_CREDENTIALS") },
         refused("noise", "noise".into(), "MALFORMED_CREDENTIALS"),
-        refused("expired", change(&|it| (it.iat, it.exp) = (it.iat - 120, it.iat - 60)), "EXPIRED"),
-        refused("wrong aud", change(&|it| it.aud = "elsewhere".into()), "NOT_ACCEPTED"),
-        refused("wrong iss", change(&|it| it.iss = "elsewhere".into()), "NOT_ACCEPTED"),
-        refused("unknown role", change(&|it| it.role = Some("root".into())), "NOT_ACCEPTED"),
+        refused("expired", change(&|it| (it.iat, it.exp) = (it.iat - 120, it.iat - 60)), "CREDENTIALS_EXPIRED"),
+        refused("wrong aud", change(&|it| it.aud = "elsewhere".into()), "CREDENTIALS_REJECTED"),
+        refused("wrong iss", change(&|it| it.iss = "elsewhere".into()), "CREDENTIALS_REJECTED"),
+        refused("unknown role", change(&|it| it.role = Some("root".into())), "CREDENTIALS_REJECTED"),
         refused("alg=none", none, "MALFORMED_CREDENTIALS"),
-        refused("HS256 with the public key", hs256, "NOT_ACCEPTED"),
-        refused("unknown kid", stranger.sign(&good).unwrap(), "NOT_ACCEPTED"),
+        refused("HS256 with the public key", hs256, "CREDENTIALS_REJECTED"),
+        refused("unknown kid", stranger.sign(&good).unwrap(), "CREDENTIALS_REJECTED"),
         known("client", Role::Client, "ana"),
         known("other client", Role::Client, "ben"),
         known("server", Role::Server, "eu-1"),
@@ -155,7 +155,7 @@ async fn strangers_do_not_hear_what_there_is_not() {
     let (house, badges) = locked_house().await;
     let at = format!("http://{}", house.parts.running.address);
     let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
-    for path in ["/fireteam.v1.Matchmaking/Nothing", "/fireteam.v1.Operator/Drain", "/x/y"] {
+    for path in ["/fireteam.v1.MatchmakingService/Nothing", "/fireteam.v1.OperatorService/Drain", "/x/y"] {
         let stranger = end(&channel, path, None).await.unwrap();
         assert_eq!(stranger.code(), Code::Unauthenticated, "{path}");
         let operator = end(&channel, path, Some(&badges.header(Role::Operator, "ana"))).await.unwrap();
@@ -173,7 +173,7 @@ async fn browsers_pass_the_same_check() {
     let ask = async |content_type: &str, header: &str| {
         let mut socket = tokio::net::TcpStream::connect(house.parts.running.address).await.unwrap();
         let head = format!(
-            "POST /fireteam.v1.Matchmaking/ChooseRole HTTP/1.1\r\nhost: x\r\ncontent-type: {content_type}\r\n\
+            "POST /fireteam.v1.MatchmakingService/ChooseAction HTTP/1.1\r\nhost: x\r\ncontent-type: {content_type}\r\n\
              {header}content-length: 5\r\nconnection: close\r\n\r\n"
         );
         socket.write_all(head.as_bytes()).await.unwrap();

@@ -31,7 +31,7 @@ async fn every_row_is_imported_or_told_of() {
     assert_eq!((code, &*out), (0, "2500 imported, 0 of them as one win and one loss, 0 rows not imported\n"), "{err}");
     let client = house.client().await;
     let last = client.ratings(SET, &["user-2499"]).await.unwrap().remove(0);
-    assert_eq!((last.rating.unwrap(), last.place), (pb::RatingValue { rating: 3_499.0, deviation: 30.0 }, Some(1)));
+    assert_eq!((last.rating.unwrap(), last.leaderboard_rank), (pb::RatingValue { rating: 3_499.0, deviation: 30.0 }, Some(1)));
 
     std::fs::write(folder.path().join("bad.csv"), "user_id,rating\nann,1700\nbob,x\n,1\ncid,1800\n").unwrap();
     let (code, out, err) = run(&house, folder.path(), &["import-ratings", "bad.csv", "--set", &set]).await;
@@ -68,7 +68,7 @@ async fn finished_matches_come_out_as_json_and_as_csv() {
     let house = house(&[&duel(r#"<Rating System="elo"/>"#)]).await;
     let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
     let _bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
-    let play = ann.hears_of(pb::TicketState::Matched).await.r#match.unwrap();
+    let play = ann.hears_of(pb::TicketState::Matched).await.found_match.unwrap();
     ann.queued.report_result(&play.match_id, &[(0, 1), (1, 2)]).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (code, out, err) = run(&house, folder.path(), &["export-matches"]).await;

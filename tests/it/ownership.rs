@@ -172,7 +172,7 @@ async fn nobody_touches_what_is_anothers() {
     let config = ProptestConfig { cases: ATTEMPTS, failure_persistence: None, ..ProptestConfig::default() };
     let absent = Attempt { verb: Verb::Delete, attacker: 0, victim: 1, token: 2, id: 1, noise: [1; 16], bit: 0 };
     let one_answer = refused(&handler, &owners, &absent).expect("nothing is there");
-    assert_eq!((one_answer.code, one_answer.reason), (tonic::Code::PermissionDenied, "NOT_YOURS"));
+    assert_eq!((one_answer.code, one_answer.reason), (tonic::Code::PermissionDenied, pb::ErrorReason::NotOwner));
     TestRunner::new(config)
         .run(&attempt(), |attempt| match refused(&handler, &owners, &attempt) {
             Some(answer) if answer == one_answer => Ok(()),

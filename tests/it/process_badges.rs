@@ -10,8 +10,8 @@ use tonic_types::StatusExt;
 use crate::badges::{AUDIENCE, Badges, ISSUER};
 use crate::papers::{Authority, Papers, write, write_server};
 use crate::plain;
-use crate::plain::matchmaking_client::MatchmakingClient;
-use crate::plain::operator_client::OperatorClient;
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
+use crate::plain::operator_service_client::OperatorServiceClient;
 use crate::process::Process;
 use crate::stage;
 
@@ -52,12 +52,12 @@ impl House {
         endpoint.connect_lazy()
     }
 
-    async fn player(&self, papers: Option<&Papers>) -> MatchmakingClient<Channel> {
-        MatchmakingClient::new(self.channel(self.server.address, papers).await)
+    async fn player(&self, papers: Option<&Papers>) -> MatchmakingServiceClient<Channel> {
+        MatchmakingServiceClient::new(self.channel(self.server.address, papers).await)
     }
 
-    async fn operator(&self, papers: Option<&Papers>) -> OperatorClient<Channel> {
-        OperatorClient::new(self.channel(self.server.operator_address, papers).await)
+    async fn operator(&self, papers: Option<&Papers>) -> OperatorServiceClient<Channel> {
+        OperatorServiceClient::new(self.channel(self.server.operator_address, papers).await)
     }
 }
 
@@ -118,7 +118,7 @@ async fn whoever_shows_nothing_of_worth_is_nobody() {
         house.player(papers).await.search(request).await
     };
     let elsewhere = house.clients.client("https://elsewhere.example/server/eu-1");
-    for (papers, expected) in [(None, "NO_CREDENTIALS"), (Some(&elsewhere), "NOT_ACCEPTED")] {
+    for (papers, expected) in [(None, "NO_CREDENTIALS"), (Some(&elsewhere), "CREDENTIALS_REJECTED")] {
         let refused = search(papers, None).await.unwrap_err();
         assert_eq!((refused.code(), &*reason(&refused)), (Code::Unauthenticated, expected));
     }
@@ -152,6 +152,6 @@ async fn what_a_certificate_has_advertised_is_its_names() {
         advertisement_token: made.advertisement_token,
     };
     let refused = house.player(Some(&other)).await.delete_advertisement(delete.clone()).await.unwrap_err();
-    assert_eq!((refused.code(), &*reason(&refused)), (Code::PermissionDenied, "NOT_YOURS"), "its token is of no use");
+    assert_eq!((refused.code(), &*reason(&refused)), (Code::PermissionDenied, "NOT_OWNER"), "its token is of no use");
     house.player(Some(&renewed)).await.delete_advertisement(delete).await.expect("it is its own");
 }

@@ -21,7 +21,7 @@ use crate::harness::{host, party};
 use crate::identity_life::page;
 use crate::papers::{Authority, write, write_server};
 use crate::plain;
-use crate::plain::operator_client::OperatorClient;
+use crate::plain::operator_service_client::OperatorServiceClient;
 use crate::process::Process;
 use crate::queue_kit::asks;
 use crate::wire_tls::connector;
@@ -138,13 +138,13 @@ async fn queue(client: &Client, guest: &Client, name: &str) -> String {
     let mut news = here.watch();
     let id = loop {
         let status = news.next().await.unwrap().expect("it waits");
-        if let Some(play) = status.r#match {
+        if let Some(play) = status.found_match {
             break play.match_id;
         }
     };
     here.respond(&id, true).await.unwrap();
-    let play = there.respond(&id, true).await.unwrap().r#match.clone().expect("a match");
-    assert!(!play.seats[0].credential.is_empty(), "it begins");
+    let play = there.respond(&id, true).await.unwrap().found_match.clone().expect("a match");
+    assert!(!play.own_players[0].credential.is_empty(), "it begins");
     there.score(&id, 4).await.unwrap();
     let around = pb::GetLeaderboardRequest {
         matchmaking_set_id: Some(RANKED),
@@ -254,7 +254,7 @@ async fn operates(desk: SocketAddr, header: &str) -> bool {
     let channel = Endpoint::from_shared(format!("http://{desk}")).unwrap().connect().await.unwrap();
     let mut request = Request::new(plain::ListRulesetsRequest {});
     request.metadata_mut().insert("authorization", header.parse().unwrap());
-    OperatorClient::new(channel).list_rulesets(request).await.is_ok()
+    OperatorServiceClient::new(channel).list_rulesets(request).await.is_ok()
 }
 
 /// A talkative server that speaks TLS, asks for certificates, takes tokens and keeps an audit file.

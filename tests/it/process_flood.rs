@@ -4,7 +4,7 @@ use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 
 use crate::plain;
-use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
 use crate::process::Process;
 use crate::stage;
 
@@ -18,7 +18,7 @@ fn search(number: usize) -> plain::MatchmakingSearchRequest {
         (0..64).map(|at| plain::PlayerData { user_id: format!("canary {number} {at}"), ..Default::default() });
     let regions =
         (0..32).map(|at| plain::RegionLatency { region: format!("canary-{number}-{at}"), round_trip_ms: 1.0 });
-    let text = |at| Some(plain::attribute_value::Value::Text(format!("canary\n{number} {at}")));
+    let text = |at| Some(plain::attribute_value::Value::StringValue(format!("canary\n{number} {at}")));
     let count = if number.is_multiple_of(2) { 0 } else { 4 };
     let attributes = (0..count).map(|at| (format!("canary {number} {at}"), plain::AttributeValue { value: text(at) }));
     let session = plain::SessionCompositionData {
@@ -41,7 +41,7 @@ async fn strangers_texts_make_no_series_and_no_long_lines() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start(folder.path(), &["--log-level", "debug", "--store", "memory:"]);
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
-    let mut client = MatchmakingClient::new(endpoint.connect().await.unwrap());
+    let mut client = MatchmakingServiceClient::new(endpoint.connect().await.unwrap());
     let mut call = async |number: usize| {
         let said = client.search(search(number)).await;
         assert_eq!(said.is_ok(), number.is_multiple_of(2), "{said:?}");

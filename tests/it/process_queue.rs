@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use fireteam_client::{Client, Queued, pb};
-use pb::{MatchOutcome, TicketState};
+use pb::{MatchEndReason, TicketState};
 use tokio::time::Instant;
 
 use crate::process::Process;
@@ -46,8 +46,8 @@ async fn is(client: &Client, ticket: &Queued, state: TicketState) -> Told {
         last.state() == state
     })
     .await;
-    let play = last.r#match.unwrap_or_default();
-    let pb::MatchStatus { match_id, team, players, accepted, .. } = play;
+    let play = last.found_match.unwrap_or_default();
+    let pb::MatchStatus { match_id, team, player_count: players, accepted_count: accepted, .. } = play;
     Told { waited_ms: last.waited_ms, match_id, team, players, accepted }
 }
 
@@ -122,7 +122,7 @@ async fn a_killed_server_goes_on_where_its_queues_were() {
             ticket_token: plays.reference().ticket_token,
             ..Default::default()
         };
-        assert_eq!(client.end_match(end).await.expect("end").outcome(), MatchOutcome::Played);
+        assert_eq!(client.end_match(end).await.expect("end").end_reason(), MatchEndReason::Played);
         assert_eq!(is(&client, &done, TicketState::Ended).await.match_id, over.match_id);
         let [fay, gus] = ["fay", "gus"].map(|name| format!("{name} {round}"));
         assert_eq!(ratings(&client, &[&fay, &gus]).await, [1_508.0, 1_492.0]);

@@ -80,7 +80,7 @@ async fn a_good_ruleset_is_live_and_a_broken_one_changes_nothing() {
     for (problem, line) in kept.problems.iter().zip(&refusals) {
         assert!(problem.file_name.ends_with(CONTROL) && 0 < problem.line && 0 < problem.column, "{problem:?}");
         let place = format!("{CONTROL}:{}:{}: ", problem.line, problem.column);
-        assert!(line.contains(&place) && !problem.text.is_empty(), "{line}");
+        assert!(line.contains(&place) && !problem.message.is_empty(), "{line}");
     }
     assert_eq!(shown(&server).await, 1);
 

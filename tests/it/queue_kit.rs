@@ -6,7 +6,7 @@ use fireteam::config::RulesetSource;
 use fireteam_client::{Client, Queued, Watched, pb};
 
 use crate::harness::{House, party};
-use crate::plain::operator_client::OperatorClient;
+use crate::plain::operator_service_client::OperatorServiceClient;
 use crate::process::PATIENCE;
 
 /// The set of the queue.
@@ -86,7 +86,7 @@ impl Waiting {
     /// Hears of a match, and answers it.
     pub(crate) async fn answers(&mut self, accept: bool) -> String {
         let proposed = self.hears_of(pb::TicketState::Proposed).await;
-        let id = proposed.r#match.expect("a match").match_id;
+        let id = proposed.found_match.expect("a match").match_id;
         self.queued.respond(&id, accept).await.expect("respond");
         id
     }
@@ -101,7 +101,7 @@ impl Waiting {
 pub(crate) fn game_server(connect_data: &[u8]) -> pb::MatchmakingUpdateAdvertisementRequest {
     pb::MatchmakingUpdateAdvertisementRequest {
         matchmaking_set_id: Some(SET),
-        kind: pb::AdvertisementKind::Server.into(),
+        kind: pb::AdvertisementKind::GameServer.into(),
         session_composition: Some(pb::SessionCompositionData {
             party_size_composition: vec![1],
             max_allowed_join_reservation_count: Some(2),
@@ -113,10 +113,10 @@ pub(crate) fn game_server(connect_data: &[u8]) -> pb::MatchmakingUpdateAdvertise
 }
 
 /// An operator of a house.
-pub(crate) async fn operator(house: &House) -> OperatorClient<tonic::transport::Channel> {
+pub(crate) async fn operator(house: &House) -> OperatorServiceClient<tonic::transport::Channel> {
     let uri = format!("http://{}", house.parts.running.operator_address);
     let channel = tonic::transport::Endpoint::from_shared(uri).unwrap().connect().await.expect("connect");
-    OperatorClient::new(channel)
+    OperatorServiceClient::new(channel)
 }
 
 /// Asks again and again until the answer is right.

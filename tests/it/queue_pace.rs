@@ -6,7 +6,7 @@ use pb::TicketState;
 use tonic::transport::Channel;
 
 use crate::plain;
-use crate::plain::operator_client::OperatorClient;
+use crate::plain::operator_service_client::OperatorServiceClient;
 use crate::queue_kit::{SET, Waiting, asks, duel, house, operator, until};
 use crate::rulebook::{Operator, Rulebook};
 
@@ -19,7 +19,7 @@ fn other(rules: &str) -> String {
 }
 
 /// Passes of a set's queue so far.
-async fn passes(operator: &mut OperatorClient<Channel>, set: u32) -> u64 {
+async fn passes(operator: &mut OperatorServiceClient<Channel>, set: u32) -> u64 {
     let asked = operator.get_statistics(plain::GetStatisticsRequest {}).await.expect("statistics");
     let queues = asked.into_inner().queues;
     queues.iter().find(|queue| queue.matchmaking_set_id == set).map_or(0, |queue| queue.passes)
@@ -96,8 +96,8 @@ async fn a_queue_wakes_when_something_changes() {
     house.clock.turn(1_000);
     book.write("duel.xml", &widening(2));
     Operator::of(&house).await.reload().await;
-    let met = ann.hears_of(TicketState::Matched).await.r#match.expect("a match");
-    assert_eq!(bob.hears_of(TicketState::Matched).await.r#match.expect("a match").match_id, met.match_id);
+    let met = ann.hears_of(TicketState::Matched).await.found_match.expect("a match");
+    assert_eq!(bob.hears_of(TicketState::Matched).await.found_match.expect("a match").match_id, met.match_id);
 }
 
 /// Rules for `size` a team, that ask for this quality.
@@ -128,12 +128,12 @@ async fn who_waits_is_matched_by_the_rules_as_they_are_now() {
             all.push(Waiting::enter(&house, SET, &[(name, skill)]).await);
             house.clock.turn(1);
         }
-        until("none is like another", async || all[0].stands().await.waiting_for == "quality").await;
+        until("none is like another", async || all[0].stands().await.blocking_rule == "quality").await;
         book.write("alike.xml", &rules);
         let change = Operator::of(&house).await.reload().await.changes.remove(0);
         for waiting in &mut all {
-            let play = waiting.hears_of(TicketState::Matched).await.r#match.expect("a match");
-            assert_eq!((play.players, Some(play.service_configuration_hash)), (players, change.current_hash));
+            let play = waiting.hears_of(TicketState::Matched).await.found_match.expect("a match");
+            assert_eq!((play.player_count, Some(play.service_configuration_hash)), (players, change.current_hash));
         }
     }
 }

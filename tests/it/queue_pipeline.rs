@@ -52,7 +52,7 @@ async fn ten_of_a_league_come_to_their_server() {
     let mut newcomer = waits_in_a_league(&house, "bronze").await;
     let mut leaver = waits_in_a_league(&house, &name(10)).await;
     assert!(leaver.queued.leave().await.expect("leave"));
-    until("nine and a newcomer are no lobby", async || !newcomer.stands().await.waiting_for.is_empty()).await;
+    until("nine and a newcomer are no lobby", async || !newcomer.stands().await.blocking_rule.is_empty()).await;
     all.push(waits_in_a_league(&house, &name(9)).await);
     all[0].hears_of(TicketState::Placing).await;
     let room = pb::SessionCompositionData {
@@ -62,7 +62,7 @@ async fn ten_of_a_league_come_to_their_server() {
     };
     let game_server = pb::MatchmakingUpdateAdvertisementRequest {
         matchmaking_set_id: Some(LEAGUES),
-        kind: pb::AdvertisementKind::Server.into(),
+        kind: pb::AdvertisementKind::GameServer.into(),
         session_composition: Some(room),
         connect_data: b"game.example:9000".to_vec(),
         ..Default::default()
@@ -74,10 +74,10 @@ async fn ten_of_a_league_come_to_their_server() {
     let mut elsewhere = GameServer::new(&keys, "f".repeat(32));
     let mut teams = [0, 0];
     for waiting in &mut all {
-        let play = waiting.hears_of(TicketState::Matched).await.r#match.expect("a match");
-        let Some(pb::match_place::Place::Server(at)) = play.place.and_then(|it| it.place) else { panic!("no server") };
-        assert_eq!((&*at.connect_data, &*play.region, play.players), (&b"game.example:9000"[..], "eu", 10));
-        let seat = &play.seats[0];
+        let play = waiting.hears_of(TicketState::Matched).await.found_match.expect("a match");
+        let Some(pb::assignment::Host::GameServer(at)) = play.assignment.and_then(|it| it.host) else { panic!("no server") };
+        assert_eq!((&*at.connect_data, &*play.region, play.player_count), (&b"game.example:9000"[..], "eu", 10));
+        let seat = &play.own_players[0];
         assert!(elsewhere.admit(&seat.credential, house.clock.now()).is_err(), "another server does not take it");
         let shown = here.admit(&seat.credential, house.clock.now()).expect("this one does");
         assert_eq!(
@@ -126,7 +126,7 @@ async fn records_become_a_match_and_the_match_new_ratings() {
     let (mut teams, mut id) = ([0.0, 0.0], String::new());
     let mut won = Vec::new();
     for (waiting, rating) in all.iter_mut().zip(&before) {
-        let play = waiting.hears_of(TicketState::Matched).await.r#match.expect("a match");
+        let play = waiting.hears_of(TicketState::Matched).await.found_match.expect("a match");
         teams[play.team as usize] += rating;
         won.push(play.team == 0);
         id = play.match_id;
@@ -154,10 +154,10 @@ async fn places_are_counted_among_everybody() {
     rate(&house, LADDER, (0..60).map(|place| (format!("u{place}"), 60.0 - f64::from(place)))).await;
     let mut first = Waiting::enter(&house, LADDER, &[("u10", 0.0)]).await;
     let mut third = Waiting::enter(&house, LADDER, &[("u41", 0.0)]).await;
-    until("31 places are too many", async || third.stands().await.waiting_for == "quality").await;
+    until("31 places are too many", async || third.stands().await.blocking_rule == "quality").await;
     let mut second = Waiting::enter(&house, LADDER, &[("u30", 0.0)]).await;
-    let met = second.hears_of(TicketState::Matched).await.r#match.expect("a match").match_id;
+    let met = second.hears_of(TicketState::Matched).await.found_match.expect("a match").match_id;
     let by_whom = [first.stands().await, third.stands().await];
-    let met_by = by_whom.iter().filter(|it| it.r#match.as_ref().is_some_and(|play| play.match_id == met));
+    let met_by = by_whom.iter().filter(|it| it.found_match.as_ref().is_some_and(|play| play.match_id == met));
     assert_eq!(met_by.count(), 1, "who is 20 or 11 places away: {by_whom:?}");
 }

@@ -1,7 +1,7 @@
 //! Parties enter, are proposed a match, agree or not, and are told where to go.
 
 use fireteam_client::{Code, pb};
-use pb::{TicketEnding, TicketState};
+use pb::{TicketEndReason, TicketState};
 
 use crate::harness::House;
 use crate::plain;
@@ -18,21 +18,21 @@ async fn two_that_suit_are_proposed_agree_and_play() {
     assert_eq!(ann.hears().await.position, Some(0));
     let mut bob = Waiting::enter(&house, SET, &[("bob", 22.0)]).await;
     let id = ann.answers(true).await;
-    let half = bob.hears_of(TicketState::Proposed).await.r#match.expect("a match");
-    assert_eq!((&half.match_id, half.players), (&id, 2));
-    until("ann's answer is told to bob", async || bob.stands().await.r#match.expect("a match").accepted == 1).await;
+    let half = bob.hears_of(TicketState::Proposed).await.found_match.expect("a match");
+    assert_eq!((&half.match_id, half.player_count), (&id, 2));
+    until("ann's answer is told to bob", async || bob.stands().await.found_match.expect("a match").accepted_count == 1).await;
     assert_eq!(bob.answers_known(&id).await, id);
     let (there, here) = (ann.hears_of(TicketState::Matched).await, bob.hears_of(TicketState::Matched).await);
-    let (there, here) = (there.r#match.expect("a match"), here.r#match.expect("a match"));
+    let (there, here) = (there.found_match.expect("a match"), here.found_match.expect("a match"));
     assert_ne!(there.team, here.team);
-    assert_eq!(there.everybody, here.everybody);
-    assert_eq!(there.everybody.len(), 2);
-    assert!(here.everybody.iter().any(|player| player.player_key == here.seats[0].player_key));
+    assert_eq!(there.players, here.players);
+    assert_eq!(there.players.len(), 2);
+    assert!(here.players.iter().any(|player| player.player_key == here.own_players[0].player_key));
     let outcome = ann.queued.end_match(&id, false).await.expect("end");
-    assert_eq!(outcome, pb::MatchOutcome::Played);
+    assert_eq!(outcome, pb::MatchEndReason::Played);
     for waiting in [&mut ann, &mut bob] {
         let over = waiting.hears_of_end().await;
-        assert_eq!(over.ending(), TicketEnding::Played);
+        assert_eq!(over.end_reason(), TicketEndReason::Played);
     }
     assert_eq!(queues(&house).await, []);
     ann.client.enter(asks(SET, &[("ann", 20.0)])).await.expect("again");
@@ -73,7 +73,7 @@ async fn who_declines_is_out_and_the_other_waits_on() {
     bob.answers(false).await;
     let back = ann.hears_of(TicketState::Waiting).await;
     assert_eq!(back.waited_ms, 5_000, "it has waited since it entered");
-    assert_eq!(bob.hears_of_end().await.ending(), TicketEnding::Declined);
+    assert_eq!(bob.hears_of_end().await.end_reason(), TicketEndReason::Declined);
     let refused = bob.client.enter(asks(SET, &[("bob", 20.0)])).await.expect_err("he is barred");
     assert_eq!(refused.code(), Some(Code::PermissionDenied), "{refused}");
     house.clock.turn(60_000);
@@ -114,7 +114,7 @@ async fn who_does_not_answer_is_out_at_the_deadline() {
     bob.hears_of(TicketState::Proposed).await;
     house.clock.turn(20_000);
     ann.hears_of(TicketState::Waiting).await;
-    assert_eq!(bob.hears_of_end().await.ending(), TicketEnding::Absent);
+    assert_eq!(bob.hears_of_end().await.end_reason(), TicketEndReason::NotAcceptedInTime);
 }
 
 /// S3-13: leaving is always answered, by exactly one of two things: it is over, or it has a match.
@@ -124,7 +124,7 @@ async fn leaving_is_answered_by_one_of_two_things() {
     let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
     assert!(ann.queued.leave().await.expect("leave"));
     assert!(ann.queued.leave().await.expect("leave"), "again is the same");
-    assert_eq!(ann.queued.status.ending(), TicketEnding::Left);
+    assert_eq!(ann.queued.status.end_reason(), TicketEndReason::Left);
     let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
     let mut eve = Waiting::enter(&house, SET, &[("eve", 20.0)]).await;
     bob.hears_of(TicketState::Proposed).await;
@@ -148,8 +148,8 @@ async fn who_leaves_is_nowhere_any_more() {
     }
     assert_eq!(queues(&house).await, []);
     let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
-    until("a pass has looked", async || !bob.stands().await.waiting_for.is_empty()).await;
-    assert_eq!(bob.stands().await.waiting_for, "nobody");
+    until("a pass has looked", async || !bob.stands().await.blocking_rule.is_empty()).await;
+    assert_eq!(bob.stands().await.blocking_rule, "nobody");
 }
 
 /// S1-96: what tickets have lately waited is told to those who wait, and to operators: half of them no longer than
@@ -173,7 +173,7 @@ async fn players_are_told_how_long_others_have_waited() {
     let told = &eve.queued.status;
     assert_eq!((told.estimated_wait_p50_ms, told.estimated_wait_p90_ms), (Some(2_000), Some(4_000)));
     let queue = queues(&house).await.remove(0);
-    assert_eq!((queue.wait_p50_ms, queue.wait_p90_ms, queue.waits), (Some(2_000), Some(4_000), 8));
+    assert_eq!((queue.wait_p50_ms, queue.wait_p90_ms, queue.wait_samples), (Some(2_000), Some(4_000), 8));
 }
 
 /// R5: a retried enter is the same ticket; its key for another party is refused.
@@ -208,7 +208,7 @@ async fn a_proposal_in_one_queue_pauses_the_other() {
     ann.answers(true).await;
     bob.answers(true).await;
     ann.hears_of(TicketState::Matched).await;
-    assert_eq!(elsewhere.hears_of_end().await.ending(), TicketEnding::PlayedElsewhere);
+    assert_eq!(elsewhere.hears_of_end().await.end_reason(), TicketEndReason::MatchedElsewhere);
     let playing = ann.client.enter(asks(12, &[("ann", 20.0)])).await.expect_err("she plays");
     assert_eq!(playing.code(), Some(Code::FailedPrecondition), "{playing}");
     assert_eq!(eve.stands().await.state(), TicketState::Waiting);
@@ -227,9 +227,9 @@ async fn a_match_is_placed_on_a_server_that_advertised_itself() {
     let server = house.client().await;
     let advertisement = server.update_advertisement(game_server(b"game:9000")).await.expect("advertise");
     for waiting in [&mut ann, &mut bob] {
-        let matched = waiting.hears_of(TicketState::Matched).await.r#match.expect("a match");
-        let place = matched.place.and_then(|place| place.place);
-        let Some(pb::match_place::Place::Server(at)) = place else { panic!("no server: {place:?}") };
+        let matched = waiting.hears_of(TicketState::Matched).await.found_match.expect("a match");
+        let place = matched.assignment.and_then(|place| place.host);
+        let Some(pb::assignment::Host::GameServer(at)) = place else { panic!("no server: {place:?}") };
         assert_eq!(
             (at.advertisement_id, &*at.connect_data),
             (advertisement.advertisement_id.clone(), &b"game:9000"[..])
@@ -247,8 +247,8 @@ async fn a_match_is_placed_on_a_server_that_advertised_itself() {
         failed: true,
         ..Default::default()
     };
-    let outcome = server.end_match(gave_up).await.expect("end").outcome();
-    assert_eq!(outcome, pb::MatchOutcome::ServerFailed);
+    let outcome = server.end_match(gave_up).await.expect("end").end_reason();
+    assert_eq!(outcome, pb::MatchEndReason::ServerFailed);
     for waiting in [&mut ann, &mut bob] {
         waiting.hears_of(TicketState::Waiting).await;
     }
@@ -270,17 +270,17 @@ async fn a_server_is_free_again_after_the_game() {
         }
     }
     games[1].hears_of(TicketState::Placing).await;
-    let id = games[0].stands().await.r#match.expect("a match").match_id;
+    let id = games[0].stands().await.found_match.expect("a match").match_id;
     assert_eq!(games[1].stands().await.state(), TicketState::Placing, "both seats are taken");
     let over = pb::QueueEndMatchRequest {
         match_id: id,
         advertisement_token: advertisement.advertisement_token,
         ..Default::default()
     };
-    assert_eq!(server.end_match(over).await.expect("end").outcome(), pb::MatchOutcome::Played);
+    assert_eq!(server.end_match(over).await.expect("end").end_reason(), pb::MatchEndReason::Played);
     let place =
-        games[1].hears_of(TicketState::Matched).await.r#match.and_then(|play| play.place).and_then(|it| it.place);
-    let Some(pb::match_place::Place::Server(at)) = place else { panic!("no server: {place:?}") };
+        games[1].hears_of(TicketState::Matched).await.found_match.and_then(|play| play.assignment).and_then(|it| it.host);
+    let Some(pb::assignment::Host::GameServer(at)) = place else { panic!("no server: {place:?}") };
     assert_eq!(at.advertisement_id, advertisement.advertisement_id);
 }
 
@@ -291,7 +291,7 @@ async fn a_match_that_has_not_begun_cannot_be_ended() {
     let house = house(&[&duel(CHECKED)]).await;
     let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
     let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
-    let id = ann.hears_of(TicketState::Proposed).await.r#match.expect("a match").match_id;
+    let id = ann.hears_of(TicketState::Proposed).await.found_match.expect("a match").match_id;
     for failed in [true, false] {
         let early = ann.queued.end_match(&id, failed).await.expect_err("it has not begun");
         assert_eq!(early.code(), Some(Code::FailedPrecondition), "{early}");
@@ -313,9 +313,9 @@ async fn a_match_that_has_not_begun_cannot_be_ended() {
     let nobodys = ann.queued.end_match(&id, true).await.expect_err("no server could fail");
     assert_eq!(nobodys.code(), Some(Code::InvalidArgument), "{nobodys}");
     for _ in 0..2 {
-        assert_eq!(ann.queued.end_match(&id, false).await.expect("end"), pb::MatchOutcome::Played);
+        assert_eq!(ann.queued.end_match(&id, false).await.expect("end"), pb::MatchEndReason::Played);
     }
-    assert_eq!(bob.hears_of_end().await.ending(), TicketEnding::Played);
+    assert_eq!(bob.hears_of_end().await.end_reason(), TicketEndReason::Played);
 }
 
 /// A ticket that nobody keeps alive lapses; one that is watched does not.
@@ -337,7 +337,7 @@ async fn a_ticket_that_nobody_keeps_alive_lapses() {
     watched.stands().await;
     house.clock.turn(31_000);
     until("only one waits", async || waiting().await == 1).await;
-    assert_eq!(left_alone.beat().await.expect("beat").ending(), TicketEnding::Lapsed);
+    assert_eq!(left_alone.beat().await.expect("beat").end_reason(), TicketEndReason::Expired);
     assert_eq!(watched.stands().await.state(), TicketState::Waiting);
 }
 
@@ -368,7 +368,7 @@ async fn a_gate_waits_for_a_share_of_those_who_are_connected() {
     let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
     let ticket = plain::ExplainRequest { ticket_id: ann.queued.id().to_owned(), ..Default::default() };
     let explained = operator(&house).await.explain(ticket).await.expect("explain").into_inner();
-    assert_eq!(explained.closed, "too_few_waiting");
+    assert_eq!(explained.gate_reason, "too_few_waiting");
     let mut eve = Waiting::enter(&house, SET, &[("eve", 40.0)]).await;
     for waiting in [&mut ann, &mut bob] {
         waiting.hears_of(TicketState::Matched).await;
@@ -404,9 +404,9 @@ async fn operators_are_told_why_two_do_not_meet() {
     assert_eq!((explained.candidates, explained.matches_now), (1, false));
     let refused: Vec<_> = explained.refusals.iter().map(|it| (it.rule.as_str(), it.count)).collect();
     assert_eq!(refused, [("window", 1)]);
-    assert_eq!(explained.nearest[0].ticket_id, bob.queued.id());
-    let remedy = explained.remedy.expect("wider windows would do");
-    assert_eq!((remedy.kind.as_str(), remedy.to), ("window", 3.0), "{}", remedy.text);
+    assert_eq!(explained.near_misses[0].ticket_id, bob.queued.id());
+    let remedy = explained.smallest_relaxation.expect("wider windows would do");
+    assert_eq!((remedy.kind.as_str(), remedy.required), ("window", 3.0), "{}", remedy.message);
     let queues = operator.get_statistics(plain::GetStatisticsRequest {}).await.expect("statistics").into_inner().queues;
     assert_eq!((queues.len(), queues[0].waiting_tickets, queues[0].waiting_players), (1, 2, 2));
     let nobody = plain::ExplainRequest { ticket_id: "0".repeat(32), ..Default::default() };

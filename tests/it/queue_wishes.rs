@@ -20,8 +20,8 @@ fn rules(attributes: &str, teams: &str, more: &str) -> String {
 /// One player, who names roles.
 fn plays(name: &str, roles: &[&str]) -> pb::QueueEnterRequest {
     let mut asked = asks(SET, &[(name, 20.0)]);
-    let texts = pb::TextList { values: roles.iter().map(|&role| role.to_owned()).collect() };
-    let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::Texts(texts)) };
+    let texts = pb::StringList { values: roles.iter().map(|&role| role.to_owned()).collect() };
+    let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::StringList(texts)) };
     asked.session_composition.as_mut().expect("a party").attributes.insert("roles".to_owned(), value);
     asked
 }
@@ -36,13 +36,13 @@ fn measured(name: &str, regions: &[(&str, f32)]) -> pb::QueueEnterRequest {
 
 /// It has been looked at, and waits on.
 async fn is_left(waiting: &mut Waiting) {
-    until("a pass has looked", async || !waiting.stands().await.waiting_for.is_empty()).await;
+    until("a pass has looked", async || !waiting.stands().await.blocking_rule.is_empty()).await;
     assert_eq!(waiting.stands().await.state(), TicketState::Waiting);
 }
 
 /// Its match, once it has one.
 async fn matched(waiting: &mut Waiting) -> pb::MatchStatus {
-    waiting.hears_of(TicketState::Matched).await.r#match.expect("a match")
+    waiting.hears_of(TicketState::Matched).await.found_match.expect("a match")
 }
 
 /// S3-11: every team gets one of each role, from those who play it; whoever says nothing plays what is left.
@@ -64,7 +64,7 @@ async fn every_team_gets_its_roles() {
     let mut seen = Vec::new();
     for (waiting, name) in all.iter_mut().zip(["ann", "bob", "eve", "kim"]) {
         let play = matched(waiting).await;
-        seen.push((play.team, play.seats[0].role.clone(), name));
+        seen.push((play.team, play.own_players[0].team_role.clone(), name));
     }
     seen.sort();
     let roles: Vec<_> = seen.iter().map(|(team, role, _)| (*team, role.as_str())).collect();
@@ -101,7 +101,7 @@ async fn regions_apart_never_meet() {
     let house = house(&[&rules(region, r#"<Teams Count="2" Size="1"/>"#, queue)]).await;
     let named = |name: &str, region: &str| {
         let mut asked = asks(SET, &[(name, 20.0)]);
-        let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::Text(region.to_owned())) };
+        let value = pb::AttributeValue { value: Some(pb::attribute_value::Value::StringValue(region.to_owned())) };
         asked.session_composition.as_mut().expect("a party").attributes.insert("region".to_owned(), value);
         asked
     };
@@ -127,7 +127,7 @@ async fn a_far_region_takes_from_quality() {
     let mut ann = Waiting::asking(&house, measured("ann", &[("eu", 20.0), ("us", 180.0)])).await;
     let mut bob = Waiting::asking(&house, measured("bob", &[("eu", 160.0), ("us", 40.0)])).await;
     // As alike as can be, and 90 ms from eu on average: 1 less 0.5 · 90 / 200 is 0.775.
-    until("a pass has looked", async || ann.stands().await.waiting_for == "quality").await;
+    until("a pass has looked", async || ann.stands().await.blocking_rule == "quality").await;
     let mut eve = Waiting::asking(&house, measured("eve", &[("eu", 60.0)])).await;
     let (here, there) = (matched(&mut ann).await, matched(&mut eve).await);
     assert_eq!((&*here.region, here.quality), ("eu", 0.9), "40 ms on average");
@@ -215,16 +215,16 @@ async fn one_of_the_players_hosts() {
     open.session_composition.as_mut().expect("a party").nat_type = Some(1);
     let mut bob = Waiting::asking(&house, open).await;
     let (there, here) = (matched(&mut ann).await, matched(&mut bob).await);
-    let host = |play: &pb::MatchStatus| match play.place.clone().and_then(|place| place.place) {
-        Some(pb::match_place::Place::Peer(peer)) => peer.player_key,
+    let host = |play: &pb::MatchStatus| match play.assignment.clone().and_then(|place| place.host) {
+        Some(pb::assignment::Host::PeerHost(peer)) => peer.player_key,
         other => panic!("nobody hosts: {other:?}"),
     };
     assert_eq!(host(&there), host(&here));
-    assert_eq!(host(&here), here.seats[0].player_key, "his network lets everybody in");
+    assert_eq!(host(&here), here.own_players[0].player_key, "his network lets everybody in");
     let guest = ann.queued.end_match(&there.match_id, false).await.expect_err("she does not host");
     assert_eq!(guest.code(), Some(Code::PermissionDenied));
     let outcome = bob.queued.end_match(&here.match_id, false).await.expect("he does");
-    assert_eq!(outcome, pb::MatchOutcome::Played);
+    assert_eq!(outcome, pb::MatchEndReason::Played);
 }
 
 /// S1-96: a session with an open seat that was advertised is filled from the queue before a new match is made, and its host
@@ -241,7 +241,7 @@ async fn an_open_seat_is_filled_from_the_queue() {
     let advertised = hosting.update_advertisement(request).await.expect("advertise");
     let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
     let play = matched(&mut ann).await;
-    let Some(pb::match_place::Place::Server(at)) = play.place.and_then(|place| place.place) else { panic!("nowhere") };
+    let Some(pb::assignment::Host::GameServer(at)) = play.assignment.and_then(|place| place.host) else { panic!("nowhere") };
     assert_eq!(at.advertisement_id, advertised.advertisement_id);
     assert_eq!(&*at.connect_data, b"host:7777");
     let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;

@@ -18,8 +18,8 @@ use tonic_types::StatusExt;
 use crate::badges::locked_house;
 use crate::harness::House;
 use crate::plain;
-use crate::plain::matchmaking_client::MatchmakingClient;
-use crate::plain::operator_client::OperatorClient;
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
+use crate::plain::operator_service_client::OperatorServiceClient;
 use crate::stage;
 
 const HERE: &str = "71.20.133.126";
@@ -35,9 +35,9 @@ fn small(config: &mut Config) {
     config.quotas = Quotas::With(vec![rule("search", search), rule("stream", Allowance::AtOnce(1))]);
 }
 
-async fn client(house: &House) -> MatchmakingClient<Channel> {
+async fn client(house: &House) -> MatchmakingServiceClient<Channel> {
     let at = format!("http://{}", house.parts.running.address);
-    MatchmakingClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap())
+    MatchmakingServiceClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap())
 }
 
 fn from<T>(address: &str, message: T) -> Request<T> {
@@ -63,7 +63,7 @@ fn core(nonce: u64) -> plain::MatchmakingCoreRequest {
 fn check_over(status: &Status, quota: &str, retry_ms: u64) {
     assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
     let info = status.get_details_error_info().expect("a reason");
-    assert_eq!((&*info.reason, &*info.metadata["quota"]), ("QUOTA_EXCEEDED", quota));
+    assert_eq!((&*info.reason, &*info.metadata["quota"]), ("RATE_LIMITED", quota));
     assert_eq!(status.metadata().get("grpc-retry-pushback-ms").unwrap(), &retry_ms.to_string());
     let retry = status.get_details_retry_info().expect("when to come back").retry_delay.expect("a delay");
     assert_eq!(retry.as_millis(), u128::from(retry_ms));
@@ -87,15 +87,15 @@ async fn every_door_charges_the_same_quota() {
             other => panic!("{other:?}"),
         }
     };
-    assert!(ask(2).await.refusal.is_none(), "the third");
-    let refusal = ask(3).await.refusal.expect("the fourth is one too many");
+    assert!(ask(2).await.error.is_none(), "the third");
+    let refusal = ask(3).await.error.expect("the fourth is one too many");
     assert_eq!((refusal.code, refusal.retry_after_ms), (Code::ResourceExhausted as i32, Some(1_000)));
     check_over(&client.search(from(HERE, search())).await.unwrap_err(), "anonymous.search", 1_000);
     check_over(&client.core(from(HERE, core(4))).await.unwrap_err(), "anonymous.search", 1_000);
     client.search(from(ELSEWHERE, search())).await.expect("another address, another quota");
     house.clock.turn(1_000);
-    assert!(ask(5).await.refusal.is_none());
-    assert!(ask(6).await.refusal.is_some());
+    assert!(ask(5).await.error.is_none());
+    assert!(ask(6).await.error.is_some());
     let metrics = house.parts.metrics.render();
     let line = "fireteam_quota_refusals_total{role=\"anonymous\",charge=\"search\"} 4";
     assert!(metrics.contains(line), "{metrics}");
@@ -187,7 +187,7 @@ async fn what_cannot_be_read_is_charged_as_well() {
         let unreadable = from(address, Unreadable { not_a_session: 7 });
         grpc.unary(unreadable, path.parse().unwrap(), codec).await.unwrap_err()
     };
-    let (search, nothing) = ("/fireteam.v1.Matchmaking/Search", "/fireteam.v1.Matchmaking/Nothing");
+    let (search, nothing) = ("/fireteam.v1.MatchmakingService/Search", "/fireteam.v1.MatchmakingService/Nothing");
     let mut health = HealthClient::new(channel.clone());
     for path in [search, nothing] {
         assert_ne!(call(path, HERE).await.code(), Code::ResourceExhausted, "{path}");
@@ -220,7 +220,7 @@ async fn a_stream_of_reflection_has_an_end() {
     let at = format!("http://{}", house.parts.running.address);
     let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
     let ask = ServerReflectionRequest {
-        message_request: Some(MessageRequest::FileContainingSymbol("fireteam.v1.Matchmaking".into())),
+        message_request: Some(MessageRequest::FileContainingSymbol("fireteam.v1.MatchmakingService".into())),
         ..Default::default()
     };
     let asked = tokio_stream::iter(std::iter::repeat_n(ask, 100_000));
@@ -236,7 +236,7 @@ async fn a_stream_of_reflection_has_an_end() {
     };
     println!("{told} answers, {bytes} bytes");
     assert_eq!(end.code(), Code::ResourceExhausted, "{end}");
-    assert_eq!(end.get_details_error_info().expect("a reason").reason, "STREAM_EXHAUSTED");
+    assert_eq!(end.get_details_error_info().expect("a reason").reason, "STREAM_LIMIT_REACHED");
     assert!(10 <= told && bytes <= 1024 * 1024, "{told} answers, {bytes} bytes");
 }
 
@@ -248,7 +248,7 @@ async fn operators_leave_a_trace() {
     let kept = file.clone();
     let house = House::open_with(|config| config.audit_file = Some(kept)).await;
     let at = format!("http://{}", house.parts.running.operator_address);
-    let mut operator = OperatorClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
+    let mut operator = OperatorServiceClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
     let mut check = Request::new(plain::CheckRulesetRequest { file_name: "a\nb.xml".into(), ..Default::default() });
     check.metadata_mut().insert("x-request-id", "from-the-pipeline-7".parse().unwrap());
     operator.check_ruleset(check).await.unwrap();
@@ -261,7 +261,7 @@ async fn operators_leave_a_trace() {
     assert_eq!((lines.len(), told(0, "object")), (3, "a\nb.xml".to_owned()));
     assert_eq!(told(0, "request_id"), "from-the-pipeline-7");
     let whats = [0, 1, 2].map(|at| (told(at, "what"), told(at, "outcome")));
-    let what = |name: &str, outcome: &str| (format!("fireteam.v1.Operator/{name}"), outcome.to_owned());
+    let what = |name: &str, outcome: &str| (format!("fireteam.v1.OperatorService/{name}"), outcome.to_owned());
     let check = |outcome| what("CheckRuleset", outcome);
     assert_eq!(whats, [check("OK"), what("ReloadRulesets", "OK"), check("INVALID_ARGUMENT")]);
 }

@@ -27,7 +27,7 @@ impl Duel {
         let mut ann = Waiting::enter(house, SET, &[(ann, 20.0)]).await;
         let mut bob = Waiting::enter(house, SET, &[(bob, 20.0)]).await;
         bob.hears_of(TicketState::Matched).await;
-        let play = ann.hears_of(TicketState::Matched).await.r#match.expect("a match");
+        let play = ann.hears_of(TicketState::Matched).await.found_match.expect("a match");
         Self { ann, bob, play }
     }
 
@@ -47,8 +47,8 @@ impl Duel {
     }
 
     fn keys(&self) -> [String; 2] {
-        let ann = self.play.seats[0].player_key.clone();
-        let bob = self.play.everybody.iter().find(|it| it.player_key != ann).expect("bob").player_key.clone();
+        let ann = self.play.own_players[0].player_key.clone();
+        let bob = self.play.players.iter().find(|it| it.player_key != ann).expect("bob").player_key.clone();
         [ann, bob]
     }
 }
@@ -79,7 +79,7 @@ async fn a_result_counts_once_and_ends_the_match() {
     assert_eq!(first.changes.len(), 1, "a ticket hears of its own players");
     assert_eq!((change.player_key.as_str(), change.after.expect("after").rating), (&*duel.keys()[0], 1516.0));
     for waiting in [&mut duel.ann, &mut duel.bob] {
-        assert_eq!(waiting.stands().await.ending(), pb::TicketEnding::Played);
+        assert_eq!(waiting.stands().await.end_reason(), pb::TicketEndReason::Played);
     }
     let again = client.report_result(duel.ann_won()).await.expect("report again");
     assert!(again.already_reported);
@@ -91,8 +91,8 @@ async fn a_result_counts_once_and_ends_the_match() {
     assert_eq!((rating(&client, "ann").await, rating(&client, "bob").await), (1516.0, 1484.0));
 
     let ann = client.ratings(SET, &["ann", "nobody"]).await.expect("ratings");
-    assert_eq!((ann[0].matches, ann[0].streak, ann[0].place), (1, 1, Some(1)));
-    assert_eq!((ann[1].matches, ann[1].place, ann[1].rating.expect("a newcomer's").rating), (0, None, 1500.0));
+    assert_eq!((ann[0].matches, ann[0].streak, ann[0].leaderboard_rank), (1, 1, Some(1)));
+    assert_eq!((ann[1].matches, ann[1].leaderboard_rank, ann[1].rating.expect("a newcomer's").rating), (0, None, 1500.0));
     let chances = client.predict(SET, &[&["ann"], &["bob"]]).await.expect("predict");
     assert!(
         (chances[0] - 1.0 / (1.0 + 10_f64.powf(-32.0 / 400.0))).abs() < 1e-12
@@ -121,7 +121,7 @@ async fn a_leaderboard_is_read_in_pages_and_around_a_user() {
     let request = plain::ImportRatingsRequest { matchmaking_set_id: Some(SET), ratings };
     operator(&house).await.import_ratings(request).await.expect("import");
     let best = client.ratings(SET, &["user-49"]).await.expect("ratings").remove(0);
-    assert_eq!((best.low, best.high, best.score, best.place), (949.0, 1_149.0, 949.0, Some(1)));
+    assert_eq!((best.rating_low_95, best.rating_high_95, best.conservative_rating, best.leaderboard_rank), (949.0, 1_149.0, 949.0, Some(1)));
     let new = client.ratings(SET, &["user-4"]).await.expect("ratings").remove(0);
     assert!(new.provisional && !best.provisional);
 
@@ -132,7 +132,7 @@ async fn a_leaderboard_is_read_in_pages_and_around_a_user() {
     loop {
         let answer = page(pb::GetLeaderboardRequest { page_token: token, ..Default::default() }).await.expect("a page");
         assert_eq!(answer.total, 50);
-        places.extend(answer.entries.iter().map(|it| (it.place.expect("a place"), it.score)));
+        places.extend(answer.entries.iter().map(|it| (it.leaderboard_rank.expect("a place"), it.conservative_rating)));
         token = answer.next_page_token;
         if token.is_empty() {
             break;
@@ -140,8 +140,8 @@ async fn a_leaderboard_is_read_in_pages_and_around_a_user() {
     }
     let wanted: Vec<(u32, f64)> = (0..50).map(|n| (n + 1, 949.0 - f64::from(n))).collect();
     assert_eq!(places, wanted);
-    let from = page(pb::GetLeaderboardRequest { from_place: Some(41), ..Default::default() }).await.expect("a page");
-    assert_eq!((from.entries.len(), from.entries[0].place, from.next_page_token.len()), (10, Some(41), 0));
+    let from = page(pb::GetLeaderboardRequest { from_rank: Some(41), ..Default::default() }).await.expect("a page");
+    assert_eq!((from.entries.len(), from.entries[0].leaderboard_rank, from.next_page_token.len()), (10, Some(41), 0));
     let around = pb::GetLeaderboardRequest {
         around_user_id: "user-30".into(),
         page_size: Some(5),
@@ -149,7 +149,7 @@ async fn a_leaderboard_is_read_in_pages_and_around_a_user() {
         ..Default::default()
     };
     let around = client.leaderboard(around).await.expect("neighbours").entries;
-    assert_eq!(around.iter().map(|it| it.place.expect("a place")).collect::<Vec<_>>(), [18, 19, 20, 21, 22]);
+    assert_eq!(around.iter().map(|it| it.leaderboard_rank.expect("a place")).collect::<Vec<_>>(), [18, 19, 20, 21, 22]);
     assert_eq!(around[2].user_key, client.ratings(SET, &["user-30"]).await.expect("ratings")[0].user_key);
     let nobody = pb::GetLeaderboardRequest { around_user_id: "nobody".into(), ..Default::default() };
     assert_eq!(page(nobody).await.expect("nothing").entries, []);
@@ -244,7 +244,7 @@ async fn what_was_not_played_has_no_result() {
     let house = house(&[&rated(r#"<ReadyCheck DeadlineMs="20000"/>"#)]).await;
     let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
     let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
-    let play = ann.hears_of(TicketState::Proposed).await.r#match.expect("a match");
+    let play = ann.hears_of(TicketState::Proposed).await.found_match.expect("a match");
     let said = pb::ReportResultRequest {
         match_id: play.match_id,
         team_ranks: vec![rank(0, 1), rank(1, 2)],
@@ -304,9 +304,9 @@ async fn matches_are_scored_and_exported() {
     let page = operator.export_matches(plain::ExportMatchesRequest::default()).await.expect("export").into_inner();
     let [finished] = &*page.matches else { panic!("{page:?}") };
     assert_eq!(finished.match_id, duel.id());
-    assert_eq!((finished.duration_ms, finished.scores, finished.mean_score), (Some(90_000), 2, Some(3.5)));
+    assert_eq!((finished.duration_ms, finished.feedback_count, finished.mean_feedback), (Some(90_000), 2, Some(3.5)));
     assert_eq!((finished.rating_gap, finished.sides.len(), finished.parties.len()), (0.0, 2, 2));
-    assert!(finished.sides.iter().all(|side| side.chance == Some(0.5) && side.rank == 1));
+    assert!(finished.sides.iter().all(|side| side.win_probability == Some(0.5) && side.rank == 1));
     let rest = plain::ExportMatchesRequest { page_token: page.next_page_token, page_size: None };
     assert_eq!(operator.export_matches(rest).await.expect("export").into_inner().matches, []);
     assert_eq!(rating(&client, "ann").await, 1500.0, "a draw of equals");
@@ -325,7 +325,7 @@ async fn who_has_lost_often_looks_further() {
         let ticket_id = waiting.queued.id().to_owned();
         let asked = plain::ExplainRequest { ticket_id, max_nearest: None, search: None };
         let told = operator.explain(asked).await.expect("explain").into_inner();
-        assert_eq!((told.range, told.widened), (Some(range), widened), "{user}");
+        assert_eq!((told.range, told.range_factor), (Some(range), widened), "{user}");
         assert!(waiting.queued.leave().await.expect("leave"));
     }
 }
@@ -346,7 +346,7 @@ async fn who_scores_matches_low_looks_further_down() {
         let ticket_id = waiting.queued.id().to_owned();
         let asked = plain::ExplainRequest { ticket_id, max_nearest: None, search: None };
         let told = operator.explain(asked).await.expect("explain").into_inner();
-        assert_eq!((told.range, told.shifted_down, told.widened), (Some(1_000), shifted_down, None));
+        assert_eq!((told.range, told.rating_shift, told.range_factor), (Some(1_000), shifted_down, None));
     }
     assert!(waiting.queued.leave().await.expect("leave"));
 }
@@ -373,7 +373,7 @@ async fn a_set_without_ratings_says_so() {
     let client = house.client().await;
     let duel = Duel::begun(&house, ["ann", "bob"]).await;
     let answer = client.report_result(duel.ann_won()).await.expect("report");
-    assert_eq!((answer.rated, answer.unrated()), (false, pb::UnratedReason::NoSystem));
+    assert_eq!((answer.rated, answer.unrated()), (false, pb::UnratedReason::NoRatingSystem));
     let (code, text) = refused(client.ratings(SET, &["ann"]).await);
     assert!(code == Code::FailedPrecondition && text.contains("no <Rating>"), "{text}");
     assert_eq!(refused(client.ratings(99, &["ann"]).await).0, Code::NotFound);

@@ -155,7 +155,7 @@ async fn a_broken_directory_changes_nothing() {
     assert!(refused.changes.is_empty());
     let [problem] = &*refused.problems else { panic!("one problem: {refused:?}") };
     assert!(problem.file_name.ends_with("two.xml") && (problem.line, problem.column) == (3, 28), "{problem:?}");
-    assert!(problem.text.contains("Equal"), "says what would be right: {problem:?}");
+    assert!(problem.message.contains("Equal"), "says what would be right: {problem:?}");
     assert_eq!([hash_of(&client, 1).await, hash_of(&client, 2).await], before);
     let listed = operator.list().await;
     let problems: Vec<usize> = listed.iter().map(|it| it.problems.len()).collect();

@@ -4,7 +4,7 @@ use fireteam::config::{Config, RulesetSource};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::harness::House;
-use crate::plain::operator_client::OperatorClient;
+use crate::plain::operator_service_client::OperatorServiceClient;
 use crate::plain::{
     ListRulesetsRequest, ListRulesetsResponse, ReloadRulesetsRequest, ReloadRulesetsResponse, RulesetStatus,
 };
@@ -54,12 +54,12 @@ impl Rulebook {
 }
 
 /// The operator of a server.
-pub(crate) struct Operator(pub(crate) OperatorClient<Channel>);
+pub(crate) struct Operator(pub(crate) OperatorServiceClient<Channel>);
 
 impl Operator {
     pub(crate) async fn of(house: &House) -> Self {
         let at = format!("http://{}", house.parts.running.operator_address);
-        Self(OperatorClient::new(Endpoint::from_shared(at).expect("an address").connect().await.expect("connect")))
+        Self(OperatorServiceClient::new(Endpoint::from_shared(at).expect("an address").connect().await.expect("connect")))
     }
 
     /// Reads the folder now.

@@ -10,7 +10,7 @@ use tonic::transport::Endpoint;
 
 use crate::harness::House;
 use crate::plain;
-use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
 use crate::rulebook::Rulebook;
 
 /// Rows that the ruleset lets a search look at. There are more, and a search that is hard to answer would look at them.
@@ -128,7 +128,7 @@ fn a_ruleset_that_does_not_say_looks_at_twenty_thousand_rows() {
 async fn no_search_costs_more_than_its_bound() {
     let house = populated().await;
     let at = format!("http://{}", house.parts.running.address);
-    let mut client = MatchmakingClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
+    let mut client = MatchmakingServiceClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
     let mut dice = Dice(9);
     let (mut most_rows, mut most_bytes, mut longest) = (0, 0, std::time::Duration::ZERO);
     for wants_rows in [true, false] {

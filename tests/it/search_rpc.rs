@@ -96,7 +96,7 @@ async fn every_refusal_is_counted_by_rule_and_side() {
     publish("has begun", 0.0, &|it| session(it).game_in_progress = Some(true)).await;
     publish("choosy", 0.0, &|it| {
         let range = pb::AllowedRange { attribute: "skill".into(), min: Some(1.0), max: None };
-        it.allowed = vec![range];
+        it.allowed_ranges = vec![range];
     })
     .await;
     let mut seeker = party(&[("one", 0.0), ("two", 0.0)]);
@@ -165,7 +165,7 @@ async fn populations_and_kinds_are_kept_apart() {
     let seven = client.advertise(in_silo("seven", 7)).await.expect("advertise").id().to_owned();
     let none = client.advertise(host(&[("none", 0.0)], 5)).await.expect("advertise").id().to_owned();
     let server = pb::MatchmakingUpdateAdvertisementRequest {
-        kind: pb::AdvertisementKind::Server.into(),
+        kind: pb::AdvertisementKind::GameServer.into(),
         ..host(&[("server", 0.0)], 12)
     };
     let server = client.advertise(server).await.expect("advertise").id().to_owned();
@@ -195,7 +195,7 @@ async fn an_advertisements_own_range_includes_its_ends() {
     let house = House::open().await;
     let client = house.client().await;
     let range = |min, max| pb::AllowedRange { attribute: "skill".into(), min, max };
-    let request = |allowed| pb::MatchmakingUpdateAdvertisementRequest { allowed, ..host(&[("host", 50.0)], 5) };
+    let request = |allowed| pb::MatchmakingUpdateAdvertisementRequest { allowed_ranges: allowed, ..host(&[("host", 50.0)], 5) };
     let mut advertised = client.advertise(request(vec![range(Some(-0.0), Some(100.0))])).await.expect("advertise");
     for (skill, shown) in [(0.0, true), (-0.0, true), (100.0, true), (-0.5, false), (100.5, false)] {
         let found = client.searching(1, party(&[("guest", skill)])).search().await.expect("search");

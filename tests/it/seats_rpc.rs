@@ -148,7 +148,7 @@ async fn settling_moves_a_party_from_its_reservation_to_the_players() {
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
     let mut whole = host(&[("host", 0.0), ("guest", 0.0)], 2);
-    whole.settled_reservation_ids = vec![reserved.id.clone()];
+    whole.joined_reservation_ids = vec![reserved.id.clone()];
     let answer = advertised.update(whole).await.expect("update");
     assert!(answer.reservations.is_empty());
     let mut looking = client.searching(1, party(&[("third", 0.0)]));

@@ -24,8 +24,8 @@ use fireteam::server::tls::Tls;
 use fireteam::server::{Parts, Running, Server};
 use fireteam::telemetry::audit::AuditLog;
 
-use crate::plain::matchmaking_client::MatchmakingClient;
-use crate::plain::{self, operator_client::OperatorClient};
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
+use crate::plain::{self, operator_service_client::OperatorServiceClient};
 use crate::scripted::{SET, Scripted, id};
 
 /// Longer than anything here should take; only a broken server makes a test wait for it.
@@ -198,14 +198,14 @@ impl Stage {
     }
 
     /// A game client.
-    pub(crate) async fn client(&self) -> MatchmakingClient<Channel> {
-        MatchmakingClient::new(self.channel().await)
+    pub(crate) async fn client(&self) -> MatchmakingServiceClient<Channel> {
+        MatchmakingServiceClient::new(self.channel().await)
     }
 
     /// An operator.
-    pub(crate) async fn operator(&self) -> OperatorClient<Channel> {
+    pub(crate) async fn operator(&self) -> OperatorServiceClient<Channel> {
         let at = format!("http://{}", self.operator_address);
-        OperatorClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap())
+        OperatorServiceClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap())
     }
 
     /// A bare connection to the client port.

@@ -73,12 +73,12 @@ fn session(user: &str, said: &Said, but: &[bool; 8]) -> pb::SessionCompositionDa
     let says = |at: usize| said.says[at] && !but[at];
     let number = |at: usize, number: u8| says(at).then_some(i32::from(number));
     let skill = says(0).then_some(f64::from(said.numbers[0]));
-    let maps = pb::TextList { values: said.maps.iter().map(|map| format!("map {map}")).collect() };
+    let maps = pb::StringList { values: said.maps.iter().map(|map| format!("map {map}")).collect() };
     let named = [
-        (4, Value::Number(f64::from(said.numbers[3]))),
-        (5, Value::Text(if said.mode { "duel".into() } else { "brawl".into() })),
-        (6, Value::Flag(said.flags[1])),
-        (7, Value::Texts(maps)),
+        (4, Value::NumberValue(f64::from(said.numbers[3]))),
+        (5, Value::StringValue(if said.mode { "duel".into() } else { "brawl".into() })),
+        (6, Value::BoolValue(said.flags[1])),
+        (7, Value::StringList(maps)),
     ];
     let named = named.into_iter().filter(|(at, _)| says(*at));
     let named = named.map(|(at, value)| (ATTRIBUTES[at].0.to_owned(), pb::AttributeValue { value: Some(value) }));

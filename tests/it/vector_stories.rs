@@ -39,7 +39,7 @@ struct Advert {
 }
 
 fn mode(text: &str) -> HashMap<String, pb::AttributeValue> {
-    let value = Some(pb::attribute_value::Value::Text(text.into()));
+    let value = Some(pb::attribute_value::Value::StringValue(text.into()));
     [("mode".to_owned(), pb::AttributeValue { value })].into_iter().collect()
 }
 
@@ -81,7 +81,7 @@ async fn hard_filters_hold_exactly_and_both_ways() {
             let session = request.session_composition.as_mut().expect("a session");
             (session.silo_id, session.attributes) = (Some(advert.silo), mode(&advert.mode));
             let (min, max) = (Some(advert.skill_min), Some(advert.skill_max));
-            request.allowed = vec![pb::AllowedRange { attribute: "skill".into(), min, max }];
+            request.allowed_ranges = vec![pb::AllowedRange { attribute: "skill".into(), min, max }];
             names.insert(client.advertise(request).await.expect("advertise").id().to_owned(), &*advert.id);
         }
     }
@@ -132,8 +132,8 @@ async fn loaded_dice_choose_the_role_of_the_vectors() {
     for decision in &vectors.decision {
         house.clock.load_dice(decision.u);
         let answer = client.choose_role(1, decision.party).await.expect("choose");
-        let wanted = if decision.advertise { pb::Role::Advertise } else { pb::Role::Search };
-        assert_eq!(answer.role(), wanted, "a party of {} draws {}", decision.party, decision.u);
+        let wanted = if decision.advertise { pb::MatchmakingAction::Advertise } else { pb::MatchmakingAction::Search };
+        assert_eq!(answer.action(), wanted, "a party of {} draws {}", decision.party, decision.u);
         assert_eq!(answer.advertise_percent, vectors.table_percent[&decision.party]);
     }
     assert_eq!(client.choose_role(1, 12).await.expect("choose").advertise_percent, 99.0);
@@ -151,10 +151,10 @@ async fn another_set_has_other_chances() {
     let client = house.client().await;
     house.clock.load_dice(0.2);
     let casual = client.choose_role(2, 2).await.expect("choose");
-    assert_eq!((casual.role(), casual.advertise_percent), (pb::Role::Advertise, 25.0));
+    assert_eq!((casual.action(), casual.advertise_percent), (pb::MatchmakingAction::Advertise, 25.0));
     house.clock.load_dice(0.3);
-    assert_eq!(client.choose_role(2, 2).await.expect("choose").role(), pb::Role::Search);
-    assert_eq!(client.choose_role(1, 2).await.expect("choose").role(), pb::Role::Advertise, "33 % there");
+    assert_eq!(client.choose_role(2, 2).await.expect("choose").action(), pb::MatchmakingAction::Search);
+    assert_eq!(client.choose_role(1, 2).await.expect("choose").action(), pb::MatchmakingAction::Advertise, "33 % there");
 }
 
 #[derive(Deserialize)]

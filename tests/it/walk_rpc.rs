@@ -32,17 +32,17 @@ impl Walker {
     async fn choose(&mut self) -> State {
         self.steps.push("choose");
         let size = u32::try_from(self.players.len()).expect("few");
-        match self.client.choose_role(1, size).await.expect("choose").role() {
-            pb::Role::Search => {
+        match self.client.choose_role(1, size).await.expect("choose").action() {
+            pb::MatchmakingAction::Search => {
                 self.searching = Some(self.client.searching(1, party(&self.players)));
                 State::Searching
             }
-            pb::Role::Advertise => {
+            pb::MatchmakingAction::Advertise => {
                 let seats = i32::try_from(6 - self.players.len()).expect("few");
                 self.advertised = Some(self.client.advertise(host(&self.players, seats)).await.expect("advertise"));
                 State::Advertising
             }
-            pb::Role::Unspecified => panic!("no role"),
+            pb::MatchmakingAction::Unspecified => panic!("no role"),
         }
     }
 
@@ -68,7 +68,7 @@ impl Walker {
         self.players.extend(newcomers);
         let open = 6 - self.players.len();
         let mut whole = host(&self.players, i32::try_from(open).expect("few"));
-        whole.settled_reservation_ids = answer.reservations.into_iter().map(|it| it.reservation_id).collect();
+        whole.joined_reservation_ids = answer.reservations.into_iter().map(|it| it.reservation_id).collect();
         advertised.update(whole).await.expect("update");
         if 0 < open {
             return State::Advertising;

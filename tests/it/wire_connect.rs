@@ -105,12 +105,12 @@ async fn a_refusal_does_not_end_the_stream() {
     let house = Stage::open().await;
     let mut talk = Talk::open(&house).await;
     talk.say(plain::MatchmakingCoreRequest { request_nonce: None, ..searching(1) }).await;
-    let refusal = talk.hear_core().await.refusal.unwrap();
+    let refusal = talk.hear_core().await.error.unwrap();
     assert_eq!((refusal.code, &*refusal.field), (Code::InvalidArgument.into(), "request_nonce"));
     let mut stolen = updating(2, 1);
     stolen.update_advertisement_request.as_mut().unwrap().advertisement_id = "ab".repeat(16);
     talk.say(stolen).await;
-    let refusal = talk.hear_core().await.refusal.unwrap();
+    let refusal = talk.hear_core().await.error.unwrap();
     assert_eq!(refusal.code, i32::from(Code::PermissionDenied));
     talk.say(searching(3)).await;
     assert!(talk.hear_core().await.search_response.is_some());

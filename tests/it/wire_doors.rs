@@ -123,7 +123,7 @@ async fn an_envelope_and_its_content_agree() {
         let status = client.core(core.clone()).await.unwrap_err();
         check_violation(&status, path, what);
         let answer = by_connect(&house, core).await;
-        let refusal = answer.refusal.expect(path);
+        let refusal = answer.error.expect(path);
         assert_eq!((refusal.code, &*refusal.field), (3, path));
         assert!(refusal.message.contains(what), "{refusal:?}");
         assert_eq!(answer.request_nonce, Some(77), "the refusal says whose it is");
@@ -176,9 +176,9 @@ async fn seats_latency_and_roles_reach_the_engine() {
     assert!(answer.involved_phase_may_start);
     assert_eq!(answer.candidates[0].round_trip_ms, Some(31.5));
 
-    let role = plain::MatchmakingChooseRoleRequest { matchmaking_set_id: Some(SET), party_size: 3 };
-    let answer = client.choose_role(role).await.unwrap().into_inner();
-    assert_eq!((answer.role(), answer.advertise_percent), (plain::Role::Advertise, 50.0));
+    let role = plain::MatchmakingChooseActionRequest { matchmaking_set_id: Some(SET), party_size: 3 };
+    let answer = client.choose_action(role).await.unwrap().into_inner();
+    assert_eq!((answer.action(), answer.advertise_percent), (plain::MatchmakingAction::Advertise, 50.0));
 }
 
 /// S1-37: a hash that is gone is answered with the one to fetch.

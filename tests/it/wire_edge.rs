@@ -13,7 +13,7 @@ use tonic::{Code, Status};
 use fireteam::server::edge::Edge;
 
 use crate::plain;
-use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
 use crate::scripted::{PANICS_SILO, SET, WAITS_MS};
 use crate::stage::{PATIENCE, Stage, publish, search};
 
@@ -88,7 +88,7 @@ async fn too_many_connections_from_one_place_are_turned_away() {
 async fn a_connection_may_have_few_streams_open() {
     let house = Stage::with_edge(Edge { streams_per_local_connection_max: 1, ..Edge::default() }).await;
     let mut client = house.client().await;
-    let open = async |client: &mut MatchmakingClient<Channel>| {
+    let open = async |client: &mut MatchmakingServiceClient<Channel>| {
         let (to, requests) = mpsc::channel::<plain::MatchmakingConnectRequest>(1);
         let from = client.connect(ReceiverStream::new(requests)).await?;
         Ok::<_, Status>((to, from.into_inner()))
@@ -119,7 +119,7 @@ async fn a_call_that_takes_too_long_says_so() {
     let mut request = tonic::Request::new(stuck());
     request.metadata_mut().insert("grpc-timeout", "90000S".parse().unwrap());
     assert_eq!(client.core(request).await.unwrap_err().code(), Code::DeadlineExceeded);
-    house.counted.wait_for("fireteam.v1.Matchmaking/Core", "DEADLINE_EXCEEDED").await;
+    house.counted.wait_for("fireteam.v1.MatchmakingService/Core", "DEADLINE_EXCEEDED").await;
 }
 
 /// R20: a panic is that call's INTERNAL; the connection and the server go on.
@@ -133,8 +133,8 @@ async fn a_panic_is_internal_to_one_call() {
     assert_eq!(status.code(), Code::Internal);
     assert!(!status.message().contains("script"), "{status:?} tells of the inside");
     client.search(search()).await.unwrap();
-    house.counted.wait_for("fireteam.v1.Matchmaking/Search", "INTERNAL").await;
-    house.counted.wait_for("fireteam.v1.Matchmaking/Search", "OK").await;
+    house.counted.wait_for("fireteam.v1.MatchmakingService/Search", "INTERNAL").await;
+    house.counted.wait_for("fireteam.v1.MatchmakingService/Search", "OK").await;
 }
 
 /// G4: a message over 64 KiB is OUT_OF_RANGE.
@@ -150,7 +150,7 @@ async fn a_message_that_is_too_large_is_refused() {
 async fn unknown_methods_share_one_name() {
     let house = Stage::open().await;
     for name in ["Guess", "Guess2"] {
-        let path = format!("/fireteam.v1.Matchmaking/{name}").parse().unwrap();
+        let path = format!("/fireteam.v1.MatchmakingService/{name}").parse().unwrap();
         let mut client = tonic::client::Grpc::new(house.channel().await);
         client.ready().await.unwrap();
         let codec = tonic_prost::ProstCodec::<_, plain::MatchmakingSearchResponse>::default();
@@ -177,16 +177,16 @@ async fn http(address: std::net::SocketAddr, head: &str, body: &[u8]) -> String 
 async fn browsers_are_served_on_the_same_port() {
     use prost::Message;
     let house = Stage::open().await;
-    let preflight = "OPTIONS /fireteam.v1.Matchmaking/ChooseRole HTTP/1.1\r\nhost: x\r\norigin: https://game.example\r\n\
+    let preflight = "OPTIONS /fireteam.v1.MatchmakingService/ChooseAction HTTP/1.1\r\nhost: x\r\norigin: https://game.example\r\n\
                      access-control-request-method: POST\r\naccess-control-request-headers: x-grpc-web,content-type";
     let answer = http(house.address, preflight, b"").await.to_lowercase();
     assert!(answer.starts_with("http/1.1 200"), "{answer}");
     assert!(answer.contains("access-control-allow-origin: *"), "{answer}");
 
-    let wire = plain::MatchmakingChooseRoleRequest { matchmaking_set_id: Some(SET), party_size: 2 }.encode_to_vec();
+    let wire = plain::MatchmakingChooseActionRequest { matchmaking_set_id: Some(SET), party_size: 2 }.encode_to_vec();
     let mut framed = vec![0, 0, 0, 0, u8::try_from(wire.len()).unwrap()];
     framed.extend(wire);
-    let call = "POST /fireteam.v1.Matchmaking/ChooseRole HTTP/1.1\r\nhost: x\r\norigin: https://game.example\r\n\
+    let call = "POST /fireteam.v1.MatchmakingService/ChooseAction HTTP/1.1\r\nhost: x\r\norigin: https://game.example\r\n\
                 content-type: application/grpc-web+proto\r\nx-grpc-web: 1";
     let answer = http(house.address, call, &framed).await.to_lowercase();
     assert!(answer.starts_with("http/1.1 200"), "{answer}");
@@ -204,7 +204,7 @@ async fn health_is_told_by_name() {
     use tonic_health::pb::{HealthCheckRequest, health_check_response::ServingStatus};
     let house = Stage::open().await;
     let mut health = HealthClient::new(house.channel().await);
-    for service in ["", "fireteam.v1.Matchmaking"] {
+    for service in ["", "fireteam.v1.MatchmakingService"] {
         let request = HealthCheckRequest { service: service.into() };
         assert_eq!(health.check(request.clone()).await.unwrap().into_inner().status(), ServingStatus::Serving);
         let first = health.watch(request).await.unwrap().into_inner().next().await.unwrap().unwrap();

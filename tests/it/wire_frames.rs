@@ -17,7 +17,7 @@ use fireteam::server::frames::Share;
 use crate::cpp_client::{demo, play};
 use crate::harness::House;
 use crate::plain;
-use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
 use crate::stage::{PATIENCE, Stage, publish, search};
 use crate::wire_edge::until_closed;
 
@@ -101,7 +101,7 @@ async fn whoever_means_well_is_no_flood() {
     let clients = (0..20).map(|number| {
         let endpoint = if number % 2 == 0 { restless.clone() } else { endpoint.clone().http2_adaptive_window(true) };
         tokio::spawn(async move {
-            let mut client = MatchmakingClient::new(endpoint.connect().await.unwrap());
+            let mut client = MatchmakingServiceClient::new(endpoint.connect().await.unwrap());
             for number in 0..100 {
                 client.search(search()).await.unwrap();
                 let mut other = client.clone();

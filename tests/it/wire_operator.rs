@@ -45,16 +45,16 @@ async fn rulesets_are_checked_listed_and_reloaded() {
 async fn an_audit_is_told_whole() {
     let house = Stage::open().await;
     let mut operator = house.operator().await;
-    let told = operator.audit(plain::AuditRequest { max_listed: Some(2) }).await.unwrap().into_inner();
-    assert_eq!((told.advertisements, told.reservations, told.differences), (7, 6, 3));
-    assert_eq!((told.pending, told.in_motion, told.complete, told.took_ms), (2, 1, false, 5));
-    assert_eq!(told.listed.len(), 2);
-    assert_eq!(told.listed[1].advertisement_id, "01".repeat(16));
-    let kinds: Vec<_> = told.listed[1].kinds().collect();
-    assert_eq!(kinds, [plain::AuditDifferenceKind::Seats, plain::AuditDifferenceKind::Index]);
-    let all = operator.audit(plain::AuditRequest::default()).await.unwrap().into_inner();
-    assert_eq!(all.listed.len(), 3);
-    let refused = operator.audit(plain::AuditRequest { max_listed: Some(1_001) }).await.unwrap_err();
+    let told = operator.check_consistency(plain::CheckConsistencyRequest { max_differences: Some(2) }).await.unwrap().into_inner();
+    assert_eq!((told.advertisements, told.reservations, told.difference_count), (7, 6, 3));
+    assert_eq!((told.not_yet_durable, told.changing, told.complete, told.took_ms), (2, 1, false, 5));
+    assert_eq!(told.differences.len(), 2);
+    assert_eq!(told.differences[1].advertisement_id, "01".repeat(16));
+    let kinds: Vec<_> = told.differences[1].kinds().collect();
+    assert_eq!(kinds, [plain::ConsistencyDifferenceKind::Reservations, plain::ConsistencyDifferenceKind::Index]);
+    let all = operator.check_consistency(plain::CheckConsistencyRequest::default()).await.unwrap().into_inner();
+    assert_eq!(all.differences.len(), 3);
+    let refused = operator.check_consistency(plain::CheckConsistencyRequest { max_differences: Some(1_001) }).await.unwrap_err();
     assert_eq!((refused.code(), refused.message().contains("max_listed")), (Code::InvalidArgument, true), "{refused}");
 }
 
@@ -110,19 +110,19 @@ async fn reflection_shows_each_port_its_own() {
     let house = Stage::open().await;
     let list = || MessageRequest::ListServices(String::new());
     let on_clients = ask(house.address, list()).await;
-    assert!(on_clients.contains(&"fireteam.v1.Matchmaking".into()), "{on_clients:?}");
+    assert!(on_clients.contains(&"fireteam.v1.MatchmakingService".into()), "{on_clients:?}");
     assert!(on_clients.contains(&"grpc.health.v1.Health".into()), "{on_clients:?}");
-    assert!(!on_clients.contains(&"fireteam.v1.Operator".into()), "{on_clients:?}");
+    assert!(!on_clients.contains(&"fireteam.v1.OperatorService".into()), "{on_clients:?}");
     let on_operators = ask(house.operator_address, list()).await;
-    assert!(on_operators.contains(&"fireteam.v1.Operator".into()), "{on_operators:?}");
-    assert!(!on_operators.contains(&"fireteam.v1.Matchmaking".into()), "{on_operators:?}");
+    assert!(on_operators.contains(&"fireteam.v1.OperatorService".into()), "{on_operators:?}");
+    assert!(!on_operators.contains(&"fireteam.v1.MatchmakingService".into()), "{on_operators:?}");
 
     let symbol = |name: &str| MessageRequest::FileContainingSymbol(name.into());
     for name in ["google.rpc.BadRequest", "google.rpc.ErrorInfo", "google.rpc.RetryInfo", "fireteam.v1.Candidate"] {
         assert_eq!(ask(house.address, symbol(name)).await, ["1 files"], "{name}");
     }
-    let hidden = ask(house.address, symbol("fireteam.v1.Operator")).await;
-    assert_eq!(hidden, ["symbol 'fireteam.v1.Operator' not found"]);
+    let hidden = ask(house.address, symbol("fireteam.v1.OperatorService")).await;
+    assert_eq!(hidden, ["symbol 'fireteam.v1.OperatorService' not found"]);
 }
 
 #[tokio::test]
@@ -137,5 +137,5 @@ async fn reflection_speaks_the_old_version_too() {
     let mut answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
     let answer = answers.next().await.unwrap().unwrap().message_response.unwrap();
     let MessageResponse::ListServicesResponse(list) = answer else { panic!("{answer:?}") };
-    assert!(list.service.iter().any(|service| service.name == "fireteam.v1.Matchmaking"));
+    assert!(list.service.iter().any(|service| service.name == "fireteam.v1.MatchmakingService"));
 }

@@ -27,7 +27,7 @@ use fireteam::server::incoming::Incoming;
 use fireteam::server::tls::Tls;
 
 use crate::papers::{Authority, Papers, write, write_server};
-use crate::plain::matchmaking_client::MatchmakingClient;
+use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
 use crate::stage::{Counted, PATIENCE, Stage, search};
 use crate::wire_edge::until_closed;
 
@@ -69,7 +69,7 @@ impl House {
 #[tokio::test]
 async fn whoever_knows_the_authority_is_served() {
     let house = House::open(Edge::default()).await;
-    let mut client = MatchmakingClient::new(house.channel(&house.authority).await.unwrap());
+    let mut client = MatchmakingServiceClient::new(house.channel(&house.authority).await.unwrap());
     client.search(search()).await.unwrap();
     let mut operators = TcpStream::connect(house.stage.operator_address).await.unwrap();
     operators.write_all(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n").await.unwrap();
@@ -128,7 +128,7 @@ async fn the_oldest_of_too_many_handshakes_gives_way() {
 #[tokio::test]
 async fn certificates_are_replaced_while_connections_live() {
     let house = House::open(Edge::default()).await;
-    let mut old = MatchmakingClient::new(house.channel(&house.authority).await.unwrap());
+    let mut old = MatchmakingServiceClient::new(house.channel(&house.authority).await.unwrap());
     old.search(search()).await.unwrap();
 
     let next = Authority::new("next");
@@ -142,7 +142,7 @@ async fn certificates_are_replaced_while_connections_live() {
     house.tls.reload().unwrap();
     old.search(search()).await.expect("an open connection is not touched");
     assert!(house.channel(&house.authority).await.is_err());
-    let mut new = MatchmakingClient::new(house.channel(&next).await.unwrap());
+    let mut new = MatchmakingServiceClient::new(house.channel(&next).await.unwrap());
     new.search(search()).await.unwrap();
 }
 

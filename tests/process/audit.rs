@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
-use crate::plain::{AuditRequest, AuditResponse};
+use crate::plain::{CheckConsistencyRequest, CheckConsistencyResponse};
 
 /// What clients left behind, such as holds that lapse, is over and heard of well within this.
 const SETTLED_WITHIN: Duration = Duration::from_secs(15);
@@ -19,22 +19,22 @@ pub(crate) async fn differences(fleet: &Fleet) -> Vec<String> {
         let begun = Instant::now();
         let told = loop {
             let told = ask(address).await;
-            let settled = told.as_ref().is_ok_and(|told| told.complete && told.pending == 0);
+            let settled = told.as_ref().is_ok_and(|told| told.complete && told.not_yet_durable == 0);
             if settled || SETTLED_WITHIN < begun.elapsed() {
                 break told;
             }
             tokio::time::sleep(Duration::from_millis(100)).await;
         };
         match told {
-            Ok(told) if told.differences == 0 && told.complete && told.pending == 0 => {}
+            Ok(told) if told.difference_count == 0 && told.complete && told.not_yet_durable == 0 => {}
             told => wrong.push(format!("audit: server {at} is not what is stored: {told:?}")),
         }
     }
     wrong
 }
 
-async fn ask(address: std::net::SocketAddr) -> Result<AuditResponse, tonic::Status> {
+async fn ask(address: std::net::SocketAddr) -> Result<CheckConsistencyResponse, tonic::Status> {
     let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).expect("an address");
-    let mut operator = crate::plain::operator_client::OperatorClient::new(endpoint.connect_lazy());
-    Ok(operator.audit(AuditRequest::default()).await?.into_inner())
+    let mut operator = crate::plain::operator_service_client::OperatorServiceClient::new(endpoint.connect_lazy());
+    Ok(operator.check_consistency(CheckConsistencyRequest::default()).await?.into_inner())
 }

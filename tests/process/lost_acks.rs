@@ -56,7 +56,7 @@ impl Call {
     async fn make(&self, client: &Client) -> Result<Answer, Error> {
         match self {
             Call::Publish(request) => match client.update_advertisement((**request).clone()).await? {
-                answer if answer.pending => Err(Error::Incomplete("what the store says")),
+                answer if answer.not_yet_durable => Err(Error::Incomplete("what the store says")),
                 answer => Ok(Answer(answer.advertisement_id, 0, answer.advertisement_token)),
             },
             Call::Reserve(request, _) => client.reserve((**request).clone()).await.map(|answer| {
@@ -234,7 +234,7 @@ impl Lane {
                 time_to_live_ms: Some(LONG_MS),
                 ..Default::default()
             };
-            if cut_off.update_advertisement(beat).await.is_ok_and(|answer| !answer.pending) {
+            if cut_off.update_advertisement(beat).await.is_ok_and(|answer| !answer.not_yet_durable) {
                 return;
             }
             tokio::time::sleep(PAUSE).await;

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fireteam_client::{Client, Error, pb};
-use pb::{MatchOutcome, TicketEnding, TicketState};
+use pb::{MatchEndReason, TicketEndReason, TicketState};
 use sqlx::Executor as _;
 use sqlx::types::Uuid;
 use tokio::time::Instant;
@@ -141,7 +141,7 @@ impl Player {
                 return;
             };
             let status = answer.statuses.into_iter().next().expect("its status");
-            let play = status.r#match.clone().unwrap_or_default();
+            let play = status.found_match.clone().unwrap_or_default();
             match status.state() {
                 TicketState::Proposed => self.answer(over, &reference, &play.match_id).await,
                 TicketState::Matched => {
@@ -152,7 +152,7 @@ impl Player {
                     self.end(over, &reference, &play.match_id).await;
                 }
                 // Nobody knows it: the server that was asked has only just begun. Another will.
-                TicketState::Ended if status.ending() == TicketEnding::Unspecified => {}
+                TicketState::Ended if status.end_reason() == TicketEndReason::Unspecified => {}
                 TicketState::Ended => return,
                 _ => {}
             }
@@ -166,12 +166,12 @@ impl Player {
         let leave =
             pb::QueueLeaveRequest { ticket_id: ticket.ticket_id.clone(), ticket_token: ticket.ticket_token.clone() };
         let left = self.ask(over, leave, async |server, leave| server.leave(leave).await).await;
-        let Some(pb::queue_leave_response::Result::Left(status)) = left.and_then(Result::ok).and_then(|it| it.result)
+        let Some(pb::queue_leave_response::Result::Ended(status)) = left.and_then(Result::ok).and_then(|it| it.result)
         else {
             return false;
         };
         // Or it was over already: nobody answered for it while every server was gone.
-        if status.ending() == TicketEnding::Left {
+        if status.end_reason() == TicketEndReason::Left {
             self.told.left.lock().unwrap().push(ticket.ticket_id.clone());
         }
         true
@@ -214,7 +214,7 @@ impl Player {
             ..Default::default()
         };
         let ended = self.ask(over, end, async |server, end| server.end_match(end).await).await;
-        if ended.is_some_and(|it| it.is_ok_and(|it| it.outcome() == MatchOutcome::Played)) {
+        if ended.is_some_and(|it| it.is_ok_and(|it| it.end_reason() == MatchEndReason::Played)) {
             self.told.played.fetch_add(1, Ordering::SeqCst);
         }
     }

@@ -125,7 +125,7 @@ async fn keep_alive(fleet: Arc<Fleet>, notes: Arc<Notes>, number: usize) -> (Str
         match client(beat).update_advertisement(request).await {
             Ok(answer) => {
                 notes.beats.fetch_add(1, Ordering::SeqCst);
-                notes.pending.fetch_add(usize::from(answer.pending), Ordering::SeqCst);
+                notes.pending.fetch_add(usize::from(answer.not_yet_durable), Ordering::SeqCst);
                 if answer.created {
                     notes.violated(format!("host {number:03} was forgotten: made anew at beat {beat}"));
                 }

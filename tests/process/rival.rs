@@ -187,7 +187,7 @@ impl Rival {
         let before = asked(request.advertisement_id.clone());
         let known = |answer: &pb::MatchmakingUpdateAdvertisementResponse| {
             // What is pending is in one server's memory, and may go with it.
-            let outcome = if answer.pending { Outcome::Unknown } else { Outcome::Done };
+            let outcome = if answer.not_yet_durable { Outcome::Unknown } else { Outcome::Done };
             (asked(answer.advertisement_id.clone()), outcome)
         };
         let answer =

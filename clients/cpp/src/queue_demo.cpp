@@ -28,7 +28,7 @@ class GameServer {
   GameServer(ft::Matchmaking::Stub& stub, uint32_t set_id) : stub_(stub) {
     ft::MatchmakingUpdateAdvertisementRequest update;
     update.set_matchmaking_set_id(set_id);
-    update.set_kind(ft::ADVERTISEMENT_KIND_SERVER);
+    update.set_kind(ft::ADVERTISEMENT_KIND_GAME_SERVER);
     update.mutable_session_composition()->add_party_size_composition(1);
     update.mutable_session_composition()->set_max_allowed_join_reservation_count(2);
     update.set_connect_data(kAddress);
@@ -162,9 +162,9 @@ void play(const std::string& target, uint32_t set_id) {
   end.set_advertisement_token(server.token());
   ft::QueueEndMatchResponse ended;
   expect_ok(queues->EndMatch(context().get(), end, &ended), "end the match");
-  expect(ended.outcome() == ft::MATCH_OUTCOME_PLAYED, "it was played");
+  expect(ended.outcome() == ft::MATCH_END_REASON_PLAYED, "it was played");
   for (Queued* one : {&ann, &bob}) {
-    expect(one->until(ft::TICKET_STATE_ENDED).ending() == ft::TICKET_ENDING_PLAYED, "and so the ticket is over");
+    expect(one->until(ft::TICKET_STATE_ENDED).ending() == ft::TICKET_END_REASON_PLAYED, "and so the ticket is over");
     one->leave();
   }
   server.withdraw();

@@ -95,7 +95,7 @@ impl Advertised {
         let answer = self.send(request.clone()).await?;
         // A reservation is settled once; a later re-publication must not say it again.
         request.confirmed_reservation_ids.clear();
-        request.settled_reservation_ids.clear();
+        request.joined_reservation_ids.clear();
         request.advertisement_token = self.whole.advertisement_token.clone();
         self.whole = request;
         Ok(answer)

@@ -13,8 +13,8 @@ use crate::connection::{self, Connection, Events};
 use crate::dice;
 use crate::error::Error;
 use crate::pb;
-use crate::pb::matchmaking_client::MatchmakingClient;
-use crate::pb::queue_client::QueueClient;
+use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
+use crate::pb::queue_service_client::QueueServiceClient;
 use crate::queueing::{Queued, Watched};
 use crate::retry::Retries;
 use crate::searching::Searching;
@@ -103,13 +103,13 @@ impl Client {
 
     /// The generated stub, for calls that shall go out exactly as they are: no token, no metadata, no key, no second
     /// attempt.
-    pub fn stub(&self) -> MatchmakingClient<Channel> {
-        MatchmakingClient::new(self.channel.clone())
+    pub fn stub(&self) -> MatchmakingServiceClient<Channel> {
+        MatchmakingServiceClient::new(self.channel.clone())
     }
 
     /// The same, of the queues.
-    pub fn queue_stub(&self) -> QueueClient<Channel> {
-        QueueClient::new(self.channel.clone())
+    pub fn queue_stub(&self) -> QueueServiceClient<Channel> {
+        QueueServiceClient::new(self.channel.clone())
     }
 
     /// Publishes a session and returns the handle that keeps it alive. The id and token of `request` stay empty.
@@ -200,9 +200,9 @@ impl Client {
     }
 
     /// Asks whether a party of `party_size` shall search or advertise.
-    pub async fn choose_role(&self, set_id: u32, party_size: u32) -> Result<pb::MatchmakingChooseRoleResponse, Error> {
-        let request = pb::MatchmakingChooseRoleRequest { matchmaking_set_id: Some(set_id), party_size };
-        self.call(request, |mut stub, request| async move { stub.choose_role(request).await }).await
+    pub async fn choose_role(&self, set_id: u32, party_size: u32) -> Result<pb::MatchmakingChooseActionResponse, Error> {
+        let request = pb::MatchmakingChooseActionRequest { matchmaking_set_id: Some(set_id), party_size };
+        self.call(request, |mut stub, request| async move { stub.choose_action(request).await }).await
     }
 
     /// Lets `leader` take this client's player along: the token goes to that player's game, which sends it as
@@ -272,25 +272,25 @@ impl Client {
     async fn call_queue<Question, Reply, Asked>(
         &self,
         question: Question,
-        ask: impl Fn(QueueClient<Channel>, Request<Question>) -> Asked,
+        ask: impl Fn(QueueServiceClient<Channel>, Request<Question>) -> Asked,
     ) -> Result<Reply, Error>
     where
         Question: Clone,
         Asked: Future<Output = Result<Response<Reply>, Status>>,
     {
-        self.repeat(question, |channel, request| ask(QueueClient::new(channel), request)).await
+        self.repeat(question, |channel, request| ask(QueueServiceClient::new(channel), request)).await
     }
 
     async fn call<Question, Reply, Asked>(
         &self,
         question: Question,
-        ask: impl Fn(MatchmakingClient<Channel>, Request<Question>) -> Asked,
+        ask: impl Fn(MatchmakingServiceClient<Channel>, Request<Question>) -> Asked,
     ) -> Result<Reply, Error>
     where
         Question: Clone,
         Asked: Future<Output = Result<Response<Reply>, Status>>,
     {
-        self.repeat(question, |channel, request| ask(MatchmakingClient::new(channel), request)).await
+        self.repeat(question, |channel, request| ask(MatchmakingServiceClient::new(channel), request)).await
     }
 
     /// What goes with a call, and which token is among it.

@@ -19,7 +19,7 @@ use crate::advertised::{Advertised, Door};
 use crate::client::make_repeatable;
 use crate::error::{Error, Failure};
 use crate::pb;
-use crate::pb::matchmaking_client::MatchmakingClient;
+use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 use crate::pb::matchmaking_connect_response::Message;
 
 /// Requests sent and not yet answered; a caller beyond that waits its turn.
@@ -122,7 +122,7 @@ impl Drop for Answer {
 }
 
 pub(crate) async fn open(
-    mut stub: MatchmakingClient<Channel>,
+    mut stub: MatchmakingServiceClient<Channel>,
     metadata: MetadataMap,
     deadline: Duration,
 ) -> Result<(Connection, Events), Error> {
@@ -177,7 +177,7 @@ async fn read(
 fn deliver(mut core: pb::MatchmakingCoreResponse, waiting: &Waiting) {
     let nonce = core.request_nonce.unwrap_or_default();
     let Some(caller) = waiting.state().callers.remove(&nonce) else { return };
-    let answer = match core.refusal.take() {
+    let answer = match core.error.take() {
         Some(refusal) => Err(Error::of_refusal(refusal)),
         None => Ok(core),
     };

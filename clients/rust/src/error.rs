@@ -98,7 +98,7 @@ impl Error {
     }
 
     /// A refusal of one request on a stream that goes on.
-    pub(crate) fn of_refusal(refusal: pb::RequestRefusal) -> Self {
+    pub(crate) fn of_refusal(refusal: pb::RequestError) -> Self {
         let fields = if refusal.field.is_empty() {
             Vec::new()
         } else {

@@ -84,7 +84,7 @@ impl Queued {
         let request =
             pb::QueueLeaveRequest { ticket_id: self.status.ticket_id.clone(), ticket_token: self.token.clone() };
         let (left, status) = match self.client.leave(request).await?.result {
-            Some(Left::Left(status)) => (true, status),
+            Some(Left::Ended(status)) => (true, status),
             Some(Left::Matched(status)) => (false, status),
             None => return Err(Error::Incomplete("result")),
         };
@@ -93,14 +93,14 @@ impl Queued {
     }
 
     /// Says that the match `match_id`, which no game server hosts, is over; or with `failed` that it never began.
-    pub async fn end_match(&self, match_id: &str, failed: bool) -> Result<pb::MatchOutcome, Error> {
+    pub async fn end_match(&self, match_id: &str, failed: bool) -> Result<pb::MatchEndReason, Error> {
         let request = pb::QueueEndMatchRequest {
             match_id: match_id.to_owned(),
             ticket_token: self.token.clone(),
             failed,
             ..Default::default()
         };
-        Ok(self.client.end_match(request).await?.outcome())
+        Ok(self.client.end_match(request).await?.end_reason())
     }
 }
 

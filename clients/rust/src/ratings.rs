@@ -6,7 +6,7 @@ use tonic::{Request, Response, Status};
 use crate::client::Client;
 use crate::error::Error;
 use crate::pb;
-use crate::pb::ratings_client::RatingsClient;
+use crate::pb::rating_service_client::RatingServiceClient;
 use crate::queueing::Queued;
 
 /// Users of one side, by their accounts.
@@ -41,7 +41,7 @@ impl Client {
         let request = pb::PredictOutcomeRequest { matchmaking_set_id: Some(set_id), sides };
         let asked =
             self.call_ratings(request, |mut stub, request| async move { stub.predict_outcome(request).await }).await;
-        Ok(asked?.chances)
+        Ok(asked?.win_probabilities)
     }
 
     /// What matches have made of a user's rating, latest first.
@@ -53,20 +53,20 @@ impl Client {
     }
 
     /// Says what a player thought of a match, 1 to 5.
-    pub async fn score_match(&self, request: pb::ScoreMatchRequest) -> Result<pb::ScoreMatchResponse, Error> {
-        self.call_ratings(request, |mut stub, request| async move { stub.score_match(request).await }).await
+    pub async fn score_match(&self, request: pb::SubmitFeedbackRequest) -> Result<pb::SubmitFeedbackResponse, Error> {
+        self.call_ratings(request, |mut stub, request| async move { stub.submit_feedback(request).await }).await
     }
 
     async fn call_ratings<Question, Reply, Asked>(
         &self,
         question: Question,
-        ask: impl Fn(RatingsClient<Channel>, Request<Question>) -> Asked,
+        ask: impl Fn(RatingServiceClient<Channel>, Request<Question>) -> Asked,
     ) -> Result<Reply, Error>
     where
         Question: Clone,
         Asked: Future<Output = Result<Response<Reply>, Status>>,
     {
-        self.repeat(question, |channel, request| ask(RatingsClient::new(channel), request)).await
+        self.repeat(question, |channel, request| ask(RatingServiceClient::new(channel), request)).await
     }
 }
 
@@ -85,11 +85,11 @@ impl Queued {
 
     /// Says what this ticket's only player thought of the match `match_id`, 1 to 5.
     pub async fn score(&self, match_id: &str, score: u32) -> Result<(), Error> {
-        let request = pb::ScoreMatchRequest {
+        let request = pb::SubmitFeedbackRequest {
             match_id: match_id.to_owned(),
             ticket_token: self.reference().ticket_token,
             player_key: String::new(),
-            score,
+            stars: score,
         };
         self.client().score_match(request).await.map(|_| ())
     }

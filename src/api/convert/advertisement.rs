@@ -34,10 +34,10 @@ impl Door {
             hash: wire.service_configuration_hash.map(RulesetHash),
             time_to_live_ms: wire.time_to_live_ms,
             connect_data: wire.connect_data,
-            allowed: allowed(wire.allowed, &mut problems),
+            allowed: allowed(wire.allowed_ranges, &mut problems),
             kind: kind(wire.kind, &mut problems),
             confirmed: reservations(&wire.confirmed_reservation_ids, "confirmed_reservation_ids", &mut problems),
-            settled: reservations(&wire.settled_reservation_ids, "settled_reservation_ids", &mut problems),
+            settled: reservations(&wire.joined_reservation_ids, "settled_reservation_ids", &mut problems),
             idempotency_key: (!key.is_empty()).then_some(key),
             nonce: self.nonce,
         };
@@ -66,7 +66,7 @@ fn heartbeats_change_nothing(wire: &pb::UpdateAdvertisementRequest, creates: boo
     if !wire.connect_data.is_empty() {
         problems.add("connect_data", what);
     }
-    if !wire.allowed.is_empty() {
+    if !wire.allowed_ranges.is_empty() {
         problems.add("allowed", what);
     }
 }
@@ -106,7 +106,7 @@ fn kind(wire: i32, problems: &mut Problems) -> Option<Kind> {
     match pb::AdvertisementKind::try_from(wire) {
         Ok(pb::AdvertisementKind::Unspecified) => None,
         Ok(pb::AdvertisementKind::Session) => Some(Kind::Session),
-        Ok(pb::AdvertisementKind::Server) => Some(Kind::Server),
+        Ok(pb::AdvertisementKind::GameServer) => Some(Kind::Server),
         Err(_) => {
             problems.add("kind", format!("is {wire}, which is no AdvertisementKind"));
             None

@@ -18,7 +18,7 @@ pub fn update_response(answer: UpdateAnswer) -> pb::UpdateAdvertisementResponse 
         service_configuration_hash: answer.hash.0,
         next_expansion_in_ms: answer.next_expansion_in_ms,
         reservations: answer.reservations.into_iter().map(reservation).collect(),
-        pending: answer.pending,
+        not_yet_durable: answer.pending,
         ignored_fields: answer.ignored.into_iter().map(|path| format!("session_composition.{path}")).collect(),
     }
 }
@@ -40,12 +40,12 @@ pub fn reserve_response(answer: ReserveAnswer) -> pb::ReserveResponse {
 }
 
 /// A drawn role.
-pub fn role_response(answer: RoleAnswer) -> pb::ChooseRoleResponse {
+pub fn role_response(answer: RoleAnswer) -> pb::ChooseActionResponse {
     let role = match answer.role {
-        Role::Search => pb::Role::Search,
-        Role::Advertise => pb::Role::Advertise,
+        Role::Search => pb::MatchmakingAction::Search,
+        Role::Advertise => pb::MatchmakingAction::Advertise,
     };
-    pb::ChooseRoleResponse { role: role.into(), advertise_percent: answer.advertise_percent }
+    pb::ChooseActionResponse { action: role.into(), advertise_percent: answer.advertise_percent }
 }
 
 /// News of seats.

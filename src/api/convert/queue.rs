@@ -151,7 +151,7 @@ pub fn enter_response(answer: EnterAnswer) -> pb::QueueEnterResponse {
 pub fn leave_response(answer: LeaveAnswer) -> pb::QueueLeaveResponse {
     use pb::queue_leave_response::Result as Wire;
     let result = match answer {
-        LeaveAnswer::Left(it) => Wire::Left(status(it)),
+        LeaveAnswer::Left(it) => Wire::Ended(status(it)),
         LeaveAnswer::Matched(it) => Wire::Matched(status(it)),
     };
     pb::QueueLeaveResponse { result: Some(result) }
@@ -175,23 +175,23 @@ pub fn status(status: Status) -> pb::TicketStatus {
         position: status.position,
         estimated_wait_p50_ms: status.estimate_ms.map(|(p50, _)| p50),
         estimated_wait_p90_ms: status.estimate_ms.map(|(_, p90)| p90),
-        r#match: status.play.map(play),
-        ending: ending.map_or(pb::TicketEnding::Unspecified, ending_of).into(),
+        found_match: status.play.map(play),
+        end_reason: ending.map_or(pb::TicketEndReason::Unspecified, ending_of).into(),
         offered_matchmaking_set_id: status.offered.map(|set_id| set_id.0),
-        waiting_for: status.waiting_for.map_or_else(String::new, |rule| rule.to_string()),
+        blocking_rule: status.waiting_for.map_or_else(String::new, |rule| rule.to_string()),
         resume_token: status.heard,
     }
 }
 
-fn ending_of(how: Ending) -> pb::TicketEnding {
+fn ending_of(how: Ending) -> pb::TicketEndReason {
     match how {
-        Ending::Left => pb::TicketEnding::Left,
-        Ending::Lapsed => pb::TicketEnding::Lapsed,
-        Ending::Played => pb::TicketEnding::Played,
-        Ending::PlayedElsewhere => pb::TicketEnding::PlayedElsewhere,
-        Ending::Declined => pb::TicketEnding::Declined,
-        Ending::Absent => pb::TicketEnding::Absent,
-        Ending::Dismissed => pb::TicketEnding::Dismissed,
+        Ending::Left => pb::TicketEndReason::Left,
+        Ending::Lapsed => pb::TicketEndReason::Expired,
+        Ending::Played => pb::TicketEndReason::Played,
+        Ending::PlayedElsewhere => pb::TicketEndReason::MatchedElsewhere,
+        Ending::Declined => pb::TicketEndReason::Declined,
+        Ending::Absent => pb::TicketEndReason::NotAcceptedInTime,
+        Ending::Dismissed => pb::TicketEndReason::Cancelled,
     }
 }
 
@@ -200,64 +200,64 @@ fn play(view: Play) -> pb::MatchStatus {
     let seats = || play.members.iter().flat_map(|member| &member.players);
     pb::MatchStatus {
         match_id: play.id.to_string(),
-        players: u32::try_from(seats().count()).unwrap_or(u32::MAX),
-        accepted: u32::try_from(seats().filter(|seat| seat.answer == Some(true)).count()).unwrap_or(u32::MAX),
+        player_count: u32::try_from(seats().count()).unwrap_or(u32::MAX),
+        accepted_count: u32::try_from(seats().filter(|seat| seat.answer == Some(true)).count()).unwrap_or(u32::MAX),
         deadline_in_ms: view.deadline_in_ms,
         team: view.team.into(),
         region: play.region.as_deref().unwrap_or_default().to_owned(),
         quality: (play.quality * 1_000.0).round() / 1_000.0,
-        place: play.stage.place().map(|place| place_of(place, &view)),
-        outcome: outcome(play.stage.outcome()).into(),
+        assignment: play.stage.place().map(|place| place_of(place, &view)),
+        end_reason: outcome(play.stage.outcome()).into(),
         service_configuration_hash: play.hash.0,
-        everybody: view
+        players: view
             .everybody
             .iter()
             .map(|(key, team)| pb::MatchPlayer { player_key: key.to_string(), team: (*team).into() })
             .collect(),
-        seats: view.seats.into_iter().map(seat).collect(),
+        own_players: view.seats.into_iter().map(seat).collect(),
     }
 }
 
-fn seat(seat: SeatView) -> pb::MatchSeat {
+fn seat(seat: SeatView) -> pb::TicketPlayer {
     let answer = match seat.answer {
-        None => pb::MatchAnswer::Unspecified,
-        Some(true) => pb::MatchAnswer::Accepted,
-        Some(false) => pb::MatchAnswer::Declined,
+        None => pb::Acceptance::Unspecified,
+        Some(true) => pb::Acceptance::Accepted,
+        Some(false) => pb::Acceptance::Declined,
     };
-    pb::MatchSeat {
+    pb::TicketPlayer {
         player_key: seat.player_key.to_string(),
-        role: seat.role.map_or_else(String::new, Into::into),
-        answer: answer.into(),
+        team_role: seat.role.map_or_else(String::new, Into::into),
+        acceptance: answer.into(),
         credential: seat.credential,
     }
 }
 
-fn place_of(place: &Place, view: &Play) -> pb::MatchPlace {
-    use pb::match_place::Place as Wire;
+fn place_of(place: &Place, view: &Play) -> pb::Assignment {
+    use pb::assignment::Host as Wire;
     let place = match place {
-        Place::Server { advertisement, connect_data, .. } => Wire::Server(pb::MatchServer {
+        Place::Server { advertisement, connect_data, .. } => Wire::GameServer(pb::GameServerAssignment {
             advertisement_id: advertisement.to_string(),
             connect_data: connect_data.clone(),
         }),
-        Place::Peer { .. } => Wire::Peer(pb::MatchPeer {
+        Place::Peer { .. } => Wire::PeerHost(pb::PeerHostAssignment {
             player_key: view.host.map_or_else(String::new, |key| key.to_string()),
             is_own: view.host.is_some_and(|key| view.seats.iter().any(|seat| seat.player_key == key)),
         }),
-        Place::Nowhere => Wire::Nowhere(pb::MatchNowhere {}),
+        Place::Nowhere => Wire::Unhosted(pb::UnhostedAssignment {}),
     };
-    pb::MatchPlace { place: Some(place) }
+    pb::Assignment { host: Some(place) }
 }
 
 /// How a match ended.
-pub fn outcome(outcome: Option<Outcome>) -> pb::MatchOutcome {
+pub fn outcome(outcome: Option<Outcome>) -> pb::MatchEndReason {
     match outcome {
-        None => pb::MatchOutcome::Unspecified,
-        Some(Outcome::Played) => pb::MatchOutcome::Played,
-        Some(Outcome::Lapsed) => pb::MatchOutcome::Lapsed,
-        Some(Outcome::Declined) => pb::MatchOutcome::Declined,
-        Some(Outcome::Unanswered) => pb::MatchOutcome::Unanswered,
-        Some(Outcome::NoServer) => pb::MatchOutcome::NoServer,
-        Some(Outcome::ServerFailed) => pb::MatchOutcome::ServerFailed,
-        Some(Outcome::Cancelled) => pb::MatchOutcome::Cancelled,
+        None => pb::MatchEndReason::Unspecified,
+        Some(Outcome::Played) => pb::MatchEndReason::Played,
+        Some(Outcome::Lapsed) => pb::MatchEndReason::TimedOut,
+        Some(Outcome::Declined) => pb::MatchEndReason::Declined,
+        Some(Outcome::Unanswered) => pb::MatchEndReason::NotAcceptedInTime,
+        Some(Outcome::NoServer) => pb::MatchEndReason::NoServer,
+        Some(Outcome::ServerFailed) => pb::MatchEndReason::ServerFailed,
+        Some(Outcome::Cancelled) => pb::MatchEndReason::Cancelled,
     }
 }

@@ -79,11 +79,11 @@ impl Door {
         let mut problems = self.problems();
         let set_id = self.required_set_id(wire.matchmaking_set_id, &mut problems);
         let most = page_size(wire.page_size, PAGE, &mut problems);
-        let asked = [wire.from_place.is_some(), !wire.page_token.is_empty(), !wire.around_user_id.is_empty()];
+        let asked = [wire.from_rank.is_some(), !wire.page_token.is_empty(), !wire.around_user_id.is_empty()];
         if 1 < asked.into_iter().filter(|it| *it).count() {
             problems.add("from_place", "is not alone: from a place, after a page or around a user, one of the three");
         }
-        let part = match wire.from_place {
+        let part = match wire.from_rank {
             Some(0) => {
                 problems.add("from_place", "is 0: the best is at place 1");
                 Part::From(0)
@@ -152,13 +152,13 @@ impl Door {
     }
 
     /// What a player thought of a match.
-    pub fn score_match(&self, wire: pb::ScoreMatchRequest) -> Result<ScoreMatch, Rejection> {
+    pub fn score_match(&self, wire: pb::SubmitFeedbackRequest) -> Result<ScoreMatch, Rejection> {
         let mut problems = self.problems();
         let said = ScoreMatch {
             match_id: match_id(&wire.match_id, &mut problems),
             ticket_token: field::token(wire.ticket_token, "ticket_token", &mut problems),
             player: (!wire.player_key.is_empty()).then(|| player(&wire.player_key, "player_key", &mut problems)),
-            score: match wire.score {
+            score: match wire.stars {
                 score @ 1..=5 => score as u8,
                 other => {
                     problems.add("score", format!("is {other}, must be from 1 to 5"));

@@ -50,7 +50,7 @@ impl Door {
     }
 
     /// A set and the size of the party that asks for a role.
-    pub fn choose_role(&self, wire: pb::ChooseRoleRequest) -> Result<(SetId, u16), Rejection> {
+    pub fn choose_role(&self, wire: pb::ChooseActionRequest) -> Result<(SetId, u16), Rejection> {
         let mut problems = self.problems();
         let set_id = self.required_set_id(wire.matchmaking_set_id, &mut problems);
         let size = i32::try_from(wire.party_size).unwrap_or(i32::MAX);

@@ -174,15 +174,15 @@ fn attribute(
             problems.add(path, "has no value: give a number, a text, a flag or texts");
             None
         }
-        Some(Wire::Number(number)) => {
+        Some(Wire::NumberValue(number)) => {
             Some(Value::Number(field::number(number, format_args!("{path}.number"), problems)))
         }
-        Some(Wire::Text(text)) => {
+        Some(Wire::StringValue(text)) => {
             field::short_text(&text, format_args!("{path}.text"), problems);
             Some(Value::Text(text.into()))
         }
-        Some(Wire::Flag(flag)) => Some(Value::Flag(flag)),
-        Some(Wire::Texts(list)) => {
+        Some(Wire::BoolValue(flag)) => Some(Value::Flag(flag)),
+        Some(Wire::StringList(list)) => {
             let path = format_args!("{path}.texts.values");
             if field::count(list.values.len(), limit::TEXTS_MAX, path, problems) {
                 for (index, text) in list.values.iter().enumerate() {

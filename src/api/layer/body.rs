@@ -17,6 +17,7 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use crate::api::pb::ErrorReason;
 use crate::api::admission::run_out;
 use crate::api::fault_in_server;
 use crate::api::layer::deadline;
@@ -111,7 +112,7 @@ impl Guard {
             }
             None => {
                 let text = "this stream has been told enough: open another";
-                Some(Rejection::new(Code::ResourceExhausted, "STREAM_EXHAUSTED", text).into_status())
+                Some(Rejection::new(Code::ResourceExhausted, ErrorReason::StreamLimitReached, text).into_status())
             }
         }
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::HeaderMap;
 use tonic::{Code, Status};
 
+use crate::api::pb::ErrorReason;
 use crate::api::status::Rejection;
 
 /// Digits in a `grpc-timeout`, by the gRPC protocol; so the value always fits.
@@ -32,7 +33,7 @@ pub fn asked(headers: &HeaderMap) -> Option<Duration> {
 /// What a call says that took too long. What it had submitted may still happen.
 pub fn exceeded() -> Status {
     let text = "the call took too long; what it asked for may still happen: ask again with the same key";
-    Rejection::new(Code::DeadlineExceeded, "DEADLINE_EXCEEDED", text).into_status()
+    Rejection::new(Code::DeadlineExceeded, ErrorReason::DeadlineExceeded, text).into_status()
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ impl RpcObserver for Counted {
 }
 
 fn request(timeout: Option<&str>, content_type: &str) -> Request<Body> {
-    let mut request = Request::builder().uri("/fireteam.v1.Matchmaking/Search").header("content-type", content_type);
+    let mut request = Request::builder().uri("/fireteam.v1.MatchmakingService/Search").header("content-type", content_type);
     if let Some(timeout) = timeout {
         request = request.header("grpc-timeout", timeout);
     }
@@ -40,7 +40,7 @@ async fn check(request: Request<Body>, limit: Duration, wanted: Code) {
     let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
     let response = layer.layer(never).call(request).await.unwrap();
     assert_eq!(Status::from_header_map(response.headers()).unwrap().code(), wanted);
-    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", Code::DeadlineExceeded)]);
+    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.MatchmakingService/Search", Code::DeadlineExceeded)]);
 }
 
 /// G3: the sooner of the client's deadline and the server's ends the call.
@@ -60,7 +60,7 @@ async fn a_call_that_is_dropped_is_counted() {
     let layer = CallLayer::new(counted.clone(), Keeper::default(), HOUR, &Drain::new(Health::default()));
     let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
     drop(layer.layer(never).call(request(None, "application/grpc")));
-    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.Matchmaking/Search", Code::Cancelled)]);
+    assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.MatchmakingService/Search", Code::Cancelled)]);
 }
 
 /// Pages pass through untouched and uncounted.

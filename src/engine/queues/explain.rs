@@ -24,7 +24,7 @@ impl Queues {
     /// Why a ticket still waits, by the rules in force. On a thread of its own: it may look at as many pairs as a pass.
     pub async fn explain(&self, id: TicketId, nearest: usize) -> Result<Explained, Fault> {
         let hall = &self.hall;
-        let stored = hall.roster.read().ticket(id).cloned().ok_or(Fault::Absent)?;
+        let stored = hall.roster.read().ticket(id).cloned().ok_or(Fault::TicketNotFound)?;
         if stored.state != TicketState::Waiting {
             return Err(Fault::NotWaiting);
         }

@@ -140,7 +140,7 @@ impl Batch {
         let ahead = self.ahead.get(&happened.id).cloned();
         let is_durable = ahead.is_none();
         let Some(play) = ahead.or_else(|| hall.roster.read().play(happened.id).cloned()) else {
-            let _ = happened.reply.send(Err(Fault::Absent));
+            let _ = happened.reply.send(Err(Fault::NoSuchMatch));
             return;
         };
         let rules = hall.rules(play.set_id, play.hash);
@@ -235,7 +235,7 @@ impl Hall {
                 (Waiter::Happened(it, ..), QueueOutcome::Stale(Some(_))) if it.attempts < ATTEMPTS_MAX => {
                     again.push(Happened { attempts: it.attempts + 1, ..it });
                 }
-                (Waiter::Happened(it, ..), QueueOutcome::Stale(None)) => drop(it.reply.send(Err(Fault::Absent))),
+                (Waiter::Happened(it, ..), QueueOutcome::Stale(None)) => drop(it.reply.send(Err(Fault::NoSuchMatch))),
                 (Waiter::Happened(it, ..), QueueOutcome::Stale(Some(_))) => {
                     drop(it.reply.send(Err(Fault::Overloaded { retry_after_ms: RETRY_AFTER_MS })));
                 }

@@ -173,16 +173,16 @@ async fn settled_reservations_are_said_once() {
     let mut advertised = client.advertise(session()).await.unwrap();
     advertised.confirm(vec!["seat".into()]).await.unwrap();
     let settling =
-        pb::MatchmakingUpdateAdvertisementRequest { settled_reservation_ids: vec!["seat".into()], ..session() };
+        pb::MatchmakingUpdateAdvertisementRequest { joined_reservation_ids: vec!["seat".into()], ..session() };
     advertised.update(settling).await.unwrap();
     script.failures.lock().unwrap().push(Status::not_found(""));
     advertised.heartbeat().await.unwrap();
 
     let updates = script.updates.lock().unwrap();
     assert_eq!(updates[1].confirmed_reservation_ids, ["seat"]);
-    assert_eq!(updates[2].settled_reservation_ids, ["seat"]);
+    assert_eq!(updates[2].joined_reservation_ids, ["seat"]);
     assert_eq!(updates[4].session_composition, Some(party()));
-    assert!(updates[4].settled_reservation_ids.is_empty());
+    assert!(updates[4].joined_reservation_ids.is_empty());
 }
 
 /// The tokens that the server was shown, in order.

@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::client::Client;
 use crate::pb;
-use crate::pb::matchmaking_server::{Matchmaking, MatchmakingServer};
+use crate::pb::matchmaking_service_server::{MatchmakingService, MatchmakingServiceServer};
 
 type Asked<T> = Mutex<Vec<T>>;
 /// What the server's end of an open stream sends.
@@ -37,7 +37,7 @@ impl Script {
         let script = Arc::new(self);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap());
-        let server = tonic::transport::Server::builder().add_service(MatchmakingServer::new(StandIn(script.clone())));
+        let server = tonic::transport::Server::builder().add_service(MatchmakingServiceServer::new(StandIn(script.clone())));
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
         (script, Client::connect(uri).await.unwrap())
     }
@@ -60,7 +60,7 @@ impl Script {
 struct StandIn(Arc<Script>);
 
 #[tonic::async_trait]
-impl Matchmaking for StandIn {
+impl MatchmakingService for StandIn {
     async fn core(
         &self,
         request: Request<pb::MatchmakingCoreRequest>,
@@ -163,10 +163,10 @@ impl Matchmaking for StandIn {
         Ok(Response::new(Default::default()))
     }
 
-    async fn choose_role(
+    async fn choose_action(
         &self,
-        _: Request<pb::MatchmakingChooseRoleRequest>,
-    ) -> Result<Response<pb::MatchmakingChooseRoleResponse>, Status> {
+        _: Request<pb::MatchmakingChooseActionRequest>,
+    ) -> Result<Response<pb::MatchmakingChooseActionResponse>, Status> {
         Ok(Response::new(Default::default()))
     }
 

@@ -58,14 +58,15 @@ async fn a_refused_request_fails_alone() {
     let (connection, _events, mut questions, pushes) = opened().await;
     let server = async {
         let (bad, good) = (nonce(&mut questions).await, nonce(&mut questions).await);
-        let refusal = pb::RequestRefusal {
+        let refusal = pb::RequestError {
             code: Code::InvalidArgument as i32,
             message: "2 players, sizes add up to 3".into(),
             field: "search_request.session_composition.party_size_composition".into(),
             retry_after_ms: None,
+            reason: pb::ErrorReason::InvalidRequest.into(),
         };
         let core =
-            pb::MatchmakingCoreResponse { request_nonce: Some(bad), refusal: Some(refusal), ..Default::default() };
+            pb::MatchmakingCoreResponse { request_nonce: Some(bad), error: Some(refusal), ..Default::default() };
         pushes.send(said(core)).await.unwrap();
         pushes.send(answer(good, 1)).await.unwrap();
     };

@@ -27,7 +27,7 @@ pub fn reported(answer: ReportAnswer) -> pb::ReportResultResponse {
 fn unrated(why: Option<Unrated>) -> pb::UnratedReason {
     match why {
         None => pb::UnratedReason::Unspecified,
-        Some(Unrated::NoSystem) => pb::UnratedReason::NoSystem,
+        Some(Unrated::NoSystem) => pb::UnratedReason::NoRatingSystem,
         Some(Unrated::OneSide) => pb::UnratedReason::OneSide,
         Some(Unrated::Disconnected) => pb::UnratedReason::Disconnected,
     }
@@ -49,13 +49,13 @@ fn of_view(user_id: String, user: UserKey, view: &RatingView) -> pb::UserRating 
         user_id,
         user_key: user.to_string(),
         rating: Some(value(view.skill.rated)),
-        low: view.interval.0,
-        high: view.interval.1,
+        rating_low_95: view.interval.0,
+        rating_high_95: view.interval.1,
         matches: view.skill.matches,
         streak: view.skill.streak,
         provisional: view.provisional,
-        score: view.score,
-        place: view.place.map(|place| u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1)),
+        conservative_rating: view.score,
+        leaderboard_rank: view.place.map(|place| u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1)),
     }
 }
 
@@ -81,7 +81,7 @@ pub fn history(changes: Vec<RatingChange>, asked: &AskedHistory) -> pb::GetRatin
         last.map_or_else(Vec::new, |it| it.at.0.to_be_bytes().into_iter().chain(it.number.to_be_bytes()).collect());
     let change = |it: RatingChange| pb::RatingChange {
         match_id: it.match_id.to_string(),
-        at_unix_ms: it.at.0,
+        reported_at_unix_ms: it.at.0,
         rank: it.rank,
         sides: it.sides,
         before: Some(value(it.before)),
@@ -97,7 +97,7 @@ pub fn exported(finished: Vec<Finished>, most: usize, asked_after: Vec<u8>) -> p
     let page: Vec<Finished> = finished.into_iter().take(most).collect();
     let next_page_token =
         page.last().map_or(asked_after, |last| token(last.result.reported.0, last.result.report.match_id.as_bytes()));
-    pb::ExportMatchesResponse { matches: page.iter().map(finished_match).collect(), next_page_token, more }
+    pb::ExportMatchesResponse { matches: page.iter().map(finished_match).collect(), next_page_token, has_more: more }
 }
 
 fn finished_match(finished: &Finished) -> pb::FinishedMatch {
@@ -112,7 +112,7 @@ fn finished_match(finished: &Finished) -> pb::FinishedMatch {
     let side = |(at, side): (usize, &Placed)| pb::FinishedSide {
         team: side.team.into(),
         rank: side.rank,
-        chance: wanted.chances.get(at).copied(),
+        win_probability: wanted.chances.get(at).copied(),
         players: side.users.iter().map(player).collect(),
     };
     let trips = wanted.round_trips_ms.iter().copied().chain(std::iter::repeat(None));
@@ -123,7 +123,7 @@ fn finished_match(finished: &Finished) -> pb::FinishedMatch {
         matchmaking_set_id: report.set_id.0,
         silo_id: report.silo.0,
         service_configuration_hash: report.hash.0,
-        began_at_unix_ms: report.began.0,
+        started_at_unix_ms: report.began.0,
         reported_at_unix_ms: result.reported.0,
         duration_ms: report.duration_ms,
         sides: report.sides.iter().enumerate().map(side).collect(),
@@ -133,7 +133,7 @@ fn finished_match(finished: &Finished) -> pb::FinishedMatch {
         region: wanted.region.as_deref().unwrap_or_default().to_owned(),
         disconnected_user_keys: report.disconnected.iter().map(UserKey::to_string).collect(),
         unrated: unrated(result.unrated).into(),
-        scores: finished.scores,
-        mean_score: (0 < finished.scores).then(|| f64::from(finished.score_sum) / f64::from(finished.scores)),
+        feedback_count: finished.scores,
+        mean_feedback: (0 < finished.scores).then(|| f64::from(finished.score_sum) / f64::from(finished.scores)),
     }
 }
