@@ -9,13 +9,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fireteam::domain::advertisement::{Advertisement, Kind};
-use fireteam::domain::attribute::Value;
+use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
+use fireteam::domain::attribute::AttributeValue;
 use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use fireteam::domain::locality::Locality;
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::{Store, Write};
+use fireteam::store::{AdvertWrite, Store};
 
 use crate::harness::{clock, machine, median};
 use crate::population::Dice;
@@ -117,9 +117,14 @@ pub(super) async fn heartbeats(goal: &'static str, store: &impl Store, dice: &mu
         for commit in 0..COMMITS {
             let keys = keys(dice);
             let expires = UnixMs(MUCH_LATER + round * COMMITS + commit);
-            let extend =
-                |k: &u64| Write::Extend { id: id(*k), expires, confirmed: vec![], settled: vec![], now: UnixMs(1) };
-            let batch: Vec<Write> = keys.iter().map(extend).collect();
+            let extend = |k: &u64| AdvertWrite::ExtendTtl {
+                advertisement_id: id(*k),
+                expires_at: expires,
+                confirmed_reservations: vec![],
+                joined_reservations: vec![],
+                now: UnixMs(1),
+            };
+            let batch: Vec<AdvertWrite> = keys.iter().map(extend).collect();
             beat_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
             let batch = puts(&keys, round);
             put_time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
@@ -192,7 +197,7 @@ pub(super) fn keys(dice: &mut Dice) -> Vec<u64> {
     (0..BATCH).map(|k| k * (STORED / BATCH) + dice.below(STORED / BATCH)).collect()
 }
 
-pub(super) fn puts(keys: &[u64], round: u64) -> Vec<Write> {
+pub(super) fn puts(keys: &[u64], round: u64) -> Vec<AdvertWrite> {
     keys.iter().map(|k| put(*k, round)).collect()
 }
 
@@ -210,7 +215,7 @@ pub(super) fn id(k: u64) -> AdvertisementId {
 }
 
 /// A session of one player with what games usually say: some 330 bytes as JSON.
-pub(super) fn put(k: u64, round: u64) -> Write {
+pub(super) fn put(k: u64, round: u64) -> AdvertWrite {
     let mut key = [0; 16];
     key[..8].copy_from_slice(&k.to_be_bytes());
     let user = UserKey::from_bytes(key);
@@ -218,32 +223,38 @@ pub(super) fn put(k: u64, round: u64) -> Write {
     let region = |name: &str, round_trip_ms| RegionLatency { region: name.into(), round_trip_ms };
     let session = Session {
         party_sizes: vec![1],
-        players: vec![Player { user, player: user, skill: Some(k as f64 + 0.25) }],
+        players: vec![Player { user, client_key: user, stated_skill: Some(k as f64 + 0.25) }],
         nat_type: Some(1),
         game_in_progress: Some(false),
         join_seats: 5,
         locality: Some(Locality { x: 1234.5, y: -3456.25, z: 1022.125 }),
         attributes: vec![
-            ("level".into(), Value::Number(round as f64)),
-            ("maps".into(), Value::texts(texts)),
-            ("mode".into(), Value::Text("control".into())),
+            ("level".into(), AttributeValue::Number(round as f64)),
+            ("maps".into(), AttributeValue::string_list(texts)),
+            ("mode".into(), AttributeValue::String("control".into())),
         ],
-        regions: [region("eu-west", 34.5), region("us-east", 110.0)].into(),
+        region_latencies: [region("eu-west", 34.5), region("us-east", 110.0)].into(),
         ..Session::default()
     };
     let advertisement = Advertisement {
         id: id(k),
         set_id: SetId(1),
-        kind: Kind::Session,
-        subject: None,
-        since: UnixMs(1),
-        hash: RulesetHash(123_456),
+        kind: AdvertisementKind::Session,
+        publisher: None,
+        advertised_since: UnixMs(1),
+        ruleset_hash: RulesetHash(123_456),
         session,
-        allowed: vec![],
+        allowed_ranges: vec![],
         connect_data: vec![7; 40],
     };
     let (expires, now) = (UnixMs(MUCH_LATER + round), UnixMs(1));
-    Write::Put { advertisement: Arc::new(advertisement), expires, confirmed: vec![], settled: vec![], now }
+    AdvertWrite::Publish {
+        advertisement: Arc::new(advertisement),
+        expires_at: expires,
+        confirmed_reservations: vec![],
+        joined_reservations: vec![],
+        now,
+    }
 }
 
 pub(super) async fn timed<T>(work: impl Future<Output = T>) -> Duration {

@@ -4,23 +4,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use fireteam::api::answer::encode_static;
+use fireteam::api::answer::encode_static_candidate_fields;
 use fireteam::auth::credential::MatchKeys;
 use fireteam::auth::issuing::IssuingKey;
 use fireteam::auth::token::Signer;
 use fireteam::clock::{Clock, ManualClock};
 use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
 use fireteam::domain::life::Match;
-use fireteam::domain::result::{MatchResult, RatingChange};
+use fireteam::domain::result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
-use fireteam::engine::command::{Caller, Update};
-use fireteam::engine::settings::Settings;
-use fireteam::engine::{Engine, Parts, Submitted};
+use fireteam::engine::command::{Caller, UpdateAdvertCommand};
+use fireteam::engine::settings::EngineSettings;
+use fireteam::engine::{Engine, EngineDeps, PendingAnswer};
 use fireteam::geo::{LocatorHandle, LocatorSettings};
-use fireteam::rules::Catalog;
-use fireteam::store::memory::Memory;
-use fireteam::store::queues::{Finished, QueueLoad, QueueOutcome, QueueWrite, Queues};
-use fireteam::store::{Committed, Store, StoreError, StoredAdvertisement, Write};
+use fireteam::rules::RulesetCatalog;
+use fireteam::store::memory::MemoryStore;
+use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use fireteam::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use fireteam::telemetry::metric::Metrics;
 
 use crate::harness::{ROUNDS, machine, median, together};
@@ -35,13 +35,13 @@ const EVERY_MS: u64 = 30_000;
 /// A store that counts what it is told of heartbeats.
 #[derive(Debug, Default)]
 struct Counting {
-    inner: Memory,
+    inner: MemoryStore,
     extended: AtomicU64,
 }
 
 #[async_trait]
-impl Queues for Counting {
-    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError> {
+impl QueueStore for Counting {
+    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         self.inner.load_queues(now).await
     }
 
@@ -49,49 +49,57 @@ impl Queues for Counting {
         self.inner.commit_queues(batch).await
     }
 
-    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
-        self.inner.look_match(id).await
+    async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        self.inner.read_match(id).await
     }
 
-    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
-        self.inner.look_result(id).await
+    async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
+        self.inner.read_match_result(id).await
     }
 
-    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError> {
-        self.inner.rating_changes(user, set_id).await
+    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+        self.inner.read_rating_changes(user, set_id).await
     }
 
-    async fn finished(&self, after: (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError> {
-        self.inner.finished(after, most).await
+    async fn list_finished_matches(
+        &self,
+        after: (UnixMs, MatchId),
+        most: usize,
+    ) -> Result<Vec<FinishedMatch>, StoreError> {
+        self.inner.list_finished_matches(after, most).await
     }
 
-    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.forget_queues(now).await
+    async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.purge_queues(now).await
     }
 }
 
 #[async_trait]
 impl Store for Counting {
-    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.inner.load(now).await
+    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.load_advertisements(now).await
     }
 
-    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
-        let extended = batch.iter().filter(|write| matches!(write, Write::Extend { .. })).count();
+    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
+        let extended = batch.iter().filter(|write| matches!(write, AdvertWrite::ExtendTtl { .. })).count();
         self.extended.fetch_add(extended as u64, Ordering::Relaxed);
         self.inner.commit(batch).await
     }
 
-    async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.forget(now).await
+    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.purge(now).await
     }
 
-    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.inner.look(ids).await
+    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.read_advertisements(ids).await
     }
 
-    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
-        self.inner.names(first, most).await
+    async fn list_advertisement_ids(
+        &self,
+        first: AdvertisementId,
+        most: usize,
+    ) -> Result<Vec<AdvertisementId>, StoreError> {
+        self.inner.list_advertisement_ids(first, most).await
     }
 
     async fn close(&self) {}
@@ -138,21 +146,21 @@ impl Hosts {
     async fn new() -> Self {
         let clock = Arc::new(ManualClock::new(UnixMs(NOW), 1));
         let store = Arc::new(Counting::default());
-        let catalog = Arc::new(Catalog::default());
+        let catalog = Arc::new(RulesetCatalog::default());
         let rules = ruleset(Rules { skill: 0.6, distance: 0.4, ..Rules::default() });
-        catalog.adopt(vec![("bench.xml".into(), Arc::new(rules))], UnixMs(NOW), 0);
+        catalog.replace_all(vec![("bench.xml".into(), Arc::new(rules))], UnixMs(NOW), 0);
         let places = LocatorSettings::default();
-        let parts = Parts {
+        let parts = EngineDeps {
             clock: clock.clone(),
             store: store.clone(),
-            catalog,
-            locator: Arc::new(LocatorHandle::new(Vec::new(), places)),
-            signer: Arc::new(Signer::new([7; 32], None)),
-            match_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[8; 32]).expect("a key"), None)),
+            rulesets: catalog,
+            geo_locator: Arc::new(LocatorHandle::new(Vec::new(), places)),
+            token_signer: Arc::new(Signer::new([7; 32], None)),
+            match_credential_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[8; 32]).expect("a key"), None)),
             metrics: Arc::new(Metrics::new()),
-            settings: Settings { allow_client_locality: true, ..Settings::default() },
-            silos: None,
-            encode: encode_static,
+            settings: EngineSettings { allow_client_locality: true, ..EngineSettings::default() },
+            served_silos: None,
+            encode_advert: encode_static_candidate_fields,
         };
         let engine = Engine::start(parts).await.expect("an empty store loads");
         let mut this = Self { engine, clock, store, hosts: Vec::new() };
@@ -160,26 +168,27 @@ impl Hosts {
         for from in (0..HOSTS).step_by(1_000) {
             let submitted: Vec<_> = (from..from + 1_000).map(|number| this.publish(&mut dice, number)).collect();
             for submitted in submitted {
-                let answer = submitted.settle().await.expect("it is stored");
-                this.hosts.push((answer.id, answer.token));
+                let answer = submitted.wait().await.expect("it is stored");
+                this.hosts.push((answer.id, answer.advertisement_token));
             }
         }
         this
     }
 
-    fn publish(&self, dice: &mut Dice, number: usize) -> Submitted<fireteam::engine::command::UpdateAnswer> {
-        let update = Update {
+    fn publish(&self, dice: &mut Dice, number: usize) -> PendingAnswer<fireteam::engine::command::UpdateAdvertAnswer> {
+        let update = UpdateAdvertCommand {
             session: Some(session(dice, Spread::Globe)),
             set_id: Some(SetId(1)),
             idempotency_key: Some(format!("host number {number:020}")),
-            ..Update::default()
+            ..UpdateAdvertCommand::default()
         };
-        self.engine.update(&Caller::default(), update).expect("a good update")
+        self.engine.update_advertisement(&Caller::default(), update).expect("a good update")
     }
 
-    fn beat(&self, number: usize) -> Submitted<fireteam::engine::command::UpdateAnswer> {
-        let update = Update { target: Some(self.hosts[number].clone()), ..Update::default() };
-        self.engine.update(&Caller::default(), update).expect("a good heartbeat")
+    fn beat(&self, number: usize) -> PendingAnswer<fireteam::engine::command::UpdateAdvertAnswer> {
+        let update =
+            UpdateAdvertCommand { existing_advert: Some(self.hosts[number].clone()), ..UpdateAdvertCommand::default() };
+        self.engine.update_advertisement(&Caller::default(), update).expect("a good heartbeat")
     }
 
     /// Lets ten minutes pass, each host heard every thirty seconds at a moment of its own; rows written for each
@@ -195,11 +204,11 @@ impl Hosts {
                 let submitted: Vec<_> = (slice * each..(slice + 1) * each).map(|number| self.beat(number)).collect();
                 beats += submitted.len() as u64;
                 for submitted in submitted {
-                    submitted.settle().await.expect("it lives");
+                    submitted.wait().await.expect("it lives");
                 }
             }
         }
-        assert_eq!(self.clock.now().since(UnixMs(NOW)), PASSING_MS, "ten minutes");
+        assert_eq!(self.clock.now().ms_since(UnixMs(NOW)), PASSING_MS, "ten minutes");
         (self.store.extended.load(Ordering::Relaxed) - before) as f64 / beats as f64
     }
 }

@@ -18,8 +18,8 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     for (name, bytes, _) in hostile_documents::documents() {
         let once = || {
             let began = clock();
-            let read =
-                rules::text_of("hostile.xml", &bytes).and_then(|text| rules::parse("hostile.xml", text).map(|_| ()));
+            let read = rules::decode_utf8("hostile.xml", &bytes)
+                .and_then(|text| rules::parse_ruleset("hostile.xml", text).map(|_| ()));
             assert!(read.is_err(), "{name}");
             began.elapsed().as_secs_f64() * 1e3
         };

@@ -6,9 +6,9 @@ mod world;
 
 use std::sync::Arc;
 
-use fireteam::domain::attribute::Value;
-use fireteam::domain::facts::Facts;
-use fireteam::domain::index::Path;
+use fireteam::domain::attribute::AttributeValue;
+use fireteam::domain::facts::AttributeValues;
+use fireteam::domain::index::InstructionSet;
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::session::Session;
 
@@ -38,15 +38,15 @@ fn even(wanted: &dyn Fn(&str) -> bool, floor: &Floor) {
     let ruleset = Arc::clone(&world.ruleset);
     world.judge(&ruleset);
     if wanted("PS1") {
-        search(&world, &ruleset, floor, "PS1", "1M, top 50, p50", Path::Widest, 0.5);
-        search(&world, &ruleset, floor, "PS1", "1M, top 50, p99", Path::Widest, 0.99);
+        search(&world, &ruleset, floor, "PS1", "1M, top 50, p50", InstructionSet::Widest, 0.5);
+        search(&world, &ruleset, floor, "PS1", "1M, top 50, p99", InstructionSet::Widest, 0.99);
         world.seats = 4;
-        search(&world, &ruleset, floor, "PS1", "1M, 4 seats, p50", Path::Widest, 0.5);
-        search(&world, &ruleset, floor, "PS1", "1M, 4 seats, p99", Path::Widest, 0.99);
+        search(&world, &ruleset, floor, "PS1", "1M, 4 seats, p50", InstructionSet::Widest, 0.5);
+        search(&world, &ruleset, floor, "PS1", "1M, 4 seats, p99", InstructionSet::Widest, 0.99);
         world.seats = 1;
     }
     if wanted("PS2") {
-        search(&world, &ruleset, floor, "PS2", "1M, portable, p50", Path::Portable, 0.5);
+        search(&world, &ruleset, floor, "PS2", "1M, portable, p50", InstructionSet::Portable, 0.5);
     }
     if wanted("PS4") {
         for (name, skill, distance) in
@@ -54,29 +54,29 @@ fn even(wanted: &dyn Fn(&str) -> bool, floor: &Floor) {
         {
             let ruleset = crate::population::ruleset(Rules { skill, distance, ..Rules::default() });
             world.judge(&ruleset);
-            search(&world, &ruleset, floor, "PS4", name, Path::Widest, 0.5);
-            search(&world, &ruleset, floor, "PS4", &format!("{name}, portable"), Path::Portable, 0.5);
+            search(&world, &ruleset, floor, "PS4", name, InstructionSet::Widest, 0.5);
+            search(&world, &ruleset, floor, "PS4", &format!("{name}, portable"), InstructionSet::Portable, 0.5);
         }
         let sessions = std::mem::take(&mut world.searchers);
-        let far = |(mut session, _): (Session, Facts)| {
+        let far = |(mut session, _): (Session, AttributeValues)| {
             session.attributes.iter_mut().for_each(|(name, value)| {
                 if **name == *"skill" {
-                    *value = Value::Number(1e6);
+                    *value = AttributeValue::Number(1e6);
                 }
             });
-            let facts = Facts::of(&ruleset, &session);
+            let facts = AttributeValues::from_session(&ruleset, &session);
             (session, facts)
         };
         world.searchers = sessions.into_iter().map(far).collect();
         world.judge(&ruleset);
-        search(&world, &ruleset, floor, "PS4", "far query", Path::Widest, 0.5);
+        search(&world, &ruleset, floor, "PS4", "far query", InstructionSet::Widest, 0.5);
     }
     if ["PU1", "PU2", "PU3"].iter().any(|goal| wanted(goal)) {
         updates::run(world, wanted);
     }
 }
 
-fn search(world: &World, ruleset: &Ruleset, floor: &Floor, goal: &str, name: &str, path: Path, at: f64) {
+fn search(world: &World, ruleset: &Ruleset, floor: &Floor, goal: &str, name: &str, path: InstructionSet, at: f64) {
     compare(goal, name, "floor", || world.search(ruleset, path, at), || floor.took());
 }
 
@@ -97,10 +97,10 @@ fn adversarial(floor: &Floor) {
             world.searches = 3;
         }
         if spread == Spread::Family {
-            world.users = session(&mut Dice(1), Spread::Family).users();
+            world.users = session(&mut Dice(1), Spread::Family).sorted_users();
         }
         world.judge(&world.ruleset);
-        search(&world, &world.ruleset, floor, "PS4", name, Path::Widest, 0.5);
-        search(&world, &world.ruleset, floor, "PS4", &format!("{name}, portable"), Path::Portable, 0.5);
+        search(&world, &world.ruleset, floor, "PS4", name, InstructionSet::Widest, 0.5);
+        search(&world, &world.ruleset, floor, "PS4", &format!("{name}, portable"), InstructionSet::Portable, 0.5);
     }
 }

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use fireteam::domain::id::UserKey;
-use fireteam::domain::rating::board::{Board, Standing};
+use fireteam::domain::rating::board::{Leaderboard, LeaderboardEntry};
 
 use crate::harness::{Took, clock, compare, machine, quantile, together};
 use crate::population::Dice;
@@ -22,14 +22,14 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         return;
     }
     let mut dice = Dice(11);
-    let standings: Vec<Standing> = (0..USERS as u64).map(|n| standing(n, &mut dice)).collect();
+    let standings: Vec<LeaderboardEntry> = (0..USERS as u64).map(|n| standing(n, &mut dice)).collect();
     let began = clock();
-    let mut board = Board::of(standings.clone());
+    let mut board = Leaderboard::from_entries(standings.clone());
     let made_ms = began.elapsed().as_secs_f64() * 1e3;
     println!("| PL0 | making a leaderboard of {USERS}, ms | | {made_ms:.0} | | 1 | | | | {} |", machine());
     let mut sorted = standings.clone();
     sorted.sort_unstable_by(order);
-    let asked: Vec<Standing> = (0..ASKED).map(|_| standings[dice.below(USERS as u64) as usize]).collect();
+    let asked: Vec<LeaderboardEntry> = (0..ASKED).map(|_| standings[dice.below(USERS as u64) as usize]).collect();
     if wanted("PL1") {
         places(&board, &sorted, &asked);
     }
@@ -41,21 +41,21 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     }
 }
 
-fn standing(n: u64, dice: &mut Dice) -> Standing {
+fn standing(n: u64, dice: &mut Dice) -> LeaderboardEntry {
     let user = UserKey::from_bytes((u128::from(dice.next()) << 64 | u128::from(n)).to_be_bytes());
     // A sum of dice is a bell, as ratings are.
     let score = (0..6).map(|_| dice.below(500) as f64).sum::<f64>();
-    Standing { score, user }
+    LeaderboardEntry { conservative_rating: score, user }
 }
 
-fn order(one: &Standing, other: &Standing) -> std::cmp::Ordering {
-    other.score.total_cmp(&one.score).then(one.user.cmp(&other.user))
+fn order(one: &LeaderboardEntry, other: &LeaderboardEntry) -> std::cmp::Ordering {
+    other.conservative_rating.total_cmp(&one.conservative_rating).then(one.user.cmp(&other.user))
 }
 
 /// A user's place.
-fn places(board: &Board, sorted: &[Standing], asked: &[Standing]) {
-    let place = |it: &Standing| board.place(it);
-    let searched = |it: &Standing| sorted.partition_point(|known| order(known, it).is_lt());
+fn places(board: &Leaderboard, sorted: &[LeaderboardEntry], asked: &[LeaderboardEntry]) {
+    let place = |it: &LeaderboardEntry| board.index_of(it);
+    let searched = |it: &LeaderboardEntry| sorted.partition_point(|known| order(known, it).is_lt());
     assert!(asked.iter().step_by(997).all(|it| place(it) == searched(it)), "both say the same");
     let subject = || together(ASKED, |at| _ = black_box(place(&asked[at])));
     let reference = || together(ASKED, |at| _ = black_box(searched(&asked[at])));
@@ -64,10 +64,10 @@ fn places(board: &Board, sorted: &[Standing], asked: &[Standing]) {
 }
 
 /// A page at any place.
-fn pages(board: &Board, sorted: &[Standing], dice: &mut Dice) {
+fn pages(board: &Leaderboard, sorted: &[LeaderboardEntry], dice: &mut Dice) {
     let from: Vec<usize> = (0..ASKED).map(|_| dice.below((USERS - PAGE) as u64) as usize).collect();
-    let page = |at: usize| board.from(from[at]).take(PAGE).fold(0.0, |sum, (_, it)| sum + it.score);
-    let slice = |at: usize| sorted[from[at]..from[at] + PAGE].iter().fold(0.0, |sum, it| sum + it.score);
+    let page = |at: usize| board.iter_from(from[at]).take(PAGE).fold(0.0, |sum, (_, it)| sum + it.conservative_rating);
+    let slice = |at: usize| sorted[from[at]..from[at] + PAGE].iter().fold(0.0, |sum, it| sum + it.conservative_rating);
     assert!((0..ASKED).step_by(997).all(|at| page(at) == slice(at)), "both say the same");
     let subject = || together(ASKED, |at| _ = black_box(page(at)));
     let reference = || together(ASKED, |at| _ = black_box(slice(at)));
@@ -76,7 +76,7 @@ fn pages(board: &Board, sorted: &[Standing], dice: &mut Dice) {
 }
 
 /// A user moves: out of one place and into another. The list is moved in the plainest way, a thousand times.
-fn moves(board: &mut Board, standings: &[Standing], dice: &mut Dice) {
+fn moves(board: &mut Leaderboard, standings: &[LeaderboardEntry], dice: &mut Dice) {
     let mut now = standings.to_vec();
     let mut sorted = standings.to_vec();
     sorted.sort_unstable_by(order);
@@ -87,7 +87,7 @@ fn moves(board: &mut Board, standings: &[Standing], dice: &mut Dice) {
         together(ASKED, |at| {
             let (who, score) = changes[at];
             assert!(board.remove(&now[who]));
-            now[who].score = score;
+            now[who].conservative_rating = score;
             assert!(board.insert(now[who]));
         })
     };
@@ -96,7 +96,7 @@ fn moves(board: &mut Board, standings: &[Standing], dice: &mut Dice) {
             let (who, score) = changes[at];
             let from = sorted.partition_point(|known| order(known, &listed[who]).is_lt());
             sorted.remove(from);
-            listed[who].score = score;
+            listed[who].conservative_rating = score;
             let to = sorted.partition_point(|known| order(known, &listed[who]).is_lt());
             sorted.insert(to, listed[who]);
         })

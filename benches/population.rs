@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::advertisement::{Advertisement, AllowedRange, Kind};
-use fireteam::domain::attribute::{Attribute, Reduction, Source, Trust, Value, ValueKind};
-use fireteam::domain::expansion::{Expansion, Step};
-use fireteam::domain::facts::Facts;
+use fireteam::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
+use fireteam::domain::attribute::{Attribute, AttributeSource, AttributeValue, PartyAggregation, Trust, ValueType};
+use fireteam::domain::expansion::{Expansion, ExpansionStep};
+use fireteam::domain::facts::AttributeValues;
 use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
-use fireteam::domain::index::Entry;
-use fireteam::domain::latency::DEFAULT_LINE;
+use fireteam::domain::index::IndexEntry;
+use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::locality::Locality;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::role::AdvertiseChances;
-use fireteam::domain::ruleset::teams::{ServerMode, ServerSpec};
+use fireteam::domain::ruleset::teams::{HostingMode, HostingSpec};
 use fireteam::domain::ruleset::{
-    Consent, Curve, HardFilter, HardRule, InList, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule,
-    SoftFilter, SoftMode,
+    DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset, SearchLimits,
+    ServedSilos, SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
@@ -63,9 +63,17 @@ pub(crate) enum Spread {
 }
 
 fn number(name: &str, range: Option<(f64, f64)>) -> Attribute {
-    let reduction = Reduction::Mean;
-    let (kind, source, trust, unit) = (ValueKind::Number, Source::Map, Trust::Client, "".into());
-    Attribute { name: name.into(), kind, source, range, unit, reduction, trust }
+    let reduction = PartyAggregation::Mean;
+    let (kind, source, trust, unit) = (ValueType::Number, AttributeSource::AttributeMap, Trust::Client, "".into());
+    Attribute {
+        name: name.into(),
+        value_type: kind,
+        source,
+        normalization_range: range,
+        unit,
+        party_aggregation: reduction,
+        trust,
+    }
 }
 
 /// Weights of skill and distance; `limits` adds mutual limits on skill, `mode` an uncorrelated `In` on a text,
@@ -82,22 +90,23 @@ pub(crate) struct Rules {
 }
 
 pub(crate) fn ruleset(rules: Rules) -> Ruleset {
-    let text = |name: &str| Attribute { kind: ValueKind::Text, ..number(name, None) };
+    let text = |name: &str| Attribute { value_type: ValueType::String, ..number(name, None) };
     let soft = |name: &str, weight, measure, mode, min, max| SoftFilter {
         name: name.into(),
         weight,
         measure,
         mode,
-        curve: Curve::Linear,
-        missing: MissingSoft::Worst,
+        curve: DistanceCurve::Linear,
+        missing: SoftMissingPolicy::Worst,
         min,
         max,
     };
-    let skill = soft("skill", rules.skill, Measure::Attribute(0), SoftMode::Difference, 0.0, 3000.0);
-    let distance = soft("distance", rules.distance, Measure::Distance, SoftMode::LowerIsBetter, 0.0, 8000.0);
-    let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| Step { start_ms, value });
-    let within = HardRule::Within { measure: Measure::Attribute(0), expansion: 0, reciprocal_percent: 100.0 };
-    let listed = |text: &str| HardRule::In { attribute: 1, list: InList::Texts([text.into()].into()), mutual: false };
+    let skill = soft("skill", rules.skill, Measure::AttributeDifference(0), SoftFilterMode::Difference, 0.0, 3000.0);
+    let distance = soft("distance", rules.distance, Measure::Distance, SoftFilterMode::LowerIsBetter, 0.0, 8000.0);
+    let steps = [(0, 1e-6), (3_600_000, 5000.0)].map(|(start_ms, value)| ExpansionStep { start_ms, limit: value });
+    let within = HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 };
+    let listed =
+        |text: &str| HardRule::In { attribute: 1, list: InFilterList::Strings([text.into()].into()), mutual: false };
     let equal = HardRule::Equal { attribute: 2, value: None };
     let hard = [
         (rules.limits, within),
@@ -106,27 +115,27 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
         (rules.nobody, listed("none")),
         (rules.key, equal),
     ];
-    let filter = |rule| HardFilter { name: "hard".into(), missing: MissingHard::Pass, rule };
+    let filter = |rule| HardFilter { name: "hard".into(), missing: HardMissingPolicy::Pass, rule };
     Ruleset {
         name: "bench".into(),
         set_id: SetId(1),
         hash: RulesetHash(1),
-        silos: SiloRule::Any,
+        silos: ServedSilos::Any,
         attributes: [number("skill", Some((0.0, 3000.0))), text("mode"), text("playlist")].into(),
-        hard: hard.into_iter().filter(|(used, _)| *used).map(|(_, rule)| filter(rule)).collect(),
-        soft: [skill, distance].into_iter().filter(|soft| 0.0 < soft.weight).collect(),
-        expansions: [Expansion::new("e", Measure::Attribute(0), steps.to_vec()).expect("grows")].into(),
-        chances: AdvertiseChances::rule_of_thumb(12),
-        limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
-        line: DEFAULT_LINE,
+        hard_filters: hard.into_iter().filter(|(used, _)| *used).map(|(_, rule)| filter(rule)).collect(),
+        soft_filters: [skill, distance].into_iter().filter(|soft| 0.0 < soft.weight).collect(),
+        expansions: [Expansion::new("e", Measure::AttributeDifference(0), steps.to_vec()).expect("grows")].into(),
+        advertise_chances: AdvertiseChances::from_game_size(12),
+        search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
-        consent: Consent::Assumed,
+        consent: PartyConsentPolicy::Assumed,
         teams: None,
         queue: None,
         ready_check: None,
-        server: ServerSpec { mode: ServerMode::None, wait_ms: 0, play_max_ms: 0 },
+        server: HostingSpec { mode: HostingMode::None, wait_ms: 0, play_max_ms: 0 },
         rating: None,
-        xml: "".into(),
+        source_xml: "".into(),
     }
 }
 
@@ -146,12 +155,12 @@ pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
     Session {
         silo: SiloId(1),
         party_sizes: vec![1],
-        players: vec![Player { user, player: user, skill: None }],
+        players: vec![Player { user, client_key: user, stated_skill: None }],
         locality: Locality::from_degrees(latitude, longitude),
         attributes: vec![
-            ("mode".into(), Value::Text(format!("m{}", dice.below(100)).into())),
-            ("playlist".into(), Value::Text(format!("p{}", dice.below(100)).into())),
-            ("skill".into(), Value::Number(skill)),
+            ("mode".into(), AttributeValue::String(format!("m{}", dice.below(100)).into())),
+            ("playlist".into(), AttributeValue::String(format!("p{}", dice.below(100)).into())),
+            ("skill".into(), AttributeValue::Number(skill)),
         ],
         ..Session::default()
     }
@@ -160,8 +169,8 @@ pub(crate) fn session(dice: &mut Dice, spread: Spread) -> Session {
 /// A session as a client of a server says it: skill is its player's.
 pub(crate) fn client_session(dice: &mut Dice) -> Session {
     let mut session = session(dice, Spread::Globe);
-    if let Some((_, Value::Number(skill))) = session.attributes.pop_if(|(name, _)| **name == *"skill") {
-        session.players[0].skill = Some(skill);
+    if let Some((_, AttributeValue::Number(skill))) = session.attributes.pop_if(|(name, _)| **name == *"skill") {
+        session.players[0].stated_skill = Some(skill);
     }
     session.join_seats = 5;
     session
@@ -172,23 +181,29 @@ fn nobody() -> AllowedRange {
     AllowedRange { attribute: "skill".into(), min: Some(1e7), max: None }
 }
 
-pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spread) -> Entry {
+pub(crate) fn entry(dice: &mut Dice, ruleset: &Ruleset, number: u64, spread: Spread) -> IndexEntry {
     let session = session(dice, spread);
     let mut ids = Dice(number);
     let id = (u128::from(ids.next()) << 64) | u128::from(ids.next());
-    let facts = Facts::of(ruleset, &session);
+    let facts = AttributeValues::from_session(ruleset, &session);
     let advertisement = Advertisement {
         id: AdvertisementId::from_bytes(id.to_be_bytes()),
         set_id: SetId(1),
-        kind: Kind::Session,
-        subject: None,
-        since: UnixMs(NOW - dice.below(60_000)),
-        hash: RulesetHash(1),
+        kind: AdvertisementKind::Session,
+        publisher: None,
+        advertised_since: UnixMs(NOW - dice.below(60_000)),
+        ruleset_hash: RulesetHash(1),
         session,
-        allowed: if spread == Spread::Guarded { vec![nobody()] } else { Vec::new() },
+        allowed_ranges: if spread == Spread::Guarded { vec![nobody()] } else { Vec::new() },
         connect_data: vec![0; 16],
     };
     let expires = UnixMs(NOW + 1_000 + dice.below(60_000));
     let open_seats = dice.below(6) as u16;
-    Entry { advertisement: Arc::new(advertisement), facts, expires, open_seats, encoded: Arc::from([0; 56]) }
+    IndexEntry {
+        advertisement: Arc::new(advertisement),
+        attribute_values: facts,
+        expires_at: expires,
+        open_seats,
+        encoded_response: Arc::from([0; 56]),
+    }
 }

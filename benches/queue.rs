@@ -2,22 +2,22 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::attribute::{Reduction, Value};
+use fireteam::domain::attribute::{AttributeValue, PartyAggregation};
 use fireteam::domain::expansion::Expansion;
 use fireteam::domain::id::{SetId, TicketId};
-use fireteam::domain::matching::maximum_weight;
+use fireteam::domain::matching::maximum_weight_matching;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::queue::avoid::Meetings;
-use fireteam::domain::queue::entrant::Entrant;
-use fireteam::domain::queue::gate::Crowd;
+use fireteam::domain::queue::avoid::PastMatches;
+use fireteam::domain::queue::entrant::PreparedTicket;
+use fireteam::domain::queue::gate::QueueCounts;
 use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
-use fireteam::domain::queue::ticket::{Rated, Ticket};
+use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::queue::{
-    BucketRounding, CombineBounds, Gate, GateRounding, Group, Groups, Quality, QueueSpec, Selection, SelectionMode,
-    StartWith, WaitBonus, Window, WindowClock, WindowRule,
+    BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, SelectionMode,
+    SelectionOrder, SelectionSpec, WaitBonus, WindowBoundChoice, WindowClock, WindowMatchRule,
 };
 use fireteam::domain::ruleset::teams::TeamsSpec;
-use fireteam::domain::ruleset::{HardFilter, HardRule, MissingHard, Ruleset};
+use fireteam::domain::ruleset::{HardFilter, HardMissingPolicy, HardRule, Ruleset};
 use fireteam::domain::session::RegionLatency;
 use fireteam::domain::time::UnixMs;
 use fireteam::rules::bundled;
@@ -58,7 +58,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
 /// Tickets and the rules that they wait under.
 struct Crowded {
     ruleset: Ruleset,
-    entrants: Vec<Entrant>,
+    entrants: Vec<PreparedTicket>,
 }
 
 /// Where players measure round trips to.
@@ -82,12 +82,21 @@ impl Crowded {
         let mut dice = Dice(7);
         let ticket = |number: u64| {
             let session = session(&mut dice, Spread::Globe);
-            let Some((_, Value::Number(rating))) = session.attributes.last() else { return None };
-            let rated = Rated { rating: *rating, deviation: 100.0 };
+            let Some((_, AttributeValue::Number(rating))) = session.attributes.last() else { return None };
+            let rated = PlayerRating { rating: *rating, deviation: 100.0 };
             let entered = UnixMs(NOW - dice.below(60_000));
             let id = TicketId::from_bytes((u128::from(dice.next()) << 64 | u128::from(number)).to_be_bytes());
             let (ratings, blocked) = (vec![rated], Vec::new());
-            Some(Ticket { id, set_id: SetId(1), subject: None, entered, session, ratings, blocked, alone: false })
+            Some(Ticket {
+                id,
+                set_id: SetId(1),
+                subject: None,
+                entered_at: entered,
+                session,
+                player_ratings: ratings,
+                blocked_users: blocked,
+                exclusive: false,
+            })
         };
         let tickets: Vec<Arc<Ticket>> = (0..count).filter_map(ticket).map(Arc::new).collect();
         let mut crowded = Self { entrants: Vec::new(), ruleset };
@@ -103,15 +112,25 @@ impl Crowded {
             let mut session = session(&mut dice, Spread::Globe);
             let rating = mean + deviation * dice.bell();
             session.attributes.clear();
-            session.players[0].skill = Some(rating);
+            session.players[0].stated_skill = Some(rating);
             (session.nat_type, session.game_in_progress) = (Some(dice.below(3) as i32), Some(false));
             let trip =
                 |region: &str| RegionLatency { region: region.into(), round_trip_ms: 20.0 + dice.below(180) as f32 };
-            session.regions = REGIONS.into_iter().map(trip).collect();
+            session.region_latencies = REGIONS.into_iter().map(trip).collect();
             let entered = UnixMs(NOW - dice.below(60_000));
             let id = TicketId::from_bytes((u128::from(dice.next()) << 64 | u128::from(number)).to_be_bytes());
-            let (set_id, ratings, blocked) = (ruleset.set_id, vec![Rated { rating, deviation: 100.0 }], Vec::new());
-            Ticket { id, set_id, subject: None, entered, session, ratings, blocked, alone: false }
+            let (set_id, ratings, blocked) =
+                (ruleset.set_id, vec![PlayerRating { rating, deviation: 100.0 }], Vec::new());
+            Ticket {
+                id,
+                set_id,
+                subject: None,
+                entered_at: entered,
+                session,
+                player_ratings: ratings,
+                blocked_users: blocked,
+                exclusive: false,
+            }
         };
         let tickets = (0..count).map(ticket).map(Arc::new).collect();
         let mut crowded = Self { entrants: Vec::new(), ruleset: ruleset.clone() };
@@ -121,13 +140,13 @@ impl Crowded {
 
     fn enter(&mut self, tickets: Vec<Arc<Ticket>>) {
         let queue = self.ruleset.queue.as_ref().expect("a queue");
-        let mut entrants: Vec<Entrant> =
-            tickets.into_iter().map(|ticket| Entrant::of(&self.ruleset, queue, ticket, None)).collect();
+        let mut entrants: Vec<PreparedTicket> =
+            tickets.into_iter().map(|ticket| PreparedTicket::new(&self.ruleset, queue, ticket, None)).collect();
         let mut order: Vec<usize> = (0..entrants.len()).collect();
-        order.sort_by(|&one, &other| entrants[other].rating.total_cmp(&entrants[one].rating));
+        order.sort_by(|&one, &other| entrants[other].party_rating.total_cmp(&entrants[one].party_rating));
         for (place, at) in order.into_iter().enumerate() {
             // Ten users for each that waits.
-            entrants[at].place = Some(place as f64 * 10.0);
+            entrants[at].leaderboard_position = Some(place as f64 * 10.0);
         }
         self.entrants = entrants;
     }
@@ -141,18 +160,18 @@ impl Crowded {
     }
 
     fn pass(&self) -> PassOutcome {
-        let entrants: Vec<&Entrant> = self.entrants.iter().collect();
-        pass::run(&PassInput {
+        let entrants: Vec<&PreparedTicket> = self.entrants.iter().collect();
+        pass::run_pass(&PassInput {
             ruleset: &self.ruleset,
             queue: self.ruleset.queue.as_ref().expect("a queue"),
             teams: self.ruleset.teams.as_ref().expect("teams"),
-            entrants: &entrants,
-            sessions: &[],
-            meetings: &Meetings::default(),
-            crowd: Crowd::default(),
+            tickets: &entrants,
+            open_sessions: &[],
+            past_matches: &PastMatches::default(),
+            queue_counts: QueueCounts::default(),
             now: UnixMs(NOW),
-            seed: 1,
-            looks_max: u64::MAX,
+            rng_seed: 1,
+            max_pair_checks: u64::MAX,
         })
     }
 
@@ -163,7 +182,7 @@ impl Crowded {
 
 fn duel() -> TeamsSpec {
     TeamsSpec {
-        sizes: [1, 1].into(),
+        team_sizes: [1, 1].into(),
         max_party_size: 1,
         exact_up_to_size: 5,
         roles: Box::default(),
@@ -171,10 +190,10 @@ fn duel() -> TeamsSpec {
     }
 }
 
-fn queue(mode: SelectionMode, quality: Quality) -> QueueSpec {
+fn queue(mode: SelectionMode, quality: QualitySpec) -> QueueSpec {
     QueueSpec {
         pass_every_ms: 250,
-        party_rating: Reduction::Max,
+        party_rating: PartyAggregation::Max,
         several_queues: true,
         like_parties_first: false,
         backfill: false,
@@ -189,7 +208,7 @@ fn queue(mode: SelectionMode, quality: Quality) -> QueueSpec {
         regions: None,
         window: None,
         quality,
-        selection: Selection { mode, start_with: StartWith::HighestRated, look_at: 256, exact_up_to: 0 },
+        selection: SelectionSpec { mode, start_with: SelectionOrder::HighestRated, look_at: 256, exact_up_to: 0 },
         wait_bonus: None,
         avoid: Box::default(),
         offer: None,
@@ -200,17 +219,18 @@ fn queue(mode: SelectionMode, quality: Quality) -> QueueSpec {
 /// `|dr| / 2000 + miles / 5000`, and a filter that both sides must pass: ratings within 1,500 of each other.
 fn rating_and_place() -> Ruleset {
     let mut ruleset = ruleset(Rules { skill: 1.5, distance: 1.6, ..Rules::default() });
-    ruleset.expansions = [Expansion::constant("wide", Measure::Attribute(0), 1_500.0).expect("a limit")].into();
-    let rule = HardRule::Within { measure: Measure::Attribute(0), expansion: 0, reciprocal_percent: 100.0 };
-    ruleset.hard = [HardFilter { name: "skill".into(), missing: MissingHard::Refuse, rule }].into();
+    ruleset.expansions =
+        [Expansion::constant("wide", Measure::AttributeDifference(0), 1_500.0).expect("a limit")].into();
+    let rule = HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 };
+    ruleset.hard_filters = [HardFilter { name: "skill".into(), missing: HardMissingPolicy::Refuse, rule }].into();
     ruleset
 }
 
-const SCORE: Quality = Quality::SoftScore { max_score: 10.0 };
+const SCORE: QualitySpec = QualitySpec::SoftScore { max_score: 10.0 };
 
 fn by_rating() {
-    let crowd = Crowded::new(ruleset(Rules::default()), queue(SelectionMode::BestWindow, Quality::Any), 100_000);
-    let keys: Vec<u64> = crowd.entrants.iter().map(|it| it.rating.to_bits()).collect();
+    let crowd = Crowded::new(ruleset(Rules::default()), queue(SelectionMode::BestWindow, QualitySpec::Any), 100_000);
+    let keys: Vec<u64> = crowd.entrants.iter().map(|it| it.party_rating.to_bits()).collect();
     let sorted = || {
         let mut keys = keys.clone();
         together(1, |_| keys.sort_unstable())
@@ -221,7 +241,7 @@ fn by_rating() {
 fn by_rating_and_place(count: u64) {
     let crowd = Crowded::new(rating_and_place(), queue(SelectionMode::MaximumWeight, SCORE), count);
     let outcome = crowd.pass();
-    assert_eq!(outcome.report.left.len(), 0, "all are paired");
+    assert_eq!(outcome.report.unmatched.len(), 0, "all are paired");
     let rounds = if count < 100_000 { 9 } else { 3 };
     let took: Vec<Took> = (0..rounds).map(|_| crowd.took()).collect();
     let rounds: Vec<(f64, f64)> = took.iter().map(|it| (it.wall_us / count as f64, PER_TICKET_US)).collect();
@@ -268,23 +288,23 @@ fn beside_the_optimum() {
 /// What every other way to choose costs, on the same tickets.
 fn beside_it(crowd: &mut Crowded, costs: &str, optimum: f64) {
     let ways = [
-        ("nearest, the longest wait first", SelectionMode::Nearest, StartWith::LongestWaiting),
-        ("nearest, the highest rated first", SelectionMode::Nearest, StartWith::HighestRated),
-        ("drawn", SelectionMode::WeightedSample, StartWith::LongestWaiting),
-        ("windows from the highest rated down", SelectionMode::BestWindow, StartWith::HighestRated),
+        ("nearest, the longest wait first", SelectionMode::Nearest, SelectionOrder::LongestWaiting),
+        ("nearest, the highest rated first", SelectionMode::Nearest, SelectionOrder::HighestRated),
+        ("drawn", SelectionMode::WeightedSample, SelectionOrder::LongestWaiting),
+        ("windows from the highest rated down", SelectionMode::BestWindow, SelectionOrder::HighestRated),
     ];
     for (name, mode, start_with) in ways {
         crowd.under(|queue, _| (queue.selection.mode, queue.selection.start_with) = (mode, start_with));
         let outcome = crowd.pass();
-        assert_eq!(outcome.report.left.len(), 0, "all are paired");
+        assert_eq!(outcome.report.unmatched.len(), 0, "all are paired");
         report("PQ3", &format!("{costs}, {name}, 1,000: cost"), "optimum", &[(cost(&outcome), optimum)], 0.0);
     }
 }
 
 /// The least sum of `|dr| / 2000`, and of `places` times `miles / 5000`, that any pairing has.
 fn optimum(crowd: &Crowded, places: f64) -> f64 {
-    let weigh = |one: &Entrant, other: &Entrant| {
-        let number = |it: &Entrant| it.facts.number(0).expect("a rating");
+    let weigh = |one: &PreparedTicket, other: &PreparedTicket| {
+        let number = |it: &PreparedTicket| it.attribute_values.number(0).expect("a rating");
         let (here, there) = one.ticket.session.locality.zip(other.ticket.session.locality).expect("places");
         (number(one) - number(other)).abs() / 2_000.0 + places * here.chord_miles(there) / 5_000.0
     };
@@ -296,7 +316,7 @@ fn optimum(crowd: &Crowded, places: f64) -> f64 {
             (one as u32, other as u32, (weight * 1e8) as i64)
         })
         .collect();
-    let partners = maximum_weight(count, &edges);
+    let partners = maximum_weight_matching(count, &edges);
     let couples = partners.iter().enumerate().filter_map(|(one, other)| Some((one, (*other)? as usize)));
     couples.map(|(one, other)| weigh(&crowd.entrants[one], &crowd.entrants[other])).sum::<f64>() / 2.0
 }
@@ -312,7 +332,7 @@ fn exactly() {
 
 /// One pass under each of the five systems, as its file has it.
 fn systems(count: u64) {
-    let rulesets = bundled::load().expect("the bundled rulesets are sound");
+    let rulesets = bundled::load_bundled().expect("the bundled rulesets are sound");
     for (path, ruleset) in &rulesets {
         let name = path.file_stem().unwrap_or_default().to_string_lossy();
         let Some(&(_, mean, deviation)) = RATINGS.iter().find(|it| it.0 == name) else { continue };
@@ -333,8 +353,8 @@ fn measure(goal: &str, name: &str, crowd: &Crowded) {
 
 /// One pass of each kind.
 fn passes(count: u64) {
-    let mut crowd = Crowded::new(rating_and_place(), queue(SelectionMode::Nearest, Quality::Any), count);
-    let window = Window {
+    let mut crowd = Crowded::new(rating_and_place(), queue(SelectionMode::Nearest, QualitySpec::Any), count);
+    let window = RatingWindow {
         bucket_width: 25.0,
         rounding: BucketRounding::Round,
         start: 2,
@@ -342,16 +362,16 @@ fn passes(count: u64) {
         step_every_ms: 5_000,
         max: Some(24),
         max_percent: None,
-        combine: CombineBounds::Smaller,
+        combine: WindowBoundChoice::Smaller,
         reciprocal_percent: 100.0,
         clock: WindowClock::Queue,
-        rule: WindowRule::Contain,
+        rule: WindowMatchRule::Contain,
     };
     crowd.under(|queue, _| queue.window = Some(window));
     measure("PQ6", "buckets, nearest", &crowd);
     crowd.under(|queue, _| {
         queue.window = None;
-        queue.quality = Quality::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
+        queue.quality = QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
         queue.wait_bonus = Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 });
         queue.selection.mode = SelectionMode::WeightedSample;
     });
@@ -359,28 +379,31 @@ fn passes(count: u64) {
     crowd.under(|queue, teams| {
         let group = |place: u32| {
             let from = 1_000.0 + 500.0 * f64::from(place);
-            Group { name: place.to_string().into(), from, to: from + 500.0 }
+            RatingGroup { name: place.to_string().into(), from, to: from + 500.0 }
         };
-        (queue.quality, queue.wait_bonus) = (Quality::Any, None);
-        queue.groups =
-            Some(Groups { groups: (0..7).map(group).collect(), neighbour_every_ms: Some(30_000), max_neighbours: 1 });
+        (queue.quality, queue.wait_bonus) = (QualitySpec::Any, None);
+        queue.groups = Some(RatingGroups {
+            groups: (0..7).map(group).collect(),
+            neighbour_every_ms: Some(30_000),
+            max_neighbours: 1,
+        });
         queue.selection.mode = SelectionMode::Nearest;
-        teams.sizes = [5, 5].into();
+        teams.team_sizes = [5, 5].into();
     });
     measure("PQ6", "groups, 5 v 5, nearest", &crowd);
     crowd.under(|queue, _| {
         queue.groups = None;
-        queue.quality = Quality::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 };
+        queue.quality = QualitySpec::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 };
         queue.selection.mode = SelectionMode::BestWindow;
     });
     measure("PQ6", "similarity, 5 v 5, windows", &crowd);
     crowd.under(|queue, _| {
-        queue.quality = Quality::SoftScore { max_score: 0.5 };
+        queue.quality = QualitySpec::SoftScore { max_score: 0.5 };
         queue.selection.mode = SelectionMode::Nearest;
     });
     measure("PQ6", "soft score, 5 v 5, nearest", &crowd);
     crowd.under(|queue, _| {
-        queue.quality = Quality::AverageSimilarity { rating_span: 2_900.0, required_percent: 99.999 }
+        queue.quality = QualitySpec::AverageSimilarity { rating_span: 2_900.0, required_percent: 99.999 }
     });
     measure("PQ6", "nobody suits, 5 v 5, nearest", &crowd);
 }

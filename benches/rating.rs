@@ -34,7 +34,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
 
 /// Two updates for each duel, every one of them counted.
 fn duels(system: RatingSystem) {
-    let spec = RatingSpec::plain(system);
+    let spec = RatingSpec::with_defaults(system);
     let mut dice = Dice(11);
     let pairs: Vec<(usize, usize, bool)> = (0..DUELS)
         .map(|_| {
@@ -43,7 +43,7 @@ fn duels(system: RatingSystem) {
             (one as usize, other as usize, dice.below(2) == 0)
         })
         .collect();
-    let mut skills: Vec<Skill> = vec![spec.newcomer(); PLAYERS as usize];
+    let mut skills: Vec<Skill> = vec![spec.initial_skill(); PLAYERS as usize];
     let mut bare = skills.clone();
     let mut now = 0;
     let subject = || {
@@ -55,7 +55,7 @@ fn duels(system: RatingSystem) {
                 Side { players: vec![skills[one]], rank: ranks[0] },
                 Side { players: vec![skills[other]], rank: ranks[1] },
             ];
-            let after = spec.rate(&sides, UnixMs(now)).expect("a sound match");
+            let after = spec.rate_match(&sides, UnixMs(now)).expect("a sound match");
             (skills[one], skills[other]) = (after[0][0], after[1][0]);
         }))
     };
@@ -64,10 +64,10 @@ fn duels(system: RatingSystem) {
         per_update(together(DUELS, |number| {
             let (one, other, first) = pairs[number];
             let change = if first { 1.0 } else { -1.0 };
-            bare[one].rated.rating += change;
-            bare[other].rated.rating -= change;
-            bare[one].matches += 1;
-            bare[other].matches += 1;
+            bare[one].estimate.rating += change;
+            bare[other].estimate.rating -= change;
+            bare[one].match_count += 1;
+            bare[other].match_count += 1;
         }))
     };
     let limit = match system {
@@ -75,7 +75,7 @@ fn duels(system: RatingSystem) {
         _ => String::new(),
     };
     compare("RT1", &format!("{}, an update{limit}", system.as_str()), "bare loop", subject, reference);
-    assert!(skills.iter().all(|skill| skill.rated.rating.is_finite()) && bare.len() == skills.len());
+    assert!(skills.iter().all(|skill| skill.estimate.rating.is_finite()) && bare.len() == skills.len());
 }
 
 fn per_update(duel: Took) -> Took {

@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{Postgres, Replica};
-use fireteam::store::{Store, Write};
+use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::{AdvertWrite, Store};
 use sqlx::postgres::{PgConnection, PgListener, PgPoolOptions};
 use sqlx::types::Uuid;
 use sqlx::{Connection, Executor};
@@ -75,19 +75,19 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     });
 }
 
-async fn open(url: &str, number: u64) -> Postgres {
-    Postgres::open(url, Replica { number, silos: None }).await.expect("a store")
+async fn open(url: &str, number: u64) -> PostgresStore {
+    PostgresStore::open(url, Replica { id: number, silos: None }).await.expect("a store")
 }
 
 /// PD2: batches against one row for each commit, on one connection and on 32.
-async fn one_by_one(store: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row> {
+async fn one_by_one(store: &PostgresStore, url: &str, dice: &mut Dice) -> Vec<Row> {
     let (mut ours, mut one, mut many) = (Vec::new(), Vec::new(), Vec::new());
     let mut crowd = Vec::new();
     for _ in 0..32 {
         crowd.push(Raw::connect(url).await);
     }
     for round in 0..ROUNDS as u64 {
-        let batch: Vec<Vec<Write>> = (0..COMMITS).map(|_| puts(&keys(dice), round)).collect();
+        let batch: Vec<Vec<AdvertWrite>> = (0..COMMITS).map(|_| puts(&keys(dice), round)).collect();
         let took = timed(async {
             for batch in &batch {
                 store.commit(batch).await.expect("a commit");
@@ -123,12 +123,12 @@ async fn one_by_one(store: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row> {
 }
 
 /// PD6, without the index: reading everything as a starting server does, against a bare select.
-async fn loading(store: &Postgres, raw: &mut Raw, stored: u64) -> Row {
+async fn loading(store: &PostgresStore, raw: &mut Raw, stored: u64) -> Row {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let mut feed = store.feed().await.expect("a feed");
+        let mut feed = store.open_feed().await.expect("a feed");
         let mut news = None;
-        let took = timed(async { news = Some(feed.read(&[]).await.expect("a reading")) }).await;
+        let took = timed(async { news = Some(feed.read_batch(&[]).await.expect("a reading")) }).await;
         assert_eq!(news.map(|news| news.changed.len()), Some(stored as usize));
         ours.push(took.as_secs_f64() * 1e3);
         theirs.push(timed(raw.read_all(stored)).await.as_secs_f64() * 1e3);
@@ -137,7 +137,7 @@ async fn loading(store: &Postgres, raw: &mut Raw, stored: u64) -> Row {
 }
 
 /// REBUILD: the real server, from its start to its first healthy answer; PD6 with as many.
-async fn rebuilding(store: &Postgres, url: &str, raw: &mut Raw) {
+async fn rebuilding(store: &PostgresStore, url: &str, raw: &mut Raw) {
     let folder = tempfile::tempdir().expect("a folder");
     let key = folder.path().join("token-key").display().to_string();
     let match_key = folder.path().join("match-key.pem").display().to_string();
@@ -152,11 +152,11 @@ async fn rebuilding(store: &Postgres, url: &str, raw: &mut Raw) {
 /// PF1: from a commit's begin at one server until another has read it, against a bare notification's round, in which
 /// nothing is kept and nothing read; and against the least that can be seen elsewhere: one statement that changes a row and
 /// rings, and one that reads the row.
-async fn seen_elsewhere(here: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row> {
+async fn seen_elsewhere(here: &PostgresStore, url: &str, dice: &mut Dice) -> Vec<Row> {
     let there = open(url, 2).await;
-    let mut feed = there.feed().await.expect("a feed");
-    feed.read(&[]).await.expect("a reading");
-    feed.wait().await;
+    let mut feed = there.open_feed().await.expect("a feed");
+    feed.read_batch(&[]).await.expect("a reading");
+    feed.wait_for_changes().await;
     let pool = PgPoolOptions::new().max_connections(1).connect(url).await.expect("a pool");
     let mut listener = PgListener::connect_with(&pool).await.expect("a listener");
     listener.listen("bench").await.expect("listening");
@@ -167,8 +167,8 @@ async fn seen_elsewhere(here: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row>
         tokio::time::sleep(Duration::from_millis(110)).await;
         let began = clock();
         here.commit(&[put(dice.below(STORED), round)]).await.expect("a commit");
-        while feed.read(&[]).await.expect("a reading").changed.is_empty() {
-            feed.wait().await;
+        while feed.read_batch(&[]).await.expect("a reading").changed.is_empty() {
+            feed.wait_for_changes().await;
         }
         ours.push(began.elapsed().as_secs_f64() * 1e6);
         let began = clock();
@@ -196,12 +196,12 @@ async fn seen_elsewhere(here: &Postgres, url: &str, dice: &mut Dice) -> Vec<Row>
 }
 
 /// PF2: what one server commits and another reads, against the plain statement alone.
-async fn following(here: &Postgres, there: &Postgres, raw: &mut Raw, dice: &mut Dice) -> Row {
-    let mut feed = there.feed().await.expect("a feed");
-    feed.read(&[]).await.expect("a reading");
+async fn following(here: &PostgresStore, there: &PostgresStore, raw: &mut Raw, dice: &mut Dice) -> Row {
+    let mut feed = there.open_feed().await.expect("a feed");
+    feed.read_batch(&[]).await.expect("a reading");
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
-        let batches: Vec<Vec<Write>> = (0..COMMITS).map(|_| puts(&keys(dice), round)).collect();
+        let batches: Vec<Vec<AdvertWrite>> = (0..COMMITS).map(|_| puts(&keys(dice), round)).collect();
         let began = clock();
         let commits = async {
             for batch in &batches {
@@ -211,19 +211,19 @@ async fn following(here: &Postgres, there: &Postgres, raw: &mut Raw, dice: &mut 
         let reads = async {
             let mut rows = 0;
             // A row that two batches have changed may be read once.
-            let last = batches.last().map(|batch| batch.iter().map(Write::advertisement_id).collect::<Vec<_>>());
+            let last = batches.last().map(|batch| batch.iter().map(AdvertWrite::advertisement_id).collect::<Vec<_>>());
             let mut missing: std::collections::BTreeSet<_> = last.into_iter().flatten().collect();
             while !missing.is_empty() {
-                feed.wait().await;
+                feed.wait_for_changes().await;
                 loop {
-                    let news = feed.read(&[]).await.expect("a reading");
+                    let news = feed.read_batch(&[]).await.expect("a reading");
                     rows += news.changed.len();
                     for stored in &news.changed {
-                        if stored.expires == UnixMs(MUCH_LATER + round) {
+                        if stored.expires_at == UnixMs(MUCH_LATER + round) {
                             missing.remove(&stored.advertisement.id);
                         }
                     }
-                    if !news.more {
+                    if !news.has_more {
                         break;
                     }
                 }

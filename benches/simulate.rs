@@ -5,7 +5,7 @@ use fireteam::domain::queue::pass;
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::rules::bundled;
 use fireteam::sim::scenario::Scenario;
-use fireteam::sim::world::{World, map};
+use fireteam::sim::world::{SimWorld, build_city_map};
 
 use crate::harness::{clock, report};
 
@@ -28,10 +28,10 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     if !wanted("PM1") && !wanted("PM2") {
         return;
     }
-    let rulesets = bundled::load().expect("the bundled rulesets are sound");
+    let rulesets = bundled::load_bundled().expect("the bundled rulesets are sound");
     for (scenario, hours) in [("normal", 2.0), ("launch_day", 1.0)] {
         // Everything counts, so that all who come are counted.
-        let scenario = Scenario { hours, settle_minutes: 0.0, ..Scenario::shipped(scenario).expect("it ships") };
+        let scenario = Scenario { hours, settle_minutes: 0.0, ..Scenario::bundled(scenario).expect("it ships") };
         for (path, ruleset) in rulesets.iter().filter(|(path, _)| SYSTEMS.iter().any(|name| path.ends_with(name))) {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             world(&format!("{name}, {}", scenario.title), &scenario, ruleset);
@@ -40,23 +40,23 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
 }
 
 fn world(what: &str, scenario: &Scenario, ruleset: &Ruleset) {
-    let map = map(scenario, ruleset, None).expect("a map");
+    let map = build_city_map(scenario, ruleset, None).expect("a map");
     let (mut speeds, mut shares) = (Vec::new(), Vec::new());
     for seed in 1..=SEEDS {
         let begin = clock();
-        let world = World::new(scenario, ruleset, &map, seed).expect("a world");
+        let world = SimWorld::new(scenario, ruleset, &map, seed).expect("a world");
         let mut in_passes = 0.0;
-        let tally = world.run_with(
+        let tally = world.run_with_pass_fn(
             &mut |input| {
                 let begin = clock();
-                let outcome = pass::run(input);
+                let outcome = pass::run_pass(input);
                 in_passes += begin.elapsed().as_secs_f64() * 1e6;
                 outcome
             },
             &mut |_| {},
         );
         let whole = begin.elapsed().as_secs_f64() * 1e6;
-        speeds.push((tally.entered[1] as f64 / whole * 1e6, PLAYERS_A_SECOND));
+        speeds.push((tally.entered_counts[1] as f64 / whole * 1e6, PLAYERS_A_SECOND));
         shares.push((whole, in_passes));
     }
     report("PM1", &format!("{what}: players a second"), "1,000", &speeds, 0.0);

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
-use fireteam::store::sqlite::Sqlite;
+use fireteam::store::sqlite::SqliteStore;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor};
 use tokio_stream::StreamExt;
@@ -31,13 +31,13 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
     runtime.block_on(async {
-        let store = Sqlite::open(&path).await.expect("a store");
+        let store = SqliteStore::open(&path).await.expect("a store");
         let mut dice = Dice(1);
         fill(&store, STORED).await;
-        store.settle().await.expect("a settled log");
+        store.checkpoint().await.expect("a settled log");
         let mut raw = Raw::copy_of(folder.path()).await;
         if wanted("PD1") || wanted("PD3") {
-            let settled = async || store.settle().await.expect("a settled log");
+            let settled = async || store.checkpoint().await.expect("a settled log");
             let rows = publishing(["PD1", "PD3"], &store, settled, &mut raw, &mut dice).await;
             rows.iter().for_each(Row::print);
         }
@@ -64,28 +64,29 @@ async fn pages(folder: &Path, dice: &mut Dice) -> Row {
     let mut large = options.connect().await.expect("a connection");
     large.execute("pragma journal_mode = wal; vacuum").await.expect("a file");
     large.close().await.expect("a closed file");
-    let small = Sqlite::open(&folder.join("small.db")).await.expect("a store");
-    let large = Sqlite::open(&path).await.expect("a store");
+    let small = SqliteStore::open(&folder.join("small.db")).await.expect("a store");
+    let large = SqliteStore::open(&path).await.expect("a store");
     fill(&small, STORED).await;
     fill(&large, STORED).await;
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {
         for (store, rates) in [(&small, &mut ours), (&large, &mut theirs)] {
-            store.settle().await.expect("a settled log");
+            store.checkpoint().await.expect("a settled log");
             let mut time = Duration::ZERO;
             for _ in 0..COMMITS {
                 let batch = puts(&keys(dice), round);
                 time += timed(async { store.commit(&batch).await.expect("a commit") }).await;
             }
-            time += timed(async { store.settle().await.expect("a settled log") }).await;
+            time += timed(async { store.checkpoint().await.expect("a settled log") }).await;
             rates.push(rate(COMMITS * BATCH, time));
         }
     }
     let mut load = Vec::new();
     for _ in 0..ROUNDS {
-        let few = timed(async { small.load(UnixMs(1)).await.expect("a load") }).await;
+        let few = timed(async { small.load_advertisements(UnixMs(1)).await.expect("a load") }).await;
         load.push(
-            few.as_secs_f64() / timed(async { large.load(UnixMs(1)).await.expect("a load") }).await.as_secs_f64(),
+            few.as_secs_f64()
+                / timed(async { large.load_advertisements(UnixMs(1)).await.expect("a load") }).await.as_secs_f64(),
         );
     }
     let mut row = compare("PAGE", "upserts/s, pages of 1024", &ours, "upserts/s, pages of 4096", &theirs);
@@ -94,11 +95,11 @@ async fn pages(folder: &Path, dice: &mut Dice) -> Row {
 }
 
 /// PD6, without the index: reading and decoding everything against a bare select of the same columns.
-async fn loading(store: &Sqlite, raw: &mut Raw) -> Row {
+async fn loading(store: &SqliteStore, raw: &mut Raw) -> Row {
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         let mut loaded = Vec::new();
-        let took = timed(async { loaded = store.load(UnixMs(1)).await.expect("a load") }).await;
+        let took = timed(async { loaded = store.load_advertisements(UnixMs(1)).await.expect("a load") }).await;
         assert_eq!(loaded.len(), STORED as usize);
         ours.push(took.as_secs_f64() * 1e3);
         theirs.push(timed(raw.read_all()).await.as_secs_f64() * 1e3);

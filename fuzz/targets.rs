@@ -8,15 +8,15 @@ use std::pin::pin;
 use std::sync::{Arc, LazyLock};
 use std::task::{Context, Poll, Waker};
 
-use fireteam::api::convert::Door;
+use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::issuing::IssuingKey;
 use fireteam::auth::proxy::client_address;
 use fireteam::auth::token::{AdvertisementClaim, Claim, ReservationClaim, SearchClaim, Signer};
 use fireteam::clock::SystemClock;
-use fireteam::config::{Auth, Config};
-use fireteam::domain::attribute::Origin;
+use fireteam::config::{Config, JwtSettings};
+use fireteam::domain::attribute::ValueOrigin;
 use fireteam::engine::command::Caller;
 use fireteam::geo::{Locator, LocatorSettings};
 use fireteam::rules;
@@ -42,17 +42,21 @@ pub(crate) const TARGETS: [(&str, Target); 8] = [
 /// Any request of a client, from its bytes to the domain: the first byte says which, and who sends it.
 pub(crate) fn requests(bytes: &[u8]) {
     let Some((&first, rest)) = bytes.split_first() else { return };
-    let origin = if first < 128 { Origin::Client } else { Origin::Server };
+    let origin = if first < 128 { ValueOrigin::Client } else { ValueOrigin::GameServer };
     let caller = Caller { origin, ..Caller::default() };
-    let door = Door { prefix: "", set_id: None, nonce: Some(u64::from(first)) };
+    let door = EntryPoint { field_prefix: "", envelope_set_id: None, envelope_nonce: Some(u64::from(first)) };
     match first % 8 {
-        0 => drop(pb::SearchRequest::decode(rest).map(|wire| door.search(&caller, wire).map_err(said))),
-        1 => drop(pb::UpdateAdvertisementRequest::decode(rest).map(|wire| door.update(&caller, wire).map_err(said))),
-        2 => drop(pb::DeleteAdvertisementRequest::decode(rest).map(|wire| door.delete(wire).map_err(said))),
-        3 => drop(pb::GetConfigurationRequest::decode(rest).map(|wire| door.configuration(wire).map_err(said))),
-        4 => drop(pb::ReserveRequest::decode(rest).map(|wire| door.reserve(&caller, wire).map_err(said))),
-        5 => drop(pb::ReleaseRequest::decode(rest).map(|wire| door.release(wire).map_err(said))),
-        6 => drop(pb::ReportLatencyRequest::decode(rest).map(|wire| door.report_latency(&caller, wire).map_err(said))),
+        0 => drop(pb::SearchRequest::decode(rest).map(|wire| door.search_command(&caller, wire).map_err(said))),
+        1 => drop(
+            pb::UpdateAdvertisementRequest::decode(rest).map(|wire| door.update_command(&caller, wire).map_err(said)),
+        ),
+        2 => drop(pb::DeleteAdvertisementRequest::decode(rest).map(|wire| door.delete_command(wire).map_err(said))),
+        3 => drop(pb::GetConfigurationRequest::decode(rest).map(|wire| door.configuration_query(wire).map_err(said))),
+        4 => drop(pb::ReserveRequest::decode(rest).map(|wire| door.reserve_command(&caller, wire).map_err(said))),
+        5 => drop(pb::ReleaseRequest::decode(rest).map(|wire| door.release_command(wire).map_err(said))),
+        6 => drop(
+            pb::ReportLatencyRequest::decode(rest).map(|wire| door.report_latency_command(&caller, wire).map_err(said)),
+        ),
         _ => drop(pb::CoreRequest::decode(rest).map(|wire| wire.encoded_len())),
     }
 }
@@ -66,7 +70,7 @@ fn said(rejection: fireteam::api::status::Rejection) {
 
 /// A ruleset's or a fragment's file.
 pub(crate) fn rulesets(bytes: &[u8]) {
-    let read = rules::text_of("fuzz.xml", bytes).and_then(|text| rules::parse_document("fuzz.xml", text));
+    let read = rules::decode_utf8("fuzz.xml", bytes).and_then(|text| rules::parse_ruleset_file("fuzz.xml", text));
     if let Err(problems) = read {
         assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.to_string().contains('\n')));
     }
@@ -99,7 +103,7 @@ fn door() -> Authenticator {
     // Keys are read from files, so there is one for as long as that takes.
     let file = std::env::temp_dir().join(format!("fireteam-fuzz-{}.jwks.json", std::process::id()));
     std::fs::write(&file, issuer().jwks()).expect("a file");
-    let auth = Auth { keys: vec![file.clone()], issuer: "fuzz".into(), audience: "fuzz".into() };
+    let auth = JwtSettings { keys: vec![file.clone()], issuer: "fuzz".into(), audience: "fuzz".into() };
     let door = Authenticator::new(Some(auth), Arc::new(SystemClock::start())).expect("a key set");
     let _ = std::fs::remove_file(file);
     door
@@ -109,7 +113,7 @@ fn door() -> Authenticator {
 pub(crate) fn proxied(bytes: &[u8]) {
     let mut rest = bytes;
     let taken = {
-        let mut reading = pin!(proxy_header::read(&mut rest));
+        let mut reading = pin!(proxy_header::read_client_address(&mut rest));
         match reading.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(read) => read.is_ok(),
             Poll::Pending => unreachable!("bytes in memory are all there"),
@@ -154,8 +158,8 @@ pub(crate) fn localities(bytes: &[u8]) {
 pub(crate) fn settings(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     let name = Path::new("fuzz.toml");
-    if let Ok(config) = Config::of_text(name, text) {
+    if let Ok(config) = Config::from_toml(name, text) {
         let printed = config.to_toml().expect("what came from TOML goes there");
-        assert!(Config::of_text(name, &printed).is_ok() || printed.contains("***"), "{printed}");
+        assert!(Config::from_toml(name, &printed).is_ok() || printed.contains("***"), "{printed}");
     }
 }

@@ -30,16 +30,16 @@ use tonic::Status;
 use tonic::service::{Routes, RoutesBuilder};
 
 use crate::auth::quota::Quotas;
-use crate::engine::fault::Fault;
-use crate::engine::queues::Queues;
+use crate::engine::fault::EngineError;
+use crate::engine::queues::QueueEngine;
 
-use audit::Auditor;
-use caller::Callers;
+use audit::ConsistencyChecker;
+use caller::ClientAddressResolver;
 use drain::Drain;
-use handler::Handler;
-use health::Health;
-use matchmaker::Matchmaker;
-use operator::{OperatorApi, RulesetsDesk};
+use handler::MatchmakingHandler;
+use health::HealthState;
+use matchmaker::MatchmakingEngine;
+use operator::{OperatorApi, RulesetAdmin};
 use pb::matchmaking_service_server::MatchmakingServiceServer;
 use pb::operator_service_server::OperatorServiceServer;
 use pb::queue_service_server::QueueServiceServer;
@@ -50,65 +50,65 @@ use status::Rejection;
 use typed::MatchmakingApi;
 
 /// Bytes of a message to the server.
-pub const MESSAGE_IN_BYTES_MAX: usize = 64 * 1024;
+pub const REQUEST_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// Bytes of a message to a client: a whole ruleset file of 256 KiB, and what is around it.
-pub const MESSAGE_OUT_BYTES_MAX: usize = 260 * 1024;
+pub const RESPONSE_MESSAGE_BYTES_MAX: usize = 260 * 1024;
 
 /// Bytes of a message to the operator's service: a whole ruleset file, and its name.
-pub const OPERATOR_MESSAGE_IN_BYTES_MAX: usize = 260 * 1024;
+pub const OPERATOR_REQUEST_MESSAGE_BYTES_MAX: usize = 260 * 1024;
 
 /// What clients are served.
-pub fn routes(
-    engine: Arc<dyn Matchmaker>,
-    queues: Option<Queues>,
-    callers: Callers,
+pub fn client_routes(
+    engine: Arc<dyn MatchmakingEngine>,
+    queues: Option<QueueEngine>,
+    callers: ClientAddressResolver,
     quotas: Arc<Quotas>,
-    health: &Health,
+    health: &HealthState,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let handler = Handler::new(engine).with_quotas(quotas.clone());
+    let handler = MatchmakingHandler::new(engine).with_rate_limits(quotas.clone());
     let service = MatchmakingApi::new(handler, callers.clone(), drain.clone());
     let service = MatchmakingServiceServer::new(service)
-        .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
-        .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
+        .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
+        .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
     if let Some(queues) = queues {
         let ratings = RatingsApi::new(queues.clone(), callers.clone(), Some(quotas.clone()));
         routes.add_service(
             RatingServiceServer::new(ratings)
-                .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
-                .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX),
+                .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
+                .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX),
         );
         let service = QueueServiceServer::new(QueueApi::new(queues, callers, Some(quotas)))
-            .max_decoding_message_size(MESSAGE_IN_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_OUT_BYTES_MAX);
+            .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX);
         routes.add_service(service);
     }
-    health.add_to(&mut routes);
-    health::add_reflection(health::MATCHMAKING, &mut routes)?;
+    health.add_health_service(&mut routes);
+    health::add_reflection_services(health::CLIENT_PORT_DESCRIPTORS, &mut routes)?;
     Ok(routes.routes())
 }
 
 /// What operators are served.
 pub fn operator_routes(
-    rulesets: Arc<dyn RulesetsDesk>,
-    auditor: Arc<dyn Auditor>,
-    queues: Option<Queues>,
-    health: &Health,
+    rulesets: Arc<dyn RulesetAdmin>,
+    auditor: Arc<dyn ConsistencyChecker>,
+    queues: Option<QueueEngine>,
+    health: &HealthState,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
     let service = OperatorServiceServer::new(OperatorApi::new(rulesets, auditor, queues, drain.clone()))
-        .max_decoding_message_size(OPERATOR_MESSAGE_IN_BYTES_MAX);
+        .max_decoding_message_size(OPERATOR_REQUEST_MESSAGE_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
-    health.add_to(&mut routes);
-    health::add_reflection(health::OPERATOR, &mut routes)?;
+    health.add_health_service(&mut routes);
+    health::add_reflection_services(health::OPERATOR_PORT_DESCRIPTORS, &mut routes)?;
     Ok(routes.routes())
 }
 
 /// What a call says when the server broke a promise to itself.
-fn fault_in_server() -> Status {
-    Rejection::from(Fault::Internal).into_status()
+fn internal_error_status() -> Status {
+    Rejection::from(EngineError::Internal).into_status()
 }

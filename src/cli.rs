@@ -19,19 +19,19 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::clock::{Clock as _, SystemClock};
-use crate::config::raw::Flags;
+use crate::config::raw::ServeFlags;
 
 /// How a command went, as the system is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Exit {
+pub enum ExitStatus {
     /// 0: all is well.
-    Well = 0,
+    Success = 0,
     /// 1: it failed, or `check` found problems, or `health` found no health.
     Failed = 1,
     /// 2: the command line or the configuration is wrong; nothing was started.
-    Misused = 2,
+    UsageError = 2,
     /// 3: the store is held by another server, damaged, or of an unknown version.
-    StoreRefused = 3,
+    StoreUnusable = 3,
 }
 
 /// A server-side matchmaker: clients advertise sessions and search for them; designers swap the rules while it runs.
@@ -47,13 +47,13 @@ struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
     #[command(flatten)]
-    serve: Flags,
+    serve: ServeFlags,
 }
 
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve. The same as no command at all.
-    Serve(Box<Flags>),
+    Serve(Box<ServeFlags>),
     /// Check ruleset files and directories, and show every problem.
     Check {
         /// Files and directories.
@@ -79,11 +79,11 @@ enum Command {
         out: PathBuf,
     },
     /// Give a set the ratings that a game has already, from a CSV file, through a running server's operator port.
-    ImportRatings(Box<import_ratings::ImportFlags>),
+    ImportRatings(Box<import_ratings::ImportRatingsFlags>),
     /// Write down what was wanted of finished matches and what came of them, from a running server's operator port.
-    ExportMatches(Box<export_matches::ExportFlags>),
+    ExportMatches(Box<export_matches::ExportMatchesFlags>),
     /// Replay a file of matches through a rating system, and say how well it predicts and who is best.
-    Rate(rate::RateFlags),
+    Rate(rate::BacktestFlags),
     /// Play a population through a ruleset in invented time, and show what it is like.
     Simulate(Box<simulate::SimulateFlags>),
     /// Sign a token, for operators and for trying things out, and print it.
@@ -99,30 +99,32 @@ pub fn run() -> ExitCode {
         Some(Command::Serve(flags)) => serve::serve(*flags),
         Some(Command::Check { paths }) => {
             let mut out = io::stdout().lock();
-            let good = check::check(&paths, &mut out) && out.flush().is_ok();
-            if good { Exit::Well } else { Exit::Failed }
+            let good = check::check_rulesets(&paths, &mut out) && out.flush().is_ok();
+            if good { ExitStatus::Success } else { ExitStatus::Failed }
         }
-        Some(Command::Health { address, ca, server_name }) => health::health(address, ca, server_name),
-        Some(Command::Keygen { out }) => done(keygen::keygen(&out, &SystemClock::start(), &mut io::stdout().lock())),
+        Some(Command::Health { address, ca, server_name }) => health::check_health(address, ca, server_name),
+        Some(Command::Keygen { out }) => {
+            report_result(keygen::generate_issuing_key(&out, &SystemClock::start(), &mut io::stdout().lock()))
+        }
         Some(Command::ImportRatings(flags)) => import_ratings::import_ratings(&flags, &mut io::stdout().lock()),
-        Some(Command::ExportMatches(flags)) => done(export_matches::export_matches(&flags)),
-        Some(Command::Rate(flags)) => done(rate::rate(&flags, &mut io::stdout().lock())),
+        Some(Command::ExportMatches(flags)) => report_result(export_matches::export_matches(&flags)),
+        Some(Command::Rate(flags)) => report_result(rate::backtest(&flags, &mut io::stdout().lock())),
         Some(Command::Simulate(flags)) => simulate::simulate(&flags),
         Some(Command::Token(flags)) => {
-            let token = token::token(*flags, SystemClock::start().now());
-            done(token.and_then(|token| Ok(writeln!(io::stdout().lock(), "{token}")?)))
+            let token = token::sign_token(*flags, SystemClock::start().now());
+            report_result(token.and_then(|token| Ok(writeln!(io::stdout().lock(), "{token}")?)))
         }
     };
     ExitCode::from(exit as u8)
 }
 
 /// Says why a command failed.
-fn done(outcome: anyhow::Result<()>) -> Exit {
+fn report_result(outcome: anyhow::Result<()>) -> ExitStatus {
     match outcome {
-        Ok(()) => Exit::Well,
+        Ok(()) => ExitStatus::Success,
         Err(why) => {
             eprintln!("fireteam: {why:#}");
-            Exit::Failed
+            ExitStatus::Failed
         }
     }
 }

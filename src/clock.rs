@@ -70,7 +70,7 @@ impl SystemClock {
 
     /// By what has elapsed, and by the store's clock where one is followed.
     fn reckoned(&self) -> UnixMs {
-        let own = self.started_at.after(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX));
+        let own = self.started_at.plus_ms(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX));
         UnixMs(own.0.saturating_add_signed(self.ahead_ms.load(Ordering::Relaxed)))
     }
 }
@@ -136,7 +136,7 @@ impl ManualClock {
     /// Turns the clock forward.
     pub fn advance_ms(&self, ms: u64) {
         let mut state = self.state();
-        state.0 = state.0.after(ms);
+        state.0 = state.0.plus_ms(ms);
     }
 
     /// Sets the clock; a moment that has passed leaves it as it is, for no clock here runs backwards.
@@ -186,11 +186,11 @@ mod tests {
             let clock = SystemClock::at(UnixMs(wrong));
             clock.follow(store, clock.now());
             let told = clock.now();
-            assert!(told.since(store) < 1_000, "{told:?} by {wrong}");
+            assert!(told.ms_since(store) < 1_000, "{told:?} by {wrong}");
             clock.follow(UnixMs(store.0 - hour), clock.now());
             assert!(told <= clock.now(), "it stands still until the store's clock has caught up");
             clock.follow(UnixMs(store.0 + hour), clock.now());
-            assert!(hour <= clock.now().since(store));
+            assert!(hour <= clock.now().ms_since(store));
         }
     }
 
@@ -202,7 +202,7 @@ mod tests {
         let asked = UnixMs(started.0 - 4_000);
         for theirs in [asked.0, asked.0 + 2_000, started.0] {
             clock.follow(UnixMs(theirs), asked);
-            assert!(clock.now().since(started) < 1_000, "{theirs}");
+            assert!(clock.now().ms_since(started) < 1_000, "{theirs}");
         }
         clock.follow(UnixMs(asked.0 - 10_000), asked);
         assert_eq!(clock.ahead_ms.load(Ordering::Relaxed), -10_000, "what no delay explains is a difference");

@@ -16,31 +16,31 @@ use std::path::{Path, PathBuf};
 use ipnet::IpNet;
 use thiserror::Error;
 
-use raw::{Flags, Settings};
+use raw::{RawSettings, ServeFlags};
 
-pub use quotas::{Allowance, DEFAULTS as QUOTA_DEFAULTS, QuotaRule, Quotas};
-pub use trust::{Auth, Tls};
+pub use quotas::{AllowedRate, DEFAULT_RATE_LIMITS as QUOTA_DEFAULTS, RateLimitRule, RateLimitRules};
+pub use trust::{JwtSettings, TlsFiles};
 pub use url::PostgresUrl;
 
 /// How long an advertisement may be believed, seconds: short enough to notice a crash, long enough for a heartbeat.
-pub const TIME_TO_LIVE_S: RangeInclusive<u32> = 5..=600;
+pub const ADVERTISEMENT_TTL_S: RangeInclusive<u32> = 5..=600;
 /// How long seats may be held for a party that has not come, seconds.
-pub const RESERVATION_HOLD_S: RangeInclusive<u32> = 1..=120;
+pub const RESERVATION_TTL_S: RangeInclusive<u32> = 1..=120;
 /// How long a ruleset that was replaced may stay resolvable, seconds (S1-37).
-pub const KEEP_RETIRED_RULESETS_S: RangeInclusive<u32> = 0..=86_400;
+pub const RULESET_RETENTION_S: RangeInclusive<u32> = 0..=86_400;
 /// How long a shutdown may take, seconds; Kubernetes kills after 30.
-pub const SHUTDOWN_DEADLINE_S: RangeInclusive<u32> = 1..=25;
+pub const SHUTDOWN_GRACE_PERIOD_S: RangeInclusive<u32> = 1..=25;
 /// How long the store may be out of reach before the server says that it is not ready, seconds.
 pub const MAX_STALENESS_S: RangeInclusive<u32> = 1..=3_600;
 /// Silos that a server can be told to serve; more are better served as all.
 pub const SILOS_MAX: usize = 256;
 /// A grid that places are snapped to, degrees. Beyond ten a cell is a continent.
-pub const CELL_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
+pub const LOCATION_GRID_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
 /// The doubt about a place that is put up with, kilometres; half of Earth's girth at most.
-pub const MAX_ACCURACY_RADIUS_KM: RangeInclusive<f64> = 0.0..=20_040.0;
+pub const GEOIP_MAX_ACCURACY_RADIUS_KM: RangeInclusive<f64> = 0.0..=20_040.0;
 
 /// Used for locality when nothing else is named and it is there: the piece of data that the tour needs.
-pub const TOUR_LOCALITY_FILE: &str = "data/dbip-tour.mmdb";
+pub const DEFAULT_GEOIP_DB: &str = "data/dbip-tour.mmdb";
 
 /// Everything the server needs to know before it starts.
 #[derive(Clone, Debug, PartialEq)]
@@ -58,17 +58,17 @@ pub struct Config {
     /// Where the rules come from.
     pub rulesets: RulesetSource,
     /// MaxMind-format files, asked in order. Empty: nobody has a locality from an address.
-    pub locality_files: Vec<PathBuf>,
+    pub geoip_db_files: Vec<PathBuf>,
     /// Networks whose `x-forwarded-for` is believed.
     pub trusted_proxies: Vec<IpNet>,
     /// The client port takes connections that begin with the PROXY protocol alone, from `trusted_proxies`.
     pub proxy_protocol: bool,
     /// How connections are encrypted; none: they are not.
-    pub tls: Option<Tls>,
+    pub tls: Option<TlsFiles>,
     /// Who vouches for callers; none: whoever has a certificate that `tls` knows, or else everyone is anonymous.
-    pub auth: Option<Auth>,
+    pub auth: Option<JwtSettings>,
     /// How often callers may ask.
-    pub quotas: Quotas,
+    pub quotas: RateLimitRules,
     /// Where what operators do is written down; none: in the log alone.
     pub audit_file: Option<PathBuf>,
     /// Where the token keys are; none with the memory store: a key is drawn at the start and dies with it.
@@ -140,7 +140,7 @@ pub enum LogFormat {
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("{}: cannot be read: {why}", file.display())]
-    Unreadable {
+    UnreadableFile {
         /// Which file.
         file: PathBuf,
         /// What the system said.
@@ -149,7 +149,7 @@ pub enum ConfigError {
     },
     /// The file is no TOML, or a value in it is of the wrong type.
     #[error("{}: {what}", file.display())]
-    Syntax {
+    InvalidToml {
         /// Which file.
         file: PathBuf,
         /// Where and what.
@@ -167,7 +167,7 @@ pub enum ConfigError {
     },
     /// A value that cannot be used.
     #[error("{key}: {what}")]
-    Invalid {
+    InvalidValue {
         /// Which setting.
         key: &'static str,
         /// What is wrong and what would be right.
@@ -178,7 +178,7 @@ pub enum ConfigError {
         "{key} = {address} can be reached from outside, and calls are not {}: use a loopback address such as 127.0.0.1",
         missing.join(", and not ")
     )]
-    Exposed {
+    InsecurePublicAddress {
         /// `listen` or `operator_listen`.
         key: &'static str,
         /// The address.
@@ -191,13 +191,13 @@ pub enum ConfigError {
 impl Config {
     /// The configuration that `flags`, which the variables have already filled in, and the file that they name make.
     /// `variables` are the names of all variables of the environment: those that look like ours and are none are errors.
-    pub fn load(flags: Flags, variables: impl Iterator<Item = String>) -> Result<Self, Vec<ConfigError>> {
-        let mut problems = raw::unknown_variables(variables);
+    pub fn load(flags: ServeFlags, variables: impl Iterator<Item = String>) -> Result<Self, Vec<ConfigError>> {
+        let mut problems = raw::unknown_variable_errors(variables);
         let from_file = match &flags.config {
-            Some(file) => raw::read_file(file).map_err(|why| problems.extend(why)).unwrap_or_default(),
-            None => Settings::default(),
+            Some(file) => raw::read_toml_file(file).map_err(|why| problems.extend(why)).unwrap_or_default(),
+            None => RawSettings::default(),
         };
-        match check::check(flags.settings.over(from_file), Path::exists) {
+        match check::validate_settings(flags.settings.with_fallback(from_file), Path::exists) {
             Ok(config) if problems.is_empty() => Ok(config),
             Ok(_) => Err(problems),
             Err(more) => {
@@ -208,15 +208,15 @@ impl Config {
     }
 
     /// The configuration that a file of this text makes by itself; problems call it `name`.
-    pub fn of_text(name: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
-        check::check(raw::read_text(name, text)?, Path::exists)
+    pub fn from_toml(name: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
+        check::validate_settings(raw::parse_toml(name, text)?, Path::exists)
     }
 
     /// The whole configuration as TOML that loads again as the same one, but for a password in the store's URL. It holds no
     /// secret: keys are in files of their own, and only those files' names are here.
     /// Fails for a path that is not UTF-8, which TOML cannot hold.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(&check::uncheck(self))
+        toml::to_string(&check::to_raw_settings(self))
     }
 }
 

@@ -10,48 +10,52 @@ use axum::routing::get;
 
 /// What the pages show; asked anew for each request.
 #[derive(Clone)]
-pub struct Pages {
+pub struct ConsolePages {
     /// All metrics, as OpenMetrics text.
-    pub metrics: Arc<dyn Fn() -> String + Send + Sync>,
+    pub render_metrics: Arc<dyn Fn() -> String + Send + Sync>,
     /// Who sees them.
-    pub may_see_metrics: MaySee,
+    pub check_metrics_access: CheckPageAccess,
     /// Whether clients should be sent here.
     pub is_ready: Arc<dyn Fn() -> bool + Send + Sync>,
     /// The key set that players' credentials are verified with.
-    pub match_keys: Arc<str>,
+    pub jwks: Arc<str>,
 }
 
 /// Says from a request's headers and connection whether whoever asks may see a page.
-pub type MaySee = Arc<dyn Fn(&HeaderMap, &Extensions) -> Sight + Send + Sync>;
+pub type CheckPageAccess = Arc<dyn Fn(&HeaderMap, &Extensions) -> PageAccess + Send + Sync>;
 
 /// Whether somebody may see a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sight {
+pub enum PageAccess {
     /// Yes.
-    Yes,
+    Allowed,
     /// Nobody knows who is asking.
-    Unknown,
+    Unauthenticated,
     /// It is known, and the page is for others.
-    No,
+    Forbidden,
 }
 
 /// Where game servers look for keys (RFC 8615).
-const KEYS: &str = "/.well-known/jwks.json";
-const KEY_SET: &str = "application/jwk-set+json";
+const JWKS_PATH: &str = "/.well-known/jwks.json";
+const JWKS_CONTENT_TYPE: &str = "application/jwk-set+json";
 /// A key set may be kept for five minutes, as long as a credential is good.
-const KEPT: &str = "public, max-age=300";
-const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const JWKS_CACHE_CONTROL: &str = "public, max-age=300";
+const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Adds the pages to what else is served on the port. Balancers ask for health before anybody has shown who they are, and
 /// learn nothing else from it. Keys that verify are for everybody.
-pub fn with_pages(served: Router, pages: Pages) -> Router {
-    let Pages { metrics, may_see_metrics, is_ready, match_keys } = pages;
+pub fn add_console_pages(served: Router, pages: ConsolePages) -> Router {
+    let ConsolePages { render_metrics: metrics, check_metrics_access: may_see_metrics, is_ready, jwks: match_keys } =
+        pages;
     served
         .route("/healthz", get(async || "alive\n"))
         .route(
-            KEYS,
+            JWKS_PATH,
             get(async move || {
-                ([(header::CONTENT_TYPE, KEY_SET), (header::CACHE_CONTROL, KEPT)], match_keys.to_string())
+                (
+                    [(header::CONTENT_TYPE, JWKS_CONTENT_TYPE), (header::CACHE_CONTROL, JWKS_CACHE_CONTROL)],
+                    match_keys.to_string(),
+                )
             }),
         )
         .route(
@@ -64,14 +68,14 @@ pub fn with_pages(served: Router, pages: Pages) -> Router {
         .route(
             "/metrics",
             get(async move |request: Request| match may_see_metrics(request.headers(), request.extensions()) {
-                Sight::Yes => ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics()).into_response(),
-                Sight::Unknown => unknown(),
-                Sight::No => (StatusCode::FORBIDDEN, "this page is for operators\n").into_response(),
+                PageAccess::Allowed => ([(header::CONTENT_TYPE, OPENMETRICS_CONTENT_TYPE)], metrics()).into_response(),
+                PageAccess::Unauthenticated => unauthenticated_response(),
+                PageAccess::Forbidden => (StatusCode::FORBIDDEN, "this page is for operators\n").into_response(),
             }),
         )
 }
 
-fn unknown() -> Response {
+fn unauthenticated_response() -> Response {
     let text = "say who is asking: send `authorization: Bearer <token>`\n";
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
 }

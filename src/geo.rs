@@ -11,8 +11,8 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use thiserror::Error;
 
-use crate::domain::coarse::{self, even_cell};
-use crate::domain::locality::{self, Locality, snap_to_cell};
+use crate::domain::coarse::{self, snap_to_equal_width_grid};
+use crate::domain::locality::{self, Locality, snap_to_degree_grid};
 
 use file::File;
 
@@ -35,8 +35,8 @@ pub struct LocatorSettings {
 impl Default for LocatorSettings {
     fn default() -> Self {
         Self {
-            cell_degrees: locality::DEFAULT_CELL_DEGREES,
-            session_cell_degrees: coarse::SESSION_CELL_DEGREES,
+            cell_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
+            session_cell_degrees: coarse::DEFAULT_SESSION_GRID_DEGREES,
             max_accuracy_radius_km: 500.0,
         }
     }
@@ -108,7 +108,7 @@ impl Locator {
     /// An IPv4 address in IPv6 clothes (`::ffff:1.2.3.4`) is looked up as IPv4.
     pub fn locate(&self, address: IpAddr) -> Option<Locality> {
         let (latitude, longitude) = self.look_up(address)?;
-        let (latitude, longitude) = snap_to_cell(latitude, longitude, self.settings.cell_degrees);
+        let (latitude, longitude) = snap_to_degree_grid(latitude, longitude, self.settings.cell_degrees);
         Locality::from_degrees(latitude, longitude)
     }
 
@@ -118,7 +118,7 @@ impl Locator {
             return self.locate(address);
         }
         let (latitude, longitude) = self.look_up(address)?;
-        let (latitude, longitude) = even_cell(latitude, longitude, self.settings.session_cell_degrees);
+        let (latitude, longitude) = snap_to_equal_width_grid(latitude, longitude, self.settings.session_cell_degrees);
         Locality::from_degrees(latitude, longitude)
     }
 

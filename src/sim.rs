@@ -20,11 +20,11 @@ pub mod world;
 /// Why something cannot be simulated, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Unplayable(pub String);
+pub struct ScenarioError(pub String);
 
-impl Unplayable {
+impl ScenarioError {
     /// `what` is wrong; says what would be right as well.
-    pub(crate) fn because(what: impl Into<String>) -> Self {
+    pub(crate) fn new(what: impl Into<String>) -> Self {
         Self(what.into())
     }
 }

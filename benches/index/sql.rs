@@ -2,8 +2,8 @@
 //!
 //! SQLite as it is bundled has no square root, so it orders by the square of the distance: less work than ours.
 
-use fireteam::domain::attribute::Value;
-use fireteam::domain::index::{Entry, Path};
+use fireteam::domain::attribute::AttributeValue;
+use fireteam::domain::index::{IndexEntry, InstructionSet};
 use fireteam::domain::session::Session;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions, Connection, Executor, Row};
@@ -59,7 +59,7 @@ fn against(goal: &str, name: &str, rules: Rules, filter: &str, queries: usize) {
         goal,
         name,
         "SQLite",
-        || world.search(&world.ruleset, Path::Widest, 0.5),
+        || world.search(&world.ruleset, InstructionSet::Widest, 0.5),
         || -> Took {
             quantile(queries, 0.5, |_| {
                 number += 1;
@@ -72,7 +72,7 @@ fn against(goal: &str, name: &str, rules: Rules, filter: &str, queries: usize) {
 async fn fill(connection: &mut SqliteConnection, world: &World) {
     connection.execute(TABLE).await.expect("a table");
     let mut transaction = connection.begin().await.expect("a transaction");
-    let entries: Vec<&Entry> = world.index.entries().collect();
+    let entries: Vec<&IndexEntry> = world.index.entries().collect();
     for chunk in entries.chunks(1_000) {
         let places: Vec<&str> = chunk.iter().map(|_| "(?, ?, ?, ?, ?, ?, ?, ?)").collect();
         let sql = format!("insert into ads values {}", places.join(", "));
@@ -81,7 +81,7 @@ async fn fill(connection: &mut SqliteConnection, world: &World) {
             let session = &entry.advertisement.session;
             let at = session.locality.expect("everybody has a place");
             query = query.bind(entry.advertisement.id.as_bytes().to_vec()).bind(text(session, "playlist"));
-            query = query.bind(i64::from(entry.open_seats)).bind(entry.expires.0 as i64).bind(skill(session));
+            query = query.bind(i64::from(entry.open_seats)).bind(entry.expires_at.0 as i64).bind(skill(session));
             query = query.bind(f64::from(at.x)).bind(f64::from(at.y)).bind(f64::from(at.z));
         }
         query.execute(&mut *transaction).await.expect("rows go in");
@@ -92,15 +92,15 @@ async fn fill(connection: &mut SqliteConnection, world: &World) {
 }
 
 fn text(session: &Session, name: &str) -> String {
-    match session.attribute(name) {
-        Some(Value::Text(text)) => text.to_string(),
+    match session.attribute_value(name) {
+        Some(AttributeValue::String(text)) => text.to_string(),
         _ => String::new(),
     }
 }
 
 fn skill(session: &Session) -> f64 {
-    match session.attribute("skill") {
-        Some(Value::Number(number)) => *number,
+    match session.attribute_value("skill") {
+        Some(AttributeValue::Number(number)) => *number,
         _ => f64::NAN,
     }
 }

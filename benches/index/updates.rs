@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use fireteam::domain::index::{Entry, Found, Index, Path};
+use fireteam::domain::index::{AdvertisementIndex, IndexEntry, InstructionSet, SearchResult};
 use fireteam::domain::ruleset::Ruleset;
 use parking_lot::RwLock;
 
@@ -48,18 +48,19 @@ pub(super) fn run(mut world: World, wanted: &dyn Fn(&str) -> bool) {
 
 /// Moves everybody, in an order that has nothing to do with where they are. Entries are made just before, as a server
 /// decodes them, and old ones are given back just after. Medians of the time for each: to move, and to give back.
-fn move_all(index: &mut Index, ruleset: &Ruleset, seed: u64, group: usize) -> (f64, f64) {
+fn move_all(index: &mut AdvertisementIndex, ruleset: &Ruleset, seed: u64, group: usize) -> (f64, f64) {
     let mut dice = Dice(seed);
     let (mut moved, mut freed) = (Vec::new(), Vec::new());
     for chunk in 0..ROWS / CHUNK {
         let numbers = (chunk * CHUNK..(chunk + 1) * CHUNK).map(|number| number.wrapping_mul(7_919) % ROWS);
-        let mut entries: Vec<Entry> = numbers.map(|number| entry(&mut dice, ruleset, number, Spread::Globe)).collect();
+        let mut entries: Vec<IndexEntry> =
+            numbers.map(|number| entry(&mut dice, ruleset, number, Spread::Globe)).collect();
         let mut old = Vec::with_capacity(entries.len());
         let begin = clock();
         while !entries.is_empty() {
             let from = entries.len().saturating_sub(group);
             if 1 < group {
-                index.warm(entries[from..].iter().map(|entry| entry.advertisement.id));
+                index.prefetch(entries[from..].iter().map(|entry| entry.advertisement.id));
             }
             old.extend(entries.drain(from..).map(|entry| index.upsert(entry)));
         }
@@ -78,7 +79,7 @@ fn against_fresh(name: &str, rules: Rules, seats: u16) {
     moved.seats = seats;
     let ruleset = Arc::clone(&moved.ruleset);
     move_all(&mut moved.index, &ruleset, 98, 16);
-    let mut index = Index::new(Arc::clone(&ruleset));
+    let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
     for entry in moved.index.entries() {
         index.upsert(entry.clone());
     }
@@ -90,10 +91,10 @@ fn against_fresh(name: &str, rules: Rules, seats: u16) {
             "PU2",
             &format!("p50 after all moved, {name}, {when}"),
             "p50 of a fresh index",
-            || moved.search(&ruleset, Path::Widest, 0.5),
-            || fresh.search(&ruleset, Path::Widest, 0.5),
+            || moved.search(&ruleset, InstructionSet::Widest, 0.5),
+            || fresh.search(&ruleset, InstructionSet::Widest, 0.5),
         );
-        (0..TIDY).for_each(|_| moved.index.tidy());
+        (0..TIDY).for_each(|_| moved.index.maintain());
     }
 }
 
@@ -104,14 +105,14 @@ fn under_writes(world: World) {
     let (lock, stop, wrote) = (RwLock::new(index), AtomicBool::new(false), AtomicU64::new(0));
     let shell = World {
         ruleset: Arc::clone(&ruleset),
-        index: Index::new(Arc::clone(&ruleset)),
+        index: AdvertisementIndex::new(Arc::clone(&ruleset)),
         searchers,
         seats,
         users,
         searches,
     };
     let round = || {
-        let mut found = Found::default();
+        let mut found = SearchResult::default();
         quantile(20 * SEARCHES, 0.99, |number| {
             let index = lock.read();
             index.search(&shell.query(&ruleset, number), &mut found);

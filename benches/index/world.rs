@@ -3,11 +3,11 @@
 use std::hint::black_box;
 use std::sync::Arc;
 
-use fireteam::domain::advertisement::Kind;
-use fireteam::domain::facts::Facts;
+use fireteam::domain::advertisement::AdvertisementKind;
+use fireteam::domain::facts::AttributeValues;
 use fireteam::domain::filter::Searcher;
 use fireteam::domain::id::{SiloId, UserKey};
-use fireteam::domain::index::{Found, Index, Path, Query, oracle};
+use fireteam::domain::index::{AdvertisementIndex, InstructionSet, SearchQuery, SearchResult, oracle};
 use fireteam::domain::ruleset::{Ruleset, SearchLimits};
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
@@ -46,8 +46,8 @@ impl Floor {
 /// A population under some rules, and sessions that search it.
 pub(super) struct World {
     pub(super) ruleset: Arc<Ruleset>,
-    pub(super) index: Index,
-    pub(super) searchers: Vec<(Session, Facts)>,
+    pub(super) index: AdvertisementIndex,
+    pub(super) searchers: Vec<(Session, AttributeValues)>,
     pub(super) seats: u16,
     pub(super) users: Vec<UserKey>,
     /// Searches in a round.
@@ -57,7 +57,7 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(rules: Rules, spread: Spread) -> Self {
         let ruleset = Arc::new(ruleset(rules));
-        let mut index = Index::new(Arc::clone(&ruleset));
+        let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
         let mut dice = Dice(7);
         for number in 0..ROWS {
             index.upsert(entry(&mut dice, &ruleset, number, spread));
@@ -66,47 +66,47 @@ impl World {
     }
 
     /// An index of one's own making, and the usual searchers.
-    pub(super) fn of(ruleset: Arc<Ruleset>, index: Index) -> Self {
+    pub(super) fn of(ruleset: Arc<Ruleset>, index: AdvertisementIndex) -> Self {
         let mut dice = Dice(77);
         let searchers = (0..SEARCHES).map(|_| session(&mut dice, Spread::Globe));
-        let searchers = searchers.map(|it| (it.clone(), Facts::of(&ruleset, &it))).collect();
+        let searchers = searchers.map(|it| (it.clone(), AttributeValues::from_session(&ruleset, &it))).collect();
         Self { ruleset, index, searchers, seats: 1, users: Vec::new(), searches: SEARCHES }
     }
 
-    pub(super) fn query<'a>(&'a self, ruleset: &'a Ruleset, number: usize) -> Query<'a> {
+    pub(super) fn query<'a>(&'a self, ruleset: &'a Ruleset, number: usize) -> SearchQuery<'a> {
         let (session, facts) = &self.searchers[number % self.searchers.len()];
         let searcher = Searcher {
-            facts,
+            attribute_values: facts,
             locality: session.locality,
-            regions: &[],
-            seats: self.seats,
+            region_latencies: &[],
+            seats_needed: self.seats,
             users: &self.users,
-            subject: None,
-            excluded: &[],
+            caller: None,
+            excluded_ids: &[],
             waited_ms: 4_000_000,
         };
         let limits = SearchLimits { max_results: 50, max_evaluated: u32::MAX };
-        Query { ruleset, searcher, silo: SiloId(1), kind: Kind::Session, limits, now: UnixMs(NOW) }
+        SearchQuery { ruleset, searcher, silo: SiloId(1), kind: AdvertisementKind::Session, limits, now: UnixMs(NOW) }
     }
 
     /// A round of searches, judged at the quantile `at`.
-    pub(super) fn search(&self, ruleset: &Ruleset, path: Path, at: f64) -> Took {
-        let mut found = Found::default();
+    pub(super) fn search(&self, ruleset: &Ruleset, path: InstructionSet, at: f64) -> Took {
+        let mut found = SearchResult::default();
         quantile(self.searches, at, |number| {
-            self.index.search_on(path, &self.query(ruleset, number), &mut found);
+            self.index.search_with_instruction_set(path, &self.query(ruleset, number), &mut found);
             black_box(&found);
         })
     }
 
     /// Every figure is void unless the answers are the oracle's.
     pub(super) fn judge(&self, ruleset: &Ruleset) {
-        let mut found = Found::default();
+        let mut found = SearchResult::default();
         for number in 0..3 {
             let query = self.query(ruleset, number);
             self.index.search(&query, &mut found);
             let hits = found.hits.iter().map(|hit| (self.index.entry(hit.slot).advertisement.id, hit.score));
             assert!(hits.eq(oracle::search(&self.index, &query)), "the index and the oracle disagree");
         }
-        eprintln!("evaluated {} refusals {:?} hits {}", found.evaluated, found.refusals, found.hits.len());
+        eprintln!("evaluated {} refusals {:?} hits {}", found.evaluated_rows, found.refusal_counts, found.hits.len());
     }
 }

@@ -26,11 +26,11 @@ pub(crate) struct Hosts {
 
 /// A session somewhere on the globe, as clients write it.
 pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
-    use fireteam::domain::attribute::Value;
+    use fireteam::domain::attribute::AttributeValue;
     let session = client_session(dice);
-    let value = |value: &Value| match value {
-        Value::Number(number) => pb::attribute_value::Value::NumberValue(*number),
-        Value::Text(text) => pb::attribute_value::Value::StringValue(text.to_string()),
+    let value = |value: &AttributeValue| match value {
+        AttributeValue::Number(number) => pb::attribute_value::Value::NumberValue(*number),
+        AttributeValue::String(text) => pb::attribute_value::Value::StringValue(text.to_string()),
         _ => pb::attribute_value::Value::BoolValue(true),
     };
     let named = session.attributes.iter();
@@ -41,7 +41,7 @@ pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
     let user_id = format!("user{:016x}", dice.next());
     pb::SessionCompositionData {
         silo_id: Some(1),
-        players: vec![pb::PlayerData { user_id, skill: session.players[0].skill, ..Default::default() }],
+        players: vec![pb::PlayerData { user_id, skill: session.players[0].stated_skill, ..Default::default() }],
         party_size_composition: vec![1],
         max_allowed_join_reservation_count: Some(5),
         locality_info: Some(locality),

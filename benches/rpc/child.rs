@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use fireteam::auth::issuing::{Issued, IssuingKey};
 use fireteam::clock::{Clock as _, SystemClock};
-use fireteam::config::{Auth, Config, LogFormat, PostgresUrl, Quotas, RulesetSource, StoreTarget};
+use fireteam::config::{Config, JwtSettings, LogFormat, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
 use fireteam::domain::id::SetId;
 use fireteam::domain::{coarse, locality};
 use fireteam::engine::Engine;
-use fireteam::engine::command::{Caller, Update};
-use fireteam::server::assemble::assemble;
+use fireteam::engine::command::{Caller, UpdateAdvertCommand};
+use fireteam::server::assemble::start_app;
 
 use tonic::metadata::AsciiMetadataValue;
 
@@ -134,7 +134,7 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                     "fireteam-sqlite" => StoreTarget::Sqlite(folder.path().join("bench.db")),
                     "fireteam-postgres" => {
                         let url = crate::shared::database().expect("a database");
-                        StoreTarget::Postgres(PostgresUrl::of(&url).expect("an address"))
+                        StoreTarget::Postgres(PostgresUrl::parse(&url).expect("an address"))
                     }
                     _ => StoreTarget::Memory,
                 };
@@ -142,11 +142,12 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 if what == LOCKED {
                     let keys = folder.path().join("jwks.json");
                     std::fs::write(&keys, issuer().jwks()).expect("a file");
-                    config.auth = Some(Auth { keys: vec![keys], issuer: "bench".into(), audience: "bench".into() });
+                    config.auth =
+                        Some(JwtSettings { keys: vec![keys], issuer: "bench".into(), audience: "bench".into() });
                 }
-                let house = assemble(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
+                let house = start_app(&config, Arc::new(SystemClock::start())).await.expect("the server starts");
                 fill(&house.engine, advertisements).await;
-                println!("{}", house.running.address);
+                println!("{}", house.server.address);
                 Some((house, folder))
             }
         };
@@ -164,12 +165,12 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         silos: None,
         max_staleness_s: 300,
         rulesets,
-        locality_files: Vec::new(),
+        geoip_db_files: Vec::new(),
         trusted_proxies: Vec::new(),
         proxy_protocol: false,
         tls: None,
         auth: None,
-        quotas: Quotas::Off,
+        quotas: RateLimitRules::Off,
         audit_file: None,
         token_key_file: None,
         match_key_file: None,
@@ -182,8 +183,8 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         time_to_live_s: 600,
         reservation_hold_s: 30,
         keep_retired_rulesets_s: 600,
-        cell_degrees: locality::DEFAULT_CELL_DEGREES,
-        session_cell_degrees: coarse::SESSION_CELL_DEGREES,
+        cell_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
+        session_cell_degrees: coarse::DEFAULT_SESSION_GRID_DEGREES,
         max_accuracy_radius_km: 500.0,
         shutdown_deadline_s: 10,
     }
@@ -194,17 +195,17 @@ async fn fill(engine: &Engine, advertisements: u64) {
     let mut dice = Dice(7);
     let mut waiting = Vec::new();
     for number in 0..advertisements {
-        let update = Update {
+        let update = UpdateAdvertCommand {
             session: Some(client_session(&mut dice)),
             set_id: Some(SetId(1)),
             idempotency_key: Some(format!("advertisement number {number:020}")),
             connect_data: vec![7; 16],
-            ..Update::default()
+            ..UpdateAdvertCommand::default()
         };
-        waiting.push(engine.update(&Caller::default(), update).expect("a good update"));
+        waiting.push(engine.update_advertisement(&Caller::default(), update).expect("a good update"));
         if waiting.len() == 8_000 || number + 1 == advertisements {
             for submitted in waiting.drain(..) {
-                submitted.settle().await.expect("it is stored");
+                submitted.wait().await.expect("it is stored");
             }
         }
     }

@@ -11,91 +11,101 @@ use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap};
 use tonic::Code;
 
+use crate::api::caller::{ClientAddressResolver, ConnectionPeer};
 use crate::api::pb::ErrorReason;
-use crate::api::caller::{Callers, Peer};
 use crate::api::status::Rejection;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::identity::{Identity, Role};
 use crate::auth::policy::{Access, OPERATORS, PLAYERS};
 use crate::auth::refused::{Refused, Told};
-use crate::domain::attribute::Origin;
+use crate::domain::attribute::ValueOrigin;
 use crate::engine::command;
 
 /// Lets calls in, or says why not.
 #[derive(Clone, Default)]
-pub struct Keeper {
+pub struct Authorizer {
     /// None: nobody can show who they are, and everybody may do everything.
     authenticator: Option<Arc<Authenticator>>,
 }
 
 /// A call that was let in. Made by `Keeper::admit` and nowhere else.
 #[derive(Clone, Debug)]
-pub struct Admitted {
+pub struct AuthContext {
     identity: Option<Arc<Identity>>,
-    good_for: Option<Duration>,
+    valid_for: Option<Duration>,
     access: Access,
 }
 
 /// Why a call is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Denied {
+pub enum AuthError {
     /// Nobody knows who is calling.
-    Unknown(Refused),
+    Unauthenticated(Refused),
     /// It is known, and the call is for others.
-    Role(Role),
+    RoleNotAllowed(Role),
 }
 
-impl Keeper {
+impl Authorizer {
     /// A keeper that goes by what `authenticator` says; without one, everybody is let in.
     pub fn new(authenticator: Option<Arc<Authenticator>>) -> Self {
         Self { authenticator }
     }
 
     /// Whether callers must show who they are.
-    pub fn authenticates(&self) -> bool {
+    pub fn requires_authentication(&self) -> bool {
         self.authenticator.is_some()
     }
 
     /// Judges a call by its headers and its connection.
-    pub fn admit(&self, access: Access, headers: &HeaderMap, extensions: &Extensions) -> Result<Admitted, Denied> {
-        let stranger = Admitted { identity: None, good_for: None, access };
+    pub fn authorize(
+        &self,
+        access: Access,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<AuthContext, AuthError> {
+        let stranger = AuthContext { identity: None, valid_for: None, access };
         let (Some(authenticator), Access::Only(roles)) = (&self.authenticator, access) else { return Ok(stranger) };
         let mut shown = headers.get_all(AUTHORIZATION).iter().map(http::HeaderValue::as_bytes);
         let authorization = shown.next();
         if shown.next().is_some() {
-            return Err(Denied::Unknown(Refused::Malformed));
+            return Err(AuthError::Unauthenticated(Refused::Malformed));
         }
-        let certificate = extensions.get::<Peer>().and_then(|peer| peer.certificate.as_deref());
-        let identity = authenticator.identify(authorization, certificate).map_err(Denied::Unknown)?;
+        let certificate = extensions.get::<ConnectionPeer>().and_then(|peer| peer.certificate.as_deref());
+        let identity = authenticator.identify(authorization, certificate).map_err(AuthError::Unauthenticated)?;
         if !roles.has(identity.role) {
-            return Err(Denied::Role(identity.role));
+            return Err(AuthError::RoleNotAllowed(identity.role));
         }
         let good_for = authenticator.good_for_ms(&identity).map(Duration::from_millis);
-        Ok(Admitted { identity: Some(identity), good_for, access })
+        Ok(AuthContext { identity: Some(identity), valid_for: good_for, access })
     }
 
     /// Judges who asks for the metrics: operators may; and where only this machine can reach the port at all, whoever is
     /// on it, because whatever gathers metrics there has no token.
-    pub fn admit_to_metrics(&self, port: IpAddr, headers: &HeaderMap, extensions: &Extensions) -> Result<(), Denied> {
+    pub fn authorize_metrics(
+        &self,
+        port: IpAddr,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<(), AuthError> {
         let is_here = |address: IpAddr| address.to_canonical().is_loopback();
-        let from_here = extensions.get::<Peer>().is_some_and(|peer| is_here(peer.address));
+        let from_here = extensions.get::<ConnectionPeer>().is_some_and(|peer| is_here(peer.address));
         if is_here(port) && from_here {
             return Ok(());
         }
-        self.admit(OPERATORS, headers, extensions).map(|_| ())
+        self.authorize(OPERATORS, headers, extensions).map(|_| ())
     }
 }
 
-impl fmt::Debug for Keeper {
+impl fmt::Debug for Authorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper").field("authenticates", &self.authenticates()).finish()
+        f.debug_struct("Keeper").field("authenticates", &self.requires_authentication()).finish()
     }
 }
 
-impl Admitted {
+impl AuthContext {
     /// How long the proof is still good; none when it has no end of its own.
-    pub fn good_for(&self) -> Option<Duration> {
-        self.good_for
+    pub fn valid_for(&self) -> Option<Duration> {
+        self.valid_for
     }
 
     /// Who it is; none where nobody shows it.
@@ -104,21 +114,26 @@ impl Admitted {
     }
 }
 
-impl From<Denied> for Rejection {
+impl From<AuthError> for Rejection {
     /// One text for each of the few things that a caller can do something about; what exactly was wrong with what was
     /// shown is counted, and not said.
-    fn from(denied: Denied) -> Self {
+    fn from(denied: AuthError) -> Self {
         let unknown = |reason, text: &str| Rejection::new(Code::Unauthenticated, reason, text);
         match denied {
-            Denied::Unknown(refused) => match refused.told() {
-                Told::Missing => unknown(ErrorReason::NoCredentials, "say who is calling: send `authorization: Bearer <token>`"),
-                Told::Malformed => {
-                    unknown(ErrorReason::MalformedCredentials, "this is no token: send `authorization: Bearer <token>`, once")
+            AuthError::Unauthenticated(refused) => match refused.told() {
+                Told::Missing => {
+                    unknown(ErrorReason::NoCredentials, "say who is calling: send `authorization: Bearer <token>`")
                 }
+                Told::Malformed => unknown(
+                    ErrorReason::MalformedCredentials,
+                    "this is no token: send `authorization: Bearer <token>`, once",
+                ),
                 Told::Expired => unknown(ErrorReason::CredentialsExpired, "the token has run out: send a fresh one"),
-                Told::NotAccepted => unknown(ErrorReason::CredentialsRejected, "this server does not accept what was shown"),
+                Told::NotAccepted => {
+                    unknown(ErrorReason::CredentialsRejected, "this server does not accept what was shown")
+                }
             },
-            Denied::Role(role) => {
+            AuthError::RoleNotAllowed(role) => {
                 let text = format!("this call is not for the role `{}`", role.as_str());
                 Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, text)
             }
@@ -127,36 +142,36 @@ impl From<Denied> for Rejection {
 }
 
 /// What a stream says when its token has run out.
-pub fn run_out() -> Rejection {
+pub fn token_expired_rejection() -> Rejection {
     let text = "the token has run out: connect again with a fresh one";
     Rejection::new(Code::Unauthenticated, ErrorReason::CredentialsExpired, text)
 }
 
 /// Who a caller is to a handler.
-pub trait Party: sealed::Sealed {
+pub trait CallerKind: sealed::Sealed {
     /// Who may be one.
     const ACCESS: Access;
 }
 
 /// Players and game servers.
 #[derive(Clone, Copy, Debug)]
-pub enum Player {}
+pub enum ClientOrGameServer {}
 
 /// Those who run fireteam.
 #[derive(Clone, Copy, Debug)]
 pub enum Operator {}
 
-impl Party for Player {
+impl CallerKind for ClientOrGameServer {
     const ACCESS: Access = PLAYERS;
 }
 
-impl Party for Operator {
+impl CallerKind for Operator {
     const ACCESS: Access = OPERATORS;
 }
 
 mod sealed {
     pub trait Sealed {}
-    impl Sealed for super::Player {}
+    impl Sealed for super::ClientOrGameServer {}
     impl Sealed for super::Operator {}
 }
 
@@ -197,44 +212,51 @@ mod sealed {
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Caller<P> {
-    asking: command::Caller,
-    admitted: Admitted,
-    _party: PhantomData<P>,
+pub struct AuthorizedCaller<P> {
+    engine_caller: command::Caller,
+    auth: AuthContext,
+    _kind: PhantomData<P>,
 }
 
-impl<P: Party> Caller<P> {
+impl<P: CallerKind> AuthorizedCaller<P> {
     /// The caller of a request that the check has let in, which left word of it in `extensions`. A request that has come
     /// past the check, or was let in as something else, has none.
-    pub fn of(callers: &Callers, headers: &HeaderMap, extensions: &Extensions) -> Result<Self, Rejection> {
-        let admitted = extensions.get::<Admitted>().filter(|it| it.access == P::ACCESS);
-        let admitted = admitted.ok_or(Denied::Unknown(Refused::Missing))?.clone();
-        let asking = command::Caller { address: callers.address(headers, extensions), ..asking(admitted.identity()) };
-        Ok(Self { asking, admitted, _party: PhantomData })
+    pub fn from_request(
+        callers: &ClientAddressResolver,
+        headers: &HeaderMap,
+        extensions: &Extensions,
+    ) -> Result<Self, Rejection> {
+        let admitted = extensions.get::<AuthContext>().filter(|it| it.access == P::ACCESS);
+        let admitted = admitted.ok_or(AuthError::Unauthenticated(Refused::Missing))?.clone();
+        let asking = command::Caller {
+            ip_address: callers.client_address(headers, extensions),
+            ..engine_caller_of(admitted.identity())
+        };
+        Ok(Self { engine_caller: asking, auth: admitted, _kind: PhantomData })
     }
 
     /// As the engine sees it.
-    pub fn asking(&self) -> &command::Caller {
-        &self.asking
+    pub fn engine_caller(&self) -> &command::Caller {
+        &self.engine_caller
     }
 
     /// Who it is; none where nobody shows it.
     pub fn identity(&self) -> Option<&Arc<Identity>> {
-        self.admitted.identity()
+        self.auth.identity()
     }
 
     /// How long the proof is still good; none when it has no end of its own.
-    pub fn good_for(&self) -> Option<Duration> {
-        self.admitted.good_for()
+    pub fn valid_for(&self) -> Option<Duration> {
+        self.auth.valid_for()
     }
 }
 
 /// An identity as the engine sees it, without its address.
-fn asking(identity: Option<&Arc<Identity>>) -> command::Caller {
+fn engine_caller_of(identity: Option<&Arc<Identity>>) -> command::Caller {
     let Some(identity) = identity else { return command::Caller::default() };
     let origin = match identity.role {
-        Role::Server => Origin::Server,
-        Role::Client | Role::Operator => Origin::Client,
+        Role::Server => ValueOrigin::GameServer,
+        Role::Client | Role::Operator => ValueOrigin::Client,
     };
-    command::Caller { subject: Some(identity.key), user: identity.user(), origin, address: None }
+    command::Caller { subject: Some(identity.key), user: identity.user(), origin, ip_address: None }
 }

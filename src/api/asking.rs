@@ -7,19 +7,19 @@ use tonic::transport::Channel;
 use tonic::{Request, Status};
 use tonic_prost::ProstCodec;
 
-use crate::api::{OPERATOR_MESSAGE_IN_BYTES_MAX, pb};
+use crate::api::{OPERATOR_REQUEST_MESSAGE_BYTES_MAX, pb};
 
 /// Bytes of one answer: two hundred matches of a thousand players are less.
-const ANSWER_BYTES_MAX: usize = 64 * 1024 * 1024;
+const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
 /// The Operator service of a server.
 #[derive(Clone, Debug)]
-pub struct Asking {
+pub struct OperatorClient {
     grpc: Grpc<Channel>,
     authorization: Option<AsciiMetadataValue>,
 }
 
-impl Asking {
+impl OperatorClient {
     /// Over `channel`, with a bearer token where the server asks for one. `None` when the token cannot be in a header.
     pub fn new(channel: Channel, token: Option<&str>) -> Option<Self> {
         let authorization = match token {
@@ -27,8 +27,8 @@ impl Asking {
             None => None,
         };
         let grpc = Grpc::new(channel)
-            .max_encoding_message_size(OPERATOR_MESSAGE_IN_BYTES_MAX)
-            .max_decoding_message_size(ANSWER_BYTES_MAX);
+            .max_encoding_message_size(OPERATOR_REQUEST_MESSAGE_BYTES_MAX)
+            .max_decoding_message_size(RESPONSE_BYTES_MAX);
         Some(Self { grpc, authorization })
     }
 
@@ -37,7 +37,7 @@ impl Asking {
         &mut self,
         asked: pb::ImportRatingsRequest,
     ) -> Result<pb::ImportRatingsResponse, Status> {
-        self.ask("/fireteam.v1.OperatorService/ImportRatings", asked).await
+        self.call("/fireteam.v1.OperatorService/ImportRatings", asked).await
     }
 
     /// Finished matches.
@@ -45,10 +45,10 @@ impl Asking {
         &mut self,
         asked: pb::ExportMatchesRequest,
     ) -> Result<pb::ExportMatchesResponse, Status> {
-        self.ask("/fireteam.v1.OperatorService/ExportMatches", asked).await
+        self.call("/fireteam.v1.OperatorService/ExportMatches", asked).await
     }
 
-    async fn ask<Q, A>(&mut self, path: &'static str, asked: Q) -> Result<A, Status>
+    async fn call<Q, A>(&mut self, path: &'static str, asked: Q) -> Result<A, Status>
     where
         Q: prost::Message + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,

@@ -16,226 +16,233 @@ use tokio_stream::Stream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Status, Streaming};
 
-use crate::api::pb::ErrorReason;
-use crate::api::admission::{Caller, Player, run_out};
-use crate::api::convert::{Door, out};
-use crate::api::core::{Answer, Echo, Taken};
+use crate::api::admission::{AuthorizedCaller, ClientOrGameServer, token_expired_rejection};
+use crate::api::convert::{EntryPoint, out};
+use crate::api::core::{AcceptedEnvelope, EnvelopeHeader, SubResponse};
 use crate::api::drain::Drain;
-use crate::api::handler::Handler;
+use crate::api::handler::MatchmakingHandler;
 use crate::api::pb;
+use crate::api::pb::ErrorReason;
 use crate::api::pb::matchmaking_connect_response::Message;
 use crate::api::status::Rejection;
 use crate::auth::quota::Place;
 use crate::domain::id::AdvertisementId;
-use crate::engine::Listener;
+use crate::engine::ReservationListener;
 use crate::engine::command::ReservationEvent;
 
 /// Requests that one connection may have unanswered; past that, it is not read from.
-pub const IN_FLIGHT_MAX: usize = 256;
+pub const IN_FLIGHT_REQUESTS_MAX: usize = 256;
 
 /// Requests that are read in a row before anything else is looked at: enough that the looking costs each of them little.
-const IN_A_ROW_MAX: u8 = 16;
+const CONSECUTIVE_READS_MAX: u8 = 16;
 
 /// Events that wait for a slow client, before the connection is ended.
-pub const EVENTS_MAX: usize = 64;
+pub const BUFFERED_EVENTS_MAX: usize = 64;
 
 /// Advertisements that one connection hears of. A host of more opens another connection.
 pub const SUBSCRIPTIONS_MAX: usize = 4_096;
 
 /// The answers of one connection.
 #[derive(Debug)]
-pub struct Conversation {
-    handler: Handler,
-    caller: Caller<Player>,
+pub struct ConnectResponses {
+    handler: MatchmakingHandler,
+    caller: AuthorizedCaller<ClientOrGameServer>,
     /// None when the client has said all that it wanted.
-    inbound: Option<Streaming<pb::ConnectRequest>>,
-    pending: FuturesUnordered<Taken>,
-    listener: Listener,
-    events: mpsc::Receiver<ReservationEvent>,
-    subscribed: BTreeSet<AdvertisementId>,
-    overflowed: Pin<Box<WaitForCancellationFutureOwned>>,
+    requests: Option<Streaming<pb::ConnectRequest>>,
+    pending_responses: FuturesUnordered<AcceptedEnvelope>,
+    event_listener: ReservationListener,
+    reservation_events: mpsc::Receiver<ReservationEvent>,
+    subscriptions: BTreeSet<AdvertisementId>,
+    event_overflow: Pin<Box<WaitForCancellationFutureOwned>>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
     /// Requests read since there was last nothing else to say.
-    in_a_row: u8,
+    consecutive_reads: u8,
     /// When the caller's proof is no longer good; none when it has no end of its own.
-    run_out: Option<Pin<Box<Sleep>>>,
+    token_expiry: Option<Pin<Box<Sleep>>>,
     /// Why no more is read; what was taken is still answered.
-    closing: Option<Closing>,
+    close_reason: Option<CloseReason>,
     ended: bool,
     /// Its place among its caller's streams, until it has ended.
-    place: Option<Place>,
+    stream_permit: Option<Place>,
 }
 
 /// Why a conversation comes to its end.
 #[derive(Clone, Copy, Debug)]
-enum Closing {
+enum CloseReason {
     /// The server is going away.
-    GoingAway,
+    Draining,
     /// The caller's token is no longer good.
-    RunOut,
+    TokenExpired,
 }
 
-type Item = Result<pb::ConnectResponse, Status>;
+type ConnectItem = Result<pb::ConnectResponse, Status>;
 
-impl Conversation {
+impl ConnectResponses {
     /// A conversation with `caller`, which ends when `drain` begins or the caller's proof is no longer good.
     pub fn new(
-        handler: Handler,
-        caller: Caller<Player>,
+        handler: MatchmakingHandler,
+        caller: AuthorizedCaller<ClientOrGameServer>,
         inbound: Streaming<pb::ConnectRequest>,
         drain: &Drain,
     ) -> Self {
-        let (sender, events) = mpsc::channel(EVENTS_MAX);
+        let (sender, events) = mpsc::channel(BUFFERED_EVENTS_MAX);
         let overflowed = CancellationToken::new();
         Self {
             handler,
-            run_out: caller.good_for().map(|good_for| Box::pin(tokio::time::sleep(good_for))),
+            token_expiry: caller.valid_for().map(|good_for| Box::pin(tokio::time::sleep(good_for))),
             caller,
-            inbound: Some(inbound),
-            pending: FuturesUnordered::new(),
-            listener: Listener { events: sender, overflowed: overflowed.clone() },
-            events,
-            subscribed: BTreeSet::new(),
-            overflowed: Box::pin(overflowed.cancelled_owned()),
-            draining: Box::pin(drain.token().clone().cancelled_owned()),
-            in_a_row: 0,
-            closing: None,
+            requests: Some(inbound),
+            pending_responses: FuturesUnordered::new(),
+            event_listener: ReservationListener { event_sender: sender, overflow: overflowed.clone() },
+            reservation_events: events,
+            subscriptions: BTreeSet::new(),
+            event_overflow: Box::pin(overflowed.cancelled_owned()),
+            draining: Box::pin(drain.stream_cancellation().clone().cancelled_owned()),
+            consecutive_reads: 0,
+            close_reason: None,
             ended: false,
-            place: None,
+            stream_permit: None,
         }
     }
 
     /// Holds `place` until it ends.
-    pub fn in_place(self, place: Option<Place>) -> Self {
-        Self { place, ..self }
+    pub fn with_stream_permit(self, place: Option<Place>) -> Self {
+        Self { stream_permit: place, ..self }
     }
 
-    fn take(&mut self, request: pb::ConnectRequest) -> Taken {
+    fn accept_request(&mut self, request: pb::ConnectRequest) -> AcceptedEnvelope {
         let core = request.core.unwrap_or_default();
         if core.request_nonce.is_none() {
-            let mut problems = Door::default().problems();
+            let mut problems = EntryPoint::default().field_errors();
             problems.add("request_nonce", "is missing: on a connection it says which answer belongs to which request");
-            let echo = Echo::of(&core);
-            return match problems.finish(()) {
-                Err(rejection) => Taken::refused(echo, rejection),
-                Ok(()) => self.handler.take(&self.caller, core),
+            let echo = EnvelopeHeader::from_request(&core);
+            return match problems.into_result(()) {
+                Err(rejection) => AcceptedEnvelope::rejected(echo, rejection),
+                Ok(()) => self.handler.accept_envelope(&self.caller, core),
             };
         }
-        self.handler.take(&self.caller, core)
+        self.handler.accept_envelope(&self.caller, core)
     }
 
     /// An answer in its envelope. Whoever has updated an advertisement hears of it from now on.
-    fn answer(&mut self, echo: Echo, answer: Result<Answer, Rejection>) -> Item {
-        let answer = answer.map(|answer| self.listen(answer));
+    fn wrap_response(&mut self, echo: EnvelopeHeader, answer: Result<SubResponse, Rejection>) -> ConnectItem {
+        let answer = answer.map(|answer| self.update_subscriptions(answer));
         let core = match answer {
-            Err(rejection) => echo.around_refusal(rejection),
-            Ok(answer) => echo.around(answer),
+            Err(rejection) => echo.wrap_error(rejection),
+            Ok(answer) => echo.wrap_response(answer),
         };
         Ok(pb::ConnectResponse { message: Some(Message::Core(core)) })
     }
 
     /// Subscribes to what was updated. Seats may have been taken since the update was answered and before anybody
     /// listened, so the answer gets the reservations as they are after that.
-    fn listen(&mut self, mut answer: Answer) -> Answer {
+    fn update_subscriptions(&mut self, mut answer: SubResponse) -> SubResponse {
         match &mut answer {
-            Answer::Update(update) => {
-                let room = self.subscribed.len() < SUBSCRIPTIONS_MAX;
-                let is_new = room && self.subscribed.insert(update.id);
-                if is_new || update.created && self.subscribed.contains(&update.id) {
-                    update.reservations = self.handler.subscribe(&self.caller, update.id, &self.listener);
+            SubResponse::Update(update) => {
+                let room = self.subscriptions.len() < SUBSCRIPTIONS_MAX;
+                let is_new = room && self.subscriptions.insert(update.id);
+                if is_new || update.created && self.subscriptions.contains(&update.id) {
+                    update.reservations = self.handler.subscribe(&self.caller, update.id, &self.event_listener);
                 }
             }
-            Answer::Delete(id) => drop(self.subscribed.remove(id)),
-            Answer::Search(_) | Answer::Configuration(_) => {}
+            SubResponse::Delete(id) => drop(self.subscriptions.remove(id)),
+            SubResponse::Search(_) | SubResponse::Configuration(_) => {}
         }
         answer
     }
 
-    fn end(&mut self, rejection: Rejection) -> Poll<Option<Item>> {
+    fn end_with_error(&mut self, rejection: Rejection) -> Poll<Option<ConnectItem>> {
         self.ended = true;
-        self.place = None;
+        self.stream_permit = None;
         Poll::Ready(Some(Err(rejection.into_status())))
     }
 
     /// Reads a request, if there is one and room for it: its answer, or none when that takes a while.
-    fn poll_inbound(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
-        let Some(inbound) = self.inbound.as_mut().filter(|_| self.closing.is_none()) else { return Poll::Pending };
-        if IN_FLIGHT_MAX <= self.pending.len() {
+    fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<Option<ConnectItem>> {
+        let Some(inbound) = self.requests.as_mut().filter(|_| self.close_reason.is_none()) else {
+            return Poll::Pending;
+        };
+        if IN_FLIGHT_REQUESTS_MAX <= self.pending_responses.len() {
             return Poll::Pending;
         }
         match ready!(Pin::new(inbound).poll_next(cx)) {
             Some(Ok(request)) => {
-                let mut taken = self.take(request);
-                if let Some(answer) = taken.now() {
-                    return Poll::Ready(Some(self.answer(taken.echo, answer)));
+                let mut taken = self.accept_request(request);
+                if let Some(answer) = taken.take_ready_response() {
+                    return Poll::Ready(Some(self.wrap_response(taken.header, answer)));
                 }
-                self.pending.push(taken);
+                self.pending_responses.push(taken);
             }
             Some(Err(status)) => {
                 self.ended = true;
-                self.place = None;
+                self.stream_permit = None;
                 return Poll::Ready(Some(Err(status)));
             }
-            None => self.inbound = None,
+            None => self.requests = None,
         }
         Poll::Ready(None)
     }
 
     /// What is there to say without reading a request.
-    fn poll_outbound(&mut self, cx: &mut Context<'_>) -> Poll<Option<Item>> {
-        if let Poll::Ready(Some((echo, answer))) = Pin::new(&mut self.pending).poll_next(cx) {
-            return Poll::Ready(Some(self.answer(echo, answer)));
+    fn poll_responses(&mut self, cx: &mut Context<'_>) -> Poll<Option<ConnectItem>> {
+        if let Poll::Ready(Some((echo, answer))) = Pin::new(&mut self.pending_responses).poll_next(cx) {
+            return Poll::Ready(Some(self.wrap_response(echo, answer)));
         }
-        if let Poll::Ready(Some(event)) = self.events.poll_recv(cx) {
+        if let Poll::Ready(Some(event)) = self.reservation_events.poll_recv(cx) {
             let event = out::reservation_event(event);
             return Poll::Ready(Some(Ok(pb::ConnectResponse { message: Some(Message::Reservation(event)) })));
         }
-        if self.overflowed.as_mut().poll(cx).is_ready() {
+        if self.event_overflow.as_mut().poll(cx).is_ready() {
             let text = "the connection fell behind its events; reconnect and update every advertisement to hear all";
-            return self.end(Rejection::new(Code::ResourceExhausted, ErrorReason::EventBufferOverflow, text));
+            return self.end_with_error(Rejection::new(
+                Code::ResourceExhausted,
+                ErrorReason::EventBufferOverflow,
+                text,
+            ));
         }
-        if self.closing.is_none() {
-            let run_out = self.run_out.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready());
+        if self.close_reason.is_none() {
+            let run_out = self.token_expiry.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready());
             let draining = self.draining.as_mut().poll(cx).is_ready();
-            self.closing = run_out.then_some(Closing::RunOut).or(draining.then_some(Closing::GoingAway));
+            self.close_reason =
+                run_out.then_some(CloseReason::TokenExpired).or(draining.then_some(CloseReason::Draining));
         }
-        match self.closing.filter(|_| self.pending.is_empty()) {
-            Some(Closing::GoingAway) => self.end(Rejection::going_away()),
-            Some(Closing::RunOut) => self.end(run_out()),
+        match self.close_reason.filter(|_| self.pending_responses.is_empty()) {
+            Some(CloseReason::Draining) => self.end_with_error(Rejection::draining()),
+            Some(CloseReason::TokenExpired) => self.end_with_error(token_expired_rejection()),
             None => Poll::Pending,
         }
     }
 }
 
-impl Stream for Conversation {
-    type Item = Item;
+impl Stream for ConnectResponses {
+    type Item = ConnectItem;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         let mut dry = false;
         while !this.ended {
-            if this.in_a_row < IN_A_ROW_MAX {
-                match this.poll_inbound(cx) {
+            if this.consecutive_reads < CONSECUTIVE_READS_MAX {
+                match this.poll_requests(cx) {
                     Poll::Ready(said) => {
-                        this.in_a_row += 1;
+                        this.consecutive_reads += 1;
                         if said.is_some() { return Poll::Ready(said) } else { continue }
                     }
                     Poll::Pending => dry = true,
                 }
             }
             // Until there is nothing left to say, nothing more is read.
-            this.in_a_row = IN_A_ROW_MAX;
-            if let Poll::Ready(said) = this.poll_outbound(cx) {
+            this.consecutive_reads = CONSECUTIVE_READS_MAX;
+            if let Poll::Ready(said) = this.poll_responses(cx) {
                 return Poll::Ready(said);
             }
-            this.in_a_row = 0;
-            this.ended = this.inbound.is_none() && this.pending.is_empty();
+            this.consecutive_reads = 0;
+            this.ended = this.requests.is_none() && this.pending_responses.is_empty();
             if dry && !this.ended {
                 return Poll::Pending;
             }
         }
         // Free before anybody hears that it is over.
-        this.place = None;
+        this.stream_permit = None;
         Poll::Ready(None)
     }
 }

@@ -14,38 +14,38 @@ use std::fmt::Display;
 use crate::api::status::Rejection;
 use crate::domain::facts::FieldProblem;
 use crate::domain::id::SetId;
-use crate::engine::fault::Fault;
+use crate::engine::fault::EngineError;
 
 /// How a request came in: alone, or inside an envelope that says something about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Door {
+pub struct EntryPoint {
     /// What stands before the path of every field: empty, or the envelope's name for the request and a dot.
-    pub prefix: &'static str,
+    pub field_prefix: &'static str,
     /// The envelope's set.
-    pub set_id: Option<u32>,
+    pub envelope_set_id: Option<u32>,
     /// The envelope's nonce.
-    pub nonce: Option<u64>,
+    pub envelope_nonce: Option<u64>,
 }
 
-impl Door {
+impl EntryPoint {
     /// An empty list of problems of a request that came through this door.
-    pub fn problems(&self) -> Problems {
-        Problems { prefix: self.prefix, found: Vec::new() }
+    pub fn field_errors(&self) -> FieldErrors {
+        FieldErrors { field_prefix: self.field_prefix, errors: Vec::new() }
     }
 
     /// The set that a request is about, by its own word or the envelope's.
-    fn set_id(&self, own: Option<u32>, problems: &mut Problems) -> Option<SetId> {
-        if let (Some(own), Some(envelope)) = (own, self.set_id)
+    fn resolve_set_id(&self, own: Option<u32>, problems: &mut FieldErrors) -> Option<SetId> {
+        if let (Some(own), Some(envelope)) = (own, self.envelope_set_id)
             && own != envelope
         {
             problems.add("matchmaking_set_id", format!("is {own}, but the envelope says {envelope}: say it once"));
         }
-        own.or(self.set_id).map(SetId)
+        own.or(self.envelope_set_id).map(SetId)
     }
 
     /// The same, where it cannot be done without.
-    fn required_set_id(&self, own: Option<u32>, problems: &mut Problems) -> SetId {
-        let set_id = self.set_id(own, problems);
+    fn resolve_required_set_id(&self, own: Option<u32>, problems: &mut FieldErrors) -> SetId {
+        let set_id = self.resolve_set_id(own, problems);
         if set_id.is_none() {
             problems.add("matchmaking_set_id", "is missing: say which playlist");
         }
@@ -53,10 +53,10 @@ impl Door {
     }
 
     /// Puts a fault of the engine into the words of the wire.
-    pub fn rejection(&self, mut fault: Fault) -> Rejection {
-        if let Fault::Fields(problems) = &mut fault {
+    pub fn rejection_from(&self, mut fault: EngineError) -> Rejection {
+        if let EngineError::InvalidFields(problems) = &mut fault {
             for problem in problems {
-                problem.path.insert_str(0, self.prefix);
+                problem.path.insert_str(0, self.field_prefix);
             }
         }
         fault.into()
@@ -65,20 +65,20 @@ impl Door {
 
 /// Everything that is wrong with one request.
 #[derive(Debug)]
-pub struct Problems {
-    prefix: &'static str,
-    found: Vec<FieldProblem>,
+pub struct FieldErrors {
+    field_prefix: &'static str,
+    errors: Vec<FieldProblem>,
 }
 
-impl Problems {
+impl FieldErrors {
     /// Notes that the field at `path` cannot be used, and what would be right.
     pub fn add(&mut self, path: impl Display, what: impl Into<String>) {
-        let path = format!("{}{path}", self.prefix);
-        self.found.push(FieldProblem { path, what: what.into() });
+        let path = format!("{}{path}", self.field_prefix);
+        self.errors.push(FieldProblem { path, message: what.into() });
     }
 
     /// The value, if nothing was wrong; otherwise all that was.
-    pub fn finish<T>(self, value: T) -> Result<T, Rejection> {
-        if self.found.is_empty() { Ok(value) } else { Err(Rejection::of_fields(self.found)) }
+    pub fn into_result<T>(self, value: T) -> Result<T, Rejection> {
+        if self.errors.is_empty() { Ok(value) } else { Err(Rejection::invalid_fields(self.errors)) }
     }
 }

@@ -6,22 +6,22 @@ use std::task::{Context, Poll, ready};
 
 use tokio::sync::oneshot;
 
-use crate::api::admission::{Caller, Player};
-use crate::api::answer::Encoded;
-use crate::api::convert::{Door, out};
-use crate::api::handler::Handler;
+use crate::api::admission::{AuthorizedCaller, ClientOrGameServer};
+use crate::api::answer::EncodedResponse;
+use crate::api::convert::{EntryPoint, out};
+use crate::api::handler::MatchmakingHandler;
 use crate::api::pb;
 use crate::api::pb::CoreRequestType as Type;
 use crate::api::status::Rejection;
 use crate::domain::facts::FieldProblem;
 use crate::domain::id::AdvertisementId;
-use crate::engine::Submitted;
-use crate::engine::command::UpdateAnswer;
-use crate::engine::fault::Fault;
+use crate::engine::PendingAnswer;
+use crate::engine::command::UpdateAdvertAnswer;
+use crate::engine::fault::EngineError;
 
 /// What of an envelope comes back with its answer.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Echo {
+pub struct EnvelopeHeader {
     request_type: Option<i32>,
     request_nonce: Option<u64>,
     managed_session_index: Option<i32>,
@@ -29,11 +29,11 @@ pub struct Echo {
 
 /// What an envelope asked for, answered.
 #[derive(Debug)]
-pub enum Answer {
+pub enum SubResponse {
     /// Search.
-    Search(Encoded),
+    Search(EncodedResponse),
     /// Update.
-    Update(UpdateAnswer),
+    Update(UpdateAdvertAnswer),
     /// Delete: which.
     Delete(AdvertisementId),
     /// Configuration.
@@ -42,34 +42,34 @@ pub enum Answer {
 
 /// An envelope whose request the engine has taken: answered already, or waiting for the store.
 #[derive(Debug)]
-pub struct Taken {
+pub struct AcceptedEnvelope {
     /// What comes back with the answer.
-    pub echo: Echo,
-    door: Door,
-    state: State,
+    pub header: EnvelopeHeader,
+    entry_point: EntryPoint,
+    state: EnvelopeState,
 }
 
 #[derive(Debug)]
-enum State {
-    Ready(Option<Result<Answer, Rejection>>),
-    Update(oneshot::Receiver<Result<UpdateAnswer, Fault>>),
-    Delete(AdvertisementId, oneshot::Receiver<Result<(), Fault>>),
+enum EnvelopeState {
+    Ready(Option<Result<SubResponse, Rejection>>),
+    WaitingForUpdate(oneshot::Receiver<Result<UpdateAdvertAnswer, EngineError>>),
+    WaitingForDelete(AdvertisementId, oneshot::Receiver<Result<(), EngineError>>),
 }
 
 /// What stands before the fields of each request, in the order of the envelope.
-const PREFIXES: [&str; 4] =
+const SUB_REQUEST_FIELD_PREFIXES: [&str; 4] =
     ["search_request.", "update_advertisement_request.", "delete_advertisement_request.", "get_configuration_request."];
 
-enum Asked {
+enum SubRequest {
     Search(Box<pb::SearchRequest>),
     Update(Box<pb::UpdateAdvertisementRequest>),
     Delete(pb::DeleteAdvertisementRequest),
     Configuration(pb::GetConfigurationRequest),
 }
 
-impl Echo {
+impl EnvelopeHeader {
     /// What to give back of `core`.
-    pub fn of(core: &pb::CoreRequest) -> Self {
+    pub fn from_request(core: &pb::CoreRequest) -> Self {
         Self {
             request_type: core.request_type,
             request_nonce: core.request_nonce,
@@ -78,25 +78,25 @@ impl Echo {
     }
 
     /// The envelope around an answer.
-    pub fn around(self, answer: Answer) -> pb::CoreResponse {
-        let mut response = self.empty();
+    pub fn wrap_response(self, answer: SubResponse) -> pb::CoreResponse {
+        let mut response = self.empty_response();
         match answer {
-            Answer::Search(encoded) => response.search_response = Some(encoded),
-            Answer::Update(answer) => response.update_advertisement_response = Some(out::update_response(answer)),
-            Answer::Delete(_) => {
+            SubResponse::Search(encoded) => response.search_response = Some(encoded),
+            SubResponse::Update(answer) => response.update_advertisement_response = Some(out::update_response(answer)),
+            SubResponse::Delete(_) => {
                 response.delete_advertisement_response = Some(pb::DeleteAdvertisementResponse {});
             }
-            Answer::Configuration(answer) => response.get_configuration_response = Some(Box::new(answer)),
+            SubResponse::Configuration(answer) => response.get_configuration_response = Some(Box::new(answer)),
         }
         response
     }
 
     /// The envelope around a refusal, for connections.
-    pub fn around_refusal(self, rejection: Rejection) -> pb::CoreResponse {
-        pb::CoreResponse { error: Some(Box::new(rejection.into_wire())), ..self.empty() }
+    pub fn wrap_error(self, rejection: Rejection) -> pb::CoreResponse {
+        pb::CoreResponse { error: Some(Box::new(rejection.into_request_error())), ..self.empty_response() }
     }
 
-    fn empty(self) -> pb::CoreResponse {
+    fn empty_response(self) -> pb::CoreResponse {
         pb::CoreResponse {
             request_type: self.request_type,
             request_nonce: self.request_nonce,
@@ -106,108 +106,143 @@ impl Echo {
     }
 }
 
-impl Handler {
+impl MatchmakingHandler {
     /// Puts an envelope's request to the engine. The order of these calls is the order in which requests take effect.
-    pub fn take(&self, caller: &Caller<Player>, core: pb::CoreRequest) -> Taken {
-        let echo = Echo::of(&core);
-        match open(core) {
-            Ok((door, asked)) => Taken { echo, door, state: self.begin(door, caller, asked) },
-            Err(rejection) => Taken { echo, door: Door::default(), state: State::Ready(Some(Err(rejection))) },
+    pub fn accept_envelope(
+        &self,
+        caller: &AuthorizedCaller<ClientOrGameServer>,
+        core: pb::CoreRequest,
+    ) -> AcceptedEnvelope {
+        let echo = EnvelopeHeader::from_request(&core);
+        match extract_sub_request(core) {
+            Ok((door, asked)) => {
+                AcceptedEnvelope { header: echo, entry_point: door, state: self.start_sub_request(door, caller, asked) }
+            }
+            Err(rejection) => AcceptedEnvelope {
+                header: echo,
+                entry_point: EntryPoint::default(),
+                state: EnvelopeState::Ready(Some(Err(rejection))),
+            },
         }
     }
 
-    fn begin(&self, door: Door, caller: &Caller<Player>, asked: Asked) -> State {
-        let ready = |answer: Result<Answer, Rejection>| State::Ready(Some(answer));
+    fn start_sub_request(
+        &self,
+        door: EntryPoint,
+        caller: &AuthorizedCaller<ClientOrGameServer>,
+        asked: SubRequest,
+    ) -> EnvelopeState {
+        let ready = |answer: Result<SubResponse, Rejection>| EnvelopeState::Ready(Some(answer));
         match asked {
-            Asked::Search(wire) => ready(self.search(door, caller, *wire).map(Answer::Search)),
-            Asked::Configuration(wire) => ready(self.configuration(door, caller, wire).map(Answer::Configuration)),
-            Asked::Update(wire) => match self.update(door, caller, *wire) {
+            SubRequest::Search(wire) => ready(self.search(door, caller, *wire).map(SubResponse::Search)),
+            SubRequest::Configuration(wire) => {
+                ready(self.get_configuration(door, caller, wire).map(SubResponse::Configuration))
+            }
+            SubRequest::Update(wire) => match self.update(door, caller, *wire) {
                 Err(rejection) => ready(Err(rejection)),
-                Ok(Submitted::Done(answer)) => ready(Ok(Answer::Update(answer))),
-                Ok(Submitted::Waiting(answer)) => State::Update(answer),
+                Ok(PendingAnswer::Ready(answer)) => ready(Ok(SubResponse::Update(answer))),
+                Ok(PendingAnswer::Pending(answer)) => EnvelopeState::WaitingForUpdate(answer),
             },
-            Asked::Delete(wire) => match self.delete(door, caller, wire) {
+            SubRequest::Delete(wire) => match self.delete(door, caller, wire) {
                 Err(rejection) => ready(Err(rejection)),
-                Ok((id, Submitted::Done(()))) => ready(Ok(Answer::Delete(id))),
-                Ok((id, Submitted::Waiting(answer))) => State::Delete(id, answer),
+                Ok((id, PendingAnswer::Ready(()))) => ready(Ok(SubResponse::Delete(id))),
+                Ok((id, PendingAnswer::Pending(answer))) => EnvelopeState::WaitingForDelete(id, answer),
             },
         }
     }
 }
 
-impl Taken {
+impl AcceptedEnvelope {
     /// The answer, when there is no waiting for it.
-    pub fn now(&mut self) -> Option<Result<Answer, Rejection>> {
+    pub fn take_ready_response(&mut self) -> Option<Result<SubResponse, Rejection>> {
         match &mut self.state {
-            State::Ready(answer) => answer.take(),
-            State::Update(_) | State::Delete(..) => None,
+            EnvelopeState::Ready(answer) => answer.take(),
+            EnvelopeState::WaitingForUpdate(_) | EnvelopeState::WaitingForDelete(..) => None,
         }
     }
 
     /// A refusal in the place of an answer.
-    pub fn refused(echo: Echo, rejection: Rejection) -> Self {
-        Self { echo, door: Door::default(), state: State::Ready(Some(Err(rejection))) }
+    pub fn rejected(echo: EnvelopeHeader, rejection: Rejection) -> Self {
+        Self { header: echo, entry_point: EntryPoint::default(), state: EnvelopeState::Ready(Some(Err(rejection))) }
     }
 }
 
 /// Waits for the answer; yields what comes back with it too.
-impl Future for Taken {
-    type Output = (Echo, Result<Answer, Rejection>);
+impl Future for AcceptedEnvelope {
+    type Output = (EnvelopeHeader, Result<SubResponse, Rejection>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
         let settled = match &mut this.state {
-            State::Ready(answer) => return Poll::Ready((this.echo, answer.take().unwrap_or_else(polled_too_late))),
-            State::Update(answer) => ready!(Pin::new(answer).poll(cx)).map(|answer| answer.map(Answer::Update)),
-            State::Delete(id, answer) => {
-                ready!(Pin::new(answer).poll(cx)).map(|answer| answer.map(|()| Answer::Delete(*id)))
+            EnvelopeState::Ready(answer) => {
+                return Poll::Ready((this.header, answer.take().unwrap_or_else(polled_after_completion)));
+            }
+            EnvelopeState::WaitingForUpdate(answer) => {
+                ready!(Pin::new(answer).poll(cx)).map(|answer| answer.map(SubResponse::Update))
+            }
+            EnvelopeState::WaitingForDelete(id, answer) => {
+                ready!(Pin::new(answer).poll(cx)).map(|answer| answer.map(|()| SubResponse::Delete(*id)))
             }
         };
-        let answer = settled.unwrap_or(Err(Fault::Internal)).map_err(|fault| this.door.rejection(fault));
-        Poll::Ready((this.echo, answer))
+        let answer =
+            settled.unwrap_or(Err(EngineError::Internal)).map_err(|fault| this.entry_point.rejection_from(fault));
+        Poll::Ready((this.header, answer))
     }
 }
 
 /// A future that has given its answer has none left; nobody asks twice.
-fn polled_too_late() -> Result<Answer, Rejection> {
-    Err(Fault::Internal.into())
+fn polled_after_completion() -> Result<SubResponse, Rejection> {
+    Err(EngineError::Internal.into())
 }
 
 /// Finds the one request in an envelope.
-fn open(core: pb::CoreRequest) -> Result<(Door, Asked), Rejection> {
+fn extract_sub_request(core: pb::CoreRequest) -> Result<(EntryPoint, SubRequest), Rejection> {
     let is_there = [
         core.search_request.is_some(),
         core.update_advertisement_request.is_some(),
         core.delete_advertisement_request.is_some(),
         core.get_configuration_request.is_some(),
     ];
-    let names = || PREFIXES.iter().zip(is_there).filter(|(_, there)| *there).map(|(it, _)| it.trim_end_matches('.'));
+    let names = || {
+        SUB_REQUEST_FIELD_PREFIXES
+            .iter()
+            .zip(is_there)
+            .filter(|(_, there)| *there)
+            .map(|(it, _)| it.trim_end_matches('.'))
+    };
     let (wanted, prefix, asked) = if let Some(wire) = core.search_request {
-        (Type::Search, PREFIXES[0], Asked::Search(wire))
+        (Type::Search, SUB_REQUEST_FIELD_PREFIXES[0], SubRequest::Search(wire))
     } else if let Some(wire) = core.update_advertisement_request {
-        (Type::UpdateAdvertisement, PREFIXES[1], Asked::Update(wire))
+        (Type::UpdateAdvertisement, SUB_REQUEST_FIELD_PREFIXES[1], SubRequest::Update(wire))
     } else if let Some(wire) = core.delete_advertisement_request {
-        (Type::DeleteAdvertisement, PREFIXES[2], Asked::Delete(wire))
+        (Type::DeleteAdvertisement, SUB_REQUEST_FIELD_PREFIXES[2], SubRequest::Delete(wire))
     } else if let Some(wire) = core.get_configuration_request {
-        (Type::GetConfiguration, PREFIXES[3], Asked::Configuration(wire))
+        (Type::GetConfiguration, SUB_REQUEST_FIELD_PREFIXES[3], SubRequest::Configuration(wire))
     } else {
         let what = "has no sub-request with it: send the one that it names";
-        return Err(Rejection::of_fields(vec![FieldProblem { path: "request_type".into(), what: what.into() }]));
+        return Err(Rejection::invalid_fields(vec![FieldProblem {
+            path: "request_type".into(),
+            message: what.into(),
+        }]));
     };
-    let door = Door { prefix, set_id: core.matchmaking_set_id, nonce: core.request_nonce };
-    let mut problems = Door::default().problems();
+    let door = EntryPoint {
+        field_prefix: prefix,
+        envelope_set_id: core.matchmaking_set_id,
+        envelope_nonce: core.request_nonce,
+    };
+    let mut problems = EntryPoint::default().field_errors();
     if let Some(second) = names().nth(1) {
         let all: Vec<&str> = names().collect();
         problems.add(second, format!("the envelope carries {} sub-requests ({}): send one", all.len(), all.join(", ")));
     } else if core.request_type != Some(wanted.into()) {
-        let (given, name) = (given_type(core.request_type), prefix.trim_end_matches('.'));
+        let (given, name) = (request_type_name(core.request_type), prefix.trim_end_matches('.'));
         let text = format!("is {given}, but the envelope carries {name}: say {}", wanted.as_str_name());
         problems.add("request_type", text);
     }
-    problems.finish((door, asked))
+    problems.into_result((door, asked))
 }
 
-fn given_type(given: Option<i32>) -> String {
+fn request_type_name(given: Option<i32>) -> String {
     match given.map(|number| (number, Type::try_from(number))) {
         None => "absent".into(),
         Some((_, Ok(known))) => known.as_str_name().into(),

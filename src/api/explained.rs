@@ -1,28 +1,28 @@
 //! Why a ticket waits, how queues fare, and ratings to set: between operators and the engine.
 
-use crate::api::convert::{Door, Problems, field, session};
+use crate::api::convert::{EntryPoint, FieldErrors, field, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::domain::attribute::Origin;
+use crate::domain::attribute::ValueOrigin;
 use crate::domain::expansion::Expansion;
 use crate::domain::filter::Refusal;
 use crate::domain::filter::explain::NearMiss;
 use crate::domain::id::{SetId, TicketId, UserKey};
 use crate::domain::limit;
-use crate::domain::queue::explain::{Miss, Remedy};
-use crate::domain::queue::gate::Closed;
+use crate::domain::queue::explain::{NearMissTicket, Relaxation};
+use crate::domain::queue::gate::GateReason;
 use crate::domain::rating::RATING_MAX;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
-use crate::engine::queues::command::{Explained, QueueStatistics, RatingGiven, SearchExplained};
+use crate::engine::queues::command::{ExplainSearchAnswer, ExplainTicketAnswer, ImportedRating, QueueStatistics};
 use crate::engine::queues::rule_name;
 
 /// Of those who come nearest, how many are named where the operator does not say, and at most.
-const NEAREST_DEFAULT: u32 = 5;
-const NEAREST_MAX: u32 = 50;
+const NEAR_MISSES_DEFAULT: u32 = 5;
+const NEAR_MISSES_MAX: u32 = 50;
 
 /// What is to be explained.
-pub(super) enum About {
+pub(super) enum ExplainSubject {
     /// Why a ticket waits.
     Ticket(TicketId),
     /// Why a search, in a set and going on for so many milliseconds, finds so little.
@@ -30,11 +30,11 @@ pub(super) enum About {
 }
 
 /// What is to be explained, and how many of those who come nearest are to be named.
-pub(super) fn question(wire: pb::ExplainRequest) -> Result<(About, usize), Rejection> {
-    let mut problems = Door::default().problems();
-    let nearest = wire.max_nearest.unwrap_or(NEAREST_DEFAULT);
-    if NEAREST_MAX < nearest {
-        problems.add("max_nearest", format!("is {nearest}, at most {NEAREST_MAX} are allowed"));
+pub(super) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject, usize), Rejection> {
+    let mut problems = EntryPoint::default().field_errors();
+    let nearest = wire.max_nearest.unwrap_or(NEAR_MISSES_DEFAULT);
+    if NEAR_MISSES_MAX < nearest {
+        problems.add("max_nearest", format!("is {nearest}, at most {NEAR_MISSES_MAX} are allowed"));
     }
     let about = match wire.search {
         Some(search) => {
@@ -46,20 +46,24 @@ pub(super) fn question(wire: pb::ExplainRequest) -> Result<(About, usize), Rejec
             }
             let set_id = SetId(search.matchmaking_set_id.unwrap_or_default());
             // An operator says what a player's game would say, and is believed as far.
-            let session = session::required(search.session_composition, Origin::Client, &mut problems);
-            About::Search(set_id, Box::new(session), search.searching_for_ms)
+            let session = session::required_session(search.session_composition, ValueOrigin::Client, &mut problems);
+            ExplainSubject::Search(set_id, Box::new(session), search.searching_for_ms)
         }
-        None => About::Ticket(TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
-            problems.add("ticket_id", field::bad_id(&wire.ticket_id));
+        None => ExplainSubject::Ticket(TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
+            problems.add("ticket_id", field::invalid_id_message(&wire.ticket_id));
             TicketId::from_bytes([0; 16])
         })),
     };
-    problems.finish((about, nearest as usize))
+    problems.into_result((about, nearest as usize))
 }
 
 /// Why a search finds so little.
-pub(super) fn search_explained(set_id: SetId, searching_for_ms: u64, answer: &SearchExplained) -> pb::ExplainResponse {
-    let SearchExplained { ruleset, explanation } = answer;
+pub(super) fn explain_search_response(
+    set_id: SetId,
+    searching_for_ms: u64,
+    answer: &ExplainSearchAnswer,
+) -> pb::ExplainResponse {
+    let ExplainSearchAnswer { ruleset, explanation } = answer;
     let limits = ruleset.expansions.iter();
     let limit = |it: &Expansion| pb::ExplainLimit { name: it.name.to_string(), value: it.limit_at(searching_for_ms) };
     let count = |(refusal, count): &(Refusal, u32)| pb::RuleCount {
@@ -67,38 +71,42 @@ pub(super) fn search_explained(set_id: SetId, searching_for_ms: u64, answer: &Se
         count: (*count).into(),
     };
     let miss = |near: &NearMiss| pb::NearMiss {
-        advertisement_id: near.id.to_string(),
-        rule: rule_name(ruleset, near.refusal),
-        failed_rules: near.refusals.into(),
-        measured: near.by.map(|(is, _)| is),
-        limit: near.by.map(|(_, limit)| limit),
+        advertisement_id: near.advertisement_id.to_string(),
+        rule: rule_name(ruleset, near.first_refusal),
+        failed_rules: near.refusal_count.into(),
+        measured: near.measured_and_limit.map(|(is, _)| is),
+        limit: near.measured_and_limit.map(|(_, limit)| limit),
         ..pb::NearMiss::default()
     };
-    let wider = explanation.remedy.map(|it| Remedy::Expansion { expansion: it.expansion, from: it.from, to: it.to });
+    let wider = explanation.smallest_relaxation.map(|it| Relaxation::Expansion {
+        expansion: it.expansion_index,
+        current: it.current_limit,
+        required: it.required_limit,
+    });
     pb::ExplainResponse {
         matchmaking_set_id: set_id.0,
         service_configuration_hash: ruleset.hash.0,
         waited_ms: searching_for_ms,
         limits: limits.map(limit).collect(),
-        candidates: explanation.candidates,
-        compatible: explanation.suitable,
-        refusals: explanation.refusals.iter().map(count).collect(),
-        near_misses: explanation.nearest.iter().map(miss).collect(),
-        matches_now: 0 < explanation.suitable,
-        smallest_relaxation: wider.map(|it| remedy(ruleset, it)),
+        candidates: explanation.candidate_count,
+        compatible: explanation.compatible_count,
+        refusals: explanation.refusal_counts.iter().map(count).collect(),
+        near_misses: explanation.near_misses.iter().map(miss).collect(),
+        matches_now: 0 < explanation.compatible_count,
+        smallest_relaxation: wider.map(|it| relaxation(ruleset, it)),
         ..pb::ExplainResponse::default()
     }
 }
 
 /// Why it still waits.
-pub(super) fn explained(answer: Explained) -> pb::ExplainResponse {
-    let Explained { set_id, ruleset, explanation } = answer;
-    let standing = &explanation.standing;
+pub(super) fn explain_ticket_response(answer: ExplainTicketAnswer) -> pb::ExplainResponse {
+    let ExplainTicketAnswer { set_id, ruleset, explanation } = answer;
+    let standing = &explanation.situation;
     let group_name = |group: u16| {
         let groups = ruleset.queue.as_ref()?.groups.as_ref()?;
         Some(groups.groups.get(usize::from(group))?.name.to_string())
     };
-    let limits = ruleset.expansions.iter().zip(&standing.limits);
+    let limits = ruleset.expansions.iter().zip(&standing.expansion_limits);
     let count = |(refusal, count): &(Refusal, u32)| pb::RuleCount {
         rule: rule_name(&ruleset, *refusal),
         count: (*count).into(),
@@ -107,89 +115,93 @@ pub(super) fn explained(answer: Explained) -> pb::ExplainResponse {
         matchmaking_set_id: set_id.0,
         service_configuration_hash: ruleset.hash.0,
         waited_ms: standing.waited_ms,
-        rating: standing.rating,
-        leaderboard_rank: standing.place,
-        party_size: standing.size.into(),
-        group: standing.group.and_then(|(group, _)| group_name(group)).unwrap_or_default(),
-        extra_groups: standing.group.map_or(0, |(_, neighbours)| neighbours.into()),
-        range: standing.bucket.map(|(_, range)| range),
-        range_factor: standing.widened,
-        rating_shift: standing.shifted_down,
+        rating: standing.party_rating,
+        leaderboard_rank: standing.leaderboard_position,
+        party_size: standing.player_count.into(),
+        group: standing.group_and_extra_groups.and_then(|(group, _)| group_name(group)).unwrap_or_default(),
+        extra_groups: standing.group_and_extra_groups.map_or(0, |(_, neighbours)| neighbours.into()),
+        range: standing.bucket_and_range.map(|(_, range)| range),
+        range_factor: standing.range_factor,
+        rating_shift: standing.rating_shift,
         limits: limits.map(|(it, value)| pb::ExplainLimit { name: it.name.to_string(), value: *value }).collect(),
-        gate_reason: explanation.closed.map_or("", closed).to_owned(),
-        candidates: explanation.candidates,
-        compatible: explanation.suitable,
-        refusals: explanation.refusals.iter().map(count).collect(),
-        near_misses: explanation.nearest.iter().map(|near| miss(&ruleset, near)).collect(),
+        gate_reason: explanation.gate_reason.map_or("", gate_reason).to_owned(),
+        candidates: explanation.candidate_count,
+        compatible: explanation.compatible_count,
+        refusals: explanation.refusal_counts.iter().map(count).collect(),
+        near_misses: explanation.near_misses.iter().map(|near| near_miss(&ruleset, near)).collect(),
         matches_now: explanation.matches_now,
-        smallest_relaxation: explanation.remedy.map(|it| remedy(&ruleset, it)),
-        truncated: explanation.out_of_looks,
+        smallest_relaxation: explanation.smallest_relaxation.map(|it| relaxation(&ruleset, it)),
+        truncated: explanation.truncated,
     }
 }
 
-fn closed(closed: Closed) -> &'static str {
+fn gate_reason(closed: GateReason) -> &'static str {
     match closed {
-        Closed::TooFewWaiting { .. } => "too_few_waiting",
-        Closed::TooManyMatches { .. } => "too_many_matches",
+        GateReason::TooFewWaiting { .. } => "too_few_waiting",
+        GateReason::TooManyMatches { .. } => "too_many_matches",
     }
 }
 
-fn miss(ruleset: &Ruleset, near: &Miss) -> pb::NearMiss {
+fn near_miss(ruleset: &Ruleset, near: &NearMissTicket) -> pb::NearMiss {
     pb::NearMiss {
-        ticket_id: near.candidate.to_string(),
-        rule: rule_name(ruleset, near.refusal),
-        failed_rules: near.refusals.into(),
-        measured: near.by.map(|by| by.is),
-        limit: near.by.map(|by| by.limit),
+        ticket_id: near.ticket_id.to_string(),
+        rule: rule_name(ruleset, near.first_refusal),
+        failed_rules: near.failed_rule_count.into(),
+        measured: near.margin.map(|by| by.measured),
+        limit: near.margin.map(|by| by.limit),
         ..pb::NearMiss::default()
     }
 }
 
-fn remedy(ruleset: &Ruleset, remedy: Remedy) -> pb::Relaxation {
+fn relaxation(ruleset: &Ruleset, remedy: Relaxation) -> pb::Relaxation {
     let (kind, from, to, text) = match remedy {
-        Remedy::Expansion { expansion, from, to } => {
+        Relaxation::Expansion { expansion, current: from, required: to } => {
             let name = ruleset.expansions.get(expansion).map_or("", |it| &it.name);
             ("expansion", Some(from), to, format!("expansion `{name}` from {from} to {to}"))
         }
-        Remedy::Window { more } => {
+        Relaxation::Window { more_buckets: more } => {
             ("window", None, f64::from(more), format!("a window {more} buckets wider to either side"))
         }
-        Remedy::Neighbours { more } => ("neighbours", None, f64::from(more), format!("{more} groups further")),
-        Remedy::Quality { from, to } => ("quality", Some(from), to, format!("the bar of quality from {from} to {to}")),
-        Remedy::Tickets { more } => ("tickets", None, f64::from(more), format!("{more} more parties that suit")),
-        Remedy::Wait { ms } => ("wait", None, ms as f64, format!("{ms} ms more of waiting")),
+        Relaxation::ExtraGroups { more } => ("neighbours", None, f64::from(more), format!("{more} groups further")),
+        Relaxation::Quality { from, to } => {
+            ("quality", Some(from), to, format!("the bar of quality from {from} to {to}"))
+        }
+        Relaxation::MoreTickets { more } => {
+            ("tickets", None, f64::from(more), format!("{more} more parties that suit"))
+        }
+        Relaxation::Wait { more_ms: ms } => ("wait", None, ms as f64, format!("{ms} ms more of waiting")),
     };
     pb::Relaxation { message: text, kind: kind.to_owned(), current: from, required: to }
 }
 
 /// How queues fare.
-pub(super) fn statistics(queues: Vec<QueueStatistics>) -> pb::GetStatisticsResponse {
+pub(super) fn statistics_response(queues: Vec<QueueStatistics>) -> pb::GetStatisticsResponse {
     let wire = |it: QueueStatistics| pb::QueueStatistics {
         matchmaking_set_id: it.set_id.0,
         silo_id: it.silo.0,
-        waiting_tickets: it.waiting,
-        waiting_players: it.players,
-        matches: it.matches,
+        waiting_tickets: it.waiting_tickets,
+        waiting_players: it.waiting_players,
+        matches: it.running_matches,
         longest_wait_ms: it.longest_wait_ms,
-        runs_here: it.here,
-        passes: it.passes,
+        runs_here: it.runs_on_this_replica,
+        passes: it.pass_count,
         last_pass_ms: it.last_pass_ms,
         refusals: it
-            .refusals
+            .refusal_counts
             .iter()
             .map(|(rule, count)| pb::RuleCount { rule: rule.to_string(), count: *count })
             .collect(),
-        wait_p50_ms: it.waits.map(|(p50, ..)| p50),
-        wait_p90_ms: it.waits.map(|(_, p90, _)| p90),
-        wait_samples: it.waits.map_or(0, |(.., count)| count),
-        quality_p50: it.quality,
-        p90_estimate_met_percent: it.calibration_percent,
+        wait_p50_ms: it.wait_percentiles_ms.map(|(p50, ..)| p50),
+        wait_p90_ms: it.wait_percentiles_ms.map(|(_, p90, _)| p90),
+        wait_samples: it.wait_percentiles_ms.map_or(0, |(.., count)| count),
+        quality_p50: it.median_quality,
+        p90_estimate_met_percent: it.p90_estimate_met_percent,
     };
     pb::GetStatisticsResponse { queues: queues.into_iter().map(wire).collect() }
 }
 
 /// A number that a match can be rated by.
-fn ratable(value: f64, path: &str, problems: &mut Problems) -> f64 {
+fn checked_rating_magnitude(value: f64, path: &str, problems: &mut FieldErrors) -> f64 {
     if RATING_MAX < value.abs() {
         problems.add(path, format!("is {value}, must be a number from -{RATING_MAX:e} to {RATING_MAX:e}"));
     }
@@ -197,23 +209,25 @@ fn ratable(value: f64, path: &str, problems: &mut Problems) -> f64 {
 }
 
 /// Ratings to set.
-pub(super) fn ratings(wire: pb::ImportRatingsRequest) -> Result<(SetId, Vec<RatingGiven>), Rejection> {
-    let mut problems = Door::default().problems();
+pub(super) fn import_ratings_command(
+    wire: pb::ImportRatingsRequest,
+) -> Result<(SetId, Vec<ImportedRating>), Rejection> {
+    let mut problems = EntryPoint::default().field_errors();
     let Some(set_id) = wire.matchmaking_set_id else {
         problems.add("matchmaking_set_id", "is missing: say which playlist");
-        return problems.finish((SetId::default(), Vec::new()));
+        return problems.into_result((SetId::default(), Vec::new()));
     };
     if wire.ratings.is_empty() {
         problems.add("ratings", "is empty: give at least one");
     }
-    if !field::count(wire.ratings.len(), limit::RATINGS_BATCH_MAX, "ratings", &mut problems) {
-        return problems.finish((SetId::default(), Vec::new()));
+    if !field::check_list_len(wire.ratings.len(), limit::RATINGS_PER_TRANSACTION_MAX, "ratings", &mut problems) {
+        return problems.into_result((SetId::default(), Vec::new()));
     }
     let mut users = std::collections::BTreeSet::new();
     let mut given = Vec::with_capacity(wire.ratings.len());
     for (index, row) in wire.ratings.iter().enumerate() {
         let path = |name: &str| format!("ratings[{index}].{name}");
-        field::name(&row.user_id, &*path("user_id"), &mut problems);
+        field::check_required_text(&row.user_id, &*path("user_id"), &mut problems);
         if !users.insert(&row.user_id) {
             problems.add(path("user_id"), "is here a second time: each user once");
         }
@@ -222,16 +236,26 @@ pub(super) fn ratings(wire: pb::ImportRatingsRequest) -> Result<(SetId, Vec<Rati
             continue;
         };
         let mut positive = |value: Option<f64>, name: &str| {
-            value.map(|it| ratable(field::positive(it, &*path(name), &mut problems), &path(name), &mut problems))
+            value.map(|it| {
+                checked_rating_magnitude(
+                    field::checked_non_negative_number(it, &*path(name), &mut problems),
+                    &path(name),
+                    &mut problems,
+                )
+            })
         };
         let (deviation, volatility) = (positive(row.deviation, "deviation"), positive(row.volatility, "volatility"));
-        given.push(RatingGiven {
-            user: UserKey::of(&row.user_id),
-            rating: ratable(field::number(rating, &*path("rating"), &mut problems), &path("rating"), &mut problems),
+        given.push(ImportedRating {
+            user: UserKey::from_name(&row.user_id),
+            rating: checked_rating_magnitude(
+                field::checked_number(rating, &*path("rating"), &mut problems),
+                &path("rating"),
+                &mut problems,
+            ),
             deviation,
             volatility,
             matches: row.matches,
         });
     }
-    problems.finish((SetId(set_id), given))
+    problems.into_result((SetId(set_id), given))
 }

@@ -11,17 +11,17 @@ use crate::api::pb::matchmaking_service_server::MatchmakingServiceServer;
 use crate::api::typed::MatchmakingApi;
 
 /// The names under which health is asked: the server as a whole, and its service.
-const NAMES: [&str; 2] = ["", <MatchmakingServiceServer<MatchmakingApi> as NamedService>::NAME];
+const HEALTH_SERVICE_NAMES: [&str; 2] = ["", <MatchmakingServiceServer<MatchmakingApi> as NamedService>::NAME];
 
 /// What the server says of its health.
 #[derive(Clone, Debug, Default)]
-pub struct Health {
+pub struct HealthState {
     reporter: HealthReporter,
 }
 
-impl Health {
+impl HealthState {
     /// Not serving yet.
-    pub async fn starting() -> Self {
+    pub async fn not_serving() -> Self {
         let health = Self::default();
         health.set_serving(false).await;
         health
@@ -30,19 +30,19 @@ impl Health {
     /// Says, under every name, whether clients should be sent here.
     pub async fn set_serving(&self, serving: bool) {
         let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
-        for name in NAMES {
+        for name in HEALTH_SERVICE_NAMES {
             self.reporter.set_service_status(name, status).await;
         }
     }
 
     /// Adds the health service.
-    pub(super) fn add_to(&self, routes: &mut RoutesBuilder) {
+    pub(super) fn add_health_service(&self, routes: &mut RoutesBuilder) {
         routes.add_service(HealthServer::new(HealthService::from_health_reporter(self.reporter.clone())));
     }
 }
 
 /// Adds reflection of `descriptors`, of health, and of the details that errors carry.
-pub(super) fn add_reflection(
+pub(super) fn add_reflection_services(
     descriptors: &'static [u8],
     routes: &mut RoutesBuilder,
 ) -> Result<(), tonic_reflection::server::Error> {
@@ -58,7 +58,7 @@ pub(super) fn add_reflection(
 }
 
 /// What reflection says of the port that players use.
-pub(super) const MATCHMAKING: &[u8] = pb::MATCHMAKING_DESCRIPTORS;
+pub(super) const CLIENT_PORT_DESCRIPTORS: &[u8] = pb::MATCHMAKING_DESCRIPTORS;
 
 /// What reflection says of the operator's port.
-pub(super) const OPERATOR: &[u8] = pb::OPERATOR_DESCRIPTORS;
+pub(super) const OPERATOR_PORT_DESCRIPTORS: &[u8] = pb::OPERATOR_DESCRIPTORS;

@@ -22,55 +22,65 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use crate::api::pb::ErrorReason;
-use crate::api::admission::{Admitted, Denied, Keeper};
-use crate::api::caller::Peer;
+use crate::api::admission::{AuthContext, AuthError, Authorizer};
+use crate::api::caller::ConnectionPeer;
 use crate::api::drain::Drain;
-use crate::api::fault_in_server;
-use crate::api::method::{self, Method, Shape};
-use crate::api::oversight::{self, Oversight, Watched};
+use crate::api::internal_error_status;
+use crate::api::method::{self, RpcKind, RpcMethod};
+use crate::api::oversight::{self, AuditLayer, AuditedCall};
+use crate::api::pb::ErrorReason;
 use crate::api::status::Rejection;
 use crate::auth::refused::Refused;
 
-use body::{CallBody, Guard, StreamSlot};
-use report::{Report, RpcObserver};
+use body::{CallResponseBody, StreamLimits, StreamSlot};
+use report::{CallReport, RpcObserver};
 
 /// What a patient call may take, should its client wait as long.
-const PATIENT_DEADLINE: Duration = Duration::from_secs(600);
+const LONG_CALL_DEADLINE: Duration = Duration::from_secs(600);
 
 /// Bytes of answers on one stream of health or reflection. All that reflection has to tell is a fifth of it; whoever asks for
 /// the same again and again opens another stream, and that is charged.
-const STREAM_BYTES_MAX: usize = 1024 * 1024;
+const STREAM_RESPONSE_BYTES_MAX: usize = 1024 * 1024;
 
 /// Puts `CallService` in front of the routes of a port.
 #[derive(Clone)]
 pub struct CallLayer {
-    shared: Arc<Shared>,
+    state: Arc<LayerState>,
 }
 
-struct Shared {
+struct LayerState {
     observer: Arc<dyn RpcObserver>,
-    keeper: Keeper,
+    authorizer: Authorizer,
     unary_deadline: Duration,
     draining: CancellationToken,
     /// Watches over operators; none: nobody does.
-    oversight: Option<Oversight>,
+    audit_layer: Option<AuditLayer>,
 }
 
 impl CallLayer {
     /// A layer that reports to `observer`, lets in whom `keeper` lets in, ends unary calls after `unary_deadline` and
     /// streams when `drain` begins.
-    pub fn new(observer: Arc<dyn RpcObserver>, keeper: Keeper, unary_deadline: Duration, drain: &Drain) -> Self {
-        let draining = drain.token().clone();
-        Self { shared: Arc::new(Shared { observer, keeper, unary_deadline, draining, oversight: None }) }
+    pub fn new(observer: Arc<dyn RpcObserver>, keeper: Authorizer, unary_deadline: Duration, drain: &Drain) -> Self {
+        let draining = drain.stream_cancellation().clone();
+        Self {
+            state: Arc::new(LayerState { observer, authorizer: keeper, unary_deadline, draining, audit_layer: None }),
+        }
     }
 
     /// The same, with somebody who watches over what only operators may ask, and over proofs that are worth nothing.
-    pub fn with_oversight(self, oversight: Oversight) -> Self {
-        let Shared { observer, keeper, unary_deadline, draining, .. } = &*self.shared;
+    pub fn with_audit_layer(self, oversight: AuditLayer) -> Self {
+        let LayerState { observer, authorizer: keeper, unary_deadline, draining, .. } = &*self.state;
         let (observer, keeper, draining) = (observer.clone(), keeper.clone(), draining.clone());
         let oversight = Some(oversight);
-        Self { shared: Arc::new(Shared { observer, keeper, unary_deadline: *unary_deadline, draining, oversight }) }
+        Self {
+            state: Arc::new(LayerState {
+                observer,
+                authorizer: keeper,
+                unary_deadline: *unary_deadline,
+                draining,
+                audit_layer: oversight,
+            }),
+        }
     }
 }
 
@@ -78,7 +88,7 @@ impl<S> Layer<S> for CallLayer {
     type Service = CallService<S>;
 
     fn layer(&self, inner: S) -> CallService<S> {
-        CallService { inner, shared: self.shared.clone() }
+        CallService { inner, state: self.state.clone() }
     }
 }
 
@@ -86,7 +96,7 @@ impl<S> Layer<S> for CallLayer {
 #[derive(Clone)]
 pub struct CallService<S> {
     inner: S,
-    shared: Arc<Shared>,
+    state: Arc<LayerState>,
 }
 
 impl<S> Service<Request<Body>> for CallService<S>
@@ -94,9 +104,9 @@ where
     S: Service<Request<Body>, Response = Response<Body>, Error = Infallible>,
     S::Future: Send + 'static,
 {
-    type Response = Response<CallBody>;
+    type Response = Response<CallResponseBody>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<CallBody>, Infallible>>;
+    type Future = BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
@@ -105,88 +115,98 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if !is_grpc(&request) {
             // What is no call must not be taken for one further in.
-            if method::is_known(request.uri().path()) {
-                return Box::pin(async { Ok(not_grpc().map(CallBody::plain)) });
+            if method::is_known_path(request.uri().path()) {
+                return Box::pin(async { Ok(unsupported_media_type().map(CallResponseBody::passthrough)) });
             }
             let answer = self.inner.call(request);
-            return Box::pin(async move { Ok(answer.await?.map(CallBody::plain)) });
+            return Box::pin(async move { Ok(answer.await?.map(CallResponseBody::passthrough)) });
         }
-        let method = method::of_path(request.uri().path());
-        let asked = deadline::asked(request.headers());
-        let report = Report::new(method.name, self.shared.observer.clone());
-        let mut watched = self.watched(method, &request);
-        let admitted = match self.let_in(method, &request, &mut watched) {
+        let method = method::method_of_path(request.uri().path());
+        let asked = deadline::requested_timeout(request.headers());
+        let report = CallReport::new(method.name, self.state.observer.clone());
+        let mut watched = self.start_audit(method, &request);
+        let admitted = match self.authorize_call(method, &request, &mut watched) {
             Ok(admitted) => admitted,
-            Err(rejection) => return refused(rejection, report, watched),
+            Err(rejection) => return reject_call(rejection, report, watched),
         };
-        let slot = match self.place(method, &request) {
-            Ok(Some(slot)) if method.shape == Shape::Conversation => Some(slot.counted_by(&self.shared.observer)),
+        let slot = match self.acquire_stream_slot(method, &request) {
+            Ok(Some(slot)) if method.kind == RpcKind::SelfEndedStream => Some(slot.with_observer(&self.state.observer)),
             Ok(slot) => slot,
-            Err(rejection) => return refused(rejection, report, watched),
+            Err(rejection) => return reject_call(rejection, report, watched),
         };
-        let good_for = admitted.good_for().filter(|_| method.shape == Shape::Stream);
-        let guard = slot.map(|slot| Guard::new(slot, asked, self.ends_with_the_server(method), good_for));
-        let guard =
-            guard.map(|guard| if method.shape == Shape::Stream { guard.ending_after(STREAM_BYTES_MAX) } else { guard });
+        let good_for = admitted.valid_for().filter(|_| method.kind == RpcKind::LayerEndedStream);
+        let guard = slot.map(|slot| StreamLimits::new(slot, asked, self.stream_drain_token(method), good_for));
+        let guard = guard.map(|guard| {
+            if method.kind == RpcKind::LayerEndedStream {
+                guard.with_byte_limit(STREAM_RESPONSE_BYTES_MAX)
+            } else {
+                guard
+            }
+        });
         request.extensions_mut().insert(admitted);
-        let most = if method.shape == Shape::Patient { PATIENT_DEADLINE } else { self.shared.unary_deadline };
+        let most = if method.kind == RpcKind::LongUnary { LONG_CALL_DEADLINE } else { self.state.unary_deadline };
         let limit = asked.map_or(most, |asked| asked.min(most));
         let answer = self.inner.call(request);
         Box::pin(async move {
-            let response = match tokio::time::timeout_at(report.started() + limit, caught(answer)).await {
+            let response = match tokio::time::timeout_at(report.started_at() + limit, catch_panic(answer)).await {
                 Ok(Ok(response)) => response,
-                Ok(Err(_panic)) => fault_in_server().into_http(),
-                Err(_elapsed) => deadline::exceeded().into_http(),
+                Ok(Err(_panic)) => internal_error_status().into_http(),
+                Err(_elapsed) => deadline::deadline_exceeded_status().into_http(),
             };
-            Ok(finish(oversight::end(watched, response).await, report, guard))
+            Ok(finish_response(oversight::finish_audit(watched, response).await, report, guard))
         })
     }
 }
 
 impl<S> CallService<S> {
     /// A call that is watched.
-    fn watched(&self, method: Method, request: &Request<Body>) -> Option<Watched> {
-        self.shared.oversight.as_ref()?.watch(method, request)
+    fn start_audit(&self, method: RpcMethod, request: &Request<Body>) -> Option<AuditedCall> {
+        self.state.audit_layer.as_ref()?.start_audit(method, request)
     }
 
     /// Word of who is calling, for whoever is behind this and whoever watches; an error when the call is not theirs to
     /// make, or one too many.
-    fn let_in(
+    fn authorize_call(
         &self,
-        method: Method,
+        method: RpcMethod,
         request: &Request<Body>,
-        watched: &mut Option<Watched>,
-    ) -> Result<Admitted, Rejection> {
-        let admitted = self.shared.keeper.admit(method.access, request.headers(), request.extensions());
-        let admitted = admitted.map_err(|denied| self.denied(denied, request, watched.as_mut()))?;
-        if let Some(oversight) = &self.shared.oversight {
+        watched: &mut Option<AuditedCall>,
+    ) -> Result<AuthContext, Rejection> {
+        let admitted = self.state.authorizer.authorize(method.access, request.headers(), request.extensions());
+        let admitted = admitted.map_err(|denied| self.rejection_of_auth_error(denied, request, watched.as_mut()))?;
+        if let Some(oversight) = &self.state.audit_layer {
             oversight.charge_call(admitted.identity(), request)?;
         }
         if let Some(watched) = watched {
             if let Some(identity) = admitted.identity() {
-                watched.is_by(identity);
+                watched.set_identity(identity);
             }
-            watched.charge()?;
+            watched.charge_operator_call()?;
         }
         Ok(admitted)
     }
 
     /// Counts somebody who is not let in, and charges the place that they come from. Whoever shows what is worth nothing,
     /// again and again, is soon told that alone.
-    fn denied(&self, denied: Denied, request: &Request<Body>, watched: Option<&mut Watched>) -> Rejection {
-        self.shared.observer.denied(match denied {
-            Denied::Unknown(refused) => refused.as_str(),
-            Denied::Role(_) => "wrong_role",
+    fn rejection_of_auth_error(
+        &self,
+        denied: AuthError,
+        request: &Request<Body>,
+        watched: Option<&mut AuditedCall>,
+    ) -> Rejection {
+        self.state.observer.auth_failed(match denied {
+            AuthError::Unauthenticated(refused) => refused.as_str(),
+            AuthError::RoleNotAllowed(_) => "wrong_role",
         });
-        if let (Denied::Role(role), Some(watched)) = (denied, watched) {
-            watched.is_by_some(role);
+        if let (AuthError::RoleNotAllowed(role), Some(watched)) = (denied, watched) {
+            watched.set_role(role);
         }
         let is_worthless = match denied {
-            Denied::Unknown(refused) => !matches!(refused, Refused::Missing | Refused::Expired),
-            Denied::Role(_) => false,
+            AuthError::Unauthenticated(refused) => !matches!(refused, Refused::Missing | Refused::Expired),
+            AuthError::RoleNotAllowed(_) => false,
         };
-        let charged = self.shared.oversight.as_ref().map(|oversight| match is_worthless {
-            true => oversight.charge_failure(request),
+        let charged = self.state.audit_layer.as_ref().map(|oversight| match is_worthless {
+            true => oversight.charge_auth_failure(request),
             false => oversight.charge_call(None, request),
         });
         match charged {
@@ -196,25 +216,25 @@ impl<S> CallService<S> {
     }
 
     /// A place for a stream, or none for a call that is no stream; an error when there is no place.
-    fn place(&self, method: Method, request: &Request<Body>) -> Result<Option<StreamSlot>, Rejection> {
-        match method.shape {
-            Shape::Unary | Shape::Patient => return Ok(None),
-            Shape::Stream => {}
-            Shape::Conversation if self.shared.draining.is_cancelled() => return Err(Rejection::going_away()),
-            Shape::Conversation => {}
+    fn acquire_stream_slot(&self, method: RpcMethod, request: &Request<Body>) -> Result<Option<StreamSlot>, Rejection> {
+        match method.kind {
+            RpcKind::Unary | RpcKind::LongUnary => return Ok(None),
+            RpcKind::LayerEndedStream => {}
+            RpcKind::SelfEndedStream if self.state.draining.is_cancelled() => return Err(Rejection::draining()),
+            RpcKind::SelfEndedStream => {}
         }
-        let Some(peer) = request.extensions().get::<Peer>() else { return Ok(Some(StreamSlot::free())) };
-        if peer.streams_max <= peer.streams.fetch_add(1, Ordering::Relaxed) {
-            peer.streams.fetch_sub(1, Ordering::Relaxed);
+        let Some(peer) = request.extensions().get::<ConnectionPeer>() else { return Ok(Some(StreamSlot::uncounted())) };
+        if peer.streams_max <= peer.open_streams.fetch_add(1, Ordering::Relaxed) {
+            peer.open_streams.fetch_sub(1, Ordering::Relaxed);
             let text = format!("at most {} streams may be open on one connection", peer.streams_max);
             return Err(Rejection::new(Code::ResourceExhausted, ErrorReason::TooManyStreams, text));
         }
-        Ok(Some(StreamSlot::taken(peer.streams.clone())))
+        Ok(Some(StreamSlot::counted(peer.open_streams.clone())))
     }
 
     /// What ends a stream when the server goes away; a conversation sees to that itself, after its last answers.
-    fn ends_with_the_server(&self, method: Method) -> Option<CancellationToken> {
-        (method.shape == Shape::Stream).then(|| self.shared.draining.clone())
+    fn stream_drain_token(&self, method: RpcMethod) -> Option<CancellationToken> {
+        (method.kind == RpcKind::LayerEndedStream).then(|| self.state.draining.clone())
     }
 }
 
@@ -224,31 +244,35 @@ fn is_grpc(request: &Request<Body>) -> bool {
 }
 
 /// What HTTP says to a request that names a method and is no gRPC (gRPC over HTTP/2, "Requests").
-fn not_grpc() -> Response<Body> {
+fn unsupported_media_type() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
     response
 }
 
-fn refused(
+fn reject_call(
     rejection: Rejection,
-    report: Report,
-    watched: Option<Watched>,
-) -> BoxFuture<'static, Result<Response<CallBody>, Infallible>> {
+    report: CallReport,
+    watched: Option<AuditedCall>,
+) -> BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>> {
     let response = rejection.into_status().into_http();
-    Box::pin(async move { Ok(finish(oversight::end(watched, response).await, report, None)) })
+    Box::pin(async move { Ok(finish_response(oversight::finish_audit(watched, response).await, report, None)) })
 }
 
-fn finish(response: Response<Body>, mut report: Report, guard: Option<Guard>) -> Response<CallBody> {
+fn finish_response(
+    response: Response<Body>,
+    mut report: CallReport,
+    guard: Option<StreamLimits>,
+) -> Response<CallResponseBody> {
     // A status among the headers is the whole answer.
     if let Some(status) = Status::from_header_map(response.headers()) {
         report.finish(status.code());
     }
-    response.map(|body| CallBody::new(body, report, guard))
+    response.map(|body| CallResponseBody::of_call(body, report, guard))
 }
 
 /// Runs a future to its end, or to its panic.
-async fn caught<F>(future: F) -> Result<Response<Body>, Box<dyn Any + Send>>
+async fn catch_panic<F>(future: F) -> Result<Response<Body>, Box<dyn Any + Send>>
 where
     F: Future<Output = Result<Response<Body>, Infallible>>,
 {

@@ -5,88 +5,88 @@ use crate::auth::policy::{Access, IDENTIFIED, OPERATORS, PLAYERS};
 
 /// How a method speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Shape {
+pub enum RpcKind {
     /// One request, one answer.
     Unary,
     /// The same, but the more there is in memory the longer it takes: its client says how long it will wait.
-    Patient,
+    LongUnary,
     /// A stream that the layer ends when the server goes away.
-    Stream,
+    LayerEndedStream,
     /// A stream that ends itself, after its last answers.
-    Conversation,
+    SelfEndedStream,
 }
 
 /// One method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Method {
+pub struct RpcMethod {
     /// `package.Service/Method`; the label in metrics and logs.
     pub name: &'static str,
     /// How it speaks.
-    pub shape: Shape,
+    pub kind: RpcKind,
     /// Who may call it.
     pub access: Access,
 }
 
 /// What every unknown path is called. Whoever calls it has to show who they are before they hear that it is not there.
-const OTHER: Method = Method { name: "other", shape: Shape::Unary, access: IDENTIFIED };
+const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: IDENTIFIED };
 
 /// Every method that the server serves, on either port; the most frequent first.
-const METHODS: [Method; 37] = [
-    unary("fireteam.v1.MatchmakingService/UpdateAdvertisement", PLAYERS),
-    unary("fireteam.v1.MatchmakingService/Search", PLAYERS),
-    unary("fireteam.v1.MatchmakingService/Core", PLAYERS),
-    Method { shape: Shape::Conversation, ..unary("fireteam.v1.MatchmakingService/Connect", PLAYERS) },
-    unary("fireteam.v1.MatchmakingService/DeleteAdvertisement", PLAYERS),
-    unary("fireteam.v1.MatchmakingService/GetConfiguration", PLAYERS),
-    unary("fireteam.v1.MatchmakingService/Reserve", PLAYERS),
-    unary("fireteam.v1.MatchmakingService/Release", PLAYERS),
-    unary("fireteam.v1.MatchmakingService/ReportLatency", PLAYERS),
-    unary("fireteam.v1.MatchmakingService/ChooseAction", PLAYERS),
-    unary("fireteam.v1.MatchmakingService/GrantConsent", PLAYERS),
-    unary("fireteam.v1.QueueService/Heartbeat", PLAYERS),
-    unary("fireteam.v1.QueueService/Enter", PLAYERS),
-    stream("fireteam.v1.QueueService/Watch", PLAYERS),
-    unary("fireteam.v1.QueueService/Respond", PLAYERS),
-    unary("fireteam.v1.QueueService/Leave", PLAYERS),
-    unary("fireteam.v1.QueueService/EndMatch", PLAYERS),
-    unary("fireteam.v1.RatingService/ReportResult", PLAYERS),
-    unary("fireteam.v1.RatingService/GetRatings", PLAYERS),
-    unary("fireteam.v1.RatingService/GetLeaderboard", PLAYERS),
-    unary("fireteam.v1.RatingService/PredictOutcome", PLAYERS),
-    unary("fireteam.v1.RatingService/GetRatingHistory", PLAYERS),
-    unary("fireteam.v1.RatingService/SubmitFeedback", PLAYERS),
-    unary("fireteam.v1.OperatorService/CheckRuleset", OPERATORS),
-    unary("fireteam.v1.OperatorService/ReloadRulesets", OPERATORS),
-    unary("fireteam.v1.OperatorService/ListRulesets", OPERATORS),
-    unary("fireteam.v1.OperatorService/Drain", OPERATORS),
-    unary("fireteam.v1.OperatorService/Explain", OPERATORS),
-    unary("fireteam.v1.OperatorService/GetStatistics", OPERATORS),
-    unary("fireteam.v1.OperatorService/ImportRatings", OPERATORS),
-    unary("fireteam.v1.OperatorService/ReportResult", OPERATORS),
-    unary("fireteam.v1.OperatorService/ExportMatches", OPERATORS),
-    Method { shape: Shape::Patient, ..unary("fireteam.v1.OperatorService/CheckConsistency", OPERATORS) },
-    unary("grpc.health.v1.Health/Check", Access::Anyone),
-    stream("grpc.health.v1.Health/Watch", Access::Anyone),
-    stream("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", IDENTIFIED),
-    stream("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", IDENTIFIED),
+const RPC_METHODS: [RpcMethod; 37] = [
+    unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", PLAYERS),
+    unary_method("fireteam.v1.MatchmakingService/Search", PLAYERS),
+    unary_method("fireteam.v1.MatchmakingService/Core", PLAYERS),
+    RpcMethod { kind: RpcKind::SelfEndedStream, ..unary_method("fireteam.v1.MatchmakingService/Connect", PLAYERS) },
+    unary_method("fireteam.v1.MatchmakingService/DeleteAdvertisement", PLAYERS),
+    unary_method("fireteam.v1.MatchmakingService/GetConfiguration", PLAYERS),
+    unary_method("fireteam.v1.MatchmakingService/Reserve", PLAYERS),
+    unary_method("fireteam.v1.MatchmakingService/Release", PLAYERS),
+    unary_method("fireteam.v1.MatchmakingService/ReportLatency", PLAYERS),
+    unary_method("fireteam.v1.MatchmakingService/ChooseAction", PLAYERS),
+    unary_method("fireteam.v1.MatchmakingService/GrantConsent", PLAYERS),
+    unary_method("fireteam.v1.QueueService/Heartbeat", PLAYERS),
+    unary_method("fireteam.v1.QueueService/Enter", PLAYERS),
+    stream_method("fireteam.v1.QueueService/Watch", PLAYERS),
+    unary_method("fireteam.v1.QueueService/Respond", PLAYERS),
+    unary_method("fireteam.v1.QueueService/Leave", PLAYERS),
+    unary_method("fireteam.v1.QueueService/EndMatch", PLAYERS),
+    unary_method("fireteam.v1.RatingService/ReportResult", PLAYERS),
+    unary_method("fireteam.v1.RatingService/GetRatings", PLAYERS),
+    unary_method("fireteam.v1.RatingService/GetLeaderboard", PLAYERS),
+    unary_method("fireteam.v1.RatingService/PredictOutcome", PLAYERS),
+    unary_method("fireteam.v1.RatingService/GetRatingHistory", PLAYERS),
+    unary_method("fireteam.v1.RatingService/SubmitFeedback", PLAYERS),
+    unary_method("fireteam.v1.OperatorService/CheckRuleset", OPERATORS),
+    unary_method("fireteam.v1.OperatorService/ReloadRulesets", OPERATORS),
+    unary_method("fireteam.v1.OperatorService/ListRulesets", OPERATORS),
+    unary_method("fireteam.v1.OperatorService/Drain", OPERATORS),
+    unary_method("fireteam.v1.OperatorService/Explain", OPERATORS),
+    unary_method("fireteam.v1.OperatorService/GetStatistics", OPERATORS),
+    unary_method("fireteam.v1.OperatorService/ImportRatings", OPERATORS),
+    unary_method("fireteam.v1.OperatorService/ReportResult", OPERATORS),
+    unary_method("fireteam.v1.OperatorService/ExportMatches", OPERATORS),
+    RpcMethod { kind: RpcKind::LongUnary, ..unary_method("fireteam.v1.OperatorService/CheckConsistency", OPERATORS) },
+    unary_method("grpc.health.v1.Health/Check", Access::Anyone),
+    stream_method("grpc.health.v1.Health/Watch", Access::Anyone),
+    stream_method("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", IDENTIFIED),
+    stream_method("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", IDENTIFIED),
 ];
 
 /// Every method of `proto/`, as `build.rs` has read it.
-const SERVED: &[&str] = &include!(concat!(env!("OUT_DIR"), "/served.rs"));
+const PROTO_METHODS: &[&str] = &include!(concat!(env!("OUT_DIR"), "/served.rs"));
 
 /// A method without a row does not build (SEC-4).
 const _: () = {
     let mut at = 0;
-    while at < SERVED.len() {
-        assert!(has_row(SERVED[at]), "a method of proto/ has no row in METHODS");
+    while at < PROTO_METHODS.len() {
+        assert!(is_in_table(PROTO_METHODS[at]), "a method of proto/ has no row in METHODS");
         at += 1;
     }
 };
 
-const fn has_row(name: &str) -> bool {
+const fn is_in_table(name: &str) -> bool {
     let mut at = 0;
-    while at < METHODS.len() {
-        if is_same(METHODS[at].name.as_bytes(), name.as_bytes()) {
+    while at < RPC_METHODS.len() {
+        if bytes_equal(RPC_METHODS[at].name.as_bytes(), name.as_bytes()) {
             return true;
         }
         at += 1;
@@ -94,7 +94,7 @@ const fn has_row(name: &str) -> bool {
     false
 }
 
-const fn is_same(one: &[u8], other: &[u8]) -> bool {
+const fn bytes_equal(one: &[u8], other: &[u8]) -> bool {
     let mut at = 0;
     while at < one.len() && at < other.len() && one[at] == other[at] {
         at += 1;
@@ -102,23 +102,23 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     at == one.len() && at == other.len()
 }
 
-const fn unary(name: &'static str, access: Access) -> Method {
-    Method { name, shape: Shape::Unary, access }
+const fn unary_method(name: &'static str, access: Access) -> RpcMethod {
+    RpcMethod { name, kind: RpcKind::Unary, access }
 }
 
-const fn stream(name: &'static str, access: Access) -> Method {
-    Method { name, shape: Shape::Stream, access }
+const fn stream_method(name: &'static str, access: Access) -> RpcMethod {
+    RpcMethod { name, kind: RpcKind::LayerEndedStream, access }
 }
 
 /// Whether there is a method behind a path.
-pub fn is_known(path: &str) -> bool {
-    of_path(path) != OTHER
+pub fn is_known_path(path: &str) -> bool {
+    method_of_path(path) != UNKNOWN_METHOD
 }
 
 /// The method behind a path.
-pub fn of_path(path: &str) -> Method {
+pub fn method_of_path(path: &str) -> RpcMethod {
     let name = path.strip_prefix('/').unwrap_or(path);
-    METHODS.iter().copied().find(|method| method.name == name).unwrap_or(OTHER)
+    RPC_METHODS.iter().copied().find(|method| method.name == name).unwrap_or(UNKNOWN_METHOD)
 }
 
 #[cfg(test)]
@@ -131,16 +131,16 @@ mod tests {
 
     /// SEC-4: a call without a row does not build; one with the row of others fails here.
     #[test]
-    fn every_method_of_the_contract_is_known() {
+    fn method_table_has_every_proto_method_with_its_access() {
         for descriptors in [pb::MATCHMAKING_DESCRIPTORS, pb::OPERATOR_DESCRIPTORS] {
             let set = FileDescriptorSet::decode(descriptors).unwrap();
             for file in &set.file {
                 for service in &file.service {
                     for method in &service.method {
                         let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
-                        let known = of_path(&path);
+                        let known = method_of_path(&path);
                         assert_eq!(format!("/{}", known.name), path);
-                        let streams = !matches!(known.shape, Shape::Unary | Shape::Patient);
+                        let streams = !matches!(known.kind, RpcKind::Unary | RpcKind::LongUnary);
                         assert_eq!(streams, method.server_streaming(), "{path}");
                         let wanted = if service.name() == "Operator" { OPERATORS } else { PLAYERS };
                         assert_eq!(known.access, wanted, "{path}");
@@ -152,9 +152,11 @@ mod tests {
 
     /// SEC-19: strangers' paths are all one label.
     #[test]
-    fn whatever_is_not_known_is_other() {
-        for path in ["", "/", "/fireteam.v1.MatchmakingService/Nothing", "/fireteam.v1.MatchmakingService/Search/", "/x\ny"] {
-            assert_eq!(of_path(path), OTHER, "{path:?}");
+    fn unknown_method_paths_share_one_label() {
+        for path in
+            ["", "/", "/fireteam.v1.MatchmakingService/Nothing", "/fireteam.v1.MatchmakingService/Search/", "/x\ny"]
+        {
+            assert_eq!(method_of_path(path), UNKNOWN_METHOD, "{path:?}");
         }
     }
 }

@@ -8,10 +8,10 @@ use http::{HeaderMap, Request, Response};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use crate::api::caller::ClientAddressResolver;
+use crate::api::layer::report::status_code_name;
+use crate::api::method::RpcMethod;
 use crate::api::pb::ErrorReason;
-use crate::api::caller::Callers;
-use crate::api::layer::report::code_word;
-use crate::api::method::Method;
 use crate::api::status::Rejection;
 use crate::auth::identity::{Identity, Role};
 use crate::auth::policy::{Charge, OPERATORS};
@@ -23,93 +23,94 @@ const REQUEST_ID_BYTES_MAX: usize = 64;
 
 /// What watches.
 #[derive(Clone, Debug)]
-pub struct Oversight {
+pub struct AuditLayer {
     /// Where what operators do is written down.
-    pub audit: Arc<AuditLog>,
+    pub audit_log: Arc<AuditLog>,
     /// How often anybody may ask.
-    pub quotas: Arc<Quotas>,
+    pub rate_limits: Arc<Quotas>,
     /// Where they ask from.
-    pub callers: Callers,
+    pub address_resolver: ClientAddressResolver,
 }
 
 /// What a call did, left by its handler among the extensions of its answer.
 #[derive(Clone, Debug, Default)]
-pub struct Deed {
+pub struct AuditEntry {
     /// What it was done to.
-    pub object: String,
+    pub target: String,
     /// Rulesets that are others now.
-    pub changes: Vec<Change>,
+    pub ruleset_changes: Vec<Change>,
 }
 
 /// A call that is being watched.
 #[derive(Debug)]
-pub struct Watched {
-    oversight: Oversight,
+pub struct AuditedCall {
+    layer: AuditLayer,
     record: Record,
-    payer: Payer,
+    rate_limit_key: Payer,
 }
 
-impl Oversight {
+impl AuditLayer {
     /// Charges a call before its request is read: what cannot be read has cost its reading (SEC-11). Whoever has not shown
     /// who they are pays by where they are.
     pub fn charge_call(&self, by: Option<&Arc<Identity>>, request: &Request<Body>) -> Result<(), Rejection> {
-        if !self.quotas.has(Charge::Call) {
+        if !self.rate_limits.has(Charge::Call) {
             return Ok(());
         }
         let payer = match by {
             Some(identity) => Payer::of(Some((identity.role, identity.key)), None),
-            None => Payer::of(None, self.address(request)),
+            None => Payer::of(None, self.client_address(request)),
         };
-        Ok(self.quotas.charge(payer, Charge::Call, 1)?)
+        Ok(self.rate_limits.charge(payer, Charge::Call, 1)?)
     }
 
     /// Charges a place for a proof of identity that was worth nothing.
-    pub fn charge_failure(&self, request: &Request<Body>) -> Result<(), Rejection> {
-        Ok(self.quotas.failed(self.address(request))?)
+    pub fn charge_auth_failure(&self, request: &Request<Body>) -> Result<(), Rejection> {
+        Ok(self.rate_limits.failed(self.client_address(request))?)
     }
 
-    fn address(&self, request: &Request<Body>) -> Option<IpAddr> {
-        self.callers.address(request.headers(), request.extensions())
+    fn client_address(&self, request: &Request<Body>) -> Option<IpAddr> {
+        self.address_resolver.client_address(request.headers(), request.extensions())
     }
 
     /// Watches a call of `method`, if only operators may make it.
-    pub fn watch(&self, method: Method, request: &Request<Body>) -> Option<Watched> {
+    pub fn start_audit(&self, method: RpcMethod, request: &Request<Body>) -> Option<AuditedCall> {
         if method.access != OPERATORS {
             return None;
         }
-        let (headers, address) = (request.headers(), self.address(request));
-        let request_id = given_id(headers).unwrap_or_else(|| self.audit.request_id());
+        let (headers, address) = (request.headers(), self.client_address(request));
+        let request_id = client_request_id(headers).unwrap_or_else(|| self.audit_log.request_id());
         let record = Record { what: method.name, request_id, ..Record::default() };
-        Some(Watched { oversight: self.clone(), record, payer: Payer::of(None, address) })
+        Some(AuditedCall { layer: self.clone(), record, rate_limit_key: Payer::of(None, address) })
     }
 }
 
-impl Watched {
+impl AuditedCall {
     /// It has turned out who asks.
-    pub fn is_by(&mut self, identity: &Identity) {
+    pub fn set_identity(&mut self, identity: &Identity) {
         self.record.subject = Some(identity.subject.to_string());
         self.record.issuer = Some(identity.issuer.to_string());
-        self.is_by_some(identity.role);
-        self.payer = Payer::of(Some((identity.role, identity.key)), None);
+        self.set_role(identity.role);
+        self.rate_limit_key = Payer::of(Some((identity.role, identity.key)), None);
     }
 
     /// It has turned out in what role somebody asks.
-    pub fn is_by_some(&mut self, role: Role) {
+    pub fn set_role(&mut self, role: Role) {
         self.record.role = Some(role.as_str());
     }
 
     /// Charges whoever asks.
-    pub fn charge(&self) -> Result<(), Rejection> {
-        Ok(self.oversight.quotas.charge(self.payer, Charge::Operate, 1)?)
+    pub fn charge_operator_call(&self) -> Result<(), Rejection> {
+        Ok(self.layer.rate_limits.charge(self.rate_limit_key, Charge::Operate, 1)?)
     }
 
     /// Writes down how it ended, and then lets the answer go. What cannot be written down is answered by an error.
-    pub async fn end(self, mut response: Response<Body>) -> Response<Body> {
-        let Self { oversight: Oversight { audit, .. }, mut record, .. } = self;
+    pub async fn write_audit_record(self, mut response: Response<Body>) -> Response<Body> {
+        let Self { layer: AuditLayer { audit_log: audit, .. }, mut record, .. } = self;
         // A call that ends well says so after its answer, in the trailers.
         let code = Status::from_header_map(response.headers()).map_or(Code::Ok, |status| status.code());
-        let Deed { object, changes } = response.extensions_mut().remove().unwrap_or_default();
-        (record.object, record.changes, record.outcome) = (object, changes, code_word(code));
+        let AuditEntry { target: object, ruleset_changes: changes } =
+            response.extensions_mut().remove().unwrap_or_default();
+        (record.object, record.changes, record.outcome) = (object, changes, status_code_name(code));
         let why = match tokio::task::spawn_blocking(move || audit.write(&record)).await {
             Ok(Ok(())) => return response,
             Ok(Err(why)) => why.to_string(),
@@ -122,15 +123,15 @@ impl Watched {
 }
 
 /// Lets an answer go, watched or not.
-pub async fn end(watched: Option<Watched>, response: Response<Body>) -> Response<Body> {
+pub async fn finish_audit(watched: Option<AuditedCall>, response: Response<Body>) -> Response<Body> {
     match watched {
-        Some(watched) => watched.end(response).await,
+        Some(watched) => watched.write_audit_record(response).await,
         None => response,
     }
 }
 
 /// The request's own name, `x-request-id`, if it is one that can be written down.
-fn given_id(headers: &HeaderMap) -> Option<String> {
+fn client_request_id(headers: &HeaderMap) -> Option<String> {
     let text = headers.get("x-request-id")?.to_str().ok()?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     (!text.is_empty() && text.len() <= REQUEST_ID_BYTES_MAX && text.bytes().all(plain)).then(|| text.to_owned())
@@ -139,16 +140,16 @@ fn given_id(headers: &HeaderMap) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::method::of_path;
+    use crate::api::method::method_of_path;
     use crate::domain::time::UnixMs;
 
-    const DRAIN: &str = "/fireteam.v1.OperatorService/Drain";
+    const DRAIN_PATH: &str = "/fireteam.v1.OperatorService/Drain";
 
-    fn oversight(file: Option<&std::path::Path>) -> Oversight {
-        Oversight {
-            audit: Arc::new(AuditLog::open(file, Box::new(|| UnixMs(255))).unwrap()),
-            quotas: Arc::new(Quotas::off()),
-            callers: Callers::new(Arc::new(|peer, _| peer)),
+    fn audit_layer(file: Option<&std::path::Path>) -> AuditLayer {
+        AuditLayer {
+            audit_log: Arc::new(AuditLog::open(file, Box::new(|| UnixMs(255))).unwrap()),
+            rate_limits: Arc::new(Quotas::off()),
+            address_resolver: ClientAddressResolver::new(Arc::new(|peer, _| peer)),
         }
     }
 
@@ -158,39 +159,43 @@ mod tests {
         request
     }
 
-    fn watched(oversight: &Oversight, headers: &HeaderMap) -> Watched {
-        oversight.watch(of_path(DRAIN), &request(headers)).unwrap()
+    fn start_drain_audit(oversight: &AuditLayer, headers: &HeaderMap) -> AuditedCall {
+        oversight.start_audit(method_of_path(DRAIN_PATH), &request(headers)).unwrap()
     }
 
     /// SEC-19: a request's own name is kept when it is one, and nothing else gets into the line.
     #[test]
-    fn a_request_has_a_name_that_is_one() {
-        let (oversight, mut headers) = (oversight(None), HeaderMap::new());
-        assert_eq!(watched(&oversight, &headers).record.request_id, "ff-0");
+    fn audit_keeps_a_well_formed_request_id_and_replaces_others() {
+        let (oversight, mut headers) = (audit_layer(None), HeaderMap::new());
+        assert_eq!(start_drain_audit(&oversight, &headers).record.request_id, "ff-0");
         headers.insert("x-request-id", "7f.A-b_c:1".parse().unwrap());
-        assert_eq!(watched(&oversight, &headers).record.request_id, "7f.A-b_c:1");
+        assert_eq!(start_drain_audit(&oversight, &headers).record.request_id, "7f.A-b_c:1");
         for odd in ["", "a b", "a\"b", &"x".repeat(65)] {
             headers.insert("x-request-id", odd.parse().unwrap());
-            assert!(watched(&oversight, &headers).record.request_id.starts_with("ff-"), "{odd}");
+            assert!(start_drain_audit(&oversight, &headers).record.request_id.starts_with("ff-"), "{odd}");
         }
-        assert!(oversight.watch(of_path("/fireteam.v1.MatchmakingService/Search"), &request(&headers)).is_none());
+        assert!(
+            oversight
+                .start_audit(method_of_path("/fireteam.v1.MatchmakingService/Search"), &request(&headers))
+                .is_none()
+        );
     }
 
     /// Who, what, of what, and how it ended are in the file before the answer goes out; what the file does not take is an
     /// error of the call.
     #[tokio::test]
-    async fn what_is_done_is_written_down_first() {
+    async fn audit_record_is_written_before_the_response_or_the_call_fails() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("audit.jsonl");
-        let oversight = oversight(Some(&path));
-        let mut by_ana = watched(&oversight, &HeaderMap::new());
-        by_ana.is_by(&Identity::new("studio", "ana", Role::Operator, &[], None));
+        let oversight = audit_layer(Some(&path));
+        let mut by_ana = start_drain_audit(&oversight, &HeaderMap::new());
+        by_ana.set_identity(&Identity::new("studio", "ana", Role::Operator, &[], None));
         let mut response = Response::new(Body::empty());
         let changes = vec![Change { set_id: 1, before: Some(2), after: Some(3) }];
-        response.extensions_mut().insert(Deed { object: "duel.xml".into(), changes });
-        assert!(Status::from_header_map(by_ana.end(response).await.headers()).is_none());
+        response.extensions_mut().insert(AuditEntry { target: "duel.xml".into(), ruleset_changes: changes });
+        assert!(Status::from_header_map(by_ana.write_audit_record(response).await.headers()).is_none());
         let refused = Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, "no").into_status();
-        end(Some(watched(&oversight, &HeaderMap::new())), refused.into_http()).await;
+        finish_audit(Some(start_drain_audit(&oversight, &HeaderMap::new())), refused.into_http()).await;
         let text = std::fs::read_to_string(&path).unwrap();
         let lines: Vec<&str> = text.lines().collect();
         let expected = r#"{"time_unix_ms":255,"role":"operator","subject":"ana","issuer":"studio","#.to_owned()
@@ -200,7 +205,8 @@ mod tests {
         assert!(lines[1].contains(r#""subject":null"#) && lines[1].contains("PERMISSION_DENIED"), "{}", lines[1]);
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        let answer = watched(&oversight, &HeaderMap::new()).end(Response::new(Body::empty())).await;
+        let answer =
+            start_drain_audit(&oversight, &HeaderMap::new()).write_audit_record(Response::new(Body::empty())).await;
         assert_eq!(Status::from_header_map(answer.headers()).unwrap().code(), Code::Internal);
     }
 }

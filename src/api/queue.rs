@@ -8,112 +8,139 @@ use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::api::caller::Callers;
-use crate::api::convert::{Door, queue as out};
+use crate::api::caller::ClientAddressResolver;
+use crate::api::convert::{EntryPoint, queue as out};
 use crate::api::pb;
 use crate::api::pb::queue_service_server::QueueService;
-use crate::api::reach::{Answered, Reach, rejected};
+use crate::api::reach::{AuthorizedQueues, ServiceResult, rejection_from};
 use crate::auth::policy::Charge;
 use crate::auth::quota::{Place, Quotas};
 use crate::domain::id::TicketId;
-use crate::engine::queues::{Queues, Watch};
+use crate::engine::queues::{QueueEngine, TicketWatch};
 
 /// The service.
 #[derive(Clone, Debug)]
 pub struct QueueApi {
-    reach: Reach,
+    authorized: AuthorizedQueues,
 }
 
 /// News of tickets, one after the other.
-pub type News = Pin<Box<dyn Stream<Item = Result<pb::QueueWatchResponse, Status>> + Send>>;
+pub type TicketUpdates = Pin<Box<dyn Stream<Item = Result<pb::QueueWatchResponse, Status>> + Send>>;
 
 impl QueueApi {
     /// A service over `queues`.
-    pub fn new(queues: Queues, callers: Callers, quotas: Option<Arc<Quotas>>) -> Self {
-        Self { reach: Reach::new(queues, callers, quotas) }
+    pub fn new(queues: QueueEngine, callers: ClientAddressResolver, quotas: Option<Arc<Quotas>>) -> Self {
+        Self { authorized: AuthorizedQueues::new(queues, callers, quotas) }
     }
 }
 
 #[tonic::async_trait]
 impl QueueService for QueueApi {
-    async fn enter(&self, request: Request<pb::QueueEnterRequest>) -> Answered<pb::QueueEnterResponse> {
-        let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
-        let enter = Door::default().enter(caller.asking(), wire)?;
-        let answer = self.reach.queues(&caller).enter(caller.asking(), enter).await.map_err(rejected)?;
+    async fn enter(&self, request: Request<pb::QueueEnterRequest>) -> ServiceResult<pb::QueueEnterResponse> {
+        let (caller, wire) = self.authorized.charged_request(request, Charge::Update, |_| 1)?;
+        let enter = EntryPoint::default().enter_command(caller.engine_caller(), wire)?;
+        let answer =
+            self.authorized.queues(&caller).enter_queue(caller.engine_caller(), enter).await.map_err(rejection_from)?;
         Ok(Response::new(out::enter_response(answer)))
     }
 
-    async fn leave(&self, request: Request<pb::QueueLeaveRequest>) -> Answered<pb::QueueLeaveResponse> {
-        let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
-        let ticket = Door::default().leave(wire)?;
-        let answer = self.reach.queues(&caller).leave(caller.asking(), &ticket).await.map_err(rejected)?;
+    async fn leave(&self, request: Request<pb::QueueLeaveRequest>) -> ServiceResult<pb::QueueLeaveResponse> {
+        let (caller, wire) = self.authorized.charged_request(request, Charge::Update, |_| 1)?;
+        let ticket = EntryPoint::default().ticket_to_leave(wire)?;
+        let answer = self
+            .authorized
+            .queues(&caller)
+            .leave_queue(caller.engine_caller(), &ticket)
+            .await
+            .map_err(rejection_from)?;
         Ok(Response::new(out::leave_response(answer)))
     }
 
-    type WatchStream = News;
+    type WatchStream = TicketUpdates;
 
-    async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> Answered<News> {
-        let (caller, wire) = self.reach.open(request, Charge::Search, |_| 1)?;
-        let tickets = Door::default().watch(wire)?;
-        let place = self.reach.open_stream(&caller)?;
-        let watch = self.reach.queues(&caller).watch(caller.asking(), &tickets).map_err(rejected)?;
-        Ok(Response::new(news(watch, place)))
+    async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> ServiceResult<TicketUpdates> {
+        let (caller, wire) = self.authorized.charged_request(request, Charge::Search, |_| 1)?;
+        let tickets = EntryPoint::default().tickets_to_watch(wire)?;
+        let place = self.authorized.acquire_stream_permit(&caller)?;
+        let watch =
+            self.authorized.queues(&caller).watch_tickets(caller.engine_caller(), &tickets).map_err(rejection_from)?;
+        Ok(Response::new(ticket_updates(watch, place)))
     }
 
-    async fn heartbeat(&self, request: Request<pb::QueueHeartbeatRequest>) -> Answered<pb::QueueHeartbeatResponse> {
-        let (caller, wire) = self.reach.open(request, Charge::Heartbeat, |wire| wire.tickets.len())?;
-        let beat = Door::default().heartbeat(wire)?;
+    async fn heartbeat(
+        &self,
+        request: Request<pb::QueueHeartbeatRequest>,
+    ) -> ServiceResult<pb::QueueHeartbeatResponse> {
+        let (caller, wire) = self.authorized.charged_request(request, Charge::Heartbeat, |wire| wire.tickets.len())?;
+        let beat = EntryPoint::default().heartbeat_command(wire)?;
         let ids: Vec<TicketId> = beat.tickets.iter().map(|ticket| ticket.id).collect();
-        let answer = self.reach.queues(&caller).heartbeat(caller.asking(), beat).await.map_err(rejected)?;
-        let statuses =
-            ids.into_iter().zip(answer.0).map(|(id, status)| status.map_or_else(|| unknown(id), out::status));
+        let answer = self
+            .authorized
+            .queues(&caller)
+            .heartbeat_tickets(caller.engine_caller(), beat)
+            .await
+            .map_err(rejection_from)?;
+        let statuses = ids
+            .into_iter()
+            .zip(answer.0)
+            .map(|(id, status)| status.map_or_else(|| unknown_ticket_status(id), out::ticket_status));
         Ok(Response::new(pb::QueueHeartbeatResponse { statuses: statuses.collect(), expires_in_ms: answer.1 }))
     }
 
-    async fn respond(&self, request: Request<pb::QueueRespondRequest>) -> Answered<pb::QueueRespondResponse> {
-        let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
-        let respond = Door::default().respond(wire)?;
-        let status = self.reach.queues(&caller).respond(caller.asking(), respond).await.map_err(rejected)?;
-        Ok(Response::new(pb::QueueRespondResponse { status: Some(out::status(status)) }))
+    async fn respond(&self, request: Request<pb::QueueRespondRequest>) -> ServiceResult<pb::QueueRespondResponse> {
+        let (caller, wire) = self.authorized.charged_request(request, Charge::Update, |_| 1)?;
+        let respond = EntryPoint::default().respond_command(wire)?;
+        let status = self
+            .authorized
+            .queues(&caller)
+            .respond_to_ready_check(caller.engine_caller(), respond)
+            .await
+            .map_err(rejection_from)?;
+        Ok(Response::new(pb::QueueRespondResponse { status: Some(out::ticket_status(status)) }))
     }
 
-    async fn end_match(&self, request: Request<pb::QueueEndMatchRequest>) -> Answered<pb::QueueEndMatchResponse> {
-        let (caller, wire) = self.reach.open(request, Charge::Update, |_| 1)?;
-        let end = Door::default().end_match(wire)?;
-        let outcome = self.reach.queues(&caller).end_match(caller.asking(), end).await.map_err(rejected)?;
-        Ok(Response::new(pb::QueueEndMatchResponse { end_reason: out::outcome(outcome).into() }))
+    async fn end_match(&self, request: Request<pb::QueueEndMatchRequest>) -> ServiceResult<pb::QueueEndMatchResponse> {
+        let (caller, wire) = self.authorized.charged_request(request, Charge::Update, |_| 1)?;
+        let end = EntryPoint::default().end_match_command(wire)?;
+        let outcome =
+            self.authorized.queues(&caller).end_match(caller.engine_caller(), end).await.map_err(rejection_from)?;
+        Ok(Response::new(pb::QueueEndMatchResponse { end_reason: out::match_end_reason(outcome).into() }))
     }
 }
 
 /// A ticket that nobody knows any more: long over.
-fn unknown(id: TicketId) -> pb::TicketStatus {
+fn unknown_ticket_status(id: TicketId) -> pb::TicketStatus {
     let state = pb::TicketState::Ended.into();
     pb::TicketStatus { ticket_id: id.to_string(), state, ..pb::TicketStatus::default() }
 }
 
 /// A watch and what it needs to go on.
-struct Watching {
-    watch: Watch,
-    beat: Pin<Box<Sleep>>,
+struct WatchState {
+    watch: TicketWatch,
+    heartbeat_timer: Pin<Box<Sleep>>,
     /// Its place among its caller's streams, until it has ended.
-    _place: Option<Place>,
+    _stream_permit: Option<Place>,
 }
 
 /// Tells whatever `watch` has to tell, and keeps its tickets alive meanwhile.
-fn news(watch: Watch, place: Option<Place>) -> News {
-    let begun = Watching { watch, beat: Box::pin(tokio::time::sleep_until(Instant::now())), _place: place };
+fn ticket_updates(watch: TicketWatch, place: Option<Place>) -> TicketUpdates {
+    let begun = WatchState {
+        watch,
+        heartbeat_timer: Box::pin(tokio::time::sleep_until(Instant::now())),
+        _stream_permit: place,
+    };
     Box::pin(unfold(begun, |mut watching| async move {
         loop {
             tokio::select! {
                 biased;
-                status = watching.watch.next() => {
-                    let told = pb::QueueWatchResponse { status: Some(out::status(status?)) };
+                status = watching.watch.next_status() => {
+                    let told = pb::QueueWatchResponse { status: Some(out::ticket_status(status?)) };
                     return Some((Ok(told), watching));
                 }
-                () = &mut watching.beat => {
-                    let again_ms = watching.watch.keep_alive().await;
+                () = &mut watching.heartbeat_timer => {
+                    let again_ms = watching.watch.heartbeat_tickets().await;
                     let again = std::time::Duration::from_millis(u64::from(again_ms.max(100)));
-                    watching.beat.as_mut().reset(Instant::now() + again);
+                    watching.heartbeat_timer.as_mut().reset(Instant::now() + again);
                 }
             }
         }

@@ -5,58 +5,61 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use crate::api::admission::{Caller, Player};
-use crate::api::caller::Callers;
-use crate::api::convert::Door;
-use crate::api::handler::{charge, place};
+use crate::api::admission::{AuthorizedCaller, ClientOrGameServer};
+use crate::api::caller::ClientAddressResolver;
+use crate::api::convert::EntryPoint;
+use crate::api::handler::{acquire_stream_permit, charge_rate_limit};
 use crate::api::status::Rejection;
 use crate::auth::policy::Charge;
 use crate::auth::quota::{Place, Quotas};
-use crate::engine::fault::Fault;
-use crate::engine::queues::Queues;
+use crate::engine::fault::EngineError;
+use crate::engine::queues::QueueEngine;
 
 /// What a call answers.
-pub(super) type Answered<T> = Result<Response<T>, Status>;
+pub(super) type ServiceResult<T> = Result<Response<T>, Status>;
 
 /// The queues, behind the check and the quotas.
 #[derive(Clone, Debug)]
-pub(super) struct Reach {
-    queues: Queues,
-    callers: Callers,
-    quotas: Option<Arc<Quotas>>,
+pub(super) struct AuthorizedQueues {
+    queues: QueueEngine,
+    address_resolver: ClientAddressResolver,
+    rate_limits: Option<Arc<Quotas>>,
 }
 
-impl Reach {
-    pub(super) fn new(queues: Queues, callers: Callers, quotas: Option<Arc<Quotas>>) -> Self {
-        Self { queues, callers, quotas }
+impl AuthorizedQueues {
+    pub(super) fn new(queues: QueueEngine, callers: ClientAddressResolver, quotas: Option<Arc<Quotas>>) -> Self {
+        Self { queues, address_resolver: callers, rate_limits: quotas }
     }
 
     /// The request, and the caller as which the check has let it in; charged, before anything is looked at.
-    pub(super) fn open<T>(
+    pub(super) fn charged_request<T>(
         &self,
         request: Request<T>,
         kind: Charge,
         cost: impl Fn(&T) -> usize,
-    ) -> Result<(Caller<Player>, T), Status> {
+    ) -> Result<(AuthorizedCaller<ClientOrGameServer>, T), Status> {
         let (metadata, extensions, wire) = request.into_parts();
-        let caller = Caller::of(&self.callers, metadata.as_ref(), &extensions)?;
+        let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
         let cost = u32::try_from(cost(&wire)).unwrap_or(u32::MAX).max(1);
-        charge(self.quotas.as_deref(), &caller, kind, cost)?;
+        charge_rate_limit(self.rate_limits.as_deref(), &caller, kind, cost)?;
         Ok((caller, wire))
     }
 
     /// A place for one more stream of a caller.
-    pub(super) fn open_stream(&self, caller: &Caller<Player>) -> Result<Option<Place>, Rejection> {
-        place(self.quotas.as_deref(), caller)
+    pub(super) fn acquire_stream_permit(
+        &self,
+        caller: &AuthorizedCaller<ClientOrGameServer>,
+    ) -> Result<Option<Place>, Rejection> {
+        acquire_stream_permit(self.rate_limits.as_deref(), caller)
     }
 
     /// The queues, for a caller.
-    pub(super) fn queues(&self, _: &Caller<Player>) -> &Queues {
+    pub(super) fn queues(&self, _: &AuthorizedCaller<ClientOrGameServer>) -> &QueueEngine {
         &self.queues
     }
 }
 
 /// What the caller is told of a refusal.
-pub(super) fn rejected(fault: Fault) -> Rejection {
-    Door::default().rejection(fault)
+pub(super) fn rejection_from(fault: EngineError) -> Rejection {
+    EntryPoint::default().rejection_from(fault)
 }

@@ -12,7 +12,7 @@ use crate::auth::keys::{self, KeysError, VerifyingKey};
 use crate::auth::refused::Refused;
 use crate::auth::verified::{Verified, digest};
 use crate::clock::Clock;
-use crate::config::Auth;
+use crate::config::JwtSettings;
 use crate::domain::time::UnixMs;
 
 const TOKEN: u8 = 0;
@@ -21,7 +21,7 @@ const CERTIFICATE: u8 = 1;
 /// Holds the keys, and what was verified with them a moment ago.
 pub struct Authenticator {
     /// Whose tokens are taken; none: nobody's.
-    auth: Option<Auth>,
+    auth: Option<JwtSettings>,
     ring: ArcSwap<Ring>,
     clock: Arc<dyn Clock>,
 }
@@ -34,7 +34,7 @@ struct Ring {
 }
 
 impl Ring {
-    fn read(auth: Option<&Auth>) -> Result<Self, KeysError> {
+    fn read(auth: Option<&JwtSettings>) -> Result<Self, KeysError> {
         let files = auth.map_or(&[][..], |auth| &auth.keys);
         Ok(Self { keys: keys::read(files)?, verified: Verified::default() })
     }
@@ -42,7 +42,7 @@ impl Ring {
 
 impl Authenticator {
     /// Reads the keys of `auth`. Blocks.
-    pub fn new(auth: Option<Auth>, clock: Arc<dyn Clock>) -> Result<Self, KeysError> {
+    pub fn new(auth: Option<JwtSettings>, clock: Arc<dyn Clock>) -> Result<Self, KeysError> {
         let ring = ArcSwap::from_pointee(Ring::read(auth.as_ref())?);
         Ok(Self { auth, ring, clock })
     }
@@ -81,7 +81,7 @@ impl Authenticator {
 
     /// How long an identity is still good, milliseconds; none: as long as its connection.
     pub fn good_for_ms(&self, identity: &Identity) -> Option<u64> {
-        Some(identity.good_until()?.since(self.clock.now()))
+        Some(identity.good_until()?.ms_since(self.clock.now()))
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 use crate::auth::issuing::{IssuingKey, NoIssuingKey, key_set};
 use crate::auth::key_file::{KeyFileError, read_or_create};
 use crate::domain::id::{MatchId, UserKey};
-use crate::domain::life::Place;
+use crate::domain::life::Assignment;
 use crate::domain::time::UnixMs;
 
 /// Who vouches: the `iss` of every credential.
@@ -37,7 +37,7 @@ pub struct Credential<'a> {
     /// Its team: a place in the teams of the match.
     pub team: u16,
     /// Where it is good, and nowhere else.
-    pub place: &'a Place,
+    pub place: &'a Assignment,
 }
 
 /// The same, as it is written.
@@ -82,9 +82,9 @@ impl MatchKeys {
     /// serial that it has seen, so that nobody joins by what another has shown.
     pub fn sign(&self, says: &Credential<'_>, serial: [u8; 16], now: UnixMs) -> Result<String, NoIssuingKey> {
         let (server, host) = match says.place {
-            Place::Server { advertisement, .. } => (Some(advertisement.to_string()), None),
-            Place::Peer { host } => (None, Some(host.to_string())),
-            Place::Nowhere => (None, None),
+            Assignment::GameServer { advertisement, .. } => (Some(advertisement.to_string()), None),
+            Assignment::PeerHost { host } => (None, Some(host.to_string())),
+            Assignment::Unhosted => (None, None),
         };
         let claims = Claims {
             iss: ISSUER,
@@ -94,7 +94,7 @@ impl MatchKeys {
             // Written as ids are; it names nobody.
             jti: UserKey::from_bytes(serial).to_string(),
             iat: now.0 / 1000,
-            exp: now.after(GOOD_FOR_MS).0 / 1000,
+            exp: now.plus_ms(GOOD_FOR_MS).0 / 1000,
             match_id: says.match_id.to_string(),
             user: says.user.to_string(),
             team: says.team,

@@ -85,19 +85,19 @@ impl Identity {
             subject: subject.into(),
             role,
             scopes: scopes.iter().map(|scope| Box::from(*scope)).collect(),
-            key: UserKey::of_parts(&[issuer, role.as_str(), subject]),
+            key: UserKey::from_parts(&[issuer, role.as_str(), subject]),
             until,
         }
     }
 
     /// When the proof is no longer taken: its end, and what clocks may differ by; none for a certificate.
     pub fn good_until(&self) -> Option<UnixMs> {
-        self.until.map(|until| until.after(LEEWAY_MS))
+        self.until.map(|until| until.plus_ms(LEEWAY_MS))
     }
 
     /// The user that a client plays for, as session compositions name it; none for programs that play for nobody.
     pub fn user(&self) -> Option<UserKey> {
-        (self.role == Role::Client).then(|| UserKey::of(&self.subject))
+        (self.role == Role::Client).then(|| UserKey::from_name(&self.subject))
     }
 }
 
@@ -116,7 +116,7 @@ mod tests {
     #[test]
     fn each_identity_has_a_key_of_its_own() {
         let key = |issuer, subject, role| Identity::new(issuer, subject, role, &[], None).key;
-        let mut keys = vec![UserKey::of("ana"), UserKey::of("aclientana")];
+        let mut keys = vec![UserKey::from_name("ana"), UserKey::from_name("aclientana")];
         for (issuer, subject) in [("a", "ana"), ("aa", "na"), ("ana", ""), ("", "ana"), ("b", "ana")] {
             keys.extend(Role::ALL.map(|role| key(issuer, subject, role)));
         }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn only_clients_play() {
         let user = |role| Identity::new("a", "ana", role, &[], None).user();
-        assert_eq!(Role::ALL.map(user), [Some(UserKey::of("ana")), None, None]);
+        assert_eq!(Role::ALL.map(user), [Some(UserKey::from_name("ana")), None, None]);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::auth::identity::{Identity, LEEWAY_MS, Role};
 use crate::auth::keys::VerifyingKey;
 use crate::auth::refused::Refused;
-use crate::config::Auth;
+use crate::config::JwtSettings;
 use crate::domain::time::UnixMs;
 
 /// Bytes of a token at most.
@@ -56,7 +56,7 @@ impl Audience {
 }
 
 /// Whom `token` is about, if one of `keys` signed it for us and it is good now.
-pub(super) fn verify(token: &str, keys: &[VerifyingKey], auth: &Auth, now: UnixMs) -> Result<Identity, Refused> {
+pub(super) fn verify(token: &str, keys: &[VerifyingKey], auth: &JwtSettings, now: UnixMs) -> Result<Identity, Refused> {
     if JWT_BYTES_MAX < token.len() {
         return Err(Refused::TooLarge);
     }
@@ -105,7 +105,7 @@ fn signature_alone(key: &VerifyingKey) -> Validation {
 
 /// Whom verified claims are about, if they are meant for us and good now. That they have run out is found last: who
 /// hears it has a token that was good.
-fn identity(claims: Claims, auth: &Auth, now: UnixMs) -> Result<Identity, Refused> {
+fn identity(claims: Claims, auth: &JwtSettings, now: UnixMs) -> Result<Identity, Refused> {
     if claims.iss.as_deref() != Some(&auth.issuer) {
         return Err(Refused::Issuer);
     }
@@ -125,11 +125,11 @@ fn identity(claims: Claims, auth: &Auth, now: UnixMs) -> Result<Identity, Refuse
     let moment = |seconds: Option<f64>| seconds.map(|it| unix_ms(it).ok_or(Refused::Malformed)).transpose();
     let (until, from, made) = (moment(claims.exp)?, moment(claims.nbf)?, moment(claims.iat)?);
     let until = until.ok_or(Refused::Malformed)?;
-    let soon = now.after(LEEWAY_MS);
+    let soon = now.plus_ms(LEEWAY_MS);
     if from.is_some_and(|from| soon < from) || made.is_some_and(|made| soon < made) {
         return Err(Refused::NotYet);
     }
-    if LIFETIME_MS_MAX < until.since(made.unwrap_or(now)) {
+    if LIFETIME_MS_MAX < until.ms_since(made.unwrap_or(now)) {
         return Err(Refused::LivesTooLong);
     }
     let identity = Identity::new(&auth.issuer, &subject, role, &scopes, Some(until));

@@ -22,7 +22,7 @@ use governor::{Quota, RateLimiter};
 use crate::auth::identity::Role;
 use crate::auth::policy::Charge;
 use crate::clock::{Clock, SystemClock};
-use crate::config::{Allowance, QuotaRule};
+use crate::config::{AllowedRate, RateLimitRule};
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 
@@ -158,25 +158,25 @@ impl OverQuota {
 
 impl Quotas {
     /// Quotas by these rules, none when there are none. `on_refusal` hears of each refusal.
-    pub fn new(rules: &[QuotaRule], clock: Arc<dyn Clock>, on_refusal: OnRefusal) -> Self {
+    pub fn new(rules: &[RateLimitRule], clock: Arc<dyn Clock>, on_refusal: OnRefusal) -> Self {
         let (known, places) = (Budget::of(KNOWN_MAX), Budget::of(PLACES_MAX));
         let (mut limits, mut streams) = (HashMap::new(), HashMap::new());
         for rule in rules {
             let class = Class::ALL.into_iter().find(|class| class.as_str() == rule.role);
-            let charge = Charge::ALL.into_iter().find(|charge| charge.as_str() == rule.charge);
+            let charge = Charge::ALL.into_iter().find(|charge| charge.as_str() == rule.limit);
             let (Some(class), Some(charge)) = (class, charge) else { continue };
             match rule.allowance {
-                Allowance::AtOnce(most) => {
+                AllowedRate::OpenStreams(most) => {
                     streams.insert(class, most);
                 }
-                Allowance::Calls { per_second, burst, per_5_min } => {
+                AllowedRate::Calls { per_second, burst, per_5_min } => {
                     let budget = if class == Class::Anonymous { &places } else { &known };
                     let limit = Limit::new(per_second, burst, per_5_min, budget, &clock);
                     limits.insert((class, charge), limit);
                 }
             }
         }
-        let next_sweep_ms = AtomicU64::new(clock.now().after(SWEEP_EVERY_MS).0);
+        let next_sweep_ms = AtomicU64::new(clock.now().plus_ms(SWEEP_EVERY_MS).0);
         Self { limits, streams, open: Arc::default(), clock, next_sweep_ms, on_refusal }
     }
 
@@ -232,7 +232,7 @@ impl Quotas {
     /// One caller in ten seconds drops what is no longer needed, for all.
     fn sweep_when_due(&self, now: UnixMs) {
         let due = self.next_sweep_ms.load(Ordering::Relaxed);
-        let next = now.after(SWEEP_EVERY_MS).0;
+        let next = now.plus_ms(SWEEP_EVERY_MS).0;
         let is_mine = due <= now.0
             && self.next_sweep_ms.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
         if is_mine {

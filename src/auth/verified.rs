@@ -56,7 +56,7 @@ impl Verified {
 
     /// Remembers for a minute, and not beyond the end of the proof itself.
     pub(super) fn put(&self, name: ProofDigest, identity: Arc<Identity>, now: UnixMs) {
-        let end = now.after(KEPT_MS);
+        let end = now.plus_ms(KEPT_MS);
         let until = identity.good_until().map_or(end, |last| last.min(end));
         let mut shard = self.shard(&name).write().unwrap_or_else(PoisonError::into_inner);
         if GENERATION_MAX <= shard.young.len() {
@@ -86,12 +86,12 @@ mod tests {
         let check = |until: Option<UnixMs>, lives_ms: u64| {
             let (verified, name) = (Verified::default(), digest(0, b"proof"));
             verified.put(name, identity(until), now);
-            assert!(verified.get(&name, now.after(lives_ms - 1)).is_some(), "{until:?}");
-            assert!(verified.get(&name, now.after(lives_ms)).is_none(), "{until:?}");
+            assert!(verified.get(&name, now.plus_ms(lives_ms - 1)).is_some(), "{until:?}");
+            assert!(verified.get(&name, now.plus_ms(lives_ms)).is_none(), "{until:?}");
         };
         check(None, KEPT_MS);
-        check(Some(now.after(3_600_000)), KEPT_MS);
-        check(Some(now.after(5)), LEEWAY_MS + 5);
+        check(Some(now.plus_ms(3_600_000)), KEPT_MS);
+        check(Some(now.plus_ms(5)), LEEWAY_MS + 5);
     }
 
     /// SEC-11: however many there are, memory holds so many and no more, and the latest are among them.

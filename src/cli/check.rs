@@ -4,20 +4,20 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::outlook::{Enough, Limit, Outlook, outlook};
-use crate::domain::ruleset::queue::{Quality, QueueSpec, Satisfaction};
+use crate::domain::ruleset::outlook::{FinalLimit, QualityReached, WaitOutlook, wait_outlook};
+use crate::domain::ruleset::queue::{QualitySpec, QueueSpec, SatisfactionSpec};
 use crate::domain::ruleset::teams::TeamsSpec;
-use crate::domain::ruleset::tradeoff::tradeoffs;
+use crate::domain::ruleset::tradeoff::soft_filter_tradeoffs;
 use crate::domain::ruleset::{Ruleset, SoftFilter};
-use crate::rules::{self, Document, Problem};
+use crate::rules::{self, RenderedDiagnostic, RulesetFile};
 
 /// Checks every path: a directory as the server would load it, a file on its own, be it a ruleset or a fragment of
 /// expansions. Whether all are sound; also false when `out` cannot be written.
-pub fn check(paths: &[PathBuf], out: &mut dyn Write) -> bool {
-    check_all(paths, out).unwrap_or(false)
+pub fn check_rulesets(paths: &[PathBuf], out: &mut dyn Write) -> bool {
+    write_check_report(paths, out).unwrap_or(false)
 }
 
-fn check_all(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool> {
+fn write_check_report(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool> {
     let (mut sound, mut problems) = (0, Vec::new());
     for path in paths {
         match if path.is_dir() { check_directory(path) } else { check_file(path) } {
@@ -29,92 +29,102 @@ fn check_all(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool> {
         }
     }
     for problem in &problems {
-        writeln!(out, "{}\n", problem.picture())?;
+        writeln!(out, "{}\n", problem.render_snippet())?;
     }
     // Once more as single lines: editors and build logs jump to them.
     problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?;
     match (problems.len(), sound) {
         (0, 1) => writeln!(out, "1 file is sound")?,
         (0, files) => writeln!(out, "{files} files are sound")?,
-        (count, _) => writeln!(out, "{}", counted(count, "problem"))?,
+        (count, _) => writeln!(out, "{}", format_count(count, "problem"))?,
     }
     Ok(problems.is_empty())
 }
 
-fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<Problem>> {
-    let rulesets = rules::load(directory)?;
-    Ok(rulesets.iter().map(|(path, ruleset)| summary(path, ruleset)).collect())
+fn check_directory(directory: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
+    let rulesets = rules::load_directory(directory)?;
+    Ok(rulesets.iter().map(|(path, ruleset)| ruleset_summary(path, ruleset)).collect())
 }
 
-fn check_file(path: &Path) -> Result<Vec<String>, Vec<Problem>> {
-    let text = rules::load::read(path)?;
-    Ok(vec![match rules::parse_document(&path.to_string_lossy(), &text)? {
-        Document::Ruleset(ruleset) => summary(path, &ruleset),
-        Document::Fragment(fragment) => {
-            format!("{}: a fragment of {}", path.display(), counted(fragment.expansions.len(), "expansion"))
+fn check_file(path: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
+    let text = rules::load::read_file(path)?;
+    Ok(vec![match rules::parse_ruleset_file(&path.to_string_lossy(), &text)? {
+        RulesetFile::Ruleset(ruleset) => ruleset_summary(path, &ruleset),
+        RulesetFile::ExpansionFragment(fragment) => {
+            format!("{}: a fragment of {}", path.display(), format_count(fragment.expansions.len(), "expansion"))
         }
     }])
 }
 
-fn summary(path: &Path, ruleset: &Ruleset) -> String {
-    let Ruleset { name, set_id, hash, attributes, hard, soft, expansions, .. } = ruleset;
+fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
+    let Ruleset { name, set_id, hash, attributes, hard_filters: hard, soft_filters: soft, expansions, .. } = ruleset;
     let counts = [
-        counted(attributes.len(), "attribute"),
-        counted(hard.len(), "hard filter"),
-        counted(soft.len(), "soft filter"),
-        counted(expansions.len(), "expansion"),
+        format_count(attributes.len(), "attribute"),
+        format_count(hard.len(), "hard filter"),
+        format_count(soft.len(), "soft filter"),
+        format_count(expansions.len(), "expansion"),
     ];
     let mut lines = format!("{}: `{name}` rules set {set_id}, hash {hash}: {}", path.display(), counts.join(", "));
-    for trade in tradeoffs(ruleset) {
-        let (given, bought) = (amount(ruleset, trade.given, trade.of), amount(ruleset, trade.bought, trade.from));
+    for trade in soft_filter_tradeoffs(ruleset) {
+        let (given, bought) = (
+            format_amount(ruleset, trade.base_amount, trade.base_filter),
+            format_amount(ruleset, trade.equivalent_amount, trade.other_filter),
+        );
         let bent = if trade.is_linear { "" } else { ", from end to end: a curve bends it between" };
         lines.push_str(&format!("\n      {given} weigh as much as {bought}{bent}"));
     }
     if let Some((queue, teams)) = ruleset.queue.as_ref().zip(ruleset.teams.as_ref()) {
-        queue_lines(ruleset, queue, teams).iter().for_each(|line| lines.push_str(&format!("\n      {line}")));
+        queue_summary_lines(ruleset, queue, teams).iter().for_each(|line| lines.push_str(&format!("\n      {line}")));
     }
     lines
 }
 
 /// What a queue makes, and what waiting comes to in it.
-fn queue_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Vec<String> {
-    let Outlook { settled_ms, limits, enough } = outlook(ruleset, queue);
-    let every = seconds(queue.pass_every_ms.into());
-    let mut lines = vec![format!("its queue makes matches of {}, every {every}", match_in_words(teams))];
-    let widest = limits.iter().map(|limit| limit_in_words(ruleset, limit)).collect::<Vec<_>>().join(", ");
+fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Vec<String> {
+    let WaitOutlook { limits_final_after_ms: settled_ms, final_limits: limits, quality_reached: enough } =
+        wait_outlook(ruleset, queue);
+    let every = format_duration(queue.pass_every_ms.into());
+    let mut lines = vec![format!("its queue makes matches of {}, every {every}", describe_teams(teams))];
+    let widest = limits.iter().map(|limit| describe_limit(ruleset, limit)).collect::<Vec<_>>().join(", ");
     match (settled_ms, &*widest, enough) {
-        (Some(_), "", Enough::AtOnce) => lines.push("anyone may meet anyone at once".into()),
+        (Some(_), "", QualityReached::Immediately) => lines.push("anyone may meet anyone at once".into()),
         (Some(_), "", _) => {}
         (Some(0), widest, _) => lines.push(format!("its limits never grow: {widest}")),
         (Some(ms), widest, _) => {
-            lines.push(format!("a party waits at most {} until its limits are at their widest: {widest}", seconds(ms)));
+            lines.push(format!(
+                "a party waits at most {} until its limits are at their widest: {widest}",
+                format_duration(ms)
+            ));
         }
         (None, "", _) => lines.push("its limits grow without end".into()),
         (None, widest, _) => lines.push(format!("its limits grow without end, or by a party's own rating: {widest}")),
     }
     match enough {
-        Enough::AtOnce => {}
-        Enough::After(ms) => {
-            lines.push(format!("when its parties have waited {} together, any match is good enough", seconds(ms)));
+        QualityReached::Immediately => {}
+        QualityReached::AfterCombinedWaitMs(ms) => {
+            lines.push(format!(
+                "when its parties have waited {} together, any match is good enough",
+                format_duration(ms)
+            ));
         }
-        Enough::Never => lines.push("a match that is not good enough does not become so by waiting".into()),
+        QualityReached::Never => lines.push("a match that is not good enough does not become so by waiting".into()),
     }
-    lines.extend(draw_in_words(ruleset, queue, teams));
+    lines.extend(describe_draw_threshold(ruleset, queue, teams));
     if let Some(rule) = queue.satisfaction {
-        lines.push(satisfaction_in_words(&rule));
+        lines.push(describe_satisfaction(&rule));
     }
     if let Some(offer) = queue.offer {
-        lines.push(format!("whoever waits {} is offered set {}", seconds(offer.after_ms), offer.set_id));
+        lines.push(format!("whoever waits {} is offered set {}", format_duration(offer.after_ms), offer.set_id));
     }
     lines
 }
 
 /// What a bar of draws comes to, and whom it leaves alone (S2-4).
-fn draw_in_words(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Option<String> {
-    let Quality::DrawProbability { threshold } = queue.quality else { return None };
+fn describe_draw_threshold(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Option<String> {
+    let QualitySpec::DrawProbability { threshold } = queue.quality else { return None };
     let beta = ruleset.rating.as_ref()?.system.beta()?;
     // Of those whose deviations are nothing: exp(-d² / 2 n beta²) is the threshold.
-    let apart = (-2.0 * f64::from(teams.match_size()) * threshold.ln()).sqrt() * beta;
+    let apart = (-2.0 * f64::from(teams.players_per_match()) * threshold.ln()).sqrt() * beta;
     Some(format!(
         "teams whose ratings are certain may add up to {apart:.1} points apart; who is further above all others finds nobody{}",
         if queue.wait_bonus.is_some() { " but by waiting" } else { "" }
@@ -122,7 +132,7 @@ fn draw_in_words(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Opt
 }
 
 /// `whoever has lost 3 in a row looks 2 times as far, around a middle 50 points lower`.
-fn satisfaction_in_words(rule: &Satisfaction) -> String {
+fn describe_satisfaction(rule: &SatisfactionSpec) -> String {
     let least = rule.min_matches;
     let signs = [
         rule.losing_streak.map(|lost| format!("lost {lost} in a row")),
@@ -141,26 +151,28 @@ fn satisfaction_in_words(rule: &Satisfaction) -> String {
 }
 
 /// `6 against 6`, `1 against 4`, `8 teams of 1`.
-fn match_in_words(teams: &TeamsSpec) -> String {
-    match &*teams.sizes {
+fn describe_teams(teams: &TeamsSpec) -> String {
+    match &*teams.team_sizes {
         [one, other] => format!("{one} against {other}"),
         [size, rest @ ..] if rest.iter().all(|other| other == size) => format!("{} teams of {size}", rest.len() + 1),
         sizes => sizes.iter().map(u16::to_string).collect::<Vec<_>>().join(" against "),
     }
 }
 
-fn limit_in_words(ruleset: &Ruleset, limit: &Limit) -> String {
+fn describe_limit(ruleset: &Ruleset, limit: &FinalLimit) -> String {
     match *limit {
-        Limit::Within { expansion, value } => match ruleset.expansions[expansion].measure {
+        FinalLimit::Expansion { expansion, value } => match ruleset.expansions[expansion].measure {
             Measure::Latency => format!("{value} ms of round trip"),
             Measure::Distance => format!("{value} miles"),
-            Measure::Attribute(index) => format!("{value} of {}", ruleset.attributes[index].name),
+            Measure::AttributeDifference(index) => format!("{value} of {}", ruleset.attributes[index].name),
         },
-        Limit::Groups { further: 0 } => "its own group".into(),
-        Limit::Groups { further } => format!("{} further", counted(further.into(), "group")),
-        Limit::SameRegion => "its own region".into(),
-        Limit::Region { within_ms } => format!("a region within {within_ms} ms"),
-        Limit::Window { points, percent } => {
+        FinalLimit::RatingGroups { extra_groups: 0 } => "its own group".into(),
+        FinalLimit::RatingGroups { extra_groups: further } => {
+            format!("{} further", format_count(further.into(), "group"))
+        }
+        FinalLimit::SameRegion => "its own region".into(),
+        FinalLimit::CommonRegion { max_round_trip_ms: within_ms } => format!("a region within {within_ms} ms"),
+        FinalLimit::RatingWindow { max_points: points, max_percent: percent } => {
             let bounds = [points.map(|it| format!("{it}")), percent.map(|it| format!("{it} %"))];
             format!("{} of rating", bounds.into_iter().flatten().collect::<Vec<_>>().join(" or "))
         }
@@ -168,7 +180,7 @@ fn limit_in_words(ruleset: &Ruleset, limit: &Limit) -> String {
 }
 
 /// `250 ms`, `200 s`: seconds where they are whole or many.
-fn seconds(ms: u64) -> String {
+fn format_duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
         _ if ms.is_multiple_of(1_000) => format!("{} s", ms / 1_000),
@@ -177,12 +189,12 @@ fn seconds(ms: u64) -> String {
 }
 
 /// `10 ms of latency`, `100 points of skill`: whole numbers where they are large, two decimals where they are small.
-fn amount(ruleset: &Ruleset, amount: f64, soft: &SoftFilter) -> String {
+fn format_amount(ruleset: &Ruleset, amount: f64, soft: &SoftFilter) -> String {
     let decimals = if amount < 10.0 { 2 } else { 0 };
     let unit = match soft.measure {
         Measure::Latency => "ms of ".into(),
         Measure::Distance => "miles of ".into(),
-        Measure::Attribute(index) => match &*ruleset.attributes[index].unit {
+        Measure::AttributeDifference(index) => match &*ruleset.attributes[index].unit {
             "" => "of ".into(),
             unit => format!("{unit} of "),
         },
@@ -191,6 +203,6 @@ fn amount(ruleset: &Ruleset, amount: f64, soft: &SoftFilter) -> String {
 }
 
 /// `1 problem`, `2 problems`.
-fn counted(count: usize, what: &str) -> String {
+fn format_count(count: usize, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

@@ -9,14 +9,14 @@ use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 
 use crate::api::pb;
-use crate::cli::operator::{OperatorFlags, connect};
+use crate::cli::operator::{OperatorConnectionFlags, connect_to_operator_port};
 
 /// Matches asked for at a time.
-const PAGE: u32 = 200;
+const PAGE_SIZE: u32 = 200;
 
 /// What `export-matches` takes.
 #[derive(Clone, Debug, Args)]
-pub struct ExportFlags {
+pub struct ExportMatchesFlags {
     /// Where to write; not there: standard output.
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
@@ -29,7 +29,7 @@ pub struct ExportFlags {
     pub set: Option<u32>,
     /// Which server, and what to show it.
     #[command(flatten)]
-    pub at: OperatorFlags,
+    pub operator: OperatorConnectionFlags,
 }
 
 /// How matches are written.
@@ -42,34 +42,34 @@ pub enum Format {
 }
 
 /// Exports all there is.
-pub(super) fn export_matches(flags: &ExportFlags) -> anyhow::Result<()> {
+pub(super) fn export_matches(flags: &ExportMatchesFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exported = match &flags.out {
-        None => runtime.block_on(export(flags, &mut BufWriter::new(io::stdout().lock())))?,
+        None => runtime.block_on(write_matches(flags, &mut BufWriter::new(io::stdout().lock())))?,
         Some(path) => {
             let file = std::fs::File::create(path).with_context(|| format!("create {}", path.display()))?;
-            runtime.block_on(export(flags, &mut BufWriter::new(file)))?
+            runtime.block_on(write_matches(flags, &mut BufWriter::new(file)))?
         }
     };
     eprintln!("{exported} matches exported");
     Ok(())
 }
 
-async fn export(flags: &ExportFlags, out: &mut dyn Write) -> anyhow::Result<u64> {
-    let mut asking = connect(&flags.at).await?;
+async fn write_matches(flags: &ExportMatchesFlags, out: &mut dyn Write) -> anyhow::Result<u64> {
+    let mut asking = connect_to_operator_port(&flags.operator).await?;
     let mut exported = 0;
     if flags.format == Format::Csv {
-        row(out, &COLUMNS.map(str::to_owned))?;
+        write_csv_row(out, &CSV_COLUMNS.map(str::to_owned))?;
     }
-    let mut request = pb::ExportMatchesRequest { page_token: Vec::new(), page_size: Some(PAGE) };
+    let mut request = pb::ExportMatchesRequest { page_token: Vec::new(), page_size: Some(PAGE_SIZE) };
     loop {
         let page = asking.export_matches(request.clone()).await.context("ask for finished matches")?;
         let wanted = |it: &&pb::FinishedMatch| flags.set.is_none_or(|set| set == it.matchmaking_set_id);
         for finished in page.matches.iter().filter(wanted) {
             exported += 1;
             match flags.format {
-                Format::Json => writeln!(out, "{}", object(finished))?,
-                Format::Csv => row(out, &cells(finished))?,
+                Format::Json => writeln!(out, "{}", match_to_json(finished))?,
+                Format::Csv => write_csv_row(out, &csv_cells(finished))?,
             }
         }
         if !page.has_more {
@@ -81,7 +81,7 @@ async fn export(flags: &ExportFlags, out: &mut dyn Write) -> anyhow::Result<u64>
 }
 
 /// The first four are what `fireteam rate` reads.
-const COLUMNS: [&str; 18] = [
+const CSV_COLUMNS: [&str; 18] = [
     "match_id",
     "time",
     "teams",
@@ -102,7 +102,7 @@ const COLUMNS: [&str; 18] = [
     "mean_score",
 ];
 
-fn cells(it: &pb::FinishedMatch) -> [String; 18] {
+fn csv_cells(it: &pb::FinishedMatch) -> [String; 18] {
     let sides = |of: &dyn Fn(&pb::FinishedSide) -> String| it.sides.iter().map(of).collect::<Vec<_>>().join(";");
     let players =
         |side: &pb::FinishedSide| side.players.iter().map(|player| &*player.user_key).collect::<Vec<_>>().join("+");
@@ -124,13 +124,13 @@ fn cells(it: &pb::FinishedMatch) -> [String; 18] {
         it.region.clone(),
         or_nothing(it.duration_ms.map(|ms| ms.to_string())),
         it.disconnected_user_keys.join("+"),
-        unrated(it).to_owned(),
+        unrated_reason_text(it).to_owned(),
         it.feedback_count.to_string(),
         or_nothing(it.mean_feedback.map(|score| score.to_string())),
     ]
 }
 
-fn unrated(it: &pb::FinishedMatch) -> &'static str {
+fn unrated_reason_text(it: &pb::FinishedMatch) -> &'static str {
     match it.unrated() {
         pb::UnratedReason::Unspecified => "",
         pb::UnratedReason::NoRatingSystem => "no_system",
@@ -139,14 +139,14 @@ fn unrated(it: &pb::FinishedMatch) -> &'static str {
     }
 }
 
-fn row(out: &mut dyn Write, cells: &[String]) -> anyhow::Result<()> {
+fn write_csv_row(out: &mut dyn Write, cells: &[String]) -> anyhow::Result<()> {
     let mut row = csv::Writer::from_writer(Vec::new());
     row.write_record(cells)?;
     out.write_all(&row.into_inner().map_err(csv::IntoInnerError::into_error)?)?;
     Ok(())
 }
 
-fn object(it: &pb::FinishedMatch) -> Value {
+fn match_to_json(it: &pb::FinishedMatch) -> Value {
     let value = |it: &Option<pb::RatingValue>| it.as_ref().map(|it| json!([it.rating, it.deviation]));
     let player = |it: &pb::FinishedPlayer| json!({ "user_key": it.user_key, "before": value(&it.before), "after": value(&it.after) });
     let side = |it: &pb::FinishedSide| {
@@ -168,7 +168,7 @@ fn object(it: &pb::FinishedMatch) -> Value {
         "parties": it.parties.iter().map(party).collect::<Vec<_>>(),
         "region": it.region,
         "disconnected": it.disconnected_user_keys,
-        "unrated": unrated(it),
+        "unrated": unrated_reason_text(it),
         "scores": it.feedback_count,
         "mean_score": it.mean_feedback,
     })

@@ -3,32 +3,32 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::cli::Exit;
-use crate::server::{self, Known};
+use crate::cli::ExitStatus;
+use crate::server::{self, HealthCheckTls};
 
 /// Asks the server at `address`, over TLS when there is a file of authorities; says why when it does not serve.
-pub(super) fn health(address: SocketAddr, ca: Option<PathBuf>, server_name: Option<String>) -> Exit {
-    let known = ca.map(|ca| Known { ca, server_name });
+pub(super) fn check_health(address: SocketAddr, ca: Option<PathBuf>, server_name: Option<String>) -> ExitStatus {
+    let known = ca.map(|ca| HealthCheckTls { ca_file: ca, server_name });
     let asked = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(server::is_serving(reachable(address), known.as_ref())));
+        .and_then(|runtime| runtime.block_on(server::is_serving(loopback_if_unspecified(address), known.as_ref())));
     match asked {
-        Ok(true) => Exit::Well,
+        Ok(true) => ExitStatus::Success,
         Ok(false) => {
             eprintln!("fireteam: {address} is not serving");
-            Exit::Failed
+            ExitStatus::Failed
         }
         Err(why) => {
             eprintln!("fireteam: {address} cannot be asked: {why:#}");
-            Exit::Failed
+            ExitStatus::Failed
         }
     }
 }
 
 /// A server that listens everywhere is asked on loopback.
-fn reachable(address: SocketAddr) -> SocketAddr {
+fn loopback_if_unspecified(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -42,9 +42,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_listens_everywhere_is_asked_on_loopback() {
+    fn health_check_of_an_unspecified_address_uses_loopback() {
         let check = |given: &str, expected: &str| {
-            assert_eq!(reachable(given.parse().unwrap()), expected.parse().unwrap());
+            assert_eq!(loopback_if_unspecified(given.parse().unwrap()), expected.parse().unwrap());
         };
         check("0.0.0.0:1", "127.0.0.1:1");
         check("[::]:1", "[::1]:1");

@@ -11,7 +11,7 @@ use crate::clock::Clock;
 
 /// Makes three files: the private key, for its owner's eyes alone, the public key, and the public key as a key set.
 /// `out` is a directory, or what their names begin with. Where one of them is there already, none is written.
-pub fn keygen(out: &Path, clock: &dyn Clock, told: &mut dyn Write) -> anyhow::Result<()> {
+pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, told: &mut dyn Write) -> anyhow::Result<()> {
     if out.to_string_lossy().ends_with('/') && !out.is_dir() {
         bail!("--out {}: there is no such directory: make it, or leave the slash out to begin names so", out.display());
     }
@@ -21,15 +21,15 @@ pub fn keygen(out: &Path, clock: &dyn Clock, told: &mut dyn Write) -> anyhow::Re
     }
     let key = IssuingKey::of_seed(&seed).context("make a key")?;
     let files = [
-        (named(out, "key.pem"), key.private_pem(), 0o600),
-        (named(out, "pub.pem"), key.public_pem(), 0o644),
-        (named(out, "jwks.json"), key.jwks(), 0o644),
+        (key_file_path(out, "key.pem"), key.private_pem(), 0o600),
+        (key_file_path(out, "pub.pem"), key.public_pem(), 0o644),
+        (key_file_path(out, "jwks.json"), key.jwks(), 0o644),
     ];
     if let Some((there, ..)) = files.iter().find(|(file, ..)| file.exists()) {
         bail!("{} is there already and stays as it is: name another place with --out", there.display());
     }
     for (file, text, mode) in &files {
-        write_new(file, text, *mode).with_context(|| format!("write {}", file.display()))?;
+        create_file(file, text, *mode).with_context(|| format!("write {}", file.display()))?;
     }
     let [private, public, set] = files.map(|(file, ..)| file.display().to_string());
     writeln!(told, "{private}\n  signs tokens: keep it where the server is not\n{public}\n{set}")?;
@@ -37,7 +37,7 @@ pub fn keygen(out: &Path, clock: &dyn Clock, told: &mut dyn Write) -> anyhow::Re
     Ok(())
 }
 
-fn named(out: &Path, ending: &str) -> PathBuf {
+fn key_file_path(out: &Path, ending: &str) -> PathBuf {
     match out.is_dir() {
         true => out.join(format!("issuer.{ending}")),
         false => {
@@ -48,7 +48,7 @@ fn named(out: &Path, ending: &str) -> PathBuf {
     }
 }
 
-fn write_new(file: &Path, text: &str, mode: u32) -> io::Result<()> {
+fn create_file(file: &Path, text: &str, mode: u32) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -66,10 +66,10 @@ mod tests {
     use crate::clock::SystemClock;
 
     #[test]
-    fn three_files_are_made_once() {
+    fn keygen_writes_three_files_and_never_replaces_them() {
         let folder = tempfile::tempdir().unwrap();
         let (clock, mut told) = (SystemClock::start(), Vec::new());
-        keygen(folder.path(), &clock, &mut told).unwrap();
+        generate_issuing_key(folder.path(), &clock, &mut told).unwrap();
         let private = folder.path().join("issuer.key.pem");
         let made = std::fs::read(&private).unwrap();
         assert!(IssuingKey::of_pem(&made).is_ok());
@@ -81,17 +81,18 @@ mod tests {
         let told = String::from_utf8(told).unwrap();
         assert!(!told.contains("PRIVATE"), "{told}");
 
-        assert!(keygen(folder.path(), &clock, &mut Vec::new()).is_err(), "a key in use is not replaced");
+        assert!(generate_issuing_key(folder.path(), &clock, &mut Vec::new()).is_err(), "a key in use is not replaced");
         assert_eq!(std::fs::read(&private).unwrap(), made);
 
         std::fs::remove_file(&private).unwrap();
-        let said = keygen(folder.path(), &clock, &mut Vec::new()).unwrap_err().to_string();
+        let said = generate_issuing_key(folder.path(), &clock, &mut Vec::new()).unwrap_err().to_string();
         assert!(said.contains("issuer.pub.pem is there already"), "{said}");
         assert!(!private.exists(), "half a set is none");
-        let said = keygen(&folder.path().join("nowhere/"), &clock, &mut Vec::new()).unwrap_err().to_string();
+        let said =
+            generate_issuing_key(&folder.path().join("nowhere/"), &clock, &mut Vec::new()).unwrap_err().to_string();
         assert!(said.contains("nowhere/: there is no such directory"), "{said}");
 
-        keygen(&folder.path().join("second"), &clock, &mut Vec::new()).unwrap();
+        generate_issuing_key(&folder.path().join("second"), &clock, &mut Vec::new()).unwrap();
         assert!(folder.path().join("second.jwks.json").is_file());
     }
 }

@@ -7,20 +7,20 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 use tonic::transport::{Certificate, ClientTlsConfig, Endpoint};
 
-use crate::api::asking::Asking;
+use crate::api::asking::OperatorClient;
 
 /// How long connecting may take.
-const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// How long one answer may take.
-const ANSWER_WITHIN: Duration = Duration::from_secs(30);
+const CALL_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Bytes of a token file at most.
-const TOKEN_BYTES_MAX: usize = 16 * 1024;
+const TOKEN_FILE_BYTES_MAX: usize = 16 * 1024;
 
 /// Where the operator port is, and what to show there.
 #[derive(Clone, Debug, Args)]
-pub struct OperatorFlags {
+pub struct OperatorConnectionFlags {
     /// The server's operator port.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:50052")]
     pub operator: String,
@@ -33,22 +33,22 @@ pub struct OperatorFlags {
 }
 
 /// Connects. Within a runtime.
-pub(super) async fn connect(flags: &OperatorFlags) -> anyhow::Result<Asking> {
+pub(super) async fn connect_to_operator_port(flags: &OperatorConnectionFlags) -> anyhow::Result<OperatorClient> {
     let mut endpoint = Endpoint::from_shared(flags.operator.clone())
         .with_context(|| format!("--operator {} is no URL: http://127.0.0.1:50052", flags.operator))?;
     if let Some(ca) = &flags.ca {
-        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read(ca)?));
+        let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(read_credential_file(ca)?));
         endpoint = endpoint.tls_config(tls).context("use the certificates of --ca")?;
     }
-    let token = flags.token_file.as_deref().map(token).transpose()?;
-    let channel = endpoint.connect_timeout(CONNECT_WITHIN).timeout(ANSWER_WITHIN).connect().await;
+    let token = flags.token_file.as_deref().map(read_token_file).transpose()?;
+    let channel = endpoint.connect_timeout(CONNECT_TIMEOUT).timeout(CALL_TIMEOUT).connect().await;
     let channel = channel.with_context(|| format!("connect to {}", flags.operator))?;
-    let asking = Asking::new(channel, token.as_deref());
+    let asking = OperatorClient::new(channel, token.as_deref());
     asking.context("the token file holds something that no token is")
 }
 
-fn token(path: &Path) -> anyhow::Result<String> {
-    let text = String::from_utf8(read(path)?).with_context(|| format!("read {}", path.display()))?;
+fn read_token_file(path: &Path) -> anyhow::Result<String> {
+    let text = String::from_utf8(read_credential_file(path)?).with_context(|| format!("read {}", path.display()))?;
     let token = text.trim();
     if token.is_empty() {
         bail!("{} is empty: put a token there, as `fireteam token` prints it", path.display());
@@ -56,9 +56,9 @@ fn token(path: &Path) -> anyhow::Result<String> {
     Ok(token.to_owned())
 }
 
-fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
+fn read_credential_file(path: &Path) -> anyhow::Result<Vec<u8>> {
     let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
-    if path.extension().is_none_or(|it| it != "pem") && TOKEN_BYTES_MAX < bytes.len() {
+    if path.extension().is_none_or(|it| it != "pem") && TOKEN_FILE_BYTES_MAX < bytes.len() {
         bail!("{} has {} bytes: no token has so many", path.display(), bytes.len());
     }
     Ok(bytes)

@@ -14,20 +14,20 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::cli::simulate::prepare::{Set, Stage};
-use crate::cli::{Exit, done};
+use crate::cli::simulate::prepare::{RulesetWithMap, SimulationInput};
+use crate::cli::{ExitStatus, report_result};
 use crate::domain::ruleset::Ruleset;
-use crate::sim::compare::{Difference, differences};
-use crate::sim::figures::Figures;
-use crate::sim::tally::Tally;
+use crate::sim::compare::{StatisticDelta, compare_statistics};
+use crate::sim::figures::SimStatistics;
+use crate::sim::tally::SimTally;
 
-pub use study::{Study, StudyReading};
+pub use study::{StudyKind, StudySchemeFlag};
 
 /// Worlds of one run, at most.
 const SEEDS_MAX: u32 = 1_000;
 
 /// Worlds of a comparison, unless said otherwise: enough for an interval.
-const SEEDS_COMPARED: u32 = 8;
+const COMPARISON_SEEDS_DEFAULT: u32 = 8;
 
 /// What the command takes.
 #[derive(Debug, clap::Args)]
@@ -64,41 +64,41 @@ pub struct SimulateFlags {
     compare: Option<Vec<PathBuf>>,
     /// A study instead of a queue.
     #[arg(long, value_name = "STUDY", conflicts_with_all = ["ruleset", "latencies"])]
-    study: Option<Study>,
+    study: Option<StudyKind>,
     /// How the study's matches come out.
     #[arg(long, value_name = "READING", default_value = "all-against-all", requires = "study")]
-    study_reading: StudyReading,
+    study_reading: StudySchemeFlag,
 }
 
 /// What goes to disk and to standard output when all is done.
-struct Shown {
+struct SimulationOutput {
     text: String,
     json: serde_json::Value,
-    page: String,
+    html_page: String,
 }
 
 /// Runs the command.
-pub fn simulate(flags: &SimulateFlags) -> Exit {
+pub fn simulate(flags: &SimulateFlags) -> ExitStatus {
     let shown = match (&flags.study, &flags.compare) {
-        (Some(_), _) => study::shown(flags.study_reading, flags.seed, flags.plot.is_some()),
-        (None, Some(files)) => match prepare::stage(flags, files) {
-            Ok(stage) => compared(flags, &stage),
-            Err(why) => return misused(&why),
+        (Some(_), _) => study::run_and_render_study(flags.study_reading, flags.seed, flags.plot.is_some()),
+        (None, Some(files)) => match prepare::load_input(flags, files) {
+            Ok(stage) => compare_rulesets(flags, &stage),
+            Err(why) => return report_usage_error(&why),
         },
-        (None, None) => match prepare::stage(flags, flags.ruleset.as_slice()) {
-            Ok(stage) => simulated(flags, &stage),
-            Err(why) => return misused(&why),
+        (None, None) => match prepare::load_input(flags, flags.ruleset.as_slice()) {
+            Ok(stage) => simulate_ruleset(flags, &stage),
+            Err(why) => return report_usage_error(&why),
         },
     };
-    done(shown.and_then(|shown| hand_over(flags, &shown)))
+    report_result(shown.and_then(|shown| write_output(flags, &shown)))
 }
 
-fn misused(why: &anyhow::Error) -> Exit {
+fn report_usage_error(why: &anyhow::Error) -> ExitStatus {
     eprintln!("fireteam: {why:#}");
-    Exit::Misused
+    ExitStatus::UsageError
 }
 
-fn hand_over(flags: &SimulateFlags, shown: &Shown) -> anyhow::Result<()> {
+fn write_output(flags: &SimulateFlags, shown: &SimulationOutput) -> anyhow::Result<()> {
     let json = || serde_json::to_string_pretty(&shown.json).context("write the figures as JSON");
     let mut out = io::stdout().lock();
     match &flags.json {
@@ -106,126 +106,126 @@ fn hand_over(flags: &SimulateFlags, shown: &Shown) -> anyhow::Result<()> {
         other => {
             out.write_all(shown.text.as_bytes())?;
             if let Some(path) = other {
-                write(path, &format!("{}\n", json()?))?;
+                write_file(path, &format!("{}\n", json()?))?;
             }
         }
     }
-    flags.plot.as_ref().map_or(Ok(()), |path| write(path, &shown.page))
+    flags.plot.as_ref().map_or(Ok(()), |path| write_file(path, &shown.html_page))
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
 /// One ruleset in some worlds.
 #[derive(Serialize)]
-struct Document<'a> {
+struct SimulationJson<'a> {
     fireteam: &'static str,
     scenario: &'a str,
     hours: f64,
     measured_round_trips: bool,
     seeds: Vec<u64>,
-    ruleset: Named<'a>,
-    figures: Figures,
-    by_seed: Vec<Figures>,
+    ruleset: RulesetJson<'a>,
+    figures: SimStatistics,
+    by_seed: Vec<SimStatistics>,
 }
 
 /// Two rulesets in the same worlds.
 #[derive(Serialize)]
-struct Comparison<'a> {
+struct ComparisonJson<'a> {
     fireteam: &'static str,
     scenario: &'a str,
     hours: f64,
     measured_round_trips: bool,
     seeds: Vec<u64>,
-    first: Named<'a>,
-    second: Named<'a>,
-    differences: &'a [Difference],
-    first_by_seed: Vec<Figures>,
-    second_by_seed: Vec<Figures>,
+    first: RulesetJson<'a>,
+    second: RulesetJson<'a>,
+    differences: &'a [StatisticDelta],
+    first_by_seed: Vec<SimStatistics>,
+    second_by_seed: Vec<SimStatistics>,
 }
 
 /// Which ruleset.
 #[derive(Serialize)]
-struct Named<'a> {
+struct RulesetJson<'a> {
     name: &'a str,
     set_id: u32,
     hash: u32,
 }
 
-impl<'a> Named<'a> {
-    fn of(ruleset: &'a Ruleset) -> Self {
+impl<'a> RulesetJson<'a> {
+    fn from_ruleset(ruleset: &'a Ruleset) -> Self {
         Self { name: &ruleset.name, set_id: ruleset.set_id.0, hash: ruleset.hash.0 }
     }
 }
 
-fn seeds(flags: &SimulateFlags, otherwise: u32) -> Vec<u64> {
+fn seed_list(flags: &SimulateFlags, otherwise: u32) -> Vec<u64> {
     (0..u64::from(flags.seeds.unwrap_or(otherwise))).map(|more| flags.seed.wrapping_add(more)).collect()
 }
 
-fn simulated(flags: &SimulateFlags, stage: &Stage) -> anyhow::Result<Shown> {
-    let seeds = seeds(flags, 1);
-    let Set { ruleset, map, file } = &stage.sets[0];
-    let tallies = worlds::play(&stage.scenario, &[(ruleset, map)], &seeds)?.remove(0);
-    let by_seed: Vec<Figures> = tallies.iter().map(|tally| Figures::of(tally, map)).collect();
-    let tally = sum(tallies);
-    let figures = Figures::of(&tally, map);
-    let head = text::head(stage, &[(file, ruleset)], &seeds, &figures);
+fn simulate_ruleset(flags: &SimulateFlags, stage: &SimulationInput) -> anyhow::Result<SimulationOutput> {
+    let seeds = seed_list(flags, 1);
+    let RulesetWithMap { ruleset, map, file } = &stage.rulesets[0];
+    let tallies = worlds::run_worlds(&stage.scenario, &[(ruleset, map)], &seeds)?.remove(0);
+    let by_seed: Vec<SimStatistics> = tallies.iter().map(|tally| SimStatistics::from_tally(tally, map)).collect();
+    let tally = merge_tallies(tallies);
+    let figures = SimStatistics::from_tally(&tally, map);
+    let head = text::format_header(stage, &[(file, ruleset)], &seeds, &figures);
     let page = match flags.plot {
-        Some(_) => page::of_world(&head, &figures, &tally)?,
+        Some(_) => page::simulation_page(&head, &figures, &tally)?,
         None => String::new(),
     };
-    let document = Document {
+    let document = SimulationJson {
         fireteam: env!("CARGO_PKG_VERSION"),
         scenario: &flags.scenario,
         hours: stage.scenario.hours,
-        measured_round_trips: stage.is_measured,
+        measured_round_trips: stage.has_measured_latencies,
         seeds,
-        ruleset: Named::of(ruleset),
+        ruleset: RulesetJson::from_ruleset(ruleset),
         by_seed,
         figures: figures.clone(),
     };
     let json = serde_json::to_value(&document)?;
-    Ok(Shown { text: format!("{head}\n{}", text::figures(&figures)), json, page })
+    Ok(SimulationOutput { text: format!("{head}\n{}", text::format_statistics(&figures)), json, html_page: page })
 }
 
-fn compared(flags: &SimulateFlags, stage: &Stage) -> anyhow::Result<Shown> {
-    let seeds = seeds(flags, SEEDS_COMPARED);
-    let sets: Vec<_> = stage.sets.iter().map(|set| (&set.ruleset, &set.map)).collect();
-    let mut tallies = worlds::play(&stage.scenario, &sets, &seeds)?.into_iter();
+fn compare_rulesets(flags: &SimulateFlags, stage: &SimulationInput) -> anyhow::Result<SimulationOutput> {
+    let seeds = seed_list(flags, COMPARISON_SEEDS_DEFAULT);
+    let sets: Vec<_> = stage.rulesets.iter().map(|set| (&set.ruleset, &set.map)).collect();
+    let mut tallies = worlds::run_worlds(&stage.scenario, &sets, &seeds)?.into_iter();
     let (first, second) = (tallies.next().unwrap_or_default(), tallies.next().unwrap_or_default());
-    let figures = |tallies: &[Tally], set: &Set| -> Vec<Figures> {
-        tallies.iter().map(|tally| Figures::of(tally, &set.map)).collect()
+    let figures = |tallies: &[SimTally], set: &RulesetWithMap| -> Vec<SimStatistics> {
+        tallies.iter().map(|tally| SimStatistics::from_tally(tally, &set.map)).collect()
     };
-    let (first_by_seed, second_by_seed) = (figures(&first, &stage.sets[0]), figures(&second, &stage.sets[1]));
-    let differences = differences(&first_by_seed, &second_by_seed);
-    let (first, second) = (sum(first), sum(second));
-    let whole = Figures::of(&first, &stage.sets[0].map);
-    let files: Vec<(&PathBuf, &Ruleset)> = stage.sets.iter().map(|set| (&set.file, &set.ruleset)).collect();
-    let head = text::head(stage, &files, &seeds, &whole);
-    let table = text::differences(&differences);
+    let (first_by_seed, second_by_seed) = (figures(&first, &stage.rulesets[0]), figures(&second, &stage.rulesets[1]));
+    let differences = compare_statistics(&first_by_seed, &second_by_seed);
+    let (first, second) = (merge_tallies(first), merge_tallies(second));
+    let whole = SimStatistics::from_tally(&first, &stage.rulesets[0].map);
+    let files: Vec<(&PathBuf, &Ruleset)> = stage.rulesets.iter().map(|set| (&set.file, &set.ruleset)).collect();
+    let head = text::format_header(stage, &files, &seeds, &whole);
+    let table = text::format_differences(&differences);
     let page = match flags.plot {
-        Some(_) => page::of_two(&head, &table, &first, &second)?,
+        Some(_) => page::comparison_page(&head, &table, &first, &second)?,
         None => String::new(),
     };
-    let document = Comparison {
+    let document = ComparisonJson {
         fireteam: env!("CARGO_PKG_VERSION"),
         scenario: &flags.scenario,
         hours: stage.scenario.hours,
-        measured_round_trips: stage.is_measured,
+        measured_round_trips: stage.has_measured_latencies,
         seeds,
-        first: Named::of(&stage.sets[0].ruleset),
-        second: Named::of(&stage.sets[1].ruleset),
+        first: RulesetJson::from_ruleset(&stage.rulesets[0].ruleset),
+        second: RulesetJson::from_ruleset(&stage.rulesets[1].ruleset),
         differences: &differences,
         first_by_seed,
         second_by_seed,
     };
     let json = serde_json::to_value(&document)?;
-    Ok(Shown { text: format!("{head}\n{table}"), json, page })
+    Ok(SimulationOutput { text: format!("{head}\n{table}"), json, html_page: page })
 }
 
-fn sum(tallies: Vec<Tally>) -> Tally {
-    let mut sum = Tally::default();
-    tallies.into_iter().for_each(|tally| sum.add(tally));
+fn merge_tallies(tallies: Vec<SimTally>) -> SimTally {
+    let mut sum = SimTally::default();
+    tallies.into_iter().for_each(|tally| sum.merge(tally));
     sum
 }

@@ -42,7 +42,7 @@ pub struct TokenFlags {
 }
 
 /// A token as `flags` want it, good from `now` on.
-pub fn token(flags: TokenFlags, now: UnixMs) -> anyhow::Result<String> {
+pub fn sign_token(flags: TokenFlags, now: UnixMs) -> anyhow::Result<String> {
     let key = read_key(&flags.key)?;
     for (flag, text) in [("--subject", &flags.subject), ("--issuer", &flags.issuer), ("--audience", &flags.audience)] {
         if text.is_empty() || SUBJECT_BYTES_MAX < text.len() || text.chars().any(char::is_control) {
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_read_with_their_unit() {
+    fn token_ttl_is_parsed_with_its_unit() {
         let check = |text: &str, wanted: Option<u64>| assert_eq!(seconds(text).ok(), wanted, "{text:?}");
         check("90s", Some(90));
         check("15m", Some(900));

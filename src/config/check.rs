@@ -5,48 +5,55 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use crate::config::raw::Settings;
+use crate::config::raw::RawSettings;
 use crate::config::{
-    CELL_DEGREES, Config, ConfigError, KEEP_RETIRED_RULESETS_S, LogFormat, MAX_ACCURACY_RADIUS_KM, MAX_STALENESS_S,
-    PostgresUrl, RESERVATION_HOLD_S, RulesetSource, SHUTDOWN_DEADLINE_S, SILOS_MAX, StoreTarget, TIME_TO_LIVE_S,
-    TOUR_LOCALITY_FILE,
+    ADVERTISEMENT_TTL_S, Config, ConfigError, DEFAULT_GEOIP_DB, GEOIP_MAX_ACCURACY_RADIUS_KM, LOCATION_GRID_DEGREES,
+    LogFormat, MAX_STALENESS_S, PostgresUrl, RESERVATION_TTL_S, RULESET_RETENTION_S, RulesetSource,
+    SHUTDOWN_GRACE_PERIOD_S, SILOS_MAX, StoreTarget,
 };
-use crate::domain::coarse::SESSION_CELL_DEGREES;
-use crate::domain::locality::DEFAULT_CELL_DEGREES;
+use crate::domain::coarse::DEFAULT_SESSION_GRID_DEGREES;
+use crate::domain::locality::DEFAULT_LOCATION_GRID_DEGREES;
 
-const BUNDLED: &str = "bundled:";
-const MEMORY: &str = "memory:";
-const SQLITE: &str = "sqlite:";
+const BUNDLED_SCHEME: &str = "bundled:";
+const MEMORY_SCHEME: &str = "memory:";
+const SQLITE_SCHEME: &str = "sqlite:";
 /// How the names of key files end that are made beside a SQLite file.
-const TOKEN_KEYS: &str = "token-key";
-const MATCH_KEYS: &str = "match-key.pem";
+const TOKEN_KEY_FILE_EXTENSION: &str = "token-key";
+const MATCH_KEY_FILE_EXTENSION: &str = "match-key.pem";
 
 /// Fills in defaults and checks every value; all mistakes at once. `exists` says which paths there are.
-pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Result<Config, Vec<ConfigError>> {
-    let mut problems = Problems(Vec::new());
-    let store = problems.store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
-    let tls = problems.tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
-    let auth = problems.auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
-    let quotas = problems.quotas(settings.quotas);
-    let token_key_file = settings.token_key_file.or_else(|| beside(&store, TOKEN_KEYS));
-    let match_key_file = settings.match_key_file.or_else(|| beside(&store, MATCH_KEYS));
-    let cell_degrees = settings.cell_degrees.unwrap_or(DEFAULT_CELL_DEGREES);
-    let session_cell_degrees = settings.session_cell_degrees.unwrap_or(SESSION_CELL_DEGREES);
+pub(super) fn validate_settings(
+    settings: RawSettings,
+    exists: impl Fn(&Path) -> bool,
+) -> Result<Config, Vec<ConfigError>> {
+    let mut problems = ConfigErrors(Vec::new());
+    let store = problems.parse_store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
+    let tls = problems.check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
+    let auth = problems.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
+    let quotas = problems.parse_rate_limits(settings.quotas);
+    let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, TOKEN_KEY_FILE_EXTENSION));
+    let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, MATCH_KEY_FILE_EXTENSION));
+    let cell_degrees = settings.cell_degrees.unwrap_or(DEFAULT_LOCATION_GRID_DEGREES);
+    let session_cell_degrees = settings.session_cell_degrees.unwrap_or(DEFAULT_SESSION_GRID_DEGREES);
     let config = Config {
         listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
         operator_listen: settings.operator_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50052))),
-        silos: problems.silos(settings.silos, &store),
-        max_staleness_s: problems.within("max_staleness_s", settings.max_staleness_s.unwrap_or(300), MAX_STALENESS_S),
+        silos: problems.check_silos(settings.silos, &store),
+        max_staleness_s: problems.check_range(
+            "max_staleness_s",
+            settings.max_staleness_s.unwrap_or(300),
+            MAX_STALENESS_S,
+        ),
         store,
         rulesets: match settings.rulesets {
-            Some(path) if path.as_os_str() == BUNDLED => RulesetSource::Bundled,
+            Some(path) if path.as_os_str() == BUNDLED_SCHEME => RulesetSource::Bundled,
             Some(path) => RulesetSource::Directory(path),
             None if exists(Path::new("rulesets")) => RulesetSource::Directory("rulesets".into()),
             None => RulesetSource::Bundled,
         },
-        locality_files: settings.locality_db.unwrap_or_else(|| {
-            Some(PathBuf::from(TOUR_LOCALITY_FILE)).filter(|file| exists(file)).into_iter().collect()
-        }),
+        geoip_db_files: settings
+            .locality_db
+            .unwrap_or_else(|| Some(PathBuf::from(DEFAULT_GEOIP_DB)).filter(|file| exists(file)).into_iter().collect()),
         trusted_proxies: settings.trusted_proxies.unwrap_or_default(),
         proxy_protocol: settings.proxy_protocol.unwrap_or(false),
         tls,
@@ -61,55 +68,59 @@ pub(super) fn check(settings: Settings, exists: impl Fn(&Path) -> bool) -> Resul
         insecure_allow_anonymous: settings.insecure_allow_anonymous.unwrap_or(false),
         log_format: settings.log_format.unwrap_or(LogFormat::Text),
         log_level: settings.log_level.unwrap_or_else(|| "info".into()),
-        time_to_live_s: problems.within("time_to_live_s", settings.time_to_live_s.unwrap_or(90), TIME_TO_LIVE_S),
-        reservation_hold_s: problems.within(
+        time_to_live_s: problems.check_range(
+            "time_to_live_s",
+            settings.time_to_live_s.unwrap_or(90),
+            ADVERTISEMENT_TTL_S,
+        ),
+        reservation_hold_s: problems.check_range(
             "reservation_hold_s",
             settings.reservation_hold_s.unwrap_or(30),
-            RESERVATION_HOLD_S,
+            RESERVATION_TTL_S,
         ),
-        keep_retired_rulesets_s: problems.within(
+        keep_retired_rulesets_s: problems.check_range(
             "keep_retired_rulesets_s",
             settings.keep_retired_rulesets_s.unwrap_or(600),
-            KEEP_RETIRED_RULESETS_S,
+            RULESET_RETENTION_S,
         ),
-        cell_degrees: problems.within("cell_degrees", cell_degrees, CELL_DEGREES),
-        session_cell_degrees: problems.within("session_cell_degrees", session_cell_degrees, CELL_DEGREES),
-        max_accuracy_radius_km: problems.within(
+        cell_degrees: problems.check_range("cell_degrees", cell_degrees, LOCATION_GRID_DEGREES),
+        session_cell_degrees: problems.check_range("session_cell_degrees", session_cell_degrees, LOCATION_GRID_DEGREES),
+        max_accuracy_radius_km: problems.check_range(
             "max_accuracy_radius_km",
             settings.max_accuracy_radius_km.unwrap_or(500.0),
-            MAX_ACCURACY_RADIUS_KM,
+            GEOIP_MAX_ACCURACY_RADIUS_KM,
         ),
-        shutdown_deadline_s: problems.within(
+        shutdown_deadline_s: problems.check_range(
             "shutdown_deadline_s",
             settings.shutdown_deadline_s.unwrap_or(10),
-            SHUTDOWN_DEADLINE_S,
+            SHUTDOWN_GRACE_PERIOD_S,
         ),
     };
-    problems.shared_keys(&config);
-    problems.proxies(&config);
-    problems.proxy_protocol(&config);
-    problems.doors(&config);
-    problems.exposure(&config);
+    problems.require_shared_key_files(&config);
+    problems.check_trusted_proxies(&config);
+    problems.check_proxy_protocol(&config);
+    problems.check_ports_differ(&config);
+    problems.check_public_addresses(&config);
     if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
 }
 
 /// The settings that make `config`, every one of them said.
-pub(super) fn uncheck(config: &Config) -> Settings {
-    Settings {
+pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
+    RawSettings {
         listen: Some(config.listen),
         operator_listen: Some(config.operator_listen),
         store: Some(match &config.store {
-            StoreTarget::Memory => MEMORY.into(),
-            StoreTarget::Sqlite(path) => format!("{SQLITE}{}", path.display()),
+            StoreTarget::Memory => MEMORY_SCHEME.into(),
+            StoreTarget::Sqlite(path) => format!("{SQLITE_SCHEME}{}", path.display()),
             StoreTarget::Postgres(url) => url.to_string(),
         }),
         silos: config.silos.clone(),
         max_staleness_s: Some(config.max_staleness_s),
         rulesets: Some(match &config.rulesets {
-            RulesetSource::Bundled => BUNDLED.into(),
+            RulesetSource::Bundled => BUNDLED_SCHEME.into(),
             RulesetSource::Directory(path) => path.clone(),
         }),
-        locality_db: Some(config.locality_files.clone()),
+        locality_db: Some(config.geoip_db_files.clone()),
         trusted_proxies: Some(config.trusted_proxies.clone()),
         tls_certificate: config.tls.as_ref().map(|tls| tls.certificate.clone()),
         tls_key: config.tls.as_ref().map(|tls| tls.key.clone()),
@@ -139,30 +150,30 @@ pub(super) fn uncheck(config: &Config) -> Settings {
 }
 
 /// The key file that belongs to a store: `fireteam.token-key` beside `fireteam.db`, never in it.
-fn beside(store: &StoreTarget, ending: &str) -> Option<PathBuf> {
+fn default_key_file(store: &StoreTarget, ending: &str) -> Option<PathBuf> {
     match store {
         StoreTarget::Memory | StoreTarget::Postgres(_) => None,
         StoreTarget::Sqlite(path) => Some(path.with_extension(ending)),
     }
 }
 
-pub(super) struct Problems(pub(super) Vec<ConfigError>);
+pub(super) struct ConfigErrors(pub(super) Vec<ConfigError>);
 
-impl Problems {
-    pub(super) fn invalid(&mut self, key: &'static str, what: String) {
-        self.0.push(ConfigError::Invalid { key, what });
+impl ConfigErrors {
+    pub(super) fn add_invalid_value(&mut self, key: &'static str, what: String) {
+        self.0.push(ConfigError::InvalidValue { key, what });
     }
 
     /// Where `text` points; anything at all, and a problem, when nowhere.
-    fn store(&mut self, text: &str) -> StoreTarget {
-        match text.strip_prefix(SQLITE) {
+    fn parse_store(&mut self, text: &str) -> StoreTarget {
+        match text.strip_prefix(SQLITE_SCHEME) {
             Some(path) if !path.is_empty() => return StoreTarget::Sqlite(path.into()),
-            Some(_) | None if text == MEMORY => {}
-            Some(_) | None => match PostgresUrl::of(text) {
+            Some(_) | None if text == MEMORY_SCHEME => {}
+            Some(_) | None => match PostgresUrl::parse(text) {
                 Some(url) => return StoreTarget::Postgres(url),
                 None => {
                     let what = format!("`{text}` is no store: use sqlite:PATH, postgres://HOST/DATABASE or memory:");
-                    self.invalid("store", what);
+                    self.add_invalid_value("store", what);
                 }
             },
         }
@@ -170,13 +181,16 @@ impl Problems {
     }
 
     /// A server with a store of its own has everything in it, and whoever asks it for anything else is lost.
-    fn silos(&mut self, silos: Option<Vec<u64>>, store: &StoreTarget) -> Option<Vec<u64>> {
+    fn check_silos(&mut self, silos: Option<Vec<u64>>, store: &StoreTarget) -> Option<Vec<u64>> {
         match &silos {
             Some(silos) if silos.is_empty() || SILOS_MAX < silos.len() => {
-                self.invalid("silos", format!("name 1 to {SILOS_MAX}, or leave it out for all"));
+                self.add_invalid_value("silos", format!("name 1 to {SILOS_MAX}, or leave it out for all"));
             }
             Some(_) if !matches!(store, StoreTarget::Postgres(_)) => {
-                self.invalid("silos", "only with a postgres: store, whose servers share the silos out".into());
+                self.add_invalid_value(
+                    "silos",
+                    "only with a postgres: store, whose servers share the silos out".into(),
+                );
             }
             _ => {}
         }
@@ -185,30 +199,30 @@ impl Problems {
 
     /// A token that one server signs must open on all others, and on the same one after it has started anew; and of what any of them
     /// signs for game servers, one key set must tell.
-    fn shared_keys(&mut self, config: &Config) {
+    fn require_shared_key_files(&mut self, config: &Config) {
         if !matches!(config.store, StoreTarget::Postgres(_)) {
             return;
         }
         let files = [("token_key_file", &config.token_key_file), ("match_key_file", &config.match_key_file)];
         for (key, _) in files.into_iter().filter(|(_, file)| file.is_none()) {
             let what = "required with a postgres: store: name one file, the same for all servers that share it";
-            self.invalid(key, what.into());
+            self.add_invalid_value(key, what.into());
         }
     }
 
     /// NaN is in no range.
-    fn within<N: PartialOrd + Display>(&mut self, key: &'static str, value: N, range: RangeInclusive<N>) -> N {
+    fn check_range<N: PartialOrd + Display>(&mut self, key: &'static str, value: N, range: RangeInclusive<N>) -> N {
         if !range.contains(&value) {
-            self.invalid(key, format!("{value} is out of range: use {} to {}", range.start(), range.end()));
+            self.add_invalid_value(key, format!("{value} is out of range: use {} to {}", range.start(), range.end()));
         }
         value
     }
 
     /// Two doors cannot share a port; port 0 is a free one, another each time.
-    fn doors(&mut self, config: &Config) {
+    fn check_ports_differ(&mut self, config: &Config) {
         if config.listen == config.operator_listen && config.listen.port() != 0 {
             let what = format!("{} is where players' calls come in: use another port", config.listen);
-            self.invalid("operator_listen", what);
+            self.add_invalid_value("operator_listen", what);
         }
     }
 }

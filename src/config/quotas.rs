@@ -7,41 +7,41 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use crate::config::Config;
-use crate::config::check::Problems;
+use crate::config::check::ConfigErrors;
 
 /// Calls a second; below that a quota would be met by nobody, above it is none.
-const PER_SECOND: RangeInclusive<f64> = 0.01..=100_000.0;
+const CALLS_PER_SECOND_RANGE: RangeInclusive<f64> = 0.01..=100_000.0;
 /// Calls at once, and calls in five minutes.
-const CALLS: RangeInclusive<u32> = 1..=10_000_000;
+const CALL_COUNT_RANGE: RangeInclusive<u32> = 1..=10_000_000;
 /// Streams at once.
-const STREAMS: RangeInclusive<u32> = 1..=100_000;
+const OPEN_STREAMS_RANGE: RangeInclusive<u32> = 1..=100_000;
 
 /// Which quotas hold.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub enum Quotas {
+pub enum RateLimitRules {
     /// The defaults, where strangers can come or callers show who they are; none for a developer on loopback.
     #[default]
     Auto,
     /// None.
     Off,
     /// The defaults, but for these.
-    With(Vec<QuotaRule>),
+    Overrides(Vec<RateLimitRule>),
 }
 
 /// How often callers in one role may do one kind of thing.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct QuotaRule {
+pub struct RateLimitRule {
     /// `client`, `server`, `operator`, or `anonymous` for everybody at one address.
     pub role: &'static str,
     /// What is asked for.
-    pub charge: &'static str,
+    pub limit: &'static str,
     /// How often.
-    pub allowance: Allowance,
+    pub allowance: AllowedRate,
 }
 
 /// How much is allowed.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Allowance {
+pub enum AllowedRate {
     /// Calls.
     Calls {
         /// In the long run of fifteen seconds, a second.
@@ -52,140 +52,150 @@ pub enum Allowance {
         per_5_min: u32,
     },
     /// Streams that are open at once.
-    AtOnce(u32),
+    OpenStreams(u32),
 }
 
 /// Every quota there is, with its default (RELIABILITY 4.3). A player's client looks twice a second while it searches; a
 /// server speaks for a thousand sessions; behind one address ten players may live. Calls of whatever kind are more than all
 /// others together, so that they hold back nobody who keeps to those.
-pub const DEFAULTS: [QuotaRule; 21] = [
-    calls("client", "call", 10.0, 100, 1_500),
-    calls("client", "search", 2.0, 10, 300),
-    calls("client", "update", 1.0, 5, 300),
-    calls("client", "heartbeat", 1.0, 5, 150),
-    calls("client", "seats", 1.0, 5, 300),
-    at_once("client", 2),
-    calls("server", "call", 500.0, 2_000, 150_000),
-    calls("server", "search", 50.0, 100, 15_000),
-    calls("server", "update", 100.0, 200, 30_000),
-    calls("server", "heartbeat", 200.0, 1_000, 60_000),
-    calls("server", "seats", 20.0, 40, 6_000),
-    at_once("server", 8),
-    calls("operator", "call", 100.0, 200, 30_000),
-    calls("operator", "operate", 50.0, 100, 15_000),
-    calls("anonymous", "call", 100.0, 500, 30_000),
-    calls("anonymous", "search", 20.0, 100, 3_000),
-    calls("anonymous", "update", 10.0, 50, 3_000),
-    calls("anonymous", "heartbeat", 10.0, 50, 1_500),
-    calls("anonymous", "seats", 10.0, 50, 3_000),
-    calls("anonymous", "failure", 1.0, 10, 60),
-    at_once("anonymous", 20),
+pub const DEFAULT_RATE_LIMITS: [RateLimitRule; 21] = [
+    call_limit("client", "call", 10.0, 100, 1_500),
+    call_limit("client", "search", 2.0, 10, 300),
+    call_limit("client", "update", 1.0, 5, 300),
+    call_limit("client", "heartbeat", 1.0, 5, 150),
+    call_limit("client", "seats", 1.0, 5, 300),
+    stream_limit("client", 2),
+    call_limit("server", "call", 500.0, 2_000, 150_000),
+    call_limit("server", "search", 50.0, 100, 15_000),
+    call_limit("server", "update", 100.0, 200, 30_000),
+    call_limit("server", "heartbeat", 200.0, 1_000, 60_000),
+    call_limit("server", "seats", 20.0, 40, 6_000),
+    stream_limit("server", 8),
+    call_limit("operator", "call", 100.0, 200, 30_000),
+    call_limit("operator", "operate", 50.0, 100, 15_000),
+    call_limit("anonymous", "call", 100.0, 500, 30_000),
+    call_limit("anonymous", "search", 20.0, 100, 3_000),
+    call_limit("anonymous", "update", 10.0, 50, 3_000),
+    call_limit("anonymous", "heartbeat", 10.0, 50, 1_500),
+    call_limit("anonymous", "seats", 10.0, 50, 3_000),
+    call_limit("anonymous", "failure", 1.0, 10, 60),
+    stream_limit("anonymous", 20),
 ];
 
-const fn calls(role: &'static str, charge: &'static str, per_second: f64, burst: u32, per_5_min: u32) -> QuotaRule {
-    QuotaRule { role, charge, allowance: Allowance::Calls { per_second, burst, per_5_min } }
+const fn call_limit(
+    role: &'static str,
+    charge: &'static str,
+    per_second: f64,
+    burst: u32,
+    per_5_min: u32,
+) -> RateLimitRule {
+    RateLimitRule { role, limit: charge, allowance: AllowedRate::Calls { per_second, burst, per_5_min } }
 }
 
-const fn at_once(role: &'static str, streams: u32) -> QuotaRule {
-    QuotaRule { role, charge: "stream", allowance: Allowance::AtOnce(streams) }
+const fn stream_limit(role: &'static str, streams: u32) -> RateLimitRule {
+    RateLimitRule { role, limit: "stream", allowance: AllowedRate::OpenStreams(streams) }
 }
 
-impl QuotaRule {
+impl RateLimitRule {
     /// Reads one rule; what is wrong with it otherwise, and what would be right.
     fn parse(text: &str) -> Result<Self, String> {
         let shape = "write ROLE.CHARGE=PER_SECOND/BURST/PER_5_MIN, such as client.search=2/10/300, or `off` alone";
         let (name, value) = text.split_once('=').ok_or_else(|| format!("`{text}` is no quota: {shape}"))?;
-        let Some(default) = DEFAULTS.iter().find(|rule| rule.name() == name.trim()) else {
-            let known: Vec<String> = DEFAULTS.iter().map(QuotaRule::name).collect();
+        let Some(default) = DEFAULT_RATE_LIMITS.iter().find(|rule| rule.name() == name.trim()) else {
+            let known: Vec<String> = DEFAULT_RATE_LIMITS.iter().map(RateLimitRule::name).collect();
             return Err(format!("`{name}` is no quota: there are {}", known.join(", ")));
         };
         let allowance = match default.allowance {
-            Allowance::AtOnce(_) => {
-                let streams = value.trim().parse().ok().filter(|it| STREAMS.contains(it));
-                Allowance::AtOnce(streams.ok_or_else(|| {
-                    format!("`{value}` is no number of streams for {name}: use {} to {}", STREAMS.start(), STREAMS.end())
+            AllowedRate::OpenStreams(_) => {
+                let streams = value.trim().parse().ok().filter(|it| OPEN_STREAMS_RANGE.contains(it));
+                AllowedRate::OpenStreams(streams.ok_or_else(|| {
+                    format!("`{value}` is no number of streams for {name}: use {} to {}", OPEN_STREAMS_RANGE.start(), OPEN_STREAMS_RANGE.end())
                 })?)
             }
-            Allowance::Calls { .. } => Self::parse_calls(value).ok_or_else(|| {
+            AllowedRate::Calls { .. } => Self::parse_call_rate(value).ok_or_else(|| {
                 format!(
                     "`{value}` is no quota for {name}: write PER_SECOND/BURST/PER_5_MIN, such as 2/10/300, with {} to {} a \
                      second and at least 1 of the others",
-                    PER_SECOND.start(),
-                    PER_SECOND.end()
+                    CALLS_PER_SECOND_RANGE.start(),
+                    CALLS_PER_SECOND_RANGE.end()
                 )
             })?,
         };
         Ok(Self { allowance, ..*default })
     }
 
-    fn parse_calls(value: &str) -> Option<Allowance> {
+    fn parse_call_rate(value: &str) -> Option<AllowedRate> {
         let mut parts = value.split('/').map(str::trim);
-        let per_second = parts.next()?.parse().ok().filter(|it| PER_SECOND.contains(it))?;
-        let burst = parts.next()?.parse().ok().filter(|it| CALLS.contains(it))?;
-        let per_5_min = parts.next()?.parse().ok().filter(|it| CALLS.contains(it))?;
-        parts.next().is_none().then_some(Allowance::Calls { per_second, burst, per_5_min })
+        let per_second = parts.next()?.parse().ok().filter(|it| CALLS_PER_SECOND_RANGE.contains(it))?;
+        let burst = parts.next()?.parse().ok().filter(|it| CALL_COUNT_RANGE.contains(it))?;
+        let per_5_min = parts.next()?.parse().ok().filter(|it| CALL_COUNT_RANGE.contains(it))?;
+        parts.next().is_none().then_some(AllowedRate::Calls { per_second, burst, per_5_min })
     }
 
     /// `client.search`: what the quota is called in settings, refusals and documents.
     pub fn name(&self) -> String {
-        format!("{}.{}", self.role, self.charge)
+        format!("{}.{}", self.role, self.limit)
     }
 }
 
-impl fmt::Display for QuotaRule {
+impl fmt::Display for RateLimitRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.allowance {
-            Allowance::AtOnce(streams) => write!(f, "{}={streams}", self.name()),
-            Allowance::Calls { per_second, burst, per_5_min } => {
+            AllowedRate::OpenStreams(streams) => write!(f, "{}={streams}", self.name()),
+            AllowedRate::Calls { per_second, burst, per_5_min } => {
                 write!(f, "{}={per_second}/{burst}/{per_5_min}", self.name())
             }
         }
     }
 }
 
-impl Quotas {
+impl RateLimitRules {
     /// As they are written; none for the defaults.
     pub(super) fn to_settings(&self) -> Option<Vec<String>> {
         match self {
-            Quotas::Auto => None,
-            Quotas::Off => Some(vec!["off".into()]),
-            Quotas::With(rules) => Some(rules.iter().map(ToString::to_string).collect()),
+            RateLimitRules::Auto => None,
+            RateLimitRules::Off => Some(vec!["off".into()]),
+            RateLimitRules::Overrides(rules) => Some(rules.iter().map(ToString::to_string).collect()),
         }
     }
 }
 
 impl Config {
     /// Every quota that holds, one for each name; none when there are none.
-    pub fn quota_rules(&self) -> Option<Vec<QuotaRule>> {
+    pub fn rate_limit_rules(&self) -> Option<Vec<RateLimitRule>> {
         let changed = match &self.quotas {
-            Quotas::Off => return None,
-            Quotas::Auto if !self.authenticates() && self.listen.ip().to_canonical().is_loopback() => return None,
-            Quotas::Auto => &[][..],
-            Quotas::With(rules) => rules,
+            RateLimitRules::Off => return None,
+            RateLimitRules::Auto
+                if !self.requires_authentication() && self.listen.ip().to_canonical().is_loopback() =>
+            {
+                return None;
+            }
+            RateLimitRules::Auto => &[][..],
+            RateLimitRules::Overrides(rules) => rules,
         };
-        let of = |rule: &QuotaRule| *changed.iter().find(|it| it.name() == rule.name()).unwrap_or(rule);
-        Some(DEFAULTS.iter().map(of).collect())
+        let of = |rule: &RateLimitRule| *changed.iter().find(|it| it.name() == rule.name()).unwrap_or(rule);
+        Some(DEFAULT_RATE_LIMITS.iter().map(of).collect())
     }
 }
 
-impl Problems {
+impl ConfigErrors {
     /// Reads the quotas; each may be set once.
-    pub(super) fn quotas(&mut self, given: Option<Vec<String>>) -> Quotas {
-        let Some(given) = given.filter(|given| !given.is_empty()) else { return Quotas::Auto };
+    pub(super) fn parse_rate_limits(&mut self, given: Option<Vec<String>>) -> RateLimitRules {
+        let Some(given) = given.filter(|given| !given.is_empty()) else { return RateLimitRules::Auto };
         if given == ["off"] {
-            return Quotas::Off;
+            return RateLimitRules::Off;
         }
-        let mut rules: Vec<QuotaRule> = Vec::new();
+        let mut rules: Vec<RateLimitRule> = Vec::new();
         for text in &given {
-            match QuotaRule::parse(text) {
-                Err(what) => self.invalid("quotas", what),
+            match RateLimitRule::parse(text) {
+                Err(what) => self.add_invalid_value("quotas", what),
                 Ok(rule) if rules.iter().any(|it| it.name() == rule.name()) => {
-                    self.invalid("quotas", format!("{} is there twice: say it once", rule.name()));
+                    self.add_invalid_value("quotas", format!("{} is there twice: say it once", rule.name()));
                 }
                 Ok(rule) => rules.push(rule),
             }
         }
-        Quotas::With(rules)
+        RateLimitRules::Overrides(rules)
     }
 }
 
@@ -193,23 +203,23 @@ impl Problems {
 mod tests {
     use super::*;
 
-    fn read(given: &[&str]) -> Result<Quotas, String> {
-        let mut problems = Problems(Vec::new());
-        let quotas = problems.quotas(Some(given.iter().map(|it| it.to_string()).collect()));
+    fn parse_rules(given: &[&str]) -> Result<RateLimitRules, String> {
+        let mut problems = ConfigErrors(Vec::new());
+        let quotas = problems.parse_rate_limits(Some(given.iter().map(|it| it.to_string()).collect()));
         let said: Vec<String> = problems.0.iter().map(ToString::to_string).collect();
         if said.is_empty() { Ok(quotas) } else { Err(said.join("\n")) }
     }
 
     /// SEC-11: who keeps to every other quota is never held back by that of calls.
     #[test]
-    fn calls_may_be_as_many_as_all_that_is_asked() {
+    fn call_rate_limit_exceeds_the_sum_of_the_others() {
         let calls = |role: &str, counts: fn(&str) -> bool| {
-            let of_role = DEFAULTS.iter().filter(|rule| rule.role == role && counts(rule.charge));
+            let of_role = DEFAULT_RATE_LIMITS.iter().filter(|rule| rule.role == role && counts(rule.limit));
             of_role.fold((0.0, 0, 0), |sum, rule| match rule.allowance {
-                Allowance::Calls { per_second, burst, per_5_min } => {
+                AllowedRate::Calls { per_second, burst, per_5_min } => {
                     (sum.0 + per_second, sum.1 + burst, sum.2 + per_5_min)
                 }
-                Allowance::AtOnce(_) => sum,
+                AllowedRate::OpenStreams(_) => sum,
             })
         };
         for role in ["client", "server", "operator", "anonymous"] {
@@ -219,23 +229,23 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_sound_and_read_back_as_written() {
-        for rule in DEFAULTS {
-            assert_eq!(QuotaRule::parse(&rule.to_string()), Ok(rule));
-            let twins = DEFAULTS.iter().filter(|it| it.name() == rule.name());
+    fn rate_limit_defaults_round_trip_as_text() {
+        for rule in DEFAULT_RATE_LIMITS {
+            assert_eq!(RateLimitRule::parse(&rule.to_string()), Ok(rule));
+            let twins = DEFAULT_RATE_LIMITS.iter().filter(|it| it.name() == rule.name());
             assert_eq!(twins.count(), 1, "{}", rule.name());
         }
-        assert_eq!(read(&[]), Ok(Quotas::Auto));
-        assert_eq!(read(&["off"]), Ok(Quotas::Off));
-        assert_eq!(read(&["off"]).unwrap().to_settings(), Some(vec!["off".to_owned()]));
-        let changed = read(&["client.search=0.5/3/90", "server.stream=9"]).unwrap();
+        assert_eq!(parse_rules(&[]), Ok(RateLimitRules::Auto));
+        assert_eq!(parse_rules(&["off"]), Ok(RateLimitRules::Off));
+        assert_eq!(parse_rules(&["off"]).unwrap().to_settings(), Some(vec!["off".to_owned()]));
+        let changed = parse_rules(&["client.search=0.5/3/90", "server.stream=9"]).unwrap();
         assert_eq!(changed.to_settings().unwrap(), ["client.search=0.5/3/90", "server.stream=9"]);
     }
 
     #[test]
-    fn what_is_no_quota_is_told_what_would_be_right() {
+    fn invalid_rate_limit_error_shows_the_syntax() {
         let check = |given: &[&str], expected: &str| {
-            let said = read(given).unwrap_err();
+            let said = parse_rules(given).unwrap_err();
             assert!(said.starts_with("quotas: ") && said.contains(expected), "{given:?}: {said}");
         };
         check(&["fast"], "write ROLE.CHARGE=PER_SECOND/BURST/PER_5_MIN, such as client.search=2/10/300");

@@ -11,17 +11,17 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, LogFormat};
-use crate::domain::ruleset::suggest::nearest;
+use crate::domain::ruleset::suggest::closest_name;
 
 /// Bytes in a configuration file at most.
-const FILE_BYTES_MAX: u64 = 64 * 1024;
+const CONFIG_FILE_BYTES_MAX: u64 = 64 * 1024;
 /// Variables with our prefix that others set. Kubernetes gives every pod the addresses of a service called `fireteam`;
 /// `FIRETEAM_SHARED_DATA` tells the tests where measured data is.
-const FOREIGN_VARIABLES: [&str; 3] = ["FIRETEAM_SERVICE_", "FIRETEAM_PORT", "FIRETEAM_SHARED_DATA"];
+const IGNORED_VARIABLE_PREFIXES: [&str; 3] = ["FIRETEAM_SERVICE_", "FIRETEAM_PORT", "FIRETEAM_SHARED_DATA"];
 
 /// What `serve` takes.
 #[derive(Clone, Debug, Default, Args)]
-pub struct Flags {
+pub struct ServeFlags {
     /// Read settings from this TOML file; keys are the flags' names with `_` for `-`.
     #[arg(long, env = "FIRETEAM_CONFIG", value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
@@ -30,13 +30,13 @@ pub struct Flags {
     pub print_config: bool,
     /// All else.
     #[command(flatten)]
-    pub settings: Settings,
+    pub settings: RawSettings,
 }
 
 /// Every setting, each absent when not given.
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
-pub struct Settings {
+pub struct RawSettings {
     /// Where players' calls come in [default: 127.0.0.1:50051].
     #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
@@ -138,12 +138,12 @@ pub struct Settings {
 }
 
 /// What clients and examples show; a shell that has it set may start a server too.
-const CLIENT_TOKEN: &str = "FIRETEAM_TOKEN";
+const CLIENT_TOKEN_VARIABLE: &str = "FIRETEAM_TOKEN";
 
-impl Settings {
+impl RawSettings {
     /// These settings, and where they say nothing, those of `under`.
-    pub fn over(self, under: Settings) -> Settings {
-        Settings {
+    pub fn with_fallback(self, under: RawSettings) -> RawSettings {
+        RawSettings {
             listen: self.listen.or(under.listen),
             operator_listen: self.operator_listen.or(under.operator_listen),
             store: self.store.or(under.store),
@@ -181,25 +181,25 @@ impl Settings {
 }
 
 /// The settings of a TOML file; every unknown key at once.
-pub(super) fn read_file(file: &Path) -> Result<Settings, Vec<ConfigError>> {
-    let unreadable = |why| vec![ConfigError::Unreadable { file: file.into(), why }];
-    let syntax = |what: String| vec![ConfigError::Syntax { file: file.into(), what }];
-    if FILE_BYTES_MAX < std::fs::metadata(file).map_err(unreadable)?.len() {
-        return Err(syntax(format!("larger than {FILE_BYTES_MAX} bytes")));
+pub(super) fn read_toml_file(file: &Path) -> Result<RawSettings, Vec<ConfigError>> {
+    let unreadable = |why| vec![ConfigError::UnreadableFile { file: file.into(), why }];
+    let syntax = |what: String| vec![ConfigError::InvalidToml { file: file.into(), what }];
+    if CONFIG_FILE_BYTES_MAX < std::fs::metadata(file).map_err(unreadable)?.len() {
+        return Err(syntax(format!("larger than {CONFIG_FILE_BYTES_MAX} bytes")));
     }
-    read_text(file, &std::fs::read_to_string(file).map_err(unreadable)?)
+    parse_toml(file, &std::fs::read_to_string(file).map_err(unreadable)?)
 }
 
 /// The settings that a file of this text has.
-pub(super) fn read_text(file: &Path, text: &str) -> Result<Settings, Vec<ConfigError>> {
-    let syntax = |what: String| vec![ConfigError::Syntax { file: file.into(), what }];
+pub(super) fn parse_toml(file: &Path, text: &str) -> Result<RawSettings, Vec<ConfigError>> {
+    let syntax = |what: String| vec![ConfigError::InvalidToml { file: file.into(), what }];
     let table: toml::Table = text.parse().map_err(|why: toml::de::Error| syntax(why.to_string()))?;
     let known: Vec<String> =
-        Settings::augment_args(Command::new("")).get_arguments().map(|it| it.get_id().to_string()).collect();
+        RawSettings::augment_args(Command::new("")).get_arguments().map(|it| it.get_id().to_string()).collect();
     let unknown: Vec<ConfigError> = table
         .keys()
         .filter(|key| !known.contains(key))
-        .map(|key| unknown_key(file.display().to_string(), key, &known))
+        .map(|key| unknown_key_error(file.display().to_string(), key, &known))
         .collect();
     if !unknown.is_empty() {
         return Err(unknown);
@@ -208,19 +208,19 @@ pub(super) fn read_text(file: &Path, text: &str) -> Result<Settings, Vec<ConfigE
 }
 
 /// Every variable that begins like ours and is none.
-pub(super) fn unknown_variables(variables: impl Iterator<Item = String>) -> Vec<ConfigError> {
-    let command = Flags::augment_args(Command::new(""));
+pub(super) fn unknown_variable_errors(variables: impl Iterator<Item = String>) -> Vec<ConfigError> {
+    let command = ServeFlags::augment_args(Command::new(""));
     let name = |argument: &Arg| argument.get_env().and_then(|it| it.to_str()).map(str::to_owned);
     let known: Vec<String> = command.get_arguments().filter_map(name).collect();
     variables
-        .filter(|it| it.starts_with("FIRETEAM_") && it != CLIENT_TOKEN && !known.contains(it))
-        .filter(|it| !FOREIGN_VARIABLES.iter().any(|foreign| it.starts_with(foreign)))
-        .map(|it| unknown_key("environment".into(), &it, &known))
+        .filter(|it| it.starts_with("FIRETEAM_") && it != CLIENT_TOKEN_VARIABLE && !known.contains(it))
+        .filter(|it| !IGNORED_VARIABLE_PREFIXES.iter().any(|foreign| it.starts_with(foreign)))
+        .map(|it| unknown_key_error("environment".into(), &it, &known))
         .collect()
 }
 
 /// Suggests the nearest known key if it is near enough to be meant.
-fn unknown_key(origin: String, key: &str, known: &[String]) -> ConfigError {
-    let suggestion = nearest(key, known.iter().map(String::as_str)).map(str::to_owned);
+fn unknown_key_error(origin: String, key: &str, known: &[String]) -> ConfigError {
+    let suggestion = closest_name(key, known.iter().map(String::as_str)).map(str::to_owned);
     ConfigError::UnknownKey { origin, key: key.chars().filter(|it| !it.is_control()).take(64).collect(), suggestion }
 }

@@ -5,39 +5,39 @@ use clap::Parser;
 use super::*;
 
 #[derive(Parser)]
-struct Line {
+struct ServeCommandLine {
     #[command(flatten)]
-    flags: Flags,
+    flags: ServeFlags,
 }
 
-fn flags(line: &[&str]) -> Flags {
-    Line::try_parse_from([&["fireteam"], line].concat()).unwrap().flags
+fn parse_flags(line: &[&str]) -> ServeFlags {
+    ServeCommandLine::try_parse_from([&["fireteam"], line].concat()).unwrap().flags
 }
 
-fn load(line: &[&str]) -> Result<Config, Vec<String>> {
-    loaded_with(line, &[])
+fn load_config(line: &[&str]) -> Result<Config, Vec<String>> {
+    load_with_variables(line, &[])
 }
 
-fn loaded_with(line: &[&str], variables: &[&str]) -> Result<Config, Vec<String>> {
-    Config::load(flags(line), variables.iter().map(|it| it.to_string()))
+fn load_with_variables(line: &[&str], variables: &[&str]) -> Result<Config, Vec<String>> {
+    Config::load(parse_flags(line), variables.iter().map(|it| it.to_string()))
         .map_err(|problems| problems.iter().map(ToString::to_string).collect())
 }
 
 /// Loads `text` from a file, with `line` on top.
-fn load_file(text: &str, line: &[&str]) -> Result<Config, Vec<String>> {
+fn load_config_file(text: &str, line: &[&str]) -> Result<Config, Vec<String>> {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("fireteam.toml");
     std::fs::write(&file, text).unwrap();
-    load(&[&["--config", file.to_str().unwrap()], line].concat())
+    load_config(&[&["--config", file.to_str().unwrap()], line].concat())
 }
 
-fn problems_of(loaded: Result<Config, Vec<String>>) -> String {
+fn error_text(loaded: Result<Config, Vec<String>>) -> String {
     loaded.unwrap_err().join("\n")
 }
 
 #[test]
-fn defaults_are_those_of_the_manual() {
-    let config = check::check(Settings::default(), |_| false).unwrap();
+fn config_defaults_match_the_manual() {
+    let config = check::validate_settings(RawSettings::default(), |_| false).unwrap();
     let expected = r#"listen = "127.0.0.1:50051"
 operator_listen = "127.0.0.1:50052"
 store = "sqlite:fireteam.db"
@@ -63,13 +63,13 @@ max_accuracy_radius_km = 500.0
 shutdown_deadline_s = 10
 "#;
     assert_eq!(config.to_toml().unwrap(), expected);
-    let in_a_clone = check::check(Settings::default(), |_| true).unwrap();
+    let in_a_clone = check::validate_settings(RawSettings::default(), |_| true).unwrap();
     assert_eq!(in_a_clone.rulesets, RulesetSource::Directory("rulesets".into()));
-    assert_eq!(in_a_clone.locality_files, [PathBuf::from("data/dbip-tour.mmdb")]);
+    assert_eq!(in_a_clone.geoip_db_files, [PathBuf::from("data/dbip-tour.mmdb")]);
 }
 
 #[test]
-fn what_is_printed_loads_again_as_the_same() {
+fn printed_config_loads_as_the_same_config() {
     let everything = [
         "--listen=[::1]:1",
         "--operator-listen=127.0.0.2:0",
@@ -104,18 +104,18 @@ fn what_is_printed_loads_again_as_the_same() {
         "--shutdown-deadline-s=25",
     ];
     for line in [&everything[..], &[], &["--store=memory:", "--rulesets=bundled:"]] {
-        let config = load(line).unwrap();
-        assert_eq!(load_file(&config.to_toml().unwrap(), &[]).unwrap(), config);
+        let config = load_config(line).unwrap();
+        assert_eq!(load_config_file(&config.to_toml().unwrap(), &[]).unwrap(), config);
     }
-    assert_eq!(load(&everything).unwrap().locality_files.len(), 2);
-    assert_eq!(load(&everything).unwrap().trusted_proxies.len(), 2);
-    let memory = load(&["--store=memory:"]).unwrap();
+    assert_eq!(load_config(&everything).unwrap().geoip_db_files.len(), 2);
+    assert_eq!(load_config(&everything).unwrap().trusted_proxies.len(), 2);
+    let memory = load_config(&["--store=memory:"]).unwrap();
     assert_eq!((memory.token_key_file, memory.match_key_file), (None, None));
 }
 
 #[test]
-fn flags_beat_the_file_and_the_file_beats_defaults() {
-    let config = load_file(
+fn config_precedence_is_flags_then_file_then_defaults() {
+    let config = load_config_file(
         "time_to_live_s = 7\nreservation_hold_s = 8\nallow_client_locality = true",
         &["--time-to-live-s=9", "--allow-client-locality=false"],
     )
@@ -125,26 +125,26 @@ fn flags_beat_the_file_and_the_file_beats_defaults() {
 }
 
 #[test]
-fn unknown_keys_name_themselves_their_source_and_what_was_meant() {
-    let said = problems_of(load_file("lisen = \"127.0.0.1:1\"\ntime-to-live-s = 9\nzebra = 1", &[]));
+fn unknown_config_key_error_has_source_and_suggestion() {
+    let said = error_text(load_config_file("lisen = \"127.0.0.1:1\"\ntime-to-live-s = 9\nzebra = 1", &[]));
     assert!(said.contains("fireteam.toml: unknown key `lisen`, did you mean `listen`?"), "{said}");
     assert!(said.contains("unknown key `time-to-live-s`, did you mean `time_to_live_s`?"), "{said}");
     assert!(said.ends_with("unknown key `zebra`"), "{said}");
 
-    let said = problems_of(loaded_with(&[], &["FIRETEAM_LISEN", "FIRETEAM_LISTEN", "PATH", "FIRETEAM_CONFIG"]));
+    let said = error_text(load_with_variables(&[], &["FIRETEAM_LISEN", "FIRETEAM_LISTEN", "PATH", "FIRETEAM_CONFIG"]));
     assert_eq!(said, "environment: unknown key `FIRETEAM_LISEN`, did you mean `FIRETEAM_LISTEN`?");
 }
 
 /// A Kubernetes service called `fireteam` puts these into every pod.
 #[test]
-fn variables_that_others_set_are_passed_over() {
+fn kubernetes_service_variables_are_ignored() {
     let others = ["FIRETEAM_SERVICE_HOST", "FIRETEAM_PORT", "FIRETEAM_PORT_50051_TCP_ADDR", "FIRETEAM_SHARED_DATA"];
-    assert!(loaded_with(&[], &others).is_ok());
+    assert!(load_with_variables(&[], &others).is_ok());
 }
 
 #[test]
-fn every_mistake_is_said_at_once_with_what_would_be_right() {
-    let said = problems_of(load_file(
+fn config_errors_are_reported_together_with_fixes() {
+    let said = error_text(load_config_file(
         "time_to_live_s = 4\nreservation_hold_s = 121\nstore = \"mysql:x\"",
         &[
             "--cell-degrees=NaN",
@@ -163,40 +163,45 @@ session_cell_degrees: 11 is out of range: use 0 to 10
 max_accuracy_radius_km: -1 is out of range: use 0 to 20040
 shutdown_deadline_s: 0 is out of range: use 1 to 25";
     assert_eq!(said, expected);
-    assert!(problems_of(load(&["--trusted-proxies=0.0.0.0/0"])).contains("would believe anybody"));
-    assert!(problems_of(load(&["--trusted-proxies=::/0"])).contains("would believe anybody"));
-    assert!(problems_of(load(&["--trusted-proxies=::ffff:10.0.0.0/104"])).contains("write it as IPv4, 10.0.0.0/"));
-    assert!(problems_of(load(&["--operator-listen=127.0.0.1:50051"])).contains("use another port"));
-    assert!(load(&["--operator-listen=127.0.0.1:0", "--listen=127.0.0.1:0"]).is_ok());
-    assert!(problems_of(load(&["--store=sqlite:"])).contains("use sqlite:PATH"));
+    assert!(error_text(load_config(&["--trusted-proxies=0.0.0.0/0"])).contains("would believe anybody"));
+    assert!(error_text(load_config(&["--trusted-proxies=::/0"])).contains("would believe anybody"));
+    assert!(
+        error_text(load_config(&["--trusted-proxies=::ffff:10.0.0.0/104"])).contains("write it as IPv4, 10.0.0.0/")
+    );
+    assert!(error_text(load_config(&["--operator-listen=127.0.0.1:50051"])).contains("use another port"));
+    assert!(load_config(&["--operator-listen=127.0.0.1:0", "--listen=127.0.0.1:0"]).is_ok());
+    assert!(error_text(load_config(&["--store=sqlite:"])).contains("use sqlite:PATH"));
     let shared = "--store=postgres://me:secret@db/a";
-    let said = problems_of(load(&[shared]));
+    let said = error_text(load_config(&[shared]));
     assert!(said.contains("token_key_file: required with a postgres: store"), "{said}");
     assert!(said.contains("match_key_file: required with a postgres: store"), "{said}");
-    let config = load(&[shared, "--token-key-file=keys", "--match-key-file=match.pem", "--silos=1,2"]).unwrap();
+    let config = load_config(&[shared, "--token-key-file=keys", "--match-key-file=match.pem", "--silos=1,2"]).unwrap();
     assert_eq!(config.silos, Some(vec![1, 2]));
     assert!(!config.to_toml().unwrap().contains("secret"), "what is printed is read by others");
-    assert!(problems_of(load(&["--silos=1"])).contains("only with a postgres: store"));
-    assert!(problems_of(load(&["--tls-certificate=c.pem"])).contains("tls_key: required with tls_certificate"));
-    assert!(problems_of(load(&["--tls-key=k.pem"])).contains("tls_certificate: required with tls_key"));
-    assert!(problems_of(load(&["--tls-client-ca=a.pem"])).contains("tls_client_ca: needs tls_certificate"));
-    assert!(problems_of(load(&["--auth-keys=a.pem"])).contains("auth_issuer: required with auth_keys"));
-    assert!(problems_of(load(&["--auth-issuer=a"])).contains("auth_issuer: needs auth_keys"));
+    assert!(error_text(load_config(&["--silos=1"])).contains("only with a postgres: store"));
+    assert!(error_text(load_config(&["--tls-certificate=c.pem"])).contains("tls_key: required with tls_certificate"));
+    assert!(error_text(load_config(&["--tls-key=k.pem"])).contains("tls_certificate: required with tls_key"));
+    assert!(error_text(load_config(&["--tls-client-ca=a.pem"])).contains("tls_client_ca: needs tls_certificate"));
+    assert!(error_text(load_config(&["--auth-keys=a.pem"])).contains("auth_issuer: required with auth_keys"));
+    assert!(error_text(load_config(&["--auth-issuer=a"])).contains("auth_issuer: needs auth_keys"));
     assert!(
-        problems_of(load(&["--auth-keys=a.pem", "--auth-issuer="])).contains("auth_issuer: must be 1 to 256 bytes")
+        error_text(load_config(&["--auth-keys=a.pem", "--auth-issuer="]))
+            .contains("auth_issuer: must be 1 to 256 bytes")
     );
-    assert!(problems_of(load(&["--proxy-protocol"])).contains("proxy_protocol: needs trusted_proxies"));
-    assert!(problems_of(load(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read"));
-    let said = problems_of(load_file("listen = 5", &[]));
+    assert!(error_text(load_config(&["--proxy-protocol"])).contains("proxy_protocol: needs trusted_proxies"));
+    assert!(
+        error_text(load_config(&["--config=/nowhere/at/all.toml"])).contains("/nowhere/at/all.toml: cannot be read")
+    );
+    let said = error_text(load_config_file("listen = 5", &[]));
     assert!(said.contains("fireteam.toml") && said.contains("line 1"), "{said}");
-    assert!(problems_of(load_file("listen = ", &[])).contains("line 1"));
-    assert!(problems_of(load_file(&"#".repeat(70_000), &[])).contains("larger than"));
+    assert!(error_text(load_config_file("listen = ", &[])).contains("line 1"));
+    assert!(error_text(load_config_file(&"#".repeat(70_000), &[])).contains("larger than"));
 }
 
 /// SEC-15: each cell of address × operator address × TLS × identity × flags. A port that others can reach needs TLS or a
 /// word that it has none, and identities or a word that there are none; for operators that word does not count.
 #[test]
-fn addresses_that_others_can_reach_need_tls_and_identities() {
+fn public_address_requires_tls_and_authentication() {
     let loopback = ["127.0.0.1", "127.9.9.9", "[::1]", "[::ffff:127.0.0.1]"];
     let public = ["0.0.0.0", "192.0.2.1", "10.0.0.1", "[::]", "[2001:db8::1]", "[::ffff:1.2.3.4]"];
     let addresses: Vec<_> = loopback.iter().map(|it| (it, false)).chain(public.iter().map(|it| (it, true))).collect();
@@ -212,7 +217,7 @@ fn addresses_that_others_can_reach_need_tls_and_identities() {
             line.extend([["--auth-keys=a.pem", "--auth-issuer=me"]].iter().flatten().filter(|_| auth));
             line.extend(plaintext.then_some("--insecure-allow-plaintext"));
             line.extend(anonymous.then_some("--insecure-allow-anonymous"));
-            let problems = load(&line).err().unwrap_or_default();
+            let problems = load_config(&line).err().unwrap_or_default();
             let ports = [(exposed, "listen", anonymous), (operator_exposed, "operator_listen", false)];
             let wanted: Vec<_> = ports
                 .iter()
@@ -237,18 +242,18 @@ fn addresses_that_others_can_reach_need_tls_and_identities() {
 
 /// SEC-15, SEC-7: where a balancer ends TLS, its word for where calls come from has to count, and nobody else's.
 #[test]
-fn plaintext_in_public_needs_the_balancers_networks() {
+fn public_plaintext_requires_trusted_proxies() {
     let line = ["--listen=0.0.0.0:1", "--insecure-allow-plaintext", "--insecure-allow-anonymous"];
-    assert!(problems_of(load(&line)).contains("trusted_proxies: required with --insecure-allow-plaintext"));
-    let config = load(&[&line[..], &["--trusted-proxies=10.0.0.0/8"]].concat()).unwrap();
-    assert_eq!(config.risks().len(), 2);
-    assert!(load(&line[1..]).unwrap().risks().is_empty(), "on loopback the flags mean nothing");
+    assert!(error_text(load_config(&line)).contains("trusted_proxies: required with --insecure-allow-plaintext"));
+    let config = load_config(&[&line[..], &["--trusted-proxies=10.0.0.0/8"]].concat()).unwrap();
+    assert_eq!(config.security_warnings().len(), 2);
+    assert!(load_config(&line[1..]).unwrap().security_warnings().is_empty(), "on loopback the flags mean nothing");
 }
 
 /// SEC-11: a developer on loopback is not held back; whoever lets strangers in, or asks for it, has quotas.
 #[test]
-fn quotas_hold_where_strangers_can_come() {
-    let rules = |line: &[&str]| load(line).unwrap().quota_rules().map(|rules| rules.len());
+fn rate_limits_apply_to_public_or_authenticated_servers() {
+    let rules = |line: &[&str]| load_config(line).unwrap().rate_limit_rules().map(|rules| rules.len());
     let public = [
         "--listen=0.0.0.0:1",
         "--insecure-allow-plaintext",
@@ -261,8 +266,8 @@ fn quotas_hold_where_strangers_can_come() {
     assert_eq!(rules(&["--auth-keys=a.pem", "--auth-issuer=me"]), all);
     assert_eq!(rules(&["--quotas=client.search=1/1/1"]), all);
     assert_eq!(rules(&[&public[..], &["--quotas=off"]].concat()), None);
-    let config = load(&["--quotas=client.search=1/2/3,server.stream=4"]).unwrap();
-    let written: Vec<String> = config.quota_rules().unwrap().iter().map(ToString::to_string).collect();
+    let config = load_config(&["--quotas=client.search=1/2/3,server.stream=4"]).unwrap();
+    let written: Vec<String> = config.rate_limit_rules().unwrap().iter().map(ToString::to_string).collect();
     assert!(written.contains(&"client.search=1/2/3".into()) && written.contains(&"server.stream=4".into()));
     assert!(written.contains(&"client.update=1/5/300".into()), "what is not said is as it was: {written:?}");
 }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use crate::config::check::Problems;
+use crate::config::check::ConfigErrors;
 use crate::config::{Config, ConfigError};
 
 /// Key files at most; an issuer has one, or two while it changes keys.
@@ -14,7 +14,7 @@ const AUTH_NAME_BYTES_MAX: usize = 256;
 
 /// How connections are encrypted. The files are read again when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsFiles {
     /// The server's certificate and those between it and one that clients know, PEM.
     pub certificate: PathBuf,
     /// The certificate's private key, PEM.
@@ -25,7 +25,7 @@ pub struct Tls {
 
 /// Who vouches for callers. The files are read again when they change.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Auth {
+pub struct JwtSettings {
     /// Public keys, PEM or JWKS.
     pub keys: Vec<PathBuf>,
     /// What a token's `iss` must be.
@@ -36,12 +36,12 @@ pub struct Auth {
 
 impl Config {
     /// Whether callers must show who they are: by a token or by a certificate.
-    pub fn authenticates(&self) -> bool {
+    pub fn requires_authentication(&self) -> bool {
         self.auth.is_some() || self.tls.as_ref().is_some_and(|tls| tls.client_ca.is_some())
     }
 
     /// What the configuration leaves open on an address that others can reach, in words for the log.
-    pub fn risks(&self) -> Vec<&'static str> {
+    pub fn security_warnings(&self) -> Vec<&'static str> {
         let exposed = !is_loopback(self.listen) || !is_loopback(self.operator_listen);
         let mut risks = Vec::new();
         if exposed && self.tls.is_none() {
@@ -49,27 +49,34 @@ impl Config {
                 "--insecure-allow-plaintext: whoever is between a client and this server reads and changes its calls",
             );
         }
-        if !is_loopback(self.listen) && !self.authenticates() {
+        if !is_loopback(self.listen) && !self.requires_authentication() {
             risks.push("--insecure-allow-anonymous: whoever reaches the client port may play as anybody");
         }
         risks
     }
 }
 
-impl Problems {
+impl ConfigErrors {
     /// A certificate and its key, or neither.
-    pub(super) fn tls(
+    pub(super) fn check_tls(
         &mut self,
         certificate: Option<PathBuf>,
         key: Option<PathBuf>,
         client_ca: Option<PathBuf>,
-    ) -> Option<Tls> {
+    ) -> Option<TlsFiles> {
         match (certificate, key) {
-            (Some(certificate), Some(key)) => return Some(Tls { certificate, key, client_ca }),
-            (Some(_), None) => self.invalid("tls_key", "required with tls_certificate: name its private key".into()),
-            (None, Some(_)) => self.invalid("tls_certificate", "required with tls_key: name its certificate".into()),
+            (Some(certificate), Some(key)) => return Some(TlsFiles { certificate, key, client_ca }),
+            (Some(_), None) => {
+                self.add_invalid_value("tls_key", "required with tls_certificate: name its private key".into())
+            }
+            (None, Some(_)) => {
+                self.add_invalid_value("tls_certificate", "required with tls_key: name its certificate".into())
+            }
             (None, None) if client_ca.is_some() => {
-                self.invalid("tls_client_ca", "needs tls_certificate and tls_key: without TLS nobody shows one".into());
+                self.add_invalid_value(
+                    "tls_client_ca",
+                    "needs tls_certificate and tls_key: without TLS nobody shows one".into(),
+                );
             }
             (None, None) => {}
         }
@@ -77,67 +84,79 @@ impl Problems {
     }
 
     /// Keys and whose they are, or neither.
-    pub(super) fn auth(
+    pub(super) fn check_auth(
         &mut self,
         keys: Option<Vec<PathBuf>>,
         issuer: Option<String>,
         audience: Option<String>,
-    ) -> Option<Auth> {
+    ) -> Option<JwtSettings> {
         let keys = keys.unwrap_or_default();
         if keys.is_empty() {
             for (key, given) in [("auth_issuer", issuer.is_some()), ("auth_audience", audience.is_some())] {
                 if given {
-                    self.invalid(key, "needs auth_keys: name the file with the issuer's public keys".into());
+                    self.add_invalid_value(key, "needs auth_keys: name the file with the issuer's public keys".into());
                 }
             }
             return None;
         }
         if AUTH_KEY_FILES_MAX < keys.len() {
-            self.invalid("auth_keys", format!("{} files are too many: at most {AUTH_KEY_FILES_MAX}", keys.len()));
+            self.add_invalid_value(
+                "auth_keys",
+                format!("{} files are too many: at most {AUTH_KEY_FILES_MAX}", keys.len()),
+            );
         }
         let Some(issuer) = issuer else {
-            self.invalid("auth_issuer", "required with auth_keys: what tokens say in `iss`".into());
+            self.add_invalid_value("auth_issuer", "required with auth_keys: what tokens say in `iss`".into());
             return None;
         };
         let audience = audience.unwrap_or_else(|| "fireteam".into());
         // Who shows a certificate is called `tls`'s; nobody else may vouch under that name.
         if issuer == "tls" {
-            self.invalid("auth_issuer", "`tls` is what certificates are filed under: use the issuer's own name".into());
+            self.add_invalid_value(
+                "auth_issuer",
+                "`tls` is what certificates are filed under: use the issuer's own name".into(),
+            );
         }
         for (key, name) in [("auth_issuer", &issuer), ("auth_audience", &audience)] {
             if name.is_empty() || AUTH_NAME_BYTES_MAX < name.len() || name.chars().any(char::is_control) {
-                self.invalid(key, format!("must be 1 to {AUTH_NAME_BYTES_MAX} bytes without control characters"));
+                self.add_invalid_value(
+                    key,
+                    format!("must be 1 to {AUTH_NAME_BYTES_MAX} bytes without control characters"),
+                );
             }
         }
-        Some(Auth { keys, issuer, audience })
+        Some(JwtSettings { keys, issuer, audience })
     }
 
     /// SEC-7: a network that holds everybody would let anybody choose an address, and one in IPv6 clothes would hold
     /// nobody, because addresses are compared in canonical form.
-    pub(super) fn proxies(&mut self, config: &Config) {
+    pub(super) fn check_trusted_proxies(&mut self, config: &Config) {
         for network in &config.trusted_proxies {
             if network.prefix_len() == 0 {
                 let what = format!("{network} would believe anybody: name the networks that your proxies are in");
-                self.invalid("trusted_proxies", what);
+                self.add_invalid_value("trusted_proxies", what);
             }
             let bare = network.network();
             if bare != bare.to_canonical() {
                 let what = format!("{network} is IPv4 in IPv6 clothes: write it as IPv4, {}/…", bare.to_canonical());
-                self.invalid("trusted_proxies", what);
+                self.add_invalid_value("trusted_proxies", what);
             }
         }
     }
 
     /// A header that anybody may write is worth nothing.
-    pub(super) fn proxy_protocol(&mut self, config: &Config) {
+    pub(super) fn check_proxy_protocol(&mut self, config: &Config) {
         if config.proxy_protocol && config.trusted_proxies.is_empty() {
-            self.invalid("proxy_protocol", "needs trusted_proxies: name the networks that your proxies are in".into());
+            self.add_invalid_value(
+                "proxy_protocol",
+                "needs trusted_proxies: name the networks that your proxies are in".into(),
+            );
         }
     }
 
     /// SEC-15: what others can reach is encrypted and authenticated, or somebody has said in so many words that it is not.
     /// What operators may do is never for everybody.
-    pub(super) fn exposure(&mut self, config: &Config) {
+    pub(super) fn check_public_addresses(&mut self, config: &Config) {
         let plain = config.tls.is_none();
         let mut behind_a_balancer = false;
         for (key, address, anyone_may) in [
@@ -150,29 +169,29 @@ impl Problems {
             behind_a_balancer |= plain && config.insecure_allow_plaintext;
             let mut missing = Vec::new();
             if plain && !config.insecure_allow_plaintext {
-                missing.push(NOT_ENCRYPTED);
+                missing.push(TLS_REQUIRED);
             }
-            if !config.authenticates() && !anyone_may {
-                missing.push(if key == "listen" { NOT_AUTHENTICATED } else { OPERATORS_NOT_AUTHENTICATED });
+            if !config.requires_authentication() && !anyone_may {
+                missing.push(if key == "listen" { CLIENT_AUTH_REQUIRED } else { OPERATOR_AUTH_REQUIRED });
             }
             if !missing.is_empty() {
-                self.0.push(ConfigError::Exposed { key, address, missing });
+                self.0.push(ConfigError::InsecurePublicAddress { key, address, missing });
             }
         }
         if behind_a_balancer && config.trusted_proxies.is_empty() {
             let what = "required with --insecure-allow-plaintext on an address that others can reach: name the networks of \
                         the balancer that ends TLS, with --trusted-proxies CIDR";
-            self.invalid("trusted_proxies", what.into());
+            self.add_invalid_value("trusted_proxies", what.into());
         }
     }
 }
 
 /// What is missing and what would mend it.
-const NOT_ENCRYPTED: &str = "encrypted (give --tls-certificate FILE and --tls-key FILE, or --insecure-allow-plaintext where \
+const TLS_REQUIRED: &str = "encrypted (give --tls-certificate FILE and --tls-key FILE, or --insecure-allow-plaintext where \
                              a balancer ends TLS)";
-const NOT_AUTHENTICATED: &str = "authenticated (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca FILE, or \
+const CLIENT_AUTH_REQUIRED: &str = "authenticated (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca FILE, or \
                                  --insecure-allow-anonymous where strangers may play)";
-const OPERATORS_NOT_AUTHENTICATED: &str = "authenticated, which operators always must be (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca FILE)";
+const OPERATOR_AUTH_REQUIRED: &str = "authenticated, which operators always must be (give --auth-keys FILE and --auth-issuer TEXT, or --tls-client-ca FILE)";
 
 fn is_loopback(address: SocketAddr) -> bool {
     address.ip().to_canonical().is_loopback()

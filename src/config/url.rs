@@ -8,13 +8,13 @@ pub struct PostgresUrl(String);
 
 impl PostgresUrl {
     /// Takes what begins as such a URL does.
-    pub fn of(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let begins = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
         begins.then(|| Self(text.to_owned()))
     }
 
     /// The whole of it, password and all; for the driver alone.
-    pub fn expose(&self) -> &str {
+    pub fn expose_password(&self) -> &str {
         &self.0
     }
 }
@@ -47,16 +47,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_password_is_never_printed() {
+    fn postgres_url_hides_its_password_when_printed() {
         for (url, printed) in [
             ("postgres://db/fireteam", "postgres://db/fireteam"),
             ("postgres://me@db:5432/a", "postgres://me@db:5432/a"),
             ("postgres://me:s3:cr@t@db/a?sslmode=require", "postgres://me:***@db/a?sslmode=require"),
             ("postgresql:///a?host=/run&password=s3cret&user=me", "postgresql:///a?host=/run&password=***&user=me"),
         ] {
-            let url = PostgresUrl::of(url).unwrap();
+            let url = PostgresUrl::parse(url).unwrap();
             assert_eq!((url.to_string(), format!("{url:?}")), (printed.to_owned(), printed.to_owned()));
         }
-        assert_eq!(PostgresUrl::of("mysql://db/a"), None);
+        assert_eq!(PostgresUrl::parse("mysql://db/a"), None);
     }
 }

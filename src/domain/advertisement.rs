@@ -6,12 +6,12 @@ use crate::domain::time::UnixMs;
 
 /// Who waits behind an advertisement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum AdvertisementKind {
     /// Players waiting for players.
     #[default]
     Session,
     /// A game server waiting for a match; found by queues, not by clients.
-    Server,
+    GameServer,
 }
 
 /// A range that one advertisement publishes on top of its ruleset: the searcher's attribute must lie in it.
@@ -33,17 +33,17 @@ pub struct Advertisement {
     /// The set that it belongs to.
     pub set_id: SetId,
     /// Who waits behind it. Never changes.
-    pub kind: Kind,
+    pub kind: AdvertisementKind,
     /// The authenticated caller who published it; none when anonymous.
-    pub subject: Option<UserKey>,
+    pub publisher: Option<UserKey>,
     /// Since when it has been advertised, so that its limits relax from there.
-    pub since: UnixMs,
+    pub advertised_since: UnixMs,
     /// The ruleset that it was published under.
-    pub hash: RulesetHash,
+    pub ruleset_hash: RulesetHash,
     /// What it says.
     pub session: Session,
     /// Ranges tighter than the ruleset's.
-    pub allowed: Vec<AllowedRange>,
+    pub allowed_ranges: Vec<AllowedRange>,
     /// Given to whoever finds or joins it; opaque.
     pub connect_data: Vec<u8>,
 }

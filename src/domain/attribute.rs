@@ -2,66 +2,66 @@
 
 /// The value of one attribute.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum AttributeValue {
     /// Finite, of magnitude at most `limit::NUMBER_MAGNITUDE_MAX`.
     Number(f64),
     /// At most `limit::TEXT_BYTES_MAX` bytes.
-    Text(Box<str>),
+    String(Box<str>),
     /// True or false.
-    Flag(bool),
+    Bool(bool),
     /// At most `limit::TEXTS_MAX` texts; sorted, without repetitions.
-    Texts(Box<[Box<str>]>),
+    StringList(Box<[Box<str>]>),
 }
 
-impl Value {
+impl AttributeValue {
     /// Which kind of value this is.
-    pub fn kind(&self) -> ValueKind {
+    pub fn value_type(&self) -> ValueType {
         match self {
-            Value::Number(_) => ValueKind::Number,
-            Value::Text(_) => ValueKind::Text,
-            Value::Flag(_) => ValueKind::Flag,
-            Value::Texts(_) => ValueKind::Texts,
+            AttributeValue::Number(_) => ValueType::Number,
+            AttributeValue::String(_) => ValueType::String,
+            AttributeValue::Bool(_) => ValueType::Bool,
+            AttributeValue::StringList(_) => ValueType::StringList,
         }
     }
 
     /// A list of texts, sorted and without repetitions.
-    pub fn texts(mut texts: Vec<Box<str>>) -> Value {
+    pub fn string_list(mut texts: Vec<Box<str>>) -> AttributeValue {
         texts.sort();
         texts.dedup();
-        Value::Texts(texts.into())
+        AttributeValue::StringList(texts.into())
     }
 }
 
 /// The kinds of value, as a ruleset's `Type` names them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ValueKind {
+pub enum ValueType {
     /// `Type="number"`.
     Number,
     /// `Type="text"`.
-    Text,
+    String,
     /// `Type="flag"`.
-    Flag,
+    Bool,
     /// `Type="texts"`.
-    Texts,
+    StringList,
 }
 
-impl ValueKind {
+impl ValueType {
     /// The word in XML.
     pub fn as_str(self) -> &'static str {
         match self {
-            ValueKind::Number => "number",
-            ValueKind::Text => "text",
-            ValueKind::Flag => "flag",
-            ValueKind::Texts => "texts",
+            ValueType::Number => "number",
+            ValueType::String => "text",
+            ValueType::Bool => "flag",
+            ValueType::StringList => "texts",
         }
     }
 }
 
 /// Where an attribute's value is found. Names that the wire gives a field of its own are read there and nowhere else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum AttributeSource {
     /// The session's map of attributes, under the attribute's name.
-    Map,
+    AttributeMap,
     /// `skill`: the players' skills, reduced to one number.
     Skill,
     /// `nat_type`.
@@ -74,32 +74,35 @@ pub enum Source {
     PlayerCount,
 }
 
-impl Source {
+impl AttributeSource {
     /// Where an attribute of this name is read from.
-    pub fn of(name: &str) -> Source {
+    pub fn of_name(name: &str) -> AttributeSource {
         match name {
-            "skill" => Source::Skill,
-            "nat_type" => Source::NatType,
-            "game_in_progress" => Source::GameInProgress,
-            "big_party_count" => Source::BigPartyCount,
-            "player_count" => Source::PlayerCount,
-            _ => Source::Map,
+            "skill" => AttributeSource::Skill,
+            "nat_type" => AttributeSource::NatType,
+            "game_in_progress" => AttributeSource::GameInProgress,
+            "big_party_count" => AttributeSource::BigPartyCount,
+            "player_count" => AttributeSource::PlayerCount,
+            _ => AttributeSource::AttributeMap,
         }
     }
 
     /// The kind that a built-in attribute must be declared with; `None` where any kind will do.
-    pub fn required_kind(self) -> Option<ValueKind> {
+    pub fn required_type(self) -> Option<ValueType> {
         match self {
-            Source::Map => None,
-            Source::GameInProgress => Some(ValueKind::Flag),
-            Source::Skill | Source::NatType | Source::BigPartyCount | Source::PlayerCount => Some(ValueKind::Number),
+            AttributeSource::AttributeMap => None,
+            AttributeSource::GameInProgress => Some(ValueType::Bool),
+            AttributeSource::Skill
+            | AttributeSource::NatType
+            | AttributeSource::BigPartyCount
+            | AttributeSource::PlayerCount => Some(ValueType::Number),
         }
     }
 }
 
 /// How the players' values of an attribute become the party's one value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Reduction {
+pub enum PartyAggregation {
     /// The arithmetic mean, which is what a lone player has anyway.
     #[default]
     Mean,
@@ -113,19 +116,19 @@ pub enum Reduction {
     Sum,
 }
 
-impl Reduction {
+impl PartyAggregation {
     /// One number out of several; `None` out of none.
-    pub fn reduce(self, values: &[f64]) -> Option<f64> {
+    pub fn aggregate(self, values: &[f64]) -> Option<f64> {
         if values.is_empty() {
             return None;
         }
         let count = values.len() as f64;
         Some(match self {
-            Reduction::Mean => values.iter().sum::<f64>() / count,
-            Reduction::Sum => values.iter().sum(),
-            Reduction::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
-            Reduction::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
-            Reduction::Median => {
+            PartyAggregation::Mean => values.iter().sum::<f64>() / count,
+            PartyAggregation::Sum => values.iter().sum(),
+            PartyAggregation::Min => values.iter().copied().fold(f64::INFINITY, f64::min),
+            PartyAggregation::Max => values.iter().copied().fold(f64::NEG_INFINITY, f64::max),
+            PartyAggregation::Median => {
                 let mut sorted = values.to_vec();
                 sorted.sort_by(f64::total_cmp);
                 let (low, high) = (sorted[(sorted.len() - 1) / 2], sorted[sorted.len() / 2]);
@@ -142,27 +145,27 @@ pub enum Trust {
     Client,
     /// Game servers and the matchmaker itself. The default: clients run code that they may have changed.
     #[default]
-    Server,
+    GameServer,
     /// A claim in the caller's signed token.
-    Token,
+    TokenClaim,
 }
 
 /// Who said what a session says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Origin {
+pub enum ValueOrigin {
     /// A game client, on a machine that its player controls.
     #[default]
     Client,
     /// A game server.
-    Server,
+    GameServer,
 }
 
 impl Trust {
     /// Whether a value that `origin` stated is believed.
-    pub fn believes(self, origin: Origin) -> bool {
+    pub fn accepts(self, origin: ValueOrigin) -> bool {
         match (self, origin) {
-            (Trust::Client, _) | (Trust::Server, Origin::Server) => true,
-            (Trust::Server, Origin::Client) | (Trust::Token, _) => false,
+            (Trust::Client, _) | (Trust::GameServer, ValueOrigin::GameServer) => true,
+            (Trust::GameServer, ValueOrigin::Client) | (Trust::TokenClaim, _) => false,
         }
     }
 }
@@ -173,15 +176,15 @@ pub struct Attribute {
     /// What clients and rules call it.
     pub name: Box<str>,
     /// What values it takes.
-    pub kind: ValueKind,
+    pub value_type: ValueType,
     /// Where its value is read.
-    pub source: Source,
+    pub source: AttributeSource,
     /// For numbers, the range that soft filters normalise over (S1-19); values outside are clamped there, never here.
-    pub range: Option<(f64, f64)>,
+    pub normalization_range: Option<(f64, f64)>,
     /// What the numbers count, for people.
     pub unit: Box<str>,
     /// How players' values become the party's.
-    pub reduction: Reduction,
+    pub party_aggregation: PartyAggregation,
     /// Who is believed about it.
     pub trust: Trust,
 }

@@ -13,11 +13,11 @@ use crate::domain::measure::Measure;
 
 /// One step: from `start_ms` of waiting on, the limit is `value`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Step {
+pub struct ExpansionStep {
     /// Milliseconds waited when the step begins.
     pub start_ms: u64,
     /// The limit, in the measure's unit.
-    pub value: f64,
+    pub limit: f64,
 }
 
 /// A limit that never tightens. Invariant: at least one step, the first at 0, starts strictly increase, values never
@@ -28,39 +28,39 @@ pub struct Expansion {
     pub name: Box<str>,
     /// What is limited.
     pub measure: Measure,
-    steps: Box<[Step]>,
+    steps: Box<[ExpansionStep]>,
 }
 
 impl Expansion {
     /// Builds an expansion from steps that keep the invariant; `None` if they do not.
-    pub fn new(name: &str, measure: Measure, steps: Vec<Step>) -> Option<Self> {
+    pub fn new(name: &str, measure: Measure, steps: Vec<ExpansionStep>) -> Option<Self> {
         let begins_at_zero = steps.first().is_some_and(|step| step.start_ms == 0);
-        let grows = steps.windows(2).all(|pair| pair[0].start_ms < pair[1].start_ms && pair[0].value <= pair[1].value);
-        let finite = steps.iter().all(|step| step.value.is_finite());
+        let grows = steps.windows(2).all(|pair| pair[0].start_ms < pair[1].start_ms && pair[0].limit <= pair[1].limit);
+        let finite = steps.iter().all(|step| step.limit.is_finite());
         (begins_at_zero && grows && finite).then(|| Self { name: name.into(), measure, steps: steps.into() })
     }
 
     /// A limit that does not change.
     pub fn constant(name: &str, measure: Measure, value: f64) -> Option<Self> {
-        Self::new(name, measure, vec![Step { start_ms: 0, value }])
+        Self::new(name, measure, vec![ExpansionStep { start_ms: 0, limit: value }])
     }
 
     /// The steps, first to last.
-    pub fn steps(&self) -> &[Step] {
+    pub fn steps(&self) -> &[ExpansionStep] {
         &self.steps
     }
 
     /// The limit after `waited_ms`.
     pub fn limit_at(&self, waited_ms: u64) -> f64 {
         let passed = self.steps.partition_point(|step| step.start_ms <= waited_ms);
-        self.steps[passed - 1].value
+        self.steps[passed - 1].limit
     }
 
     /// Milliseconds until the limit next grows; `None` when it is as wide as it gets.
-    pub fn next_growth_in_ms(&self, waited_ms: u64) -> Option<u64> {
+    pub fn ms_until_next_growth(&self, waited_ms: u64) -> Option<u64> {
         let passed = self.steps.partition_point(|step| step.start_ms <= waited_ms);
-        let limit = self.steps[passed - 1].value;
-        let next = self.steps[passed..].iter().find(|step| limit < step.value)?;
+        let limit = self.steps[passed - 1].limit;
+        let next = self.steps[passed..].iter().find(|step| limit < step.limit)?;
         Some(next.start_ms - waited_ms)
     }
 }
@@ -71,13 +71,13 @@ mod tests {
 
     use super::*;
 
-    fn steps(steps: &[(u64, f64)]) -> Vec<Step> {
-        steps.iter().map(|&(start_ms, value)| Step { start_ms, value }).collect()
+    fn steps(steps: &[(u64, f64)]) -> Vec<ExpansionStep> {
+        steps.iter().map(|&(start_ms, value)| ExpansionStep { start_ms, limit: value }).collect()
     }
 
     /// S1-32: what would tighten, or begin late, or never be a number, is no expansion.
     #[test]
-    fn only_limits_that_relax_exist() {
+    fn expansion_rejects_steps_that_tighten_or_start_late() {
         let refused: [&[(u64, f64)]; 6] = [
             &[],
             &[(1, 5.0)],
@@ -105,14 +105,14 @@ mod tests {
             let (mut start_ms, mut value, mut all) = (0, 0.0, Vec::new());
             for &(duration_ms, more) in &written {
                 value += f64::from(more);
-                all.push(Step { start_ms, value });
+                all.push(ExpansionStep { start_ms, limit: value });
                 start_ms += duration_ms;
             }
             let slow = |waited_ms: u64| {
                 let mut left = waited_ms;
                 for (&(duration_ms, _), step) in written.iter().zip(&all) {
                     if left < duration_ms {
-                        return step.value;
+                        return step.limit;
                     }
                     left -= duration_ms;
                 }
@@ -121,7 +121,7 @@ mod tests {
             let expansion = Expansion::new("a", Measure::Distance, all.clone()).unwrap();
             prop_assert_eq!(expansion.limit_at(waited_ms), slow(waited_ms));
             let slow_next = (waited_ms + 1..1_000).find(|&later| slow(waited_ms) < slow(later));
-            prop_assert_eq!(expansion.next_growth_in_ms(waited_ms), slow_next.map(|later| later - waited_ms));
+            prop_assert_eq!(expansion.ms_until_next_growth(waited_ms), slow_next.map(|later| later - waited_ms));
         }
     }
 }

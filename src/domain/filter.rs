@@ -4,12 +4,12 @@ pub mod explain;
 mod pair;
 mod refusal;
 
-pub use pair::{Seen, Waits, measure_between, meet, meet_by};
-pub use refusal::{Refusal, Side};
+pub use pair::{SessionView, WaitingSession, admit_mutually, admit_mutually_by_filter, measure_between};
+pub use refusal::{Refusal, RefusingSide};
 
 use crate::domain::advertisement::{Advertisement, AllowedRange};
-use crate::domain::facts::Facts;
-use crate::domain::filter::pair::Pair;
+use crate::domain::facts::AttributeValues;
+use crate::domain::filter::pair::DirectedPair;
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::locality::Locality;
 use crate::domain::ruleset::Ruleset;
@@ -20,49 +20,53 @@ use crate::domain::time::UnixMs;
 #[derive(Clone, Copy, Debug)]
 pub struct Searcher<'a> {
     /// What the ruleset sees of it.
-    pub facts: &'a Facts,
+    pub attribute_values: &'a AttributeValues,
     /// Where it is.
     pub locality: Option<Locality>,
     /// Its round trips to regions, in name order.
-    pub regions: &'a [RegionLatency],
+    pub region_latencies: &'a [RegionLatency],
     /// Seats that it needs.
-    pub seats: u16,
+    pub seats_needed: u16,
     /// Its users, sorted.
     pub users: &'a [UserKey],
     /// The authenticated caller, if any.
-    pub subject: Option<UserKey>,
+    pub caller: Option<UserKey>,
     /// Advertisements not to show, sorted.
-    pub excluded: &'a [AdvertisementId],
+    pub excluded_ids: &'a [AdvertisementId],
     /// How long it has been searching, milliseconds.
     pub waited_ms: u64,
 }
 
 impl<'a> Searcher<'a> {
     /// As the other side's filters see it.
-    pub fn seen(&self) -> Seen<'a> {
-        let Self { facts, locality, regions, .. } = *self;
-        Seen { facts, locality, regions }
+    pub fn session_view(&self) -> SessionView<'a> {
+        let Self { attribute_values: facts, locality, region_latencies: regions, .. } = *self;
+        SessionView { attribute_values: facts, locality, region_latencies: regions }
     }
 }
 
 /// An advertisement as it stands at the moment of a search.
 #[derive(Clone, Copy, Debug)]
-pub struct Listed<'a> {
+pub struct AdvertisementView<'a> {
     /// As published.
     pub advertisement: &'a Advertisement,
     /// What the ruleset sees of it.
-    pub facts: &'a Facts,
+    pub attribute_values: &'a AttributeValues,
     /// Until when it is believed: it is expired from this moment on.
-    pub expires: UnixMs,
+    pub expires_at: UnixMs,
     /// Seats that nobody holds.
     pub open_seats: u16,
 }
 
-impl<'a> Listed<'a> {
+impl<'a> AdvertisementView<'a> {
     /// As the searcher's filters see it.
-    pub fn seen(&self) -> Seen<'a> {
+    pub fn session_view(&self) -> SessionView<'a> {
         let session = &self.advertisement.session;
-        Seen { facts: self.facts, locality: session.locality, regions: &session.regions }
+        SessionView {
+            attribute_values: self.attribute_values,
+            locality: session.locality,
+            region_latencies: &session.region_latencies,
+        }
     }
 }
 
@@ -72,44 +76,51 @@ impl<'a> Listed<'a> {
 pub fn admit(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
-    listed: &Listed<'_>,
+    listed: &AdvertisementView<'_>,
     round_trip_ms: Option<f64>,
     now: UnixMs,
 ) -> Result<(), Refusal> {
     let advertisement = listed.advertisement;
-    if is_own(searcher, advertisement) {
-        return Err(Refusal::Own);
+    if is_own_advertisement(searcher, advertisement) {
+        return Err(Refusal::OwnSession);
     }
-    if searcher.excluded.binary_search(&advertisement.id).is_ok() {
+    if searcher.excluded_ids.binary_search(&advertisement.id).is_ok() {
         return Err(Refusal::Excluded);
     }
-    if listed.expires <= now {
+    if listed.expires_at <= now {
         return Err(Refusal::Expired);
     }
-    if listed.open_seats < searcher.seats {
-        return Err(Refusal::Full);
+    if listed.open_seats < searcher.seats_needed {
+        return Err(Refusal::NotEnoughSeats);
     }
-    let here = Waits { seen: searcher.seen(), waited_ms: searcher.waited_ms };
-    let there = Waits { seen: listed.seen(), waited_ms: now.since(advertisement.since) };
-    let pair = Pair { ruleset, here, there, hash: advertisement.hash, round_trip_ms };
-    for (filter, hard) in ruleset.hard.iter().enumerate() {
-        pair.judge(hard).map_err(|side| Refusal::Filter { filter, side })?;
+    let here = WaitingSession { session: searcher.session_view(), waited_ms: searcher.waited_ms };
+    let there =
+        WaitingSession { session: listed.session_view(), waited_ms: now.ms_since(advertisement.advertised_since) };
+    let pair = DirectedPair {
+        ruleset,
+        searcher: here,
+        candidate: there,
+        candidate_ruleset_hash: advertisement.ruleset_hash,
+        measured_round_trip_ms: round_trip_ms,
+    };
+    for (filter, hard) in ruleset.hard_filters.iter().enumerate() {
+        pair.evaluate(hard).map_err(|side| Refusal::HardFilter { filter_index: filter, side })?;
     }
-    let outside = |range: &AllowedRange| !lies_within(ruleset, searcher.facts, range);
-    if advertisement.allowed.iter().any(outside) {
-        return Err(Refusal::Filter { filter: ruleset.hard.len(), side: Side::Advertiser });
+    let outside = |range: &AllowedRange| !value_in_allowed_range(ruleset, searcher.attribute_values, range);
+    if advertisement.allowed_ranges.iter().any(outside) {
+        return Err(Refusal::HardFilter { filter_index: ruleset.hard_filters.len(), side: RefusingSide::Advertiser });
     }
     Ok(())
 }
 
-fn is_own(searcher: &Searcher<'_>, advertisement: &Advertisement) -> bool {
-    let same_subject = searcher.subject.is_some() && searcher.subject == advertisement.subject;
+fn is_own_advertisement(searcher: &Searcher<'_>, advertisement: &Advertisement) -> bool {
+    let same_subject = searcher.caller.is_some() && searcher.caller == advertisement.publisher;
     let shares_user = |player: &crate::domain::session::Player| searcher.users.binary_search(&player.user).is_ok();
     same_subject || advertisement.session.players.iter().any(shares_user)
 }
 
 /// An allowed range of an attribute that the ruleset no longer has says nothing; one whose searcher has no value refuses.
-fn lies_within(ruleset: &Ruleset, searcher: &Facts, range: &AllowedRange) -> bool {
+fn value_in_allowed_range(ruleset: &Ruleset, searcher: &AttributeValues, range: &AllowedRange) -> bool {
     let Some(index) = ruleset.attribute_index(&range.attribute) else { return true };
     let Some(number) = searcher.number(index) else { return false };
     range.min.is_none_or(|min| min <= number) && range.max.is_none_or(|max| number <= max)

@@ -30,7 +30,7 @@ macro_rules! sixteen_byte_name {
 
             /// As it is written, in ASCII.
             pub fn digits(&self) -> [u8; 32] {
-                hex(self.0)
+                hex_digits(self.0)
             }
         }
 
@@ -75,28 +75,28 @@ sixteen_byte_name! {
 
 impl UserKey {
     /// The first 16 bytes of the SHA-256 of `name`.
-    pub fn of(name: &str) -> Self {
-        Self::first_half(Sha256::digest(name.as_bytes()).into())
+    pub fn from_name(name: &str) -> Self {
+        Self::from_digest_prefix(Sha256::digest(name.as_bytes()).into())
     }
 
     /// As `of`, for a name of several parts; no list of parts and no single name ever share a digest's input. A byte that
     /// no text has comes first, and each part's length before the part.
-    pub fn of_parts(parts: &[&str]) -> Self {
+    pub fn from_parts(parts: &[&str]) -> Self {
         let mut digest = Sha256::new_with_prefix([0xFF]);
         for part in parts {
             digest.update((part.len() as u64).to_be_bytes());
             digest.update(part);
         }
-        Self::first_half(digest.finalize().into())
+        Self::from_digest_prefix(digest.finalize().into())
     }
 
-    fn first_half(digest: [u8; 32]) -> Self {
+    fn from_digest_prefix(digest: [u8; 32]) -> Self {
         Self(std::array::from_fn(|at| digest[at]))
     }
 }
 
 /// Sixteen bytes as digits; ids are written in every answer, and `{:02x}` takes its time.
-fn hex(bytes: [u8; 16]) -> [u8; 32] {
+fn hex_digits(bytes: [u8; 16]) -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut digits = [0; 32];
     for (pair, byte) in digits.chunks_exact_mut(2).zip(bytes) {
@@ -111,7 +111,7 @@ fn hex(bytes: [u8; 16]) -> [u8; 32] {
 pub struct IdHasher(u64);
 
 /// Makes `IdHasher`s.
-pub type IdState = BuildHasherDefault<IdHasher>;
+pub type BuildIdHasher = BuildHasherDefault<IdHasher>;
 
 impl Hasher for IdHasher {
     fn write(&mut self, bytes: &[u8]) {
@@ -133,7 +133,7 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
     let mut bytes = [0; 16];
     let mut all = 0;
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
-        let (high, low) = (NIBBLES[usize::from(pair[0])], NIBBLES[usize::from(pair[1])]);
+        let (high, low) = (HEX_DIGIT_VALUES[usize::from(pair[0])], HEX_DIGIT_VALUES[usize::from(pair[1])]);
         all |= high | low;
         *byte = high << 4 | low;
     }
@@ -142,7 +142,7 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
 
 /// What each character stands for; 255 for those that are no digit. Every update and every excluded candidate names an
 /// id, and looking up is quicker than asking.
-const NIBBLES: [u8; 256] = {
+const HEX_DIGIT_VALUES: [u8; 256] = {
     let mut nibbles = [255; 256];
     let mut nibble = 0;
     while nibble < 16 {
@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_bytes_say_the_same() {
+    fn id_text_round_trips_and_rejects_other_characters() {
         let id = AdvertisementId::from_bytes([0xab; 16]);
         assert_eq!(id.to_string(), "ab".repeat(16));
         assert_eq!(AdvertisementId::parse(&id.to_string()), Some(id));

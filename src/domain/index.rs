@@ -26,42 +26,42 @@ mod tree;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::domain::advertisement::{Advertisement, Kind};
-use crate::domain::facts::Facts;
-use crate::domain::filter::{Listed, Refusal, Searcher};
+use crate::domain::advertisement::{Advertisement, AdvertisementKind};
+use crate::domain::facts::AttributeValues;
+use crate::domain::filter::{AdvertisementView, Refusal, Searcher};
 use crate::domain::id::{AdvertisementId, SiloId};
-use crate::domain::index::code::Codes;
-use crate::domain::index::key::{Key, Wish};
-use crate::domain::index::layout::{Layout, Row, Ticks, word};
-use crate::domain::index::slab::Slab;
-use crate::domain::index::tree::{Place, Tree};
+use crate::domain::index::code::Interner;
+use crate::domain::index::key::{PartitionKey, WantedKeys};
+use crate::domain::index::layout::{ColumnLayout, RowBuffer, TickScale, word};
+use crate::domain::index::slab::EntrySlab;
+use crate::domain::index::tree::{KdTree, RowAddr};
 use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::time::UnixMs;
 
-pub use kernel::Path;
+pub use kernel::InstructionSet;
 
 /// One advertisement in the index.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct IndexEntry {
     /// As published.
     pub advertisement: Arc<Advertisement>,
     /// What the index's ruleset sees of it.
-    pub facts: Facts,
+    pub attribute_values: AttributeValues,
     /// Until when it is believed.
-    pub expires: UnixMs,
+    pub expires_at: UnixMs,
     /// Seats that nobody holds.
     pub open_seats: u16,
     /// The part of an answer that does not depend on the search, encoded by whoever fills the index; opaque here.
-    pub encoded: Arc<[u8]>,
+    pub encoded_response: Arc<[u8]>,
 }
 
-impl Entry {
+impl IndexEntry {
     /// The entry as filters and scores see it.
-    pub fn listed(&self) -> Listed<'_> {
-        Listed {
+    pub fn view(&self) -> AdvertisementView<'_> {
+        AdvertisementView {
             advertisement: &self.advertisement,
-            facts: &self.facts,
-            expires: self.expires,
+            attribute_values: &self.attribute_values,
+            expires_at: self.expires_at,
             open_seats: self.open_seats,
         }
     }
@@ -69,7 +69,7 @@ impl Entry {
 
 /// One search.
 #[derive(Clone, Copy, Debug)]
-pub struct Query<'a> {
+pub struct SearchQuery<'a> {
     /// The rules to judge by: the index's own, or the same with overridden weights and limits.
     pub ruleset: &'a Ruleset,
     /// Who asks.
@@ -77,7 +77,7 @@ pub struct Query<'a> {
     /// The population.
     pub silo: SiloId,
     /// What is looked for.
-    pub kind: Kind,
+    pub kind: AdvertisementKind,
     /// How much may be looked at and returned.
     pub limits: SearchLimits,
     /// The moment that it is judged at.
@@ -86,7 +86,7 @@ pub struct Query<'a> {
 
 /// One advertisement found, and its exact score.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Hit {
+pub struct SearchHit {
     /// Where it is in the index; good until the index next changes.
     pub slot: u32,
     /// Lower is better.
@@ -95,11 +95,11 @@ pub struct Hit {
 
 /// What a search found. Kept by the caller and used again, so that a search allocates nothing per candidate.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct SearchResult {
     /// Best first; ties by advertisement id.
-    pub hits: Vec<Hit>,
+    pub hits: Vec<SearchHit>,
     /// Rows looked at.
-    pub evaluated: u32,
+    pub evaluated_rows: u32,
     /// Whether the evaluation limit cut the search short.
     pub truncated: bool,
     /// Of the rows looked at, how many each rule refused; in the order of `Refusal`.
@@ -107,50 +107,50 @@ pub struct Found {
     /// Each row is counted under the first rule that refuses it as far as columns tell; where they cannot, a later rule
     /// that they can judge takes its place: a row of the searcher's own that is also full may count as full, for one.
     /// A row whose score is too bad in any case is not held against rules that need more than columns.
-    pub refusals: Vec<(Refusal, u32)>,
-    desk: search::Desk,
+    pub refusal_counts: Vec<(Refusal, u32)>,
+    buffers: search::SearchBuffers,
 }
 
-impl Found {
+impl SearchResult {
     /// The exact terms of the hit at `number` in `hits`, in the order of `Ruleset::soft`.
-    pub fn terms(&self, number: usize) -> &[f64] {
-        let width = self.desk.terms.len() / self.hits.len().max(1);
-        &self.desk.terms[number * width..][..width]
+    pub fn hit_terms(&self, number: usize) -> &[f64] {
+        let width = self.buffers.hit_terms.len() / self.hits.len().max(1);
+        &self.buffers.hit_terms[number * width..][..width]
     }
 }
 
 /// The advertisements of one set under one ruleset.
 #[derive(Debug)]
-pub struct Index {
+pub struct AdvertisementIndex {
     ruleset: Arc<Ruleset>,
-    layout: Layout,
-    codes: Codes,
-    clock: Ticks,
-    slab: Slab,
-    keys: BTreeMap<Key, u32>,
+    layout: ColumnLayout,
+    interner: Interner,
+    tick_scale: TickScale,
+    slab: EntrySlab,
+    partition_by_key: BTreeMap<PartitionKey, u32>,
     /// By number; `None` where free.
-    partitions: Vec<Option<(Key, Tree)>>,
+    partitions: Vec<Option<(PartitionKey, KdTree)>>,
     free_partitions: Vec<u32>,
-    row: Row,
-    tidied: usize,
+    row_buffer: RowBuffer,
+    next_maintained_partition: usize,
 }
 
-impl Index {
+impl AdvertisementIndex {
     /// An empty index for `ruleset`.
     pub fn new(ruleset: Arc<Ruleset>) -> Self {
-        let layout = Layout::of(&ruleset);
-        let codes = Codes::new(layout.coded.len());
+        let layout = ColumnLayout::for_ruleset(&ruleset);
+        let codes = Interner::new(layout.interned_attributes.len());
         Self {
             ruleset,
             layout,
-            codes,
-            clock: Ticks::default(),
-            slab: Slab::default(),
-            keys: BTreeMap::new(),
+            interner: codes,
+            tick_scale: TickScale::default(),
+            slab: EntrySlab::default(),
+            partition_by_key: BTreeMap::new(),
             partitions: Vec::new(),
             free_partitions: Vec::new(),
-            row: Row::default(),
-            tidied: 0,
+            row_buffer: RowBuffer::default(),
+            next_maintained_partition: 0,
         }
     }
 
@@ -171,188 +171,208 @@ impl Index {
 
     /// Adds `entry`, or replaces the one of the same id wholly and returns it: giving back what it holds takes as long
     /// as the rest, and need not be done while others wait for the index.
-    pub fn upsert(&mut self, entry: Entry) -> Option<Entry> {
-        self.clock.anchor(entry.advertisement.since);
-        let Some(slot) = self.slab.find(entry.advertisement.id) else {
-            let partition = self.partition_of(&entry);
-            let slot = self.slab.add(entry);
-            let Self { ruleset, layout, slab, clock, codes, row, .. } = self;
-            layout.write(ruleset, slab.entry(slot), slot, clock, codes, row);
+    pub fn upsert(&mut self, entry: IndexEntry) -> Option<IndexEntry> {
+        self.tick_scale.set_origin_once(entry.advertisement.advertised_since);
+        let Some(slot) = self.slab.slot_of(entry.advertisement.id) else {
+            let partition = self.find_or_create_partition(&entry);
+            let slot = self.slab.insert_entry(entry);
+            let Self { ruleset, layout, slab, tick_scale: clock, interner: codes, row_buffer: row, .. } = self;
+            layout.write_row(ruleset, slab.entry(slot), slot, clock, codes, row);
             self.insert_row(partition);
             return None;
         };
-        self.layout.write(&self.ruleset, &entry, slot, &self.clock, &mut self.codes, &mut self.row);
-        let place = self.slab.place(slot);
+        self.layout.write_row(&self.ruleset, &entry, slot, &self.tick_scale, &mut self.interner, &mut self.row_buffer);
+        let place = self.slab.row_addr(slot);
         let (key, tree) = self.partitions[place.partition as usize].as_mut().expect("a row's partition exists");
         let (silo, kind) = (entry.advertisement.session.silo, entry.advertisement.kind);
-        if key.is_of(silo, kind, &self.layout.keyed, &entry.facts) {
+        if key.matches_advertisement(silo, kind, &self.layout.partition_attributes, &entry.attribute_values) {
             let slab = &mut self.slab;
-            let moved = |slot, leaf, row| slab.note(slot, Place { partition: place.partition, leaf, row });
-            tree.replace(&self.layout, place, &self.row, moved);
+            let moved = |slot, leaf, row| slab.set_row_addr(slot, RowAddr { partition: place.partition, leaf, row });
+            tree.replace_row(&self.layout, place, &self.row_buffer, moved);
         } else {
             self.remove_row(place);
-            let partition = self.partition_of(&entry);
+            let partition = self.find_or_create_partition(&entry);
             self.insert_row(partition);
         }
-        self.slab.replace(slot, entry)
+        self.slab.replace_entry(slot, entry)
     }
 
     /// Reads what changes of `ids` are about to read, so that the machine fetches for many at once; worth it for ten or
     /// so. Changes nothing.
-    pub fn warm(&self, ids: impl IntoIterator<Item = AdvertisementId>) {
-        let rows = ids.into_iter().filter_map(|id| self.slab.find(id)).map(|slot| self.slab.place(slot).row);
+    pub fn prefetch(&self, ids: impl IntoIterator<Item = AdvertisementId>) {
+        let rows = ids.into_iter().filter_map(|id| self.slab.slot_of(id)).map(|slot| self.slab.row_addr(slot).row);
         std::hint::black_box(rows.fold(0, u32::wrapping_add));
     }
 
     /// Takes an entry out; `None` when there is none.
-    pub fn remove(&mut self, id: AdvertisementId) -> Option<Entry> {
-        let (place, entry) = self.slab.remove(id)?;
+    pub fn remove(&mut self, id: AdvertisementId) -> Option<IndexEntry> {
+        let (place, entry) = self.slab.remove_entry(id)?;
         self.remove_row(place);
         if self.slab.len() == 0 {
-            self.codes.clear();
+            self.interner.clear();
         }
         Some(entry)
     }
 
     /// The entry of that id.
-    pub fn get(&self, id: AdvertisementId) -> Option<&Entry> {
-        self.slab.find(id).map(|slot| self.slab.entry(slot))
+    pub fn get(&self, id: AdvertisementId) -> Option<&IndexEntry> {
+        self.slab.slot_of(id).map(|slot| self.slab.entry(slot))
     }
 
     /// The entry of a hit.
-    pub fn entry(&self, slot: u32) -> &Entry {
+    pub fn entry(&self, slot: u32) -> &IndexEntry {
         self.slab.entry(slot)
     }
 
     /// All entries, in no particular order.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &IndexEntry> {
         self.slab.entries()
     }
 
     /// The entries of `most` slots from slot `from` on, and the slot to go on from, if there are more. What is added while
     /// somebody goes from portion to portion may be passed over; what stays is not.
-    pub fn portion(&self, from: u32, most: u32) -> (impl Iterator<Item = &Entry>, Option<u32>) {
-        self.slab.portion(from, most)
+    pub fn entries_page(&self, from: u32, most: u32) -> (impl Iterator<Item = &IndexEntry>, Option<u32>) {
+        self.slab.entries_page(from, most)
     }
 
     /// Whether the columns say the same as the entry of that id about what changes most: that it is there, until when it is
     /// believed, and how many seats are open. A search believes the columns first. `false` when it is not there.
-    pub fn is_sound(&self, id: AdvertisementId) -> bool {
-        let Some(slot) = self.slab.find(id) else { return false };
-        let (place, entry) = (self.slab.place(slot), self.slab.entry(slot));
-        let tick = self.clock.tick(entry.expires);
+    pub fn is_consistent(&self, id: AdvertisementId) -> bool {
+        let Some(slot) = self.slab.slot_of(id) else { return false };
+        let (place, entry) = (self.slab.row_addr(slot), self.slab.entry(slot));
+        let tick = self.tick_scale.to_tick(entry.expires_at);
         let partition = self.partitions.get(place.partition as usize);
         let (silo, kind) = (entry.advertisement.session.silo, entry.advertisement.kind);
         partition.and_then(Option::as_ref).is_some_and(|(key, tree)| {
-            key.is_of(silo, kind, &self.layout.keyed, &entry.facts)
-                && tree.says(place, slot, tick, u32::from(entry.open_seats))
+            key.matches_advertisement(silo, kind, &self.layout.partition_attributes, &entry.attribute_values)
+                && tree.row_matches(place, slot, tick, u32::from(entry.open_seats))
         })
     }
 
     /// Sets until when an advertisement is believed. `false` when it is not there.
-    pub fn set_expires(&mut self, id: AdvertisementId, expires: UnixMs) -> bool {
-        let tick = self.clock.tick(expires);
-        self.change(id, word::EXPIRES, tick, |entry| entry.expires = expires)
+    pub fn set_expires_at(&mut self, id: AdvertisementId, expires: UnixMs) -> bool {
+        let tick = self.tick_scale.to_tick(expires);
+        self.update_entry_and_column(id, word::EXPIRES_AT, tick, |entry| entry.expires_at = expires)
     }
 
     /// Sets how many seats are open. `false` when it is not there.
     pub fn set_open_seats(&mut self, id: AdvertisementId, open_seats: u16) -> bool {
-        self.change(id, word::SEATS, u32::from(open_seats), |entry| entry.open_seats = open_seats)
+        self.update_entry_and_column(id, word::SEATS_AND_OWNER, u32::from(open_seats), |entry| {
+            entry.open_seats = open_seats
+        })
     }
 
     /// Appends up to `most` ids of advertisements that are expired at `now`.
-    pub fn expired(&self, now: UnixMs, most: usize, out: &mut Vec<AdvertisementId>) {
-        let tick = self.clock.tick(now);
+    pub fn collect_expired(&self, now: UnixMs, most: usize, out: &mut Vec<AdvertisementId>) {
+        let tick = self.tick_scale.to_tick(now);
         let leaves = self.partitions.iter().flatten().flat_map(|(_, tree)| &tree.leaves);
         let perhaps = leaves.flat_map(|leaf| {
-            let rows = leaf.words(word::EXPIRES).iter().enumerate().filter(move |&(_, &expires)| expires <= tick);
+            let rows =
+                leaf.word_column(word::EXPIRES_AT).iter().enumerate().filter(move |&(_, &expires)| expires <= tick);
             rows.filter(|&(row, _)| !leaf.holes().contains(&(row as u32))).map(|(row, _)| leaf.slot(row))
         });
-        let due = perhaps.map(|slot| self.entry(slot)).filter(|entry| entry.expires <= now);
+        let due = perhaps.map(|slot| self.entry(slot)).filter(|entry| entry.expires_at <= now);
         out.extend(due.map(|entry| entry.advertisement.id).take(most));
     }
 
     /// Recomputes the bounds of some leaves that removals have left wider than needed; call it now and then. About
     /// one leaf in a hundred a call, and at least one of a partition.
-    pub fn tidy(&mut self) {
+    pub fn maintain(&mut self) {
         let slab = &mut self.slab;
         let turns = self.partitions.len().div_ceil(100).max(1);
         for _ in 0..turns.min(self.partitions.len()) {
-            let number = self.tidied % self.partitions.len();
-            self.tidied = number + 1;
+            let number = self.next_maintained_partition % self.partitions.len();
+            self.next_maintained_partition = number + 1;
             if let Some((_, tree)) = &mut self.partitions[number] {
                 let leaves = if turns == 1 { tree.leaves.len().div_ceil(100) } else { tree.leaves.len() };
-                tree.tidy(leaves, |slot, leaf, row| slab.note(slot, Place { partition: number as u32, leaf, row }));
+                tree.maintain_leaves(leaves, |slot, leaf, row| {
+                    slab.set_row_addr(slot, RowAddr { partition: number as u32, leaf, row })
+                });
             }
         }
     }
 
     /// The best advertisements for `query`, exactly as `filter::admit` and `score::score` define them.
-    pub fn search(&self, query: &Query<'_>, found: &mut Found) {
-        search::run(self, query, Path::Widest, found);
+    pub fn search(&self, query: &SearchQuery<'_>, found: &mut SearchResult) {
+        search::run_search(self, query, InstructionSet::Widest, found);
     }
 
     /// The same on a chosen instruction set; the answer is the same.
-    pub fn search_on(&self, path: Path, query: &Query<'_>, found: &mut Found) {
-        search::run(self, query, path, found);
+    pub fn search_with_instruction_set(&self, path: InstructionSet, query: &SearchQuery<'_>, found: &mut SearchResult) {
+        search::run_search(self, query, path, found);
     }
 
-    fn tree(&self, partition: u32) -> &Tree {
+    fn partition_tree(&self, partition: u32) -> &KdTree {
         &self.partitions[partition as usize].as_ref().expect("a row's partition exists").1
     }
 
     /// The partitions that no `Equal` filter of `query` refuses.
-    fn each_partition(&self, query: &Query<'_>, mut each: impl FnMut(u32, &Tree)) {
-        let wish = Wish::of(query, &self.layout.keyed);
-        match wish.keys() {
+    fn for_each_matching_partition(&self, query: &SearchQuery<'_>, mut each: impl FnMut(u32, &KdTree)) {
+        let wish = WantedKeys::for_query(query, &self.layout.partition_attributes);
+        match wish.enumerate_keys() {
             Some(keys) => {
-                let numbers = keys.iter().filter_map(|key| self.keys.get(key));
-                numbers.for_each(|&number| each(number, self.tree(number)));
+                let numbers = keys.iter().filter_map(|key| self.partition_by_key.get(key));
+                numbers.for_each(|&number| each(number, self.partition_tree(number)));
             }
             None => {
-                let near = self.keys.range(wish.least()..).take_while(|(key, _)| wish.is_near(key));
-                near.filter(|(key, _)| wish.fits(key)).for_each(|(_, &number)| each(number, self.tree(number)));
+                let near = self
+                    .partition_by_key
+                    .range(wish.range_start()..)
+                    .take_while(|(key, _)| wish.has_same_silo_and_kind(key));
+                near.filter(|(key, _)| wish.matches_key(key))
+                    .for_each(|(_, &number)| each(number, self.partition_tree(number)));
             }
         }
     }
 
-    fn partition_of(&mut self, entry: &Entry) -> u32 {
+    fn find_or_create_partition(&mut self, entry: &IndexEntry) -> u32 {
         let session = &entry.advertisement.session;
-        let key = Key::of(session.silo, entry.advertisement.kind, &self.layout.keyed, &entry.facts);
-        if let Some(&number) = self.keys.get(&key) {
+        let key = PartitionKey::of_advertisement(
+            session.silo,
+            entry.advertisement.kind,
+            &self.layout.partition_attributes,
+            &entry.attribute_values,
+        );
+        if let Some(&number) = self.partition_by_key.get(&key) {
             return number;
         }
         let number = self.free_partitions.pop().unwrap_or(self.partitions.len() as u32);
         if number as usize == self.partitions.len() {
             self.partitions.push(None);
         }
-        self.partitions[number as usize] = Some((key.clone(), Tree::new(&self.layout)));
-        self.keys.insert(key, number);
+        self.partitions[number as usize] = Some((key.clone(), KdTree::new(&self.layout)));
+        self.partition_by_key.insert(key, number);
         number
     }
 
     fn insert_row(&mut self, number: u32) {
         let slab = &mut self.slab;
         if let Some((_, tree)) = &mut self.partitions[number as usize] {
-            let moved = |slot, leaf, row| slab.note(slot, Place { partition: number, leaf, row });
-            tree.insert(&self.layout, &self.row, moved);
+            let moved = |slot, leaf, row| slab.set_row_addr(slot, RowAddr { partition: number, leaf, row });
+            tree.insert_row(&self.layout, &self.row_buffer, moved);
         }
     }
 
-    fn remove_row(&mut self, place: Place) {
+    fn remove_row(&mut self, place: RowAddr) {
         let partition = &mut self.partitions[place.partition as usize];
         let Some((key, tree)) = partition else { return };
-        tree.remove(place.leaf, place.row);
+        tree.remove_row(place.leaf, place.row);
         if tree.len() == 0 {
-            self.keys.remove(key);
+            self.partition_by_key.remove(key);
             *partition = None;
             self.free_partitions.push(place.partition);
         }
     }
 
-    fn change(&mut self, id: AdvertisementId, column: usize, value: u32, change: impl FnOnce(&mut Entry)) -> bool {
-        let Some(slot) = self.slab.find(id) else { return false };
-        let Place { partition, leaf, row } = self.slab.place(slot);
+    fn update_entry_and_column(
+        &mut self,
+        id: AdvertisementId,
+        column: usize,
+        value: u32,
+        change: impl FnOnce(&mut IndexEntry),
+    ) -> bool {
+        let Some(slot) = self.slab.slot_of(id) else { return false };
+        let RowAddr { partition, leaf, row } = self.slab.row_addr(slot);
         if let Some((_, tree)) = &mut self.partitions[partition as usize] {
             tree.set_word(column, leaf, row, value);
         }

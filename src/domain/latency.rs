@@ -8,7 +8,7 @@ use crate::domain::session::RegionLatency;
 /// Distance is the chord (S1-26). Fitted on measured round trips the line explains about three quarters of the
 /// variance; the thesis's later phases correct the rest (S1-28).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LatencyLine {
+pub struct LatencyModel {
     /// Milliseconds at no distance: last miles and hosts. Not negative.
     pub intercept_ms: f64,
     /// Milliseconds added per 1000 km. Not negative.
@@ -16,9 +16,9 @@ pub struct LatencyLine {
 }
 
 /// 20 ms and 16 ms per 1000 km: close to the fit on 59,887 measured pairs of hosts.
-pub const DEFAULT_LINE: LatencyLine = LatencyLine { intercept_ms: 20.0, ms_per_1000_km: 16.0 };
+pub const DEFAULT_LATENCY_MODEL: LatencyModel = LatencyModel { intercept_ms: 20.0, ms_per_1000_km: 16.0 };
 
-impl LatencyLine {
+impl LatencyModel {
     /// The round trip expected over `chord_miles`.
     pub fn round_trip_ms(&self, chord_miles: f64) -> f64 {
         self.intercept_ms + self.ms_per_1000_km * (chord_miles * KM_PER_MILE / 1000.0)
@@ -27,35 +27,39 @@ impl LatencyLine {
 
 /// One end of a pair whose round trip is asked for.
 #[derive(Clone, Copy, Debug)]
-pub struct End<'a> {
+pub struct LatencyEndpoint<'a> {
     /// Where it is, if known.
     pub locality: Option<Locality>,
     /// Its measured round trips to regions, in name order.
-    pub regions: &'a [RegionLatency],
+    pub region_latencies: &'a [RegionLatency],
 }
 
 /// The round trip expected between two ends, best source first: regions that both have measured (the best region,
 /// judged by its slower end), then distance by the line. `None` when neither is known.
-pub fn expected_round_trip_ms(line: &LatencyLine, one: End<'_>, other: End<'_>) -> Option<f64> {
-    if let Some(ms) = best_common_region_ms(one.regions, other.regions) {
+pub fn expected_round_trip_ms(
+    line: &LatencyModel,
+    one: LatencyEndpoint<'_>,
+    other: LatencyEndpoint<'_>,
+) -> Option<f64> {
+    if let Some(ms) = best_common_region_ms(one.region_latencies, other.region_latencies) {
         return Some(ms);
     }
     Some(line.round_trip_ms(one.locality?.chord_miles(other.locality?)))
 }
 
 /// How far light comes in fibre in a millisecond, kilometres: two thirds of its speed in vacuum (SEC-6).
-pub const FIBRE_KM_PER_MS: f64 = 200.0;
+pub const FIBER_KM_PER_MS: f64 = 200.0;
 
 /// How much nearer two people may be than their addresses' places, kilometres: a place that its file doubts by more than 500
 /// is usually none (`max_accuracy_radius_km`), there are two, and the middle of a session's cell is up to 250 away
 /// (`coarse`).
-pub const PLACE_SLACK_KM: f64 = 1_250.0;
+pub const LOCATION_ERROR_KM: f64 = 1_250.0;
 
 /// Less than this no round trip between two places takes, milliseconds: the time that light needs one way, over what is
 /// left of their distance when both places are as wrong as they may be. 0 when one is unknown.
-pub fn least_round_trip_ms(one: Option<Locality>, other: Option<Locality>) -> f64 {
+pub fn min_possible_round_trip_ms(one: Option<Locality>, other: Option<Locality>) -> f64 {
     let (Some(one), Some(other)) = (one, other) else { return 0.0 };
-    ((one.chord_miles(other) * KM_PER_MILE - PLACE_SLACK_KM) / FIBRE_KM_PER_MS).max(0.0)
+    ((one.chord_miles(other) * KM_PER_MILE - LOCATION_ERROR_KM) / FIBER_KM_PER_MS).max(0.0)
 }
 
 /// Over the regions that both lists name, the least of the slower end's round trip.
@@ -82,12 +86,12 @@ mod tests {
 
     /// SEC-6: what no signal can do is told from what is merely fast; where nobody is known to be, anything may be true.
     #[test]
-    fn no_round_trip_is_faster_than_light() {
+    fn min_possible_round_trip_respects_the_speed_of_light() {
         let at = |latitude, longitude| Locality::from_degrees(latitude, longitude);
         let check = |one, other, low: f64, high: f64| {
-            let least = least_round_trip_ms(one, other);
+            let least = min_possible_round_trip_ms(one, other);
             assert!((low..=high).contains(&least), "{least}");
-            assert_eq!(least, least_round_trip_ms(other, one));
+            assert_eq!(least, min_possible_round_trip_ms(other, one));
         };
         let (seattle, los_angeles, london, sydney) =
             (at(47.6, -122.3), at(34.1, -118.2), at(51.5, -0.1), at(-33.9, 151.2));

@@ -6,8 +6,8 @@ pub mod rules;
 pub mod step;
 
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
-use crate::domain::queue::avoid::Meeting;
-use crate::domain::queue::ticket::Ending;
+use crate::domain::queue::avoid::PastMatch;
+use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::time::UnixMs;
 
 /// A match, from the proposal on.
@@ -20,52 +20,52 @@ pub struct Match {
     /// The population.
     pub silo: SiloId,
     /// The ruleset that made it; it keeps it.
-    pub hash: RulesetHash,
+    pub ruleset_hash: RulesetHash,
     /// When it was proposed.
-    pub proposed: UnixMs,
+    pub proposed_at: UnixMs,
     /// Counts its changes: a change names the one that it is based on, and loses against another that was sooner.
-    pub edition: u64,
+    pub version: u64,
     /// Where it stands.
-    pub stage: Stage,
+    pub stage: MatchStage,
     /// Who plays.
-    pub members: Vec<Member>,
+    pub tickets: Vec<MatchTicket>,
     /// How good the pass thought it, higher is better.
     pub quality: f64,
     /// The region where all meet, if any.
     pub region: Option<Box<str>>,
     /// The session that is filled up, where no new one begins.
-    pub backfills: Option<AdvertisementId>,
+    pub backfilled_session: Option<AdvertisementId>,
 }
 
 /// A ticket in a match.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Member {
+pub struct MatchTicket {
     /// Which.
-    pub ticket: TicketId,
+    pub ticket_id: TicketId,
     /// Since when it had been waiting.
-    pub entered: UnixMs,
+    pub entered_at: UnixMs,
     /// Its team: a place in `TeamsSpec::sizes`.
     pub team: u16,
     /// Its players.
-    pub players: Vec<Seat>,
+    pub players: Vec<MatchPlayer>,
 }
 
 /// A player in a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seat {
+pub struct MatchPlayer {
     /// The account.
     pub user: UserKey,
     /// The connected client.
-    pub player: UserKey,
+    pub client: UserKey,
     /// What it plays: a place in `TeamsSpec::roles`, if there are any.
     pub role: Option<u16>,
     /// What it has said to the ready check.
-    pub answer: Option<bool>,
+    pub accepted: Option<bool>,
 }
 
 /// Where a match stands.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Stage {
+pub enum MatchStage {
     /// All must agree before the deadline.
     ReadyCheck {
         /// Until when.
@@ -79,30 +79,30 @@ pub enum Stage {
     /// It is played.
     Playing {
         /// Where.
-        place: Place,
+        assignment: Assignment,
         /// Since when.
-        began: UnixMs,
+        started_at: UnixMs,
         /// When it is over if nobody has said so.
-        until: UnixMs,
+        times_out_at: UnixMs,
     },
     /// It is over, or never came about; kept for a while, so that retries are answered and meetings remembered.
-    Over {
+    Ended {
         /// How it ended.
-        outcome: Outcome,
+        end_reason: MatchEndReason,
         /// When it began, if it did.
         began: Option<UnixMs>,
         /// Where it was played, if it was: whoever hosted it may still say what came of it.
-        place: Option<Place>,
+        place: Option<Assignment>,
         /// When it may be forgotten.
-        forget_at: UnixMs,
+        purge_at: UnixMs,
     },
 }
 
 /// Where a match is played.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Place {
+pub enum Assignment {
     /// On a game server that had advertised itself.
-    Server {
+    GameServer {
         /// Which.
         advertisement: AdvertisementId,
         /// The seats taken there.
@@ -111,86 +111,91 @@ pub enum Place {
         connect_data: Vec<u8>,
     },
     /// At one of the players.
-    Peer {
+    PeerHost {
         /// The host: the connected client, as [`Seat::player`] names it.
         host: UserKey,
     },
     /// Wherever the players agree.
-    Nowhere,
+    Unhosted,
 }
 
-impl Stage {
+impl MatchStage {
     /// Where it is played, while it is.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn assignment(&self) -> Option<&Assignment> {
         match self {
-            Stage::Playing { place, .. } => Some(place),
-            Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { .. } => None,
+            MatchStage::Playing { assignment: place, .. } => Some(place),
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => None,
         }
     }
 }
 
-impl Stage {
+impl MatchStage {
     /// When play began, if it has.
-    pub fn began(&self) -> Option<UnixMs> {
+    pub fn started_at(&self) -> Option<UnixMs> {
         match self {
-            Stage::Playing { began, .. } => Some(*began),
-            Stage::Over { began, .. } => *began,
-            Stage::ReadyCheck { .. } | Stage::Placing { .. } => None,
+            MatchStage::Playing { started_at: began, .. } => Some(*began),
+            MatchStage::Ended { began, .. } => *began,
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } => None,
         }
     }
 }
 
 impl Match {
     /// Who meets whom in it; nobody does before it begins.
-    pub fn meetings(&self) -> Vec<Meeting> {
-        let Some(began) = self.stage.began() else { return Vec::new() };
-        let seats = self.members.iter().flat_map(|member| member.players.iter().map(|seat| (member.team, seat.user)));
+    pub fn past_matches(&self) -> Vec<PastMatch> {
+        let Some(began) = self.stage.started_at() else { return Vec::new() };
+        let seats = self.tickets.iter().flat_map(|member| member.players.iter().map(|seat| (member.team, seat.user)));
         let seats: Vec<(u16, UserKey)> = seats.collect();
         let mut meetings = Vec::new();
         for (at, &(team, one)) in seats.iter().enumerate() {
-            let meeting = |&(other_team, other)| Meeting { one, other, same_team: team == other_team, began };
+            let meeting = |&(other_team, other)| PastMatch {
+                user: one,
+                other_user: other,
+                same_team: team == other_team,
+                started_at: began,
+            };
             meetings.extend(seats[at + 1..].iter().map(meeting));
         }
         meetings
     }
 }
 
-impl Stage {
+impl MatchStage {
     /// Where it is played, or was.
-    pub fn was_at(&self) -> Option<&Place> {
+    pub fn last_assignment(&self) -> Option<&Assignment> {
         match self {
-            Stage::Playing { place, .. } | Stage::Over { place: Some(place), .. } => Some(place),
-            Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { place: None, .. } => None,
+            MatchStage::Playing { assignment: place, .. } | MatchStage::Ended { place: Some(place), .. } => Some(place),
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { place: None, .. } => None,
         }
     }
 
     /// How it ended, if it has.
-    pub fn outcome(&self) -> Option<Outcome> {
+    pub fn end_reason(&self) -> Option<MatchEndReason> {
         match self {
-            Stage::Over { outcome, .. } => Some(*outcome),
-            Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Playing { .. } => None,
+            MatchStage::Ended { end_reason: outcome, .. } => Some(*outcome),
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Playing { .. } => None,
         }
     }
 }
 
-impl Place {
+impl Assignment {
     /// Whether it is on the game server of that advertisement.
-    pub fn is_at(&self, id: AdvertisementId) -> bool {
-        matches!(self, Place::Server { advertisement, .. } if *advertisement == id)
+    pub fn is_on_game_server(&self, id: AdvertisementId) -> bool {
+        matches!(self, Assignment::GameServer { advertisement, .. } if *advertisement == id)
     }
 }
 
 /// How a match ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Outcome {
+pub enum MatchEndReason {
     /// It was played, and its end reported.
     Played,
     /// It was played, and nobody said that it was over.
-    Lapsed,
+    TimedOut,
     /// Somebody declined, or left before it began.
     Declined,
     /// Somebody did not answer.
-    Unanswered,
+    NotAcceptedInTime,
     /// No server was found in time.
     NoServer,
     /// The server gave it up before anybody played.
@@ -201,9 +206,9 @@ pub enum Outcome {
 
 /// What becomes of a ticket when its match changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum TicketFate {
     /// It waits again, as long as it had.
-    Returns,
+    Requeued,
     /// It is over.
-    Ends(Ending),
+    Ended(TicketEndReason),
 }

@@ -5,17 +5,17 @@
 
 /// The radius of the sphere, miles (Villegas, chapter 3: "which is the radius of Earth in miles"). The true mean is
 /// 3958.8; only order matters, so the paper's number stays (B-16).
-pub const RADIUS_MILES: f64 = 4000.0;
+pub const EARTH_RADIUS_MILES: f64 = 4000.0;
 
 /// Kilometres in a statute mile.
 pub const KM_PER_MILE: f64 = 1.609_344;
 
 /// The farthest that two localities can be apart: the sphere's diameter, miles.
-pub const DISTANCE_MILES_MAX: f64 = 2.0 * RADIUS_MILES;
+pub const DISTANCE_MILES_MAX: f64 = 2.0 * EARTH_RADIUS_MILES;
 
 /// The grid that places are snapped to where nobody says otherwise, degrees: measured against round trips, it costs next to
 /// nothing (docs/BENCHMARKS.md).
-pub const DEFAULT_CELL_DEGREES: f64 = 1.0;
+pub const DEFAULT_LOCATION_GRID_DEGREES: f64 = 1.0;
 
 /// A point in Cartesian miles, computed in double and kept as float32 (S1-25). An unknown place is `None`, never the
 /// centre of the sphere, which would be equally near to everyone (S1-27).
@@ -39,9 +39,9 @@ impl Locality {
         let (sin_lat, cos_lat) = latitude.to_radians().sin_cos();
         let (sin_lon, cos_lon) = longitude.to_radians().sin_cos();
         Some(Self {
-            x: (RADIUS_MILES * cos_lat * cos_lon) as f32,
-            y: (RADIUS_MILES * cos_lat * sin_lon) as f32,
-            z: (RADIUS_MILES * sin_lat) as f32,
+            x: (EARTH_RADIUS_MILES * cos_lat * cos_lon) as f32,
+            y: (EARTH_RADIUS_MILES * cos_lat * sin_lon) as f32,
+            z: (EARTH_RADIUS_MILES * sin_lat) as f32,
         })
     }
 
@@ -49,18 +49,18 @@ impl Locality {
     /// printed example is off by a third of a mile, B-15).
     pub fn from_xyz(x: f32, y: f32, z: f32) -> Option<Self> {
         let norm = (f64::from(x).powi(2) + f64::from(y).powi(2) + f64::from(z).powi(2)).sqrt();
-        ((norm - RADIUS_MILES).abs() <= 5.0).then_some(Self { x, y, z })
+        ((norm - EARTH_RADIUS_MILES).abs() <= 5.0).then_some(Self { x, y, z })
     }
 
     /// The point on the sphere that lies between `places`: where their mean points to. `None` for none, and for places that lie
     /// so evenly about the sphere that there is no between.
-    pub fn between(places: impl IntoIterator<Item = Self>) -> Option<Self> {
+    pub fn midpoint(places: impl IntoIterator<Item = Self>) -> Option<Self> {
         let mut sum = [0.0; 3];
         for place in places {
             sum = [sum[0] + f64::from(place.x), sum[1] + f64::from(place.y), sum[2] + f64::from(place.z)];
         }
         let norm = sum.iter().map(|it| it * it).sum::<f64>().sqrt();
-        let [x, y, z] = sum.map(|it| (it / norm * RADIUS_MILES) as f32);
+        let [x, y, z] = sum.map(|it| (it / norm * EARTH_RADIUS_MILES) as f32);
         (1.0 < norm).then_some(Self { x, y, z })
     }
 
@@ -77,7 +77,7 @@ impl Locality {
 /// away and neighbours share a locality. A cell size of 0 or less leaves the place alone.
 ///
 /// IP location is no better than about a degree, so little is lost (DESIGN section 6).
-pub fn snap_to_cell(latitude: f64, longitude: f64, cell_degrees: f64) -> (f64, f64) {
+pub fn snap_to_degree_grid(latitude: f64, longitude: f64, cell_degrees: f64) -> (f64, f64) {
     if cell_degrees.is_nan() || cell_degrees <= 0.0 {
         return (latitude, longitude);
     }
@@ -91,7 +91,7 @@ mod tests {
 
     /// SEC-18: nothing that is not on the sphere becomes a locality.
     #[test]
-    fn nonsense_is_nowhere() {
+    fn locality_rejects_points_off_the_sphere() {
         let bad = [
             (90.1, 0.0),
             (-91.0, 0.0),
@@ -117,26 +117,26 @@ mod tests {
     }
 
     #[test]
-    fn between_two_places_is_as_far_from_either() {
+    fn midpoint_is_equally_far_from_both_places() {
         let place = |latitude, longitude| Locality::from_degrees(latitude, longitude).unwrap();
         let (seattle, los_angeles) = (place(47.61, -122.33), place(34.05, -118.24));
-        let between = Locality::between([seattle, los_angeles]).unwrap();
+        let between = Locality::midpoint([seattle, los_angeles]).unwrap();
         assert!(Locality::from_xyz(between.x, between.y, between.z).is_some(), "it is on the sphere");
         assert!((between.chord_miles(seattle) - between.chord_miles(los_angeles)).abs() < 0.01);
         assert!(between.chord_miles(seattle) < 500.0);
-        assert_eq!(Locality::between([place(0.0, 0.0), place(0.0, 180.0)]), None);
-        assert_eq!(Locality::between([]), None);
+        assert_eq!(Locality::midpoint([place(0.0, 0.0), place(0.0, 180.0)]), None);
+        assert_eq!(Locality::midpoint([]), None);
     }
 
     /// SEC-9: everyone in a cell has the same locality, and a cell's centre is in its cell.
     #[test]
-    fn neighbours_share_a_cell() {
-        assert_eq!(snap_to_cell(47.61, -122.33, 1.0), (47.5, -122.5));
-        assert_eq!(snap_to_cell(47.01, -122.99, 1.0), (47.5, -122.5));
-        assert_eq!(snap_to_cell(-0.1, 0.1, 1.0), (-0.5, 0.5));
-        assert_eq!(snap_to_cell(90.0, 180.0, 1.0), (90.0, 180.0));
-        assert_eq!(snap_to_cell(-90.0, -180.0, 1.0), (-89.5, -179.5));
-        assert_eq!(snap_to_cell(47.61, -122.33, 0.0), (47.61, -122.33));
-        assert_eq!(snap_to_cell(47.61, -122.33, f64::NAN), (47.61, -122.33));
+    fn degree_grid_gives_nearby_places_one_cell_center() {
+        assert_eq!(snap_to_degree_grid(47.61, -122.33, 1.0), (47.5, -122.5));
+        assert_eq!(snap_to_degree_grid(47.01, -122.99, 1.0), (47.5, -122.5));
+        assert_eq!(snap_to_degree_grid(-0.1, 0.1, 1.0), (-0.5, 0.5));
+        assert_eq!(snap_to_degree_grid(90.0, 180.0, 1.0), (90.0, 180.0));
+        assert_eq!(snap_to_degree_grid(-90.0, -180.0, 1.0), (-89.5, -179.5));
+        assert_eq!(snap_to_degree_grid(47.61, -122.33, 0.0), (47.61, -122.33));
+        assert_eq!(snap_to_degree_grid(47.61, -122.33, f64::NAN), (47.61, -122.33));
     }
 }

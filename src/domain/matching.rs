@@ -9,10 +9,10 @@ mod blossom;
 mod forest;
 mod search;
 
-use crate::domain::matching::forest::Forest;
+use crate::domain::matching::forest::AlternatingForest;
 
 /// The heaviest that an edge counts; heavier ones count as this. Sums of four weights have to fit.
-pub const WEIGHT_MAX: i64 = 1 << 60;
+pub const EDGE_WEIGHT_MAX: i64 = 1 << 60;
 
 /// A matching of greatest total weight in the graph of `nodes` nodes: each node's partner, if it has one. Every edge
 /// joins two nodes, in either order, and says what the pair is worth; of several between the same two the heaviest
@@ -21,11 +21,14 @@ pub const WEIGHT_MAX: i64 = 1 << 60;
 ///
 /// The same edges in the same order give the same matching. For n nodes and m edges the work is of the order of n m log
 /// n at worst, and far less where neighbours are near.
-pub fn maximum_weight(nodes: usize, edges: &[(u32, u32, i64)]) -> Vec<Option<u32>> {
+pub fn maximum_weight_matching(nodes: usize, edges: &[(u32, u32, i64)]) -> Vec<Option<u32>> {
     let is_there = |node: u32| (node as usize) < nodes;
     let worth = edges.iter().filter(|(a, b, weight)| a != b && is_there(*a) && is_there(*b) && 0 < *weight);
-    let mut forest = Forest::new(nodes, worth.map(|&(a, b, weight)| (a as usize, b as usize, weight.min(WEIGHT_MAX))));
-    forest.match_all();
+    let mut forest = AlternatingForest::new(
+        nodes,
+        worth.map(|&(a, b, weight)| (a as usize, b as usize, weight.min(EDGE_WEIGHT_MAX))),
+    );
+    forest.find_maximum_matching();
     (0..nodes).map(|node| forest.partner(node).map(|partner| partner as u32)).collect()
 }
 

@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     /// The difference between the two sides' values of a number attribute: its place in `Ruleset::attributes`.
-    Attribute(usize),
+    AttributeDifference(usize),
     /// The round trip between the two sides, milliseconds.
     Latency,
     /// The chord between the two sides' localities, miles.

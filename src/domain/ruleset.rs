@@ -13,38 +13,38 @@ pub mod validate;
 
 use std::sync::Arc;
 
-use crate::domain::attribute::{Attribute, Value};
+use crate::domain::attribute::{Attribute, AttributeValue};
 use crate::domain::expansion::Expansion;
 use crate::domain::id::{RulesetHash, SetId, SiloId};
-use crate::domain::latency::LatencyLine;
+use crate::domain::latency::LatencyModel;
 use crate::domain::measure::Measure;
 use crate::domain::role::AdvertiseChances;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::rating::RatingSpec;
-use crate::domain::ruleset::teams::{ReadyCheck, ServerSpec, TeamsSpec};
+use crate::domain::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
 
 /// Which silos a set serves.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SiloRule {
+pub enum ServedSilos {
     /// Every silo.
     Any,
     /// These, sorted.
     Only(Box<[SiloId]>),
 }
 
-impl SiloRule {
+impl ServedSilos {
     /// Whether `silo` is served.
     pub fn serves(&self, silo: SiloId) -> bool {
         match self {
-            SiloRule::Any => true,
-            SiloRule::Only(silos) => silos.binary_search(&silo).is_ok(),
+            ServedSilos::Any => true,
+            ServedSilos::Only(silos) => silos.binary_search(&silo).is_ok(),
         }
     }
 }
 
 /// What a hard filter does when either side lacks the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MissingHard {
+pub enum HardMissingPolicy {
     /// The filter says nothing.
     #[default]
     Pass,
@@ -58,7 +58,7 @@ pub struct HardFilter {
     /// What refusals are counted under.
     pub name: Box<str>,
     /// When a value is missing.
-    pub missing: MissingHard,
+    pub missing: HardMissingPolicy,
     /// The rule.
     pub rule: HardRule,
 }
@@ -71,21 +71,21 @@ pub enum HardRule {
         /// Any kind of attribute.
         attribute: usize,
         /// The constant to compare with.
-        value: Option<Value>,
+        value: Option<AttributeValue>,
     },
     /// Both sides' values differ; or, with `value`, the advertiser's is not that value.
     NotEqual {
         /// Any kind of attribute.
         attribute: usize,
         /// The constant to compare with.
-        value: Option<Value>,
+        value: Option<AttributeValue>,
     },
     /// The other side's value is one of a list.
     In {
         /// A text attribute.
         attribute: usize,
         /// The list.
-        list: InList,
+        list: InFilterList,
         /// Asked by both sides rather than by the searcher alone.
         mutual: bool,
     },
@@ -126,16 +126,16 @@ pub enum HardRule {
 
 /// What an `In` filter compares with.
 #[derive(Clone, Debug, PartialEq)]
-pub enum InList {
+pub enum InFilterList {
     /// The asking side's own list: a texts attribute.
-    Attribute(usize),
+    OwnAttribute(usize),
     /// Fixed texts, sorted.
-    Texts(Box<[Box<str>]>),
+    Strings(Box<[Box<str>]>),
 }
 
 /// How a soft filter reads the two sides' values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SoftMode {
+pub enum SoftFilterMode {
     /// |advertiser - searcher|: closeness, as for skill (S1-19).
     Difference,
     /// The advertiser's value, or the pair's measure, against the least of its range: a cost, as for latency (B-8).
@@ -144,7 +144,7 @@ pub enum SoftMode {
 
 /// How a normalised distance d in [0, 1] weighs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Curve {
+pub enum DistanceCurve {
     /// d.
     #[default]
     Linear,
@@ -156,7 +156,7 @@ pub enum Curve {
 
 /// What a soft filter adds when a value is missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum MissingSoft {
+pub enum SoftMissingPolicy {
     /// The whole weight, as if the value were the worst.
     #[default]
     Worst,
@@ -174,11 +174,11 @@ pub struct SoftFilter {
     /// What is measured.
     pub measure: Measure,
     /// How the values are read. `Difference` only with `Measure::Attribute`.
-    pub mode: SoftMode,
+    pub mode: SoftFilterMode,
     /// How distance weighs.
-    pub curve: Curve,
+    pub curve: DistanceCurve,
     /// When a value is missing.
-    pub missing: MissingSoft,
+    pub missing: SoftMissingPolicy,
     /// The value that normalises to 0; less than `max`.
     pub min: f64,
     /// The value that normalises to 1.
@@ -187,7 +187,7 @@ pub struct SoftFilter {
 
 impl SoftFilter {
     /// `(value - min) / (max - min)`, clamped to [0, 1] (S1-19).
-    pub fn norm(&self, value: f64) -> f64 {
+    pub fn normalize(&self, value: f64) -> f64 {
         ((value - self.min) / (self.max - self.min)).clamp(0.0, 1.0)
     }
 }
@@ -203,7 +203,7 @@ pub struct SearchLimits {
 
 /// Whether players must have said themselves that they come along.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Consent {
+pub enum PartyConsentPolicy {
     /// Whoever leads a party is believed.
     #[default]
     Assumed,
@@ -221,37 +221,37 @@ pub struct Ruleset {
     /// Names its meaning.
     pub hash: RulesetHash,
     /// Which silos it serves.
-    pub silos: SiloRule,
+    pub silos: ServedSilos,
     /// Declared attributes, in file order.
     pub attributes: Box<[Attribute]>,
     /// Hard filters, in file order.
-    pub hard: Box<[HardFilter]>,
+    pub hard_filters: Box<[HardFilter]>,
     /// Soft filters, in file order; a score is summed in this order.
-    pub soft: Box<[SoftFilter]>,
+    pub soft_filters: Box<[SoftFilter]>,
     /// Expansions, in file order.
     pub expansions: Box<[Expansion]>,
     /// Search or advertise?
-    pub chances: AdvertiseChances,
+    pub advertise_chances: AdvertiseChances,
     /// Limits on a search.
-    pub limits: SearchLimits,
+    pub search_limits: SearchLimits,
     /// Distance to milliseconds.
-    pub line: LatencyLine,
+    pub latency_model: LatencyModel,
     /// Share of candidates that must answer the quick probe before the involved one starts, percent (S1-29).
     pub involved_phase_percent: f64,
     /// Whether a party's members must have said that they come along.
-    pub consent: Consent,
+    pub consent: PartyConsentPolicy,
     /// How a match is divided; `None` for sets that are only advertised and searched.
     pub teams: Option<TeamsSpec>,
     /// How waiting parties are put together; `None` for sets without a queue.
     pub queue: Option<QueueSpec>,
     /// What players must agree to; `None` when matches begin at once.
-    pub ready_check: Option<ReadyCheck>,
+    pub ready_check: Option<ReadyCheckSpec>,
     /// Where matches are played.
-    pub server: ServerSpec,
+    pub server: HostingSpec,
     /// How results become ratings; `None` when they do not.
     pub rating: Option<RatingSpec>,
     /// The file, exactly as the designer wrote it.
-    pub xml: Arc<str>,
+    pub source_xml: Arc<str>,
 }
 
 impl Ruleset {
@@ -261,11 +261,11 @@ impl Ruleset {
     }
 
     /// Milliseconds until any limit that a hard filter uses next grows for someone who has waited `waited_ms`.
-    pub fn next_expansion_in_ms(&self, waited_ms: u64) -> Option<u64> {
-        let used = self.hard.iter().filter_map(|filter| match filter.rule {
+    pub fn ms_until_next_expansion(&self, waited_ms: u64) -> Option<u64> {
+        let used = self.hard_filters.iter().filter_map(|filter| match filter.rule {
             HardRule::Within { expansion, .. } => Some(expansion),
             _ => None,
         });
-        used.filter_map(|expansion| self.expansions[expansion].next_growth_in_ms(waited_ms)).min()
+        used.filter_map(|expansion| self.expansions[expansion].ms_until_next_growth(waited_ms)).min()
     }
 }

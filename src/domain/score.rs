@@ -6,81 +6,96 @@
 //! | 100 points of difference alone                     | 0.02  |
 //! | 10 ms of latency alone, lower is better            | 0.02  |
 
-use crate::domain::filter::{Listed, Searcher, Seen, measure_between};
+use crate::domain::filter::{AdvertisementView, Searcher, SessionView, measure_between};
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::{Curve, MissingSoft, Ruleset, SoftFilter, SoftMode};
+use crate::domain::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterMode, SoftMissingPolicy};
 
 /// The score of `listed` for `searcher`: the terms of all soft filters, added up in file order.
-pub fn score(ruleset: &Ruleset, searcher: &Searcher<'_>, listed: &Listed<'_>, round_trip_ms: Option<f64>) -> f64 {
-    ruleset.soft.iter().fold(0.0, |sum, soft| sum + term(ruleset, soft, searcher, listed, round_trip_ms))
+pub fn score(
+    ruleset: &Ruleset,
+    searcher: &Searcher<'_>,
+    listed: &AdvertisementView<'_>,
+    round_trip_ms: Option<f64>,
+) -> f64 {
+    ruleset
+        .soft_filters
+        .iter()
+        .fold(0.0, |sum, soft| sum + soft_filter_term(ruleset, soft, searcher, listed, round_trip_ms))
 }
 
 /// How badly two parties of a queue suit each other, whichever of them asks: the worse of both scores.
-pub fn score_between(ruleset: &Ruleset, one: &Seen<'_>, other: &Seen<'_>) -> f64 {
-    let of =
-        |here, there| ruleset.soft.iter().fold(0.0, |sum, soft| sum + term_between(ruleset, soft, here, there, None));
+pub fn mutual_score(ruleset: &Ruleset, one: &SessionView<'_>, other: &SessionView<'_>) -> f64 {
+    let of = |here, there| {
+        ruleset
+            .soft_filters
+            .iter()
+            .fold(0.0, |sum, soft| sum + soft_filter_term_between(ruleset, soft, here, there, None))
+    };
     // What a side alone has counts once from each side; everything else is the same from both.
-    let one_sided =
-        |soft: &SoftFilter| soft.mode == SoftMode::LowerIsBetter && matches!(soft.measure, Measure::Attribute(_));
+    let one_sided = |soft: &SoftFilter| {
+        soft.mode == SoftFilterMode::LowerIsBetter && matches!(soft.measure, Measure::AttributeDifference(_))
+    };
     let score: f64 = of(one, other);
-    if ruleset.soft.iter().any(one_sided) { score.max(of(other, one)) } else { score }
+    if ruleset.soft_filters.iter().any(one_sided) { score.max(of(other, one)) } else { score }
 }
 
 /// One soft filter's part of the score, in [0, weight]. With a measured round trip, distance costs nothing.
-pub fn term(
+pub fn soft_filter_term(
     ruleset: &Ruleset,
     soft: &SoftFilter,
     searcher: &Searcher<'_>,
-    listed: &Listed<'_>,
+    listed: &AdvertisementView<'_>,
     round_trip_ms: Option<f64>,
 ) -> f64 {
-    term_between(ruleset, soft, &searcher.seen(), &listed.seen(), round_trip_ms)
+    soft_filter_term_between(ruleset, soft, &searcher.session_view(), &listed.session_view(), round_trip_ms)
 }
 
 /// The same of any two sessions of which `here` asks.
-pub fn term_between(
+pub fn soft_filter_term_between(
     ruleset: &Ruleset,
     soft: &SoftFilter,
-    here: &Seen<'_>,
-    there: &Seen<'_>,
+    here: &SessionView<'_>,
+    there: &SessionView<'_>,
     round_trip_ms: Option<f64>,
 ) -> f64 {
     let distance = match (soft.mode, soft.measure) {
-        (SoftMode::Difference, Measure::Attribute(index)) => {
-            let (theirs, ours) = (there.facts.number(index), here.facts.number(index));
-            theirs.zip(ours).map(|(theirs, ours)| (soft.norm(theirs) - soft.norm(ours)).abs())
+        (SoftFilterMode::Difference, Measure::AttributeDifference(index)) => {
+            let (theirs, ours) = (there.attribute_values.number(index), here.attribute_values.number(index));
+            theirs.zip(ours).map(|(theirs, ours)| (soft.normalize(theirs) - soft.normalize(ours)).abs())
         }
-        (SoftMode::LowerIsBetter, Measure::Attribute(index)) => there.facts.number(index).map(|it| soft.norm(it)),
+        (SoftFilterMode::LowerIsBetter, Measure::AttributeDifference(index)) => {
+            there.attribute_values.number(index).map(|it| soft.normalize(it))
+        }
         // A round trip is measured: what the place stood for is known, and the place no longer counts (S1-28).
         (_, Measure::Distance) if round_trip_ms.is_some() => Some(0.0),
         (_, Measure::Latency | Measure::Distance) => {
-            measure_between(ruleset, soft.measure, here, there, round_trip_ms).map(|it| soft.norm(it))
+            measure_between(ruleset, soft.measure, here, there, round_trip_ms).map(|it| soft.normalize(it))
         }
     };
-    weighed(soft, distance)
+    weighted_term(soft, distance)
 }
 
 /// A soft filter's term out of its normalised distance in [0, 1]; `None` when a value is missing.
-pub fn weighed(soft: &SoftFilter, distance: Option<f64>) -> f64 {
+pub fn weighted_term(soft: &SoftFilter, distance: Option<f64>) -> f64 {
     match distance {
-        Some(distance) => soft.weight * curved(soft.curve, distance),
-        None => missing_term(soft),
+        Some(distance) => soft.weight * apply_curve(soft.curve, distance),
+        None => missing_value_term(soft),
     }
 }
 
 /// What a soft filter adds when it has nothing to go by.
-pub fn missing_term(soft: &SoftFilter) -> f64 {
+pub fn missing_value_term(soft: &SoftFilter) -> f64 {
     match soft.missing {
-        MissingSoft::Worst => soft.weight,
-        MissingSoft::Neutral => soft.weight * 0.5,
+        SoftMissingPolicy::Worst => soft.weight,
+        SoftMissingPolicy::Neutral => soft.weight * 0.5,
     }
 }
 
 /// A distance in [0, 1] as a curve sees it; 0 stays 0 and 1 stays 1.
-pub fn curved(curve: Curve, distance: f64) -> f64 {
+pub fn apply_curve(curve: DistanceCurve, distance: f64) -> f64 {
     match curve {
-        Curve::Linear => distance,
-        Curve::Quadratic => distance * distance,
-        Curve::SquareRoot => distance.sqrt(),
+        DistanceCurve::Linear => distance,
+        DistanceCurve::Quadratic => distance * distance,
+        DistanceCurve::SquareRoot => distance.sqrt(),
     }
 }

@@ -1,6 +1,6 @@
 //! What a session says about itself, checked for form but not yet held against any ruleset.
 
-use crate::domain::attribute::{Origin, Value};
+use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::{SiloId, UserKey};
 use crate::domain::locality::Locality;
 
@@ -10,9 +10,9 @@ pub struct Player {
     /// The account. Two players of one user never meet.
     pub user: UserKey,
     /// The connected client of that account.
-    pub player: UserKey,
+    pub client_key: UserKey,
     /// How good the player is said to be, on the scale of the ruleset's `skill`.
-    pub skill: Option<f64>,
+    pub stated_skill: Option<f64>,
 }
 
 /// A measured round trip to a region.
@@ -44,12 +44,12 @@ pub struct Session {
     /// Where it is; absent when unknown.
     pub locality: Option<Locality>,
     /// The game's own attributes, by name, in name order, each name once.
-    pub attributes: Vec<(Box<str>, Value)>,
+    pub attributes: Vec<(Box<str>, AttributeValue)>,
     /// Round trips to regions, in name order, each region once. Boxed, because an `Advertisement` behind an `Arc` is then
     /// just as large as a size that allocators have.
-    pub regions: Box<[RegionLatency]>,
+    pub region_latencies: Box<[RegionLatency]>,
     /// Who said all this.
-    pub origin: Origin,
+    pub origin: ValueOrigin,
 }
 
 impl Session {
@@ -59,13 +59,13 @@ impl Session {
     }
 
     /// The value of one of the game's own attributes.
-    pub fn attribute(&self, name: &str) -> Option<&Value> {
+    pub fn attribute_value(&self, name: &str) -> Option<&AttributeValue> {
         let at = self.attributes.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
         Some(&self.attributes[at].1)
     }
 
     /// Its users, sorted, each once.
-    pub fn users(&self) -> Vec<UserKey> {
+    pub fn sorted_users(&self) -> Vec<UserKey> {
         let mut users: Vec<UserKey> = self.players.iter().map(|player| player.user).collect();
         users.sort_unstable();
         users.dedup();

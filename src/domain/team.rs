@@ -6,24 +6,24 @@ mod improve;
 mod roles;
 mod search;
 
-use crate::domain::limit::PLAYERS_MAX;
+use crate::domain::limit::PLAYERS_PER_SESSION_MAX;
 use crate::domain::ruleset::teams::TeamsSpec;
-use crate::domain::team::board::{Board, Team};
-use crate::domain::team::search::{Found, search};
+use crate::domain::team::board::{PartialTeam, SplitProblem};
+use crate::domain::team::search::{SplitResult, search_best_split};
 
 /// A party as a split sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Party<'a> {
+pub struct TeamParty<'a> {
     /// Its players' ratings, in the order of its players; one player or more. All finite.
     pub ratings: &'a [f64],
     /// The roles that each of its players offers: places in `TeamsSpec::roles`, as [`offered`] makes them. Not looked
     /// at where the spec has no roles; where it has, a player who offers none fits nowhere.
-    pub roles: &'a [u16],
+    pub offered_roles: &'a [u16],
 }
 
 /// A match divided.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Split {
+pub struct TeamSplit {
     /// The teams, in the order of `TeamsSpec::sizes`: the parties of each, as places in what was given, ascending; and
     /// what each of a party's players plays, empty where there are no roles. Whom no role needs plays the first that
     /// they offer.
@@ -31,10 +31,10 @@ pub struct Split {
     /// How uneven it is, 0 or more. Where all teams are of one size, the largest difference between two teams' sums of
     /// ratings; where they are not, the largest difference between two teams' means, for a sum would favour the larger
     /// team.
-    pub gap: f64,
+    pub rating_gap: f64,
     /// No other split that the rules allow has a smaller gap. What is found for larger teams, or within the bound on
     /// work, may be as good without being known to be.
-    pub exact: bool,
+    pub is_optimal: bool,
 }
 
 /// The best split of `parties` into the spec's teams: parties whole, every team full and its roles filled, no two
@@ -47,43 +47,57 @@ pub struct Split {
 ///
 /// The same parties in the same order give the same split; which of several equally good ones is not otherwise
 /// promised.
-pub fn split(spec: &TeamsSpec, parties: &[Party<'_>], apart: &dyn Fn(usize, usize) -> bool) -> Option<Split> {
-    let exact = spec.largest() <= spec.exact_up_to_size;
-    divide(spec, parties, apart, |board| search(board, exact))
+pub fn split_into_teams(
+    spec: &TeamsSpec,
+    parties: &[TeamParty<'_>],
+    apart: &dyn Fn(usize, usize) -> bool,
+) -> Option<TeamSplit> {
+    let exact = spec.largest_team_size() <= spec.exact_up_to_size;
+    solve_split(spec, parties, apart, |board| search_best_split(board, exact))
 }
 
 /// As [`split`] begins with large teams, before it makes that more even (S4-13): those rated highest first, each into
 /// the team with the lowest total, the later of two that are level, until a team is full. Large parties are seated
 /// before small ones.
-pub fn greedy(spec: &TeamsSpec, parties: &[Party<'_>], apart: &dyn Fn(usize, usize) -> bool) -> Option<Split> {
-    divide(spec, parties, apart, search::greedy)
+pub fn split_greedily(
+    spec: &TeamsSpec,
+    parties: &[TeamParty<'_>],
+    apart: &dyn Fn(usize, usize) -> bool,
+) -> Option<TeamSplit> {
+    solve_split(spec, parties, apart, search::search_greedy_split)
 }
 
-fn divide(
+fn solve_split(
     spec: &TeamsSpec,
-    parties: &[Party<'_>],
+    parties: &[TeamParty<'_>],
     apart: &dyn Fn(usize, usize) -> bool,
-    how: impl Fn(&Board<'_>) -> Option<Found>,
-) -> Option<Split> {
-    if PLAYERS_MAX < usize::from(spec.match_size()) {
+    how: impl Fn(&SplitProblem<'_>) -> Option<SplitResult>,
+) -> Option<TeamSplit> {
+    if PLAYERS_PER_SESSION_MAX < usize::from(spec.players_per_match()) {
         return None;
     }
-    let board = Board::new(spec, parties, apart)?;
+    let board = SplitProblem::new(spec, parties, apart)?;
     let found = how(&board)?;
-    let teams = board.settled(&found.teams);
-    let named = |team: &Team| {
-        let plays = roles::assign(&spec.roles, &board.team_offers(team.members.iter().copied()))?;
+    let teams = board.with_recomputed_sums(&found.teams);
+    let named = |team: &PartialTeam| {
+        let plays = roles::assign_roles(&spec.roles, &board.player_roles(team.parties.iter().copied()))?;
         let mut plays = plays.into_iter();
-        Some(team.members.iter().map(|&party| (party, plays.by_ref().take(board.size(party)).collect())).collect())
+        Some(
+            team.parties.iter().map(|&party| (party, plays.by_ref().take(board.party_size(party)).collect())).collect(),
+        )
     };
-    let gap = board.gap(&teams);
-    Some(Split { teams: teams.iter().map(named).collect::<Option<_>>()?, gap, exact: found.exact })
+    let gap = board.rating_gap(&teams);
+    Some(TeamSplit {
+        teams: teams.iter().map(named).collect::<Option<_>>()?,
+        rating_gap: gap,
+        is_optimal: found.is_optimal,
+    })
 }
 
 /// The roles that a party offers, as places in `spec.roles`, ascending. `said` is the session's value of the attribute
 /// that `spec.role_attribute` names: who has said nothing plays anything; of what was said, names that no role has are
 /// passed over.
-pub fn offered(spec: &TeamsSpec, said: Option<&[Box<str>]>) -> Vec<u16> {
+pub fn offered_roles(spec: &TeamsSpec, said: Option<&[Box<str>]>) -> Vec<u16> {
     let places = 0..spec.roles.len() as u16;
     places.filter(|&at| said.is_none_or(|said| said.contains(&spec.roles[usize::from(at)].name))).collect()
 }

@@ -6,12 +6,12 @@ pub struct UnixMs(pub u64);
 
 impl UnixMs {
     /// Milliseconds from `earlier` to this moment; 0 when `earlier` lies ahead, as after a clock was set back.
-    pub fn since(self, earlier: UnixMs) -> u64 {
+    pub fn ms_since(self, earlier: UnixMs) -> u64 {
         self.0.saturating_sub(earlier.0)
     }
 
     /// This moment, `duration_ms` later; never wraps.
-    pub fn after(self, duration_ms: u64) -> UnixMs {
+    pub fn plus_ms(self, duration_ms: u64) -> UnixMs {
         UnixMs(self.0.saturating_add(duration_ms))
     }
 }

@@ -1,49 +1,49 @@
 //! Why the engine did not do what it was asked. Closed, so that `api/status.rs` gives each a status.
 
 use crate::domain::facts::FieldProblem;
-use crate::domain::filter::Side;
+use crate::domain::filter::RefusingSide;
 use crate::domain::id::{RulesetHash, SetId, TicketId};
 
 /// A refusal to act. The text of each is made at the door, in `api/status.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum EngineError {
     /// Fields at fault. Paths that begin with `session_composition` are relative to the request.
-    Fields(Vec<FieldProblem>),
+    InvalidFields(Vec<FieldProblem>),
     /// No ruleset rules this set.
     UnknownSet(SetId),
     /// The client's ruleset is gone; it must fetch the current one.
-    UnknownHash {
+    UnknownRulesetHash {
         /// What it sent.
-        given: RulesetHash,
+        requested: RulesetHash,
         /// What is current.
         current: RulesetHash,
     },
     /// A token that is missing, forged or another's. The same whether or not the thing exists.
-    NotYours,
+    NotOwner,
     /// Only game servers may.
-    NotAServer,
+    GameServerRoleRequired,
     /// Only players may.
-    NotAPlayer,
+    ClientRoleRequired,
     /// The advertisement does not exist or has expired.
     AdvertisementNotFound,
     /// The ticket does not exist, or ended and was forgotten.
     TicketNotFound,
     /// It was deleted and stays so.
-    Deleted,
+    AdvertisementDeleted,
     /// Fewer seats are open than the party needs.
     SeatsTaken {
         /// Seats open now.
         open_seats: u16,
     },
     /// A rule refuses the pair, as they are now.
-    Refused {
+    RefusedByRule {
         /// The rule: a hard filter's name, or `own`, `expired`, `silo`, `allowed`.
         rule: String,
         /// Whose rule.
-        side: Side,
+        side: RefusingSide,
     },
     /// The idempotency key stands for something else.
-    KeyReused,
+    IdempotencyKeyReused,
     /// The seats had been taken and were given back or lapsed.
     ReservationEnded,
     /// The advertisement holds as many reservations as it may.
@@ -55,49 +55,49 @@ pub enum Fault {
         /// How many they are.
         size: u16,
         /// How many they may be.
-        most: u16,
+        max: u16,
     },
     /// A player of the party waits already.
     AlreadyQueued {
         /// Which, by its place in the party.
-        player: usize,
+        player_index: usize,
         /// The ticket that the player waits in, where it is the caller's own.
-        ticket: Option<TicketId>,
+        own_ticket: Option<TicketId>,
     },
     /// A player of the party is in a match.
-    InAMatch {
+    AlreadyInMatch {
         /// Which, by its place in the party.
-        player: usize,
+        player_index: usize,
     },
     /// A player of the party let others down and may not queue yet.
-    Barred {
+    QueueCooldown {
         /// Which, by its place in the party.
-        player: usize,
+        player_index: usize,
         /// When it may.
         retry_after_ms: u32,
     },
     /// The ticket does not wait, or is passed over while a player of it is in a match.
-    NotWaiting,
+    TicketNotWaiting,
     /// There is no ready check to answer, or no longer.
     NoReadyCheck,
     /// The match is not played yet.
-    NotBegun,
+    MatchNotStarted,
     /// There is no such match, or no longer.
-    NoSuchMatch,
+    MatchNotFound,
     /// The match has not begun, or nothing came of it: there is no result.
-    NotPlayed,
+    MatchNotPlayed,
     /// Something else was said of the match before.
     AlreadyReported {
         /// What, in a few words.
-        first: String,
+        first_report: String,
     },
     /// The player has scored the match before, otherwise.
-    AlreadyScored {
+    FeedbackAlreadyGiven {
         /// So.
-        score: u8,
+        stars: u8,
     },
     /// The set keeps no ratings.
-    NoRatings(SetId),
+    NoRatingSystem(SetId),
     /// The server does not allow overrides.
     OverridesForbidden,
     /// Too much is waiting to be written.

@@ -6,16 +6,16 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::core::Core;
-use crate::engine::job::Job;
-use crate::engine::sharing::Sharing;
-use crate::store::{Feed, mutant};
+use crate::engine::job::AdvertWriterCommand;
+use crate::engine::sharing::ReplicationState;
+use crate::store::{AdvertFeed, mutant};
 
 /// Reads until told to stop. What is read goes through the writer's inbox, so that memory changes in one place.
-pub(super) async fn run(
+pub(super) async fn follow_advert_feed(
     core: Arc<Core>,
-    sharing: Arc<Sharing>,
-    mut feed: Box<dyn Feed>,
-    inbox: mpsc::Sender<Job>,
+    sharing: Arc<ReplicationState>,
+    mut feed: Box<dyn AdvertFeed>,
+    inbox: mpsc::Sender<AdvertWriterCommand>,
     stop: CancellationToken,
 ) {
     let mut wait = true;
@@ -24,39 +24,41 @@ pub(super) async fn run(
         if wait {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = feed.wait() => {}
+                () = feed.wait_for_changes() => {}
             }
         }
         // In this order: whatever is in memory now was in the store before the reading begins.
-        let as_of = sharing.batches();
-        let again = sharing.take_again();
+        let as_of = sharing.last_applied_batch();
+        let again = sharing.take_reread_requests();
         let asked = core.clock.now();
         let read = tokio::select! {
             () = stop.cancelled() => return,
-            read = feed.read(&again) => read,
+            read = feed.read_batch(&again) => read,
         };
         match read {
             Ok(news) => {
                 if !mutant::is("expiry_by_the_local_clock") {
-                    core.clock.follow(news.at, asked);
+                    core.clock.follow(news.read_at, asked);
                 }
-                sharing.heard(core.clock.now());
+                sharing.record_store_success(core.clock.now());
                 if !std::mem::replace(&mut well, true) {
-                    tracing::info!(pending = sharing.pending(), "the store is back");
+                    tracing::info!(pending = sharing.unwritten_count(), "the store is back");
                 }
-                wait = !news.more;
-                let nothing = !news.whole && news.changed.is_empty() && news.gone.is_empty();
-                if (!nothing || 0 < sharing.pending()) && inbox.send(Job::News(Box::new(news), as_of)).await.is_err() {
+                wait = !news.has_more;
+                let nothing = !news.is_snapshot && news.changed.is_empty() && news.removed.is_empty();
+                if (!nothing || 0 < sharing.unwritten_count())
+                    && inbox.send(AdvertWriterCommand::ApplyFeed(Box::new(news), as_of)).await.is_err()
+                {
                     return;
                 }
                 if wait {
-                    sharing.has_read();
+                    sharing.record_completed_read();
                 }
             }
             Err(error) => {
                 // Whoever waits for a seat need not find out for itself.
-                sharing.failed(core.clock.now());
-                sharing.read_again(again);
+                sharing.record_store_failure(core.clock.now());
+                sharing.request_reread(again);
                 if std::mem::replace(&mut well, false) {
                     tracing::warn!(%error, "cannot hear of other servers' changes: searches go on from memory");
                 }

@@ -3,16 +3,20 @@
 use std::time::Duration;
 
 use crate::engine::core::Core;
-use crate::engine::job::Job;
-use crate::store::{Committed, StoreError, Write, mutant};
+use crate::engine::job::AdvertWriterCommand;
+use crate::store::{AdvertWrite, CommitResult, StoreError, mutant};
 
 /// Has the store confirm a batch; as it would be if the handler of one of its calls did so itself.
-pub(super) async fn commit(core: &Core, jobs: &[Job], writes: &[Write]) -> Result<Committed, StoreError> {
+pub(super) async fn commit_unless_client_gone(
+    core: &Core,
+    jobs: &[AdvertWriterCommand],
+    writes: &[AdvertWrite],
+) -> Result<CommitResult, StoreError> {
     if !mutant::is("transaction_in_the_handler") {
         return core.store.commit(writes).await;
     }
     let given_up = async {
-        while !jobs.iter().any(is_given_up) {
+        while !jobs.iter().any(is_reply_closed) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
@@ -22,11 +26,17 @@ pub(super) async fn commit(core: &Core, jobs: &[Job], writes: &[Write]) -> Resul
     }
 }
 
-fn is_given_up(job: &Job) -> bool {
+fn is_reply_closed(job: &AdvertWriterCommand) -> bool {
     match job {
-        Job::Publish(_, reply, _) | Job::Extend(_, reply, _) => reply.is_closed(),
-        Job::Delete(_, _, reply, _) | Job::Release(_, _, _, reply, _) => reply.is_closed(),
-        Job::Take(_, reply, _) => reply.is_closed(),
-        Job::Lapse(..) | Job::Expire(..) | Job::News(..) | Job::Rules(..) | Job::Mark(_) => false,
+        AdvertWriterCommand::Publish(_, reply, _) | AdvertWriterCommand::ExtendTtl(_, reply, _) => reply.is_closed(),
+        AdvertWriterCommand::Delete(_, _, reply, _) | AdvertWriterCommand::ReleaseReservation(_, _, _, reply, _) => {
+            reply.is_closed()
+        }
+        AdvertWriterCommand::ReserveSeats(_, reply, _) => reply.is_closed(),
+        AdvertWriterCommand::ExpireHold(..)
+        | AdvertWriterCommand::ExpireAdvert(..)
+        | AdvertWriterCommand::ApplyFeed(..)
+        | AdvertWriterCommand::SetRulesets(..)
+        | AdvertWriterCommand::Flush(_) => false,
     }
 }

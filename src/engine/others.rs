@@ -5,98 +5,98 @@ use std::sync::Arc;
 
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::engine::core::Core;
-use crate::engine::job::Job;
+use crate::engine::job::AdvertWriterCommand;
 #[cfg(feature = "mutants")]
 use crate::engine::mutant;
-use crate::engine::outage::Pending;
-use crate::engine::sharing::{Recent, Sharing};
-use crate::engine::writer::apply_all;
-use crate::store::{News, Step, Write};
+use crate::engine::outage::UnwrittenAdverts;
+use crate::engine::sharing::{LocalChangeLog, ReplicationState};
+use crate::engine::writer::apply_committed_batch;
+use crate::store::{AdvertWrite, FeedBatch, VersionStep};
 
 /// What the writer keeps about the others.
 #[derive(Debug)]
-pub(super) struct Others {
-    sharing: Arc<Sharing>,
-    recent: Recent,
-    pending: Pending,
+pub(super) struct ReplicatedWriter {
+    replication: Arc<ReplicationState>,
+    local_changes: LocalChangeLog,
+    unwritten: UnwrittenAdverts,
 }
 
-impl Others {
-    pub(super) fn new(sharing: Arc<Sharing>) -> Self {
-        Self { sharing, recent: Recent::default(), pending: Pending::default() }
+impl ReplicatedWriter {
+    pub(super) fn new(sharing: Arc<ReplicationState>) -> Self {
+        Self { replication: sharing, local_changes: LocalChangeLog::default(), unwritten: UnwrittenAdverts::default() }
     }
 
     /// Has the store confirm a batch, and brings it to memory; without the store, does what can be done.
-    pub(super) async fn commit(&mut self, core: &Arc<Core>, jobs: Vec<Job>, writes: &[Write]) {
-        if self.sharing.is_down() {
-            return self.weather(core, jobs);
+    pub(super) async fn commit(&mut self, core: &Arc<Core>, jobs: Vec<AdvertWriterCommand>, writes: &[AdvertWrite]) {
+        if self.replication.is_store_down() {
+            return self.handle_without_store(core, jobs);
         }
         #[cfg(not(feature = "mutants"))]
         let committed = core.store.commit(writes).await;
         #[cfg(feature = "mutants")]
-        let committed = mutant::commit(core, &jobs, writes).await;
+        let committed = mutant::commit_unless_client_gone(core, &jobs, writes).await;
         match committed {
             Ok(committed) => {
-                let about: Vec<_> = jobs.iter().map(Job::about).collect();
-                apply_all(core, jobs, writes, committed.outcomes);
-                let batch = self.sharing.applied();
-                for (about, step) in about.into_iter().zip(committed.steps) {
+                let about: Vec<_> = jobs.iter().map(AdvertWriterCommand::advert_and_set_id).collect();
+                apply_committed_batch(core, jobs, writes, committed.outcomes);
+                let batch = self.replication.record_applied_batch();
+                for (about, step) in about.into_iter().zip(committed.version_steps) {
                     let Some((id, set_id)) = about else { continue };
-                    self.stamp(core, (id, set_id, batch), step);
+                    self.record_version(core, (id, set_id, batch), step);
                 }
             }
             Err(error) => {
                 tracing::error!(%error, jobs = jobs.len(), "commit a batch");
-                self.sharing.failed(core.clock.now());
+                self.replication.record_store_failure(core.clock.now());
                 // It may have happened all the same.
-                self.sharing.read_again(writes.iter().map(Write::advertisement_id));
-                self.weather(core, jobs);
+                self.replication.request_reread(writes.iter().map(AdvertWrite::advertisement_id));
+                self.handle_without_store(core, jobs);
             }
         }
     }
 
     /// Brings other servers' changes to memory.
-    pub(super) fn adopt(&mut self, core: &Core, news: News, as_of: u64) {
-        core.adopt(news, as_of, &mut self.recent, &self.sharing);
+    pub(super) fn apply_feed(&mut self, core: &Core, news: FeedBatch, as_of: u64) {
+        core.apply_feed(news, as_of, &mut self.local_changes, &self.replication);
     }
 
     /// Tells the store what it has missed.
-    pub(super) async fn catch_up(&mut self, core: &Core) {
-        while !self.sharing.is_down() && 0 < self.pending.len() {
-            let writes = core.pending_writes(&mut self.pending, core.clock.now());
-            let (sets, writes): (Vec<_>, Vec<Write>) = writes.into_iter().unzip();
+    pub(super) async fn write_unwritten_adverts(&mut self, core: &Core) {
+        while !self.replication.is_store_down() && 0 < self.unwritten.len() {
+            let writes = core.catch_up_writes(&mut self.unwritten, core.clock.now());
+            let (sets, writes): (Vec<_>, Vec<AdvertWrite>) = writes.into_iter().unzip();
             if writes.is_empty() {
                 continue;
             }
             match core.store.commit(&writes).await {
                 Ok(committed) => {
-                    let batch = self.sharing.applied();
-                    let told = writes.iter().zip(&committed.outcomes).zip(committed.steps).zip(sets);
+                    let batch = self.replication.record_applied_batch();
+                    let told = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);
                     for (((write, outcome), step), set_id) in told {
-                        core.told(set_id, write, outcome, &mut self.pending);
-                        self.stamp(core, (write.advertisement_id(), set_id, batch), step);
+                        core.apply_catch_up_outcome(set_id, write, outcome, &mut self.unwritten);
+                        self.record_version(core, (write.advertisement_id(), set_id, batch), step);
                     }
                 }
                 Err(error) => {
-                    tracing::error!(%error, pending = self.pending.len(), "write what is pending");
-                    self.sharing.failed(core.clock.now());
-                    self.sharing.read_again(writes.iter().map(Write::advertisement_id));
+                    tracing::error!(%error, pending = self.unwritten.len(), "write what is pending");
+                    self.replication.record_store_failure(core.clock.now());
+                    self.replication.request_reread(writes.iter().map(AdvertWrite::advertisement_id));
                 }
             }
         }
-        self.sharing.set_pending(self.pending.len());
+        self.replication.set_unwritten_count(self.unwritten.len());
     }
 
-    fn weather(&mut self, core: &Core, jobs: Vec<Job>) {
+    fn handle_without_store(&mut self, core: &Core, jobs: Vec<AdvertWriterCommand>) {
         let now = core.clock.now();
-        jobs.into_iter().for_each(|job| core.weather(job, &mut self.pending, now));
-        self.sharing.set_pending(self.pending.len());
+        jobs.into_iter().for_each(|job| core.handle_without_store(job, &mut self.unwritten, now));
+        self.replication.set_unwritten_count(self.unwritten.len());
     }
 
-    fn stamp(&mut self, core: &Core, (id, set_id, batch): (AdvertisementId, SetId, u64), step: Step) {
-        self.recent.note(id, batch);
-        if !core.stamp(id, set_id, step) {
-            self.sharing.read_again([id]);
+    fn record_version(&mut self, core: &Core, (id, set_id, batch): (AdvertisementId, SetId, u64), step: VersionStep) {
+        self.local_changes.record_change(id, batch);
+        if !core.advance_version(id, set_id, step) {
+            self.replication.request_reread([id]);
         }
     }
 }

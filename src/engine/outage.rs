@@ -6,151 +6,188 @@ use std::sync::Arc;
 
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::time::UnixMs;
-use crate::engine::command::UpdateAnswer;
+use crate::engine::command::UpdateAdvertAnswer;
 use crate::engine::core::Core;
-use crate::engine::fault::Fault;
-use crate::engine::job::{Extend, Job, Publish};
-use crate::engine::receipt::Seen;
-use crate::engine::shelf::Record;
+use crate::engine::fault::EngineError;
+use crate::engine::job::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
+use crate::engine::receipt::UpdateSnapshot;
+use crate::engine::shelf::AdvertRecord;
 use crate::engine::writer::RETRY_AFTER_MS;
-use crate::store::{Outcome, Step, Write};
+use crate::store::{AdvertWrite, VersionStep, WriteOutcome};
 
 /// Advertisements that are written together when the store is back.
-const TOGETHER: usize = 1_000;
+const CATCH_UP_BATCH_MAX: usize = 1_000;
 
 /// What the store has yet to be told of.
 #[derive(Debug, Default)]
-pub(super) struct Pending(BTreeMap<AdvertisementId, SetId>);
+pub(super) struct UnwrittenAdverts(BTreeMap<AdvertisementId, SetId>);
 
-impl Pending {
+impl UnwrittenAdverts {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Some of it.
-    fn some(&self) -> Vec<(AdvertisementId, SetId)> {
-        self.0.iter().take(TOGETHER).map(|(id, set_id)| (*id, *set_id)).collect()
+    fn next_batch(&self) -> Vec<(AdvertisementId, SetId)> {
+        self.0.iter().take(CATCH_UP_BATCH_MAX).map(|(id, set_id)| (*id, *set_id)).collect()
     }
 }
 
 impl Core {
     /// Does without the store what can be done without it, and refuses the rest.
-    pub(super) fn weather(&self, job: Job, pending: &mut Pending, now: UnixMs) {
-        let fault = || Fault::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+    pub(super) fn handle_without_store(&self, job: AdvertWriterCommand, pending: &mut UnwrittenAdverts, now: UnixMs) {
+        let fault = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
         match job {
-            Job::Publish(publish, reply, in_flight) => {
-                let kept = self.keep(*publish, pending, now);
-                self.answer(reply, in_flight, kept.ok_or_else(fault));
+            AdvertWriterCommand::Publish(publish, reply, in_flight) => {
+                let kept = self.publish_in_memory(*publish, pending, now);
+                self.send_answer(reply, in_flight, kept.ok_or_else(fault));
             }
-            Job::Extend(extend, reply, in_flight) => {
-                let kept = self.keep_alive_alone(&extend, pending, now);
-                self.answer(reply, in_flight, kept.ok_or_else(fault));
+            AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
+                let kept = self.heartbeat_in_memory(&extend, pending, now);
+                self.send_answer(reply, in_flight, kept.ok_or_else(fault));
             }
-            Job::Delete(_, _, reply, in_flight) => self.answer(reply, in_flight, Err(fault())),
-            Job::Take(_, reply, in_flight) => self.answer(reply, in_flight, Err(fault())),
-            Job::Release(_, _, _, reply, in_flight) => self.answer(reply, in_flight, Err(fault())),
-            Job::Expire(_, set_id, Some(record)) => self.put_back(set_id, *record),
-            Job::Lapse(..) | Job::Expire(_, _, None) | Job::News(..) | Job::Rules(..) | Job::Mark(_) => {}
+            AdvertWriterCommand::Delete(_, _, reply, in_flight) => self.send_answer(reply, in_flight, Err(fault())),
+            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => self.send_answer(reply, in_flight, Err(fault())),
+            AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
+                self.send_answer(reply, in_flight, Err(fault()))
+            }
+            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => self.restore_expired(set_id, *record),
+            AdvertWriterCommand::ExpireHold(..)
+            | AdvertWriterCommand::ExpireAdvert(_, _, None)
+            | AdvertWriterCommand::ApplyFeed(..)
+            | AdvertWriterCommand::SetRulesets(..)
+            | AdvertWriterCommand::Flush(_) => {}
         }
     }
 
     /// Replaces a known advertisement in memory alone.
-    fn keep(&self, publish: Publish, pending: &mut Pending, now: UnixMs) -> Option<UpdateAnswer> {
-        let Publish { advertisement, ruleset, encoded, proof, time_to_live_ms, confirmed, settled, ignored } = publish;
+    fn publish_in_memory(
+        &self,
+        publish: PublishAdvert,
+        pending: &mut UnwrittenAdverts,
+        now: UnixMs,
+    ) -> Option<UpdateAdvertAnswer> {
+        let PublishAdvert {
+            advertisement,
+            ruleset,
+            encoded_advert: encoded,
+            owner_token: proof,
+            ttl_ms: time_to_live_ms,
+            confirmed_reservations: confirmed,
+            joined_reservations: settled,
+            ignored_fields: ignored,
+        } = publish;
         // Seats are the store's to decide.
         if !confirmed.is_empty() || !settled.is_empty() {
             return None;
         }
         let (id, set_id) = (advertisement.id, advertisement.set_id);
-        let shelf = self.directory.shelf(set_id)?;
+        let shelf = self.advert_sets.get(set_id)?;
         let mut shelf = shelf.write();
         let known = shelf.get(id)?;
         let mut advertisement = advertisement;
-        if advertisement.since != known.advertisement.since {
-            Arc::make_mut(&mut advertisement).since = known.advertisement.since;
+        if advertisement.advertised_since != known.advertisement.advertised_since {
+            Arc::make_mut(&mut advertisement).advertised_since = known.advertisement.advertised_since;
         }
-        let record = Record {
+        let record = AdvertRecord {
             advertisement,
-            expires: now.after(u64::from(time_to_live_ms)),
-            time_to_live_ms,
-            encoded,
-            pending: true,
-            held: true,
+            expires_at: now.plus_ms(u64::from(time_to_live_ms)),
+            ttl_ms: time_to_live_ms,
+            encoded_advert: encoded,
+            is_unwritten: true,
+            is_heartbeat_owner: true,
             ..known.clone()
         };
-        let seen = Seen::of(&record, now);
-        shelf.put(record);
+        let seen = UpdateSnapshot::from_record(&record, now);
+        shelf.upsert(record);
         drop(shelf);
         pending.0.insert(id, set_id);
-        let answer = self.update_answer_by(Some(&ruleset), seen, Some(proof), now);
-        Some(UpdateAnswer { pending: true, ignored, ..answer })
+        let answer = self.build_update_answer_with_ruleset(Some(&ruleset), seen, Some(proof), now);
+        Some(UpdateAdvertAnswer { not_yet_durable: true, ignored_fields: ignored, ..answer })
     }
 
     /// Keeps a known advertisement alive in memory alone.
-    fn keep_alive_alone(&self, extend: &Extend, pending: &mut Pending, now: UnixMs) -> Option<UpdateAnswer> {
-        if !extend.confirmed.is_empty() || !extend.settled.is_empty() {
+    fn heartbeat_in_memory(
+        &self,
+        extend: &ExtendAdvertTtl,
+        pending: &mut UnwrittenAdverts,
+        now: UnixMs,
+    ) -> Option<UpdateAdvertAnswer> {
+        if !extend.confirmed_reservations.is_empty() || !extend.joined_reservations.is_empty() {
             return None;
         }
-        let shelf = self.directory.shelf(extend.set_id)?;
+        let shelf = self.advert_sets.get(extend.set_id)?;
         let mut shelf = shelf.write();
         let known = shelf.get(extend.id)?;
-        let time_to_live_ms = extend.time_to_live_ms.unwrap_or(known.time_to_live_ms);
-        shelf.extend(extend.id, now.after(u64::from(time_to_live_ms)));
-        shelf.mark(extend.id, |record| (record.pending, record.held) = (true, true));
-        let seen = Seen::of(shelf.get(extend.id)?, now);
+        let time_to_live_ms = extend.ttl_ms.unwrap_or(known.ttl_ms);
+        shelf.extend_expiry(extend.id, now.plus_ms(u64::from(time_to_live_ms)));
+        shelf.update_unindexed(extend.id, |record| (record.is_unwritten, record.is_heartbeat_owner) = (true, true));
+        let seen = UpdateSnapshot::from_record(shelf.get(extend.id)?, now);
         drop(shelf);
         pending.0.insert(extend.id, extend.set_id);
-        Some(UpdateAnswer { pending: true, ..self.update_answer(seen, None, now) })
+        Some(UpdateAdvertAnswer { not_yet_durable: true, ..self.build_update_answer(seen, None, now) })
     }
 
     /// What to write of what is pending, a batch at most; what has expired meanwhile is let go.
-    pub(super) fn pending_writes(&self, pending: &mut Pending, now: UnixMs) -> Vec<(SetId, Write)> {
+    pub(super) fn catch_up_writes(&self, pending: &mut UnwrittenAdverts, now: UnixMs) -> Vec<(SetId, AdvertWrite)> {
         let mut writes = Vec::new();
-        for (id, set_id) in pending.some() {
-            let write = self.directory.shelf(set_id).and_then(|shelf| {
+        for (id, set_id) in pending.next_batch() {
+            let write = self.advert_sets.get(set_id).and_then(|shelf| {
                 let shelf = shelf.read();
-                let record = shelf.get(id).filter(|record| record.pending && now < record.expires)?;
-                let expires = record.expires.after(u64::from(record.time_to_live_ms));
+                let record = shelf.get(id).filter(|record| record.is_unwritten && now < record.expires_at)?;
+                let expires = record.expires_at.plus_ms(u64::from(record.ttl_ms));
                 let advertisement = Arc::clone(&record.advertisement);
-                Some(Write::Put { advertisement, expires, confirmed: Vec::new(), settled: Vec::new(), now })
+                Some(AdvertWrite::Publish {
+                    advertisement,
+                    expires_at: expires,
+                    confirmed_reservations: Vec::new(),
+                    joined_reservations: Vec::new(),
+                    now,
+                })
             });
             match write {
                 Some(write) => writes.push((set_id, write)),
-                None => self.no_longer_pending(id, set_id, pending),
+                None => self.clear_unwritten(id, set_id, pending),
             }
         }
         writes
     }
 
     /// The store has been told.
-    pub(super) fn told(&self, set_id: SetId, write: &Write, outcome: &Outcome, pending: &mut Pending) {
-        let Write::Put { advertisement, expires, .. } = write else { return };
+    pub(super) fn apply_catch_up_outcome(
+        &self,
+        set_id: SetId,
+        write: &AdvertWrite,
+        outcome: &WriteOutcome,
+        pending: &mut UnwrittenAdverts,
+    ) {
+        let AdvertWrite::Publish { advertisement, expires_at: expires, .. } = write else { return };
         let id = advertisement.id;
-        self.no_longer_pending(id, set_id, pending);
-        let Some(shelf) = self.directory.shelf(set_id) else { return };
+        self.clear_unwritten(id, set_id, pending);
+        let Some(shelf) = self.advert_sets.get(set_id) else { return };
         match outcome {
             // Another server deleted it meanwhile.
-            Outcome::Tombstoned => {
+            WriteOutcome::Tombstoned => {
                 shelf.write().remove(id);
-                self.events.forget(id);
+                self.reservation_events.remove_listeners(id);
             }
             // Publishing says when, even sooner than what was stored before the outage.
-            _ => shelf.write().mark(id, |record| record.stored_expires = *expires),
+            _ => shelf.write().update_unindexed(id, |record| record.stored_expires_at = *expires),
         }
     }
 
-    fn no_longer_pending(&self, id: AdvertisementId, set_id: SetId, pending: &mut Pending) {
+    fn clear_unwritten(&self, id: AdvertisementId, set_id: SetId, pending: &mut UnwrittenAdverts) {
         pending.0.remove(&id);
-        if let Some(shelf) = self.directory.shelf(set_id) {
-            shelf.write().mark(id, |record| record.pending = false);
+        if let Some(shelf) = self.advert_sets.get(set_id) {
+            shelf.write().update_unindexed(id, |record| record.is_unwritten = false);
         }
     }
 
     /// Notes how a batch has moved an advertisement in the store; `false` when memory did not know where it was before.
-    pub(super) fn stamp(&self, id: AdvertisementId, set_id: SetId, step: Step) -> bool {
-        let Some(shelf) = self.directory.shelf(set_id) else { return true };
+    pub(super) fn advance_version(&self, id: AdvertisementId, set_id: SetId, step: VersionStep) -> bool {
+        let Some(shelf) = self.advert_sets.get(set_id) else { return true };
         let mut in_step = true;
-        shelf.write().mark(id, |record| {
+        shelf.write().update_unindexed(id, |record| {
             in_step = record.version == step.before || record.version == step.after;
             if in_step {
                 record.version = step.after;

@@ -3,83 +3,88 @@
 use crate::auth::token::ConsentClaim;
 use crate::domain::facts::FieldProblem;
 use crate::domain::id::{AdvertisementId, SetId, UserKey};
-use crate::domain::ruleset::{Consent, Ruleset};
+use crate::domain::ruleset::{PartyConsentPolicy, Ruleset};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::Engine;
-use crate::engine::command::{Caller, ConsentAnswer, Consents};
+use crate::engine::command::{Caller, GrantConsentAnswer, PartyConsents};
 use crate::engine::core::Core;
-use crate::engine::fault::Fault;
+use crate::engine::fault::EngineError;
 
 /// How long consent is good: long enough to find a game, short enough that nobody is dragged into the next one.
-const CONSENT_MS: u32 = 5 * 60 * 1000;
+const CONSENT_TTL_MS: u32 = 5 * 60 * 1000;
 
 impl Engine {
     /// The caller is willing to be taken along by `leader`. Anonymous callers are asked for nothing, and get nothing.
-    pub fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<ConsentAnswer, Fault> {
+    pub fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
         let Some(member) = caller.user else {
             return match caller.subject {
-                None => Ok(ConsentAnswer { token: Vec::new(), expires_in_ms: 0 }),
-                Some(_) => Err(Fault::NotAPlayer),
+                None => Ok(GrantConsentAnswer { consent_token: Vec::new(), expires_in_ms: 0 }),
+                Some(_) => Err(EngineError::ClientRoleRequired),
             };
         };
-        let until = self.core.clock.now().after(u64::from(CONSENT_MS));
-        let token = self.core.signer.seal(&ConsentClaim { member, leader, until });
-        Ok(ConsentAnswer { token, expires_in_ms: CONSENT_MS })
+        let until = self.core.clock.now().plus_ms(u64::from(CONSENT_TTL_MS));
+        let token = self.core.token_signer.seal(&ConsentClaim { member, leader, until });
+        Ok(GrantConsentAnswer { consent_token: token, expires_in_ms: CONSENT_TTL_MS })
     }
 }
 
 impl Core {
     /// A party that looks, takes seats or begins to advertise: whoever leads it is in it, and the others come along.
-    pub(super) fn check_party(
+    pub(super) fn check_party_consents(
         &self,
         caller: &Caller,
         ruleset: &Ruleset,
         session: &Session,
-        consents: &Consents,
+        consents: &PartyConsents,
         now: UnixMs,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), EngineError> {
         let Some(leader) = caller.user else { return Ok(()) };
         if !session.players.iter().any(|player| player.user == leader) {
             let what =
                 "does not have the caller in it: a player's game speaks for its own user, by the name in its token";
-            return Err(Fault::Fields(vec![FieldProblem { path: consents.players_path.into(), what: what.into() }]));
+            return Err(EngineError::InvalidFields(vec![FieldProblem {
+                path: consents.players_field_path.into(),
+                message: what.into(),
+            }]));
         }
-        self.check_consents(leader, ruleset, session, consents, &[], now)
+        self.check_consent_tokens(leader, ruleset, session, consents, &[], now)
     }
 
     /// A session that says something else than before: whoever is new in it came by a reservation or comes along.
-    pub(super) fn check_joined(
+    pub(super) fn check_new_players_consents(
         &self,
         caller: &Caller,
         (id, set_id): (AdvertisementId, SetId),
         ruleset: &Ruleset,
         session: &Session,
-        consents: &Consents,
+        consents: &PartyConsents,
         now: UnixMs,
-    ) -> Result<(), Fault> {
-        let Some(leader) = caller.user.filter(|_| ruleset.consent == Consent::Required) else { return Ok(()) };
+    ) -> Result<(), EngineError> {
+        let Some(leader) = caller.user.filter(|_| ruleset.consent == PartyConsentPolicy::Required) else {
+            return Ok(());
+        };
         let mut known = Vec::new();
-        if let Some(shelf) = self.directory.shelf(set_id) {
+        if let Some(shelf) = self.advert_sets.get(set_id) {
             let shelf = shelf.read();
             if let Some(record) = shelf.get(id) {
                 known.extend(record.advertisement.session.players.iter().map(|player| player.user));
                 known.extend(record.reservations.iter().flat_map(|reservation| reservation.users.iter().copied()));
             }
         }
-        self.check_consents(leader, ruleset, session, consents, &known, now)
+        self.check_consent_tokens(leader, ruleset, session, consents, &known, now)
     }
 
-    fn check_consents(
+    fn check_consent_tokens(
         &self,
         leader: UserKey,
         ruleset: &Ruleset,
         session: &Session,
-        consents: &Consents,
+        consents: &PartyConsents,
         known: &[UserKey],
         now: UnixMs,
-    ) -> Result<(), Fault> {
-        if ruleset.consent == Consent::Assumed {
+    ) -> Result<(), EngineError> {
+        if ruleset.consent == PartyConsentPolicy::Assumed {
             return Ok(());
         }
         let mut problems = Vec::new();
@@ -87,16 +92,16 @@ impl Core {
             if player.user == leader || known.contains(&player.user) {
                 continue;
             }
-            let token = consents.tokens.get(index).map_or(&[][..], Vec::as_slice);
-            let claim = self.signer.open::<ConsentClaim>(token);
+            let token = consents.consent_tokens.get(index).map_or(&[][..], Vec::as_slice);
+            let claim = self.token_signer.open::<ConsentClaim>(token);
             let what = match claim {
                 Some(claim) if (claim.member, claim.leader) == (player.user, leader) && now < claim.until => continue,
                 _ if token.is_empty() => "is missing: `{ruleset}` asks for what GrantConsent gave this player",
                 _ => "is not this player's consent to come along with the caller, or has run out: ask for another",
             };
-            let path = format!("{}[{index}].consent_token", consents.players_path);
-            problems.push(FieldProblem { path, what: what.replace("{ruleset}", &ruleset.name) });
+            let path = format!("{}[{index}].consent_token", consents.players_field_path);
+            problems.push(FieldProblem { path, message: what.replace("{ruleset}", &ruleset.name) });
         }
-        if problems.is_empty() { Ok(()) } else { Err(Fault::Fields(problems)) }
+        if problems.is_empty() { Ok(()) } else { Err(EngineError::InvalidFields(problems)) }
     }
 }

@@ -5,75 +5,81 @@ use crate::domain::id::RulesetHash;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::answer;
-use crate::engine::command::{ReservationAnswer, UpdateAnswer};
+use crate::engine::command::{ReservationView, UpdateAdvertAnswer};
 use crate::engine::core::Core;
-use crate::engine::shelf::Record;
+use crate::engine::shelf::AdvertRecord;
 
 /// A token that says `claim` and is signed with the current key, so that it need not be signed again while the claim
 /// stays as it is.
 #[derive(Clone, Debug)]
-pub(super) struct Proof {
+pub(super) struct SignedToken {
     pub(super) claim: AdvertisementClaim,
     pub(super) token: Vec<u8>,
 }
 
 /// What an answer needs of a record.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct UpdateSnapshot {
     claim: AdvertisementClaim,
-    hash: RulesetHash,
-    expires: UnixMs,
+    ruleset_hash: RulesetHash,
+    expires_at: UnixMs,
     /// What the host is told of its reservations.
-    pub(super) reservations: Vec<ReservationAnswer>,
+    pub(super) reservations: Vec<ReservationView>,
 }
 
-impl Seen {
+impl UpdateSnapshot {
     /// Looks at a record at `now`.
-    pub(super) fn of(record: &Record, now: UnixMs) -> Self {
+    pub(super) fn from_record(record: &AdvertRecord, now: UnixMs) -> Self {
         let advertisement = &record.advertisement;
         let claim = AdvertisementClaim {
             id: advertisement.id,
             set_id: advertisement.set_id,
             kind: advertisement.kind,
-            subject: advertisement.subject,
-            since: advertisement.since,
+            subject: advertisement.publisher,
+            since: advertisement.advertised_since,
         };
-        let reservations = record.holding(now).map(|it| answer::reservation(it, Vec::new(), now)).collect();
-        Self { claim, hash: advertisement.hash, expires: record.expires, reservations }
+        let reservations =
+            record.valid_reservations(now).map(|it| answer::reservation_view(it, Vec::new(), now)).collect();
+        Self { claim, ruleset_hash: advertisement.ruleset_hash, expires_at: record.expires_at, reservations }
     }
 }
 
 impl Core {
     /// The answer about a record as it was seen. The caller's own token goes back to it if it still says the truth.
-    pub(super) fn update_answer(&self, seen: Seen, proof: Option<Proof>, now: UnixMs) -> UpdateAnswer {
-        let ruleset = self.ruleset(seen.claim.set_id, Some(seen.hash)).ok();
-        self.update_answer_by(ruleset.as_deref(), seen, proof, now)
+    pub(super) fn build_update_answer(
+        &self,
+        seen: UpdateSnapshot,
+        proof: Option<SignedToken>,
+        now: UnixMs,
+    ) -> UpdateAdvertAnswer {
+        let ruleset = self.ruleset(seen.claim.set_id, Some(seen.ruleset_hash)).ok();
+        self.build_update_answer_with_ruleset(ruleset.as_deref(), seen, proof, now)
     }
 
     /// The same, where the record's ruleset is at hand.
-    pub(super) fn update_answer_by(
+    pub(super) fn build_update_answer_with_ruleset(
         &self,
         ruleset: Option<&Ruleset>,
-        seen: Seen,
-        proof: Option<Proof>,
+        seen: UpdateSnapshot,
+        proof: Option<SignedToken>,
         now: UnixMs,
-    ) -> UpdateAnswer {
+    ) -> UpdateAdvertAnswer {
         let claim = seen.claim;
         let token = match proof {
             Some(proof) if proof.claim == claim => proof.token,
-            _ => self.signer.seal(&claim),
+            _ => self.token_signer.seal(&claim),
         };
-        let advertised_ms = now.since(claim.since);
-        UpdateAnswer {
+        let advertised_ms = now.ms_since(claim.since);
+        UpdateAdvertAnswer {
             id: claim.id,
-            token,
+            advertisement_token: token,
             created: false,
-            expires_in_ms: u32::try_from(seen.expires.since(now)).unwrap_or(u32::MAX),
-            hash: seen.hash,
-            next_expansion_in_ms: ruleset.and_then(|ruleset| ruleset.next_expansion_in_ms(advertised_ms)),
+            expires_in_ms: u32::try_from(seen.expires_at.ms_since(now)).unwrap_or(u32::MAX),
+            ruleset_hash: seen.ruleset_hash,
+            next_expansion_in_ms: ruleset.and_then(|ruleset| ruleset.ms_until_next_expansion(advertised_ms)),
             reservations: seen.reservations,
-            pending: false,
-            ignored: Vec::new(),
+            not_yet_durable: false,
+            ignored_fields: Vec::new(),
         }
     }
 }

@@ -4,28 +4,29 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use crate::auth::token::{SearchClaim, Signer};
-use crate::domain::advertisement::Kind;
-use crate::domain::facts::Facts;
-use crate::domain::filter::{Listed, Searcher, admit, measure_between};
+use crate::domain::advertisement::AdvertisementKind;
+use crate::domain::facts::AttributeValues;
+use crate::domain::filter::{AdvertisementView, Searcher, admit, measure_between};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
-use crate::domain::index::{Found, Hit, Query};
-use crate::domain::latency::least_round_trip_ms;
+use crate::domain::index::{SearchHit, SearchQuery, SearchResult};
+use crate::domain::latency::min_possible_round_trip_ms;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::score::{score, term};
+use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
 use crate::engine::command::{
-    Caller, CandidateView, LatencyPhase, ReportLatency, ReportLatencyAnswer, RoundTrip, Search, SearchAnswer,
+    Caller, CandidateView, LatencyPhase, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
+    SearchCommand,
 };
 use crate::engine::core::Core;
-use crate::engine::fault::Fault;
-use crate::engine::overrides::overridden;
-use crate::engine::seeker::{Seeker, field};
-use crate::engine::shelf::listed;
+use crate::engine::fault::EngineError;
+use crate::engine::overrides::apply_overrides;
+use crate::engine::seeker::{CheckedSession, field_error};
+use crate::engine::shelf::candidate_of_record;
 
 thread_local! {
     /// What one thread's searches write into, kept so that a search allocates nothing per candidate.
-    static SCRATCH: RefCell<Found> = RefCell::default();
+    static RESULT_BUFFER: RefCell<SearchResult> = RefCell::default();
 }
 
 impl Core {
@@ -33,68 +34,80 @@ impl Core {
     pub(super) fn search(
         &self,
         caller: &Caller,
-        search: Search,
+        search: SearchCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<SearchAnswer, Fault> {
+    ) -> Result<SearchAnswer, EngineError> {
         let now = self.clock.now();
-        let ruleset = self.ruleset(search.set_id, search.hash)?;
+        let ruleset = self.ruleset(search.set_id, search.ruleset_hash)?;
         let judged = match &search.overrides {
             None => Arc::clone(&ruleset),
-            Some(_) if !self.settings.allow_overrides => return Err(Fault::OverridesForbidden),
-            Some(overrides) => Arc::new(overridden(&ruleset, overrides)?),
+            Some(_) if !self.settings.allow_search_overrides => return Err(EngineError::OverridesForbidden),
+            Some(overrides) => Arc::new(apply_overrides(&ruleset, overrides)?),
         };
-        self.check_party(caller, &ruleset, &search.session, &search.consents, now)?;
-        let (session, ignored) = self.placed(caller, search.session)?;
-        let seeker = Seeker::new(&judged, caller, session, ignored)?;
-        let claim = self.search_claim(&ruleset, &seeker, &search.token, now)?;
+        self.check_party_consents(caller, &ruleset, &search.session, &search.consents, now)?;
+        let (session, ignored) = self.with_resolved_locality(caller, search.session)?;
+        let seeker = CheckedSession::new(&judged, caller, session, ignored)?;
+        let claim = self.renew_search_claim(&ruleset, &seeker, &search.search_token, now)?;
         let asked = search.overrides.as_ref().and_then(|overrides| overrides.searching_for_ms);
-        let waited_ms = asked.unwrap_or_else(|| now.since(claim.since));
+        let waited_ms = asked.unwrap_or_else(|| now.ms_since(claim.since));
 
-        let mut excluded = search.excluded;
+        let mut excluded = search.excluded_adverts;
         excluded.sort_unstable();
-        let query = Query {
+        let query = SearchQuery {
             ruleset: &judged,
             searcher: seeker.searcher(&excluded, waited_ms),
             silo: seeker.session.silo,
-            kind: Kind::Session,
-            limits: judged.limits,
+            kind: AdvertisementKind::Session,
+            limits: judged.search_limits,
             now,
         };
         let mut answer = SearchAnswer {
             ruleset: Arc::clone(&judged),
-            evaluated: 0,
+            evaluated_rows: 0,
             truncated: false,
-            refusals: Vec::new(),
-            token: self.signer.seal(&claim),
+            refusal_counts: Vec::new(),
+            search_token: self.token_signer.seal(&claim),
             searching_for_ms: waited_ms,
-            next_expansion_in_ms: judged.next_expansion_in_ms(waited_ms),
-            stale_for_ms: self.stale_for_ms(now),
-            ignored: seeker.ignored.clone(),
+            next_expansion_in_ms: judged.ms_until_next_expansion(waited_ms),
+            store_staleness_ms: self.store_staleness_ms(now),
+            ignored_fields: seeker.ignored_fields.clone(),
         };
-        let candidates = self.look(&query, &mut answer, each);
-        let hard_filters = judged.hard.len();
-        self.metrics.record_search(answer.evaluated, candidates, answer.truncated, &answer.refusals, hard_filters);
+        let candidates = self.search_index(&query, &mut answer, each);
+        let hard_filters = judged.hard_filters.len();
+        self.metrics.record_search(
+            answer.evaluated_rows,
+            candidates,
+            answer.truncated,
+            &answer.refusal_counts,
+            hard_filters,
+        );
         Ok(answer)
     }
 
     /// Looks through the set's index and says how many it found; a set without advertisements has nothing to look
     /// through.
-    fn look(&self, query: &Query<'_>, answer: &mut SearchAnswer, each: &mut dyn FnMut(CandidateView<'_>)) -> usize {
-        let Some(shelf) = self.directory.shelf(query.ruleset.set_id) else { return 0 };
+    fn search_index(
+        &self,
+        query: &SearchQuery<'_>,
+        answer: &mut SearchAnswer,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> usize {
+        let Some(shelf) = self.advert_sets.get(query.ruleset.set_id) else { return 0 };
         let shelf = shelf.read();
-        let Some(view) = shelf.view(query.ruleset.hash) else { return 0 };
-        SCRATCH.with_borrow_mut(|found| {
+        let Some(view) = shelf.index_of_ruleset(query.ruleset.hash) else { return 0 };
+        RESULT_BUFFER.with_borrow_mut(|found| {
             view.search(query, found);
-            answer.evaluated = found.evaluated;
+            answer.evaluated_rows = found.evaluated_rows;
             answer.truncated = found.truncated;
-            answer.refusals.extend_from_slice(&found.refusals);
+            answer.refusal_counts.extend_from_slice(&found.refusal_counts);
             // What is copied lies anywhere in memory: asked for together, it comes in the time of one.
-            let first = |hit: &Hit| view.entry(hit.slot).encoded.first().copied().map_or(0, usize::from);
+            let first = |hit: &SearchHit| view.entry(hit.slot).encoded_response.first().copied().map_or(0, usize::from);
             std::hint::black_box(found.hits.iter().map(first).sum::<usize>());
             for (number, hit) in found.hits.iter().enumerate() {
                 let entry = view.entry(hit.slot);
-                let shown = Shown { ruleset: query.ruleset, searcher: &query.searcher, believed: None };
-                each(shown.view(&entry.listed(), &entry.encoded, hit.score, found.terms(number)));
+                let shown =
+                    CandidateViewBuilder { ruleset: query.ruleset, searcher: &query.searcher, round_trip: None };
+                each(shown.build(&entry.view(), &entry.encoded_response, hit.score, found.hit_terms(number)));
             }
             found.hits.len()
         })
@@ -106,30 +119,38 @@ impl Core {
     pub(super) fn report_latency(
         &self,
         caller: &Caller,
-        report: ReportLatency,
+        report: ReportLatencyCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<ReportLatencyAnswer, Fault> {
+    ) -> Result<ReportLatencyAnswer, EngineError> {
         let now = self.clock.now();
-        let ruleset = self.searched_by(report.set_id, report.hash, &report.token)?;
-        let (session, ignored) = self.placed(caller, report.session)?;
-        let seeker = Seeker::new(&ruleset, caller, session, ignored)?;
-        if report.token.is_empty() {
-            return Err(field("search_token", "is required: send the one of the search that found the candidates"));
+        let ruleset = self.ruleset_of_search(report.set_id, report.ruleset_hash, &report.search_token)?;
+        let (session, ignored) = self.with_resolved_locality(caller, report.session)?;
+        let seeker = CheckedSession::new(&ruleset, caller, session, ignored)?;
+        if report.search_token.is_empty() {
+            return Err(field_error(
+                "search_token",
+                "is required: send the one of the search that found the candidates",
+            ));
         }
-        let claim = self.search_claim(&ruleset, &seeker, &report.token, now)?;
-        let searcher = seeker.searcher(&[], now.since(claim.since));
+        let claim = self.renew_search_claim(&ruleset, &seeker, &report.search_token, now)?;
+        let searcher = seeker.searcher(&[], now.ms_since(claim.since));
         let answered = report.measurements.iter().filter(|(_, round_trip_ms)| round_trip_ms.is_some()).count();
-        let doubted = self.order_measured(&ruleset, &searcher, &report.measurements, now, each);
+        let doubted = self.rank_by_measured_latency(&ruleset, &searcher, &report.measurements, now, each);
         let enough = ruleset.involved_phase_percent * report.measurements.len() as f64 / 100.0;
         let involved_phase_may_start = match report.phase {
             LatencyPhase::Quick => 0 < answered && enough <= answered as f64,
             LatencyPhase::Involved => false,
         };
-        Ok(ReportLatencyAnswer { ruleset, involved_phase_may_start, ignored: seeker.ignored, doubted })
+        Ok(ReportLatencyAnswer {
+            ruleset,
+            involved_phase_may_start,
+            ignored_fields: seeker.ignored_fields,
+            implausible_measurements: doubted,
+        })
     }
 
     /// What is measured faster than light counts as what light would take, and is named: by its place in the report.
-    fn order_measured(
+    fn rank_by_measured_latency(
         &self,
         ruleset: &Ruleset,
         searcher: &Searcher<'_>,
@@ -138,76 +159,78 @@ impl Core {
         each: &mut dyn FnMut(CandidateView<'_>),
     ) -> Vec<usize> {
         let mut doubted = Vec::new();
-        let Some(shelf) = self.directory.shelf(ruleset.set_id) else { return doubted };
+        let Some(shelf) = self.advert_sets.get(ruleset.set_id) else { return doubted };
         let shelf = shelf.read();
         let measured = measurements.iter().enumerate();
         let measured = measured.filter_map(|(at, &(id, round_trip_ms))| Some((at, id, f64::from(round_trip_ms?))));
         let mut standing: Vec<_> = measured
             .filter_map(|(at, id, claimed_ms)| {
                 let record = shelf.get(id)?;
-                let least_ms = least_round_trip_ms(searcher.locality, record.advertisement.session.locality);
+                let least_ms = min_possible_round_trip_ms(searcher.locality, record.advertisement.session.locality);
                 let believed = if claimed_ms < least_ms {
                     doubted.push(at);
-                    RoundTrip::Expected(least_ms)
+                    RoundTrip::Estimated(least_ms)
                 } else {
                     RoundTrip::Measured(claimed_ms)
                 };
-                let facts = Facts::of(ruleset, &record.advertisement.session);
-                let candidate = listed(record, &facts);
-                admit(ruleset, searcher, &candidate, Some(believed.ms()), now).ok()?;
-                let score = score(ruleset, searcher, &candidate, Some(believed.ms()));
+                let facts = AttributeValues::from_session(ruleset, &record.advertisement.session);
+                let candidate = candidate_of_record(record, &facts);
+                admit(ruleset, searcher, &candidate, Some(believed.millis()), now).ok()?;
+                let score = score(ruleset, searcher, &candidate, Some(believed.millis()));
                 Some((score, id, believed, record, facts))
             })
             .collect();
         standing.sort_by(|one, other| {
-            one.0.total_cmp(&other.0).then(one.2.ms().total_cmp(&other.2.ms())).then(one.1.cmp(&other.1))
+            one.0.total_cmp(&other.0).then(one.2.millis().total_cmp(&other.2.millis())).then(one.1.cmp(&other.1))
         });
         standing.dedup_by_key(|candidate| candidate.1);
         let mut terms = Vec::new();
         for (score, _, believed, record, facts) in &standing {
-            let shown = Shown { ruleset, searcher, believed: Some(*believed) };
-            let candidate = listed(record, facts);
-            let soft = ruleset.soft.iter();
+            let shown = CandidateViewBuilder { ruleset, searcher, round_trip: Some(*believed) };
+            let candidate = candidate_of_record(record, facts);
+            let soft = ruleset.soft_filters.iter();
             terms.clear();
-            terms.extend(soft.map(|soft| term(ruleset, soft, searcher, &candidate, Some(believed.ms()))));
-            each(shown.view(&candidate, &record.encoded, *score, &terms));
+            terms.extend(
+                soft.map(|soft| soft_filter_term(ruleset, soft, searcher, &candidate, Some(believed.millis()))),
+            );
+            each(shown.build(&candidate, &record.encoded_advert, *score, &terms));
         }
         doubted
     }
 
     /// The ruleset that a search went by: the one of `hash`, else the one that its token names, else the current one.
-    pub(super) fn searched_by(
+    pub(super) fn ruleset_of_search(
         &self,
         set_id: SetId,
         hash: Option<RulesetHash>,
         token: &[u8],
-    ) -> Result<Arc<Ruleset>, Fault> {
-        let named = || self.signer.open::<SearchClaim>(token).filter(|claim| claim.set_id == set_id);
+    ) -> Result<Arc<Ruleset>, EngineError> {
+        let named = || self.token_signer.open::<SearchClaim>(token).filter(|claim| claim.set_id == set_id);
         self.ruleset(set_id, hash.or_else(|| named().map(|claim| claim.hash)))
     }
 
     /// The claim to go on with, by the rules of `ruleset`: the token's while it lasts, else a new one that begins now.
-    pub(super) fn search_claim(
+    pub(super) fn renew_search_claim(
         &self,
         ruleset: &Ruleset,
-        seeker: &Seeker,
+        seeker: &CheckedSession,
         token: &[u8],
         now: UnixMs,
-    ) -> Result<SearchClaim, Fault> {
+    ) -> Result<SearchClaim, EngineError> {
         let party = Signer::party_digest(seeker.subject, &seeker.users, &seeker.session.party_sizes);
         let Ruleset { set_id, hash, .. } = *ruleset;
         let fresh = SearchClaim { set_id, hash, silo: seeker.session.silo, party, since: now, used: now };
         if token.is_empty() {
             return Ok(fresh);
         }
-        let Some(claim) = self.signer.open::<SearchClaim>(token) else {
-            return Err(field("search_token", "is not one of this server's: leave it out to begin a new search"));
+        let Some(claim) = self.token_signer.open::<SearchClaim>(token) else {
+            return Err(field_error("search_token", "is not one of this server's: leave it out to begin a new search"));
         };
         if (claim.set_id, claim.silo, claim.party) != (fresh.set_id, fresh.silo, fresh.party) {
             let what = "belongs to another set, silo or party: leave it out to begin a new search";
-            return Err(field("search_token", what));
+            return Err(field_error("search_token", what));
         }
-        if self.settings.search_token_lapse_ms < now.since(claim.used) {
+        if self.settings.search_token_idle_timeout_ms < now.ms_since(claim.used) {
             return Ok(fresh);
         }
         Ok(SearchClaim { hash, used: now, ..claim })
@@ -215,24 +238,30 @@ impl Core {
 }
 
 /// What a candidate is shown with.
-struct Shown<'a> {
+struct CandidateViewBuilder<'a> {
     ruleset: &'a Ruleset,
     searcher: &'a Searcher<'a>,
     /// What its report of a round trip counts as, once there is one.
-    believed: Option<RoundTrip>,
+    round_trip: Option<RoundTrip>,
 }
 
-impl Shown<'_> {
-    fn view<'v>(&self, listed: &Listed<'_>, encoded: &'v [u8], score: f64, terms: &'v [f64]) -> CandidateView<'v> {
-        let (here, there) = (self.searcher.seen(), listed.seen());
+impl CandidateViewBuilder<'_> {
+    fn build<'v>(
+        &self,
+        listed: &AdvertisementView<'_>,
+        encoded: &'v [u8],
+        score: f64,
+        terms: &'v [f64],
+    ) -> CandidateView<'v> {
+        let (here, there) = (self.searcher.session_view(), listed.session_view());
         let between = |measure| measure_between(self.ruleset, measure, &here, &there, None);
         CandidateView {
             id: listed.advertisement.id,
-            encoded,
+            encoded_advert: encoded,
             score,
-            terms,
+            score_terms: terms,
             distance_miles: between(Measure::Distance),
-            round_trip: self.believed.or_else(|| between(Measure::Latency).map(RoundTrip::Expected)),
+            round_trip: self.round_trip.or_else(|| between(Measure::Latency).map(RoundTrip::Estimated)),
             open_seats: listed.open_seats,
         }
     }

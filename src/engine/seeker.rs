@@ -1,58 +1,64 @@
 //! A session that asks for something, seen through the ruleset that it asks under.
 
-use crate::domain::facts::{self, Facts, FieldProblem};
+use crate::domain::facts::{self, AttributeValues, FieldProblem};
 use crate::domain::filter::Searcher;
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::command::Caller;
-use crate::engine::fault::Fault;
+use crate::engine::fault::EngineError;
 
 /// A session with its facts, its users and what was not believed of it.
 #[derive(Debug)]
-pub(super) struct Seeker {
+pub(super) struct CheckedSession {
     pub(super) session: Session,
-    pub(super) facts: Facts,
+    pub(super) attribute_values: AttributeValues,
     pub(super) users: Vec<UserKey>,
     pub(super) subject: Option<UserKey>,
-    pub(super) ignored: Vec<String>,
+    pub(super) ignored_fields: Vec<String>,
 }
 
-impl Seeker {
+impl CheckedSession {
     /// Holds `session` against `ruleset`. `ignored` are fields that were set aside before.
     pub(super) fn new(
         ruleset: &Ruleset,
         caller: &Caller,
         session: Session,
         mut ignored: Vec<String>,
-    ) -> Result<Self, Fault> {
+    ) -> Result<Self, EngineError> {
         check_session(ruleset, &session)?;
-        ignored.extend(facts::ignored(ruleset, &session));
-        let facts = Facts::of(ruleset, &session);
-        Ok(Self { facts, users: session.users(), subject: caller.subject, ignored, session })
+        ignored.extend(facts::untrusted_fields(ruleset, &session));
+        let facts = AttributeValues::from_session(ruleset, &session);
+        Ok(Self {
+            attribute_values: facts,
+            users: session.sorted_users(),
+            subject: caller.subject,
+            ignored_fields: ignored,
+            session,
+        })
     }
 
     /// The seeker as filters see it.
     pub(super) fn searcher<'a>(&'a self, excluded: &'a [AdvertisementId], waited_ms: u64) -> Searcher<'a> {
         Searcher {
-            facts: &self.facts,
+            attribute_values: &self.attribute_values,
             locality: self.session.locality,
-            regions: &self.session.regions,
-            seats: self.session.player_count(),
+            region_latencies: &self.session.region_latencies,
+            seats_needed: self.session.player_count(),
             users: &self.users,
-            subject: self.subject,
-            excluded,
+            caller: self.subject,
+            excluded_ids: excluded,
             waited_ms,
         }
     }
 }
 
 /// Every field of the session that the ruleset cannot use, as paths of the request.
-pub(super) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), Fault> {
-    let mut problems = facts::check(ruleset, session);
+pub(super) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), EngineError> {
+    let mut problems = facts::validate_attributes(ruleset, session);
     if !ruleset.silos.serves(session.silo) {
         let what = format!("silo {} is not served by ruleset `{}`", session.silo, ruleset.name);
-        problems.push(FieldProblem { path: "silo_id".into(), what });
+        problems.push(FieldProblem { path: "silo_id".into(), message: what });
     }
     if problems.is_empty() {
         return Ok(());
@@ -60,10 +66,10 @@ pub(super) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), 
     for problem in &mut problems {
         problem.path.insert_str(0, "session_composition.");
     }
-    Err(Fault::Fields(problems))
+    Err(EngineError::InvalidFields(problems))
 }
 
 /// A fault with one field.
-pub(super) fn field(path: impl Into<String>, what: impl Into<String>) -> Fault {
-    Fault::Fields(vec![FieldProblem { path: path.into(), what: what.into() }])
+pub(super) fn field_error(path: impl Into<String>, what: impl Into<String>) -> EngineError {
+    EngineError::InvalidFields(vec![FieldProblem { path: path.into(), message: what.into() }])
 }

@@ -6,80 +6,80 @@ use std::sync::{Mutex, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::domain::id::{AdvertisementId, IdState};
+use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
 
 /// A picture that is not older than this is as fresh as any: the feed is read ten times a second.
-const FRESH_MS: u64 = 1_000;
+const STALE_AFTER_MS: u64 = 1_000;
 
 /// Shared by the writer, which changes memory, the feed's task, which reads, and whoever asks how fresh it all is.
 #[derive(Debug, Default)]
-pub(super) struct Sharing {
+pub(super) struct ReplicationState {
     /// When the others were last heard of, and when a commit last failed, by the engine's clock.
-    heard_at: AtomicU64,
-    failed_at: AtomicU64,
+    store_success_at: AtomicU64,
+    store_failure_at: AtomicU64,
     /// Until when advertisements that others hold are believed in any case: the store was out of reach a moment ago.
-    borne_until: AtomicU64,
+    expiry_grace_until: AtomicU64,
     /// Batches that are in memory, one number each.
-    batches: AtomicU64,
+    applied_batches: AtomicU64,
     /// Advertisements that memory and store may differ about.
-    again: Mutex<BTreeSet<AdvertisementId>>,
+    adverts_to_reread: Mutex<BTreeSet<AdvertisementId>>,
     /// Advertisements that the store has yet to be told of.
-    pending: AtomicUsize,
+    unwritten_count: AtomicUsize,
     /// How often the feed has come to the end of what there was to read, and handed it to the writer.
-    readings: watch::Sender<u64>,
+    completed_reads: watch::Sender<u64>,
 }
 
-impl Sharing {
+impl ReplicationState {
     /// Notes that the store was heard at `now`.
-    pub(super) fn heard(&self, now: UnixMs) {
-        self.heard_at.fetch_max(now.0, Ordering::AcqRel);
+    pub(super) fn record_store_success(&self, now: UnixMs) {
+        self.store_success_at.fetch_max(now.0, Ordering::AcqRel);
     }
 
     /// Notes that it failed at `now`.
-    pub(super) fn failed(&self, now: UnixMs) {
-        self.failed_at.fetch_max(now.0, Ordering::AcqRel);
+    pub(super) fn record_store_failure(&self, now: UnixMs) {
+        self.store_failure_at.fetch_max(now.0, Ordering::AcqRel);
     }
 
     /// Whether the last thing that was heard of the store is that it failed.
-    pub(super) fn is_down(&self) -> bool {
-        self.heard_at.load(Ordering::Acquire) <= self.failed_at.load(Ordering::Acquire)
+    pub(super) fn is_store_down(&self) -> bool {
+        self.store_success_at.load(Ordering::Acquire) <= self.store_failure_at.load(Ordering::Acquire)
     }
 
     /// How old the picture is, where that is worth saying.
-    pub(super) fn stale_for_ms(&self, now: UnixMs) -> Option<u64> {
-        let age = now.since(UnixMs(self.heard_at.load(Ordering::Acquire)));
-        (FRESH_MS < age).then_some(age)
+    pub(super) fn staleness_ms(&self, now: UnixMs) -> Option<u64> {
+        let age = now.ms_since(UnixMs(self.store_success_at.load(Ordering::Acquire)));
+        (STALE_AFTER_MS < age).then_some(age)
     }
 
     /// Believes until `until` what others hold, whatever the store says of its expiry before they have written.
-    pub(super) fn bear(&self, until: UnixMs) {
-        self.borne_until.fetch_max(until.0, Ordering::AcqRel);
+    pub(super) fn extend_expiry_grace(&self, until: UnixMs) {
+        self.expiry_grace_until.fetch_max(until.0, Ordering::AcqRel);
     }
 
     /// Until when that is.
-    pub(super) fn borne_until(&self) -> UnixMs {
-        UnixMs(self.borne_until.load(Ordering::Acquire))
+    pub(super) fn expiry_grace_until(&self) -> UnixMs {
+        UnixMs(self.expiry_grace_until.load(Ordering::Acquire))
     }
 
     /// The last batch that is in memory.
-    pub(super) fn batches(&self) -> u64 {
-        self.batches.load(Ordering::Acquire)
+    pub(super) fn last_applied_batch(&self) -> u64 {
+        self.applied_batches.load(Ordering::Acquire)
     }
 
     /// The next batch is in memory; says which it is.
-    pub(super) fn applied(&self) -> u64 {
-        self.batches.fetch_add(1, Ordering::AcqRel) + 1
+    pub(super) fn record_applied_batch(&self) -> u64 {
+        self.applied_batches.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     /// All there was has been read and is with the writer.
-    pub(super) fn has_read(&self) {
-        self.readings.send_modify(|readings| *readings += 1);
+    pub(super) fn record_completed_read(&self) {
+        self.completed_reads.send_modify(|readings| *readings += 1);
     }
 
     /// Waits until whatever was committed before now is with the writer.
-    pub(super) async fn caught_up(&self) {
-        let mut readings = self.readings.subscribe();
+    pub(super) async fn wait_until_caught_up(&self) {
+        let mut readings = self.completed_reads.subscribe();
         // The reading that is under way may have begun before now; the one after it has not.
         let enough = *readings.borrow() + 2;
         // It fails when the sender is gone, which is here.
@@ -87,24 +87,24 @@ impl Sharing {
     }
 
     /// Has `ids` read again.
-    pub(super) fn read_again(&self, ids: impl IntoIterator<Item = AdvertisementId>) {
-        self.again.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+    pub(super) fn request_reread(&self, ids: impl IntoIterator<Item = AdvertisementId>) {
+        self.adverts_to_reread.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
     }
 
     /// What is to be read again, to be given back if that fails.
-    pub(super) fn take_again(&self) -> Vec<AdvertisementId> {
-        let mut again = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn take_reread_requests(&self) -> Vec<AdvertisementId> {
+        let mut again = self.adverts_to_reread.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::take(&mut *again).into_iter().collect()
     }
 
     /// Says how many advertisements the store has yet to be told of.
-    pub(super) fn set_pending(&self, count: usize) {
-        self.pending.store(count, Ordering::Release);
+    pub(super) fn set_unwritten_count(&self, count: usize) {
+        self.unwritten_count.store(count, Ordering::Release);
     }
 
     /// How many there are.
-    pub(super) fn pending(&self) -> usize {
-        self.pending.load(Ordering::Acquire)
+    pub(super) fn unwritten_count(&self) -> usize {
+        self.unwritten_count.load(Ordering::Acquire)
     }
 }
 
@@ -113,21 +113,21 @@ impl Sharing {
 /// A reading says how an advertisement stood at some moment after batch `as_of` was in memory. If a later batch of this
 /// server has changed it, nobody knows which of the two came first, and it is read again.
 #[derive(Debug, Default)]
-pub(super) struct Recent(HashMap<AdvertisementId, u64, IdState>);
+pub(super) struct LocalChangeLog(HashMap<AdvertisementId, u64, BuildIdHasher>);
 
-impl Recent {
+impl LocalChangeLog {
     /// Notes a change.
-    pub(super) fn note(&mut self, id: AdvertisementId, batch: u64) {
+    pub(super) fn record_change(&mut self, id: AdvertisementId, batch: u64) {
         self.0.insert(id, batch);
     }
 
     /// Whether a batch after `as_of` has changed `id`.
-    pub(super) fn is_newer(&self, id: AdvertisementId, as_of: u64) -> bool {
+    pub(super) fn changed_after(&self, id: AdvertisementId, as_of: u64) -> bool {
         self.0.get(&id).is_some_and(|batch| as_of < *batch)
     }
 
     /// No reading will come any more that began before batch `as_of` was in memory.
-    pub(super) fn forget(&mut self, as_of: u64) {
+    pub(super) fn purge_through(&mut self, as_of: u64) {
         self.0.retain(|_, batch| as_of < *batch);
     }
 }
@@ -137,24 +137,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_picture_ages_until_something_is_heard() {
-        let sharing = Sharing::default();
-        sharing.heard(UnixMs(10_000));
-        assert_eq!(sharing.stale_for_ms(UnixMs(11_000)), None);
-        assert_eq!(sharing.stale_for_ms(UnixMs(12_500)), Some(2_500));
-        sharing.failed(UnixMs(12_600));
-        assert!(sharing.is_down());
-        sharing.heard(UnixMs(12_700));
-        assert!(!sharing.is_down());
+    fn staleness_grows_until_the_store_is_read() {
+        let sharing = ReplicationState::default();
+        sharing.record_store_success(UnixMs(10_000));
+        assert_eq!(sharing.staleness_ms(UnixMs(11_000)), None);
+        assert_eq!(sharing.staleness_ms(UnixMs(12_500)), Some(2_500));
+        sharing.record_store_failure(UnixMs(12_600));
+        assert!(sharing.is_store_down());
+        sharing.record_store_success(UnixMs(12_700));
+        assert!(!sharing.is_store_down());
     }
 
     #[test]
-    fn what_a_later_batch_has_changed_is_newer() {
+    fn local_change_log_reports_changes_after_a_batch() {
         let (one, other) = (AdvertisementId::from_bytes([1; 16]), AdvertisementId::from_bytes([2; 16]));
-        let mut recent = Recent::default();
-        recent.note(one, 5);
-        assert!(recent.is_newer(one, 4) && !recent.is_newer(one, 5) && !recent.is_newer(other, 0));
-        recent.forget(5);
-        assert!(!recent.is_newer(one, 4));
+        let mut recent = LocalChangeLog::default();
+        recent.record_change(one, 5);
+        assert!(recent.changed_after(one, 4) && !recent.changed_after(one, 5) && !recent.changed_after(other, 0));
+        recent.purge_through(5);
+        assert!(!recent.changed_after(one, 4));
     }
 }

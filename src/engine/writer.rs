@@ -7,32 +7,36 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::domain::id::{AdvertisementId, IdState};
+use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
 use crate::engine::core::Core;
-use crate::engine::fault::Fault;
-use crate::engine::job::Job;
-use crate::engine::others::Others;
-use crate::engine::run::Run;
-use crate::store::{Outcome, StoreError, Write};
+use crate::engine::fault::EngineError;
+use crate::engine::job::AdvertWriterCommand;
+use crate::engine::others::ReplicatedWriter;
+use crate::engine::run::PublishBatch;
+use crate::store::{AdvertWrite, StoreError, WriteOutcome};
 
 /// Jobs that may wait; more are refused with a retry delay.
-pub(super) const INBOX_MAX: usize = 16_384;
+pub(super) const WRITER_INBOX_CAPACITY: usize = 16_384;
 
 /// Jobs in one transaction: enough to hide the cost of a commit, few enough that nobody waits long for it.
-const BATCH_MAX: usize = 1_000;
+const BATCH_COMMANDS_MAX: usize = 1_000;
 
 /// What an overloaded or unreachable store makes clients wait before they try again, milliseconds.
 pub(super) const RETRY_AFTER_MS: u32 = 500;
 
 /// Runs until told to stop; what was submitted before that is written first.
-pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: CancellationToken) {
-    let mut jobs = Vec::with_capacity(BATCH_MAX);
-    let mut others = core.sharing.clone().map(Others::new);
+pub(super) async fn run_advert_writer(
+    core: Arc<Core>,
+    mut inbox: mpsc::Receiver<AdvertWriterCommand>,
+    stop: CancellationToken,
+) {
+    let mut jobs = Vec::with_capacity(BATCH_COMMANDS_MAX);
+    let mut others = core.replication.clone().map(ReplicatedWriter::new);
     loop {
         let taken = tokio::select! {
             biased;
-            taken = inbox.recv_many(&mut jobs, BATCH_MAX) => taken,
+            taken = inbox.recv_many(&mut jobs, BATCH_COMMANDS_MAX) => taken,
             () = stop.cancelled(), if !inbox.is_closed() => {
                 inbox.close();
                 continue;
@@ -41,27 +45,28 @@ pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: C
         if taken == 0 {
             return;
         }
-        let mut batch = Batch::default();
+        let mut batch = AdvertBatch::default();
         for job in jobs.drain(..) {
-            if batch.must_come_first(&job) {
+            if batch.must_commit_before(&job) {
                 batch.commit(&core, others.as_mut()).await;
             }
             match job {
-                Job::Rules(living, done) => {
+                AdvertWriterCommand::SetRulesets(living, done) => {
                     let core = Arc::clone(&core);
-                    let built = tokio::task::spawn_blocking(move || core.directory.set_living(living)).await;
+                    let built =
+                        tokio::task::spawn_blocking(move || core.advert_sets.set_indexed_rulesets(living)).await;
                     if built.is_ok() {
                         let _ = done.send(());
                     }
                 }
-                Job::Mark(passed) => {
+                AdvertWriterCommand::Flush(passed) => {
                     // Whoever wanted to know may have gone.
                     let _ = passed.send(());
                 }
-                Job::News(news, as_of) => {
+                AdvertWriterCommand::ApplyFeed(news, as_of) => {
                     if let Some(others) = &mut others {
-                        others.adopt(&core, *news, as_of);
-                        others.catch_up(&core).await;
+                        others.apply_feed(&core, *news, as_of);
+                        others.write_unwritten_adverts(&core).await;
                     }
                 }
                 job => batch.add(&core, job),
@@ -73,74 +78,89 @@ pub(super) async fn run(core: Arc<Core>, mut inbox: mpsc::Receiver<Job>, stop: C
 
 /// Jobs that share a transaction, with their writes.
 #[derive(Default)]
-struct Batch {
-    jobs: Vec<Job>,
-    writes: Vec<Write>,
-    changed: HashSet<AdvertisementId, IdState>,
+struct AdvertBatch {
+    commands: Vec<AdvertWriterCommand>,
+    writes: Vec<AdvertWrite>,
+    changed_adverts: HashSet<AdvertisementId, BuildIdHasher>,
 }
 
-impl Batch {
+impl AdvertBatch {
     /// Whether this batch must be in memory before `job` can be judged: it depends on memory, and the batch changes
     /// what it depends on.
-    fn must_come_first(&self, job: &Job) -> bool {
+    fn must_commit_before(&self, job: &AdvertWriterCommand) -> bool {
         match job {
-            Job::Publish(..) | Job::Delete(..) => false,
-            Job::Extend(extend, ..) => self.changed.contains(&extend.id),
-            Job::Take(take, ..) => self.changed.contains(&take.advertisement_id),
-            Job::Release(_, id, ..) | Job::Lapse(_, id, _) | Job::Expire(id, ..) => self.changed.contains(id),
-            Job::News(..) | Job::Rules(..) | Job::Mark(_) => !self.jobs.is_empty(),
+            AdvertWriterCommand::Publish(..) | AdvertWriterCommand::Delete(..) => false,
+            AdvertWriterCommand::ExtendTtl(extend, ..) => self.changed_adverts.contains(&extend.id),
+            AdvertWriterCommand::ReserveSeats(take, ..) => self.changed_adverts.contains(&take.advertisement_id),
+            AdvertWriterCommand::ReleaseReservation(_, id, ..)
+            | AdvertWriterCommand::ExpireHold(_, id, _)
+            | AdvertWriterCommand::ExpireAdvert(id, ..) => self.changed_adverts.contains(id),
+            AdvertWriterCommand::ApplyFeed(..)
+            | AdvertWriterCommand::SetRulesets(..)
+            | AdvertWriterCommand::Flush(_) => !self.commands.is_empty(),
         }
     }
 
     /// Adds a job, unless memory already has its answer.
-    fn add(&mut self, core: &Core, job: Job) {
+    fn add(&mut self, core: &Core, job: AdvertWriterCommand) {
         let now = core.clock.now();
-        if let Some((job, write)) = core.prepare(job, now) {
-            self.changed.insert(write.advertisement_id());
-            self.jobs.push(job);
+        if let Some((job, write)) = core.prepare_write(job, now) {
+            self.changed_adverts.insert(write.advertisement_id());
+            self.commands.push(job);
             self.writes.push(write);
         }
     }
 
-    async fn commit(&mut self, core: &Arc<Core>, others: Option<&mut Others>) {
-        if self.jobs.is_empty() {
+    async fn commit(&mut self, core: &Arc<Core>, others: Option<&mut ReplicatedWriter>) {
+        if self.commands.is_empty() {
             return;
         }
-        let (jobs, writes) = (std::mem::take(&mut self.jobs), std::mem::take(&mut self.writes));
-        self.changed.clear();
+        let (jobs, writes) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.writes));
+        self.changed_adverts.clear();
         if let Some(others) = others {
             return others.commit(core, jobs, &writes).await;
         }
         match core.store.commit(&writes).await {
-            Ok(committed) => apply_all(core, jobs, &writes, committed.outcomes),
-            Err(error) => refuse_all(core, jobs, &error, core.clock.now()),
+            Ok(committed) => apply_committed_batch(core, jobs, &writes, committed.outcomes),
+            Err(error) => fail_batch(core, jobs, &error, core.clock.now()),
         }
     }
 }
 
 /// Brings a batch to memory, and answers.
-pub(super) fn apply_all(core: &Core, jobs: Vec<Job>, writes: &[Write], outcomes: Vec<Outcome>) {
+pub(super) fn apply_committed_batch(
+    core: &Core,
+    jobs: Vec<AdvertWriterCommand>,
+    writes: &[AdvertWrite],
+    outcomes: Vec<WriteOutcome>,
+) {
     let now = core.clock.now();
-    let mut run = Run::default();
+    let mut run = PublishBatch::default();
     for ((job, write), outcome) in jobs.into_iter().zip(writes).zip(outcomes) {
-        core.apply(&mut run, job, write, outcome, now);
+        core.apply_commit(&mut run, job, write, outcome, now);
     }
-    core.apply_run(&mut run, now);
+    core.apply_publish_batch(&mut run, now);
 }
 
 /// Nothing of the batch happened: whoever waits may try again, and what the sweep wanted it will want again.
-fn refuse_all(core: &Core, jobs: Vec<Job>, error: &StoreError, now: UnixMs) {
+fn fail_batch(core: &Core, jobs: Vec<AdvertWriterCommand>, error: &StoreError, now: UnixMs) {
     tracing::error!(%error, jobs = jobs.len(), at_ms = now.0, "commit a batch");
-    let fault = || Fault::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+    let fault = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
     for job in jobs {
         match job {
-            Job::Publish(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
-            Job::Extend(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
-            Job::Delete(_, _, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
-            Job::Take(_, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
-            Job::Release(_, _, _, reply, in_flight) => core.answer(reply, in_flight, Err(fault())),
-            Job::Expire(_, set_id, Some(record)) => core.put_back(set_id, *record),
-            Job::Lapse(..) | Job::Expire(_, _, None) | Job::News(..) | Job::Rules(..) | Job::Mark(_) => {}
+            AdvertWriterCommand::Publish(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(fault())),
+            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(fault())),
+            AdvertWriterCommand::Delete(_, _, reply, in_flight) => core.send_answer(reply, in_flight, Err(fault())),
+            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(fault())),
+            AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
+                core.send_answer(reply, in_flight, Err(fault()))
+            }
+            AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => core.restore_expired(set_id, *record),
+            AdvertWriterCommand::ExpireHold(..)
+            | AdvertWriterCommand::ExpireAdvert(_, _, None)
+            | AdvertWriterCommand::ApplyFeed(..)
+            | AdvertWriterCommand::SetRulesets(..)
+            | AdvertWriterCommand::Flush(_) => {}
         }
     }
 }

@@ -4,10 +4,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use crate::domain::ruleset::Ruleset;
-use crate::rules::{Problem, parse};
+use crate::rules::{RenderedDiagnostic, parse_ruleset};
 
 /// Their files: names, and contents as shipped.
-pub const FILES: [(&str, &str); 7] = [
+pub const BUNDLED_FILES: [(&str, &str); 7] = [
     ("rulesets/casual_quickplay.xml", include_str!("../../rulesets/casual_quickplay.xml")),
     ("rulesets/challenge_5v5.xml", include_str!("../../rulesets/challenge_5v5.xml")),
     ("rulesets/comprl_ladder.xml", include_str!("../../rulesets/comprl_ladder.xml")),
@@ -18,6 +18,9 @@ pub const FILES: [(&str, &str); 7] = [
 ];
 
 /// All of them. A test keeps them valid, so problems here mean a broken build.
-pub fn load() -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<Problem>> {
-    FILES.iter().map(|(name, text)| parse(name, text).map(|ruleset| (name.into(), Arc::new(ruleset)))).collect()
+pub fn load_bundled() -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<RenderedDiagnostic>> {
+    BUNDLED_FILES
+        .iter()
+        .map(|(name, text)| parse_ruleset(name, text).map(|ruleset| (name.into(), Arc::new(ruleset))))
+        .collect()
 }

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-use crate::domain::ruleset::draft::{Mistake, Span};
+use crate::domain::ruleset::draft::{Diagnostic, Span};
 
 /// Something wrong with a ruleset file. As text: `file:line:column: what, and what would be right`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Problem {
+pub struct RenderedDiagnostic {
     /// The file, or the directory when there is none.
     pub file: String,
     /// The line, from 1; 0 when the problem is with the file as a whole.
@@ -17,40 +17,40 @@ pub struct Problem {
     /// The character in the line, from 1; 0 when the problem is with the file as a whole.
     pub column: u32,
     /// What is wrong.
-    pub what: String,
+    pub problem: String,
     /// What would be right.
-    pub right: String,
-    place: Option<(Arc<str>, Span)>,
+    pub fix: String,
+    source: Option<(Arc<str>, Span)>,
 }
 
-impl Problem {
+impl RenderedDiagnostic {
     /// A problem with the file as a whole.
-    pub fn of_file(file: &str, what: impl Into<String>, right: impl Into<String>) -> Self {
-        Self { file: file.into(), line: 0, column: 0, what: what.into(), right: right.into(), place: None }
+    pub fn for_file(file: &str, what: impl Into<String>, right: impl Into<String>) -> Self {
+        Self { file: file.into(), line: 0, column: 0, problem: what.into(), fix: right.into(), source: None }
     }
 
     /// A mistake in `text`, the content of `file`.
-    pub fn at(file: &str, text: &str, mistake: Mistake) -> Self {
-        Self::shared(file, &text.into(), mistake)
+    pub fn at_span(file: &str, text: &str, mistake: Diagnostic) -> Self {
+        Self::with_shared_source(file, &text.into(), mistake)
     }
 
     /// The same, where the text is already shared.
-    pub(super) fn shared(file: &str, text: &Arc<str>, mistake: Mistake) -> Self {
-        let Mistake { span, what, right } = mistake;
+    pub(super) fn with_shared_source(file: &str, text: &Arc<str>, mistake: Diagnostic) -> Self {
+        let Diagnostic { span, problem: what, fix: right } = mistake;
         let (line, column) = line_and_column(text, span.start);
-        Self { file: file.into(), line, column, what, right, place: Some((text.clone(), span)) }
+        Self { file: file.into(), line, column, problem: what, fix: right, source: Some((text.clone(), span)) }
     }
 
     /// What is wrong and what would be right, without the place.
     pub fn message(&self) -> String {
-        format!("{}; {}", self.what, self.right)
+        format!("{}; {}", self.problem, self.fix)
     }
 
     /// The problem with the line it is in, marked; no colours.
-    pub fn picture(&self) -> String {
-        let title = Level::ERROR.primary_title(self.what.as_str());
-        let help = Level::HELP.message(self.right.as_str());
-        let group = match &self.place {
+    pub fn render_snippet(&self) -> String {
+        let title = Level::ERROR.primary_title(self.problem.as_str());
+        let help = Level::HELP.message(self.fix.as_str());
+        let group = match &self.source {
             None => title.element(annotate_snippets::Origin::path(self.file.as_str())).element(help),
             Some((text, span)) => {
                 let start = text.floor_char_boundary(span.start);
@@ -63,7 +63,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for RenderedDiagnostic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.line {
             0 => write!(f, "{}: {}", self.file, self.message()),

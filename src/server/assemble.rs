@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, anyhow};
 use tokio::time::Instant;
 
-use crate::api::answer::encode_static;
+use crate::api::answer::encode_static_candidate_fields;
 use crate::auth::authenticator::Authenticator;
 use crate::auth::credential::{self, MatchKeys};
 use crate::auth::issuing::IssuingKey;
@@ -19,20 +19,20 @@ use crate::auth::token::{KEY_BYTES, Signer};
 use crate::clock::Clock;
 use crate::config::{Config, StoreTarget};
 use crate::domain::id::SiloId;
-use crate::engine::settings::Settings;
-use crate::engine::{Engine, Parts};
+use crate::engine::settings::EngineSettings;
+use crate::engine::{Engine, EngineDeps};
 use crate::geo::{LocatorHandle, LocatorSettings};
-use crate::rules::Catalog;
-use crate::server::desk::{self, Desk};
-use crate::server::edge::Edge;
-use crate::server::entrance::Proxies;
-use crate::server::meters::{Calls, StoreMeter};
-use crate::server::tls::Tls;
-use crate::server::{self, IsFresh, Running, Server};
-use crate::store::memory::Memory;
-use crate::store::metered::Metered;
-use crate::store::postgres::{Postgres, Replica};
-use crate::store::sqlite::Sqlite;
+use crate::rules::RulesetCatalog;
+use crate::server::desk::{self, RulesetReloader};
+use crate::server::edge::EdgeLimits;
+use crate::server::entrance::ProxySettings;
+use crate::server::meters::{RpcMetrics, StoreMeter};
+use crate::server::tls::TlsAcceptorSource;
+use crate::server::{self, FreshnessCheck, RunningServer, Server};
+use crate::store::memory::MemoryStore;
+use crate::store::metered::MeteredStore;
+use crate::store::postgres::{PostgresStore, Replica};
+use crate::store::sqlite::SqliteStore;
 use crate::store::{Store, StoreError};
 use crate::telemetry::audit::AuditLog;
 use crate::telemetry::label::{Load, QuotaCharge, QuotaRole};
@@ -40,13 +40,13 @@ use crate::telemetry::metric::Metrics;
 
 /// Everything that runs, for whoever must reach a part of it.
 #[derive(Debug)]
-pub struct House {
+pub struct App {
     /// The ports.
-    pub running: Running,
+    pub server: RunningServer,
     /// The matchmaker.
     pub engine: Arc<Engine>,
     /// The rulesets folder.
-    pub desk: Arc<Desk>,
+    pub rulesets: Arc<RulesetReloader>,
     /// The locality files.
     pub locator: Arc<LocatorHandle>,
     /// Who tells who is calling; none: everybody may do everything.
@@ -54,101 +54,104 @@ pub struct House {
     /// The counts.
     pub metrics: Arc<Metrics>,
     /// The certificates.
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<TlsAcceptorSource>>,
     /// Where what operators do is written down.
-    pub audit: Arc<AuditLog>,
+    pub audit_log: Arc<AuditLog>,
 }
 
 /// Opens and starts everything. Serving when it returns.
-pub async fn assemble(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<House> {
+pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<App> {
     let metrics = Arc::new(Metrics::new());
-    let catalog = Arc::new(Catalog::default());
-    let rulesets = desk::read(&config.rulesets).map_err(|problems| {
+    let catalog = Arc::new(RulesetCatalog::default());
+    let rulesets = desk::load_rulesets(&config.rulesets).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow!("load rulesets: nothing to fall back on yet\n{}", lines.join("\n"))
     })?;
-    catalog.adopt(rulesets, clock.now(), 0);
-    let settings = settings(config);
-    let signer = Arc::new(signer(config, &*clock)?);
-    let match_keys = Arc::new(match_keys(config, &*clock)?);
-    let tls = tls(config, &metrics)?;
-    let locator = Arc::new(locator(config, &metrics)?);
-    let authenticator = authenticator(config, clock.clone(), &metrics)?;
-    let audit = Arc::new(audit(config, &clock)?);
+    catalog.replace_all(rulesets, clock.now(), 0);
+    let settings = engine_settings(config);
+    let signer = Arc::new(load_signer(config, &*clock)?);
+    let match_keys = Arc::new(load_match_keys(config, &*clock)?);
+    let tls = load_tls(config, &metrics)?;
+    let locator = Arc::new(load_locator(config, &metrics)?);
+    let authenticator = load_authenticator(config, clock.clone(), &metrics)?;
+    let audit = Arc::new(open_audit_log(config, &clock)?);
     let store = open_store(config, &*clock, &metrics).await.context("open store")?;
-    let parts = Parts {
+    let parts = EngineDeps {
         clock: clock.clone(),
         store,
-        catalog: catalog.clone(),
-        locator: locator.clone(),
-        signer,
-        match_keys: match_keys.clone(),
+        rulesets: catalog.clone(),
+        geo_locator: locator.clone(),
+        token_signer: signer,
+        match_credential_keys: match_keys.clone(),
         metrics: metrics.clone(),
         settings,
-        silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
-        encode: encode_static,
+        served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
+        encode_advert: encode_static_candidate_fields,
     };
     let engine = Arc::new(Engine::start(parts).await.context("load advertisements")?);
-    let desk = Arc::new(Desk::new(config.rulesets.clone(), engine.clone(), catalog, metrics.clone()));
+    let desk = Arc::new(RulesetReloader::new(config.rulesets.clone(), engine.clone(), catalog, metrics.clone()));
     let (trusted, rendered) = (config.trusted_proxies.clone(), metrics.clone());
     let neighbours = trusted.clone();
-    let running = Server::start(server::Parts {
+    let running = Server::start(server::ServerDeps {
         listen: config.listen,
         operator_listen: config.operator_listen,
         engine: engine.clone(),
         queues: Some(engine.queues().clone()),
         rulesets: desk.clone(),
-        auditor: engine.clone(),
-        metrics: Arc::new(move || rendered.render()),
-        match_keys: match_keys.jwks().into(),
-        observer: Arc::new(Calls::new(metrics.clone())),
+        consistency_checker: engine.clone(),
+        render_metrics: Arc::new(move || rendered.render()),
+        match_jwks: match_keys.jwks().into(),
+        rpc_observer: Arc::new(RpcMetrics::new(metrics.clone())),
         authenticator: authenticator.clone(),
-        client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
-        quotas: Arc::new(quotas(config, &clock, &metrics)),
-        audit: audit.clone(),
+        resolve_client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
+        rate_limits: Arc::new(rate_limits(config, &clock, &metrics)),
+        audit_log: audit.clone(),
         clock,
-        is_fresh: is_fresh(engine.clone(), config.max_staleness_s),
-        edge: Edge { grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)), ..Edge::default() },
+        is_fresh: freshness_check(engine.clone(), config.max_staleness_s),
+        limits: EdgeLimits {
+            shutdown_grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)),
+            ..EdgeLimits::default()
+        },
         tls: tls.clone(),
-        proxies: Proxies {
+        proxies: ProxySettings {
             is_trusted: Arc::new(move |address| is_trusted(address, &neighbours)),
-            header: config.proxy_protocol,
+            require_proxy_header: config.proxy_protocol,
         },
     })
     .await?;
-    Ok(House { running, engine, desk, locator, authenticator, metrics, tls, audit })
+    Ok(App { server: running, engine, rulesets: desk, locator, authenticator, metrics, tls, audit_log: audit })
 }
 
-impl House {
+impl App {
     /// Stops in reverse: no more changes, ports closed in good order, what was submitted written, the store closed.
     pub async fn shutdown(self) {
-        let Self { running, engine, .. } = self;
+        let Self { server: running, engine, .. } = self;
         running.shutdown().await;
         engine.close().await;
     }
 }
 
 /// Clients are not sent to a server whose picture is older than an operator will have it.
-fn is_fresh(engine: Arc<Engine>, max_staleness_s: u32) -> IsFresh {
+fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> FreshnessCheck {
     let most_ms = u64::from(max_staleness_s) * 1_000;
-    Arc::new(move || engine.stale_for_ms().is_none_or(|age_ms| age_ms <= most_ms))
+    Arc::new(move || engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= most_ms))
 }
 
-fn settings(config: &Config) -> Settings {
+fn engine_settings(config: &Config) -> EngineSettings {
     let ms = |seconds: u32| seconds.saturating_mul(1000);
-    Settings {
-        time_to_live_default_ms: ms(config.time_to_live_s),
-        hold_default_ms: ms(config.reservation_hold_s),
-        retired_kept_ms: u64::from(config.keep_retired_rulesets_s) * 1000,
+    EngineSettings {
+        default_ttl_ms: ms(config.time_to_live_s),
+        default_hold_ms: ms(config.reservation_hold_s),
+        retired_ruleset_retention_ms: u64::from(config.keep_retired_rulesets_s) * 1000,
         allow_client_locality: config.allow_client_locality,
-        allow_overrides: config.allow_search_overrides,
-        ..Settings::default()
+        allow_search_overrides: config.allow_search_overrides,
+        ..EngineSettings::default()
     }
 }
 
 /// The keys of the file, made on first use; without a file, keys that die with the process.
-fn signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<Signer> {
-    let fresh = drawn(clock);
+fn load_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<Signer> {
+    let fresh = random_key_bytes(clock);
     match &config.token_key_file {
         Some(path) => key_file::load_or_create(path, fresh).context("load token keys"),
         None => Ok(Signer::new(fresh, None)),
@@ -156,8 +159,8 @@ fn signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<Signer> {
 }
 
 /// The keys of players' credentials, likewise.
-fn match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchKeys> {
-    let fresh = drawn(clock);
+fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchKeys> {
+    let fresh = random_key_bytes(clock);
     match &config.match_key_file {
         Some(path) => credential::load_or_create(path, &fresh).context("load match keys"),
         None => Ok(MatchKeys::new(IssuingKey::of_seed(&fresh).context("make a match key")?, None)),
@@ -165,7 +168,7 @@ fn match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchKeys> {
 }
 
 /// Dice for a key.
-fn drawn(clock: &dyn Clock) -> [u8; KEY_BYTES] {
+fn random_key_bytes(clock: &dyn Clock) -> [u8; KEY_BYTES] {
     let mut fresh = [0; KEY_BYTES];
     for half in fresh.chunks_mut(16) {
         half.copy_from_slice(&clock.random_bytes()[..half.len()]);
@@ -174,12 +177,12 @@ fn drawn(clock: &dyn Clock) -> [u8; KEY_BYTES] {
 }
 
 /// Reads the keys that callers' tokens are verified with.
-fn authenticator(
+fn load_authenticator(
     config: &Config,
     clock: Arc<dyn Clock>,
     metrics: &Metrics,
 ) -> anyhow::Result<Option<Arc<Authenticator>>> {
-    if !config.authenticates() {
+    if !config.requires_authentication() {
         return Ok(None);
     }
     let authenticator = Authenticator::new(config.auth.clone(), clock).context("load auth keys")?;
@@ -188,15 +191,15 @@ fn authenticator(
 }
 
 /// The certificates, where there are to be any.
-fn tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Arc<Tls>>> {
+fn load_tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Arc<TlsAcceptorSource>>> {
     let Some(files) = &config.tls else { return Ok(None) };
-    let tls = Tls::open(files.clone())?;
+    let tls = TlsAcceptorSource::open(files.clone())?;
     metrics.tls_loads.get_or_create(&Load::Adopted).inc();
     Ok(Some(Arc::new(tls)))
 }
 
 /// How often callers may ask; refusals are counted by role and charge.
-fn quotas(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> Quotas {
+fn rate_limits(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> Quotas {
     let metrics = metrics.clone();
     let count = move |class: Class, charge: Charge| {
         let role = QuotaRole::ALL.iter().find(|it| it.as_str() == class.as_str());
@@ -205,18 +208,18 @@ fn quotas(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> Qu
             metrics.quota_refusals.get_or_create(&(role, charge)).inc();
         }
     };
-    Quotas::new(&config.quota_rules().unwrap_or_default(), clock.clone(), Box::new(count))
+    Quotas::new(&config.rate_limit_rules().unwrap_or_default(), clock.clone(), Box::new(count))
 }
 
 /// Where what operators do is written down. A file that cannot be written ends the start.
-fn audit(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<AuditLog> {
+fn open_audit_log(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<AuditLog> {
     let clock = clock.clone();
     AuditLog::open(config.audit_file.as_deref(), Box::new(move || clock.now())).context("open the audit file")
 }
 
 /// The locality files, or nobody's place: said once.
-fn locator(config: &Config, metrics: &Metrics) -> anyhow::Result<LocatorHandle> {
-    let files: Vec<PathBuf> = config.locality_files.clone();
+fn load_locator(config: &Config, metrics: &Metrics) -> anyhow::Result<LocatorHandle> {
+    let files: Vec<PathBuf> = config.geoip_db_files.clone();
     let settings = LocatorSettings {
         cell_degrees: config.cell_degrees,
         session_cell_degrees: config.session_cell_degrees,
@@ -235,32 +238,32 @@ fn locator(config: &Config, metrics: &Metrics) -> anyhow::Result<LocatorHandle> 
 
 async fn open_store(config: &Config, clock: &dyn Clock, metrics: &Arc<Metrics>) -> anyhow::Result<Arc<dyn Store>> {
     let inner: Arc<dyn Store> = match &config.store {
-        StoreTarget::Memory => Arc::new(Memory::new()),
-        StoreTarget::Sqlite(path) => Arc::new(Sqlite::open(path).await?),
+        StoreTarget::Memory => Arc::new(MemoryStore::new()),
+        StoreTarget::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
         StoreTarget::Postgres(url) => {
-            let [number, _] = halves(clock.random_bytes());
+            let [number, _] = u64_halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
-            let store = Postgres::open(url.expose(), Replica { number, silos }).await?;
-            follow(&store, clock).await?;
+            let store = PostgresStore::open(url.expose_password(), Replica { id: number, silos }).await?;
+            synchronize_clock(&store, clock).await?;
             Arc::new(store)
         }
     };
-    Ok(Arc::new(Metered::new(inner, StoreMeter { metrics: metrics.clone(), started: Instant::now() })))
+    Ok(Arc::new(MeteredStore::new(inner, StoreMeter { metrics: metrics.clone(), started: Instant::now() })))
 }
 
 /// How often a start asks what time it is: a store that has just answered may be busy, as when many servers start at once.
-const TIME_ASKED_MAX: usize = 20;
+const STORE_TIME_ATTEMPTS_MAX: usize = 20;
 
 /// Goes by the store's clock from here on. A start has more time than a call: it asks again when the answer is late.
-async fn follow(store: &Postgres, clock: &dyn Clock) -> anyhow::Result<()> {
+async fn synchronize_clock(store: &PostgresStore, clock: &dyn Clock) -> anyhow::Result<()> {
     for asked_again in 1.. {
         let asked = clock.now();
-        match store.now().await {
+        match store.database_time().await {
             Ok(theirs) => {
                 clock.follow(theirs, asked);
                 break;
             }
-            Err(StoreError::Unavailable(why)) if asked_again < TIME_ASKED_MAX => {
+            Err(StoreError::Unavailable(why)) if asked_again < STORE_TIME_ATTEMPTS_MAX => {
                 tracing::warn!(why, "the store is slow to say what time it is");
             }
             Err(error) => return Err(error.into()),
@@ -269,7 +272,7 @@ async fn follow(store: &Postgres, clock: &dyn Clock) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn halves(bytes: [u8; 16]) -> [u64; 2] {
+fn u64_halves(bytes: [u8; 16]) -> [u64; 2] {
     let (halves, _) = bytes.as_chunks::<8>();
     [u64::from_be_bytes(halves[0]), u64::from_be_bytes(halves[1])]
 }

@@ -9,38 +9,38 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
-use crate::api::caller::Peer;
+use crate::api::caller::ConnectionPeer;
 use crate::api::layer::report::RpcObserver;
 use crate::clock::Clock;
-use crate::server::edge::Edge;
-use crate::server::frames::Frames;
-use crate::server::gate::{Gate, Limits, Pass, Standing, is_this_machine};
-use crate::server::guarded::{Deadlines, Guarded};
-use crate::server::line::Line;
+use crate::server::edge::EdgeLimits;
+use crate::server::frames::FrameLimiter;
+use crate::server::gate::{ConnectionLimiter, ConnectionLimits, ConnectionPermit, PeerTrust, is_loopback_address};
+use crate::server::guarded::{ConnectionTimeouts, TimedConnection};
+use crate::server::line::Transport;
 use crate::server::proxy_header;
-use crate::server::tls::Tls;
+use crate::server::tls::TlsAcceptorSource;
 use crate::telemetry::label::TurnedAway;
 
 /// Which proxies stand before a port, and how they say for whom they come.
 #[derive(Clone)]
-pub struct Proxies {
+pub struct ProxySettings {
     /// Whether an address is that of a proxy of ours. Such a neighbour carries the connections of many.
     pub is_trusted: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
     /// Every connection begins with a PROXY header; whoever is not trusted has nothing to say at all.
-    pub header: bool,
+    pub require_proxy_header: bool,
 }
 
-impl Proxies {
+impl ProxySettings {
     /// There are none.
     pub fn none() -> Self {
-        Self { is_trusted: Arc::new(|_| false), header: false }
+        Self { is_trusted: Arc::new(|_| false), require_proxy_header: false }
     }
 }
 
 /// What every connection of a port needs.
-pub struct Entrance {
+pub struct ConnectionHandshaker {
     /// Limits.
-    pub edge: Arc<Edge>,
+    pub limits: Arc<EdgeLimits>,
     /// Dice for lifetimes.
     pub clock: Arc<dyn Clock>,
     /// Counts.
@@ -48,118 +48,132 @@ pub struct Entrance {
     /// Ends every connection.
     pub hard_stop: CancellationToken,
     /// How connections are encrypted; none: they are not.
-    pub tls: Option<Arc<Tls>>,
+    pub tls: Option<Arc<TlsAcceptorSource>>,
     /// Who may speak for others.
-    pub proxies: Proxies,
-    gate: Arc<Gate>,
+    pub proxies: ProxySettings,
+    connection_limiter: Arc<ConnectionLimiter>,
 }
 
 /// A connection, and whether it is ready.
-pub(super) enum Begun {
+pub(super) enum HandshakeState {
     /// It is.
-    Ready(Guarded<Line>),
+    Ready(TimedConnection<Transport>),
     /// It has a header to send or keys to agree on first.
-    Arriving(Arriving),
+    Pending(PendingHandshake),
 }
 
 /// A connection that has yet to say something.
-pub(super) struct Arriving {
+pub(super) struct PendingHandshake {
     stream: TcpStream,
     address: IpAddr,
     /// None: whose connection it is will be known when its PROXY header is.
-    pass: Option<Pass>,
+    permit: Option<ConnectionPermit>,
 }
 
-impl Entrance {
+impl ConnectionHandshaker {
     /// An entrance that nobody has passed.
     pub fn new(
-        edge: Arc<Edge>,
+        edge: Arc<EdgeLimits>,
         clock: Arc<dyn Clock>,
         observer: Arc<dyn RpcObserver>,
         hard_stop: CancellationToken,
-        tls: Option<Arc<Tls>>,
-        proxies: Proxies,
+        tls: Option<Arc<TlsAcceptorSource>>,
+        proxies: ProxySettings,
     ) -> Self {
-        let gate = Gate::new(Limits {
+        let gate = ConnectionLimiter::new(ConnectionLimits {
             total: edge.connections_max,
-            per_place: edge.connections_per_place_max,
-            per_neighbour: edge.connections_per_local_place_max,
-            opening_every: edge.opening_every,
-            idle_frames: edge.idle_frames_per_place,
+            per_prefix: edge.connections_per_prefix_max,
+            per_trusted_peer: edge.connections_per_trusted_peer_max,
+            connect_interval: edge.connect_interval_per_prefix,
+            control_frame_rate: edge.control_frame_rate_per_prefix,
         });
-        Self { edge, clock, observer, hard_stop, tls, proxies, gate }
+        Self { limits: edge, clock, observer, hard_stop, tls, proxies, connection_limiter: gate }
     }
 
     /// A connection that has just been accepted from `peer`.
-    pub(super) fn begin(&self, stream: TcpStream, peer: IpAddr) -> Result<Begun, TurnedAway> {
+    pub(super) fn start(&self, stream: TcpStream, peer: IpAddr) -> Result<HandshakeState, TurnedAway> {
         let address = peer.to_canonical();
         // A connection that is gone already will say so when it is read.
         drop(stream.set_nodelay(true));
-        if self.proxies.header {
+        if self.proxies.require_proxy_header {
             return match (self.proxies.is_trusted)(address) {
-                true => Ok(Begun::Arriving(Arriving { stream, address, pass: None })),
+                true => Ok(HandshakeState::Pending(PendingHandshake { stream, address, permit: None })),
                 false => Err(TurnedAway::NoProxy),
             };
         }
-        let pass = self.admit(address)?;
+        let pass = self.acquire_permit(address)?;
         Ok(match self.tls {
-            None => Begun::Ready(self.guard(Line::Plain(stream), address, None, pass)),
-            Some(_) => Begun::Arriving(Arriving { stream, address, pass: Some(pass) }),
+            None => HandshakeState::Ready(self.timed_connection(Transport::Plain(stream), address, None, pass)),
+            Some(_) => HandshakeState::Pending(PendingHandshake { stream, address, permit: Some(pass) }),
         })
     }
 
     /// Waits for a connection's header and keys, not longer than for first bytes.
-    pub(super) async fn receive(&self, arriving: Arriving) -> Result<Guarded<Line>, TurnedAway> {
-        let ready = tokio::time::timeout(self.edge.first_bytes, self.introduced(arriving)).await;
+    pub(super) async fn complete(&self, arriving: PendingHandshake) -> Result<TimedConnection<Transport>, TurnedAway> {
+        let ready =
+            tokio::time::timeout(self.limits.first_bytes_timeout, self.read_proxy_header_and_accept_tls(arriving))
+                .await;
         ready.unwrap_or(Err(TurnedAway::TooSlow))
     }
 
-    async fn introduced(&self, arriving: Arriving) -> Result<Guarded<Line>, TurnedAway> {
-        let Arriving { mut stream, mut address, pass } = arriving;
+    async fn read_proxy_header_and_accept_tls(
+        &self,
+        arriving: PendingHandshake,
+    ) -> Result<TimedConnection<Transport>, TurnedAway> {
+        let PendingHandshake { mut stream, mut address, permit: pass } = arriving;
         let pass = match pass {
             Some(pass) => pass,
             None => {
                 // What exactly is wrong concerns the proxy's operator, who is of this house.
-                let told = proxy_header::read(&mut stream).await.map_err(|why| {
+                let told = proxy_header::read_client_address(&mut stream).await.map_err(|why| {
                     tracing::debug!(%why, "bad PROXY header");
                     TurnedAway::ProxyHeader
                 })?;
                 address = told.map_or(address, |told| told.to_canonical());
-                self.admit(address)?
+                self.acquire_permit(address)?
             }
         };
-        let Some(tls) = &self.tls else { return Ok(self.guard(Line::Plain(stream), address, None, pass)) };
-        let stream = TlsAcceptor::from(tls.current()).accept(stream).await.map_err(|_| TurnedAway::Tls)?;
+        let Some(tls) = &self.tls else {
+            return Ok(self.timed_connection(Transport::Plain(stream), address, None, pass));
+        };
+        let stream = TlsAcceptor::from(tls.current_config()).accept(stream).await.map_err(|_| TurnedAway::Tls)?;
         let (_, session) = stream.get_ref();
         let shown = session.peer_certificates().and_then(|chain| chain.first());
         let certificate = shown.map(|leaf| Arc::from(leaf.as_ref()));
-        Ok(self.guard(Line::Tls(Box::new(stream)), address, certificate, pass))
+        Ok(self.timed_connection(Transport::Tls(Box::new(stream)), address, certificate, pass))
     }
 
-    fn standing(&self, address: IpAddr) -> Standing {
-        match is_this_machine(address) || (self.proxies.is_trusted)(address) {
-            true => Standing::Neighbour,
-            false => Standing::Stranger,
+    fn peer_trust(&self, address: IpAddr) -> PeerTrust {
+        match is_loopback_address(address) || (self.proxies.is_trusted)(address) {
+            true => PeerTrust::TrustedPeer,
+            false => PeerTrust::Untrusted,
         }
     }
 
-    fn admit(&self, address: IpAddr) -> Result<Pass, TurnedAway> {
-        let pass = self.gate.admit(address, self.standing(address), Instant::now())?;
-        Ok(pass.counted_by(&self.observer))
+    fn acquire_permit(&self, address: IpAddr) -> Result<ConnectionPermit, TurnedAway> {
+        let pass = self.connection_limiter.acquire(address, self.peer_trust(address), Instant::now())?;
+        Ok(pass.with_observer(&self.observer))
     }
 
-    fn guard(&self, line: Line, address: IpAddr, certificate: Option<Arc<[u8]>>, pass: Pass) -> Guarded<Line> {
-        let streams_max = match self.standing(address) {
-            Standing::Neighbour => self.edge.streams_per_local_connection_max,
-            Standing::Stranger => self.edge.streams_per_connection_max,
+    fn timed_connection(
+        &self,
+        line: Transport,
+        address: IpAddr,
+        certificate: Option<Arc<[u8]>>,
+        pass: ConnectionPermit,
+    ) -> TimedConnection<Transport> {
+        let streams_max = match self.peer_trust(address) {
+            PeerTrust::TrustedPeer => self.limits.streams_per_trusted_connection_max,
+            PeerTrust::Untrusted => self.limits.streams_per_connection_max,
         };
-        let peer = Peer { address, streams: Arc::new(AtomicU32::new(0)), streams_max, certificate };
-        let deadlines = Deadlines {
-            first_bytes: self.edge.first_bytes,
-            lifetime: self.edge.lifetime(self.clock.dice()),
-            write_progress: self.edge.write_progress,
+        let peer = ConnectionPeer { address, open_streams: Arc::new(AtomicU32::new(0)), streams_max, certificate };
+        let deadlines = ConnectionTimeouts {
+            first_bytes: self.limits.first_bytes_timeout,
+            lifetime: self.limits.connection_lifetime(self.clock.dice()),
+            write_stall: self.limits.write_stall_timeout,
         };
-        let frames = pass.purse().map(|purse| Frames::new(self.edge.idle_frames, purse, Instant::now()));
-        Guarded::new(line, peer, deadlines, &self.hard_stop, pass).counting(frames)
+        let frames =
+            pass.frame_bucket().map(|purse| FrameLimiter::new(self.limits.control_frame_rate, purse, Instant::now()));
+        TimedConnection::new(line, peer, deadlines, &self.hard_stop, pass).with_frame_limiter(frames)
     }
 }

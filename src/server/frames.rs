@@ -18,183 +18,185 @@ use tokio::time::Instant;
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes that begin a frame.
-const HEAD_BYTES: usize = 9;
+const FRAME_HEADER_BYTES: usize = 9;
 
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
+const FRAME_TYPE_DATA: u8 = 0;
+const FRAME_TYPE_HEADERS: u8 = 1;
 
 /// Bytes of a frame of DATA that can hold a request: five before the message, and the shortest message that asks for something.
-const REQUEST_BYTES_MIN: u32 = 16;
+const REQUEST_DATA_BYTES_MIN: u32 = 16;
 
 /// Frames that go with a request: its end in a frame of its own, a short body, it is taken back, it makes room for the answer.
-const WITH_A_REQUEST: u32 = 4;
+const FREE_FRAMES_PER_REQUEST: u32 = 4;
 
 /// Frames that go with each frame of an answer. A client in Go makes room and measures the line's delay after each, one in
 /// Dart makes room twice.
-const WITH_AN_ANSWER: u32 = 3;
+const FREE_FRAMES_PER_RESPONSE_FRAME: u32 = 3;
 
 /// How many at once after a rest, and how often in the long run.
 #[derive(Clone, Copy, Debug)]
-pub struct Share {
+pub struct Rate {
     /// At once.
-    pub at_once: u32,
+    pub burst: u32,
     /// One more is there after this long.
-    pub every: Duration,
+    pub interval: Duration,
 }
 
 /// What is left of a share.
 #[derive(Clone, Copy, Debug)]
-pub struct Purse {
-    share: Share,
+pub struct TokenBucket {
+    rate: Rate,
     /// When all that was taken is there again.
-    full: Instant,
+    full_at: Instant,
 }
 
 /// A connection sends more than it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TooMany;
+pub struct RateExceeded;
 
 /// The frames of one connection.
 #[derive(Debug)]
-pub struct Frames {
-    begins: Begins,
-    sent: Heads,
-    answered: Heads,
+pub struct FrameLimiter {
+    protocol: ConnectionProtocol,
+    client_frames: FrameHeaderParser,
+    server_frames: FrameHeaderParser,
     /// Frames that may still go with what was asked and answered; not more than a share holds.
-    earned: u32,
-    purse: Purse,
-    place: Arc<Mutex<Purse>>,
+    free_frames: u32,
+    connection_bucket: TokenBucket,
+    prefix_bucket: Arc<Mutex<TokenBucket>>,
 }
 
 /// What is known of a connection's protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Begins {
+enum ConnectionProtocol {
     /// So many bytes of the preface.
-    With(usize),
-    AsHttp2,
-    AsSomethingElse,
+    PartialPreface(usize),
+    Http2,
+    Other,
 }
 
 /// Finds where frames begin in bytes that come in pieces.
 #[derive(Debug, Default)]
-struct Heads {
-    head: [u8; HEAD_BYTES],
+struct FrameHeaderParser {
+    header: [u8; FRAME_HEADER_BYTES],
     /// Bytes of the head that are there.
-    there: usize,
+    header_len: usize,
     /// Bytes to come before the next head.
-    body: u32,
+    payload_left: u32,
 }
 
-impl Purse {
+impl TokenBucket {
     /// A full one.
-    pub fn new(share: Share, now: Instant) -> Self {
-        Self { share, full: now }
+    pub fn new(share: Rate, now: Instant) -> Self {
+        Self { rate: share, full_at: now }
     }
 
     /// Takes `count` out, if there are as many.
-    pub fn take(&mut self, count: u32, now: Instant) -> Result<(), TooMany> {
-        let Share { at_once, every } = self.share;
-        let full = self.full.max(now) + every * count;
+    pub fn take(&mut self, count: u32, now: Instant) -> Result<(), RateExceeded> {
+        let Rate { burst: at_once, interval: every } = self.rate;
+        let full = self.full_at.max(now) + every * count;
         if now + every * at_once < full {
-            return Err(TooMany);
+            return Err(RateExceeded);
         }
-        self.full = full;
+        self.full_at = full;
         Ok(())
     }
 
     /// Whether it cannot be told from a new one.
     pub fn is_full(&self, now: Instant) -> bool {
-        self.full <= now
+        self.full_at <= now
     }
 }
 
-impl Frames {
+impl FrameLimiter {
     /// Of a connection that may send `share` by itself, and with the others of its place what is in `place`.
-    pub fn new(share: Share, place: Arc<Mutex<Purse>>, now: Instant) -> Self {
+    pub fn new(share: Rate, place: Arc<Mutex<TokenBucket>>, now: Instant) -> Self {
         Self {
-            begins: Begins::With(0),
-            sent: Heads::default(),
-            answered: Heads::default(),
-            earned: 0,
-            purse: Purse::new(share, now),
-            place,
+            protocol: ConnectionProtocol::PartialPreface(0),
+            client_frames: FrameHeaderParser::default(),
+            server_frames: FrameHeaderParser::default(),
+            free_frames: 0,
+            connection_bucket: TokenBucket::new(share, now),
+            prefix_bucket: place,
         }
     }
 
     /// The client has sent `bytes`.
-    pub fn sent(&mut self, bytes: &[u8], now: Instant) -> Result<(), TooMany> {
-        let bytes = self.after_preface(bytes);
+    pub fn record_received(&mut self, bytes: &[u8], now: Instant) -> Result<(), RateExceeded> {
+        let bytes = self.strip_preface(bytes);
         let (mut idle, mut requests) = (0, 0);
-        self.sent.walk(bytes, |kind, length| match kind {
-            HEADERS => requests += 1,
-            DATA if REQUEST_BYTES_MIN <= length => {}
+        self.client_frames.for_each_frame(bytes, |kind, length| match kind {
+            FRAME_TYPE_HEADERS => requests += 1,
+            FRAME_TYPE_DATA if REQUEST_DATA_BYTES_MIN <= length => {}
             _ => idle += 1,
         });
-        self.earn(requests * WITH_A_REQUEST);
-        let free = idle.min(self.earned);
-        self.earned -= free;
+        self.add_free_frames(requests * FREE_FRAMES_PER_REQUEST);
+        let free = idle.min(self.free_frames);
+        self.free_frames -= free;
         match idle - free {
             0 => Ok(()),
-            rest => self.pay(rest, now),
+            rest => self.take_from_buckets(rest, now),
         }
     }
 
     /// The client has been sent `bytes`.
-    pub fn answered(&mut self, bytes: &[u8]) {
-        if self.begins != Begins::AsHttp2 {
+    pub fn record_sent(&mut self, bytes: &[u8]) {
+        if self.protocol != ConnectionProtocol::Http2 {
             return;
         }
         let mut answers = 0;
-        self.answered.walk(bytes, |kind, _| answers += u32::from(kind == HEADERS || kind == DATA));
-        self.earn(answers * WITH_AN_ANSWER);
+        self.server_frames.for_each_frame(bytes, |kind, _| {
+            answers += u32::from(kind == FRAME_TYPE_HEADERS || kind == FRAME_TYPE_DATA)
+        });
+        self.add_free_frames(answers * FREE_FRAMES_PER_RESPONSE_FRAME);
     }
 
-    fn earn(&mut self, count: u32) {
-        self.earned = (self.earned + count).min(self.purse.share.at_once);
+    fn add_free_frames(&mut self, count: u32) {
+        self.free_frames = (self.free_frames + count).min(self.connection_bucket.rate.burst);
     }
 
-    fn pay(&mut self, count: u32, now: Instant) -> Result<(), TooMany> {
-        self.purse.take(count, now)?;
-        self.place.lock().unwrap_or_else(PoisonError::into_inner).take(count, now)
+    fn take_from_buckets(&mut self, count: u32, now: Instant) -> Result<(), RateExceeded> {
+        self.connection_bucket.take(count, now)?;
+        self.prefix_bucket.lock().unwrap_or_else(PoisonError::into_inner).take(count, now)
     }
 
     /// What of `bytes` is frames.
-    fn after_preface<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
-        match self.begins {
-            Begins::AsHttp2 => bytes,
-            Begins::AsSomethingElse => &[],
-            Begins::With(there) => {
+    fn strip_preface<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        match self.protocol {
+            ConnectionProtocol::Http2 => bytes,
+            ConnectionProtocol::Other => &[],
+            ConnectionProtocol::PartialPreface(there) => {
                 let (expected, now) = (&PREFACE[there..], bytes.len().min(PREFACE.len() - there));
-                self.begins = match there + now {
-                    _ if bytes[..now] != expected[..now] => Begins::AsSomethingElse,
-                    there if there < PREFACE.len() => Begins::With(there),
-                    _ => Begins::AsHttp2,
+                self.protocol = match there + now {
+                    _ if bytes[..now] != expected[..now] => ConnectionProtocol::Other,
+                    there if there < PREFACE.len() => ConnectionProtocol::PartialPreface(there),
+                    _ => ConnectionProtocol::Http2,
                 };
-                if self.begins == Begins::AsHttp2 { &bytes[now..] } else { &[] }
+                if self.protocol == ConnectionProtocol::Http2 { &bytes[now..] } else { &[] }
             }
         }
     }
 }
 
-impl Heads {
+impl FrameHeaderParser {
     /// Calls `on_head` with type and length of each frame that begins in `bytes`.
-    fn walk(&mut self, mut bytes: &[u8], mut on_head: impl FnMut(u8, u32)) {
+    fn for_each_frame(&mut self, mut bytes: &[u8], mut on_head: impl FnMut(u8, u32)) {
         while !bytes.is_empty() {
-            if 0 < self.body {
-                let skipped = bytes.len().min(self.body as usize);
-                self.body -= skipped as u32;
+            if 0 < self.payload_left {
+                let skipped = bytes.len().min(self.payload_left as usize);
+                self.payload_left -= skipped as u32;
                 bytes = &bytes[skipped..];
                 continue;
             }
-            let (head, rest) = bytes.split_at(bytes.len().min(HEAD_BYTES - self.there));
-            self.head[self.there..][..head.len()].copy_from_slice(head);
-            self.there += head.len();
+            let (head, rest) = bytes.split_at(bytes.len().min(FRAME_HEADER_BYTES - self.header_len));
+            self.header[self.header_len..][..head.len()].copy_from_slice(head);
+            self.header_len += head.len();
             bytes = rest;
-            if self.there == HEAD_BYTES {
-                self.there = 0;
-                let [high, middle, low, kind, ..] = self.head;
-                self.body = u32::from_be_bytes([0, high, middle, low]);
-                on_head(kind, self.body);
+            if self.header_len == FRAME_HEADER_BYTES {
+                self.header_len = 0;
+                let [high, middle, low, kind, ..] = self.header;
+                self.payload_left = u32::from_be_bytes([0, high, middle, low]);
+                on_head(kind, self.payload_left);
             }
         }
     }

@@ -16,67 +16,67 @@ use tonic_web::{GrpcWebLayer, GrpcWebService};
 use tower::{Layer, Service, ServiceExt as _};
 use tower_http::cors::{Any, Cors, CorsLayer};
 
-use crate::api::layer::body::CallBody;
+use crate::api::layer::body::CallResponseBody;
 use crate::api::layer::{CallLayer, CallService};
 
 /// How long a browser may remember what CORS allows.
-const CORS_AGE: Duration = Duration::from_secs(60 * 60);
+const CORS_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
 /// Puts both ways in front of the routes.
 #[derive(Clone)]
-pub(super) struct FrontLayer(pub(super) CallLayer);
+pub(super) struct ClientRoutingLayer(pub(super) CallLayer);
 
 /// Routes with both ways in front of them.
 #[derive(Clone)]
-pub(super) struct Front {
-    calls: CallService<Routes>,
-    browsers: Arc<Cors<GrpcWebService<CallService<Routes>>>>,
+pub(super) struct ClientRouter {
+    grpc: CallService<Routes>,
+    grpc_web: Arc<Cors<GrpcWebService<CallService<Routes>>>>,
 }
 
-impl Layer<Routes> for FrontLayer {
-    type Service = Front;
+impl Layer<Routes> for ClientRoutingLayer {
+    type Service = ClientRouter;
 
-    fn layer(&self, routes: Routes) -> Front {
+    fn layer(&self, routes: Routes) -> ClientRouter {
         let calls = self.0.layer(routes);
-        let browsers = Arc::new(cors().layer(GrpcWebLayer::new().layer(calls.clone())));
-        Front { calls, browsers }
+        let browsers = Arc::new(cors_layer().layer(GrpcWebLayer::new().layer(calls.clone())));
+        ClientRouter { grpc: calls, grpc_web: browsers }
     }
 }
 
-impl Service<Request<Body>> for Front {
-    type Response = Response<CallBody>;
+impl Service<Request<Body>> for ClientRouter {
+    type Response = Response<CallResponseBody>;
     type Error = Infallible;
-    type Future = BoxFuture<'static, Result<Response<CallBody>, Infallible>>;
+    type Future = BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        self.calls.poll_ready(cx)
+        self.grpc.poll_ready(cx)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        if is_native(&request) {
-            return self.calls.call(request);
+        if is_native_grpc(&request) {
+            return self.grpc.call(request);
         }
-        let browsers = Cors::clone(&self.browsers);
-        Box::pin(async move { Ok(browsers.oneshot(request).await?.map(CallBody::plain)) })
+        let browsers = Cors::clone(&self.grpc_web);
+        Box::pin(async move { Ok(browsers.oneshot(request).await?.map(CallResponseBody::passthrough)) })
     }
 }
 
 /// A gRPC call as the protocol has it. Of gRPC-Web's content types all begin as gRPC's do; and gRPC needs HTTP/2.
-fn is_native(request: &Request<Body>) -> bool {
+fn is_native_grpc(request: &Request<Body>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     let rest = content_type.strip_prefix(b"application/grpc");
     request.version() == Version::HTTP_2 && rest.is_some_and(|rest| !rest.starts_with(b"-web"))
 }
 
 /// Any page may ask; there are no cookies to steal, and what is answered is what anyone may have.
-fn cors() -> CorsLayer {
+fn cors_layer() -> CorsLayer {
     let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin", "grpc-retry-pushback-ms"];
     CorsLayer::new()
         .allow_origin(Any)
         .allow_methods([Method::POST])
         .allow_headers(Any)
         .expose_headers(exposed.map(HeaderName::from_static))
-        .max_age(CORS_AGE)
+        .max_age(CORS_MAX_AGE)
 }
 
 #[cfg(test)]
@@ -84,10 +84,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_grpc_itself_is_native() {
+    fn native_grpc_needs_http2_and_its_content_type() {
         let check = |version, content_type: &str, wanted| {
             let request = Request::builder().version(version).header(CONTENT_TYPE, content_type);
-            assert_eq!(is_native(&request.body(Body::empty()).unwrap()), wanted, "{version:?} {content_type}");
+            assert_eq!(is_native_grpc(&request.body(Body::empty()).unwrap()), wanted, "{version:?} {content_type}");
         };
         check(Version::HTTP_2, "application/grpc", true);
         check(Version::HTTP_2, "application/grpc+proto", true);

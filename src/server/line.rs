@@ -11,7 +11,7 @@ use tokio_rustls::server::TlsStream;
 
 /// A connection that is ready for HTTP.
 #[derive(Debug)]
-pub enum Line {
+pub enum Transport {
     /// As it came.
     Plain(TcpStream),
     /// Encrypted; boxed, because its state is large and most of it is seldom looked at.
@@ -22,11 +22,11 @@ pub enum Line {
 macro_rules! inside {
     ($line:expr, $stream:ident => $asked:expr) => {
         match $line.get_mut() {
-            Line::Plain($stream) => {
+            Transport::Plain($stream) => {
                 let $stream = Pin::new($stream);
                 $asked
             }
-            Line::Tls($stream) => {
+            Transport::Tls($stream) => {
                 let $stream = Pin::new(&mut **$stream);
                 $asked
             }
@@ -34,13 +34,13 @@ macro_rules! inside {
     };
 }
 
-impl AsyncRead for Line {
+impl AsyncRead for Transport {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         inside!(self, stream => stream.poll_read(cx, buf))
     }
 }
 
-impl AsyncWrite for Line {
+impl AsyncWrite for Transport {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         inside!(self, stream => stream.poll_write(cx, buf))
     }
@@ -55,8 +55,8 @@ impl AsyncWrite for Line {
 
     fn is_write_vectored(&self) -> bool {
         match self {
-            Line::Plain(stream) => stream.is_write_vectored(),
-            Line::Tls(stream) => stream.is_write_vectored(),
+            Transport::Plain(stream) => stream.is_write_vectored(),
+            Transport::Tls(stream) => stream.is_write_vectored(),
         }
     }
 

@@ -7,34 +7,38 @@ use tokio::time::Instant;
 use tonic::Code as GrpcCode;
 
 use crate::api::layer::report::RpcObserver;
-use crate::store::metered::Meter;
+use crate::store::metered::StoreObserver;
 use crate::telemetry::label::{AuthRefusal, Code, Method, StoreVerb, Transaction, TurnedAway};
 use crate::telemetry::metric::{CallSeries, Metrics};
 
 /// How often the log tells of connections turned away; a flood of them is no flood of lines (SEC-19).
-const SAID_EVERY: Duration = Duration::from_secs(10);
+const REJECTION_LOG_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Counts calls. Nearly all end well, and their counters are at hand: what ends otherwise is looked up.
 #[derive(Debug)]
-pub(super) struct Calls {
+pub(super) struct RpcMetrics {
     metrics: Arc<Metrics>,
     /// By method.
-    good: Vec<OnceLock<CallSeries>>,
+    ok_calls: Vec<OnceLock<CallSeries>>,
     /// When the log last told of a connection turned away.
-    said: Mutex<Option<Instant>>,
+    rejection_logged_at: Mutex<Option<Instant>>,
 }
 
-impl Calls {
+impl RpcMetrics {
     /// Counts into `metrics`.
     pub(super) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, good: Method::ALL.iter().map(|_| OnceLock::new()).collect(), said: Mutex::default() }
+        Self {
+            metrics,
+            ok_calls: Method::ALL.iter().map(|_| OnceLock::new()).collect(),
+            rejection_logged_at: Mutex::default(),
+        }
     }
 }
 
-impl RpcObserver for Calls {
-    fn finished(&self, method: &'static str, code: GrpcCode, elapsed: Duration) {
+impl RpcObserver for RpcMetrics {
+    fn call_finished(&self, method: &'static str, code: GrpcCode, elapsed: Duration) {
         let (method, seconds) = (Method::of_name(method), elapsed.as_secs_f64());
-        match (code, self.good.get(method as usize)) {
+        match (code, self.ok_calls.get(method as usize)) {
             (GrpcCode::Ok, Some(good)) => {
                 good.get_or_init(|| self.metrics.call_series(method, Code::Ok)).record(seconds);
             }
@@ -42,26 +46,26 @@ impl RpcObserver for Calls {
         }
     }
 
-    fn denied(&self, why: &'static str) {
+    fn auth_failed(&self, why: &'static str) {
         let Some(&why) = AuthRefusal::ALL.iter().find(|known| known.as_str() == why) else { return };
         self.metrics.auth_refusals.get_or_create(&why).inc();
     }
 
-    fn connections(&self, change: i64) {
+    fn connection_count_changed(&self, change: i64) {
         self.metrics.connections.inc_by(change);
     }
 
-    fn streams(&self, change: i64) {
+    fn stream_count_changed(&self, change: i64) {
         self.metrics.streams.inc_by(change);
     }
 
-    fn turned_away(&self, why: &'static str) {
+    fn connection_rejected(&self, why: &'static str) {
         if let Some(&reason) = TurnedAway::ALL.iter().find(|known| known.as_str() == why) {
             self.metrics.turned_away.get_or_create(&reason).inc();
         }
         let now = Instant::now();
-        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        if said.is_none_or(|said| SAID_EVERY < now - said) {
+        let mut said = self.rejection_logged_at.lock().unwrap_or_else(PoisonError::into_inner);
+        if said.is_none_or(|said| REJECTION_LOG_INTERVAL < now - said) {
             *said = Some(now);
             tracing::warn!(why, "connections are turned away; fireteam_connections_turned_away_total counts them");
         }
@@ -74,12 +78,12 @@ pub(super) struct StoreMeter {
     pub(super) started: Instant,
 }
 
-impl Meter for StoreMeter {
-    fn elapsed(&self) -> Duration {
+impl StoreObserver for StoreMeter {
+    fn monotonic_time(&self) -> Duration {
         self.started.elapsed()
     }
 
-    fn on_verb(&self, verb: &'static str, took: Duration, ok: bool, rows: usize) {
+    fn on_operation(&self, verb: &'static str, took: Duration, ok: bool, rows: usize) {
         let Some(&verb) = StoreVerb::ALL.iter().find(|known| known.as_str() == verb) else { return };
         self.metrics.record_store(verb, rows as u64, took.as_secs_f64(), ok);
     }
@@ -93,28 +97,29 @@ impl Meter for StoreMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::method::of_path;
+    use crate::api::method::method_of_path;
     use crate::auth::refused::Refused;
     use crate::domain::id::{AdvertisementId, TicketId};
     use crate::domain::time::UnixMs;
     use crate::store::queues::{self, QueueWrite};
-    use crate::store::{Write, transaction};
+    use crate::store::{AdvertWrite, transaction_label};
 
     /// What the store calls a transaction is what the metric knows it by.
     #[test]
-    fn transactions_are_counted_under_their_own_names() {
+    fn store_transactions_are_recorded_under_their_names() {
         let metrics = Arc::new(Metrics::new());
         let meter = StoreMeter { metrics: metrics.clone(), started: Instant::now() };
         let id = AdvertisementId::from_bytes([1; 16]);
-        let delete = Write::Delete { id, tombstone_until: UnixMs(2) };
-        let expire = Write::Expire { id, now: UnixMs(1), seen: None };
+        let delete = AdvertWrite::Delete { advertisement_id: id, tombstone_until: UnixMs(2) };
+        let expire = AdvertWrite::Expire { advertisement_id: id, now: UnixMs(1), expected_version: None };
         for batch in [vec![delete.clone()], vec![expire.clone()], vec![delete, expire]] {
-            meter.on_transaction(transaction(&batch), Duration::from_millis(1));
+            meter.on_transaction(transaction_label(&batch), Duration::from_millis(1));
         }
-        let rate = QueueWrite::Rate { rows: vec![] };
-        let beat = QueueWrite::Beat { id: TicketId::from_bytes([1; 16]), expires: UnixMs(2), now: UnixMs(1) };
+        let rate = QueueWrite::ImportRatings { rows: vec![] };
+        let beat =
+            QueueWrite::Heartbeat { ticket_id: TicketId::from_bytes([1; 16]), expires_at: UnixMs(2), now: UnixMs(1) };
         for batch in [vec![rate.clone()], vec![beat.clone()], vec![rate, beat]] {
-            meter.on_transaction(queues::transaction(&batch), Duration::from_millis(1));
+            meter.on_transaction(queues::transaction_label(&batch), Duration::from_millis(1));
         }
         let text = metrics.render();
         for name in ["delete", "expire", "several", "rate", "beat", "queues"] {
@@ -125,12 +130,12 @@ mod tests {
 
     /// Every reason has its label, and every label its reason.
     #[test]
-    fn refusals_are_counted_by_their_reason() {
+    fn auth_failures_are_counted_by_reason() {
         let metrics = Arc::new(Metrics::new());
-        let calls = Calls::new(metrics.clone());
+        let calls = RpcMetrics::new(metrics.clone());
         let reasons = Refused::ALL.iter().map(|refused| refused.as_str()).chain(["wrong_role"]);
         let reasons: Vec<&'static str> = reasons.collect();
-        reasons.iter().for_each(|why| calls.denied(why));
+        reasons.iter().for_each(|why| calls.auth_failed(why));
         for why in &reasons {
             let line = format!("fireteam_auth_refusals_total{{reason=\"{why}\"}} 1");
             assert!(metrics.render().contains(&line), "{why}");
@@ -140,9 +145,9 @@ mod tests {
 
     /// What a door calls a method is what the metric knows it by.
     #[test]
-    fn calls_are_counted_under_their_own_names() {
+    fn calls_are_counted_under_their_method_names() {
         let metrics = Arc::new(Metrics::new());
-        let calls = Calls::new(metrics.clone());
+        let calls = RpcMetrics::new(metrics.clone());
         for (path, word) in [
             ("/fireteam.v1.MatchmakingService/Search", "search"),
             ("/fireteam.v1.MatchmakingService/UpdateAdvertisement", "update_advertisement"),
@@ -151,7 +156,7 @@ mod tests {
             ("/grpc.health.v1.Health/Check", "other"),
         ] {
             for (code, written) in [(GrpcCode::Ok, "ok"), (GrpcCode::Aborted, "aborted")] {
-                calls.finished(of_path(path).name, code, Duration::from_millis(1));
+                calls.call_finished(method_of_path(path).name, code, Duration::from_millis(1));
                 let line = format!("fireteam_rpc_calls_total{{method=\"{word}\",code=\"{written}\"}} 1");
                 assert!(metrics.render().contains(&line), "{path}");
             }

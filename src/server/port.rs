@@ -7,14 +7,14 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 use tonic::transport::Server;
 
-use crate::api::admission::Keeper;
+use crate::api::admission::Authorizer;
 use crate::api::drain::Drain;
 use crate::api::layer::CallLayer;
 use crate::api::layer::report::RpcObserver;
-use crate::api::oversight::Oversight;
-use crate::server::edge::Edge;
-use crate::server::front::FrontLayer;
-use crate::server::incoming::Incoming;
+use crate::api::oversight::AuditLayer;
+use crate::server::edge::EdgeLimits;
+use crate::server::front::ClientRoutingLayer;
+use crate::server::incoming::IncomingConnections;
 
 /// Streams and calls in flight on one connection; Envoy's edge has 100.
 const CONCURRENT_STREAMS_MAX: u32 = 64;
@@ -40,47 +40,47 @@ const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
 /// How often a silent client is asked whether it is still there, and how long it may take to say so.
-const PING_EVERY: Duration = Duration::from_secs(20);
-const PING_ANSWER: Duration = Duration::from_secs(10);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What every port needs.
 #[derive(Clone)]
-pub struct Port {
+pub struct PortServer {
     /// Limits.
-    pub edge: Arc<Edge>,
+    pub limits: Arc<EdgeLimits>,
     /// Counts.
     pub observer: Arc<dyn RpcObserver>,
     /// Lets callers in.
-    pub keeper: Keeper,
+    pub authorizer: Authorizer,
     /// Ends streams.
     pub drain: Drain,
     /// Watches over operators.
-    pub oversight: Oversight,
+    pub audit_layer: AuditLayer,
     /// In [0, 1); how much is added to the age of connections.
-    pub dice: f64,
+    pub age_jitter: f64,
 }
 
-impl Port {
+impl PortServer {
     /// gRPC for game clients, and gRPC-Web for browsers.
-    pub async fn serve_clients(self, incoming: Incoming, routes: Routes, stopping: CancellationToken) {
-        let mut server = self.builder().layer(FrontLayer(self.calls()));
+    pub async fn serve_clients(self, incoming: IncomingConnections, routes: Routes, stopping: CancellationToken) {
+        let mut server = self.http_server().layer(ClientRoutingLayer(self.call_layer()));
         let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopping.cancelled_owned());
-        log_failure("client", served.await);
+        log_serve_error("client", served.await);
     }
 
     /// gRPC and pages for operators. Without gRPC-Web, whose layer answers every other HTTP/1.1 request itself.
-    pub async fn serve_operators(self, incoming: Incoming, routes: Routes, stopping: CancellationToken) {
-        let mut server = self.builder().layer(self.calls());
+    pub async fn serve_operators(self, incoming: IncomingConnections, routes: Routes, stopping: CancellationToken) {
+        let mut server = self.http_server().layer(self.call_layer());
         let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopping.cancelled_owned());
-        log_failure("operator", served.await);
+        log_serve_error("operator", served.await);
     }
 
-    fn calls(&self) -> CallLayer {
-        CallLayer::new(self.observer.clone(), self.keeper.clone(), self.edge.unary_deadline, &self.drain)
-            .with_oversight(self.oversight.clone())
+    fn call_layer(&self) -> CallLayer {
+        CallLayer::new(self.observer.clone(), self.authorizer.clone(), self.limits.unary_deadline, &self.drain)
+            .with_audit_layer(self.audit_layer.clone())
     }
 
-    fn builder(&self) -> Server {
+    fn http_server(&self) -> Server {
         Server::builder()
             // gRPC-Web and pages; and it lets a silent connection go at once when the server stops (G1).
             .accept_http1(true)
@@ -90,16 +90,16 @@ impl Port {
             .http2_max_header_list_size(HEADER_BYTES_MAX)
             .initial_stream_window_size(STREAM_WINDOW_BYTES)
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
-            .http2_keepalive_interval(Some(PING_EVERY))
-            .http2_keepalive_timeout(Some(PING_ANSWER))
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             // Without its grace, which would suppress the GOAWAY (F4); the connection itself ends what does not go.
-            .max_connection_age(self.edge.jittered_age(self.dice))
+            .max_connection_age(self.limits.jittered_connection_age(self.age_jitter))
             .concurrency_limit_per_connection(CONCURRENT_CALLS_MAX)
             .load_shed(true)
     }
 }
 
-fn log_failure(port: &'static str, served: Result<(), tonic::transport::Error>) {
+fn log_serve_error(port: &'static str, served: Result<(), tonic::transport::Error>) {
     if let Err(error) = served {
         tracing::error!(port, %error, "stopped serving");
     }

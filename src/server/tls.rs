@@ -20,7 +20,7 @@ use crate::auth::key_file::is_exposed;
 use crate::config;
 
 /// Bytes in a file at most: a bundle of many certificate authorities.
-const FILE_BYTES_MAX: u64 = 1024 * 1024;
+const PEM_FILE_BYTES_MAX: u64 = 1024 * 1024;
 /// Certificates that are read of a file at most.
 const CERTIFICATES_MAX: usize = 256;
 
@@ -40,7 +40,7 @@ pub enum TlsError {
     },
     /// Others than its owner may read the key.
     #[error("TLS key {0} can be read by others: run `chmod 600 {0}`", file.display())]
-    Exposed {
+    KeyReadableByOthers {
         /// Which file.
         file: PathBuf,
     },
@@ -56,7 +56,7 @@ pub enum TlsError {
     },
     /// All could be read, and it does not go together.
     #[error("TLS certificate {} with key {}: {why}; the file must hold the server's own certificate first, and the key must be that certificate's", certificate.display(), key.display())]
-    Unusable {
+    CertificateKeyMismatch {
         /// The certificate's file.
         certificate: PathBuf,
         /// The key's file.
@@ -69,50 +69,51 @@ pub enum TlsError {
 
 /// What connections are encrypted with; the newest that could be read.
 #[derive(Debug)]
-pub struct Tls {
-    files: config::Tls,
-    current: ArcSwap<ServerConfig>,
+pub struct TlsAcceptorSource {
+    files: config::TlsFiles,
+    current_config: ArcSwap<ServerConfig>,
 }
 
-const CERTIFICATE: &str = "TLS certificate";
-const KEY: &str = "TLS key";
-const CLIENT_CA: &str = "TLS client CA";
+const CERTIFICATE_LABEL: &str = "TLS certificate";
+const KEY_LABEL: &str = "TLS key";
+const CLIENT_CA_LABEL: &str = "TLS client CA";
 
-impl Tls {
+impl TlsAcceptorSource {
     /// Reads the files.
-    pub fn open(files: config::Tls) -> Result<Self, TlsError> {
-        let current = ArcSwap::from(load(&files)?);
-        Ok(Self { files, current })
+    pub fn open(files: config::TlsFiles) -> Result<Self, TlsError> {
+        let current = ArcSwap::from(load_server_config(&files)?);
+        Ok(Self { files, current_config: current })
     }
 
     /// Reads the files again. When that fails, what was there before stays. Connections that are open are not touched.
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.current.store(load(&self.files)?);
+        self.current_config.store(load_server_config(&self.files)?);
         Ok(())
     }
 
     /// What the next connection is encrypted with.
-    pub fn current(&self) -> Arc<ServerConfig> {
-        self.current.load_full()
+    pub fn current_config(&self) -> Arc<ServerConfig> {
+        self.current_config.load_full()
     }
 
     /// The files, for whoever watches them.
-    pub fn files(files: &config::Tls) -> Vec<PathBuf> {
+    pub fn files_to_watch(files: &config::TlsFiles) -> Vec<PathBuf> {
         [&files.certificate, &files.key].into_iter().chain(&files.client_ca).cloned().collect()
     }
 }
 
-fn load(files: &config::Tls) -> Result<Arc<ServerConfig>, TlsError> {
-    let chain = certificates(&files.certificate, CERTIFICATE)?;
-    let key = key(&files.key)?;
-    let unusable = |why| TlsError::Unusable { certificate: files.certificate.clone(), key: files.key.clone(), why };
+fn load_server_config(files: &config::TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let chain = read_certificates(&files.certificate, CERTIFICATE_LABEL)?;
+    let key = read_private_key(&files.key)?;
+    let unusable =
+        |why| TlsError::CertificateKeyMismatch { certificate: files.certificate.clone(), key: files.key.clone(), why };
     let provider = Arc::new(aws_lc_rs::default_provider());
     let builder = ServerConfig::builder_with_provider(provider.clone())
         .with_protocol_versions(&[&TLS13, &TLS12])
         .map_err(unusable)?;
     let builder = match &files.client_ca {
         None => builder.with_no_client_auth(),
-        Some(file) => builder.with_client_cert_verifier(verifier(file, provider)?),
+        Some(file) => builder.with_client_cert_verifier(client_certificate_verifier(file, provider)?),
     };
     let mut config = builder.with_single_cert(chain, key).map_err(unusable)?;
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
@@ -125,14 +126,14 @@ fn load(files: &config::Tls) -> Result<Arc<ServerConfig>, TlsError> {
 }
 
 /// Asks clients for a certificate and checks those that they show; who shows none is nobody, and is let in as that.
-fn verifier(
+fn client_certificate_verifier(
     file: &Path,
     provider: Arc<CryptoProvider>,
 ) -> Result<Arc<dyn rustls::server::danger::ClientCertVerifier>, TlsError> {
     let expected = "a certificate in it cannot sign others: expected those of certificate authorities, as PEM";
-    let malformed = || TlsError::Malformed { what: CLIENT_CA, file: file.into(), expected };
+    let malformed = || TlsError::Malformed { what: CLIENT_CA_LABEL, file: file.into(), expected };
     let mut roots = RootCertStore::empty();
-    for certificate in certificates(file, CLIENT_CA)? {
+    for certificate in read_certificates(file, CLIENT_CA_LABEL)? {
         roots.add(certificate).map_err(|_| malformed())?;
     }
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
@@ -141,25 +142,29 @@ fn verifier(
         .map_err(|_| malformed())
 }
 
-fn certificates(file: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+fn read_certificates(file: &Path, what: &'static str) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let expected = "expected certificates as PEM, beginning with `-----BEGIN CERTIFICATE-----`";
     let malformed = || TlsError::Malformed { what, file: file.into(), expected };
-    let text = read(file, what, |_| Ok(()))?;
+    let text = read_pem_file(file, what, |_| Ok(()))?;
     let read: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).take(CERTIFICATES_MAX).collect();
     read.ok().filter(|certificates| !certificates.is_empty()).ok_or_else(malformed)
 }
 
-fn key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+fn read_private_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
     let expected = "expected one private key as PEM, such as `-----BEGIN PRIVATE KEY-----`, without a password";
-    let text = read(file, KEY, |open| match is_exposed(open) {
+    let text = read_pem_file(file, KEY_LABEL, |open| match is_exposed(open) {
         Ok(false) => Ok(()),
-        Ok(true) => Err(TlsError::Exposed { file: file.into() }),
-        Err(why) => Err(TlsError::Io { what: KEY, file: file.into(), why }),
+        Ok(true) => Err(TlsError::KeyReadableByOthers { file: file.into() }),
+        Err(why) => Err(TlsError::Io { what: KEY_LABEL, file: file.into(), why }),
     })?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|_| TlsError::Malformed { what: KEY, file: file.into(), expected })
+    PrivateKeyDer::from_pem_slice(&text).map_err(|_| TlsError::Malformed {
+        what: KEY_LABEL,
+        file: file.into(),
+        expected,
+    })
 }
 
-fn read(
+fn read_pem_file(
     file: &Path,
     what: &'static str,
     check: impl FnOnce(&File) -> Result<(), TlsError>,
@@ -168,6 +173,6 @@ fn read(
     let open = File::open(file).map_err(io_error)?;
     check(&open)?;
     let mut text = Vec::new();
-    open.take(FILE_BYTES_MAX).read_to_end(&mut text).map_err(io_error)?;
+    open.take(PEM_FILE_BYTES_MAX).read_to_end(&mut text).map_err(io_error)?;
     Ok(text)
 }

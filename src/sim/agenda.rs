@@ -8,72 +8,72 @@ use crate::domain::time::UnixMs;
 
 /// Something that is due at a moment. Much of it is stale when its moment comes; whoever it concerns then does nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum ScheduledEvent {
     /// A party sits down to play.
-    Arrives(usize),
+    PlaySessionStarts(usize),
     /// A party that sits enters the queue, again.
-    Enters(usize),
+    PartyEntersQueue(usize),
     /// A party has had enough of waiting.
-    GivesUp(TicketId),
+    PatienceEnds(TicketId),
     /// The queue may be looked at.
-    Pass,
+    PassDue,
     /// A party answers the ready check.
-    Answers(MatchId, TicketId),
+    ReadyCheckResponse(MatchId, TicketId),
     /// What a stage names as its end.
-    Deadline(MatchId),
+    MatchDeadline(MatchId),
     /// A server has been found for a match.
-    Hosted(MatchId),
+    GameServerFound(MatchId),
     /// A match has been played.
-    Played(MatchId),
+    MatchFinished(MatchId),
 }
 
 /// The plan.
 #[derive(Debug, Default)]
-pub struct Agenda {
-    heap: BinaryHeap<Reverse<Entry>>,
-    planned: u64,
+pub struct EventQueue {
+    heap: BinaryHeap<Reverse<EventQueueEntry>>,
+    scheduled_count: u64,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct EventQueueEntry {
     at: UnixMs,
-    order: u64,
-    due: Due,
+    sequence: u64,
+    event: ScheduledEvent,
 }
 
-impl PartialEq for Entry {
+impl PartialEq for EventQueueEntry {
     fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
+        (self.at, self.sequence) == (other.at, other.sequence)
     }
 }
 
-impl Eq for Entry {}
+impl Eq for EventQueueEntry {}
 
-impl PartialOrd for Entry {
+impl PartialOrd for EventQueueEntry {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Entry {
+impl Ord for EventQueueEntry {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
+        (self.at, self.sequence).cmp(&(other.at, other.sequence))
     }
 }
 
-impl Agenda {
+impl EventQueue {
     /// Plans something.
-    pub fn plan(&mut self, at: UnixMs, due: Due) {
-        self.planned += 1;
-        self.heap.push(Reverse(Entry { at, order: self.planned, due }));
+    pub fn schedule(&mut self, at: UnixMs, due: ScheduledEvent) {
+        self.scheduled_count += 1;
+        self.heap.push(Reverse(EventQueueEntry { at, sequence: self.scheduled_count, event: due }));
     }
 
     /// What comes next before `end`, and when.
-    pub fn next(&mut self, end: UnixMs) -> Option<(UnixMs, Due)> {
+    pub fn pop_before(&mut self, end: UnixMs) -> Option<(UnixMs, ScheduledEvent)> {
         if end <= self.heap.peek()?.0.at {
             return None;
         }
-        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.due))
+        self.heap.pop().map(|Reverse(entry)| (entry.at, entry.event))
     }
 }
 
@@ -82,15 +82,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_come_in_the_order_of_time_and_then_of_planning() {
-        let mut agenda = Agenda::default();
+    fn event_queue_pops_by_time_and_then_by_schedule_order() {
+        let mut agenda = EventQueue::default();
         for (at, party) in [(5, 1), (3, 2), (5, 3), (9, 4)] {
-            agenda.plan(UnixMs(at), Due::Arrives(party));
+            agenda.schedule(UnixMs(at), ScheduledEvent::PlaySessionStarts(party));
         }
         let mut seen = Vec::new();
-        while let Some((at, due)) = agenda.next(UnixMs(9)) {
+        while let Some((at, due)) = agenda.pop_before(UnixMs(9)) {
             seen.push((at.0, due));
         }
-        assert_eq!(seen, [(3, Due::Arrives(2)), (5, Due::Arrives(1)), (5, Due::Arrives(3))]);
+        assert_eq!(
+            seen,
+            [
+                (3, ScheduledEvent::PlaySessionStarts(2)),
+                (5, ScheduledEvent::PlaySessionStarts(1)),
+                (5, ScheduledEvent::PlaySessionStarts(3))
+            ]
+        );
     }
 }

@@ -5,48 +5,80 @@
 
 use serde::Serialize;
 
-use crate::sim::figures::Figures;
+use crate::sim::figures::SimStatistics;
 
 /// A figure that is compared.
-struct Measure {
+struct ComparedStatistic {
     name: &'static str,
     unit: &'static str,
-    of: fn(&Figures) -> Option<f64>,
+    value_of: fn(&SimStatistics) -> Option<f64>,
 }
 
 /// What is compared, in the order of the table.
-const MEASURES: &[Measure] = &[
-    Measure { name: "wait, median", unit: "s", of: |it| some(it.waits_s.count, it.waits_s.p50) },
-    Measure { name: "wait, p90", unit: "s", of: |it| some(it.waits_s.count, it.waits_s.p90) },
-    Measure { name: "wait, p99", unit: "s", of: |it| some(it.waits_s.count, it.waits_s.p99) },
-    Measure { name: "gave up", unit: "% of tickets", of: |it| percent(it.tickets.gave_up, it.tickets.entered) },
-    Measure { name: "matches begun", unit: "", of: |it| Some(it.matches.begun as f64) },
-    Measure {
+const COMPARED_STATISTICS: &[ComparedStatistic] = &[
+    ComparedStatistic {
+        name: "wait, median",
+        unit: "s",
+        value_of: |it| value_if_any(it.waits_s.count, it.waits_s.p50),
+    },
+    ComparedStatistic { name: "wait, p90", unit: "s", value_of: |it| value_if_any(it.waits_s.count, it.waits_s.p90) },
+    ComparedStatistic { name: "wait, p99", unit: "s", value_of: |it| value_if_any(it.waits_s.count, it.waits_s.p99) },
+    ComparedStatistic {
+        name: "gave up",
+        unit: "% of tickets",
+        value_of: |it| percentage(it.tickets.gave_up, it.tickets.entered),
+    },
+    ComparedStatistic { name: "matches begun", unit: "", value_of: |it| Some(it.matches.begun as f64) },
+    ComparedStatistic {
         name: "checks failed",
         unit: "% of matches",
-        of: |it| percent(it.matches.declined + it.matches.unanswered, it.matches.proposed),
+        value_of: |it| percentage(it.matches.declined + it.matches.unanswered, it.matches.proposed),
     },
-    Measure { name: "rating gap, median", unit: "points", of: |it| some(it.rating_gap.count, it.rating_gap.p50) },
-    Measure { name: "rating gap, p90", unit: "points", of: |it| some(it.rating_gap.count, it.rating_gap.p90) },
-    Measure { name: "team gap, median", unit: "points", of: |it| some(it.team_gap.count, it.team_gap.p50) },
-    Measure {
+    ComparedStatistic {
+        name: "rating gap, median",
+        unit: "points",
+        value_of: |it| value_if_any(it.rating_gap.count, it.rating_gap.p50),
+    },
+    ComparedStatistic {
+        name: "rating gap, p90",
+        unit: "points",
+        value_of: |it| value_if_any(it.rating_gap.count, it.rating_gap.p90),
+    },
+    ComparedStatistic {
+        name: "team gap, median",
+        unit: "points",
+        value_of: |it| value_if_any(it.team_gap.count, it.team_gap.p50),
+    },
+    ComparedStatistic {
         name: "favourite by true skill, mean",
         unit: "%",
-        of: |it| some(it.true_favourite_percent.count, it.true_favourite_percent.mean),
+        value_of: |it| value_if_any(it.true_favourite_percent.count, it.true_favourite_percent.mean),
     },
-    Measure {
+    ComparedStatistic {
         name: "favourite won",
         unit: "% of matches",
-        of: |it| it.fairness.as_ref().map(|fair| fair.favourite_won_percent),
+        value_of: |it| it.fairness.as_ref().map(|fair| fair.favourite_won_percent),
     },
-    Measure { name: "round trip, median", unit: "ms", of: |it| some(it.round_trip_ms.count, it.round_trip_ms.p50) },
-    Measure { name: "round trip, p90", unit: "ms", of: |it| some(it.round_trip_ms.count, it.round_trip_ms.p90) },
-    Measure { name: "round trip regret, mean", unit: "ms", of: |it| some(it.regret_ms.count, it.regret_ms.mean) },
+    ComparedStatistic {
+        name: "round trip, median",
+        unit: "ms",
+        value_of: |it| value_if_any(it.round_trip_ms.count, it.round_trip_ms.p50),
+    },
+    ComparedStatistic {
+        name: "round trip, p90",
+        unit: "ms",
+        value_of: |it| value_if_any(it.round_trip_ms.count, it.round_trip_ms.p90),
+    },
+    ComparedStatistic {
+        name: "round trip regret, mean",
+        unit: "ms",
+        value_of: |it| value_if_any(it.regret_ms.count, it.regret_ms.mean),
+    },
 ];
 
 /// One figure of two rulesets.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Difference {
+pub struct StatisticDelta {
     /// What is compared.
     pub name: &'static str,
     /// Its unit; may be empty.
@@ -66,12 +98,19 @@ pub struct Difference {
 }
 
 /// What differs between worlds of the same seeds, in the same order; figures that no seed has under both are left out.
-pub fn differences(first: &[Figures], second: &[Figures]) -> Vec<Difference> {
-    MEASURES.iter().filter_map(|measure| difference(measure, first, second)).collect()
+pub fn compare_statistics(first: &[SimStatistics], second: &[SimStatistics]) -> Vec<StatisticDelta> {
+    COMPARED_STATISTICS.iter().filter_map(|measure| paired_difference(measure, first, second)).collect()
 }
 
-fn difference(measure: &Measure, first: &[Figures], second: &[Figures]) -> Option<Difference> {
-    let pairs = first.iter().zip(second).filter_map(|(first, second)| (measure.of)(first).zip((measure.of)(second)));
+fn paired_difference(
+    measure: &ComparedStatistic,
+    first: &[SimStatistics],
+    second: &[SimStatistics],
+) -> Option<StatisticDelta> {
+    let pairs = first
+        .iter()
+        .zip(second)
+        .filter_map(|(first, second)| (measure.value_of)(first).zip((measure.value_of)(second)));
     let pairs: Vec<(f64, f64)> = pairs.collect();
     let count = pairs.len();
     if count == 0 {
@@ -82,9 +121,9 @@ fn difference(measure: &Measure, first: &[Figures], second: &[Figures]) -> Optio
     let margin = (1 < count).then(|| {
         let squares: f64 = pairs.iter().map(|(first, second)| (second - first - difference).powi(2)).sum();
         let deviation = (squares / (count - 1) as f64).sqrt();
-        student(count - 1) * deviation / (count as f64).sqrt()
+        student_t_975(count - 1) * deviation / (count as f64).sqrt()
     });
-    Some(Difference {
+    Some(StatisticDelta {
         name: measure.name,
         unit: measure.unit,
         first: mean(&mut pairs.iter().map(|it| it.0)),
@@ -96,19 +135,19 @@ fn difference(measure: &Measure, first: &[Figures], second: &[Figures]) -> Optio
     })
 }
 
-fn some(count: u64, value: f64) -> Option<f64> {
+fn value_if_any(count: u64, value: f64) -> Option<f64> {
     (0 < count).then_some(value)
 }
 
-fn percent(part: u64, whole: u64) -> Option<f64> {
-    some(whole, 100.0 * part as f64 / whole.max(1) as f64)
+fn percentage(part: u64, whole: u64) -> Option<f64> {
+    value_if_any(whole, 100.0 * part as f64 / whole.max(1) as f64)
 }
 
 /// The 97.5 % point of Student's t: exact to three decimals up to ten degrees of freedom, then by its expansion about
 /// the normal distribution's (Abramowitz and Stegun 26.7.5).
-fn student(freedom: usize) -> f64 {
-    const EXACT: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
-    if let Some(exact) = freedom.checked_sub(1).and_then(|at| EXACT.get(at)) {
+fn student_t_975(freedom: usize) -> f64 {
+    const PUBLISHED_TABLE: [f64; 10] = [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];
+    if let Some(exact) = freedom.checked_sub(1).and_then(|at| PUBLISHED_TABLE.get(at)) {
         return *exact;
     }
     let (z, n): (f64, f64) = (1.959_964, freedom.max(1) as f64);
@@ -121,40 +160,50 @@ fn student(freedom: usize) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::map::Map;
+    use crate::sim::map::CityMap;
     use crate::sim::scenario::Scenario;
-    use crate::sim::tally::{Tally, Wait};
+    use crate::sim::tally::{SimTally, WaitSample};
 
-    fn worlds(waits: &[u32]) -> Vec<Figures> {
-        let map = Map::of(&Scenario::default(), &crate::domain::latency::DEFAULT_LINE, None).unwrap();
-        let world =
-            |&ms: &u32| Figures::of(&Tally { waits: vec![Wait { ms, party: 1, city: 0 }], ..Tally::default() }, &map);
+    fn statistics_of_waits(waits: &[u32]) -> Vec<SimStatistics> {
+        let map = CityMap::build(&Scenario::default(), &crate::domain::latency::DEFAULT_LATENCY_MODEL, None).unwrap();
+        let world = |&ms: &u32| {
+            SimStatistics::from_tally(
+                &SimTally {
+                    matched_waits: vec![WaitSample { waited_ms: ms, party_size: 1, city: 0 }],
+                    ..SimTally::default()
+                },
+                &map,
+            )
+        };
         waits.iter().map(world).collect()
     }
 
-    fn median_of(first: &[u32], second: &[u32]) -> Difference {
-        differences(&worlds(first), &worlds(second)).into_iter().find(|it| it.name == "wait, median").unwrap()
+    fn median_wait_difference(first: &[u32], second: &[u32]) -> StatisticDelta {
+        compare_statistics(&statistics_of_waits(first), &statistics_of_waits(second))
+            .into_iter()
+            .find(|it| it.name == "wait, median")
+            .unwrap()
     }
 
     #[test]
-    fn a_difference_that_all_seeds_agree_on_is_more_than_chance() {
+    fn comparison_of_consistent_seeds_is_more_than_chance() {
         // The seeds differ by minutes; within each the second waits 1 s longer, or nearly.
-        let it = median_of(&[10_000, 70_000, 130_000, 300_000], &[11_000, 71_100, 130_900, 301_000]);
+        let it = median_wait_difference(&[10_000, 70_000, 130_000, 300_000], &[11_000, 71_100, 130_900, 301_000]);
         assert!((it.difference - 1.0).abs() < 1e-9 && it.is_more_than_chance, "{it:?}");
     }
 
     #[test]
-    fn what_seeds_do_not_agree_on_is_chance_and_one_seed_says_nothing() {
-        let it = median_of(&[10_000, 10_000, 10_000], &[15_000, 5_000, 12_000]);
+    fn comparison_of_scattered_seeds_or_one_seed_is_not_more_than_chance() {
+        let it = median_wait_difference(&[10_000, 10_000, 10_000], &[15_000, 5_000, 12_000]);
         assert!(!it.is_more_than_chance, "{it:?}");
-        let it = median_of(&[10_000], &[99_000]);
+        let it = median_wait_difference(&[10_000], &[99_000]);
         assert!(!it.is_more_than_chance && it.margin.is_none(), "{it:?}");
     }
 
     #[test]
-    fn students_points_are_those_of_the_tables() {
+    fn student_t_equals_the_published_table() {
         for (freedom, wanted) in [(1, 12.706), (9, 2.262), (11, 2.201), (29, 2.045), (120, 1.980)] {
-            assert!((student(freedom) - wanted).abs() < 2e-3, "{freedom}: {}", student(freedom));
+            assert!((student_t_975(freedom) - wanted).abs() < 2e-3, "{freedom}: {}", student_t_975(freedom));
         }
     }
 }

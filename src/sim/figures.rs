@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::sim::map::Map;
-use crate::sim::tally::{BANDS, Predicted, Tally};
+use crate::sim::map::CityMap;
+use crate::sim::tally::{CALIBRATION_BANDS, FavoritePrediction, SimTally};
 
 /// Figures of one or several worlds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Figures {
+pub struct SimStatistics {
     /// Worlds, that is seeds.
     pub worlds: u32,
     /// Accounts.
@@ -19,42 +19,42 @@ pub struct Figures {
     /// Players who had never been rated when the world began.
     pub newcomers: u64,
     /// What became of tickets.
-    pub tickets: Tickets,
+    pub tickets: TicketStatistics,
     /// What became of matches.
-    pub matches: Matches,
+    pub matches: MatchStatistics,
     /// Waits of tickets until their match began, seconds.
-    pub waits_s: Spread,
+    pub waits_s: Percentiles,
     /// The same, by players in the party.
-    pub waits_s_by_party: BTreeMap<u16, Spread>,
+    pub waits_s_by_party: BTreeMap<u16, Percentiles>,
     /// The same, by region of the party's city.
-    pub waits_s_by_region: BTreeMap<String, Spread>,
+    pub waits_s_by_region: BTreeMap<String, Percentiles>,
     /// How long those waited who gave up, seconds.
-    pub gave_up_after_s: Spread,
+    pub gave_up_after_s: Percentiles,
     /// From the lowest to the highest player rated in a match, rating points.
-    pub rating_gap: Spread,
+    pub rating_gap: Percentiles,
     /// From the weakest to the strongest team's mean rating, rating points.
-    pub team_gap: Spread,
+    pub team_gap: Percentiles,
     /// What the ratings said of the outcome, and what it was; none where nobody is rated.
-    pub fairness: Option<Fairness>,
+    pub fairness: Option<FavoriteCalibration>,
     /// The favourite's chance by true skill, percent.
-    pub true_favourite_percent: Spread,
+    pub true_favourite_percent: Percentiles,
     /// Each player's round trip, milliseconds: to the match's region, or else to whoever is farthest.
-    pub round_trip_ms: Spread,
+    pub round_trip_ms: Percentiles,
     /// How much more that is than the best that was possible among those who waited, milliseconds.
-    pub regret_ms: Spread,
+    pub regret_ms: Percentiles,
     /// Pairs refused, by rule, most first.
-    pub refusals: Vec<Count>,
+    pub refusals: Vec<RuleCount>,
     /// Tickets that gave up or were left at the end, by what kept them waiting last, most first.
-    pub kept_waiting: Vec<Count>,
+    pub kept_waiting: Vec<RuleCount>,
     /// How the passes went.
-    pub passes: Passes,
+    pub passes: PassStatistics,
     /// What somebody far from everybody saw, if there is anybody.
-    pub outlier: Option<Outlier>,
+    pub outlier: Option<OutlierStatistics>,
 }
 
 /// What became of tickets that entered while it was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Tickets {
+pub struct TicketStatistics {
     /// Tickets.
     pub entered: u64,
     /// Players in them.
@@ -73,7 +73,7 @@ pub struct Tickets {
 
 /// What became of matches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Matches {
+pub struct MatchStatistics {
     /// Matches that passes proposed.
     pub proposed: u64,
     /// Matches that began.
@@ -90,7 +90,7 @@ pub struct Matches {
 
 /// How values are spread: nearest ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Spread {
+pub struct Percentiles {
     /// How many there are; all else is 0 where there are none.
     pub count: u64,
     /// Their mean.
@@ -107,7 +107,7 @@ pub struct Spread {
 
 /// A rule and how often.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Count {
+pub struct RuleCount {
     /// The rule.
     pub rule: String,
     /// How often.
@@ -116,7 +116,7 @@ pub struct Count {
 
 /// Chances against outcomes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Fairness {
+pub struct FavoriteCalibration {
     /// The favourite's chance as the rating system saw it, mean, percent.
     pub favourite_percent: f64,
     /// How often the favourite won, percent.
@@ -124,12 +124,12 @@ pub struct Fairness {
     /// The mean squared error of that chance: 0.25 is a coin's.
     pub brier: f64,
     /// By the chance given: how often the favourite won.
-    pub bands: Vec<Band>,
+    pub bands: Vec<CalibrationBand>,
 }
 
 /// Matches whose favourite was given a chance in a band.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Band {
+pub struct CalibrationBand {
     /// Its lower end, percent.
     pub from_percent: f64,
     /// Matches in it.
@@ -142,7 +142,7 @@ pub struct Band {
 
 /// How passes went.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Passes {
+pub struct PassStatistics {
     /// Passes that ran.
     pub run: u64,
     /// Passes that were not worth running.
@@ -161,18 +161,18 @@ pub struct Passes {
 
 /// What the outlier saw.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Outlier {
+pub struct OutlierStatistics {
     /// Its waits, seconds.
-    pub waits_s: Spread,
+    pub waits_s: Percentiles,
     /// Times it gave up.
     pub gave_up: u64,
     /// The chance that its team was given, percent.
-    pub chance_percent: Spread,
+    pub chance_percent: Percentiles,
 }
 
-impl Spread {
+impl Percentiles {
     /// How `values` are spread.
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+    pub fn from_values(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         if values.is_empty() {
             return Self::default();
@@ -191,51 +191,55 @@ impl Spread {
     }
 }
 
-impl Figures {
+impl SimStatistics {
     /// `tally` in figures; `map` says what its cities' regions are.
-    pub fn of(tally: &Tally, map: &Map) -> Self {
-        let waits = |keep: &dyn Fn(&crate::sim::tally::Wait) -> bool| {
-            Spread::of(tally.waits.iter().filter(|wait| keep(wait)).map(|wait| seconds(wait.ms)))
+    pub fn from_tally(tally: &SimTally, map: &CityMap) -> Self {
+        let waits = |keep: &dyn Fn(&crate::sim::tally::WaitSample) -> bool| {
+            Percentiles::from_values(
+                tally.matched_waits.iter().filter(|wait| keep(wait)).map(|wait| ms_to_seconds(wait.waited_ms)),
+            )
         };
         let region = |city: u16| &*map.cities[usize::from(city)].region;
-        let mut parties: Vec<u16> = tally.waits.iter().map(|wait| wait.party).collect();
+        let mut parties: Vec<u16> = tally.matched_waits.iter().map(|wait| wait.party_size).collect();
         parties.sort_unstable();
         parties.dedup();
         let mut regions: Vec<&str> = map.cities.iter().map(|city| &*city.region).collect();
         regions.sort_unstable();
         regions.dedup();
         let by_region = regions.into_iter().map(|name| (name.to_owned(), waits(&|wait| region(wait.city) == name)));
-        let [proposed, begun, played, declined, unanswered, no_server] = tally.matches;
-        let [run, skipped, tickets, looks] = tally.passes;
-        let [out_of_looks, fell_back, narrowed] = tally.short_passes;
+        let [proposed, begun, played, declined, unanswered, no_server] = tally.match_counts;
+        let [run, skipped, tickets, looks] = tally.pass_counts;
+        let [out_of_looks, fell_back, narrowed] = tally.degraded_pass_counts;
         Self {
-            worlds: tally.worlds,
-            players: tally.population[0],
-            parties: tally.population[1],
-            newcomers: tally.population[2],
-            tickets: Tickets {
-                entered: tally.entered[0],
-                players: tally.entered[1],
-                matched: tally.waits.len() as u64,
-                gave_up: tally.gave_up_ms.len() as u64,
-                checked_out: tally.checked_out,
-                unmatched: tally.unmatched,
-                offered: tally.offered,
+            worlds: tally.world_count,
+            players: tally.population_counts[0],
+            parties: tally.population_counts[1],
+            newcomers: tally.population_counts[2],
+            tickets: TicketStatistics {
+                entered: tally.entered_counts[0],
+                players: tally.entered_counts[1],
+                matched: tally.matched_waits.len() as u64,
+                gave_up: tally.abandoned_waits_ms.len() as u64,
+                checked_out: tally.tickets_ended_by_ready_check,
+                unmatched: tally.unmatched_tickets,
+                offered: tally.tickets_offered_another_set,
             },
-            matches: Matches { proposed, begun, played, declined, unanswered, no_server },
+            matches: MatchStatistics { proposed, begun, played, declined, unanswered, no_server },
             waits_s: waits(&|_| true),
-            waits_s_by_party: parties.into_iter().map(|size| (size, waits(&|wait| wait.party == size))).collect(),
+            waits_s_by_party: parties.into_iter().map(|size| (size, waits(&|wait| wait.party_size == size))).collect(),
             waits_s_by_region: by_region.filter(|(_, spread)| 0 < spread.count).collect(),
-            gave_up_after_s: Spread::of(tally.gave_up_ms.iter().copied().map(seconds)),
-            rating_gap: Spread::of(tally.rating_gaps.iter().copied()),
-            team_gap: Spread::of(tally.team_gaps.iter().copied()),
-            fairness: fairness(&tally.predicted),
-            true_favourite_percent: Spread::of(tally.true_favourites.iter().map(|chance| chance * 100.0)),
-            round_trip_ms: Spread::of(tally.round_trips_ms.iter().copied().map(f64::from)),
-            regret_ms: Spread::of(tally.regrets_ms.iter().copied().map(f64::from)),
-            refusals: counts(&tally.refusals),
-            kept_waiting: counts(&tally.kept_waiting),
-            passes: Passes {
+            gave_up_after_s: Percentiles::from_values(tally.abandoned_waits_ms.iter().copied().map(ms_to_seconds)),
+            rating_gap: Percentiles::from_values(tally.rating_gaps.iter().copied()),
+            team_gap: Percentiles::from_values(tally.team_mean_gaps.iter().copied()),
+            fairness: favorite_calibration(&tally.favorite_predictions),
+            true_favourite_percent: Percentiles::from_values(
+                tally.true_favorite_probabilities.iter().map(|chance| chance * 100.0),
+            ),
+            round_trip_ms: Percentiles::from_values(tally.round_trips_ms.iter().copied().map(f64::from)),
+            regret_ms: Percentiles::from_values(tally.round_trip_regrets_ms.iter().copied().map(f64::from)),
+            refusals: sorted_rule_counts(&tally.refusals_by_rule),
+            kept_waiting: sorted_rule_counts(&tally.unmatched_by_rule),
+            passes: PassStatistics {
                 run,
                 skipped,
                 tickets_mean: tickets as f64 / run.max(1) as f64,
@@ -244,56 +248,61 @@ impl Figures {
                 fell_back,
                 narrowed,
             },
-            outlier: tally.outlier.as_ref().map(|outlier| Outlier {
-                waits_s: Spread::of(outlier.waits_ms.iter().copied().map(seconds)),
-                gave_up: outlier.gave_up,
-                chance_percent: Spread::of(outlier.chances.iter().map(|chance| chance * 100.0)),
+            outlier: tally.outlier.as_ref().map(|outlier| OutlierStatistics {
+                waits_s: Percentiles::from_values(outlier.matched_waits_ms.iter().copied().map(ms_to_seconds)),
+                gave_up: outlier.gave_up_count,
+                chance_percent: Percentiles::from_values(outlier.win_probabilities.iter().map(|chance| chance * 100.0)),
             }),
         }
     }
 }
 
-fn seconds(ms: u32) -> f64 {
+fn ms_to_seconds(ms: u32) -> f64 {
     f64::from(ms) / 1_000.0
 }
 
-fn counts(counts: &BTreeMap<String, u64>) -> Vec<Count> {
-    let mut counts: Vec<Count> = counts.iter().map(|(rule, &count)| Count { rule: rule.clone(), count }).collect();
+fn sorted_rule_counts(counts: &BTreeMap<String, u64>) -> Vec<RuleCount> {
+    let mut counts: Vec<RuleCount> =
+        counts.iter().map(|(rule, &count)| RuleCount { rule: rule.clone(), count }).collect();
     // Stable: equal counts stay in the order of their names.
     counts.sort_by_key(|it| std::cmp::Reverse(it.count));
     counts
 }
 
-fn fairness(predicted: &[Predicted]) -> Option<Fairness> {
+fn favorite_calibration(predicted: &[FavoritePrediction]) -> Option<FavoriteCalibration> {
     if predicted.is_empty() {
         return None;
     }
     let count = predicted.len() as f64;
-    let error = |it: &Predicted| (it.chance - f64::from(u8::from(it.won))).powi(2);
+    let error = |it: &FavoritePrediction| (it.win_probability - f64::from(u8::from(it.won))).powi(2);
     let band = |place: usize| {
-        let of = |it: &&Predicted| ((it.chance * BANDS as f64) as usize).min(BANDS - 1) == place;
-        let matches: Vec<&Predicted> = predicted.iter().filter(of).collect();
-        let (predicted_percent, won_percent) = shares(matches.iter().copied());
-        Band {
-            from_percent: 100.0 * place as f64 / BANDS as f64,
+        let of = |it: &&FavoritePrediction| {
+            ((it.win_probability * CALIBRATION_BANDS as f64) as usize).min(CALIBRATION_BANDS - 1) == place
+        };
+        let matches: Vec<&FavoritePrediction> = predicted.iter().filter(of).collect();
+        let (predicted_percent, won_percent) = mean_probability_and_win_share(matches.iter().copied());
+        CalibrationBand {
+            from_percent: 100.0 * place as f64 / CALIBRATION_BANDS as f64,
             matches: matches.len() as u64,
             predicted_percent,
             won_percent,
         }
     };
-    let (favourite_percent, favourite_won_percent) = shares(predicted.iter());
-    Some(Fairness {
+    let (favourite_percent, favourite_won_percent) = mean_probability_and_win_share(predicted.iter());
+    Some(FavoriteCalibration {
         favourite_percent,
         favourite_won_percent,
         brier: predicted.iter().map(error).sum::<f64>() / count,
-        bands: (0..BANDS).map(band).filter(|band| 0 < band.matches).collect(),
+        bands: (0..CALIBRATION_BANDS).map(band).filter(|band| 0 < band.matches).collect(),
     })
 }
 
 /// The mean chance and the share that won, percent.
-fn shares<'a>(predicted: impl ExactSizeIterator<Item = &'a Predicted> + Clone) -> (f64, f64) {
+fn mean_probability_and_win_share<'a>(
+    predicted: impl ExactSizeIterator<Item = &'a FavoritePrediction> + Clone,
+) -> (f64, f64) {
     let count = predicted.len().max(1) as f64;
-    let chance: f64 = predicted.clone().map(|it| it.chance).sum();
+    let chance: f64 = predicted.clone().map(|it| it.win_probability).sum();
     let won = predicted.filter(|it| it.won).count() as f64;
     (100.0 * chance / count, 100.0 * won / count)
 }
@@ -303,18 +312,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranks_are_those_of_the_values_and_nothing_between() {
-        let spread = Spread::of((1..=10).map(f64::from));
+    fn percentiles_are_nearest_ranks_without_interpolation() {
+        let spread = Percentiles::from_values((1..=10).map(f64::from));
         assert_eq!((spread.count, spread.mean, spread.p50, spread.p90, spread.p99, spread.max), {
             (10, 5.5, 5.0, 9.0, 10.0, 10.0)
         });
-        assert_eq!(Spread::of([]), Spread::default());
+        assert_eq!(Percentiles::from_values([]), Percentiles::default());
     }
 
     #[test]
-    fn chances_are_held_against_what_came() {
-        let of = |chance, won| Predicted { chance, won };
-        let fairness = fairness(&[of(0.6, true), of(0.6, false), of(0.9, true), of(1.0, true)]).unwrap();
+    fn favorite_calibration_compares_predictions_with_results() {
+        let of = |chance, won| FavoritePrediction { win_probability: chance, won };
+        let fairness = favorite_calibration(&[of(0.6, true), of(0.6, false), of(0.9, true), of(1.0, true)]).unwrap();
         assert!((fairness.favourite_percent - 77.5).abs() < 1e-9);
         assert!((fairness.favourite_won_percent - 75.0).abs() < 1e-9);
         assert_eq!(fairness.bands.len(), 2, "0.9 and 1.0 are in one");

@@ -3,13 +3,13 @@
 
 use serde::Deserialize;
 
-use crate::sim::Unplayable;
+use crate::sim::ScenarioError;
 
 /// Bytes that a scenario may have.
-pub const BYTES_MAX: usize = 64 * 1024;
+pub const SCENARIO_BYTES_MAX: usize = 64 * 1024;
 
 /// The scenarios that ship: names, and contents as shipped.
-pub const SHIPPED: [(&str, &str); 6] = [
+pub const BUNDLED_SCENARIOS: [(&str, &str); 6] = [
     ("launch_day", include_str!("../../scenarios/launch_day.toml")),
     ("leagues", include_str!("../../scenarios/leagues.toml")),
     ("low", include_str!("../../scenarios/low.toml")),
@@ -35,13 +35,13 @@ pub struct Scenario {
     /// Regions whose players play; empty for all. As in scenarios/cities.csv.
     pub regions: Vec<String>,
     /// How good they are.
-    pub skill: SkillMix,
+    pub skill: SkillDistribution,
     /// Percent of parties that have 1, 2, 3 … players. Those too large for the ruleset are as large as it allows.
     pub party_percent: Vec<f64>,
     /// When and how long they play.
-    pub rhythm: Rhythm,
+    pub rhythm: PlayerActivity,
     /// How they answer a ready check.
-    pub ready: Ready,
+    pub ready: ReadyCheckBehavior,
     /// How long a match waits for a game server, milliseconds, where the ruleset wants one.
     pub server_ms: u64,
     /// Added to every round trip of a `--latencies` matrix, whose ends are hosted machines: the last miles of a home,
@@ -50,13 +50,13 @@ pub struct Scenario {
     /// Players with an open, a moderate and a strict NAT, percent.
     pub nat_percent: [f64; 3],
     /// Somebody who is far from everybody else.
-    pub outlier: Option<Outlier>,
+    pub outlier: Option<OutlierSpec>,
 }
 
 /// How good players are. In points of Elo, whatever system the ruleset has: 400 points are ten to one.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct SkillMix {
+pub struct SkillDistribution {
     /// The standard deviation of true skill: 0 to 2,000.
     pub sd: f64,
     /// How far above a newcomer's rating the mean of those who have played is.
@@ -72,7 +72,7 @@ pub struct SkillMix {
 /// When and how long players play.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Rhythm {
+pub struct PlayerActivity {
     /// How often a party sits down in a day, on average: more than 0, at most 48.
     pub sittings_a_day: f64,
     /// How the sittings of a day fall on its hours, by local time: 24 weights.
@@ -90,7 +90,7 @@ pub struct Rhythm {
 /// How a party answers a ready check.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
-pub struct Ready {
+pub struct ReadyCheckBehavior {
     /// Parties that accept, percent.
     pub accept_percent: f64,
     /// Parties that decline, percent; the rest does not answer.
@@ -102,7 +102,7 @@ pub struct Ready {
 /// A player who stays all the time and is far from everybody.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Outlier {
+pub struct OutlierSpec {
     /// How far above the mean, points of Elo.
     pub above: f64,
     /// Where: a city of scenarios/cities.csv.
@@ -118,10 +118,10 @@ impl Default for Scenario {
             settle_minutes: 60.0,
             start_utc_hour: 19,
             regions: Vec::new(),
-            skill: SkillMix::default(),
+            skill: SkillDistribution::default(),
             party_percent: vec![70.0, 18.0, 6.0, 4.0, 1.0, 1.0],
-            rhythm: Rhythm::default(),
-            ready: Ready::default(),
+            rhythm: PlayerActivity::default(),
+            ready: ReadyCheckBehavior::default(),
             server_ms: 800,
             last_mile_ms: 17.0,
             nat_percent: [45.0, 45.0, 10.0],
@@ -130,13 +130,13 @@ impl Default for Scenario {
     }
 }
 
-impl Default for SkillMix {
+impl Default for SkillDistribution {
     fn default() -> Self {
         Self { sd: 300.0, centre: 0.0, friends: 0.4, newcomers_percent: 10.0, earlier_matches: 30 }
     }
 }
 
-impl Default for Rhythm {
+impl Default for PlayerActivity {
     fn default() -> Self {
         let night = [2.0, 1.0, 0.6, 0.4, 0.3, 0.3, 0.5, 1.0];
         let day = [1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 4.5, 5.0];
@@ -152,7 +152,7 @@ impl Default for Rhythm {
     }
 }
 
-impl Default for Ready {
+impl Default for ReadyCheckBehavior {
     fn default() -> Self {
         Self { accept_percent: 94.0, decline_percent: 3.0, answer_s: 5.0 }
     }
@@ -160,28 +160,28 @@ impl Default for Ready {
 
 impl Scenario {
     /// One that ships.
-    pub fn shipped(name: &str) -> Result<Self, Unplayable> {
-        let found = SHIPPED.iter().find(|(known, _)| *known == name);
+    pub fn bundled(name: &str) -> Result<Self, ScenarioError> {
+        let found = BUNDLED_SCENARIOS.iter().find(|(known, _)| *known == name);
         let Some((name, text)) = found else {
-            let names: Vec<&str> = SHIPPED.iter().map(|it| it.0).collect();
+            let names: Vec<&str> = BUNDLED_SCENARIOS.iter().map(|it| it.0).collect();
             let what = format!("no scenario `{name}` ships: give a .toml file, or one of {}", names.join(", "));
-            return Err(Unplayable(what));
+            return Err(ScenarioError(what));
         };
         Self::parse(name, text)
     }
 
     /// Reads a scenario; `file` is what mistakes call it.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Unplayable> {
-        if BYTES_MAX < text.len() {
-            return Err(Unplayable(format!("{file}: has more than {BYTES_MAX} bytes")));
+    pub fn parse(file: &str, text: &str) -> Result<Self, ScenarioError> {
+        if SCENARIO_BYTES_MAX < text.len() {
+            return Err(ScenarioError(format!("{file}: has more than {SCENARIO_BYTES_MAX} bytes")));
         }
-        let scenario: Self = toml::from_str(text).map_err(|error| Unplayable(format!("{file}: {error}")))?;
-        scenario.check().map_err(|why| Unplayable(format!("{file}: {why}")))?;
+        let scenario: Self = toml::from_str(text).map_err(|error| ScenarioError(format!("{file}: {error}")))?;
+        scenario.validate().map_err(|why| ScenarioError(format!("{file}: {why}")))?;
         Ok(scenario)
     }
 
     /// What is wrong with it: the first field that is, and what it may be.
-    pub fn check(&self) -> Result<(), String> {
+    pub fn validate(&self) -> Result<(), String> {
         let Self { skill, rhythm, ready, .. } = self;
         let bounds = [
             ("players", f64::from(self.players), 2.0, 1e6),
@@ -210,13 +210,13 @@ impl Scenario {
                 return Err(format!("{field} is {value}: it is between {least} and {most}"));
             }
         }
-        weights("party_percent", &self.party_percent, 1..=32)?;
-        weights("rhythm.by_hour", &rhythm.by_hour, 24..=24)?;
-        weights("nat_percent", &self.nat_percent, 3..=3)
+        validate_weights("party_percent", &self.party_percent, 1..=32)?;
+        validate_weights("rhythm.by_hour", &rhythm.by_hour, 24..=24)?;
+        validate_weights("nat_percent", &self.nat_percent, 3..=3)
     }
 }
 
-fn weights(field: &str, weights: &[f64], count: std::ops::RangeInclusive<usize>) -> Result<(), String> {
+fn validate_weights(field: &str, weights: &[f64], count: std::ops::RangeInclusive<usize>) -> Result<(), String> {
     let sound = weights.iter().all(|weight| weight.is_finite() && 0.0 <= *weight) && 0.0 < weights.iter().sum::<f64>();
     match sound && count.contains(&weights.len()) {
         true => Ok(()),
@@ -232,22 +232,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ships_can_be_played() {
-        for (name, _) in SHIPPED {
-            Scenario::shipped(name).unwrap();
+    fn bundled_scenarios_are_valid() {
+        for (name, _) in BUNDLED_SCENARIOS {
+            Scenario::bundled(name).unwrap();
         }
-        let why = Scenario::shipped("lauch_day").unwrap_err().to_string();
+        let why = Scenario::bundled("lauch_day").unwrap_err().to_string();
         assert!(why.contains("launch_day"), "{why}");
     }
 
     #[test]
-    fn what_a_file_leaves_out_is_as_in_normal() {
-        let normal = Scenario::shipped("normal").unwrap();
+    fn scenario_defaults_equal_the_normal_scenario() {
+        let normal = Scenario::bundled("normal").unwrap();
         assert_eq!(normal, Scenario { title: normal.title.clone(), ..Scenario::default() });
     }
 
     #[test]
-    fn a_bad_scenario_says_which_field_and_what_would_be_right() {
+    fn scenario_error_names_the_field_and_its_range() {
         let check = |text: &str, wanted: &str| {
             let why = Scenario::parse("x.toml", text).unwrap_err().to_string();
             assert!(why.starts_with("x.toml: ") && why.contains(wanted), "{why}");

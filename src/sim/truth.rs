@@ -6,24 +6,27 @@
 
 use rand_distr::{Distribution, Gumbel};
 
-use crate::sim::dice::Dice;
+use crate::sim::dice::SimRng;
 
 /// Points of Elo for odds of e to one.
-const POINTS: f64 = 400.0 / std::f64::consts::LN_10;
+const ELO_POINTS_PER_E_FOLD: f64 = 400.0 / std::f64::consts::LN_10;
 
 /// The chance of each side to come in first.
-pub fn chances(strengths: &[f64]) -> Vec<f64> {
+pub fn win_probabilities(strengths: &[f64]) -> Vec<f64> {
     let best = strengths.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let weights: Vec<f64> = strengths.iter().map(|strength| ((strength - best) / POINTS).exp()).collect();
+    let weights: Vec<f64> =
+        strengths.iter().map(|strength| ((strength - best) / ELO_POINTS_PER_E_FOLD).exp()).collect();
     let total: f64 = weights.iter().sum();
     weights.iter().map(|weight| weight / total).collect()
 }
 
 /// Where each side comes in: 1 is best, no two the same.
-pub fn ranks(strengths: &[f64], dice: &mut Dice) -> Vec<u32> {
+pub fn draw_ranks(strengths: &[f64], dice: &mut SimRng) -> Vec<u32> {
     let luck = Gumbel::new(0.0, 1.0).ok();
-    let drawn: Vec<f64> =
-        strengths.iter().map(|strength| strength / POINTS + luck.map_or(0.0, |luck| luck.sample(dice))).collect();
+    let drawn: Vec<f64> = strengths
+        .iter()
+        .map(|strength| strength / ELO_POINTS_PER_E_FOLD + luck.map_or(0.0, |luck| luck.sample(dice)))
+        .collect();
     let mut order: Vec<usize> = (0..drawn.len()).collect();
     order.sort_by(|&one, &other| drawn[other].total_cmp(&drawn[one]));
     let mut ranks = vec![0; drawn.len()];
@@ -34,32 +37,32 @@ pub fn ranks(strengths: &[f64], dice: &mut Dice) -> Vec<u32> {
 }
 
 /// The chance that one beats another.
-pub fn beats(one: f64, other: f64) -> f64 {
-    1.0 / (1.0 + ((other - one) / POINTS).exp())
+pub fn pair_win_probability(one: f64, other: f64) -> f64 {
+    1.0 / (1.0 + ((other - one) / ELO_POINTS_PER_E_FOLD).exp())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::dice::{About, dice};
+    use crate::sim::dice::{RngPurpose, stream_rng};
 
     #[test]
-    fn any_two_of_many_come_in_as_elo_says() {
+    fn drawn_ranks_follow_elo_between_any_two_sides() {
         let strengths = [0.0, 200.0, -100.0, 50.0];
-        let mut dice = dice(1, About::Match, 0, 0);
+        let mut dice = stream_rng(1, RngPurpose::MatchPlay, 0, 0);
         let rounds = 20_000;
         let mut before = 0;
         let mut first = [0; 4];
         for _ in 0..rounds {
-            let ranks = ranks(&strengths, &mut dice);
+            let ranks = draw_ranks(&strengths, &mut dice);
             before += u32::from(ranks[1] < ranks[0]);
             first[ranks.iter().position(|rank| *rank == 1).unwrap()] += 1;
         }
         let share = f64::from(before) / f64::from(rounds);
-        assert!((share - beats(200.0, 0.0)).abs() < 0.015, "{share}");
-        for (count, chance) in first.iter().zip(chances(&strengths)) {
+        assert!((share - pair_win_probability(200.0, 0.0)).abs() < 0.015, "{share}");
+        for (count, chance) in first.iter().zip(win_probabilities(&strengths)) {
             assert!((f64::from(*count) / f64::from(rounds) - chance).abs() < 0.015, "{first:?}");
         }
-        assert!((beats(400.0, 0.0) - 10.0 / 11.0).abs() < 1e-12);
+        assert!((pair_win_probability(400.0, 0.0) - 10.0 / 11.0).abs() < 1e-12);
     }
 }

@@ -12,201 +12,206 @@ use std::collections::{BTreeMap, VecDeque};
 use crate::domain::filter::Refusal;
 use crate::domain::id::{MatchId, TicketId};
 use crate::domain::life::Match;
-use crate::domain::life::rules::LifeRules;
-use crate::domain::queue::avoid::{Meeting, Meetings};
-use crate::domain::queue::entrant::Entrant;
-use crate::domain::queue::gate::{Crowd, LastPass};
+use crate::domain::life::rules::LifecycleRules;
+use crate::domain::queue::avoid::{PastMatch, PastMatches};
+use crate::domain::queue::entrant::PreparedTicket;
+use crate::domain::queue::gate::{LastPass, QueueCounts};
 use crate::domain::queue::pass::{self, PassInput, PassOutcome};
-use crate::domain::rating::Played;
-use crate::domain::rating::board::Board;
-use crate::domain::ruleset::queue::{Quality, QueueSpec, Regions};
+use crate::domain::rating::SetActivity;
+use crate::domain::rating::board::Leaderboard;
+use crate::domain::ruleset::queue::{QualitySpec, QueueSpec, RegionMode};
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::ruleset::{HardRule, Ruleset};
 use crate::domain::time::UnixMs;
-use crate::sim::Unplayable;
-use crate::sim::agenda::{Agenda, Due};
-use crate::sim::latencies::Matrix;
-use crate::sim::map::Map;
-use crate::sim::people::{HOUR_MS, People};
+use crate::sim::ScenarioError;
+use crate::sim::agenda::{EventQueue, ScheduledEvent};
+use crate::sim::latencies::LatencyMatrix;
+use crate::sim::map::CityMap;
+use crate::sim::people::{HOUR_MS, Population};
 use crate::sim::scenario::Scenario;
-use crate::sim::tally::{Outlier, Tally};
+use crate::sim::tally::{OutlierTally, SimTally};
 
 /// Midnight in UTC of 15 January 2026: the day on which everything is simulated.
-const DAY: UnixMs = UnixMs(1_768_435_200_000);
+const SIMULATED_DAY: UnixMs = UnixMs(1_768_435_200_000);
 
 const MINUTE_MS: u64 = 60_000;
 
 /// Runs a pass: `pass::run`, or that with a stopwatch.
-pub type Look<'a> = &'a mut dyn FnMut(&PassInput<'_>) -> PassOutcome;
+pub type PassFn<'a> = &'a mut dyn FnMut(&PassInput<'_>) -> PassOutcome;
 
 /// One world.
-pub struct World<'a> {
+pub struct SimWorld<'a> {
     scenario: &'a Scenario,
     ruleset: &'a Ruleset,
     queue: &'a QueueSpec,
     teams: &'a TeamsSpec,
-    life: LifeRules,
-    map: &'a Map,
+    lifecycle_rules: LifecycleRules,
+    map: &'a CityMap,
     seed: u64,
     /// When counting begins, and when all is over.
-    span: (UnixMs, UnixMs),
+    counted_span: (UnixMs, UnixMs),
     now: UnixMs,
-    agenda: Agenda,
-    people: People,
-    board: Board,
-    waiting: BTreeMap<TicketId, Waiting>,
+    event_queue: EventQueue,
+    population: Population,
+    leaderboard: Leaderboard,
+    waiting_tickets: BTreeMap<TicketId, SimTicket>,
     /// Tickets in matches that have not begun, or are being played.
-    taken: BTreeMap<TicketId, Waiting>,
-    plays: BTreeMap<MatchId, Play>,
-    meetings: VecDeque<Meeting>,
+    matched_tickets: BTreeMap<TicketId, SimTicket>,
+    matches: BTreeMap<MatchId, SimMatch>,
+    past_matches: VecDeque<PastMatch>,
     /// The same, for passes; none when somebody has met since. Meetings that lie too far back are told by their time.
-    met: Option<Meetings>,
-    connected: u32,
+    past_matches_cache: Option<PastMatches>,
+    connected_players: u32,
     /// How far the set has been played since the world began, for decay that counts it.
-    played: Played,
-    tickets: u64,
-    proposals: u64,
-    queue_state: QueueState,
-    tally: Tally,
+    set_activity: SetActivity,
+    ticket_count: u64,
+    proposal_count: u64,
+    runner_state: SimRunnerState,
+    tally: SimTally,
 }
 
 /// What the runner remembers.
 #[derive(Debug, Default)]
-struct QueueState {
-    last: LastPass,
-    last_at: Option<UnixMs>,
-    passes: u64,
-    changed: bool,
+struct SimRunnerState {
+    last_pass: LastPass,
+    last_pass_at: Option<UnixMs>,
+    pass_count: u64,
+    changed_since_pass: bool,
     /// For when a pass is planned, so that only one is.
-    planned: Option<UnixMs>,
+    planned_pass_at: Option<UnixMs>,
 }
 
 /// A party that waits.
-struct Waiting {
-    entrant: Entrant,
-    party: usize,
+struct SimTicket {
+    prepared_ticket: PreparedTicket,
+    party_index: usize,
     /// Whether its patience has ended while it was in a match.
-    impatient: bool,
+    patience_ended: bool,
     /// What kept it waiting at the last pass.
-    why: Option<Refusal>,
+    last_refusal: Option<Refusal>,
     /// Matches that it has been in and that did not come about.
-    returns: u64,
+    return_count: u64,
 }
 
 /// A match.
-struct Play {
-    life: Match,
+struct SimMatch {
+    match_state: Match,
     /// For dice.
     number: u64,
     /// The place in `People::all` of each player, by team.
-    teams: Vec<Vec<usize>>,
+    players_by_team: Vec<Vec<usize>>,
     /// Each team's chance by the rating system, at the time it was made.
-    chances: Option<Vec<f64>>,
+    win_probabilities: Option<Vec<f64>>,
 }
 
-impl<'a> World<'a> {
+impl<'a> SimWorld<'a> {
     /// The world of `seed`: everybody is born, has a past, and is about to come.
-    pub fn new(scenario: &'a Scenario, ruleset: &'a Ruleset, map: &'a Map, seed: u64) -> Result<Self, Unplayable> {
+    pub fn new(
+        scenario: &'a Scenario,
+        ruleset: &'a Ruleset,
+        map: &'a CityMap,
+        seed: u64,
+    ) -> Result<Self, ScenarioError> {
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             let name = &ruleset.name;
-            return Err(Unplayable(format!("ruleset `{name}` has no <Queue>: only queues are simulated")));
+            return Err(ScenarioError(format!("ruleset `{name}` has no <Queue>: only queues are simulated")));
         };
-        let counted = DAY.after(u64::from(scenario.start_utc_hour) * HOUR_MS);
+        let counted = SIMULATED_DAY.plus_ms(u64::from(scenario.start_utc_hour) * HOUR_MS);
         let start = UnixMs(counted.0 - (scenario.settle_minutes * MINUTE_MS as f64) as u64);
-        let end = counted.after((scenario.hours * HOUR_MS as f64) as u64);
-        let people = People::of(scenario, ruleset, map, seed, start)?;
-        let newcomers = people.all.iter().filter(|person| person.skill.is_none()).count() as u64;
-        let population = [people.all.len() as u64, people.parties.len() as u64, newcomers];
-        let outlier = people.outlier.map(|_| Outlier::default());
+        let end = counted.plus_ms((scenario.hours * HOUR_MS as f64) as u64);
+        let people = Population::generate(scenario, ruleset, map, seed, start)?;
+        let newcomers = people.players.iter().filter(|person| person.known_skill.is_none()).count() as u64;
+        let population = [people.players.len() as u64, people.parties.len() as u64, newcomers];
+        let outlier = people.outlier_party.map(|_| OutlierTally::default());
         let mut world = Self {
             scenario,
             ruleset,
             queue,
             teams,
-            life: LifeRules::of(ruleset),
+            lifecycle_rules: LifecycleRules::from_ruleset(ruleset),
             map,
             seed,
-            span: (counted, end),
+            counted_span: (counted, end),
             now: start,
-            agenda: Agenda::default(),
-            people,
-            board: Board::default(),
-            waiting: BTreeMap::new(),
-            taken: BTreeMap::new(),
-            plays: BTreeMap::new(),
-            meetings: VecDeque::new(),
-            met: None,
-            connected: 0,
-            played: Played::default(),
-            tickets: 0,
-            proposals: 0,
-            queue_state: QueueState::default(),
-            tally: Tally { worlds: 1, population, outlier, ..Tally::default() },
+            event_queue: EventQueue::default(),
+            population: people,
+            leaderboard: Leaderboard::default(),
+            waiting_tickets: BTreeMap::new(),
+            matched_tickets: BTreeMap::new(),
+            matches: BTreeMap::new(),
+            past_matches: VecDeque::new(),
+            past_matches_cache: None,
+            connected_players: 0,
+            set_activity: SetActivity::default(),
+            ticket_count: 0,
+            proposal_count: 0,
+            runner_state: SimRunnerState::default(),
+            tally: SimTally { world_count: 1, population_counts: population, outlier, ..SimTally::default() },
         };
-        world.rank_everybody();
-        world.plan_arrivals();
+        world.fill_leaderboard();
+        world.schedule_first_play_sessions();
         Ok(world)
     }
 
     /// Lets everything happen, with the passes that the server runs, and says what was seen. `progress` hears now and
     /// then which share of the time has gone by.
-    pub fn run(self, progress: &mut dyn FnMut(f64)) -> Tally {
-        self.run_with(&mut pass::run, progress)
+    pub fn run(self, progress: &mut dyn FnMut(f64)) -> SimTally {
+        self.run_with_pass_fn(&mut pass::run_pass, progress)
     }
 
     /// The same, with passes run by `look`.
-    pub fn run_with(mut self, look: Look<'_>, progress: &mut dyn FnMut(f64)) -> Tally {
-        let (start, end) = (self.now, self.span.1);
-        let mut minute = self.span.0;
-        while let Some((at, due)) = self.agenda.next(end) {
+    pub fn run_with_pass_fn(mut self, look: PassFn<'_>, progress: &mut dyn FnMut(f64)) -> SimTally {
+        let (start, end) = (self.now, self.counted_span.1);
+        let mut minute = self.counted_span.0;
+        while let Some((at, due)) = self.event_queue.pop_before(end) {
             while minute <= at {
-                self.tally.minutes.push([self.waiting.len() as u32, self.plays.len() as u32]);
-                minute = minute.after(MINUTE_MS);
-                progress(minute.since(start) as f64 / end.since(start).max(1) as f64);
+                self.tally.samples_per_minute.push([self.waiting_tickets.len() as u32, self.matches.len() as u32]);
+                minute = minute.plus_ms(MINUTE_MS);
+                progress(minute.ms_since(start) as f64 / end.ms_since(start).max(1) as f64);
             }
             self.now = at;
-            self.happens(due, look);
+            self.handle_event(due, look);
         }
-        self.close()
+        self.finish()
     }
 
-    fn happens(&mut self, due: Due, look: Look<'_>) {
+    fn handle_event(&mut self, due: ScheduledEvent, look: PassFn<'_>) {
         match due {
-            Due::Arrives(party) => self.arrives(party),
-            Due::Enters(party) => self.enters(party),
-            Due::GivesUp(ticket) => self.gives_up(ticket),
-            Due::Pass => self.pass(look),
-            Due::Answers(play, ticket) => self.answers(play, ticket),
-            Due::Deadline(play) => self.deadline(play),
-            Due::Hosted(play) => self.hosted(play),
-            Due::Played(play) => self.played(play),
+            ScheduledEvent::PlaySessionStarts(party) => self.start_play_session(party),
+            ScheduledEvent::PartyEntersQueue(party) => self.enter_queue(party),
+            ScheduledEvent::PatienceEnds(ticket) => self.give_up(ticket),
+            ScheduledEvent::PassDue => self.run_due_pass(look),
+            ScheduledEvent::ReadyCheckResponse(play, ticket) => self.respond_to_ready_check(play, ticket),
+            ScheduledEvent::MatchDeadline(play) => self.match_deadline_passed(play),
+            ScheduledEvent::GameServerFound(play) => self.game_server_found(play),
+            ScheduledEvent::MatchFinished(play) => self.finish_match(play),
         }
     }
 
     /// Whether what happens to somebody who has waited since `at` is counted.
-    fn counts(&self, at: UnixMs) -> bool {
-        self.span.0 <= at
+    fn is_counted(&self, at: UnixMs) -> bool {
+        self.counted_span.0 <= at
     }
 
     /// What the gate counts.
-    fn crowd(&self) -> Crowd {
-        Crowd { connected_players: self.connected, running_matches: self.plays.len() as u32 }
+    fn queue_counts(&self) -> QueueCounts {
+        QueueCounts { connected_players: self.connected_players, active_matches: self.matches.len() as u32 }
     }
 
     /// Whether places on the leaderboard mean anything.
-    fn goes_by_places(&self) -> bool {
-        matches!(self.queue.quality, Quality::LeaderboardGauss { .. })
+    fn uses_leaderboard_ranks(&self) -> bool {
+        matches!(self.queue.quality, QualitySpec::LeaderboardGauss { .. })
     }
 
     /// Whether clients measure round trips to regions.
-    fn goes_by_regions(&self) -> bool {
-        matches!(self.queue.regions, Some(Regions::Stage { .. } | Regions::Quality { .. }))
+    fn uses_region_latencies(&self) -> bool {
+        matches!(self.queue.regions, Some(RegionMode::Stage { .. } | RegionMode::Quality { .. }))
     }
 
     /// What a refusal is called.
-    fn rule(ruleset: &Ruleset, refusal: Refusal) -> String {
+    fn rule_name(ruleset: &Ruleset, refusal: Refusal) -> String {
         match refusal {
-            Refusal::Filter { filter, .. } => match ruleset.hard.get(filter) {
+            Refusal::HardFilter { filter_index: filter, .. } => match ruleset.hard_filters.get(filter) {
                 Some(hard) => match hard.rule {
                     HardRule::Within { .. } => format!("filter {} (limit)", hard.name),
                     _ => format!("filter {}", hard.name),
@@ -218,18 +223,19 @@ impl<'a> World<'a> {
     }
 
     /// Everybody who still waits has not been matched.
-    fn close(mut self) -> Tally {
+    fn finish(mut self) -> SimTally {
         // Matches that are played are over for their tickets.
-        let playing = self.plays.values().filter(|play| play.life.stage.began().is_some());
-        let begun: Vec<TicketId> = playing.flat_map(|play| play.life.members.iter().map(|it| it.ticket)).collect();
+        let playing = self.matches.values().filter(|play| play.match_state.stage.started_at().is_some());
+        let begun: Vec<TicketId> =
+            playing.flat_map(|play| play.match_state.tickets.iter().map(|it| it.ticket_id)).collect();
         for id in begun {
-            self.taken.remove(&id);
+            self.matched_tickets.remove(&id);
         }
-        let left = self.waiting.values().chain(self.taken.values());
-        for waiting in left.filter(|it| self.span.0 <= it.entrant.ticket.entered) {
-            self.tally.unmatched += 1;
-            if let Some(why) = waiting.why {
-                *self.tally.kept_waiting.entry(Self::rule(self.ruleset, why)).or_default() += 1;
+        let left = self.waiting_tickets.values().chain(self.matched_tickets.values());
+        for waiting in left.filter(|it| self.counted_span.0 <= it.prepared_ticket.ticket.entered_at) {
+            self.tally.unmatched_tickets += 1;
+            if let Some(why) = waiting.last_refusal {
+                *self.tally.unmatched_by_rule.entry(Self::rule_name(self.ruleset, why)).or_default() += 1;
             }
         }
         self.tally
@@ -237,6 +243,10 @@ impl<'a> World<'a> {
 }
 
 /// What a world is made with beside its seed: round trips, for every seed the same.
-pub fn map(scenario: &Scenario, ruleset: &Ruleset, matrix: Option<&Matrix>) -> Result<Map, Unplayable> {
-    Map::of(scenario, &ruleset.line, matrix)
+pub fn build_city_map(
+    scenario: &Scenario,
+    ruleset: &Ruleset,
+    matrix: Option<&LatencyMatrix>,
+) -> Result<CityMap, ScenarioError> {
+    CityMap::build(scenario, &ruleset.latency_model, matrix)
 }

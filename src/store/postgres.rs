@@ -33,127 +33,140 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::domain::id::{AdvertisementId, SiloId};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::feed::ChangeFeed;
-use crate::store::postgres::line::{Line, ask};
-use crate::store::postgres::settle::Unsettled;
+use crate::store::postgres::feed::AdvertChangeFeed;
+use crate::store::postgres::line::{ConnectionSlot, ask};
+use crate::store::postgres::settle::UnresolvedCommits;
 use crate::store::postgres::statements as sql;
-use crate::store::{Committed, Feed, Store, StoreError, StoredAdvertisement, Write, rows};
+use crate::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
 
 /// What a verb other than a commit may take.
-const VERB_WITHIN: Duration = Duration::from_secs(2);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How often one call of `forget` goes on to the next thousand rows of a kind.
-const FORGET_ROUNDS_MAX: usize = 20;
+const PURGE_STATEMENTS_MAX: usize = 20;
 
 /// Which server this is, and what of the database is its business.
 #[derive(Clone, Debug)]
 pub struct Replica {
     /// Drawn at every start: two starts of one server are two.
-    pub number: u64,
+    pub id: u64,
     /// The populations that it loads and serves; `None` for all.
     pub silos: Option<Vec<SiloId>>,
 }
 
 impl Replica {
     /// The silos as the database has them.
-    fn silos(&self) -> Option<Vec<i64>> {
+    fn silo_ids(&self) -> Option<Vec<i64>> {
         self.silos.as_ref().map(|silos| silos.iter().map(|silo| silo.0.cast_signed()).collect())
     }
 }
 
 /// The store that several servers share.
 #[derive(Debug)]
-pub struct Postgres {
+pub struct PostgresStore {
     options: PgConnectOptions,
     replica: Replica,
-    desk: Arc<Mutex<Desk>>,
+    advert_session: Arc<Mutex<WriteSession>>,
     /// The same for changes to the queues: the one does not wait for the other.
-    queue_desk: Arc<Mutex<Desk>>,
+    queue_session: Arc<Mutex<WriteSession>>,
     /// For leases and attendance, which are of little worth when they are late.
-    leases: Arc<Mutex<Line>>,
+    lease_connection: Arc<Mutex<ConnectionSlot>>,
     /// For what nobody waits for, so that it keeps no commit waiting.
-    chores: Arc<Mutex<Line>>,
-    unsettled: Unsettled,
-    unsettled_queues: Unsettled,
+    background_connection: Arc<Mutex<ConnectionSlot>>,
+    unresolved_advert_commits: UnresolvedCommits,
+    unresolved_queue_commits: UnresolvedCommits,
 }
 
 /// What changes need, one batch at a time.
 #[derive(Debug)]
-struct Desk {
-    writes: Line,
-    replica: i64,
+struct WriteSession {
+    connection: ConnectionSlot,
+    replica_id: i64,
     /// Batches begun: with the replica's number, each one's name.
-    batches: u64,
-    bell: attempt::Bell,
+    batch_count: u64,
+    notify_throttle: attempt::NotifyThrottle,
     /// What gives a batch up: of advertisements, or of the queues.
-    give_up: &'static str,
-    unsettled: Unsettled,
+    abandon_statement: &'static str,
+    unresolved_commits: UnresolvedCommits,
     closed: bool,
 }
 
-impl Postgres {
+impl PostgresStore {
     /// Connects, and brings the schema up to date; several servers may do so at once.
     ///
     /// `Unavailable` when nobody answers, `Version` when a newer server has changed the schema, or when the database
     /// would answer before a change is durable. Each says in one line what to do.
     pub async fn open(url: &str, replica: Replica) -> Result<Self, StoreError> {
-        let options = open::options(url)?;
-        open::prepare(&options).await?;
-        let (unsettled, unsettled_queues) = (Unsettled::default(), Unsettled::default());
-        let line = |purpose| Line::new(purpose, open::hurried(&options));
-        let desk = Desk::new(line("changes"), &replica, sql::GIVE_UP, unsettled.clone());
-        let queue_desk = Desk::new(line("queues"), &replica, queues::GIVE_UP, unsettled_queues.clone());
+        let options = open::connect_options(url)?;
+        open::check_and_migrate(&options).await?;
+        let (unsettled, unsettled_queues) = (UnresolvedCommits::default(), UnresolvedCommits::default());
+        let line = |purpose| ConnectionSlot::new(purpose, open::with_short_timeouts(&options));
+        let desk = WriteSession::new(line("changes"), &replica, sql::ABANDON_BATCH, unsettled.clone());
+        let queue_desk = WriteSession::new(line("queues"), &replica, queues::ABANDON_BATCH, unsettled_queues.clone());
         Ok(Self {
-            desk: Arc::new(Mutex::new(desk)),
-            queue_desk: Arc::new(Mutex::new(queue_desk)),
-            leases: Arc::new(Mutex::new(line("leases"))),
-            chores: Arc::new(Mutex::new(line("chores"))),
+            advert_session: Arc::new(Mutex::new(desk)),
+            queue_session: Arc::new(Mutex::new(queue_desk)),
+            lease_connection: Arc::new(Mutex::new(line("leases"))),
+            background_connection: Arc::new(Mutex::new(line("chores"))),
             options,
             replica,
-            unsettled,
-            unsettled_queues,
+            unresolved_advert_commits: unsettled,
+            unresolved_queue_commits: unsettled_queues,
         })
     }
 
     /// The database's clock, to begin with (R10).
-    pub async fn now(&self) -> Result<UnixMs, StoreError> {
+    pub async fn database_time(&self) -> Result<UnixMs, StoreError> {
         #[cfg(feature = "mutants")]
         if crate::store::mutant::is("expiry_by_the_local_clock") {
             return Ok(crate::clock::Clock::now(&crate::clock::SystemClock::start()));
         }
-        self.alone(|mut desk| async move {
-            let now: i64 = ask!(desk.writes, VERB_WITHIN, "the time", |connection| sqlx::query_scalar(sql::NOW)
-                .fetch_one(&mut *connection))?;
+        self.run_exclusive(|mut desk| async move {
+            let now: i64 = ask!(desk.connection, OPERATION_TIMEOUT, "the time", |connection| sqlx::query_scalar(
+                sql::READ_DATABASE_TIME
+            )
+            .fetch_one(&mut *connection))?;
             Ok(rows::from_ms(now))
         })
         .await
     }
 
     /// Runs `verb` in a task of its own, with the desk to itself.
-    async fn alone<T, V>(&self, verb: impl FnOnce(OwnedMutexGuard<Desk>) -> V + Send + 'static) -> Result<T, StoreError>
+    async fn run_exclusive<T, V>(
+        &self,
+        verb: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         V: Future<Output = Result<T, StoreError>> + Send,
     {
-        alone_at(&self.desk, verb).await
+        run_exclusive_on(&self.advert_session, verb).await
     }
 
-    fn new_feed(&self) -> ChangeFeed {
-        ChangeFeed::new(&self.options, &self.replica, self.unsettled.clone())
+    fn new_advert_feed(&self) -> AdvertChangeFeed {
+        AdvertChangeFeed::new(&self.options, &self.replica, self.unresolved_advert_commits.clone())
     }
 }
 
-impl Desk {
-    fn new(writes: Line, replica: &Replica, give_up: &'static str, unsettled: Unsettled) -> Self {
-        let replica = replica.number.cast_signed();
-        Self { writes, replica, batches: 0, bell: attempt::Bell::default(), give_up, unsettled, closed: false }
+impl WriteSession {
+    fn new(writes: ConnectionSlot, replica: &Replica, give_up: &'static str, unsettled: UnresolvedCommits) -> Self {
+        let replica = replica.id.cast_signed();
+        Self {
+            connection: writes,
+            replica_id: replica,
+            batch_count: 0,
+            notify_throttle: attempt::NotifyThrottle::default(),
+            abandon_statement: give_up,
+            unresolved_commits: unsettled,
+            closed: false,
+        }
     }
 }
 
 /// Runs `verb` in a task of its own, with `desk` to itself.
-async fn alone_at<T, V>(
-    desk: &Arc<Mutex<Desk>>,
-    verb: impl FnOnce(OwnedMutexGuard<Desk>) -> V + Send + 'static,
+async fn run_exclusive_on<T, V>(
+    desk: &Arc<Mutex<WriteSession>>,
+    verb: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
 ) -> Result<T, StoreError>
 where
     T: Send + 'static,
@@ -168,65 +181,70 @@ where
 }
 
 #[async_trait]
-impl Store for Postgres {
-    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.alone(move |mut desk| async move { remove_expired(&mut desk, now).await }).await?;
-        self.forget(now).await?;
-        let mut stored = self.new_feed().read(&[]).await?.changed;
+impl Store for PostgresStore {
+    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.run_exclusive(move |mut desk| async move { delete_expired(&mut desk, now).await }).await?;
+        self.purge(now).await?;
+        let mut stored = self.new_advert_feed().read_batch(&[]).await?.changed;
         stored.sort_unstable_by_key(|stored| stored.advertisement.id);
         Ok(stored)
     }
 
-    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
+    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
         if batch.is_empty() {
-            return Ok(Committed::default());
+            return Ok(CommitResult::default());
         }
         #[cfg(feature = "mutants")]
         if crate::store::mutant::is("transaction_in_the_handler") {
-            return change::commit(&mut *self.desk.lock().await, batch).await;
+            return change::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
         let batch = batch.to_vec();
-        self.alone(move |mut desk| async move { change::commit(&mut desk, &batch).await }).await
+        self.run_exclusive(move |mut desk| async move { change::commit_batch(&mut desk, &batch).await }).await
     }
 
-    async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
-        let chores = Arc::clone(&self.chores);
-        let task = tokio::spawn(async move { forget(&mut *chores.lock_owned().await, now).await });
+    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+        let chores = Arc::clone(&self.background_connection);
+        let task = tokio::spawn(async move { purge_rows(&mut *chores.lock_owned().await, now).await });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
     }
 
-    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
         let mut ids: Vec<Uuid> = ids.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
         ids.sort_unstable();
-        let mut chores = self.chores.lock().await;
-        let rows = ask!(chores, VERB_WITHIN, "looking", |connection| sqlx::query(sql::READ_SOME)
-            .bind(self.replica.silos())
+        let mut chores = self.background_connection.lock().await;
+        let rows = ask!(chores, OPERATION_TIMEOUT, "looking", |connection| sqlx::query(sql::READ_ADVERTISEMENTS)
+            .bind(self.replica.silo_ids())
             .bind(&ids)
             .fetch_all(&mut *connection))?;
-        let (there, _) = feed::sort(&rows, 0, self.replica.number.cast_signed())?;
+        let (there, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed())?;
         Ok(there)
     }
 
-    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
-        let mut chores = self.chores.lock().await;
-        let names: Vec<Uuid> =
-            ask!(chores, VERB_WITHIN, "looking for names", |connection| sqlx::query_scalar(sql::NAMES)
-                .bind(self.replica.silos())
-                .bind(Uuid::from_bytes(*first.as_bytes()))
-                .bind(i64::try_from(most).unwrap_or(i64::MAX))
-                .fetch_all(&mut *connection))?;
+    async fn list_advertisement_ids(
+        &self,
+        first: AdvertisementId,
+        most: usize,
+    ) -> Result<Vec<AdvertisementId>, StoreError> {
+        let mut chores = self.background_connection.lock().await;
+        let names: Vec<Uuid> = ask!(chores, OPERATION_TIMEOUT, "looking for names", |connection| sqlx::query_scalar(
+            sql::LIST_ADVERTISEMENT_IDS
+        )
+        .bind(self.replica.silo_ids())
+        .bind(Uuid::from_bytes(*first.as_bytes()))
+        .bind(i64::try_from(most).unwrap_or(i64::MAX))
+        .fetch_all(&mut *connection))?;
         Ok(names.into_iter().map(|id| AdvertisementId::from_bytes(id.into_bytes())).collect())
     }
 
-    async fn feed(&self) -> Option<Box<dyn Feed>> {
-        Some(Box::new(self.new_feed()))
+    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
+        Some(Box::new(self.new_advert_feed()))
     }
 
     async fn close(&self) {
-        for desk in [&self.desk, &self.queue_desk] {
-            let closing = alone_at(desk, |mut desk| async move {
+        for desk in [&self.advert_session, &self.queue_session] {
+            let closing = run_exclusive_on(desk, |mut desk| async move {
                 desk.closed = true;
-                desk.writes.close().await;
+                desk.connection.close().await;
                 Ok(())
             });
             if let Err(error) = closing.await {
@@ -237,26 +255,30 @@ impl Store for Postgres {
 }
 
 /// Removes what has expired, a thousand at a time, as any change.
-async fn remove_expired(desk: &mut Desk, now: UnixMs) -> Result<(), StoreError> {
+async fn delete_expired(desk: &mut WriteSession, now: UnixMs) -> Result<(), StoreError> {
     loop {
         let due: Vec<Uuid> =
-            ask!(desk.writes, VERB_WITHIN, "looking for the expired", |connection| sqlx::query_scalar(
-                sql::FIND_EXPIRED
+            ask!(desk.connection, OPERATION_TIMEOUT, "looking for the expired", |connection| sqlx::query_scalar(
+                sql::LIST_EXPIRED_IDS
             )
             .bind(rows::to_ms(now))
             .fetch_all(&mut *connection))?;
         if due.is_empty() {
             return Ok(());
         }
-        let expire = |id: &Uuid| Write::Expire { id: AdvertisementId::from_bytes(id.into_bytes()), now, seen: None };
-        change::commit(desk, &due.iter().map(expire).collect::<Vec<_>>()).await?;
+        let expire = |id: &Uuid| AdvertWrite::Expire {
+            advertisement_id: AdvertisementId::from_bytes(id.into_bytes()),
+            now,
+            expected_version: None,
+        };
+        change::commit_batch(desk, &due.iter().map(expire).collect::<Vec<_>>()).await?;
     }
 }
 
-async fn forget(line: &mut Line, now: UnixMs) -> Result<(), StoreError> {
-    for statement in [sql::FORGET_RESERVATIONS, sql::FORGET_DELETIONS, sql::FORGET_NAMES] {
-        for _ in 0..FORGET_ROUNDS_MAX {
-            let done = ask!(line, VERB_WITHIN, "forgetting", |connection| sqlx::query(statement)
+async fn purge_rows(line: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
+    for statement in [sql::PURGE_RESERVATIONS, sql::CLEAR_EXPIRED_DELETIONS, sql::PURGE_TOMBSTONES] {
+        for _ in 0..PURGE_STATEMENTS_MAX {
+            let done = ask!(line, OPERATION_TIMEOUT, "forgetting", |connection| sqlx::query(statement)
                 .bind(rows::to_ms(now))
                 .execute(&mut *connection))?;
             if done.rows_affected() == 0 {
@@ -264,8 +286,8 @@ async fn forget(line: &mut Line, now: UnixMs) -> Result<(), StoreError> {
             }
         }
     }
-    for _ in 0..FORGET_ROUNDS_MAX {
-        let forgotten = ask!(line, VERB_WITHIN, "forgetting", |connection| sqlx::query(sql::FORGET_CHANGES)
+    for _ in 0..PURGE_STATEMENTS_MAX {
+        let forgotten = ask!(line, OPERATION_TIMEOUT, "forgetting", |connection| sqlx::query(sql::PURGE_CHANGES)
             .execute(&mut *connection))?;
         if forgotten.rows_affected() == 0 {
             break;

@@ -15,10 +15,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
-use crate::domain::life::{Fate, Match};
-use crate::domain::queue::ticket::{Ending, Rated, Ticket};
+use crate::domain::life::{Match, TicketFate};
+use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
-use crate::domain::result::{MatchResult, RatingChange, Report, Satisfaction};
+use crate::domain::result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;
@@ -31,11 +31,11 @@ pub struct StoredTicket {
     /// How it stands.
     pub state: TicketState,
     /// Until when it is believed without a heartbeat. Only waiting tickets lapse.
-    pub expires: UnixMs,
+    pub expires_at: UnixMs,
     /// Counts its changes.
-    pub edition: u64,
+    pub version: u64,
     /// A digest of what was asked, so that a key used for something else is noticed.
-    pub payload: [u8; 16],
+    pub request_digest: [u8; 16],
 }
 
 /// How a ticket stands.
@@ -48,11 +48,11 @@ pub enum TicketState {
     /// It is over, and remembered to answer retries.
     Ended {
         /// Why.
-        how: Ending,
+        end_reason: TicketEndReason,
         /// The match that ended it, if one did.
-        by: Option<MatchId>,
+        match_id: Option<MatchId>,
         /// When it may be forgotten.
-        forget_at: UnixMs,
+        purge_at: UnixMs,
     },
 }
 
@@ -60,39 +60,39 @@ pub enum TicketState {
 #[derive(Clone, Debug)]
 pub enum QueueWrite {
     /// A party begins to wait. Once per id; a retry is told what became of the first.
-    Enter {
+    EnterQueue {
         /// The ticket.
         ticket: Arc<Ticket>,
         /// Until when it is believed.
-        expires: UnixMs,
+        expires_at: UnixMs,
         /// As in [`StoredTicket`].
-        payload: [u8; 16],
+        request_digest: [u8; 16],
         /// The moment.
         now: UnixMs,
     },
     /// Extends a ticket that waits, never shortens it.
-    Beat {
+    Heartbeat {
         /// Which.
-        id: TicketId,
+        ticket_id: TicketId,
         /// Until when it is believed.
-        expires: UnixMs,
+        expires_at: UnixMs,
         /// The moment.
         now: UnixMs,
     },
     /// Ends a ticket that waits. One that is in a match stays there.
-    End {
+    EndTicket {
         /// Which.
-        id: TicketId,
+        ticket_id: TicketId,
         /// Why. `Lapsed` ends only what has expired by `now`.
-        how: Ending,
+        end_reason: TicketEndReason,
         /// When it may be forgotten.
-        forget_at: UnixMs,
+        purge_at: UnixMs,
         /// The moment.
         now: UnixMs,
     },
     /// Makes a match of tickets that wait: of all of them, or none. Each must wait, and not have expired by `now`; none of
     /// their users may be in a match that is not over.
-    Propose {
+    ProposeMatch {
         /// The match, at its first edition; its members' tickets are the ones.
         proposed: Arc<Match>,
         /// The moment.
@@ -100,45 +100,45 @@ pub enum QueueWrite {
     },
     /// Replaces a match by its next edition, and does to tickets and users what goes with it: all of it or none. Several moves
     /// of one match in a batch are made one from the other: when one is stale, so are those after it.
-    Move {
+    TransitionMatch {
         /// As it is to be; `edition` is one more than that of the match it replaces.
-        next: Arc<Match>,
+        updated_match: Arc<Match>,
         /// What becomes of tickets of the match. Those that are not named stay in it; those that return wait again, and are
         /// believed until the moment given.
-        fates: Vec<(TicketId, Fate, UnixMs)>,
+        ticket_fates: Vec<(TicketId, TicketFate, UnixMs)>,
         /// Other tickets of its users, that end because the match begins; those that no longer wait are passed over.
-        elsewhere: Vec<TicketId>,
+        other_tickets: Vec<TicketId>,
         /// Users to punish for a failed ready check.
-        punished: Vec<UserKey>,
+        penalized_users: Vec<UserKey>,
         /// The ladder and how to climb it; needed where anybody is punished.
-        ladder: Ladder,
+        penalty_schedule: PenaltySchedule,
         /// When tickets that end here may be forgotten.
-        forget_at: UnixMs,
+        purge_at: UnixMs,
         /// The moment.
         now: UnixMs,
     },
     /// Sets ratings, new or known. What is known of a user's streak and satisfaction stays.
-    Rate {
+    ImportRatings {
         /// The rows; at most `limit::RATINGS_BATCH_MAX`.
         rows: Vec<RatingRow>,
     },
     /// Writes down what came of a match, once, and has ratings follow it and the match end: all of it or none.
-    Conclude {
+    RecordResult {
         /// What came of it.
-        report: Arc<Report>,
+        report: Arc<ResultReport>,
         /// A digest of what was said: the same again changes nothing, anything else is refused.
-        payload: [u8; 16],
+        report_digest: [u8; 16],
         /// The edition of the match that was judged; it must be at that still.
-        edition: u64,
+        match_version: u64,
         /// The `Move` that ends it, where it is still played.
-        ends: Option<Box<QueueWrite>>,
+        end_transition: Option<Box<QueueWrite>>,
         /// How ratings follow it; `None` where the set keeps none.
-        spec: Option<RatingSpec>,
+        rating_spec: Option<RatingSpec>,
         /// The moment.
         now: UnixMs,
     },
     /// Notes what a player thought of a match, once for each player and match.
-    Score {
+    RecordFeedback {
         /// Which match; nobody asks whether it is there.
         match_id: MatchId,
         /// The set whose rating row of the user keeps the sum.
@@ -146,10 +146,10 @@ pub enum QueueWrite {
         /// Who.
         user: UserKey,
         /// 1 to 5, more is better.
-        score: u8,
+        stars: u8,
         /// What a row begins with where the user has none yet: a match may be scored before anybody says what came of it. `None`
         /// where the set keeps no ratings; of who has no row nothing is kept then but the score itself.
-        spec: Option<RatingSpec>,
+        rating_spec: Option<RatingSpec>,
         /// The moment.
         now: UnixMs,
     },
@@ -157,31 +157,31 @@ pub enum QueueWrite {
 
 impl QueueWrite {
     /// What kind of change it is, in a word for operators.
-    fn word(&self) -> &'static str {
+    fn operation_label(&self) -> &'static str {
         match self {
-            QueueWrite::Enter { .. } => "enter",
-            QueueWrite::Beat { .. } => "beat",
-            QueueWrite::End { .. } => "leave",
-            QueueWrite::Propose { .. } => "propose",
-            QueueWrite::Move { .. } => "move",
-            QueueWrite::Rate { .. } => "rate",
-            QueueWrite::Conclude { .. } => "conclude",
-            QueueWrite::Score { .. } => "score",
+            QueueWrite::EnterQueue { .. } => "enter",
+            QueueWrite::Heartbeat { .. } => "beat",
+            QueueWrite::EndTicket { .. } => "leave",
+            QueueWrite::ProposeMatch { .. } => "propose",
+            QueueWrite::TransitionMatch { .. } => "move",
+            QueueWrite::ImportRatings { .. } => "rate",
+            QueueWrite::RecordResult { .. } => "conclude",
+            QueueWrite::RecordFeedback { .. } => "score",
         }
     }
 }
 
 /// What operators know a transaction of these changes by: the word of their kind, `queues` if there is more than one kind.
-pub fn transaction(batch: &[QueueWrite]) -> &'static str {
-    let Some(first) = batch.first().map(QueueWrite::word) else { return "queues" };
-    if batch.iter().all(|write| write.word() == first) { first } else { "queues" }
+pub fn transaction_label(batch: &[QueueWrite]) -> &'static str {
+    let Some(first) = batch.first().map(QueueWrite::operation_label) else { return "queues" };
+    if batch.iter().all(|write| write.operation_label() == first) { first } else { "queues" }
 }
 
 /// Penalties for failed ready checks, as the ruleset has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ladder {
+pub struct PenaltySchedule {
     /// How long one may not queue: the first time, the second, and so on; the last holds from there on.
-    pub penalties_ms: Box<[u32]>,
+    pub cooldowns_ms: Box<[u32]>,
     /// After how long without a failed check it begins anew.
     pub reset_after_ms: u64,
 }
@@ -194,27 +194,34 @@ pub struct RatingRow {
     /// Which set's.
     pub set_id: SetId,
     /// What it is.
-    pub rated: Rated,
+    pub rating: PlayerRating,
     /// Glicko-2's volatility; 0 for systems without.
     pub volatility: f64,
     /// Matches that count in it.
-    pub matches: u32,
+    pub match_count: u32,
     /// When it last changed by a match.
-    pub last: UnixMs,
+    pub last_match_at: UnixMs,
     /// Matches won in a row, above 0, or lost, below.
     pub streak: i32,
     /// How content the user is, as far as it shows.
-    pub satisfaction: Satisfaction,
+    pub satisfaction: SatisfactionStats,
     /// As in [`Skill`].
-    pub played: u32,
+    pub periods_played: u32,
 }
 
 impl RatingRow {
     /// As rating systems see it.
     pub fn skill(&self) -> Skill {
-        let Self { rated, volatility, matches, streak, played, .. } = *self;
+        let Self { rating: rated, volatility, match_count: matches, streak, periods_played: played, .. } = *self;
         // Who has played no match has not been idle since one.
-        Skill { rated, volatility, matches, last: (0 < matches).then_some(self.last), streak, played }
+        Skill {
+            estimate: rated,
+            volatility,
+            match_count: matches,
+            last_match_at: (0 < matches).then_some(self.last_match_at),
+            streak,
+            active_periods: played,
+        }
     }
 }
 
@@ -224,9 +231,9 @@ pub enum QueueOutcome {
     /// `Enter`: the ticket as it stands now, be it long over.
     Entered {
         /// As stored.
-        stored: StoredTicket,
+        ticket: StoredTicket,
         /// An earlier call had made it.
-        replayed: bool,
+        is_replay: bool,
     },
     /// `Enter` did not happen: one of its users is in another ticket of this queue, or in another queue's ticket that stays
     /// alone, or this one stays alone and one of its users waits elsewhere.
@@ -234,80 +241,80 @@ pub enum QueueOutcome {
         /// Who.
         user: UserKey,
         /// Where.
-        ticket: TicketId,
+        other_ticket: TicketId,
     },
     /// `Enter` did not happen: one of its users is in a match that is not over.
-    AlreadyPlaying {
+    AlreadyInMatch {
         /// Who.
         user: UserKey,
         /// Which match.
-        by: MatchId,
+        match_id: MatchId,
     },
     /// `Enter` did not happen: one of its users may not queue yet.
-    Barred {
+    OnCooldown {
         /// Who.
         user: UserKey,
         /// Until when.
         until: UnixMs,
     },
     /// `Enter` did not happen: the id stands for something else.
-    KeyReused,
+    IdempotencyKeyReused,
     /// `Beat` happened; `End` happened, or had before: the ticket as it stands.
-    Ticket(StoredTicket),
+    CurrentTicket(StoredTicket),
     /// `Beat` or `End`: there is no such ticket.
-    Absent,
+    TicketNotFound,
     /// `Propose` or `Move` happened: the tickets that it changed, as they stand.
-    Moved {
+    MatchWritten {
         /// In the order of ids.
         tickets: Vec<StoredTicket>,
     },
     /// `Propose` did not happen: these tickets no longer wait, or have a user who is in a match.
-    Taken {
+    TicketsUnavailable {
         /// Which, in the order of ids.
         tickets: Vec<TicketId>,
     },
     /// `Move` did not happen: the match is not of the edition before, or an earlier move of it in the batch was stale. As it
     /// stands, if it is there.
-    Stale(Option<Arc<Match>>),
+    StaleMatchVersion(Option<Arc<Match>>),
     /// `Rate` happened.
-    Rated,
+    RatingsImported,
     /// `Conclude` happened, now or before.
-    Concluded {
+    ResultRecorded {
         /// As it is kept.
         result: Arc<MatchResult>,
         /// An earlier call had done it; the rest is empty then.
-        replayed: bool,
+        is_replay: bool,
         /// The tickets that it changed, as they stand, in the order of ids.
         tickets: Vec<StoredTicket>,
         /// The ratings that it changed, as they stand, in the order of users.
         ratings: Vec<RatingRow>,
     },
     /// `Conclude` did not happen: something else was reported of the match before.
-    Contradicted(Arc<MatchResult>),
+    ConflictingResult(Arc<MatchResult>),
     /// `Conclude` did not happen: what is stored cannot be rated. Why, for the log.
-    Unratable(String),
+    RatingFailed(String),
     /// `Score` happened: the user's rating as it stands, if the set keeps any.
-    Scored(Option<RatingRow>),
+    FeedbackRecorded(Option<RatingRow>),
     /// `Score` did not happen: the user has scored the match before.
-    ScoredBefore {
+    FeedbackAlreadyGiven {
         /// So.
-        score: u8,
+        stars: u8,
     },
 }
 
 /// A finished match as it is exported: what was wanted, what came of it, what players thought of it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Finished {
+pub struct FinishedMatch {
     /// What came of it.
     pub result: Arc<MatchResult>,
     /// Players who have scored it.
-    pub scores: u32,
+    pub feedback_count: u32,
     /// The sum of their scores.
-    pub score_sum: u32,
+    pub star_sum: u32,
 }
 
 /// How long what came of a match is kept: a season, so that a ruleset's weights can be judged by it (S1-98), milliseconds.
-pub const RESULTS_KEPT_MS: u64 = 92 * 24 * 60 * 60 * 1_000;
+pub const RESULT_RETENTION_MS: u64 = 92 * 24 * 60 * 60 * 1_000;
 
 /// A queue: a set, for the players of a silo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -320,7 +327,7 @@ pub struct QueueKey {
 
 /// Everything that queues keep, for a start.
 #[derive(Clone, Debug, Default)]
-pub struct QueueLoad {
+pub struct StoredQueueData {
     /// Tickets, ended ones included.
     pub tickets: Vec<StoredTicket>,
     /// Matches, those that are over included.
@@ -331,13 +338,13 @@ pub struct QueueLoad {
 
 /// What other servers change in the queues, as a feed reads it.
 #[derive(Clone, Debug, Default)]
-pub struct QueueNews {
+pub struct QueueFeedBatch {
     /// When, by the store's own clock.
-    pub at: UnixMs,
+    pub read_at: UnixMs,
     /// This is all there is: what is not in it is not there.
-    pub whole: bool,
+    pub is_snapshot: bool,
     /// There is more to read at once.
-    pub more: bool,
+    pub has_more: bool,
     /// Tickets as they now are.
     pub tickets: Vec<StoredTicket>,
     /// Matches as they now are.
@@ -345,67 +352,71 @@ pub struct QueueNews {
     /// Ratings as they now are.
     pub ratings: Vec<RatingRow>,
     /// Tickets that are no longer there. Empty where `whole`.
-    pub gone_tickets: Vec<TicketId>,
+    pub removed_tickets: Vec<TicketId>,
     /// Matches that are no longer there. Likewise.
-    pub gone_matches: Vec<MatchId>,
+    pub removed_matches: Vec<MatchId>,
 }
 
-impl From<QueueLoad> for QueueNews {
+impl From<StoredQueueData> for QueueFeedBatch {
     /// All there is, as the only server of a store finds it.
-    fn from(load: QueueLoad) -> Self {
-        let QueueLoad { tickets, matches, ratings } = load;
-        Self { whole: true, tickets, matches, ratings, ..Self::default() }
+    fn from(load: StoredQueueData) -> Self {
+        let StoredQueueData { tickets, matches, ratings } = load;
+        Self { is_snapshot: true, tickets, matches, ratings, ..Self::default() }
     }
 }
 
 /// Where queues keep what must survive.
 #[async_trait]
-pub trait Queues: Send + Sync + 'static {
+pub trait QueueStore: Send + Sync + 'static {
     /// All there is, in the order of ids; what is due to be forgotten by `now` goes on the way.
-    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError>;
+    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError>;
 
     /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns; on an error none has happened,
     /// or nobody knows yet, and the feed will tell. Cancelling the caller changes nothing about that (R4).
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError>;
 
     /// A match as it stands, for whoever has lost a race for it.
-    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError>;
+    async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError>;
 
     /// What came of a match, as it is kept.
-    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
+    async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
 
     /// The latest changes of a user's rating in a set, at most `limit::RATING_CHANGES_MAX`, latest first.
-    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError>;
+    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError>;
 
     /// The first `most` finished matches reported at `after` and called more than the name, or later; in that order. For
     /// whoever exports: it changes nothing and holds no change up.
-    async fn finished(&self, after: (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError>;
+    async fn list_finished_matches(
+        &self,
+        after: (UnixMs, MatchId),
+        most: usize,
+    ) -> Result<Vec<FinishedMatch>, StoreError>;
 
     /// Forgets ended tickets, finished matches, spent penalties and what came of matches, where that is due, at most a thousand
     /// rows in one transaction.
-    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError>;
+    async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError>;
 
     /// What other servers change; `None` where there can be no others. Asked for once.
-    async fn queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
+    async fn open_queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
         None
     }
 
     /// Takes or keeps the lease on each of `queues` for `for_ms`, by the store's clock; answers which of them are held now by
     /// this server. Nothing but who does the work depends on it. A store that serves one server grants everything.
-    async fn lease(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
+    async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let _ = for_ms;
         Ok(vec![true; queues.len()])
     }
 
     /// Lets leases go, so that another server goes on at once.
-    async fn release(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
+    async fn release_leases(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
         let _ = queues;
         Ok(())
     }
 
     /// Says how many users this server has connected in each silo, and hears how many all servers have that said so within
     /// ten seconds.
-    async fn attend(&self, mine: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+    async fn report_connected_users(&self, mine: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
         Ok(mine.to_vec())
     }
 }
@@ -414,9 +425,9 @@ pub trait Queues: Send + Sync + 'static {
 #[async_trait]
 pub trait QueueFeed: Send {
     /// Waits until there may be something to read: a moment at most.
-    async fn wait(&mut self);
+    async fn wait_for_changes(&mut self);
 
     /// Reads what has changed since the last time. The first time, and whenever it cannot be sure to know what it has missed,
     /// it reads everything. Nothing that was committed is missed, however late. On an error nothing was read.
-    async fn read(&mut self) -> Result<QueueNews, StoreError>;
+    async fn read_batch(&mut self) -> Result<QueueFeedBatch, StoreError>;
 }

@@ -25,60 +25,65 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
-use crate::store::sqlite::lock::Lock;
-use crate::store::sqlite::log::{Length, Limits, Mover, Moving};
+use crate::store::sqlite::lock::DatabaseLock;
+use crate::store::sqlite::log::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
 use crate::store::sqlite::statements as sql;
-use crate::store::{Committed, Store, StoreError, StoredAdvertisement, Write, rows};
+use crate::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
 
 /// How often one call of `forget` goes on to the next thousand rows.
-const FORGET_ROUNDS_MAX: usize = 100;
+const PURGE_STATEMENTS_MAX: usize = 100;
 
 /// The store in one file. Dropped without `close` it loses nothing: the next start reads the log.
 #[derive(Debug)]
-pub struct Sqlite {
+pub struct SqliteStore {
     path: PathBuf,
-    door: Arc<Mutex<Door>>,
-    moving: Moving,
+    file_access: Arc<Mutex<FileAccess>>,
+    checkpoint_task: CheckpointTask,
 }
 
 /// What a verb needs to get to the file.
 #[derive(Debug)]
-struct Door {
+struct FileAccess {
     /// None while nobody has opened one since the last failure.
     connection: Option<SqliteConnection>,
     /// Keeps other servers out. None after `close`.
-    lock: Option<Lock>,
+    lock: Option<DatabaseLock>,
     /// The file has been looked over since it was opened.
-    checked: bool,
+    integrity_checked: bool,
     /// As long as the log was when it was last heard of.
-    log: Length,
+    wal_length: WalLength,
 }
 
-impl Sqlite {
+impl SqliteStore {
     /// Opens the file at `path`, made if it is not there; its folder must be.
     ///
     /// `Locked` when another server has it, at once (R17). `Version` when a newer server has changed its schema.
     /// `Damaged` when it is no database; one that is none in some hidden place is refused by `load` (R16). Each says in
     /// one line what to do.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
-        Self::open_within(path, Limits::default()).await
+        Self::open_with_limits(path, WalLimits::default()).await
     }
 
-    async fn open_within(path: &Path, limits: Limits) -> Result<Self, StoreError> {
-        let lock = Lock::take(path)?;
-        let connection = open::open(path).await.map_err(|error| about(path, error))?;
-        let door = Door { connection: Some(connection), lock: Some(lock), checked: false, log: Length::default() };
+    async fn open_with_limits(path: &Path, limits: WalLimits) -> Result<Self, StoreError> {
+        let lock = DatabaseLock::try_acquire(path)?;
+        let connection = open::open_and_migrate(path).await.map_err(|error| with_path(path, error))?;
+        let door = FileAccess {
+            connection: Some(connection),
+            lock: Some(lock),
+            integrity_checked: false,
+            wal_length: WalLength::default(),
+        };
         let door = Arc::new(Mutex::new(door));
-        let moving = Moving::begin(Mover::new(path, limits), &door);
-        Ok(Self { path: path.to_owned(), door, moving })
+        let moving = CheckpointTask::start(WalCheckpointer::new(path, limits), &door);
+        Ok(Self { path: path.to_owned(), file_access: door, checkpoint_task: moving })
     }
 
     /// Moves the whole log into the file now; writers wait meanwhile. For whoever measures, or copies the file.
-    pub async fn settle(&self) -> Result<(), StoreError> {
-        let mover = Arc::clone(&self.moving.mover);
-        self.alone(|mut door| async move {
+    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+        let mover = Arc::clone(&self.checkpoint_task.checkpointer);
+        self.run_exclusive(|mut door| async move {
             if door.is_open() {
-                door.log = mover.pass().await?;
+                door.wal_length = mover.checkpoint_once().await?;
             }
             Ok(())
         })
@@ -86,30 +91,33 @@ impl Sqlite {
     }
 
     /// Runs `verb` in a task of its own, with the door to itself.
-    async fn alone<T, V>(&self, verb: impl FnOnce(OwnedMutexGuard<Door>) -> V + Send + 'static) -> Result<T, StoreError>
+    async fn run_exclusive<T, V>(
+        &self,
+        verb: impl FnOnce(OwnedMutexGuard<FileAccess>) -> V + Send + 'static,
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         V: Future<Output = Result<T, StoreError>> + Send,
     {
-        let (door, path) = (Arc::clone(&self.door), self.path.clone());
+        let (door, path) = (Arc::clone(&self.file_access), self.path.clone());
         let task =
-            tokio::spawn(async move { verb(door.lock_owned().await).await.map_err(|error| about(&path, error)) });
+            tokio::spawn(async move { verb(door.lock_owned().await).await.map_err(|error| with_path(&path, error)) });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
     }
 
     #[cfg(test)]
     async fn connection_for_test(&self) -> tokio::sync::MappedMutexGuard<'_, Option<SqliteConnection>> {
-        tokio::sync::MutexGuard::map(self.door.lock().await, |door| &mut door.connection)
+        tokio::sync::MutexGuard::map(self.file_access.lock().await, |door| &mut door.connection)
     }
 }
 
-impl Door {
+impl FileAccess {
     fn is_open(&self) -> bool {
         self.lock.is_some()
     }
 
     /// The connection, to be given back if it did not fail.
-    async fn take(&mut self, path: &Path) -> Result<SqliteConnection, StoreError> {
+    async fn take_connection(&mut self, path: &Path) -> Result<SqliteConnection, StoreError> {
         if !self.is_open() {
             return Err(StoreError::Unavailable("it is closed".into()));
         }
@@ -120,20 +128,24 @@ impl Door {
     }
 
     /// The same, once the log is not too long to be written to.
-    async fn take_to_write(&mut self, path: &Path, mover: &Mover) -> Result<SqliteConnection, StoreError> {
-        if mover.limits.longest <= self.log.pages {
-            self.log = mover.pass().await?;
+    async fn take_write_connection(
+        &mut self,
+        path: &Path,
+        mover: &WalCheckpointer,
+    ) -> Result<SqliteConnection, StoreError> {
+        if mover.limits.writer_waits_pages <= self.wal_length.pages {
+            self.wal_length = mover.checkpoint_once().await?;
         }
-        self.take(path).await
+        self.take_connection(path).await
     }
 
     /// Notes how long a commit has made the log.
-    fn heard(&mut self, length: Length, mover: &Mover) {
-        self.log = length;
-        mover.heard(length);
+    fn record_wal_length(&mut self, length: WalLength, mover: &WalCheckpointer) {
+        self.wal_length = length;
+        mover.request_if_due(length);
     }
 
-    fn give_back<T>(&mut self, connection: SqliteConnection, answer: &Result<T, StoreError>) {
+    fn return_connection<T>(&mut self, connection: SqliteConnection, answer: &Result<T, StoreError>) {
         if answer.is_ok() {
             self.connection = Some(connection);
         }
@@ -141,61 +153,65 @@ impl Door {
 }
 
 #[async_trait]
-impl Store for Sqlite {
-    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
+impl Store for SqliteStore {
+    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
         let path = self.path.clone();
-        self.alone(move |mut door| async move {
-            let mut connection = door.take(&path).await?;
-            let check = async { if door.checked { Ok(()) } else { open::look_over(&path).await } };
-            let (loaded, sound) = tokio::join!(load::load(&mut connection, &path, now), check);
+        self.run_exclusive(move |mut door| async move {
+            let mut connection = door.take_connection(&path).await?;
+            let check = async { if door.integrity_checked { Ok(()) } else { open::check_integrity(&path).await } };
+            let (loaded, sound) = tokio::join!(load::load_advertisements(&mut connection, &path, now), check);
             let answer = sound.and(loaded);
-            door.checked |= answer.is_ok();
-            door.give_back(connection, &answer);
+            door.integrity_checked |= answer.is_ok();
+            door.return_connection(connection, &answer);
             answer
         })
         .await
     }
 
-    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
+    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
         if batch.is_empty() {
-            return Ok(Committed::default());
+            return Ok(CommitResult::default());
         }
-        let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.moving.mover));
-        self.alone(move |mut door| async move {
-            let mut connection = door.take_to_write(&path, &mover).await?;
-            let answer = change::commit(&mut connection, &batch).await;
-            door.give_back(connection, &answer);
+        let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
+        self.run_exclusive(move |mut door| async move {
+            let mut connection = door.take_write_connection(&path, &mover).await?;
+            let answer = change::commit_batch(&mut connection, &batch).await;
+            door.return_connection(connection, &answer);
             let (outcomes, length) = answer?;
-            door.heard(length, &mover);
-            Ok(Committed { outcomes, steps: Vec::new() })
+            door.record_wal_length(length, &mover);
+            Ok(CommitResult { outcomes, version_steps: Vec::new() })
         })
         .await
     }
 
-    async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
+    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.alone(move |mut door| async move {
-            let mut connection = door.take(&path).await?;
-            let answer = forget(&mut connection, now).await;
-            door.give_back(connection, &answer);
+        self.run_exclusive(move |mut door| async move {
+            let mut connection = door.take_connection(&path).await?;
+            let answer = purge_rows(&mut connection, now).await;
+            door.return_connection(connection, &answer);
             answer
         })
         .await
     }
 
-    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        look::look(&self.path, ids).await.map_err(|error| about(&self.path, error))
+    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        look::read_advertisements(&self.path, ids).await.map_err(|error| with_path(&self.path, error))
     }
 
-    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
-        look::names(&self.path, first, most).await.map_err(|error| about(&self.path, error))
+    async fn list_advertisement_ids(
+        &self,
+        first: AdvertisementId,
+        most: usize,
+    ) -> Result<Vec<AdvertisementId>, StoreError> {
+        look::list_advertisement_ids(&self.path, first, most).await.map_err(|error| with_path(&self.path, error))
     }
 
     async fn close(&self) {
-        let mover = Arc::clone(&self.moving.mover);
+        let mover = Arc::clone(&self.checkpoint_task.checkpointer);
         // Whatever goes wrong was a courtesy: what was acknowledged is in the log already, and the next start reads it.
         let _ = self
-            .alone(|mut door| async move {
+            .run_exclusive(|mut door| async move {
                 if let Some(mut connection) = door.connection.take() {
                     mover.close().await;
                     let _ = connection.execute("pragma wal_checkpoint(truncate)").await;
@@ -208,11 +224,11 @@ impl Store for Sqlite {
     }
 }
 
-async fn forget(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
-    for statement in [sql::FORGET_TOMBSTONES, sql::FORGET_RESERVATIONS] {
-        for _ in 0..FORGET_ROUNDS_MAX {
+async fn purge_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
+    for statement in [sql::PURGE_TOMBSTONES, sql::PURGE_RESERVATIONS] {
+        for _ in 0..PURGE_STATEMENTS_MAX {
             let query = sqlx::query(statement).bind(rows::to_ms(now));
-            if query.execute(&mut *connection).await.map_err(unavailable)?.rows_affected() == 0 {
+            if query.execute(&mut *connection).await.map_err(to_store_error)?.rows_affected() == 0 {
                 break;
             }
         }
@@ -221,32 +237,32 @@ async fn forget(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), St
 }
 
 /// What SQLite's error means to the caller. The text names no value of any row.
-fn unavailable(error: sqlx::Error) -> StoreError {
+fn to_store_error(error: sqlx::Error) -> StoreError {
     const CORRUPT: i32 = 11;
     const FULL: i32 = 13;
     const NOT_A_DATABASE: i32 = 26;
     let code = error.as_database_error().and_then(|it| it.code()).and_then(|code| code.parse::<i32>().ok());
     // The low byte of an extended code is the plain one.
     match code.map(|code| code & 0xff) {
-        Some(CORRUPT | NOT_A_DATABASE) => StoreError::Damaged(error.to_string()),
+        Some(CORRUPT | NOT_A_DATABASE) => StoreError::DamagedFile(error.to_string()),
         Some(FULL) => StoreError::Unavailable("the disk is full".into()),
         _ => StoreError::Unavailable(error.to_string()),
     }
 }
 
 /// The same error in one line, with the file that it is about and, for a damaged one, what to do.
-fn about(path: &Path, error: StoreError) -> StoreError {
+fn with_path(path: &Path, error: StoreError) -> StoreError {
     let path = path.display();
     match error {
-        StoreError::Damaged(what) => {
+        StoreError::DamagedFile(what) => {
             let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
-            StoreError::Damaged(format!(
+            StoreError::DamagedFile(format!(
                 "{path} is damaged ({what}): move it and its -wal file away to begin with an empty one, or restore a copy"
             ))
         }
-        StoreError::Version(what) => StoreError::Version(format!("{path}: {what}")),
+        StoreError::Incompatible(what) => StoreError::Incompatible(format!("{path}: {what}")),
         StoreError::Unavailable(what) => StoreError::Unavailable(format!("{path}: {what}")),
-        other @ (StoreError::Locked(_) | StoreError::Corrupt { .. }) => other,
+        other @ (StoreError::Locked(_) | StoreError::CorruptRow { .. }) => other,
     }
 }
 

@@ -3,47 +3,57 @@
 use std::collections::BTreeSet;
 
 use crate::domain::id::{AdvertisementId, ReservationId};
-use crate::store::Write;
+use crate::store::AdvertWrite;
 
 /// The ids that a batch names, each once.
 #[derive(Default)]
-pub(super) struct Touched {
+pub(super) struct TouchedAdvertKeys {
     pub(super) advertisements: BTreeSet<AdvertisementId>,
     /// Those whose seats are counted.
-    pub(super) counted: BTreeSet<AdvertisementId>,
+    pub(super) seat_checked: BTreeSet<AdvertisementId>,
     pub(super) reservations: BTreeSet<ReservationId>,
     /// Those of `advertisements` and those whose reservations are named: what several servers must not change at once.
-    pub(super) locked: BTreeSet<AdvertisementId>,
+    pub(super) locked_advertisements: BTreeSet<AdvertisementId>,
 }
 
-impl Touched {
-    pub(super) fn by(batch: &[Write]) -> Self {
+impl TouchedAdvertKeys {
+    pub(super) fn of_batch(batch: &[AdvertWrite]) -> Self {
         let mut touched = Self::default();
         for write in batch {
             match write {
-                Write::Put { advertisement, confirmed, settled, .. } => {
+                AdvertWrite::Publish {
+                    advertisement,
+                    confirmed_reservations: confirmed,
+                    joined_reservations: settled,
+                    ..
+                } => {
                     touched.advertisements.insert(advertisement.id);
                     touched.reservations.extend(confirmed.iter().chain(settled));
                 }
-                Write::Extend { id, confirmed, settled, .. } => {
+                AdvertWrite::ExtendTtl {
+                    advertisement_id: id,
+                    confirmed_reservations: confirmed,
+                    joined_reservations: settled,
+                    ..
+                } => {
                     touched.advertisements.insert(*id);
                     touched.reservations.extend(confirmed.iter().chain(settled));
                 }
-                Write::Delete { id, .. } | Write::Expire { id, .. } => {
+                AdvertWrite::Delete { advertisement_id: id, .. } | AdvertWrite::Expire { advertisement_id: id, .. } => {
                     touched.advertisements.insert(*id);
                 }
-                Write::Reserve { reservation, .. } => {
+                AdvertWrite::ReserveSeats { reservation, .. } => {
                     touched.advertisements.insert(reservation.advertisement_id);
-                    touched.counted.insert(reservation.advertisement_id);
+                    touched.seat_checked.insert(reservation.advertisement_id);
                     touched.reservations.insert(reservation.id);
                 }
-                Write::End { id, advertisement_id, .. } => {
-                    touched.locked.insert(*advertisement_id);
+                AdvertWrite::EndReservation { reservation_id: id, advertisement_id, .. } => {
+                    touched.locked_advertisements.insert(*advertisement_id);
                     touched.reservations.insert(*id);
                 }
             }
         }
-        touched.locked.extend(&touched.advertisements);
+        touched.locked_advertisements.extend(&touched.advertisements);
         touched
     }
 }

@@ -116,7 +116,12 @@ mod tests {
     use super::*;
 
     fn record(object: &str) -> Record {
-        Record { what: "fireteam.v1.OperatorService/CheckRuleset", object: object.into(), outcome: "OK", ..Record::default() }
+        Record {
+            what: "fireteam.v1.OperatorService/CheckRuleset",
+            object: object.into(),
+            outcome: "OK",
+            ..Record::default()
+        }
     }
 
     /// What is written stays, one line each whatever is in it, and a file that was moved away begins anew.

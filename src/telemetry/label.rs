@@ -201,12 +201,12 @@ impl RefusalKind {
     pub fn of(refusal: Refusal, hard_filters: usize) -> Self {
         match refusal {
             Refusal::Silo => RefusalKind::Silo,
-            Refusal::Own => RefusalKind::Own,
+            Refusal::OwnSession => RefusalKind::Own,
             Refusal::Excluded => RefusalKind::Excluded,
             Refusal::Expired => RefusalKind::Expired,
-            Refusal::Full => RefusalKind::Full,
-            Refusal::Filter { filter, side: _ } if filter < hard_filters => RefusalKind::Filter,
-            Refusal::Filter { .. } => RefusalKind::Allowed,
+            Refusal::NotEnoughSeats => RefusalKind::Full,
+            Refusal::HardFilter { filter_index: filter, side: _ } if filter < hard_filters => RefusalKind::Filter,
+            Refusal::HardFilter { .. } => RefusalKind::Allowed,
             // The rest are queues' refusals, which no search has.
             _ => RefusalKind::Filter,
         }
@@ -382,7 +382,7 @@ label! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::filter::Side;
+    use crate::domain::filter::RefusingSide;
 
     #[test]
     fn codes_are_numbered_as_grpc_numbers_them() {
@@ -415,7 +415,7 @@ mod tests {
 
     #[test]
     fn a_filter_beyond_the_rulesets_own_is_the_advertisements() {
-        let refusal = |filter| Refusal::Filter { filter, side: Side::Advertiser };
+        let refusal = |filter| Refusal::HardFilter { filter_index: filter, side: RefusingSide::Advertiser };
         assert_eq!(RefusalKind::of(refusal(1), 2), RefusalKind::Filter);
         assert_eq!(RefusalKind::of(refusal(2), 2), RefusalKind::Allowed);
     }

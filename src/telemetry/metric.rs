@@ -236,10 +236,10 @@ impl Metrics {
     /// One pass over a queue that ended. `hard_filters` is how many hard filters its ruleset has.
     pub fn record_pass(&self, seconds: f64, report: &PassReport, hard_filters: usize) {
         self.pass_seconds.observe(seconds);
-        self.pass_looks.inc_by(report.looks);
-        self.pass_placed.inc_by(u64::from(report.placed));
-        self.pass_cut_short.inc_by(u64::from(report.out_of_looks));
-        for &(refusal, count) in &report.refusals {
+        self.pass_looks.inc_by(report.pair_checks);
+        self.pass_placed.inc_by(u64::from(report.proposed_count));
+        self.pass_cut_short.inc_by(u64::from(report.truncated));
+        for &(refusal, count) in &report.refusal_counts {
             self.pass_refusals.get_or_create(&RefusalKind::of(refusal, hard_filters)).inc_by(count);
         }
     }

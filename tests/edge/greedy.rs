@@ -121,7 +121,13 @@ fn helps(status: &Status) -> bool {
 
 /// One caller: asks so many `times` at its rate, never waiting for an answer. Its share of what it was allowed, which is more where
 /// the machine has kept it waiting.
-async fn ask(client: MatchmakingServiceClient<Channel>, name: String, begin: Instant, times: u64, tally: Arc<Tally>) -> f64 {
+async fn ask(
+    client: MatchmakingServiceClient<Channel>,
+    name: String,
+    begin: Instant,
+    times: u64,
+    tally: Arc<Tally>,
+) -> f64 {
     let shown = bearer(Role::Client, &name);
     let served = Arc::new(AtomicU64::new(0));
     let mut ticks = interval_at(begin, Duration::from_secs_f64(1.0 / (PER_SECOND * TIMES)));

@@ -9,24 +9,24 @@ use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap};
 use tonic::Code;
 
-use fireteam::api::admission::{Caller, Denied, Keeper, Operator, Player};
-use fireteam::api::caller::{Callers, Peer};
+use fireteam::api::admission::{AuthError, AuthorizedCaller, Authorizer, ClientOrGameServer, Operator};
+use fireteam::api::caller::{ClientAddressResolver, ConnectionPeer};
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::identity::Role;
 use fireteam::auth::policy::{Access, IDENTIFIED, OPERATORS, PLAYERS};
 use fireteam::auth::refused::Refused;
-use fireteam::domain::attribute::Origin;
+use fireteam::domain::attribute::ValueOrigin;
 use fireteam::domain::id::UserKey;
 
 use crate::badges::Badges;
 use crate::harness::HandClock;
 
 /// A keeper who knows the issuer of `badges`.
-fn keeper(badges: &Badges) -> Keeper {
+fn keeper(badges: &Badges) -> Authorizer {
     let folder = tempfile::tempdir().unwrap();
     let auth = badges.auth(folder.path());
     let clock = Arc::new(HandClock::new());
-    Keeper::new(Some(Arc::new(Authenticator::new(Some(auth), clock).unwrap())))
+    Authorizer::new(Some(Arc::new(Authenticator::new(Some(auth), clock).unwrap())))
 }
 
 fn headers(badges: &Badges, role: Role) -> HeaderMap {
@@ -39,12 +39,12 @@ fn from(address: &str) -> Extensions {
     let address: IpAddr = address.parse().unwrap();
     let mut extensions = Extensions::new();
     let streams = Arc::new(AtomicU32::new(0));
-    extensions.insert(Peer { address, streams, streams_max: 1, certificate: None });
+    extensions.insert(ConnectionPeer { address, open_streams: streams, streams_max: 1, certificate: None });
     extensions
 }
 
-fn nowhere() -> Callers {
-    Callers::new(Arc::new(|peer, _| peer))
+fn nowhere() -> ClientAddressResolver {
+    ClientAddressResolver::new(Arc::new(|peer, _| peer))
 }
 
 /// SEC-4: each role is let in where it belongs and nowhere else.
@@ -54,18 +54,21 @@ fn roles_are_let_in_where_they_belong() {
     let keeper = keeper(&badges);
     let all = [Access::Anyone, PLAYERS, OPERATORS, IDENTIFIED];
     let check = |role: Role, wanted: [bool; 4]| {
-        let admitted = all.map(|access| keeper.admit(access, &headers(&badges, role), &extensions).is_ok());
+        let admitted = all.map(|access| keeper.authorize(access, &headers(&badges, role), &extensions).is_ok());
         assert_eq!(admitted, wanted, "{role:?}");
     };
     check(Role::Client, [true, true, false, true]);
     check(Role::Server, [true, true, false, true]);
     check(Role::Operator, [true, false, true, true]);
-    let nobody = all.map(|access| keeper.admit(access, &HeaderMap::new(), &extensions).map(|_| ()));
-    let missing = Err(Denied::Unknown(Refused::Missing));
+    let nobody = all.map(|access| keeper.authorize(access, &HeaderMap::new(), &extensions).map(|_| ()));
+    let missing = Err(AuthError::Unauthenticated(Refused::Missing));
     assert_eq!(nobody, [Ok(()), missing, missing, missing]);
     let mut twice = headers(&badges, Role::Client);
     twice.append(AUTHORIZATION, badges.header(Role::Client, "ana").parse().unwrap());
-    assert_eq!(keeper.admit(PLAYERS, &twice, &extensions).unwrap_err(), Denied::Unknown(Refused::Malformed));
+    assert_eq!(
+        keeper.authorize(PLAYERS, &twice, &extensions).unwrap_err(),
+        AuthError::Unauthenticated(Refused::Malformed)
+    );
 }
 
 /// SEC-4: a request that has come past the check is nobody's, and so is one that was let in as something else.
@@ -73,20 +76,26 @@ fn roles_are_let_in_where_they_belong() {
 fn no_caller_without_the_check() {
     let badges = Badges::new(&HandClock::new());
     let (keeper, headers, mut extensions) = (keeper(&badges), headers(&badges, Role::Client), Extensions::new());
-    let refused = Caller::<Player>::of(&nowhere(), &headers, &extensions).unwrap_err();
+    let refused = AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &headers, &extensions).unwrap_err();
     assert_eq!(refused.code, Code::Unauthenticated);
     for access in [Access::Anyone, IDENTIFIED] {
-        extensions.insert(keeper.admit(access, &headers, &Extensions::new()).unwrap());
-        assert!(Caller::<Player>::of(&nowhere(), &headers, &extensions).is_err(), "{access:?}");
+        extensions.insert(keeper.authorize(access, &headers, &Extensions::new()).unwrap());
+        assert!(
+            AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &headers, &extensions).is_err(),
+            "{access:?}"
+        );
     }
-    extensions.insert(keeper.admit(PLAYERS, &headers, &Extensions::new()).unwrap());
-    assert!(Caller::<Operator>::of(&nowhere(), &headers, &extensions).is_err());
-    let caller = Caller::<Player>::of(&nowhere(), &headers, &extensions).unwrap();
+    extensions.insert(keeper.authorize(PLAYERS, &headers, &Extensions::new()).unwrap());
+    assert!(AuthorizedCaller::<Operator>::from_request(&nowhere(), &headers, &extensions).is_err());
+    let caller = AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &headers, &extensions).unwrap();
     let identity = caller.identity().unwrap();
-    assert_eq!((caller.asking().subject, caller.asking().user), (Some(identity.key), Some(UserKey::of("ana"))));
-    assert_eq!(caller.asking().origin, Origin::Client);
+    assert_eq!(
+        (caller.engine_caller().subject, caller.engine_caller().user),
+        (Some(identity.key), Some(UserKey::from_name("ana")))
+    );
+    assert_eq!(caller.engine_caller().origin, ValueOrigin::Client);
     let end = Duration::from_secs(3_600 + 30);
-    let good_for = caller.good_for().expect("a token ends");
+    let good_for = caller.valid_for().expect("a token ends");
     assert!(
         end - Duration::from_secs(1) < good_for && good_for <= end,
         "its end, and what clocks differ by: {good_for:?}"
@@ -98,17 +107,17 @@ fn no_caller_without_the_check() {
 fn a_server_is_believed_and_plays_for_nobody() {
     let badges = Badges::new(&HandClock::new());
     let (keeper, headers, mut extensions) = (keeper(&badges), headers(&badges, Role::Server), Extensions::new());
-    extensions.insert(keeper.admit(PLAYERS, &headers, &Extensions::new()).unwrap());
-    let caller = Caller::<Player>::of(&nowhere(), &headers, &extensions).unwrap();
-    assert_eq!((caller.asking().origin, caller.asking().user), (Origin::Server, None));
+    extensions.insert(keeper.authorize(PLAYERS, &headers, &Extensions::new()).unwrap());
+    let caller = AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &headers, &extensions).unwrap();
+    assert_eq!((caller.engine_caller().origin, caller.engine_caller().user), (ValueOrigin::GameServer, None));
 }
 
 /// SEC-4: metrics are the operators', but for whoever is on the machine of a port that no other machine reaches.
 #[test]
 fn metrics_are_for_operators_and_for_this_machine() {
-    let check = |keeper: &Keeper, port: &str, headers: &HeaderMap, peer: &str, wanted: bool| {
+    let check = |keeper: &Authorizer, port: &str, headers: &HeaderMap, peer: &str, wanted: bool| {
         let port: IpAddr = port.parse().unwrap();
-        assert_eq!(keeper.admit_to_metrics(port, headers, &from(peer)).is_ok(), wanted, "{port} from {peer}");
+        assert_eq!(keeper.authorize_metrics(port, headers, &from(peer)).is_ok(), wanted, "{port} from {peer}");
     };
     let badges = Badges::new(&HandClock::new());
     let (locked, nobody) = (keeper(&badges), HeaderMap::new());
@@ -118,7 +127,7 @@ fn metrics_are_for_operators_and_for_this_machine() {
     check(&locked, "10.0.0.1", &nobody, "10.0.0.2", false);
     check(&locked, "10.0.0.1", &headers(&badges, Role::Server), "10.0.0.2", false);
     check(&locked, "10.0.0.1", &headers(&badges, Role::Operator), "10.0.0.2", true);
-    check(&Keeper::default(), "10.0.0.1", &nobody, "10.0.0.2", true);
+    check(&Authorizer::default(), "10.0.0.1", &nobody, "10.0.0.2", true);
 }
 
 /// SEC-4: the certificate of a connection is as good as a token, but for who it cannot be, and not beside a bad one.
@@ -132,24 +141,29 @@ fn a_certificate_makes_a_caller() {
         let der = params.self_signed(&rcgen::KeyPair::generate().unwrap()).unwrap().der().to_vec();
         let mut extensions = Extensions::new();
         let (address, streams) = ("10.0.0.1".parse().unwrap(), Arc::new(AtomicU32::new(0)));
-        extensions.insert(Peer { address, streams, streams_max: 1, certificate: Some(der.into()) });
+        extensions.insert(ConnectionPeer {
+            address,
+            open_streams: streams,
+            streams_max: 1,
+            certificate: Some(der.into()),
+        });
         extensions
     };
     let nothing = HeaderMap::new();
     let mut server = named("fireteam://server/eu-1");
-    let admitted = keeper.admit(PLAYERS, &nothing, &server).unwrap();
-    assert_eq!(admitted.good_for(), None, "it ends with its connection");
+    let admitted = keeper.authorize(PLAYERS, &nothing, &server).unwrap();
+    assert_eq!(admitted.valid_for(), None, "it ends with its connection");
     server.insert(admitted);
-    let caller = Caller::<Player>::of(&nowhere(), &nothing, &server).unwrap();
-    assert_eq!((caller.asking().origin, caller.asking().user), (Origin::Server, None));
-    assert_eq!(keeper.admit(OPERATORS, &nothing, &server).unwrap_err(), Denied::Role(Role::Server));
-    assert!(keeper.admit(OPERATORS, &nothing, &named("fireteam://operator/ana")).is_ok());
-    let nobody = Denied::Unknown(Refused::Certificate);
-    assert_eq!(keeper.admit(PLAYERS, &nothing, &named("fireteam://client/ana")).unwrap_err(), nobody);
+    let caller = AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &nothing, &server).unwrap();
+    assert_eq!((caller.engine_caller().origin, caller.engine_caller().user), (ValueOrigin::GameServer, None));
+    assert_eq!(keeper.authorize(OPERATORS, &nothing, &server).unwrap_err(), AuthError::RoleNotAllowed(Role::Server));
+    assert!(keeper.authorize(OPERATORS, &nothing, &named("fireteam://operator/ana")).is_ok());
+    let nobody = AuthError::Unauthenticated(Refused::Certificate);
+    assert_eq!(keeper.authorize(PLAYERS, &nothing, &named("fireteam://client/ana")).unwrap_err(), nobody);
 
     let mut bad = HeaderMap::new();
     bad.insert(AUTHORIZATION, "Bearer x".parse().unwrap());
-    assert_eq!(keeper.admit(PLAYERS, &bad, &server).unwrap_err(), Denied::Unknown(Refused::Malformed));
+    assert_eq!(keeper.authorize(PLAYERS, &bad, &server).unwrap_err(), AuthError::Unauthenticated(Refused::Malformed));
     let token = headers(&badges, Role::Client);
-    assert_eq!(keeper.admit(PLAYERS, &token, &server).unwrap().identity().unwrap().role, Role::Client);
+    assert_eq!(keeper.authorize(PLAYERS, &token, &server).unwrap().identity().unwrap().role, Role::Client);
 }

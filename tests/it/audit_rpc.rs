@@ -67,7 +67,7 @@ async fn house_on(path: &Path) -> House {
 async fn memory_is_what_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     for house in [House::open().await, house_on(&folder.path().join("a.db")).await] {
-        let operator = house.parts.running.operator_address;
+        let operator = house.parts.server.operator_address;
         let empty = audit(operator).await;
         assert_eq!((empty.difference_count, empty.advertisements, empty.complete), (0, 0, true), "{empty:?}");
         live(&house.client().await).await;
@@ -77,7 +77,11 @@ async fn memory_is_what_is_stored() {
         house.clock.turn(30_000);
         house.sweep().await;
         let told = audit(operator).await;
-        assert_eq!((told.difference_count, told.advertisements, told.reservations), (0, 7, 1), "one has lapsed: {told:?}");
+        assert_eq!(
+            (told.difference_count, told.advertisements, told.reservations),
+            (0, 7, 1),
+            "one has lapsed: {told:?}"
+        );
         house.clock.turn(60_000);
         assert_eq!(audit(operator).await.difference_count, 0, "expired and not yet swept");
         house.sweep().await;
@@ -113,10 +117,10 @@ async fn a_file_that_was_meddled_with_is_told_of() {
         let house = house_on(&path).await;
         let ids = live(&house.client().await).await;
         meddle(&path, statement, &ids[1]).await;
-        let told = differs(house.parts.running.operator_address).await;
+        let told = differs(house.parts.server.operator_address).await;
         assert_eq!(told, (ids[1].clone(), vec![kind]));
         assert!(house.parts.metrics.render().contains("\nfireteam_audit_differences 1\n"));
-        let again = differs(house.parts.running.operator_address).await;
+        let again = differs(house.parts.server.operator_address).await;
         assert_eq!(again, told, "nothing is repaired");
         house.parts.shutdown().await;
     }
@@ -243,7 +247,7 @@ async fn audit_amid(clients: Vec<Client>, at: &[SocketAddr]) {
 async fn a_server_that_is_written_to_differs_in_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let house = house_on(&folder.path().join("a.db")).await;
-    audit_amid(vec![house.client().await], &[house.parts.running.operator_address]).await;
+    audit_amid(vec![house.client().await], &[house.parts.server.operator_address]).await;
 }
 
 /// R9: nor on servers that share a store.
@@ -260,9 +264,10 @@ async fn replicas_that_are_written_to_differ_in_nothing() {
 #[tokio::test]
 async fn a_server_that_goes_away_says_so() {
     let house = House::open().await;
-    let operator = house.parts.running.operator_address;
+    let operator = house.parts.server.operator_address;
     house.parts.engine.close().await;
     let channel = Endpoint::from_shared(format!("http://{operator}")).unwrap().connect().await.unwrap();
-    let refused = OperatorServiceClient::new(channel).check_consistency(CheckConsistencyRequest::default()).await.unwrap_err();
+    let refused =
+        OperatorServiceClient::new(channel).check_consistency(CheckConsistencyRequest::default()).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
 }

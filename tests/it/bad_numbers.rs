@@ -1,7 +1,7 @@
 //! Every number with a fraction that a client can send, with every value that is no number: refused by the name of its
 //! field, before anything is computed with it. The table is held against the contract.
 
-use fireteam::api::convert::Door;
+use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
 use fireteam::api::status::Rejection;
 use fireteam::engine::command::Caller;
@@ -49,7 +49,7 @@ const TABLE: [Row; 11] = [
             matchmaking_set_id: Some(1),
             ..Default::default()
         };
-        Door::default().report_latency(&Caller::default(), wire).map(drop)
+        EntryPoint::default().report_latency_command(&Caller::default(), wire).map(drop)
     }),
 ];
 
@@ -69,7 +69,7 @@ fn searched(
         matchmaking_set_id: Some(1),
         ..Default::default()
     };
-    Door::default().search(&Caller::default(), wire).map(drop)
+    EntryPoint::default().search_command(&Caller::default(), wire).map(drop)
 }
 
 /// A place with one odd coordinate; the north pole when that is nothing.
@@ -87,7 +87,7 @@ fn allowed(min: Option<f64>, max: Option<f64>) -> Result<(), Rejection> {
         allowed_ranges: vec![pb::AllowedRange { attribute: "skill".into(), min, max }],
         ..Default::default()
     };
-    Door::default().update(&Caller::default(), wire).map(drop)
+    EntryPoint::default().update_command(&Caller::default(), wire).map(drop)
 }
 
 /// SEC-18: what is no number is refused wherever one is taken, and named; what is nearly nothing is nothing.

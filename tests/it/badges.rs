@@ -3,14 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fireteam::api::admission::{Caller, Keeper, Player};
-use fireteam::api::caller::Callers;
+use fireteam::api::admission::{AuthorizedCaller, Authorizer, ClientOrGameServer};
+use fireteam::api::caller::ClientAddressResolver;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::identity::Role;
 use fireteam::auth::issuing::{Issued, IssuingKey};
 use fireteam::auth::policy::PLAYERS;
 use fireteam::clock::Clock;
-use fireteam::config::Auth;
+use fireteam::config::JwtSettings;
 use fireteam_client::{Client, Tokens};
 
 use crate::harness::House;
@@ -33,10 +33,10 @@ impl Badges {
     }
 
     /// What a server is told of the issuer; its key goes into `folder`.
-    pub(crate) fn auth(&self, folder: &Path) -> Auth {
+    pub(crate) fn auth(&self, folder: &Path) -> JwtSettings {
         let file = folder.join("jwks.json");
         std::fs::write(&file, self.key.jwks()).unwrap();
-        Auth { keys: vec![file], issuer: ISSUER.into(), audience: AUDIENCE.into() }
+        JwtSettings { keys: vec![file], issuer: ISSUER.into(), audience: AUDIENCE.into() }
     }
 
     /// What a good token says, for an hour.
@@ -68,13 +68,14 @@ impl Badges {
     }
 
     /// As the check lets it in, without a network.
-    pub(crate) fn caller(&self, house: &House, role: Role, subject: &str) -> Caller<Player> {
+    pub(crate) fn caller(&self, house: &House, role: Role, subject: &str) -> AuthorizedCaller<ClientOrGameServer> {
         let authenticator: Option<Arc<Authenticator>> = house.parts.authenticator.clone();
         let (mut headers, mut extensions) = (http::HeaderMap::new(), http::Extensions::new());
         headers.insert("authorization", self.header(role, subject).parse().unwrap());
-        let admitted = Keeper::new(authenticator).admit(PLAYERS, &headers, &extensions).expect("it is let in");
+        let admitted = Authorizer::new(authenticator).authorize(PLAYERS, &headers, &extensions).expect("it is let in");
         extensions.insert(admitted);
-        Caller::of(&Callers::new(Arc::new(|peer, _| peer)), &headers, &extensions).expect("a player")
+        AuthorizedCaller::from_request(&ClientAddressResolver::new(Arc::new(|peer, _| peer)), &headers, &extensions)
+            .expect("a player")
     }
 }
 

@@ -3,9 +3,11 @@
 use proptest::prelude::*;
 use prost::Message;
 
-use fireteam::api::answer::{ANSWER_BYTES_MAX, AnswerWriter, Encoded, encode_static};
+use fireteam::api::answer::{
+    EncodedResponse, RESPONSE_BYTES_MAX, SearchResponseEncoder, encode_static_candidate_fields,
+};
 use fireteam::domain::attribute::Trust;
-use fireteam::domain::filter::{Refusal, Side};
+use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
 
@@ -49,12 +51,12 @@ fn value() -> impl Strategy<Value = f64> {
 }
 
 fn round_trips() -> impl Strategy<Value = RoundTrip> {
-    prop_oneof![(0.0..60_000.0).prop_map(RoundTrip::Expected), (0.0..60_000.0).prop_map(RoundTrip::Measured)]
+    prop_oneof![(0.0..60_000.0).prop_map(RoundTrip::Estimated), (0.0..60_000.0).prop_map(RoundTrip::Measured)]
 }
 
 fn told(round_trip: RoundTrip) -> f32 {
     match round_trip {
-        RoundTrip::Expected(ms) => ((ms / 25.0).round() * 25.0) as f32,
+        RoundTrip::Estimated(ms) => ((ms / 25.0).round() * 25.0) as f32,
         RoundTrip::Measured(ms) => ms as f32,
     }
 }
@@ -69,7 +71,7 @@ fn generated(ruleset: &Ruleset, hits: &[Hit]) -> Vec<plain::Candidate> {
         advertisement_id: format!("{:02x}", hit.byte).repeat(16),
         score: rounded(hit.score),
         terms: ruleset
-            .soft
+            .soft_filters
             .iter()
             .zip(hit.terms)
             .map(|(soft, exact)| {
@@ -86,17 +88,17 @@ fn generated(ruleset: &Ruleset, hits: &[Hit]) -> Vec<plain::Candidate> {
     hits.iter().map(candidate).collect()
 }
 
-fn written<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> AnswerWriter<'a> {
-    let mut writer = AnswerWriter::new(ruleset);
+fn written<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> SearchResponseEncoder<'a> {
+    let mut writer = SearchResponseEncoder::new(ruleset);
     for hit in hits {
         let mut published = advertisement(hit.byte);
         published.session.party_sizes.clone_from(&hit.party_sizes);
         published.connect_data.clone_from(&hit.connect_data);
-        writer.push(&CandidateView {
+        writer.push_candidate(&CandidateView {
             id: published.id,
-            encoded: &encode_static(&published),
+            encoded_advert: &encode_static_candidate_fields(&published),
             score: hit.score,
-            terms: &hit.terms,
+            score_terms: &hit.terms,
             distance_miles: hit.distance_miles,
             round_trip: hit.round_trip,
             open_seats: hit.open_seats,
@@ -108,14 +110,14 @@ fn written<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> AnswerWriter<'a> {
 fn answer(ruleset: Ruleset) -> SearchAnswer {
     SearchAnswer {
         ruleset: ruleset.into(),
-        evaluated: 0,
+        evaluated_rows: 0,
         truncated: false,
-        refusals: vec![],
-        token: vec![],
+        refusal_counts: vec![],
+        search_token: vec![],
         searching_for_ms: 0,
         next_expansion_in_ms: None,
-        stale_for_ms: None,
-        ignored: vec![],
+        store_staleness_ms: None,
+        ignored_fields: vec![],
     }
 }
 
@@ -125,8 +127,8 @@ proptest! {
     #[test]
     fn spliced_answers_mean_what_generated_ones_do(hits in hits(), evaluated in any::<u32>(), truncated: bool) {
         let ruleset = ruleset();
-        let found = SearchAnswer { evaluated, truncated, ..answer(ruleset.clone()) };
-        let encoded = written(&ruleset, &hits).finish_search(found);
+        let found = SearchAnswer { evaluated_rows: evaluated, truncated, ..answer(ruleset.clone()) };
+        let encoded = written(&ruleset, &hits).finish_search_response(found);
         let bytes = encoded.encode_to_vec();
         prop_assert_eq!(bytes.len(), encoded.encoded_len());
         let wanted = plain::MatchmakingSearchResponse {
@@ -137,7 +139,7 @@ proptest! {
             ..Default::default()
         };
         prop_assert_eq!(plain::MatchmakingSearchResponse::decode(&*bytes).unwrap(), wanted);
-        prop_assert_eq!(Encoded::decode(&*bytes).unwrap(), encoded);
+        prop_assert_eq!(EncodedResponse::decode(&*bytes).unwrap(), encoded);
     }
 
     /// Any message survives being kept as bytes.
@@ -151,7 +153,7 @@ proptest! {
             open_seats: count,
             ..Default::default()
         };
-        let kept = Encoded::decode(&*message.encode_to_vec()).unwrap();
+        let kept = EncodedResponse::decode(&*message.encode_to_vec()).unwrap();
         prop_assert_eq!(plain::Candidate::decode(&*kept.encode_to_vec()).unwrap(), message);
     }
 }
@@ -160,17 +162,20 @@ proptest! {
 fn the_rest_of_an_answer_is_written_whole() {
     let rules = ruleset();
     let found = SearchAnswer {
-        evaluated: 7,
+        evaluated_rows: 7,
         truncated: true,
-        refusals: vec![(Refusal::Own, 1), (Refusal::Filter { filter: 9, side: Side::Searcher }, 3)],
-        token: vec![1, 2],
+        refusal_counts: vec![
+            (Refusal::OwnSession, 1),
+            (Refusal::HardFilter { filter_index: 9, side: RefusingSide::Searcher }, 3),
+        ],
+        search_token: vec![1, 2],
         searching_for_ms: 10,
         next_expansion_in_ms: Some(0),
-        stale_for_ms: Some(5),
-        ignored: vec!["nat_type".into()],
+        store_staleness_ms: Some(5),
+        ignored_fields: vec!["nat_type".into()],
         ..answer(rules.clone())
     };
-    let bytes = AnswerWriter::new(&rules).finish_search(found).encode_to_vec();
+    let bytes = SearchResponseEncoder::new(&rules).finish_search_response(found).encode_to_vec();
     let decoded = plain::MatchmakingSearchResponse::decode(&*bytes).unwrap();
     let own = plain::RefusalCount { count: 1, kind: plain::RefusalKind::Own.into(), ..Default::default() };
     let allowed = plain::RefusalCount {
@@ -195,10 +200,10 @@ fn the_rest_of_an_answer_is_written_whole() {
     let report = ReportLatencyAnswer {
         ruleset: rules.clone().into(),
         involved_phase_may_start: true,
-        ignored: vec!["players[0].skill".into()],
-        doubted: vec![3],
+        ignored_fields: vec!["players[0].skill".into()],
+        implausible_measurements: vec![3],
     };
-    let bytes = AnswerWriter::new(&rules).finish_report(&report).encode_to_vec();
+    let bytes = SearchResponseEncoder::new(&rules).finish_latency_response(&report).encode_to_vec();
     let decoded = plain::MatchmakingReportLatencyResponse::decode(&*bytes).unwrap();
     assert!(decoded.involved_phase_may_start && decoded.candidates.is_empty());
     assert_eq!(decoded.ignored_fields, ["session_composition.players[0].skill", "measurements[3].round_trip_ms"]);
@@ -211,14 +216,14 @@ fn what_the_server_knows_is_rounded() {
         let mut rules = ruleset();
         rules.attributes[0].trust = trust;
         let hit = Hit { score: 0.123_456, terms: [0.123_456, 0.987_654], ..plain_hit() };
-        let bytes = written(&rules, &[hit]).finish_search(answer(rules.clone())).encode_to_vec();
+        let bytes = written(&rules, &[hit]).finish_search_response(answer(rules.clone())).encode_to_vec();
         let decoded = plain::MatchmakingSearchResponse::decode(&*bytes).unwrap();
         let values: Vec<f64> = decoded.candidates[0].terms.iter().map(|term| term.value).collect();
         assert_eq!((decoded.candidates[0].score, values), (0.123, vec![wanted, 0.988]));
     };
     check(Trust::Client, 0.123_456);
-    check(Trust::Server, 0.123);
-    check(Trust::Token, 0.123);
+    check(Trust::GameServer, 0.123);
+    check(Trust::TokenClaim, 0.123);
 }
 
 /// SEC-10: however many candidates a ruleset allows, the answer is no larger than any answer may be; the best stay.
@@ -226,8 +231,8 @@ fn what_the_server_knows_is_rounded() {
 fn an_answer_stays_within_its_size() {
     let rules = ruleset();
     let hits: Vec<Hit> = (0..1_000).map(|_| Hit { connect_data: vec![0; 512], ..plain_hit() }).collect();
-    let encoded = written(&rules, &hits).finish_search(answer(rules.clone()));
-    assert!(encoded.encoded_len() <= ANSWER_BYTES_MAX, "{} bytes", encoded.encoded_len());
+    let encoded = written(&rules, &hits).finish_search_response(answer(rules.clone()));
+    assert!(encoded.encoded_len() <= RESPONSE_BYTES_MAX, "{} bytes", encoded.encoded_len());
     let decoded = plain::MatchmakingSearchResponse::decode(&*encoded.encode_to_vec()).unwrap();
     assert!(70 < decoded.candidates.len(), "{}", decoded.candidates.len());
 }

@@ -3,14 +3,14 @@
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
 
-use fireteam::api::convert::Door;
+use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
 use fireteam::api::status::Rejection;
 use fireteam::domain::facts::FieldProblem;
-use fireteam::domain::filter::Side;
+use fireteam::domain::filter::RefusingSide;
 use fireteam::domain::id::{RulesetHash, SetId, UserKey};
 use fireteam::engine::command::Caller;
-use fireteam::engine::fault::Fault;
+use fireteam::engine::fault::EngineError;
 
 const ID: &str = "0123456789abcdef0123456789ABCDEF";
 
@@ -24,7 +24,7 @@ fn check<T: std::fmt::Debug>(answer: Result<T, Rejection>, wanted: &[(&str, &str
         (answer, _) => answer.expect_err(&format!("{wanted:?}")),
     };
     assert_eq!(rejection.code, Code::InvalidArgument);
-    let found: Vec<(&str, &str)> = rejection.fields.iter().map(|field| (&*field.path, &*field.what)).collect();
+    let found: Vec<(&str, &str)> = rejection.fields.iter().map(|field| (&*field.path, &*field.message)).collect();
     assert_eq!(found.len(), wanted.len(), "{found:?}");
     for ((path, what), (wanted_path, fragment)) in found.iter().zip(wanted) {
         assert_eq!(path, wanted_path);
@@ -38,7 +38,7 @@ fn searches() {
     let check = |change: fn(&mut pb::SearchRequest), wanted: &[(&str, &str)]| {
         let mut wire = good();
         change(&mut wire);
-        check(Door::default().search(&Caller::default(), wire), wanted);
+        check(EntryPoint::default().search_command(&Caller::default(), wire), wanted);
     };
     check(|_| {}, &[]);
     check(|wire| wire.session_composition = None, &[("session_composition", "is missing")]);
@@ -85,7 +85,7 @@ fn updates() {
                  change: fn(&mut pb::UpdateAdvertisementRequest),
                  wanted: &[(&str, &str)]| {
         change(&mut wire);
-        check(Door::default().update(&Caller::default(), wire), wanted);
+        check(EntryPoint::default().update_command(&Caller::default(), wire), wanted);
     };
     check(heartbeat(), |_| {}, &[]);
     check(create(), |_| {}, &[]);
@@ -114,21 +114,21 @@ fn updates() {
             ("allowed[3].max", "must be a number"),
         ],
     );
-    let named = Caller { subject: Some(UserKey::of("ann")), ..Caller::default() };
+    let named = Caller { subject: Some(UserKey::from_name("ann")), ..Caller::default() };
     let wire = pb::UpdateAdvertisementRequest { idempotency_key: "short".into(), ..create() };
     assert!(
-        Door::default().update(&named, wire).is_ok(),
+        EntryPoint::default().update_command(&named, wire).is_ok(),
         "an identity keeps callers apart, so their keys may be short"
     );
 }
 
 #[test]
 fn seats_latency_and_roles() {
-    let door = Door::default();
-    check(door.delete(pb::DeleteAdvertisementRequest::default()), &[("advertisement_id", "is missing")]);
-    check(door.release(pb::ReleaseRequest::default()), &[("reservation_id", "is missing")]);
+    let door = EntryPoint::default();
+    check(door.delete_command(pb::DeleteAdvertisementRequest::default()), &[("advertisement_id", "is missing")]);
+    check(door.release_command(pb::ReleaseRequest::default()), &[("reservation_id", "is missing")]);
     check(
-        door.reserve(&Caller::default(), pb::ReserveRequest::default()),
+        door.reserve_command(&Caller::default(), pb::ReserveRequest::default()),
         &[
             ("advertisement_id", "is missing"),
             ("idempotency_key", "is missing"),
@@ -145,7 +145,7 @@ fn seats_latency_and_roles() {
         ..Default::default()
     };
     check(
-        door.reserve(&Caller::default(), good),
+        door.reserve_command(&Caller::default(), good),
         &[
             ("players[0].user_id", "is missing"),
             ("players[0].skill", "must be a number"),
@@ -159,7 +159,7 @@ fn seats_latency_and_roles() {
         ..Default::default()
     };
     check(
-        door.report_latency(&Caller::default(), report),
+        door.report_latency_command(&Caller::default(), report),
         &[
             ("phase", "LATENCY_PHASE_QUICK"),
             ("search_token", "is missing"),
@@ -171,17 +171,17 @@ fn seats_latency_and_roles() {
     );
     for size in [0, 65, u32::MAX] {
         let wire = pb::ChooseActionRequest { matchmaking_set_id: Some(1), party_size: size };
-        check(door.choose_role(wire), &[("party_size", "must be from 1 to 64")]);
+        check(door.choose_action_query(wire), &[("party_size", "must be from 1 to 64")]);
     }
-    check(door.configuration(pb::GetConfigurationRequest::default()), &[("matchmaking_set_id", "is missing")]);
+    check(door.configuration_query(pb::GetConfigurationRequest::default()), &[("matchmaking_set_id", "is missing")]);
 }
 
 /// Every fault has a status, and what a program needs to go on comes with it.
 #[test]
 fn faults_and_their_statuses() {
-    let check = |fault: Fault, code: Code, reason: &str, facts: &[(&str, &str)], retry_ms: Option<u32>| {
+    let check = |fault: EngineError, code: Code, reason: &str, facts: &[(&str, &str)], retry_ms: Option<u32>| {
         let rejection = Rejection::from(fault.clone());
-        let wire = rejection.clone().into_wire();
+        let wire = rejection.clone().into_request_error();
         let status: Status = rejection.into();
         assert_eq!((status.code(), wire.code), (code, i32::from(code)), "{fault:?}");
         assert_eq!(status.message(), wire.message, "{fault:?}");
@@ -197,26 +197,32 @@ fn faults_and_their_statuses() {
         assert_eq!(delay.map(|delay| delay.as_millis()), retry_ms.map(u128::from), "{fault:?}");
         assert_eq!(wire.retry_after_ms, retry_ms);
     };
-    let problem = FieldProblem { path: "session_composition.players".into(), what: "is wrong".into() };
-    check(Fault::Fields(vec![problem]), Code::InvalidArgument, "INVALID_REQUEST", &[], None);
-    let set = Fault::UnknownSet(SetId(9));
+    let problem = FieldProblem { path: "session_composition.players".into(), message: "is wrong".into() };
+    check(EngineError::InvalidFields(vec![problem]), Code::InvalidArgument, "INVALID_REQUEST", &[], None);
+    let set = EngineError::UnknownSet(SetId(9));
     check(set, Code::NotFound, "UNKNOWN_MATCHMAKING_SET", &[("matchmaking_set_id", "9")], None);
-    let hash = Fault::UnknownHash { given: RulesetHash(1), current: RulesetHash(2) };
+    let hash = EngineError::UnknownRulesetHash { requested: RulesetHash(1), current: RulesetHash(2) };
     check(hash, Code::FailedPrecondition, "STALE_CONFIGURATION", &[("current_hash", "2")], None);
-    check(Fault::NotYours, Code::PermissionDenied, "NOT_OWNER", &[], None);
-    check(Fault::AdvertisementNotFound, Code::NotFound, "ADVERTISEMENT_NOT_FOUND", &[], None);
-    check(Fault::Deleted, Code::FailedPrecondition, "ADVERTISEMENT_DELETED", &[], None);
-    let taken = Fault::SeatsTaken { open_seats: 1 };
+    check(EngineError::NotOwner, Code::PermissionDenied, "NOT_OWNER", &[], None);
+    check(EngineError::AdvertisementNotFound, Code::NotFound, "ADVERTISEMENT_NOT_FOUND", &[], None);
+    check(EngineError::AdvertisementDeleted, Code::FailedPrecondition, "ADVERTISEMENT_DELETED", &[], None);
+    let taken = EngineError::SeatsTaken { open_seats: 1 };
     check(taken, Code::FailedPrecondition, "SEATS_TAKEN", &[("open_seats", "1")], None);
-    let refused = Fault::Refused { rule: "build".into(), side: Side::Advertiser };
+    let refused = EngineError::RefusedByRule { rule: "build".into(), side: RefusingSide::Advertiser };
     let facts = [("rule", "build"), ("side", "advertiser")];
     check(refused, Code::FailedPrecondition, "REFUSED_BY_RULE", &facts, None);
-    check(Fault::KeyReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED", &[], None);
-    check(Fault::ReservationEnded, Code::FailedPrecondition, "RESERVATION_ENDED", &[], None);
-    check(Fault::TooManyReservations, Code::ResourceExhausted, "TOO_MANY_RESERVATIONS", &[], None);
-    check(Fault::OverridesForbidden, Code::PermissionDenied, "OVERRIDES_FORBIDDEN", &[], None);
-    check(Fault::Overloaded { retry_after_ms: 40 }, Code::ResourceExhausted, "OVERLOADED", &[], Some(40));
-    check(Fault::StoreUnavailable { retry_after_ms: 900 }, Code::Unavailable, "STORE_UNAVAILABLE", &[], Some(900));
-    check(Fault::Draining, Code::Unavailable, "DRAINING", &[], None);
-    check(Fault::Internal, Code::Internal, "INTERNAL", &[], None);
+    check(EngineError::IdempotencyKeyReused, Code::AlreadyExists, "IDEMPOTENCY_KEY_REUSED", &[], None);
+    check(EngineError::ReservationEnded, Code::FailedPrecondition, "RESERVATION_ENDED", &[], None);
+    check(EngineError::TooManyReservations, Code::ResourceExhausted, "TOO_MANY_RESERVATIONS", &[], None);
+    check(EngineError::OverridesForbidden, Code::PermissionDenied, "OVERRIDES_FORBIDDEN", &[], None);
+    check(EngineError::Overloaded { retry_after_ms: 40 }, Code::ResourceExhausted, "OVERLOADED", &[], Some(40));
+    check(
+        EngineError::StoreUnavailable { retry_after_ms: 900 },
+        Code::Unavailable,
+        "STORE_UNAVAILABLE",
+        &[],
+        Some(900),
+    );
+    check(EngineError::Draining, Code::Unavailable, "DRAINING", &[], None);
+    check(EngineError::Internal, Code::Internal, "INTERNAL", &[], None);
 }

@@ -1,9 +1,9 @@
 //! Session compositions that are refused, each with the path of the field and what would be right; and those that are
 //! not.
 
-use fireteam::api::convert::Door;
+use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
-use fireteam::domain::attribute::Value;
+use fireteam::domain::attribute::AttributeValue;
 use fireteam::domain::id::UserKey;
 use fireteam::domain::session::Session;
 use fireteam::engine::command::Caller;
@@ -22,9 +22,9 @@ fn convert(change: impl FnOnce(&mut pb::SessionCompositionData)) -> Result<Sessi
     change(&mut composition);
     let wire =
         pb::SearchRequest { session_composition: Some(composition), matchmaking_set_id: Some(1), ..Default::default() };
-    match Door::default().search(&Caller::default(), wire) {
+    match EntryPoint::default().search_command(&Caller::default(), wire) {
         Ok(search) => Ok(search.session),
-        Err(rejection) => Err(rejection.fields.into_iter().map(|field| (field.path, field.what)).collect()),
+        Err(rejection) => Err(rejection.fields.into_iter().map(|field| (field.path, field.message)).collect()),
     }
 }
 
@@ -69,8 +69,8 @@ fn players_are_told_apart() {
     let session =
         convert(|wire| wire.players = vec![player("ann"), pb::PlayerData { player_id: "b1".into(), ..player("bob") }]);
     let session = session.unwrap();
-    assert_eq!(session.players[0].player, UserKey::of("ann"), "the player defaults to the user");
-    assert_eq!(session.players[1].player, UserKey::of("b1"));
+    assert_eq!(session.players[0].client_key, UserKey::from_name("ann"), "the player defaults to the user");
+    assert_eq!(session.players[1].client_key, UserKey::from_name("b1"));
 }
 
 /// SEC-18: what is no number, or too large to calculate with, is refused; zeros of either sign are one.
@@ -87,9 +87,9 @@ fn bad_numbers_are_refused() {
     }
     for near_zero in [-0.0, f64::MIN_POSITIVE / 2.0] {
         let session = convert(|wire| wire.players[0].skill = Some(near_zero)).unwrap();
-        assert_eq!(session.players[0].skill.unwrap().to_bits(), 0.0f64.to_bits());
+        assert_eq!(session.players[0].stated_skill.unwrap().to_bits(), 0.0f64.to_bits());
     }
-    assert_eq!(convert(|wire| wire.players[0].skill = Some(-1e12)).unwrap().players[0].skill, Some(-1e12));
+    assert_eq!(convert(|wire| wire.players[0].skill = Some(-1e12)).unwrap().players[0].stated_skill, Some(-1e12));
 }
 
 #[test]
@@ -137,7 +137,10 @@ fn attributes_are_few_short_and_whole() {
         insert(wire, "z", number(2.0));
         insert(wire, "maps", texts(&["b", "a", "b"]));
     });
-    let wanted = vec![("maps".into(), Value::texts(vec!["a".into(), "b".into()])), ("z".into(), Value::Number(2.0))];
+    let wanted = vec![
+        ("maps".into(), AttributeValue::string_list(vec!["a".into(), "b".into()])),
+        ("z".into(), AttributeValue::Number(2.0)),
+    ];
     assert_eq!(session.unwrap().attributes, wanted, "in name order, each text once");
 }
 
@@ -151,7 +154,7 @@ fn regions_are_named_once() {
     });
     check("region_latencies[0].region", "is missing", |wire| wire.region_latencies = vec![region("", 1.0)]);
     let session = convert(|wire| wire.region_latencies = vec![region("us", 2.0), region("eu", 1.0)]).unwrap();
-    assert_eq!(session.regions.iter().map(|region| &*region.region).collect::<Vec<_>>(), ["eu", "us"]);
+    assert_eq!(session.region_latencies.iter().map(|region| &*region.region).collect::<Vec<_>>(), ["eu", "us"]);
 }
 
 #[test]
@@ -172,7 +175,7 @@ fn a_flood_of_mistakes_is_cut_short() {
     let mut wire = pb::SearchRequest { matchmaking_set_id: Some(1), ..Default::default() };
     wire.session_composition = Some(pb::SessionCompositionData { players: players(1), ..Default::default() });
     wire.exclude_advertisement_ids = vec!["x".into(); 200];
-    let rejection = Door::default().search(&Caller::default(), wire).unwrap_err();
+    let rejection = EntryPoint::default().search_command(&Caller::default(), wire).unwrap_err();
     assert_eq!(rejection.fields.len(), 16);
     assert!(rejection.message.ends_with("(and 199 more)"), "{}", rejection.message);
 }

@@ -96,7 +96,7 @@ async fn the_demo_plays_a_queued_duel() {
 async fn plays(name: &'static str) {
     let Some(demo) = tokio::task::spawn_blocking(|| named(name)).await.unwrap() else { return };
     let house = House::open().await;
-    let target = house.parts.running.address.to_string();
+    let target = house.parts.server.address.to_string();
     let output = tokio::task::spawn_blocking(move || play(&demo, &target)).await.unwrap();
     assert!(output.status.success(), "{}", text(&output));
     assert!(text(&output).ends_with("\nok\n"), "{}", text(&output));

@@ -157,8 +157,10 @@ async fn the_composition_has_what_the_print_lost() {
     let error = client.searching(2, Default::default()).search().await.expect_err("nobody at all");
     assert_eq!(error.fields()[0].field, "session_composition.party_size_composition");
     let mut odd = composition("guest", 0, &["clash"]);
-    odd.attributes
-        .insert("modes".into(), pb::AttributeValue { value: Some(pb::attribute_value::Value::StringValue("clash".into())) });
+    odd.attributes.insert(
+        "modes".into(),
+        pb::AttributeValue { value: Some(pb::attribute_value::Value::StringValue("clash".into())) },
+    );
     odd.attributes.insert("mood".into(), texts(&["good"]));
     let error = client.searching(2, odd).search().await.expect_err("one of another kind, one unknown");
     let paths: Vec<&str> = error.fields().iter().map(|it| &*it.field).collect();

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use fireteam::clock::Clock as _;
 use fireteam::domain::id::SetId;
 use fireteam::domain::session::Session;
-use fireteam::engine::command::{Caller, Update};
+use fireteam::engine::command::{Caller, UpdateAdvertCommand};
 use fireteam::rules::bundled;
 use fireteam::store::Store as _;
 
@@ -18,16 +18,17 @@ use crate::harness::HandClock;
 async fn an_expiry_that_the_store_missed_is_told_again() {
     let clock = Arc::new(HandClock::new());
     let store = Arc::new(Faulty::default());
-    let engine = engine(&store, bundled::load().unwrap(), &clock).await;
+    let engine = engine(&store, bundled::load_bundled().unwrap(), &clock).await;
     let session = Session { party_sizes: vec![1], join_seats: 3, ..Session::default() };
-    let update = Update { set_id: Some(SetId(1)), session: Some(session), ..Update::default() };
-    engine.update(&Caller::default(), update).unwrap().settle().await.unwrap();
+    let update =
+        UpdateAdvertCommand { set_id: Some(SetId(1)), session: Some(session), ..UpdateAdvertCommand::default() };
+    engine.update_advertisement(&Caller::default(), update).unwrap().wait().await.unwrap();
 
     clock.turn(90_000);
     store.away.store(true, Ordering::SeqCst);
-    engine.sweep().await;
-    assert_eq!(store.load(clock.now()).await.unwrap().len(), 1, "the store was away");
+    engine.sweep_expired().await;
+    assert_eq!(store.load_advertisements(clock.now()).await.unwrap().len(), 1, "the store was away");
     store.away.store(false, Ordering::SeqCst);
-    engine.sweep().await;
-    assert!(store.load(clock.now()).await.unwrap().is_empty(), "told again");
+    engine.sweep_expired().await;
+    assert!(store.load_advertisements(clock.now()).await.unwrap().is_empty(), "told again");
 }

@@ -5,23 +5,23 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use fireteam::api::answer::encode_static;
+use fireteam::api::answer::encode_static_candidate_fields;
 use fireteam::auth::credential::MatchKeys;
 use fireteam::auth::issuing::IssuingKey;
 use fireteam::auth::token::Signer;
 use fireteam::clock::Clock as _;
 use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
 use fireteam::domain::life::Match;
-use fireteam::domain::result::{MatchResult, RatingChange};
+use fireteam::domain::result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::time::UnixMs;
-use fireteam::engine::settings::Settings;
-use fireteam::engine::{Engine, Parts};
+use fireteam::engine::settings::EngineSettings;
+use fireteam::engine::{Engine, EngineDeps};
 use fireteam::geo::{LocatorHandle, LocatorSettings};
-use fireteam::rules::Catalog;
-use fireteam::store::memory::Memory;
-use fireteam::store::queues::{Finished, QueueLoad, QueueOutcome, QueueWrite, Queues};
-use fireteam::store::{Committed, Store, StoreError, StoredAdvertisement, Write};
+use fireteam::rules::RulesetCatalog;
+use fireteam::store::memory::MemoryStore;
+use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use fireteam::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
 use fireteam::telemetry::Metrics;
 use tokio::sync::watch;
 
@@ -29,7 +29,7 @@ use crate::harness::HandClock;
 
 /// Memory behind it.
 pub(crate) struct Faulty {
-    pub(crate) inner: Memory,
+    pub(crate) inner: MemoryStore,
     /// Nothing about advertisements is written while it says so.
     pub(crate) away: AtomicBool,
     /// How many batches of queues have come.
@@ -41,7 +41,7 @@ pub(crate) struct Faulty {
 impl Default for Faulty {
     fn default() -> Self {
         let (came, may_pass) = (watch::Sender::new(0), watch::Sender::new(u64::MAX));
-        Self { inner: Memory::new(), away: AtomicBool::new(false), came, may_pass }
+        Self { inner: MemoryStore::new(), away: AtomicBool::new(false), came, may_pass }
     }
 }
 
@@ -71,27 +71,27 @@ impl Faulty {
 
 /// An engine over `store` that goes by these rules.
 pub(crate) async fn engine(store: &Arc<Faulty>, rules: Vec<(PathBuf, Arc<Ruleset>)>, clock: &Arc<HandClock>) -> Engine {
-    let catalog = Arc::new(Catalog::default());
-    catalog.adopt(rules, clock.now(), 0);
+    let catalog = Arc::new(RulesetCatalog::default());
+    catalog.replace_all(rules, clock.now(), 0);
     let nowhere = LocatorSettings::default();
-    let parts = Parts {
+    let parts = EngineDeps {
         clock: clock.clone(),
         store: store.clone(),
-        catalog,
-        locator: Arc::new(LocatorHandle::new(Vec::new(), nowhere)),
-        signer: Arc::new(Signer::new([1; 32], None)),
-        match_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[2; 32]).unwrap(), None)),
+        rulesets: catalog,
+        geo_locator: Arc::new(LocatorHandle::new(Vec::new(), nowhere)),
+        token_signer: Arc::new(Signer::new([1; 32], None)),
+        match_credential_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[2; 32]).unwrap(), None)),
         metrics: Arc::new(Metrics::new()),
-        settings: Settings::default(),
-        silos: None,
-        encode: encode_static,
+        settings: EngineSettings::default(),
+        served_silos: None,
+        encode_advert: encode_static_candidate_fields,
     };
     Engine::start(parts).await.expect("an engine")
 }
 
 #[async_trait]
-impl Queues for Faulty {
-    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError> {
+impl QueueStore for Faulty {
+    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         self.inner.load_queues(now).await
     }
 
@@ -102,46 +102,54 @@ impl Queues for Faulty {
         self.inner.commit_queues(batch).await
     }
 
-    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
-        self.inner.look_match(id).await
+    async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        self.inner.read_match(id).await
     }
 
-    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
-        self.inner.look_result(id).await
+    async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
+        self.inner.read_match_result(id).await
     }
 
-    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError> {
-        self.inner.rating_changes(user, set_id).await
+    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+        self.inner.read_rating_changes(user, set_id).await
     }
 
-    async fn finished(&self, after: (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError> {
-        self.inner.finished(after, most).await
+    async fn list_finished_matches(
+        &self,
+        after: (UnixMs, MatchId),
+        most: usize,
+    ) -> Result<Vec<FinishedMatch>, StoreError> {
+        self.inner.list_finished_matches(after, most).await
     }
 
-    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.forget_queues(now).await
+    async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.purge_queues(now).await
     }
 }
 
 #[async_trait]
 impl Store for Faulty {
-    async fn load(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.inner.load(now).await
+    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.load_advertisements(now).await
     }
-    async fn commit(&self, batch: &[Write]) -> Result<Committed, StoreError> {
+    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
         if self.away.load(Ordering::SeqCst) {
             return Err(StoreError::Unavailable("away".into()));
         }
         self.inner.commit(batch).await
     }
-    async fn forget(&self, now: UnixMs) -> Result<(), StoreError> {
-        self.inner.forget(now).await
+    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.purge(now).await
     }
-    async fn look(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.inner.look(ids).await
+    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.read_advertisements(ids).await
     }
-    async fn names(&self, first: AdvertisementId, most: usize) -> Result<Vec<AdvertisementId>, StoreError> {
-        self.inner.names(first, most).await
+    async fn list_advertisement_ids(
+        &self,
+        first: AdvertisementId,
+        most: usize,
+    ) -> Result<Vec<AdvertisementId>, StoreError> {
+        self.inner.list_advertisement_ids(first, most).await
     }
     async fn close(&self) {
         self.inner.close().await;

@@ -5,34 +5,34 @@ use std::sync::Arc;
 
 use fireteam::domain::id::{AdvertisementId, SiloId};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{Postgres, Replica};
-use fireteam::store::{Feed, News, Outcome, Store, Version, Write};
+use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::{AdvertFeed, AdvertVersion, AdvertWrite, FeedBatch, Store, WriteOutcome};
 use sqlx::{Connection as _, Executor as _};
 
 use crate::database::{Database, database};
 use crate::store_kit::{ad, ad_id, extend, put, reserve, seat_id, seats};
 
-async fn server(database: &Database, number: u64) -> Postgres {
-    Postgres::open(&database.url, Replica { number, silos: None }).await.unwrap()
+async fn server(database: &Database, number: u64) -> PostgresStore {
+    PostgresStore::open(&database.url, Replica { id: number, silos: None }).await.unwrap()
 }
 
 /// A reader that has read everything there is.
-async fn reader(store: &Postgres) -> Box<dyn Feed> {
-    let mut feed = store.feed().await.unwrap();
-    let first = feed.read(&[]).await.unwrap();
-    assert!(first.whole);
+async fn reader(store: &PostgresStore) -> Box<dyn AdvertFeed> {
+    let mut feed = store.open_feed().await.unwrap();
+    let first = feed.read_batch(&[]).await.unwrap();
+    assert!(first.is_snapshot);
     // A transaction that ran meanwhile, be it in another test's database, has some of it read once more.
-    feed.read(&[]).await.unwrap();
+    feed.read_batch(&[]).await.unwrap();
     feed
 }
 
-async fn news(feed: &mut Box<dyn Feed>) -> News {
-    let news = feed.read(&[]).await.unwrap();
-    assert!(!news.whole);
+async fn news(feed: &mut Box<dyn AdvertFeed>) -> FeedBatch {
+    let news = feed.read_batch(&[]).await.unwrap();
+    assert!(!news.is_snapshot);
     news
 }
 
-fn ids(news: &News) -> BTreeSet<AdvertisementId> {
+fn ids(news: &FeedBatch) -> BTreeSet<AdvertisementId> {
     news.changed.iter().map(|stored| stored.advertisement.id).collect()
 }
 
@@ -44,32 +44,37 @@ async fn everything_travels() {
     let (mut own, mut feed) = (reader(&here).await, reader(&there).await);
 
     let committed = here.commit(&[put(ad(1, 4, 10, "a"), 5_000, 10), put(ad(2, 4, 10, "b"), 5_000, 10)]).await.unwrap();
-    assert!(committed.steps.iter().all(|step| step.before == Version::default() && step.after != step.before));
+    assert!(
+        committed.version_steps.iter().all(|step| step.before == AdvertVersion::default() && step.after != step.before)
+    );
     let told = news(&mut feed).await;
     assert_eq!(ids(&told), BTreeSet::from([ad_id(1), ad_id(2)]));
     assert_eq!(told.changed[0].advertisement, ad(1, 4, 10, "a"));
-    assert_eq!(told.changed[0].version, committed.steps[0].after);
-    assert!(!told.changed[0].held_here);
+    assert_eq!(told.changed[0].version, committed.version_steps[0].after);
+    assert!(!told.changed[0].is_heartbeat_owner);
     assert_eq!(news(&mut feed).await.changed, [], "once");
     assert_eq!(news(&mut own).await.changed, [], "not to oneself");
 
     let seat = reserve(seats(1, 1, 2, 900), 20);
     let committed = there.commit(&[seat]).await.unwrap();
-    assert_eq!(committed.steps[0].before, told.changed[0].version, "it found what it had been told of");
+    assert_eq!(committed.version_steps[0].before, told.changed[0].version, "it found what it had been told of");
     let told = news(&mut own).await;
     assert_eq!(told.changed[0].reservations, [seats(1, 1, 2, 900)]);
-    assert!(told.changed[0].held_here, "taking seats makes nobody a holder");
+    assert!(told.changed[0].is_heartbeat_owner, "taking seats makes nobody a holder");
 
     there.commit(&[extend(1, 6_000, 30)]).await.unwrap();
     let told = news(&mut own).await;
-    assert_eq!((told.changed[0].expires, told.changed[0].held_here), (UnixMs(6_000), false));
+    assert_eq!((told.changed[0].expires_at, told.changed[0].is_heartbeat_owner), (UnixMs(6_000), false));
 
-    there.commit(&[Write::Delete { id: ad_id(1), tombstone_until: UnixMs(9_000) }]).await.unwrap();
-    there.commit(&[Write::Expire { id: ad_id(2), now: UnixMs(5_000), seen: None }]).await.unwrap();
+    there.commit(&[AdvertWrite::Delete { advertisement_id: ad_id(1), tombstone_until: UnixMs(9_000) }]).await.unwrap();
+    there
+        .commit(&[AdvertWrite::Expire { advertisement_id: ad_id(2), now: UnixMs(5_000), expected_version: None }])
+        .await
+        .unwrap();
     let told = news(&mut own).await;
-    assert_eq!((told.changed, told.gone), (vec![], vec![ad_id(1), ad_id(2)]));
+    assert_eq!((told.changed, told.removed), (vec![], vec![ad_id(1), ad_id(2)]));
     let late = here.commit(&[put(ad(1, 4, 40, "late"), 9_000, 40)]).await.unwrap();
-    assert_eq!(late.outcomes, [Outcome::Tombstoned], "deleted by one is deleted for all");
+    assert_eq!(late.outcomes, [WriteOutcome::Tombstoned], "deleted by one is deleted for all");
 }
 
 /// R9: a transaction that takes its number early and commits late is read when it commits, and holds nobody up.
@@ -96,7 +101,7 @@ async fn a_late_commit_is_not_skipped() {
     slow.commit().await.unwrap();
     let told = news(&mut feed).await;
     assert_eq!(ids(&told), BTreeSet::from([ad_id(2)]));
-    assert_eq!(told.changed[0].expires, UnixMs(7_777));
+    assert_eq!(told.changed[0].expires_at, UnixMs(7_777));
 }
 
 /// R9: what is more than one look takes is read in several, and what is asked for besides comes with it.
@@ -110,17 +115,17 @@ async fn a_long_absence_is_made_up_for() {
     }
     let (mut all, mut looks) = (BTreeSet::new(), 0);
     loop {
-        let told = feed.read(&[ad_id(7)]).await.unwrap();
+        let told = feed.read_batch(&[ad_id(7)]).await.unwrap();
         assert!(told.changed.iter().any(|it| it.advertisement.id == ad_id(7)));
         all.extend(ids(&told));
         looks += 1;
-        if !told.more {
+        if !told.has_more {
             break;
         }
     }
     assert_eq!(all.len(), 100);
     assert!(3 < looks, "{looks}");
-    assert_eq!(feed.read(&[ad_id(999)]).await.unwrap().gone, [ad_id(999)]);
+    assert_eq!(feed.read_batch(&[ad_id(999)]).await.unwrap().removed, [ad_id(999)]);
 }
 
 /// A server that is given silos loads and hears of no others.
@@ -129,15 +134,15 @@ async fn silos_are_kept_apart() {
     let Some(database) = database("silos_are_kept_apart").await else { return };
     let here = server(&database, 1).await;
     let mine = SiloId(u64::MAX - 1);
-    let serves = |number, silo| Replica { number, silos: Some(vec![silo]) };
-    let fits = Postgres::open(&database.url, serves(2, mine)).await.unwrap();
-    let other = Postgres::open(&database.url, serves(3, SiloId(5))).await.unwrap();
+    let serves = |number, silo| Replica { id: number, silos: Some(vec![silo]) };
+    let fits = PostgresStore::open(&database.url, serves(2, mine)).await.unwrap();
+    let other = PostgresStore::open(&database.url, serves(3, SiloId(5))).await.unwrap();
     here.commit(&[put(ad(1, 4, 10, "a"), 5_000, 10)]).await.unwrap();
     for (store, expected) in [(&fits, 1), (&other, 0)] {
-        let mut feed = store.feed().await.unwrap();
-        assert_eq!(feed.read(&[]).await.unwrap().changed.len(), expected);
+        let mut feed = store.open_feed().await.unwrap();
+        assert_eq!(feed.read_batch(&[]).await.unwrap().changed.len(), expected);
         here.commit(&[put(ad(1, 4, 10, "b"), 5_000, 10)]).await.unwrap();
-        assert_eq!(feed.read(&[]).await.unwrap().changed.len(), expected);
+        assert_eq!(feed.read_batch(&[]).await.unwrap().changed.len(), expected);
     }
 }
 
@@ -159,14 +164,14 @@ async fn seats_are_taken_once_over_servers() {
     let (mut seated, mut again, mut full) = (0, 0, 0);
     for outcome in outcomes {
         match outcome {
-            Outcome::Reserved { replayed: false, .. } => seated += 1,
-            Outcome::Reserved { replayed: true, .. } => again += 1,
-            Outcome::Full { open_seats: 0 } => full += 1,
+            WriteOutcome::SeatsReserved { is_replay: false, .. } => seated += 1,
+            WriteOutcome::SeatsReserved { is_replay: true, .. } => again += 1,
+            WriteOutcome::NotEnoughSeats { open_seats: 0 } => full += 1,
             other => panic!("{other:?}"),
         }
     }
     assert_eq!((seated, again, full), (10, 10, 108));
-    assert_eq!(servers[3].load(UnixMs(1)).await.unwrap()[0].reservations.len(), 10);
+    assert_eq!(servers[3].load_advertisements(UnixMs(1)).await.unwrap()[0].reservations.len(), 10);
 }
 
 /// R9: an advertisement that one server publishes anew and another deletes is, for both, one or the other.
@@ -177,14 +182,14 @@ async fn publishing_and_deleting_take_turns() {
     for n in 0..40 {
         let (one, other) = (Arc::clone(&here), Arc::clone(&there));
         let published = tokio::spawn(async move { one.commit(&[put(ad(n, 1, 10, "a"), 5_000, 10)]).await.unwrap() });
-        let delete = Write::Delete { id: ad_id(n), tombstone_until: UnixMs(9_000) };
+        let delete = AdvertWrite::Delete { advertisement_id: ad_id(n), tombstone_until: UnixMs(9_000) };
         let deleted = tokio::spawn(async move { other.commit(&[delete]).await.unwrap() });
         let (published, deleted) = (published.await.unwrap(), deleted.await.unwrap());
-        assert_eq!(deleted.outcomes, [Outcome::Done]);
+        assert_eq!(deleted.outcomes, [WriteOutcome::Applied]);
         let again = here.commit(&[put(ad(n, 1, 10, "b"), 5_000, 11)]).await.unwrap();
-        assert_eq!(again.outcomes, [Outcome::Tombstoned], "after {:?}", published.outcomes);
+        assert_eq!(again.outcomes, [WriteOutcome::Tombstoned], "after {:?}", published.outcomes);
     }
-    assert_eq!(here.load(UnixMs(11)).await.unwrap(), []);
+    assert_eq!(here.load_advertisements(UnixMs(11)).await.unwrap(), []);
 }
 
 /// A reservation of the same name in two advertisements, on two servers at once, is one of them.
@@ -198,7 +203,13 @@ async fn one_key_is_one_reservation() {
         let first = tokio::spawn(async move { one.commit(&[reserve(seats(n, 1, 1, 900), 1)]).await.unwrap() });
         let second = tokio::spawn(async move { other.commit(&[reserve(seats(n, 2, 1, 900), 1)]).await.unwrap() });
         let outcomes = [first.await.unwrap().outcomes[0].clone(), second.await.unwrap().outcomes[0].clone()];
-        let taken = outcomes.iter().filter(|it| matches!(it, Outcome::Reserved { replayed: false, .. })).count();
-        assert_eq!((taken, outcomes.contains(&Outcome::KeyReused)), (1, true), "{} {outcomes:?}", seat_id(n));
+        let taken =
+            outcomes.iter().filter(|it| matches!(it, WriteOutcome::SeatsReserved { is_replay: false, .. })).count();
+        assert_eq!(
+            (taken, outcomes.contains(&WriteOutcome::IdempotencyKeyReused)),
+            (1, true),
+            "{} {outcomes:?}",
+            seat_id(n)
+        );
     }
 }

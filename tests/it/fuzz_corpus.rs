@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use fireteam::auth::issuing::Issued;
 use fireteam::auth::token::{AdvertisementClaim, ReservationClaim, SearchClaim};
 use fireteam::config::Config;
-use fireteam::domain::advertisement::Kind;
+use fireteam::domain::advertisement::AdvertisementKind;
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
 use fireteam::domain::time::UnixMs;
 use prost::Message;
@@ -150,7 +150,7 @@ fn mutations_are_nearly_right() {
     let taken = (0..MUTATIONS)
         .filter(|_| {
             let bytes = damaged(&inputs[0].1, &inputs[0].1, &mut dice);
-            std::str::from_utf8(&bytes).is_ok_and(|text| Config::of_text("x".as_ref(), text).is_ok())
+            std::str::from_utf8(&bytes).is_ok_and(|text| Config::from_toml("x".as_ref(), text).is_ok())
         })
         .count() as u64;
     assert!((5..MUTATIONS / 2).contains(&taken), "{taken} of {MUTATIONS}");
@@ -175,8 +175,8 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let signer = targets::signer();
     let (set_id, since, used) = (SetId(1), UnixMs(1_700_000_000_000), UnixMs(1_700_000_060_000));
     let id = AdvertisementId::from_bytes([3; 16]);
-    let subject = Some(UserKey::of("ana"));
-    let claim = AdvertisementClaim { id, set_id, kind: Kind::Session, subject, since };
+    let subject = Some(UserKey::from_name("ana"));
+    let claim = AdvertisementClaim { id, set_id, kind: AdvertisementKind::Session, subject, since };
     seeds.push(("tokens", "advertisement", signer.seal(&claim)));
     let claim = SearchClaim { set_id, hash: RulesetHash(5), silo: SiloId(6), party: [7; 16], since, used };
     seeds.push(("tokens", "search", signer.seal(&claim)));

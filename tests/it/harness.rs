@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fireteam::api::admission::{Caller, Keeper, Player};
-use fireteam::api::caller::Callers;
+use fireteam::api::admission::{AuthorizedCaller, Authorizer, ClientOrGameServer};
+use fireteam::api::caller::ClientAddressResolver;
 use fireteam::auth::policy::PLAYERS;
 use fireteam::clock::Clock;
-use fireteam::config::{Config, Quotas, RulesetSource, StoreTarget};
+use fireteam::config::{Config, RateLimitRules, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
 use fireteam::domain::{coarse, locality};
-use fireteam::server::assemble::{self, assemble};
+use fireteam::server::assemble::{self, start_app};
 use fireteam_client::Client;
 
 #[path = "../common/party.rs"]
@@ -23,7 +23,7 @@ pub(crate) struct House {
     /// The server's time and dice.
     pub(crate) clock: Arc<HandClock>,
     /// Its parts.
-    pub(crate) parts: assemble::House,
+    pub(crate) parts: assemble::App,
     config: Config,
     /// Holds the token key, and whatever else a test puts there.
     pub(crate) folder: tempfile::TempDir,
@@ -47,12 +47,12 @@ impl House {
             silos: None,
             max_staleness_s: 300,
             rulesets: RulesetSource::Bundled,
-            locality_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],
+            geoip_db_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],
             trusted_proxies: vec!["127.0.0.0/8".parse().expect("a network")],
             proxy_protocol: false,
             tls: None,
             auth: None,
-            quotas: Quotas::Auto,
+            quotas: RateLimitRules::Auto,
             audit_file: None,
             token_key_file: Some(folder.path().join("token-key")),
             match_key_file: Some(folder.path().join("match-key.pem")),
@@ -65,14 +65,14 @@ impl House {
             time_to_live_s: 90,
             reservation_hold_s: 30,
             keep_retired_rulesets_s: 600,
-            cell_degrees: locality::DEFAULT_CELL_DEGREES,
-            session_cell_degrees: coarse::SESSION_CELL_DEGREES,
+            cell_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
+            session_cell_degrees: coarse::DEFAULT_SESSION_GRID_DEGREES,
             max_accuracy_radius_km: 500.0,
             shutdown_deadline_s: 10,
         };
         change(&mut config);
         let clock = Arc::new(HandClock::new());
-        let parts = assemble(&config, clock.clone()).await.expect("the server starts");
+        let parts = start_app(&config, clock.clone()).await.expect("the server starts");
         Self { clock, parts, config, folder, kept: Vec::new() }
     }
 
@@ -85,13 +85,13 @@ impl House {
     pub(crate) async fn with_an_empty_store(self) -> Self {
         let Self { clock, parts, config, folder, kept } = self;
         parts.shutdown().await;
-        let parts = assemble(&config, clock.clone()).await.expect("the server starts again");
+        let parts = start_app(&config, clock.clone()).await.expect("the server starts again");
         Self { clock, parts, config, folder, kept }
     }
 
     /// A client whose packets come from this machine, which is nowhere.
     pub(crate) async fn client(&self) -> Client {
-        Client::connect(format!("http://{}", self.parts.running.address)).await.expect("connect")
+        Client::connect(format!("http://{}", self.parts.server.address)).await.expect("connect")
     }
 
     /// A client as if its packets came from `address`.
@@ -101,16 +101,17 @@ impl House {
 
     /// Lets the sweep see the time as it is now, and waits until the writer has done what it asked for.
     pub(crate) async fn sweep(&self) {
-        self.parts.engine.sweep().await;
+        self.parts.engine.sweep_expired().await;
     }
 }
 
 /// A player who has shown nothing, where nobody has to.
-pub(crate) fn anonymous() -> Caller<Player> {
+pub(crate) fn anonymous() -> AuthorizedCaller<ClientOrGameServer> {
     let (headers, mut extensions) = (http::HeaderMap::new(), http::Extensions::new());
-    let admitted = Keeper::default().admit(PLAYERS, &headers, &extensions).expect("everybody is let in");
+    let admitted = Authorizer::default().authorize(PLAYERS, &headers, &extensions).expect("everybody is let in");
     extensions.insert(admitted);
-    Caller::of(&Callers::new(Arc::new(|peer, _| peer)), &headers, &extensions).expect("a player")
+    AuthorizedCaller::from_request(&ClientAddressResolver::new(Arc::new(|peer, _| peer)), &headers, &extensions)
+        .expect("a player")
 }
 
 /// Time and chance in a test's hands: time stands still until turned, dice fall as told, bytes are a count.
@@ -162,7 +163,7 @@ fn the_clock_moves_only_when_turned() {
     let before = clock.now();
     assert_eq!(clock.now(), before);
     clock.turn(250);
-    assert_eq!(clock.now().since(before), 250);
+    assert_eq!(clock.now().ms_since(before), 250);
     clock.load_dice(0.99);
     assert_eq!(clock.dice(), 0.99);
     assert_ne!(clock.random_bytes(), clock.random_bytes());

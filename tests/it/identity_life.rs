@@ -81,7 +81,7 @@ async fn pages_are_for_those_whom_they_are_for() {
         config.operator_listen = "0.0.0.0:0".parse().unwrap();
     };
     let house = crate::harness::House::open_with(anywhere).await;
-    let at = std::net::SocketAddr::from(([127, 0, 0, 1], house.parts.running.operator_address.port()));
+    let at = std::net::SocketAddr::from(([127, 0, 0, 1], house.parts.server.operator_address.port()));
     let shown = |role| format!("authorization: {}\r\n", badges.header(role, "ana"));
     for (path, header, wanted) in [
         ("/healthz", String::new(), "200"),
@@ -98,7 +98,7 @@ async fn pages_are_for_those_whom_they_are_for() {
         assert_eq!(answer.contains("# EOF"), path == "/metrics" && wanted == "200", "{path} {header}");
     }
     let (here, _) = locked_house().await;
-    let answer = page(here.parts.running.operator_address, "/metrics", "").await;
+    let answer = page(here.parts.server.operator_address, "/metrics", "").await;
     assert!(answer.starts_with("HTTP/1.1 200"), "whatever gathers metrics on this machine has no token: {answer}");
 }
 

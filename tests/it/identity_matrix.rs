@@ -14,7 +14,7 @@ use fireteam::api::{method, pb};
 use fireteam::auth::identity::Role;
 use fireteam::auth::issuing::{Issued, IssuingKey};
 use fireteam::auth::policy::Access;
-use fireteam::config::Quotas;
+use fireteam::config::RateLimitRules;
 
 use crate::badges::{Badges, locked_house, locked_house_with};
 use crate::stage::PATIENCE;
@@ -103,7 +103,7 @@ async fn check(channel: &Channel, path: &str, shown: &Shown) {
     };
     let cell = format!("{path} by {}: {code:?} {reason}", shown.called);
     let is_let_in = !matches!(code, Code::Unauthenticated | Code::PermissionDenied);
-    match (method::of_path(path).access, shown.wanted) {
+    match (method::method_of_path(path).access, shown.wanted) {
         (Access::Anyone, _) => assert!(is_let_in, "{cell}"),
         (Access::Only(_), Err(wanted)) => assert_eq!((code, &*reason), (Code::Unauthenticated, wanted), "{cell}"),
         (Access::Only(roles), Ok(role)) if roles.has(role) => assert!(is_let_in, "{cell}"),
@@ -117,7 +117,7 @@ async fn check(channel: &Channel, path: &str, shown: &Shown) {
 #[tokio::test]
 async fn every_call_lets_in_whom_it_should_and_nobody_else() {
     // So many worthless proofs from one place are soon told nothing but that they are too many.
-    let (house, badges) = locked_house_with(|config| config.quotas = Quotas::Off).await;
+    let (house, badges) = locked_house_with(|config| config.quotas = RateLimitRules::Off).await;
     let everybody = everybody(&badges);
     let both = [
         tonic_health::pb::FILE_DESCRIPTOR_SET,
@@ -125,8 +125,8 @@ async fn every_call_lets_in_whom_it_should_and_nobody_else() {
         tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
     ];
     let ports = [
-        (house.parts.running.address, pb::MATCHMAKING_DESCRIPTORS),
-        (house.parts.running.operator_address, pb::OPERATOR_DESCRIPTORS),
+        (house.parts.server.address, pb::MATCHMAKING_DESCRIPTORS),
+        (house.parts.server.operator_address, pb::OPERATOR_DESCRIPTORS),
     ];
     let mut cells = 0;
     for (address, descriptors) in ports {
@@ -135,7 +135,7 @@ async fn every_call_lets_in_whom_it_should_and_nobody_else() {
         all.sort_by_key(|path| path.ends_with("/Drain"));
         assert!(8 <= all.len(), "{all:?}");
         for path in &all {
-            assert!(method::is_known(path), "{path} has no row of policy");
+            assert!(method::is_known_path(path), "{path} has no row of policy");
             for shown in &everybody {
                 // A connection of its own: streams that go on would use up the places of one.
                 let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
@@ -153,7 +153,7 @@ async fn every_call_lets_in_whom_it_should_and_nobody_else() {
 #[tokio::test]
 async fn strangers_do_not_hear_what_there_is_not() {
     let (house, badges) = locked_house().await;
-    let at = format!("http://{}", house.parts.running.address);
+    let at = format!("http://{}", house.parts.server.address);
     let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
     for path in ["/fireteam.v1.MatchmakingService/Nothing", "/fireteam.v1.OperatorService/Drain", "/x/y"] {
         let stranger = end(&channel, path, None).await.unwrap();
@@ -171,7 +171,7 @@ async fn browsers_pass_the_same_check() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let (house, badges) = locked_house().await;
     let ask = async |content_type: &str, header: &str| {
-        let mut socket = tokio::net::TcpStream::connect(house.parts.running.address).await.unwrap();
+        let mut socket = tokio::net::TcpStream::connect(house.parts.server.address).await.unwrap();
         let head = format!(
             "POST /fireteam.v1.MatchmakingService/ChooseAction HTTP/1.1\r\nhost: x\r\ncontent-type: {content_type}\r\n\
              {header}content-length: 5\r\nconnection: close\r\n\r\n"

@@ -10,7 +10,7 @@ use crate::queue_kit::{SET, Waiting, duel, house};
 
 /// Runs the binary beside the server that it talks to.
 pub(crate) async fn run(house: &House, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
-    let operator = format!("http://{}", house.parts.running.operator_address);
+    let operator = format!("http://{}", house.parts.server.operator_address);
     let mut command = Command::new(env!("CARGO_BIN_EXE_fireteam"));
     command.current_dir(folder).args(arguments).args(["--operator", &operator]);
     let ended = tokio::task::spawn_blocking(move || command.output()).await.unwrap();
@@ -31,7 +31,10 @@ async fn every_row_is_imported_or_told_of() {
     assert_eq!((code, &*out), (0, "2500 imported, 0 of them as one win and one loss, 0 rows not imported\n"), "{err}");
     let client = house.client().await;
     let last = client.ratings(SET, &["user-2499"]).await.unwrap().remove(0);
-    assert_eq!((last.rating.unwrap(), last.leaderboard_rank), (pb::RatingValue { rating: 3_499.0, deviation: 30.0 }, Some(1)));
+    assert_eq!(
+        (last.rating.unwrap(), last.leaderboard_rank),
+        (pb::RatingValue { rating: 3_499.0, deviation: 30.0 }, Some(1))
+    );
 
     std::fs::write(folder.path().join("bad.csv"), "user_id,rating\nann,1700\nbob,x\n,1\ncid,1800\n").unwrap();
     let (code, out, err) = run(&house, folder.path(), &["import-ratings", "bad.csv", "--set", &set]).await;

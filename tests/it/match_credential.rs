@@ -7,7 +7,7 @@ use std::path::Path;
 use fireteam::auth::credential::{Credential, GOOD_FOR_MS, ISSUER, MatchKeys, TYPE, load_or_create};
 use fireteam::auth::issuing::{Issued, IssuingKey};
 use fireteam::domain::id::{AdvertisementId, MatchId, ReservationId, UserKey};
-use fireteam::domain::life::Place;
+use fireteam::domain::life::Assignment;
 use fireteam::domain::time::UnixMs;
 use jsonwebtoken::jwk::JwkSet;
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
@@ -72,17 +72,17 @@ fn key(seed: u8) -> IssuingKey {
     IssuingKey::of_seed(&[seed; 32]).unwrap()
 }
 
-fn server(n: u8) -> Place {
+fn server(n: u8) -> Assignment {
     let (advertisement, reservation) = (AdvertisementId::from_bytes([n; 16]), ReservationId::from_bytes([n; 16]));
-    Place::Server { advertisement, reservation, connect_data: Vec::new() }
+    Assignment::GameServer { advertisement, reservation, connect_data: Vec::new() }
 }
 
-fn says(place: &Place) -> Credential<'_> {
-    let (user, player) = (UserKey::of("ana"), UserKey::of("ana's console"));
+fn says(place: &Assignment) -> Credential<'_> {
+    let (user, player) = (UserKey::from_name("ana"), UserKey::from_name("ana's console"));
     Credential { match_id: MatchId::from_bytes([1; 16]), user, player, team: 1, place }
 }
 
-fn signed(keys: &MatchKeys, place: &Place, serial: u8) -> String {
+fn signed(keys: &MatchKeys, place: &Assignment, serial: u8) -> String {
     keys.sign(&says(place), [serial; 16], NOW).unwrap()
 }
 
@@ -93,17 +93,17 @@ fn a_game_server_verifies_a_credential_with_the_key_set_alone() {
     let mut game = GameServer::new(keys.jwks(), "07".repeat(16));
     let claims = game.admit(&signed(&keys, &here, 1), NOW).unwrap();
     let expected = Claims {
-        sub: UserKey::of("ana's console").to_string(),
+        sub: UserKey::from_name("ana's console").to_string(),
         jti: "01".repeat(16),
-        exp: NOW.after(GOOD_FOR_MS).0 / 1000,
+        exp: NOW.plus_ms(GOOD_FOR_MS).0 / 1000,
         match_id: "01".repeat(16),
-        user: UserKey::of("ana").to_string(),
+        user: UserKey::from_name("ana").to_string(),
         team: 1,
         server: Some("07".repeat(16)),
         host: None,
     };
     assert_eq!(claims, expected);
-    let last = UnixMs(NOW.after(GOOD_FOR_MS).0 - 1_000);
+    let last = UnixMs(NOW.plus_ms(GOOD_FOR_MS).0 - 1_000);
     assert!(game.admit(&signed(&keys, &here, 2), last).is_ok(), "to the last second");
 }
 
@@ -115,7 +115,7 @@ fn what_is_forged_replayed_or_meant_for_another_server_is_refused() {
     let good = signed(&keys, &here, 1);
     assert_eq!(game.admit(&signed(&MatchKeys::new(key(2), None), &here, 2), NOW), Err("unknown key"));
     assert_eq!(game.admit(&signed(&keys, &server(8), 2), NOW), Err("not for me"));
-    assert_eq!(game.admit(&good, NOW.after(GOOD_FOR_MS)), Err("expired"));
+    assert_eq!(game.admit(&good, NOW.plus_ms(GOOD_FOR_MS)), Err("expired"));
     let caller = key(1).sign(&Issued { iss: ISSUER.into(), aud: "07".repeat(16), ..Issued::default() }).unwrap();
     assert_eq!(game.admit(&caller, NOW), Err("another kind of token"));
     // Every part changed by one character: header, claims, signature.
@@ -132,11 +132,12 @@ fn what_is_forged_replayed_or_meant_for_another_server_is_refused() {
 #[test]
 fn a_credential_for_a_match_without_a_server_names_the_host_or_the_match() {
     let keys = MatchKeys::new(key(1), None);
-    let host = UserKey::of("bo's console");
-    let at_bo = GameServer::new(keys.jwks(), host).admit(&signed(&keys, &Place::Peer { host }, 1), NOW).unwrap();
+    let host = UserKey::from_name("bo's console");
+    let at_bo =
+        GameServer::new(keys.jwks(), host).admit(&signed(&keys, &Assignment::PeerHost { host }, 1), NOW).unwrap();
     assert_eq!((at_bo.server, at_bo.host), (None, Some(host.to_string())));
     let mut anywhere = GameServer::new(keys.jwks(), "01".repeat(16));
-    let claims = anywhere.admit(&signed(&keys, &Place::Nowhere, 2), NOW).unwrap();
+    let claims = anywhere.admit(&signed(&keys, &Assignment::Unhosted, 2), NOW).unwrap();
     assert_eq!((claims.server, claims.host), (None, None));
 }
 
@@ -190,7 +191,7 @@ fn a_match_key_is_made_once_and_what_is_none_is_refused() {
 
 /// The body of a page of the operator's port.
 pub(crate) async fn page(house: &House, path: &str) -> (String, String) {
-    let mut socket = TcpStream::connect(house.parts.running.operator_address).await.unwrap();
+    let mut socket = TcpStream::connect(house.parts.server.operator_address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();

@@ -1,7 +1,7 @@
 //! What is whose: nobody changes, ends or confirms anything of somebody else's, and trying teaches nothing.
 
-use fireteam::api::convert::Door;
-use fireteam::api::handler::Handler;
+use fireteam::api::convert::EntryPoint;
+use fireteam::api::handler::MatchmakingHandler;
 use fireteam::api::status::Rejection;
 use fireteam::api::{admission, pb};
 use fireteam::auth::identity::Role;
@@ -16,7 +16,7 @@ use crate::badges::{Badges, locked_house, locked_house_with};
 use crate::harness::{House, host, party};
 use crate::plain;
 
-type Player = admission::Caller<admission::Player>;
+type Player = admission::AuthorizedCaller<admission::ClientOrGameServer>;
 
 /// Callers, each with an advertisement and, in the next one's, a reservation.
 const OWNERS: usize = 12;
@@ -40,17 +40,17 @@ fn over<M: Message + Default>(message: impl Message) -> M {
     M::decode(message.encode_to_vec().as_slice()).unwrap()
 }
 
-async fn owners(house: &House, badges: &Badges, handler: &Handler) -> Vec<Owner> {
+async fn owners(house: &House, badges: &Badges, handler: &MatchmakingHandler) -> Vec<Owner> {
     let mut owners = Vec::new();
     for number in 0..OWNERS {
         let name = format!("owner {number}");
         let caller = badges.caller(house, role(number), &name);
         let wire = over(host(&[(&name, 0.0)], 8));
-        let made = handler.update(Door::default(), &caller, wire).unwrap().settle().await.unwrap();
+        let made = handler.update(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
         owners.push(Owner {
             caller,
             id: made.id.to_string(),
-            token: made.token,
+            token: made.advertisement_token,
             reservation_id: String::new(),
             reservation_token: Vec::new(),
         });
@@ -63,7 +63,7 @@ async fn owners(house: &House, badges: &Badges, handler: &Handler) -> Vec<Owner>
             session_composition: Some(composition.clone()),
             ..Default::default()
         };
-        let found = handler.search(Door::default(), &caller, search).unwrap().encode_to_vec();
+        let found = handler.search(EntryPoint::default(), &caller, search).unwrap().encode_to_vec();
         let found = plain::MatchmakingSearchResponse::decode(found.as_slice()).unwrap();
         let reserve = pb::ReserveRequest {
             advertisement_id: next,
@@ -116,9 +116,9 @@ fn attempt() -> impl Strategy<Value = Attempt> {
 }
 
 /// Makes the attempt; how it was refused.
-fn refused(handler: &Handler, owners: &[Owner], attempt: &Attempt) -> Option<Rejection> {
+fn refused(handler: &MatchmakingHandler, owners: &[Owner], attempt: &Attempt) -> Option<Rejection> {
     let Attempt { attacker, victim, .. } = *attempt;
-    let (attacker, victim, door) = (&owners[attacker], &owners[victim], Door::default());
+    let (attacker, victim, door) = (&owners[attacker], &owners[victim], EntryPoint::default());
     let of_seats = matches!(attempt.verb, Verb::Release);
     let pick = |owner: &Owner| if of_seats { owner.reservation_token.clone() } else { owner.token.clone() };
     let token = match attempt.token {
@@ -167,7 +167,7 @@ fn refused(handler: &Handler, owners: &[Owner], attempt: &Attempt) -> Option<Rej
 #[tokio::test]
 async fn nobody_touches_what_is_anothers() {
     let (house, badges) = locked_house().await;
-    let handler = Handler::new(house.parts.engine.clone());
+    let handler = MatchmakingHandler::new(house.parts.engine.clone());
     let owners = owners(&house, &badges, &handler).await;
     let config = ProptestConfig { cases: ATTEMPTS, failure_persistence: None, ..ProptestConfig::default() };
     let absent = Attempt { verb: Verb::Delete, attacker: 0, victim: 1, token: 2, id: 1, noise: [1; 16], bit: 0 };
@@ -186,7 +186,7 @@ async fn nobody_touches_what_is_anothers() {
             advertisement_token: owner.token.clone(),
             ..Default::default()
         };
-        let answer = handler.update(Door::default(), &owner.caller, heartbeat).unwrap().settle().await.unwrap();
+        let answer = handler.update(EntryPoint::default(), &owner.caller, heartbeat).unwrap().wait().await.unwrap();
         let [held] = answer.reservations.as_slice() else { panic!("{number}: {:?}", answer.reservations) };
         assert_eq!(held.id.to_string(), owners[(number + OWNERS - 1) % OWNERS].reservation_id);
         assert!(held.expires_in_ms.is_some(), "{number}: nobody but the host confirms");

@@ -93,7 +93,9 @@ impl Process {
     }
 
     /// A stub for operators.
-    pub(crate) async fn operator(&self) -> crate::plain::operator_service_client::OperatorServiceClient<tonic::transport::Channel> {
+    pub(crate) async fn operator(
+        &self,
+    ) -> crate::plain::operator_service_client::OperatorServiceClient<tonic::transport::Channel> {
         let uri = format!("http://{}", self.operator_address);
         let channel = tonic::transport::Endpoint::from_shared(uri).unwrap().connect().await.expect("connect");
         crate::plain::operator_service_client::OperatorServiceClient::new(channel)

@@ -114,7 +114,7 @@ pub(crate) fn game_server(connect_data: &[u8]) -> pb::MatchmakingUpdateAdvertise
 
 /// An operator of a house.
 pub(crate) async fn operator(house: &House) -> OperatorServiceClient<tonic::transport::Channel> {
-    let uri = format!("http://{}", house.parts.running.operator_address);
+    let uri = format!("http://{}", house.parts.server.operator_address);
     let channel = tonic::transport::Endpoint::from_shared(uri).unwrap().connect().await.expect("connect");
     OperatorServiceClient::new(channel)
 }

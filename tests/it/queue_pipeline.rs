@@ -75,7 +75,9 @@ async fn ten_of_a_league_come_to_their_server() {
     let mut teams = [0, 0];
     for waiting in &mut all {
         let play = waiting.hears_of(TicketState::Matched).await.found_match.expect("a match");
-        let Some(pb::assignment::Host::GameServer(at)) = play.assignment.and_then(|it| it.host) else { panic!("no server") };
+        let Some(pb::assignment::Host::GameServer(at)) = play.assignment.and_then(|it| it.host) else {
+            panic!("no server")
+        };
         assert_eq!((&*at.connect_data, &*play.region, play.player_count), (&b"game.example:9000"[..], "eu", 10));
         let seat = &play.own_players[0];
         assert!(elsewhere.admit(&seat.credential, house.clock.now()).is_err(), "another server does not take it");

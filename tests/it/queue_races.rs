@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use fireteam::clock::Clock as _;
 use fireteam::domain::id::{SetId, UserKey};
-use fireteam::domain::life::{Fate, Match, Outcome, Stage};
-use fireteam::domain::queue::ticket::Ending;
+use fireteam::domain::life::{Match, MatchEndReason, MatchStage, TicketFate};
+use fireteam::domain::queue::ticket::TicketEndReason;
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::Engine;
 use fireteam::engine::command::Caller;
-use fireteam::engine::fault::Fault;
-use fireteam::engine::queues::command::{Enter, Reference, Respond, Standing, Status};
-use fireteam::rules::parse;
-use fireteam::store::queues::{Ladder, QueueOutcome, QueueWrite, Queues as _};
+use fireteam::engine::fault::EngineError;
+use fireteam::engine::queues::command::{
+    EnterQueueCommand, ReadyCheckResponse, TicketPhase, TicketReference, TicketStatus,
+};
+use fireteam::rules::parse_ruleset;
+use fireteam::store::queues::{PenaltySchedule, QueueOutcome, QueueStore as _, QueueWrite};
 
 use crate::faulty_store::{Faulty, engine};
 use crate::harness::HandClock;
@@ -24,7 +26,7 @@ struct Duel {
     engine: Arc<Engine>,
     store: Arc<Faulty>,
     clock: Arc<HandClock>,
-    tickets: [Reference; 2],
+    tickets: [TicketReference; 2],
     play: Arc<Match>,
 }
 
@@ -32,30 +34,38 @@ impl Duel {
     async fn proposed() -> Self {
         let clock = Arc::new(HandClock::new());
         let store = Arc::new(Faulty::default());
-        let rules = parse("duel.xml", &duel(r#"<ReadyCheck DeadlineMs="20000"/>"#)).expect("a ruleset");
+        let rules = parse_ruleset("duel.xml", &duel(r#"<ReadyCheck DeadlineMs="20000"/>"#)).expect("a ruleset");
         let engine = Arc::new(engine(&store, vec![("duel.xml".into(), Arc::new(rules))], &clock).await);
         let mut tickets = Vec::new();
         for name in [1, 2] {
-            let entered = engine.queues().enter(&Caller::default(), enter(name, 20.0)).await.expect("it enters");
-            tickets.push(Reference { id: entered.status.id, token: entered.token, heard: Vec::new() });
+            let entered = engine.queues().enter_queue(&Caller::default(), enter(name, 20.0)).await.expect("it enters");
+            tickets.push(TicketReference {
+                id: entered.status.id,
+                ticket_token: entered.ticket_token,
+                resume_token: Vec::new(),
+            });
         }
-        let mut news = engine.queues().watch(&Caller::default(), &tickets[..1]).expect("its own");
+        let mut news = engine.queues().watch_tickets(&Caller::default(), &tickets[..1]).expect("its own");
         let play = loop {
-            let status = news.next().await.expect("news");
-            if status.standing == Standing::Proposed {
-                break status.play.expect("a match").play;
+            let status = news.next_status().await.expect("news");
+            if status.phase == TicketPhase::Proposed {
+                break status.match_view.expect("a match").found_match;
             }
         };
-        let [one, other] = <[Reference; 2]>::try_from(tickets).expect("two");
+        let [one, other] = <[TicketReference; 2]>::try_from(tickets).expect("two");
         Self { engine, store, clock, tickets: [one, other], play }
     }
 
     /// One of the two agrees.
-    fn agrees(&self, at: usize) -> tokio::task::JoinHandle<Result<Status, Fault>> {
-        let respond =
-            Respond { ticket: self.tickets[at].clone(), match_id: self.play.id, accept: true, users: Vec::new() };
+    fn agrees(&self, at: usize) -> tokio::task::JoinHandle<Result<TicketStatus, EngineError>> {
+        let respond = ReadyCheckResponse {
+            ticket: self.tickets[at].clone(),
+            match_id: self.play.id,
+            accept: true,
+            users: Vec::new(),
+        };
         let engine = Arc::clone(&self.engine);
-        tokio::spawn(async move { engine.queues().respond(&Caller::default(), respond).await })
+        tokio::spawn(async move { engine.queues().respond_to_ready_check(&Caller::default(), respond).await })
     }
 
     /// Has the writer stand at the gate with a batch that has nothing to do with them, so that what follows comes into the next
@@ -63,18 +73,18 @@ impl Duel {
     async fn hold_the_writer(&self) {
         self.store.shut();
         let engine = Arc::clone(&self.engine);
-        tokio::spawn(async move { engine.queues().enter(&Caller::default(), enter(3, 50.0)).await });
+        tokio::spawn(async move { engine.queues().enter_queue(&Caller::default(), enter(3, 50.0)).await });
         self.store.has_one().await;
     }
 }
 
 /// Somebody begins to wait.
-fn enter(name: u8, skill: f64) -> Enter {
+fn enter(name: u8, skill: f64) -> EnterQueueCommand {
     let user = UserKey::from_bytes([name; 16]);
-    let player = Player { user, player: user, skill: Some(skill) };
+    let player = Player { user, client_key: user, stated_skill: Some(skill) };
     let session = Session { party_sizes: vec![1], players: vec![player], ..Session::default() };
     let key = format!("a key of its own {name}");
-    Enter { set_id: SetId(SET), session, idempotency_key: key, ..Enter::default() }
+    EnterQueueCommand { set_id: SetId(SET), session, idempotency_key: key, ..EnterQueueCommand::default() }
 }
 
 /// Has every call that was begun come as far as it gets.
@@ -94,26 +104,31 @@ async fn a_move_made_from_one_that_was_too_late_is_too_late() {
     let answers = [duel.agrees(0), duel.agrees(1)];
     settle().await;
     // Meanwhile another server's player declines, which is the match's second edition there.
-    let over = Stage::Over { outcome: Outcome::Declined, began: None, place: None, forget_at: UnixMs(u64::MAX / 2) };
-    let declined = Arc::new(Match { edition: duel.play.edition + 1, stage: over, ..(*duel.play).clone() });
+    let over = MatchStage::Ended {
+        end_reason: MatchEndReason::Declined,
+        began: None,
+        place: None,
+        purge_at: UnixMs(u64::MAX / 2),
+    };
+    let declined = Arc::new(Match { version: duel.play.version + 1, stage: over, ..(*duel.play).clone() });
     let now = duel.clock.now();
-    let ends = |at: usize| (duel.tickets[at].id, Fate::Ends(Ending::Declined), now);
-    let elsewhere = QueueWrite::Move {
-        next: Arc::clone(&declined),
-        fates: vec![(duel.tickets[0].id, Fate::Returns, now.after(60_000)), ends(1)],
-        elsewhere: Vec::new(),
-        punished: Vec::new(),
-        ladder: Ladder::default(),
-        forget_at: now.after(60_000),
+    let ends = |at: usize| (duel.tickets[at].id, TicketFate::Ended(TicketEndReason::Declined), now);
+    let elsewhere = QueueWrite::TransitionMatch {
+        updated_match: Arc::clone(&declined),
+        ticket_fates: vec![(duel.tickets[0].id, TicketFate::Requeued, now.plus_ms(60_000)), ends(1)],
+        other_tickets: Vec::new(),
+        penalized_users: Vec::new(),
+        penalty_schedule: PenaltySchedule::default(),
+        purge_at: now.plus_ms(60_000),
         now,
     };
     let outcomes = duel.store.inner.commit_queues(&[elsewhere]).await.expect("memory");
-    assert!(matches!(outcomes[0], QueueOutcome::Moved { .. }), "{outcomes:?}");
+    assert!(matches!(outcomes[0], QueueOutcome::MatchWritten { .. }), "{outcomes:?}");
     duel.store.open();
     for answer in answers {
-        assert_eq!(answer.await.expect("a task"), Err(Fault::NoReadyCheck));
+        assert_eq!(answer.await.expect("a task"), Err(EngineError::NoReadyCheck));
     }
-    let stands = duel.store.look_match(duel.play.id).await.expect("memory").expect("it is remembered");
+    let stands = duel.store.read_match(duel.play.id).await.expect("memory").expect("it is remembered");
     assert_eq!(stands, declined, "what the other server has ended stays ended");
 }
 
@@ -131,6 +146,6 @@ async fn an_answer_waits_for_what_it_rests_on() {
     duel.store.open();
     for answer in answers {
         let status = answer.await.expect("a task").expect("heard");
-        assert_eq!(status.play.expect("a match").seats[0].answer, Some(true));
+        assert_eq!(status.match_view.expect("a match").own_players[0].accepted, Some(true));
     }
 }

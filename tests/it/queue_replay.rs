@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::locality::Locality;
-use fireteam::domain::queue::avoid::{Meeting, Meetings};
-use fireteam::domain::queue::entrant::Entrant;
-use fireteam::domain::queue::gate::Crowd;
-use fireteam::domain::queue::pass::{PassInput, run};
+use fireteam::domain::queue::avoid::{PastMatch, PastMatches};
+use fireteam::domain::queue::entrant::PreparedTicket;
+use fireteam::domain::queue::gate::QueueCounts;
+use fireteam::domain::queue::pass::{PassInput, run_pass};
 use fireteam::domain::queue::proposal::Proposal;
-use fireteam::domain::queue::ticket::{Rated, Ticket};
+use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
@@ -67,8 +67,8 @@ fn ticket(line: &Line<'_>, number: usize, ruleset: &Ruleset, mean: f64, spread: 
     let room = ruleset.teams.as_ref().expect("teams").max_party_size;
     let size = size.parse::<u16>().expect("a size").min(room);
     let player = |at: u16| {
-        let user = UserKey::of(&format!("{} {at}", line.who));
-        Player { user, player: user, skill: Some(rating) }
+        let user = UserKey::from_name(&format!("{} {at}", line.who));
+        Player { user, client_key: user, stated_skill: Some(rating) }
     };
     let region = |text: &str| {
         let (region, ms) = text.split_once(':').expect("region:ms");
@@ -78,25 +78,27 @@ fn ticket(line: &Line<'_>, number: usize, ruleset: &Ruleset, mean: f64, spread: 
         id: TicketId::from_bytes((number as u128 + 1).to_be_bytes()),
         set_id: ruleset.set_id,
         subject: None,
-        entered: START.after(line.at_ms),
+        entered_at: START.plus_ms(line.at_ms),
         session: Session {
             party_sizes: vec![size as u8],
             players: (0..size).map(player).collect(),
             locality: Locality::from_degrees(number_of(latitude), number_of(longitude)),
-            regions: round_trips.split(' ').map(region).collect(),
+            region_latencies: round_trips.split(' ').map(region).collect(),
             ..Session::default()
         },
-        ratings: vec![Rated { rating, deviation: 0.0 }; size.into()],
-        blocked: Vec::new(),
-        alone: false,
+        player_ratings: vec![PlayerRating { rating, deviation: 0.0 }; size.into()],
+        blocked_users: Vec::new(),
+        exclusive: false,
     }
 }
 
 /// Plays the log under one ruleset; `backwards` has every pass see its tickets in the opposite order.
 fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: bool) -> String {
-    let (_, text) =
-        rules::bundled::FILES.iter().find(|(path, _)| path.ends_with(&format!("/{name}.xml"))).expect("shipped");
-    let ruleset = rules::parse(name, text).expect("a sound file");
+    let (_, text) = rules::bundled::BUNDLED_FILES
+        .iter()
+        .find(|(path, _)| path.ends_with(&format!("/{name}.xml")))
+        .expect("shipped");
+    let ruleset = rules::parse_ruleset(name, text).expect("a sound file");
     let (queue, teams) = (ruleset.queue.as_ref().expect("a queue"), ruleset.teams.as_ref().expect("teams"));
     let mut strengths: Vec<f64> =
         log.iter().filter(|it| it.enters).map(|it| it.rest[1].parse().expect("a number")).collect();
@@ -105,34 +107,37 @@ fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: boo
         let own: f64 = line.rest[1].parse().expect("a number");
         strengths.iter().position(|it| *it == own).map(|place| place as f64)
     };
-    let mut waiting: BTreeMap<TicketId, (String, Entrant)> = BTreeMap::new();
-    let mut met: Vec<Meeting> = Vec::new();
+    let mut waiting: BTreeMap<TicketId, (String, PreparedTicket)> = BTreeMap::new();
+    let mut met: Vec<PastMatch> = Vec::new();
     let mut said = String::new();
     let mut left = log.iter().enumerate().peekable();
     for at_ms in (0..=UNTIL_MS).step_by(PASS_EVERY_MS as usize) {
         while let Some((number, line)) = left.next_if(|(_, line)| line.at_ms <= at_ms) {
             if line.enters {
                 let ticket = Arc::new(ticket(line, number, &ruleset, mean, spread));
-                waiting.insert(ticket.id, (line.who.to_owned(), Entrant::of(&ruleset, queue, ticket, place(line))));
+                waiting.insert(
+                    ticket.id,
+                    (line.who.to_owned(), PreparedTicket::new(&ruleset, queue, ticket, place(line))),
+                );
             } else {
                 waiting.retain(|_, (who, _)| who != line.who);
             }
         }
-        let mut entrants: Vec<&Entrant> = waiting.values().map(|(_, entrant)| entrant).collect();
+        let mut entrants: Vec<&PreparedTicket> = waiting.values().map(|(_, entrant)| entrant).collect();
         if backwards {
             entrants.reverse();
         }
-        let outcome = run(&PassInput {
+        let outcome = run_pass(&PassInput {
             ruleset: &ruleset,
             queue,
             teams,
-            entrants: &entrants,
-            sessions: &[],
-            meetings: &Meetings::of(met.clone()),
-            crowd: Crowd { connected_players: 40, running_matches: 0 },
-            now: START.after(at_ms),
-            seed: at_ms,
-            looks_max: 1_000_000,
+            tickets: &entrants,
+            open_sessions: &[],
+            past_matches: &PastMatches::latest_of(met.clone()),
+            queue_counts: QueueCounts { connected_players: 40, active_matches: 0 },
+            now: START.plus_ms(at_ms),
+            rng_seed: at_ms,
+            max_pair_checks: 1_000_000,
         });
         for proposal in outcome.proposals {
             writeln!(said, "{name} {at_ms} {:.9} {}", proposal.quality, teams_of(&proposal, &waiting))
@@ -141,19 +146,19 @@ fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: boo
                 .teams
                 .iter()
                 .enumerate()
-                .flat_map(|(team, all)| all.iter().map(move |it| (team, it.ticket)))
+                .flat_map(|(team, all)| all.iter().map(move |it| (team, it.ticket_id)))
                 .collect();
-            let users = |id: TicketId| waiting[&id].1.ticket.session.users();
+            let users = |id: TicketId| waiting[&id].1.ticket.session.sorted_users();
             for (at, (team, one)) in members.iter().enumerate() {
                 for (other_team, other) in &members[at + 1..] {
                     let pairs = users(*one)
                         .into_iter()
                         .flat_map(|one| users(*other).into_iter().map(move |other| (one, other)));
-                    met.extend(pairs.map(|(one, other)| Meeting {
-                        one,
-                        other,
+                    met.extend(pairs.map(|(one, other)| PastMatch {
+                        user: one,
+                        other_user: other,
                         same_team: team == other_team,
-                        began: START.after(at_ms),
+                        started_at: START.plus_ms(at_ms),
                     }));
                 }
             }
@@ -163,9 +168,9 @@ fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: boo
     said
 }
 
-fn teams_of(proposal: &Proposal, waiting: &BTreeMap<TicketId, (String, Entrant)>) -> String {
+fn teams_of(proposal: &Proposal, waiting: &BTreeMap<TicketId, (String, PreparedTicket)>) -> String {
     let team = |all: &Vec<_>| {
-        let name = |it: &fireteam::domain::queue::proposal::Placed| waiting[&it.ticket].0.clone();
+        let name = |it: &fireteam::domain::queue::proposal::ProposedTicket| waiting[&it.ticket_id].0.clone();
         all.iter().map(name).collect::<Vec<_>>().join(", ")
     };
     proposal.teams.iter().map(team).collect::<Vec<_>>().join(" | ")

@@ -20,7 +20,8 @@ async fn two_that_suit_are_proposed_agree_and_play() {
     let id = ann.answers(true).await;
     let half = bob.hears_of(TicketState::Proposed).await.found_match.expect("a match");
     assert_eq!((&half.match_id, half.player_count), (&id, 2));
-    until("ann's answer is told to bob", async || bob.stands().await.found_match.expect("a match").accepted_count == 1).await;
+    until("ann's answer is told to bob", async || bob.stands().await.found_match.expect("a match").accepted_count == 1)
+        .await;
     assert_eq!(bob.answers_known(&id).await, id);
     let (there, here) = (ann.hears_of(TicketState::Matched).await, bob.hears_of(TicketState::Matched).await);
     let (there, here) = (there.found_match.expect("a match"), here.found_match.expect("a match"));
@@ -278,8 +279,12 @@ async fn a_server_is_free_again_after_the_game() {
         ..Default::default()
     };
     assert_eq!(server.end_match(over).await.expect("end").end_reason(), pb::MatchEndReason::Played);
-    let place =
-        games[1].hears_of(TicketState::Matched).await.found_match.and_then(|play| play.assignment).and_then(|it| it.host);
+    let place = games[1]
+        .hears_of(TicketState::Matched)
+        .await
+        .found_match
+        .and_then(|play| play.assignment)
+        .and_then(|it| it.host);
     let Some(pb::assignment::Host::GameServer(at)) = place else { panic!("no server: {place:?}") };
     assert_eq!(at.advertisement_id, advertisement.advertisement_id);
 }

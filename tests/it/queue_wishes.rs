@@ -241,7 +241,9 @@ async fn an_open_seat_is_filled_from_the_queue() {
     let advertised = hosting.update_advertisement(request).await.expect("advertise");
     let mut ann = Waiting::enter(&house, SET, &[("ann", 20.0)]).await;
     let play = matched(&mut ann).await;
-    let Some(pb::assignment::Host::GameServer(at)) = play.assignment.and_then(|place| place.host) else { panic!("nowhere") };
+    let Some(pb::assignment::Host::GameServer(at)) = play.assignment.and_then(|place| place.host) else {
+        panic!("nowhere")
+    };
     assert_eq!(at.advertisement_id, advertised.advertisement_id);
     assert_eq!(&*at.connect_data, b"host:7777");
     let mut bob = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;

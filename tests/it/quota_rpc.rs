@@ -2,7 +2,7 @@
 
 use fireteam::auth::identity::Role;
 use fireteam::auth::issuing::{Issued, IssuingKey};
-use fireteam::config::{Allowance, Config, QUOTA_DEFAULTS, QuotaRule, Quotas};
+use fireteam::config::{AllowedRate, Config, QUOTA_DEFAULTS, RateLimitRule, RateLimitRules};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
@@ -28,15 +28,16 @@ const ELSEWHERE: &str = "151.220.31.64";
 /// Three searches at once and one a second, one stream, for everybody at one address.
 fn small(config: &mut Config) {
     let rule = |charge: &str, allowance| {
-        let known = QUOTA_DEFAULTS.iter().find(|it| it.role == "anonymous" && it.charge == charge);
-        QuotaRule { allowance, ..*known.expect("a quota") }
+        let known = QUOTA_DEFAULTS.iter().find(|it| it.role == "anonymous" && it.limit == charge);
+        RateLimitRule { allowance, ..*known.expect("a quota") }
     };
-    let search = Allowance::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
-    config.quotas = Quotas::With(vec![rule("search", search), rule("stream", Allowance::AtOnce(1))]);
+    let search = AllowedRate::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
+    config.quotas =
+        RateLimitRules::Overrides(vec![rule("search", search), rule("stream", AllowedRate::OpenStreams(1))]);
 }
 
 async fn client(house: &House) -> MatchmakingServiceClient<Channel> {
-    let at = format!("http://{}", house.parts.running.address);
+    let at = format!("http://{}", house.parts.server.address);
     MatchmakingServiceClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap())
 }
 
@@ -173,12 +174,12 @@ struct Unreadable {
 #[tokio::test]
 async fn what_cannot_be_read_is_charged_as_well() {
     let three_calls = |config: &mut Config| {
-        let known = QUOTA_DEFAULTS.iter().find(|it| it.role == "anonymous" && it.charge == "call").expect("a quota");
-        let allowance = Allowance::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
-        config.quotas = Quotas::With(vec![QuotaRule { allowance, ..*known }]);
+        let known = QUOTA_DEFAULTS.iter().find(|it| it.role == "anonymous" && it.limit == "call").expect("a quota");
+        let allowance = AllowedRate::Calls { per_second: 1.0, burst: 3, per_5_min: 300 };
+        config.quotas = RateLimitRules::Overrides(vec![RateLimitRule { allowance, ..*known }]);
     };
     let house = House::open_with(three_calls).await;
-    let at = format!("http://{}", house.parts.running.address);
+    let at = format!("http://{}", house.parts.server.address);
     let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
     let call = async |path: &'static str, address: &str| {
         let mut grpc = tonic::client::Grpc::new(channel.clone());
@@ -217,7 +218,7 @@ async fn what_cannot_be_read_is_charged_as_well() {
 #[tokio::test]
 async fn a_stream_of_reflection_has_an_end() {
     let house = House::open().await;
-    let at = format!("http://{}", house.parts.running.address);
+    let at = format!("http://{}", house.parts.server.address);
     let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
     let ask = ServerReflectionRequest {
         message_request: Some(MessageRequest::FileContainingSymbol("fireteam.v1.MatchmakingService".into())),
@@ -247,7 +248,7 @@ async fn operators_leave_a_trace() {
     let file = folder.path().join("audit.jsonl");
     let kept = file.clone();
     let house = House::open_with(|config| config.audit_file = Some(kept)).await;
-    let at = format!("http://{}", house.parts.running.operator_address);
+    let at = format!("http://{}", house.parts.server.operator_address);
     let mut operator = OperatorServiceClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
     let mut check = Request::new(plain::CheckRulesetRequest { file_name: "a\nb.xml".into(), ..Default::default() });
     check.metadata_mut().insert("x-request-id", "from-the-pipeline-7".parse().unwrap());

@@ -92,7 +92,10 @@ async fn a_result_counts_once_and_ends_the_match() {
 
     let ann = client.ratings(SET, &["ann", "nobody"]).await.expect("ratings");
     assert_eq!((ann[0].matches, ann[0].streak, ann[0].leaderboard_rank), (1, 1, Some(1)));
-    assert_eq!((ann[1].matches, ann[1].leaderboard_rank, ann[1].rating.expect("a newcomer's").rating), (0, None, 1500.0));
+    assert_eq!(
+        (ann[1].matches, ann[1].leaderboard_rank, ann[1].rating.expect("a newcomer's").rating),
+        (0, None, 1500.0)
+    );
     let chances = client.predict(SET, &[&["ann"], &["bob"]]).await.expect("predict");
     assert!(
         (chances[0] - 1.0 / (1.0 + 10_f64.powf(-32.0 / 400.0))).abs() < 1e-12
@@ -121,7 +124,10 @@ async fn a_leaderboard_is_read_in_pages_and_around_a_user() {
     let request = plain::ImportRatingsRequest { matchmaking_set_id: Some(SET), ratings };
     operator(&house).await.import_ratings(request).await.expect("import");
     let best = client.ratings(SET, &["user-49"]).await.expect("ratings").remove(0);
-    assert_eq!((best.rating_low_95, best.rating_high_95, best.conservative_rating, best.leaderboard_rank), (949.0, 1_149.0, 949.0, Some(1)));
+    assert_eq!(
+        (best.rating_low_95, best.rating_high_95, best.conservative_rating, best.leaderboard_rank),
+        (949.0, 1_149.0, 949.0, Some(1))
+    );
     let new = client.ratings(SET, &["user-4"]).await.expect("ratings").remove(0);
     assert!(new.provisional && !best.provisional);
 

@@ -40,7 +40,7 @@ async fn hash_of(client: &Client, set: u32) -> u32 {
 /// Lets time pass for rulesets as the server's timer would.
 async fn forget(house: &House, ms: u64) {
     house.clock.turn(ms);
-    house.parts.engine.forget_rulesets().await.expect("forget");
+    house.parts.engine.purge_retired_rulesets().await.expect("forget");
 }
 
 /// S1-11, S1-37, R19: after the swap a search that names the old hash goes by the old rules and one that names none by

@@ -58,8 +58,10 @@ pub(crate) struct Operator(pub(crate) OperatorServiceClient<Channel>);
 
 impl Operator {
     pub(crate) async fn of(house: &House) -> Self {
-        let at = format!("http://{}", house.parts.running.operator_address);
-        Self(OperatorServiceClient::new(Endpoint::from_shared(at).expect("an address").connect().await.expect("connect")))
+        let at = format!("http://{}", house.parts.server.operator_address);
+        Self(OperatorServiceClient::new(
+            Endpoint::from_shared(at).expect("an address").connect().await.expect("connect"),
+        ))
     }
 
     /// Reads the folder now.

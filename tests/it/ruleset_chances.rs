@@ -1,6 +1,6 @@
 //! Search or advertise: the table of the thesis, the rule of thumb beside it, and the dice.
 
-use fireteam::domain::role::{AdvertiseChances, Role};
+use fireteam::domain::role::{AdvertiseChances, MatchmakingAction};
 use fireteam::rules;
 
 /// S1-6: the table for six against six, in percent.
@@ -8,7 +8,7 @@ const TABLE: [f64; 6] = [16.0, 33.0, 50.0, 66.0, 83.0, 99.0];
 
 fn from_xml(inside: &str) -> AdvertiseChances {
     let text = format!("<Ruleset Name='chances' SetId='1'>{inside}</Ruleset>");
-    rules::parse("chances.xml", &text).expect("a sound ruleset").chances
+    rules::parse_ruleset("chances.xml", &text).expect("a sound ruleset").advertise_chances
 }
 
 /// S1-6, S1-7, B-38: table and rule say the same for a game of twelve; the full party has 99, never 100.
@@ -23,7 +23,11 @@ fn the_table_and_the_rule_agree() {
     let rule = from_xml("<AdvertiseChances GameSize='12'/>");
     assert_eq!(table.percents(), TABLE);
     assert_eq!(rule.percents(), TABLE);
-    assert_eq!((table.percent(7), table.percent(64)), (99.0, 99.0), "larger parties have the last entry's chance");
+    assert_eq!(
+        (table.percent_for_party(7), table.percent_for_party(64)),
+        (99.0, 99.0),
+        "larger parties have the last entry's chance"
+    );
 }
 
 /// S1-7: party size over half the game, rounded down, for other sizes of game: (game, party, percent).
@@ -52,7 +56,7 @@ fn the_rule_of_thumb_holds_for_other_games() {
     ];
     for (game, party, percent) in expected {
         let chances = from_xml(&format!("<AdvertiseChances GameSize='{game}'/>"));
-        assert_eq!(chances.percent(party), percent, "party of {party} in a game of {game}");
+        assert_eq!(chances.percent_for_party(party), percent, "party of {party} in a game of {game}");
     }
 }
 
@@ -61,18 +65,18 @@ fn the_rule_of_thumb_holds_for_other_games() {
 fn the_dice_decide() {
     let chances = from_xml("<AdvertiseChances GameSize='12'/>");
     let expected = [
-        (1, 0.0, Role::Advertise),
-        (1, 0.1599, Role::Advertise),
-        (1, 0.16, Role::Search),
-        (1, 0.99, Role::Search),
-        (3, 0.4999, Role::Advertise),
-        (3, 0.5, Role::Search),
-        (6, 0.9899, Role::Advertise),
-        (6, 0.99, Role::Search),
-        (6, 0.995, Role::Search),
+        (1, 0.0, MatchmakingAction::Advertise),
+        (1, 0.1599, MatchmakingAction::Advertise),
+        (1, 0.16, MatchmakingAction::Search),
+        (1, 0.99, MatchmakingAction::Search),
+        (3, 0.4999, MatchmakingAction::Advertise),
+        (3, 0.5, MatchmakingAction::Search),
+        (6, 0.9899, MatchmakingAction::Advertise),
+        (6, 0.99, MatchmakingAction::Search),
+        (6, 0.995, MatchmakingAction::Search),
     ];
     for (party, dice, role) in expected {
-        assert_eq!(chances.draw(party, dice), role, "party of {party}, {dice}");
+        assert_eq!(chances.choose_action(party, dice), role, "party of {party}, {dice}");
     }
 }
 

@@ -52,14 +52,14 @@ const INSTANTS: [(u64, f64, f64); 22] = [
 ];
 
 fn expansions(text: &str) -> Vec<Expansion> {
-    rules::parse_fragment("thesis.xml", text).expect("a sound fragment").expansions.into_vec()
+    rules::parse_expansion_fragment("thesis.xml", text).expect("a sound fragment").expansions.into_vec()
 }
 
 /// S1-34, S1-35, B-10: the fragment is taken as it stands, and every instant has the limit that the vectors say.
 #[test]
 fn the_thesis_relaxes_as_it_says() {
     let both = expansions(THESIS);
-    assert_eq!((both[0].measure, both[1].measure), (Measure::Attribute(0), Measure::Latency));
+    assert_eq!((both[0].measure, both[1].measure), (Measure::AttributeDifference(0), Measure::Latency));
     for (waited_ms, skill, latency) in INSTANTS {
         assert_eq!((both[0].limit_at(waited_ms), both[1].limit_at(waited_ms)), (skill, latency), "{waited_ms} ms");
     }
@@ -111,16 +111,16 @@ fn the_next_growth_is_foretold() {
     let both = expansions(THESIS);
     let expected = [(0, Some(15_000)), (14_999, Some(1)), (15_000, Some(15_000)), (30_000, None), (u64::MAX, None)];
     for (waited_ms, next_ms) in expected {
-        assert_eq!(both[1].next_growth_in_ms(waited_ms), next_ms, "{waited_ms} ms");
+        assert_eq!(both[1].ms_until_next_growth(waited_ms), next_ms, "{waited_ms} ms");
     }
 }
 
 /// B-11: a hard limit may exceed the range that a soft filter measures against.
 #[test]
 fn a_limit_may_exceed_the_soft_range() {
-    let shipped = rules::bundled::load().unwrap();
+    let shipped = rules::bundled::load_bundled().unwrap();
     let (_, control) = shipped.iter().find(|(_, ruleset)| ruleset.set_id.0 == 1).unwrap();
-    let latency = control.soft.iter().find(|soft| &*soft.name == "latency").unwrap();
+    let latency = control.soft_filters.iter().find(|soft| &*soft.name == "latency").unwrap();
     assert_eq!((latency.max, control.expansions[1].limit_at(30_000)), (300.0, 400.0));
-    assert_eq!(latency.norm(350.0), 1.0);
+    assert_eq!(latency.normalize(350.0), 1.0);
 }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use fireteam::domain::attribute::Trust;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::ruleset::{HardRule, SoftMode};
+use fireteam::domain::ruleset::{HardRule, SoftFilterMode};
 use fireteam::rules;
 
 fn root() -> &'static Path {
@@ -22,37 +22,42 @@ fn xml_files(directory: &str) -> Vec<PathBuf> {
 
 #[test]
 fn the_bundled_files_are_those_of_the_directory() {
-    let bundled: Vec<PathBuf> = rules::bundled::FILES.iter().map(|(name, _)| root().join(name)).collect();
+    let bundled: Vec<PathBuf> = rules::bundled::BUNDLED_FILES.iter().map(|(name, _)| root().join(name)).collect();
     assert_eq!(bundled, xml_files("rulesets"));
-    let loaded = rules::load(&root().join("rulesets")).unwrap();
-    let carried = rules::bundled::load().unwrap();
+    let loaded = rules::load_directory(&root().join("rulesets")).unwrap();
+    let carried = rules::bundled::load_bundled().unwrap();
     assert!(loaded.iter().map(|(_, it)| it).eq(carried.iter().map(|(_, it)| it)));
     // Those who say how far to search say the same; sets that are made for their queues leave it to the default.
-    for (_, ruleset) in carried.iter().filter(|(_, ruleset)| ruleset.xml.contains("<Limits")) {
-        assert_eq!((ruleset.limits.max_results, ruleset.limits.max_evaluated), (50, 20_000), "{}", ruleset.name);
+    for (_, ruleset) in carried.iter().filter(|(_, ruleset)| ruleset.source_xml.contains("<Limits")) {
+        assert_eq!(
+            (ruleset.search_limits.max_results, ruleset.search_limits.max_evaluated),
+            (50, 20_000),
+            "{}",
+            ruleset.name
+        );
     }
 }
 
 /// S1-19 to S1-21, S1-24, S1-36, S1-46, S1-48, B-8, B-9: Control has the thesis's ranges and weights, and keeps its file word for word.
 #[test]
 fn control_has_the_numbers_of_the_thesis() {
-    let carried = rules::bundled::load().unwrap();
+    let carried = rules::bundled::load_bundled().unwrap();
     let (_, control) = carried.iter().find(|(_, ruleset)| ruleset.set_id.0 == 1).unwrap();
-    assert_eq!(&*control.xml, include_str!("../../rulesets/destiny_control_6v6.xml"));
+    assert_eq!(&*control.source_xml, include_str!("../../rulesets/destiny_control_6v6.xml"));
     let skill = &control.attributes[control.attribute_index("skill").unwrap()];
-    assert_eq!((skill.range, skill.trust), (Some((-1000.0, 1000.0)), Trust::Client));
-    let [by_skill, by_latency] = &*control.soft else { panic!("two soft filters") };
-    assert_eq!((by_skill.weight, by_skill.mode), (0.4, SoftMode::Difference));
-    assert_eq!((by_latency.weight, by_latency.mode), (0.6, SoftMode::LowerIsBetter));
+    assert_eq!((skill.normalization_range, skill.trust), (Some((-1000.0, 1000.0)), Trust::Client));
+    let [by_skill, by_latency] = &*control.soft_filters else { panic!("two soft filters") };
+    assert_eq!((by_skill.weight, by_skill.mode), (0.4, SoftFilterMode::Difference));
+    assert_eq!((by_latency.weight, by_latency.mode), (0.6, SoftFilterMode::LowerIsBetter));
     assert_eq!((by_latency.min, by_latency.max), (0.0, 300.0));
     // 100 points are worth 10 ms; the trap (B-9) is to divide by half of the span.
     assert!((by_skill.weight * 100.0 / 2_000.0 - 0.02).abs() < 1e-12);
-    assert!((by_latency.weight * by_latency.norm(10.0) - 0.02).abs() < 1e-12);
-    let mutual = control.hard.iter().filter_map(|hard| match hard.rule {
+    assert!((by_latency.weight * by_latency.normalize(10.0) - 0.02).abs() < 1e-12);
+    let mutual = control.hard_filters.iter().filter_map(|hard| match hard.rule {
         HardRule::Within { measure, reciprocal_percent, .. } => Some((measure, reciprocal_percent)),
         _ => None,
     });
-    assert_eq!(mutual.collect::<Vec<_>>(), [(Measure::Attribute(0), 100.0), (Measure::Latency, 100.0)]);
+    assert_eq!(mutual.collect::<Vec<_>>(), [(Measure::AttributeDifference(0), 100.0), (Measure::Latency, 100.0)]);
 }
 
 /// What xmllint says of files; `None` where there is no xmllint.

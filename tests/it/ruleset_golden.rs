@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fireteam::cli::check::check;
+use fireteam::cli::check::check_rulesets;
 use fireteam::rules;
 
 fn golden(name: &str) -> PathBuf {
@@ -13,10 +13,10 @@ fn golden(name: &str) -> PathBuf {
 #[track_caller]
 fn check_golden(name: &str) -> String {
     let text = std::fs::read_to_string(golden(&format!("{name}.xml"))).unwrap();
-    let problems = rules::parse(&format!("{name}.xml"), &text).expect_err("a broken ruleset was accepted");
+    let problems = rules::parse_ruleset(&format!("{name}.xml"), &text).expect_err("a broken ruleset was accepted");
     let mut said: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
     said.push('\n');
-    said.extend(problems.iter().map(|problem| format!("{}\n\n", problem.picture())));
+    said.extend(problems.iter().map(|problem| format!("{}\n\n", problem.render_snippet())));
     let expected = golden(&format!("{name}.txt"));
     if std::env::vars().any(|(key, value)| key == "UPDATE_GOLDEN" && value == "1") {
         std::fs::write(&expected, &said).unwrap();
@@ -59,11 +59,11 @@ fn syntax_errors_have_their_place() {
         ("", "1:1", "no element"),
     ];
     for (text, place, part) in cases {
-        let problems = rules::parse("a.xml", text).expect_err(text);
+        let problems = rules::parse_ruleset("a.xml", text).expect_err(text);
         let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
         assert!(said[0].starts_with(&format!("a.xml:{place}: ")) && said[0].contains(part), "{text}\n{said:?}");
         assert_eq!(said.len(), 1, "{said:?}");
-        assert!(problems[0].picture().contains("a.xml"), "{}", problems[0].picture());
+        assert!(problems[0].render_snippet().contains("a.xml"), "{}", problems[0].render_snippet());
     }
 }
 
@@ -77,14 +77,14 @@ fn the_sample_as_printed_is_refused() {
 #[test]
 fn the_command_says_it_for_a_whole_directory_and_says_how_many() {
     let mut out = Vec::new();
-    assert!(!check(&[golden("")], &mut out));
+    assert!(!check_rulesets(&[golden("")], &mut out));
     let out = String::from_utf8(out).unwrap();
     assert!(out.trim_end().ends_with(" problems"), "{out}");
     assert!(out.contains("ten_mistakes.xml:"), "{out}");
 
     let mut out = Vec::new();
     let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("rulesets");
-    assert!(check(&[shipped], &mut out), "{}", String::from_utf8_lossy(&out));
+    assert!(check_rulesets(&[shipped], &mut out), "{}", String::from_utf8_lossy(&out));
     let out = String::from_utf8(out).unwrap();
     assert!(out.ends_with("7 files are sound\n"), "{out}");
     // S1-21, S1-23: the trade-off that the thesis computed by hand.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use fireteam::domain::id::RulesetHash;
 use fireteam::rules;
-use fireteam::rules::bundled::FILES;
+use fireteam::rules::bundled::BUNDLED_FILES;
 use proptest::prelude::*;
 
 /// A ruleset that uses every section.
@@ -45,7 +45,7 @@ fn all_there_is() -> Vec<String> {
 }
 
 fn hash(text: &str) -> RulesetHash {
-    match rules::parse("hash.xml", text) {
+    match rules::parse_ruleset("hash.xml", text) {
         Ok(ruleset) => ruleset.hash,
         Err(problems) => panic!("{}\n{text}", problems.iter().map(|it| format!("{it}\n")).collect::<String>()),
     }
@@ -83,8 +83,8 @@ proptest! {
 
     /// S1-11: white space, comments, attribute order, quotes and empty tags are spelling.
     #[test]
-    fn another_spelling_keeps_the_hash(file in 0..=FILES.len(), rolls in proptest::collection::vec(any::<u16>(), 64)) {
-        let text = FILES.get(file).map_or(EVERYTHING, |(_, text)| text);
+    fn another_spelling_keeps_the_hash(file in 0..=BUNDLED_FILES.len(), rolls in proptest::collection::vec(any::<u16>(), 64)) {
+        let text = BUNDLED_FILES.get(file).map_or(EVERYTHING, |(_, text)| text);
         let document = roxmltree::Document::parse(text).unwrap();
         let mut at = 0;
         let mut dice = |sides: usize| { at += 1; usize::from(rolls[at % rolls.len()]) % sides };
@@ -242,7 +242,7 @@ fn satisfaction_counts() {
 /// What is for people only is no part of the meaning; what clients and answers use is.
 #[test]
 fn names_for_people_do_not_count_and_handles_do() {
-    let (_, duel) = *FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
+    let (_, duel) = *BUNDLED_FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
     assert_eq!(hash(duel), hash(&duel.replace("Name=\"Ranked duel\"", "Name=\"Duel\"")));
     assert_eq!(hash(duel), hash(&duel.replace("Unit=\"points\"", "Unit=\"stars\"")));
     assert_ne!(hash(duel), hash(&duel.replace("\"not_begun\"", "\"fresh\"")));
@@ -284,7 +284,7 @@ fn a_cooldown_is_a_ladder_of_one() {
 /// S1-37: a ruleset that says nothing new keeps the hash that clients know it by.
 #[test]
 fn a_ruleset_from_before_keeps_its_hash() {
-    let (_, duel) = *FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
+    let (_, duel) = *BUNDLED_FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
     // One limit has been lowered since.
     let duel = duel.replace("MaxEvaluated=\"20000\"", "MaxEvaluated=\"100000\"");
     assert_eq!(hash(&duel), RulesetHash(1_691_637_559));
@@ -293,7 +293,7 @@ fn a_ruleset_from_before_keeps_its_hash() {
 /// The hash is 32 bits of SHA-256 and never 0; these values change only when the meaning of a shipped file does.
 #[test]
 fn shipped_files_have_hashes_of_their_own() {
-    let hashes: BTreeSet<RulesetHash> = FILES.iter().map(|(_, text)| hash(text)).collect();
-    assert_eq!(hashes.len(), FILES.len());
+    let hashes: BTreeSet<RulesetHash> = BUNDLED_FILES.iter().map(|(_, text)| hash(text)).collect();
+    assert_eq!(hashes.len(), BUNDLED_FILES.len());
     assert!(!hashes.contains(&RulesetHash(0)));
 }

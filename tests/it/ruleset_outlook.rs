@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use fireteam::cli::check::check;
-use fireteam::domain::queue::quality::{bonus, gauss};
-use fireteam::domain::queue::window::{bucket_of, range_of, widened};
-use fireteam::domain::ruleset::queue::{Quality, QueueSpec};
+use fireteam::cli::check::check_rulesets;
+use fireteam::domain::queue::quality::{bonus_for_waiting, gaussian_quality};
+use fireteam::domain::queue::window::{bucket_of, range_at, scale_range};
+use fireteam::domain::ruleset::queue::{QualitySpec, QueueSpec};
 use fireteam::domain::time::UnixMs;
 use fireteam::rules;
 
@@ -19,7 +19,7 @@ fn said(text: &str) -> Vec<String> {
     let file = folder.path().join("a.xml");
     std::fs::write(&file, text).unwrap();
     let mut out = Vec::new();
-    assert!(check(&[file], &mut out), "{}", String::from_utf8_lossy(&out));
+    assert!(check_rulesets(&[file], &mut out), "{}", String::from_utf8_lossy(&out));
     let out = String::from_utf8(out).unwrap();
     out.lines().filter_map(|line| line.strip_prefix("      ")).map(str::to_owned).collect()
 }
@@ -170,10 +170,10 @@ fn the_guide_says_where_the_frustrated_look() {
         let steps = "<Window BucketWidth='25' Start='4' Step='0'/>";
         let queue = format!("<Queue>{steps}<Satisfaction LosingStreak='3' {said}/></Queue><Rating System='elo'/>");
         let text = format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>{queue}</Ruleset>");
-        let queue = rules::parse("a.xml", &text).unwrap_or_else(|it| panic!("{it:#?}")).queue.unwrap();
+        let queue = rules::parse_ruleset("a.xml", &text).unwrap_or_else(|it| panic!("{it:#?}")).queue.unwrap();
         let (window, rule) = (queue.window.unwrap(), queue.satisfaction.unwrap());
         let centre = bucket_of(&window, 1500.0 - rule.shift_down) - bucket_of(&window, 1500.0);
-        let range = i64::from(widened(range_of(&window, 1500.0, UnixMs(0), UnixMs(0)), rule.widen));
+        let range = i64::from(scale_range(range_at(&window, 1500.0, UnixMs(0), UnixMs(0)), rule.widen));
         assert_eq!([row[1], row[2]], [signed(centre - range), signed(centre + range)], "{attributes}");
     }
 }
@@ -189,7 +189,8 @@ fn rulesets_in_documents_are_sound() {
             if !block.starts_with("<Ruleset") {
                 continue;
             }
-            let ruleset = rules::parse(document, block).unwrap_or_else(|problems| panic!("{problems:#?}\n{block}"));
+            let ruleset =
+                rules::parse_ruleset(document, block).unwrap_or_else(|problems| panic!("{problems:#?}\n{block}"));
             shown += 1;
             let Some((_, console)) = rest.split_once("```console\nok  ") else { continue };
             let (console, _) = console.split_once("```").expect("a block ends");
@@ -206,7 +207,7 @@ fn rulesets_in_documents_are_sound() {
 
 /// The queue of a shipped file.
 fn queue_of(name: &str) -> QueueSpec {
-    let carried = rules::bundled::load().unwrap();
+    let carried = rules::bundled::load_bundled().unwrap();
     let (_, ruleset) = carried.iter().find(|(path, _)| path.ends_with(name)).expect(name);
     ruleset.queue.clone().expect(name)
 }
@@ -233,8 +234,8 @@ fn the_guide_says_how_far_a_ticket_looks() {
     for (label, cells) in rows {
         let element = label.split('`').nth(1).unwrap();
         let text = format!("<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue>{element}</Queue></Ruleset>");
-        let window = rules::parse("a.xml", &text).unwrap().queue.unwrap().window.unwrap();
-        let range = |seconds: u64| range_of(&window, 25.0, UnixMs(0), UnixMs(seconds * 1_000)).to_string();
+        let window = rules::parse_ruleset("a.xml", &text).unwrap().queue.unwrap().window.unwrap();
+        let range = |seconds: u64| range_at(&window, 25.0, UnixMs(0), UnixMs(seconds * 1_000)).to_string();
         assert_eq!(cells, [0, 20, 60, 200, 3_600].map(range), "{label}");
     }
 }
@@ -243,12 +244,19 @@ fn the_guide_says_how_far_a_ticket_looks() {
 #[test]
 fn the_guide_says_what_places_are_worth() {
     let ladder = queue_of("rulesets/comprl_ladder.xml");
-    let Quality::LeaderboardGauss { sigma, scale, threshold } = ladder.quality else { panic!("{:?}", ladder.quality) };
+    let QualitySpec::LeaderboardGauss { sigma, scale, threshold } = ladder.quality else {
+        panic!("{:?}", ladder.quality)
+    };
     let rule = ladder.wait_bonus.unwrap();
     let distances = [0.0, 10.0, 20.0, 21.0, 30.0, 50.0, 200.0];
-    assert_eq!(rows("| quality | 0.5")[0].1, distances.map(|distance| format!("{:.3}", gauss(sigma, scale, distance))));
+    assert_eq!(
+        rows("| quality | 0.5")[0].1,
+        distances.map(|distance| format!("{:.3}", gaussian_quality(sigma, scale, distance)))
+    );
     let together = |distance: f64| {
-        let enough = |seconds: &u64| threshold <= gauss(sigma, scale, distance) + bonus(&rule, seconds * 1_000) + 1e-12;
+        let enough = |seconds: &u64| {
+            threshold <= gaussian_quality(sigma, scale, distance) + bonus_for_waiting(&rule, seconds * 1_000) + 1e-12
+        };
         match (0..=600).find(enough) {
             Some(0) => "at once".to_owned(),
             Some(seconds) => format!("{seconds} s"),

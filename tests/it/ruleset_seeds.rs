@@ -2,21 +2,21 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::attribute::Reduction;
+use fireteam::domain::attribute::PartyAggregation;
 use fireteam::domain::id::SetId;
 use fireteam::domain::measure::Measure;
 use fireteam::domain::ruleset::queue::{
-    AvoidHow, AvoidWhom, BucketRounding, Gate, GateRounding, Offer, Quality, QueueSpec, Regions, SelectionMode,
-    StartWith, WaitBonus, Window, WindowClock, WindowRule,
+    AlternativeSetOffer, AvoidStrictness, AvoidTarget, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
+    RatingWindow, RegionMode, SelectionMode, SelectionOrder, WaitBonus, WindowClock, WindowMatchRule,
 };
-use fireteam::domain::ruleset::rating::{OnDisconnect, RatingSystem};
-use fireteam::domain::ruleset::teams::{ServerMode, TeamsSpec};
-use fireteam::domain::ruleset::{Curve, Ruleset};
+use fireteam::domain::ruleset::rating::{DisconnectPolicy, RatingSystem};
+use fireteam::domain::ruleset::teams::{HostingMode, TeamsSpec};
+use fireteam::domain::ruleset::{DistanceCurve, Ruleset};
 use fireteam::rules::bundled;
 
 /// The shipped file of that name.
 fn shipped(name: &str) -> Arc<Ruleset> {
-    let carried = bundled::load().unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let carried = bundled::load_bundled().unwrap_or_else(|problems| panic!("{problems:#?}"));
     let found = carried.into_iter().find(|(path, _)| path.ends_with(format!("{name}.xml")));
     found.unwrap_or_else(|| panic!("{name}.xml is not shipped")).1
 }
@@ -38,7 +38,7 @@ const OPEN_GATE: Gate =
 fn buckets_that_widen() {
     let ruleset = shipped("teiserver_duel");
     let queue = queue(&ruleset);
-    let window = Window {
+    let window = RatingWindow {
         bucket_width: 1.0,
         rounding: BucketRounding::Round,
         start: 0,
@@ -48,17 +48,20 @@ fn buckets_that_widen() {
         max_percent: None,
         reciprocal_percent: 100.0,
         clock: WindowClock::Queue,
-        rule: WindowRule::Contain,
+        rule: WindowMatchRule::Contain,
         ..queue.window.expect("a window")
     };
     assert_eq!(queue.window, Some(window));
-    assert_eq!((queue.pass_every_ms, queue.party_rating, queue.several_queues), (250, Reduction::Max, true));
-    assert_eq!((queue.gate, queue.quality, &queue.groups), (OPEN_GATE, Quality::Any, &None));
-    assert_eq!((queue.selection.mode, queue.selection.start_with), (SelectionMode::Nearest, StartWith::LongestWaiting));
-    assert_eq!(*teams(&ruleset).sizes, [1, 1]);
+    assert_eq!((queue.pass_every_ms, queue.party_rating, queue.several_queues), (250, PartyAggregation::Max, true));
+    assert_eq!((queue.gate, queue.quality, &queue.groups), (OPEN_GATE, QualitySpec::Any, &None));
+    assert_eq!(
+        (queue.selection.mode, queue.selection.start_with),
+        (SelectionMode::Nearest, SelectionOrder::LongestWaiting)
+    );
+    assert_eq!(*teams(&ruleset).team_sizes, [1, 1]);
     let check = ruleset.ready_check.as_ref().expect("both must be ready");
-    assert_eq!((check.deadline_ms, &*check.penalties_ms), (30_000, &[][..]));
-    assert_eq!((ruleset.server.mode, ruleset.server.wait_ms), (ServerMode::Advertised, 5_000));
+    assert_eq!((check.deadline_ms, &*check.penalty_cooldowns_ms), (30_000, &[][..]));
+    assert_eq!((ruleset.server.mode, ruleset.server.wait_ms), (HostingMode::Advertised, 5_000));
     assert!(matches!(ruleset.rating.expect("TrueSkill").system, RatingSystem::TrueSkill { mu: 25.0, .. }));
 }
 
@@ -66,9 +69,9 @@ fn buckets_that_widen() {
 #[test]
 fn a_queue_of_which_little_is_said() {
     let text = "<Ruleset Name='little' SetId='5'><Teams Count='2' Size='1'/><Queue><Window/></Queue></Ruleset>";
-    let ruleset = fireteam::rules::parse("little.xml", text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let ruleset = fireteam::rules::parse_ruleset("little.xml", text).unwrap_or_else(|problems| panic!("{problems:#?}"));
     let queue = queue(&ruleset);
-    assert_eq!((queue.pass_every_ms, queue.party_rating, queue.gate), (250, Reduction::Max, OPEN_GATE));
+    assert_eq!((queue.pass_every_ms, queue.party_rating, queue.gate), (250, PartyAggregation::Max, OPEN_GATE));
     let window = queue.window.expect("a window");
     assert_eq!((window.rounding, window.bucket_width, window.start), (BucketRounding::Round, 1.0, 0));
     assert_eq!((window.step, window.step_every_ms, window.reciprocal_percent), (1, 20_000, 100.0));
@@ -82,17 +85,17 @@ fn a_leaderboard_and_a_gaussian() {
     let queue = queue(&ruleset);
     let gate = Gate { min_waiting_percent: 10.0, max_parallel_matches: Some(100), ..OPEN_GATE };
     assert_eq!((queue.gate, queue.pass_every_ms), (gate, 1_000));
-    assert_eq!(queue.quality, Quality::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 });
+    assert_eq!(queue.quality, QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 });
     assert_eq!(queue.wait_bonus, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 }));
     assert_eq!(queue.selection.mode, SelectionMode::WeightedSample);
-    assert_eq!(queue.selection.start_with, StartWith::LongestWaiting, "starting with the first");
+    assert_eq!(queue.selection.start_with, SelectionOrder::LongestWaiting, "starting with the first");
     assert!(queue.window.is_none() && queue.groups.is_none() && ruleset.ready_check.is_none());
-    assert_eq!((&*teams(&ruleset).sizes, ruleset.server.mode), (&[1, 1][..], ServerMode::None));
+    assert_eq!((&*teams(&ruleset).team_sizes, ruleset.server.mode), (&[1, 1][..], HostingMode::None));
     let rating = ruleset.rating.expect("Plackett-Luce");
     assert_eq!((rating.z, rating.decay), (1.0, None));
     let RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau } = rating.system else { panic!("{rating:?}") };
     assert_eq!((mu, sigma, beta, kappa, tau), (25.0, 25.0 / 3.0, 25.0 / 6.0, 1e-4, 25.0 / 300.0));
-    assert_eq!(rating.on_disconnect, OnDisconnect::Ignore);
+    assert_eq!(rating.on_disconnect, DisconnectPolicy::Ignore);
 }
 
 /// S3-2, S3-3, S3-8, S3-10, B-29, B-30: OpenMatchmaking's seven leagues of 500, and neighbours that may meet after a while.
@@ -110,10 +113,10 @@ fn leagues() {
         .collect();
     assert_eq!(found, wanted);
     assert_eq!((groups.neighbour_every_ms, groups.max_neighbours), (Some(60_000), 1));
-    let Some(Regions::Stage { expansion }) = queue.regions else { panic!("{:?}", queue.regions) };
+    let Some(RegionMode::Stage { expansion }) = queue.regions else { panic!("{:?}", queue.regions) };
     assert_eq!(ruleset.expansions[expansion].measure, Measure::Latency);
     // D-13: teams whose means are 25 points apart may play, those 26 apart may not.
-    let Quality::WinProbability { min_percent, max_percent } = queue.quality else { panic!("{:?}", queue.quality) };
+    let QualitySpec::WinProbability { min_percent, max_percent } = queue.quality else { panic!("{:?}", queue.quality) };
     let chance = |points: f64| 100.0 / (1.0 + 10_f64.powf(-points / 400.0));
     assert!(
         (min_percent..=max_percent).contains(&chance(-25.0)) && (min_percent..=max_percent).contains(&chance(25.0))
@@ -121,8 +124,8 @@ fn leagues() {
     assert!(
         !(min_percent..=max_percent).contains(&chance(-26.0)) && !(min_percent..=max_percent).contains(&chance(26.0))
     );
-    assert_eq!((queue.party_rating, queue.selection.mode), (Reduction::Mean, SelectionMode::Nearest));
-    assert_eq!((&*teams(&ruleset).sizes, ruleset.server.mode), (&[5, 5][..], ServerMode::Advertised));
+    assert_eq!((queue.party_rating, queue.selection.mode), (PartyAggregation::Mean, SelectionMode::Nearest));
+    assert_eq!((&*teams(&ruleset).team_sizes, ruleset.server.mode), (&[5, 5][..], HostingMode::Advertised));
     assert!(matches!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_000.0, scale: 400.0, .. }));
 }
 
@@ -131,15 +134,15 @@ fn leagues() {
 fn similar_players_and_even_teams() {
     let ruleset = shipped("challenge_5v5");
     let queue = queue(&ruleset);
-    assert_eq!(queue.quality, Quality::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 });
+    assert_eq!(queue.quality, QualitySpec::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 });
     assert_eq!(
         (queue.selection.mode, queue.selection.start_with),
-        (SelectionMode::BestWindow, StartWith::HighestRated)
+        (SelectionMode::BestWindow, SelectionOrder::HighestRated)
     );
-    assert_eq!(queue.offer, Some(Offer { after_ms: 60_000, set_id: SetId(2) }));
+    assert_eq!(queue.offer, Some(AlternativeSetOffer { after_ms: 60_000, set_id: SetId(2) }));
     assert!(queue.window.is_none() && queue.groups.is_none() && queue.wait_bonus.is_none());
     let teams = teams(&ruleset);
-    assert_eq!((&*teams.sizes, teams.max_party_size, teams.exact_up_to_size), (&[5, 5][..], 1, 10));
+    assert_eq!((&*teams.team_sizes, teams.max_party_size, teams.exact_up_to_size), (&[5, 5][..], 1, 10));
     assert_eq!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_036.0, k: 32.0, scale: 400.0 });
 }
 
@@ -147,19 +150,20 @@ fn similar_players_and_even_teams() {
 #[test]
 fn similarity_by_category_is_the_other_way() {
     let challenge = shipped("challenge_5v5");
-    let (_, rest) = challenge.xml.split_once("<CategorySimilarity").expect("the comment shows it");
+    let (_, rest) = challenge.source_xml.split_once("<CategorySimilarity").expect("the comment shows it");
     let element = format!("<CategorySimilarity{}", &rest[..rest.find("/>").unwrap() + 2]);
     let average = "<AverageSimilarity RatingSpan=\"2900\" RequiredPercent=\"95\"/>";
     for (more, curve, divisor) in [
-        ("", Curve::Linear, 13),
-        ("Curve=\"linear\"", Curve::Linear, 13),
-        ("Curve=\"quadratic\"", Curve::Quadratic, 13),
-        ("Curve=\"square_root\" DivideBy=\"span\"", Curve::SquareRoot, 12),
+        ("", DistanceCurve::Linear, 13),
+        ("Curve=\"linear\"", DistanceCurve::Linear, 13),
+        ("Curve=\"quadratic\"", DistanceCurve::Quadratic, 13),
+        ("Curve=\"square_root\" DivideBy=\"span\"", DistanceCurve::SquareRoot, 12),
     ] {
         let instead = element.replace("/>", &format!(" {more}/>"));
-        let text = challenge.xml.replace(average, &instead);
-        let ruleset = fireteam::rules::parse("other.xml", &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        let wanted = Quality::CategorySimilarity {
+        let text = challenge.source_xml.replace(average, &instead);
+        let ruleset =
+            fireteam::rules::parse_ruleset("other.xml", &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let wanted = QualitySpec::CategorySimilarity {
             categories: 13,
             category_width: 200.0,
             divisor,
@@ -175,18 +179,18 @@ fn similarity_by_category_is_the_other_way() {
 fn control_queues_by_its_own_filters() {
     let ruleset = shipped("destiny_control_6v6");
     let queue = queue(&ruleset);
-    let most: f64 = ruleset.soft.iter().map(|soft| soft.weight).sum();
-    assert_eq!((queue.pass_every_ms, queue.quality), (100, Quality::SoftScore { max_score: most }));
+    let most: f64 = ruleset.soft_filters.iter().map(|soft| soft.weight).sum();
+    assert_eq!((queue.pass_every_ms, queue.quality), (100, QualitySpec::SoftScore { max_score: most }));
     assert!(queue.backfill && queue.window.is_none() && queue.groups.is_none());
-    let avoided: Vec<AvoidWhom> = queue.avoid.iter().map(|avoid| avoid.whom).collect();
+    let avoided: Vec<AvoidTarget> = queue.avoid.iter().map(|avoid| avoid.whom).collect();
     assert_eq!(
         avoided,
-        [AvoidWhom::RecentOpponents { for_ms: 600_000 }, AvoidWhom::RecentTeammates { for_ms: 600_000 }]
+        [AvoidTarget::RecentOpponents { for_ms: 600_000 }, AvoidTarget::RecentTeammates { for_ms: 600_000 }]
     );
     // As much as 100 points of skill, or 10 ms of round trip.
-    assert!(queue.avoid.iter().all(|it| it.how == AvoidHow::RatherNot { cost: 0.02, half_life_ms: 300_000 }));
-    assert_eq!((&*teams(&ruleset).sizes, teams(&ruleset).exact_up_to_size), (&[6, 6][..], 6));
-    assert_eq!(ruleset.server.mode, ServerMode::Peer);
+    assert!(queue.avoid.iter().all(|it| it.how == AvoidStrictness::RatherNot { cost: 0.02, half_life_ms: 300_000 }));
+    assert_eq!((&*teams(&ruleset).team_sizes, teams(&ruleset).exact_up_to_size), (&[6, 6][..], 6));
+    assert_eq!(ruleset.server.mode, HostingMode::Peer);
     let glicko =
         RatingSystem::Glicko { initial: 0.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 604_800_000 };
     assert_eq!(ruleset.rating.expect("Glicko").system, glicko);

@@ -12,7 +12,7 @@ fn file(inside: &str) -> String {
 #[track_caller]
 fn check(inside: &str, at: &str, said: &str) {
     let text = if inside.starts_with("<Ruleset") { inside.to_owned() } else { file(inside) };
-    let problems = rules::parse("a.xml", &text).expect_err(&text);
+    let problems = rules::parse_ruleset("a.xml", &text).expect_err(&text);
     let lines: Vec<String> = problems.iter().map(|problem| problem.message()).collect();
     assert_eq!(lines, [said], "{text}");
     let column = problems[0].column as usize;
@@ -23,7 +23,7 @@ fn check(inside: &str, at: &str, said: &str) {
 #[track_caller]
 fn sound(inside: &str) {
     let text = file(inside);
-    if let Err(problems) = rules::parse("a.xml", &text) {
+    if let Err(problems) = rules::parse_ruleset("a.xml", &text) {
         panic!("{}\n{text}", problems.iter().map(|it| format!("{it}\n")).collect::<String>());
     }
 }

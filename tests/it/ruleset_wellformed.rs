@@ -1,6 +1,6 @@
 //! What is XML and what is not, judged by another parser on thousands of damaged files.
 
-use fireteam::rules::bundled::FILES;
+use fireteam::rules::bundled::BUNDLED_FILES;
 use fireteam::rules::xml;
 use proptest::prelude::*;
 
@@ -63,11 +63,11 @@ fn is_refused_by_choice(text: &str) -> bool {
 #[track_caller]
 fn compare(text: &str) {
     let judged = roxmltree::Document::parse(text);
-    match (xml::parse(text), &judged) {
+    match (xml::parse_document(text), &judged) {
         (Ok(_), Ok(_)) | (Err(_), Err(_)) => {}
         (Ok(_), Err(error)) => panic!("accepted, though {error}:\n{text}"),
         // The judge does not look into the XML declaration, and takes instructions.
-        (Err(mistake), Ok(_)) if ["XML declaration", "instruction"].iter().any(|it| mistake.what.contains(it)) => {}
+        (Err(mistake), Ok(_)) if ["XML declaration", "instruction"].iter().any(|it| mistake.problem.contains(it)) => {}
         (Err(mistake), Ok(_)) => assert!(
             is_refused_by_choice(text),
             "refused, {mistake:?} `{}`:\n{text}",
@@ -98,15 +98,15 @@ proptest! {
     /// The same with the shipped files; and whatever comes out, it never ends the program.
     #[test]
     fn damaged_rulesets_are_judged_alike(
-        file in 0..FILES.len(),
+        file in 0..BUNDLED_FILES.len(),
         damage in proptest::collection::vec((any::<prop::sample::Index>(), 0..PIECES.len(), 0_usize..4), 1..=4),
     ) {
-        let text = damaged(FILES[file].1, &damage);
+        let text = damaged(BUNDLED_FILES[file].1, &damage);
         compare(&text);
-        if let Err(problems) = fireteam::rules::parse_document("damaged.xml", &text) {
+        if let Err(problems) = fireteam::rules::parse_ruleset_file("damaged.xml", &text) {
             for problem in problems {
-                prop_assert!(0 < problem.line && !problem.what.is_empty() && !problem.right.is_empty());
-                prop_assert!(!problem.picture().is_empty());
+                prop_assert!(0 < problem.line && !problem.problem.is_empty() && !problem.fix.is_empty());
+                prop_assert!(!problem.render_snippet().is_empty());
             }
         }
     }

@@ -4,26 +4,29 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use fireteam::api::answer::encode_static;
-use fireteam::api::matchmaker::Matchmaker;
-use fireteam::domain::advertisement::{Advertisement, Kind};
-use fireteam::domain::attribute::{Attribute, Reduction, Source, Trust, ValueKind};
-use fireteam::domain::filter::{Refusal, Side};
+use fireteam::api::answer::encode_static_candidate_fields;
+use fireteam::api::matchmaker::MatchmakingEngine;
+use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
+use fireteam::domain::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
+use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
-use fireteam::domain::latency::DEFAULT_LINE;
+use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::role::{AdvertiseChances, Role};
-use fireteam::domain::ruleset::teams::{ServerMode, ServerSpec};
-use fireteam::domain::ruleset::{Consent, Curve, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter, SoftMode};
+use fireteam::domain::role::{AdvertiseChances, MatchmakingAction};
+use fireteam::domain::ruleset::teams::{HostingMode, HostingSpec};
+use fireteam::domain::ruleset::{
+    DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
+    SoftMissingPolicy,
+};
 use fireteam::domain::session::Session;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{
-    Caller, CandidateView, ConsentAnswer, Delete, Release, ReportLatency, ReportLatencyAnswer, ReservationAnswer,
-    ReservationChange, ReservationEvent, Reserve, ReserveAnswer, RoleAnswer, RoundTrip, Search, SearchAnswer, Update,
-    UpdateAnswer,
+    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, ReleaseReservationCommand,
+    ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent, ReservationView, ReserveAnswer,
+    ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
 };
-use fireteam::engine::fault::Fault;
-use fireteam::engine::{Listener, Submitted};
+use fireteam::engine::fault::EngineError;
+use fireteam::engine::{PendingAnswer, ReservationListener};
 
 /// The one set that is ruled.
 pub(crate) const SET: u32 = 42;
@@ -35,7 +38,7 @@ pub(crate) const WAITS_MS: u32 = 777;
 pub(crate) const PANICS_SILO: u64 = 666;
 
 /// Where an update's answer goes.
-type UpdateSender = oneshot::Sender<Result<UpdateAnswer, Fault>>;
+type UpdateSender = oneshot::Sender<Result<UpdateAdvertAnswer, EngineError>>;
 
 /// The matchmaker.
 #[derive(Debug)]
@@ -48,9 +51,9 @@ pub(crate) struct Scripted {
     /// Updates that wait for the test, by nonce.
     pub(crate) waiting: Mutex<Vec<(u64, UpdateSender)>>,
     /// Seats that were taken after an update was answered and before anybody listened.
-    pub(crate) taken_meanwhile: Mutex<Vec<ReservationAnswer>>,
+    pub(crate) taken_meanwhile: Mutex<Vec<ReservationView>>,
     /// Who listens to what.
-    pub(crate) listeners: Mutex<Vec<(AdvertisementId, Listener)>>,
+    pub(crate) listeners: Mutex<Vec<(AdvertisementId, ReservationListener)>>,
 }
 
 impl Scripted {
@@ -80,20 +83,20 @@ pub(crate) fn id(byte: u8) -> AdvertisementId {
 pub(crate) fn ruleset() -> Ruleset {
     let skill = Attribute {
         name: "skill".into(),
-        kind: ValueKind::Number,
-        source: Source::Skill,
-        range: Some((-1000.0, 1000.0)),
+        value_type: ValueType::Number,
+        source: AttributeSource::Skill,
+        normalization_range: Some((-1000.0, 1000.0)),
         unit: "points".into(),
-        reduction: Reduction::Mean,
+        party_aggregation: PartyAggregation::Mean,
         trust: Trust::Client,
     };
     let soft = |name: &str, measure| SoftFilter {
         name: name.into(),
         weight: 0.5,
         measure,
-        mode: SoftMode::LowerIsBetter,
-        curve: Curve::Linear,
-        missing: MissingSoft::Worst,
+        mode: SoftFilterMode::LowerIsBetter,
+        curve: DistanceCurve::Linear,
+        missing: SoftMissingPolicy::Worst,
         min: 0.0,
         max: 300.0,
     };
@@ -101,22 +104,22 @@ pub(crate) fn ruleset() -> Ruleset {
         name: "scripted".into(),
         set_id: SetId(SET),
         hash: RulesetHash(HASH),
-        silos: SiloRule::Any,
+        silos: ServedSilos::Any,
         attributes: Box::new([skill]),
-        hard: Box::new([]),
-        soft: Box::new([soft("skill", Measure::Attribute(0)), soft("latency", Measure::Latency)]),
+        hard_filters: Box::new([]),
+        soft_filters: Box::new([soft("skill", Measure::AttributeDifference(0)), soft("latency", Measure::Latency)]),
         expansions: Box::new([]),
-        chances: AdvertiseChances::rule_of_thumb(12),
-        limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
-        line: DEFAULT_LINE,
+        advertise_chances: AdvertiseChances::from_game_size(12),
+        search_limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
+        latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
-        consent: Consent::Assumed,
+        consent: PartyConsentPolicy::Assumed,
         teams: None,
         queue: None,
         ready_check: None,
-        server: ServerSpec { mode: ServerMode::None, wait_ms: 0, play_max_ms: 0 },
+        server: HostingSpec { mode: HostingMode::None, wait_ms: 0, play_max_ms: 0 },
         rating: None,
-        xml: "<Ruleset/>\n".into(),
+        source_xml: "<Ruleset/>\n".into(),
     }
 }
 
@@ -125,125 +128,137 @@ pub(crate) fn advertisement(byte: u8) -> Advertisement {
     Advertisement {
         id: id(byte),
         set_id: SetId(SET),
-        kind: Kind::Session,
-        subject: None,
-        since: UnixMs(0),
-        hash: RulesetHash(HASH),
+        kind: AdvertisementKind::Session,
+        publisher: None,
+        advertised_since: UnixMs(0),
+        ruleset_hash: RulesetHash(HASH),
         session: Session { party_sizes: vec![2, 1], ..Session::default() },
-        allowed: Vec::new(),
+        allowed_ranges: Vec::new(),
         connect_data: vec![byte; 3],
     }
 }
 
 /// What an update of `id` is answered.
-pub(crate) fn updated(id: AdvertisementId, created: bool) -> UpdateAnswer {
-    UpdateAnswer {
+pub(crate) fn updated(id: AdvertisementId, created: bool) -> UpdateAdvertAnswer {
+    UpdateAdvertAnswer {
         id,
-        token: vec![7],
+        advertisement_token: vec![7],
         created,
         expires_in_ms: 30_000,
-        hash: RulesetHash(HASH),
+        ruleset_hash: RulesetHash(HASH),
         next_expansion_in_ms: Some(9_000),
         reservations: Vec::new(),
-        pending: false,
-        ignored: vec!["players[0].skill".into()],
+        not_yet_durable: false,
+        ignored_fields: vec!["players[0].skill".into()],
     }
 }
 
 /// News of seats in the advertisement `id`.
 pub(crate) fn event(id: AdvertisementId) -> ReservationEvent {
-    let reservation =
-        ReservationAnswer { id: ReservationId::from_bytes([3; 16]), token: vec![], seats: 2, expires_in_ms: Some(5) };
+    let reservation = ReservationView {
+        id: ReservationId::from_bytes([3; 16]),
+        reservation_token: vec![],
+        seats: 2,
+        expires_in_ms: Some(5),
+    };
     ReservationEvent { advertisement_id: id, reservation, change: ReservationChange::Held }
 }
 
-impl Matchmaker for Scripted {
+impl MatchmakingEngine for Scripted {
     fn search(
         &self,
         caller: &Caller,
-        search: Search,
+        search: SearchCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<SearchAnswer, Fault> {
+    ) -> Result<SearchAnswer, EngineError> {
         assert!(search.session.silo.0 != PANICS_SILO, "as the script says");
         self.note(caller, &search);
         for (byte, score) in [(1, 0.123_456), (2, 0.5)] {
-            let encoded = encode_static(&advertisement(byte));
+            let encoded = encode_static_candidate_fields(&advertisement(byte));
             each(CandidateView {
                 id: id(byte),
-                encoded: &encoded,
+                encoded_advert: &encoded,
                 score,
-                terms: &[0.023_456_7, score - 0.023_456_7],
+                score_terms: &[0.023_456_7, score - 0.023_456_7],
                 distance_miles: Some(250.0),
                 round_trip: None,
                 open_seats: 3,
             });
         }
-        let own = (Refusal::Own, 1);
-        let allowed = (Refusal::Filter { filter: 0, side: Side::Advertiser }, 2);
+        let own = (Refusal::OwnSession, 1);
+        let allowed = (Refusal::HardFilter { filter_index: 0, side: RefusingSide::Advertiser }, 2);
         Ok(SearchAnswer {
             ruleset: self.ruleset.clone(),
-            evaluated: 5,
+            evaluated_rows: 5,
             truncated: false,
-            refusals: vec![own, allowed],
-            token: vec![9, 9],
+            refusal_counts: vec![own, allowed],
+            search_token: vec![9, 9],
             searching_for_ms: 1_500,
             next_expansion_in_ms: Some(8_500),
-            stale_for_ms: None,
-            ignored: vec!["players[0].skill".into()],
+            store_staleness_ms: None,
+            ignored_fields: vec!["players[0].skill".into()],
         })
     }
 
-    fn update(&self, caller: &Caller, update: Update) -> Result<Submitted<UpdateAnswer>, Fault> {
+    fn update(
+        &self,
+        caller: &Caller,
+        update: UpdateAdvertCommand,
+    ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         self.note(caller, &update);
-        let created = update.target.is_none();
-        let id = update.target.as_ref().map_or(id(0xAA), |(id, _)| *id);
-        match (&update.target, update.nonce, update.time_to_live_ms) {
-            (Some((_, token)), ..) if token.is_empty() => Err(Fault::NotYours),
+        let created = update.existing_advert.is_none();
+        let id = update.existing_advert.as_ref().map_or(id(0xAA), |(id, _)| *id);
+        match (&update.existing_advert, update.envelope_nonce, update.ttl_ms) {
+            (Some((_, token)), ..) if token.is_empty() => Err(EngineError::NotOwner),
             (_, Some(nonce), Some(WAITS_MS)) => {
                 let (sender, receiver) = oneshot::channel();
                 self.waiting.lock().unwrap().push((nonce, sender));
-                Ok(Submitted::Waiting(receiver))
+                Ok(PendingAnswer::Pending(receiver))
             }
-            _ => Ok(Submitted::Done(updated(id, created))),
+            _ => Ok(PendingAnswer::Ready(updated(id, created))),
         }
     }
 
-    fn delete(&self, caller: &Caller, delete: Delete) -> Result<Submitted<()>, Fault> {
+    fn delete(&self, caller: &Caller, delete: DeleteAdvertCommand) -> Result<PendingAnswer<()>, EngineError> {
         self.note(caller, &delete);
-        if delete.token.is_empty() { Err(Fault::NotYours) } else { Ok(Submitted::Done(())) }
+        if delete.advertisement_token.is_empty() { Err(EngineError::NotOwner) } else { Ok(PendingAnswer::Ready(())) }
     }
 
-    fn reserve(&self, caller: &Caller, reserve: Reserve) -> Result<Submitted<ReserveAnswer>, Fault> {
+    fn reserve(&self, caller: &Caller, reserve: ReserveCommand) -> Result<PendingAnswer<ReserveAnswer>, EngineError> {
         self.note(caller, &reserve);
         let seats = reserve.session.player_count();
         if 3 < seats {
-            return Err(Fault::SeatsTaken { open_seats: 3 });
+            return Err(EngineError::SeatsTaken { open_seats: 3 });
         }
-        let reservation =
-            ReservationAnswer { id: ReservationId::from_bytes([3; 16]), token: vec![5], seats, expires_in_ms: None };
-        Ok(Submitted::Done(ReserveAnswer { reservation, connect_data: vec![1, 2, 3] }))
+        let reservation = ReservationView {
+            id: ReservationId::from_bytes([3; 16]),
+            reservation_token: vec![5],
+            seats,
+            expires_in_ms: None,
+        };
+        Ok(PendingAnswer::Ready(ReserveAnswer { reservation, connect_data: vec![1, 2, 3] }))
     }
 
-    fn release(&self, caller: &Caller, release: Release) -> Result<Submitted<()>, Fault> {
+    fn release(&self, caller: &Caller, release: ReleaseReservationCommand) -> Result<PendingAnswer<()>, EngineError> {
         self.note(caller, &release);
-        Ok(Submitted::Done(()))
+        Ok(PendingAnswer::Ready(()))
     }
 
     fn report_latency(
         &self,
         caller: &Caller,
-        report: ReportLatency,
+        report: ReportLatencyCommand,
         each: &mut dyn FnMut(CandidateView<'_>),
-    ) -> Result<ReportLatencyAnswer, Fault> {
+    ) -> Result<ReportLatencyAnswer, EngineError> {
         self.note(caller, &report);
         for &(id, round_trip_ms) in &report.measurements {
-            let encoded = encode_static(&Advertisement { id, ..advertisement(1) });
+            let encoded = encode_static_candidate_fields(&Advertisement { id, ..advertisement(1) });
             let round_trip = round_trip_ms.map(|it| RoundTrip::Measured(f64::from(it)));
             each(CandidateView {
                 id,
-                encoded: &encoded,
+                encoded_advert: &encoded,
                 score: 0.0,
-                terms: &[0.0, 0.0],
+                score_terms: &[0.0, 0.0],
                 distance_miles: None,
                 round_trip,
                 open_seats: 0,
@@ -252,36 +267,43 @@ impl Matchmaker for Scripted {
         Ok(ReportLatencyAnswer {
             ruleset: self.ruleset.clone(),
             involved_phase_may_start: true,
-            ignored: Vec::new(),
-            doubted: Vec::new(),
+            ignored_fields: Vec::new(),
+            implausible_measurements: Vec::new(),
         })
     }
 
-    fn choose_role(&self, set_id: SetId, _: u16) -> Result<RoleAnswer, Fault> {
+    fn choose_action(&self, set_id: SetId, _: u16) -> Result<ChooseActionAnswer, EngineError> {
         self.ruleset(set_id, None)?;
-        Ok(RoleAnswer { role: Role::Advertise, advertise_percent: 50.0 })
+        Ok(ChooseActionAnswer { action: MatchmakingAction::Advertise, advertise_percent: 50.0 })
     }
 
-    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<ConsentAnswer, Fault> {
+    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
         self.note(caller, leader);
-        Ok(ConsentAnswer { token: vec![7], expires_in_ms: 300_000 })
+        Ok(GrantConsentAnswer { consent_token: vec![7], expires_in_ms: 300_000 })
     }
 
-    fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, Fault> {
+    fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
         if set_id != self.ruleset.set_id {
-            return Err(Fault::UnknownSet(set_id));
+            return Err(EngineError::UnknownSet(set_id));
         }
         match hash {
-            Some(given) if given != self.ruleset.hash => Err(Fault::UnknownHash { given, current: self.ruleset.hash }),
+            Some(given) if given != self.ruleset.hash => {
+                Err(EngineError::UnknownRulesetHash { requested: given, current: self.ruleset.hash })
+            }
             _ => Ok(self.ruleset.clone()),
         }
     }
 
-    fn searched_by(&self, set_id: SetId, hash: Option<RulesetHash>, _: &[u8]) -> Result<Arc<Ruleset>, Fault> {
+    fn ruleset_of_search(
+        &self,
+        set_id: SetId,
+        hash: Option<RulesetHash>,
+        _: &[u8],
+    ) -> Result<Arc<Ruleset>, EngineError> {
         self.ruleset(set_id, hash)
     }
 
-    fn subscribe(&self, id: AdvertisementId, listener: &Listener) -> Vec<ReservationAnswer> {
+    fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) -> Vec<ReservationView> {
         self.listeners.lock().unwrap().push((id, listener.clone()));
         self.taken_meanwhile.lock().unwrap().clone()
     }

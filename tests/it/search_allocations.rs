@@ -1,7 +1,7 @@
 //! What a search allocates, counted.
 
-use fireteam::api::convert::Door;
-use fireteam::api::handler::Handler;
+use fireteam::api::convert::EntryPoint;
+use fireteam::api::handler::MatchmakingHandler;
 use fireteam::api::pb;
 
 use prost::Message;
@@ -26,7 +26,7 @@ fn candidates_in(answer: &[u8]) -> usize {
 #[tokio::test]
 async fn a_search_allocates_no_more_for_more_candidates() {
     let house = House::open().await;
-    let (handler, caller) = (Handler::new(house.parts.engine.clone()), anonymous());
+    let (handler, caller) = (MatchmakingHandler::new(house.parts.engine.clone()), anonymous());
     let populations = [1, 10, 50];
     for silo in populations {
         for number in 0..silo {
@@ -36,7 +36,7 @@ async fn a_search_allocates_no_more_for_more_candidates() {
                 connect_data: vec![7; 16],
                 ..Default::default()
             };
-            handler.update(Door::default(), &caller, wire).unwrap().settle().await.unwrap();
+            handler.update(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
         }
     }
     let search = |silo| {
@@ -47,7 +47,7 @@ async fn a_search_allocates_no_more_for_more_candidates() {
         };
         let mut bytes = Vec::new();
         let counted = allocation_counter::measure(|| {
-            let answer = handler.search(Door::default(), &caller, wire).unwrap();
+            let answer = handler.search(EntryPoint::default(), &caller, wire).unwrap();
             bytes = answer.encode_to_vec();
         });
         (candidates_in(&bytes), counted.count_total)

@@ -1,9 +1,9 @@
 //! No search costs more than its bound, whatever it asks.
 
-use fireteam::api::answer::ANSWER_BYTES_MAX;
+use fireteam::api::answer::RESPONSE_BYTES_MAX;
 use fireteam::domain::id::{SetId, UserKey};
 use fireteam::domain::session::{Player, Session};
-use fireteam::engine::command::{Caller, Update};
+use fireteam::engine::command::{Caller, UpdateAdvertCommand};
 use fireteam::rules;
 use prost::Message;
 use tonic::transport::Endpoint;
@@ -93,19 +93,19 @@ async fn populated() -> House {
     let mut dice = Dice(7);
     let mut waiting = Vec::new();
     for number in 0..HOSTS {
-        let user = UserKey::of(&format!("host {number}"));
-        let players = vec![Player { user, player: user, skill: Some(dice.skill()) }];
-        let update = Update {
+        let user = UserKey::from_name(&format!("host {number}"));
+        let players = vec![Player { user, client_key: user, stated_skill: Some(dice.skill()) }];
+        let update = UpdateAdvertCommand {
             session: Some(Session { players, party_sizes: vec![1], join_seats: 5, ..Session::default() }),
             set_id: Some(SetId(1)),
             idempotency_key: Some(format!("advertisement number {number:020}")),
             connect_data: vec![7; 512],
-            ..Update::default()
+            ..UpdateAdvertCommand::default()
         };
-        waiting.push(house.parts.engine.update(&Caller::default(), update).expect("a good update"));
+        waiting.push(house.parts.engine.update_advertisement(&Caller::default(), update).expect("a good update"));
         if waiting.len() == 2_000 || number + 1 == HOSTS {
             for submitted in waiting.drain(..) {
-                submitted.settle().await.expect("it is stored");
+                submitted.wait().await.expect("it is stored");
             }
         }
     }
@@ -117,8 +117,8 @@ async fn populated() -> House {
 fn a_ruleset_that_does_not_say_looks_at_twenty_thousand_rows() {
     let said = r#"<Limits MaxResults="200" MaxEvaluated="500"/>"#;
     for silent in ["", "<Limits/>", r#"<Limits MaxResults="50"/>"#] {
-        let ruleset = rules::parse("costly.xml", &RULES.replace(said, silent)).expect("a good ruleset");
-        assert_eq!((ruleset.limits.max_results, ruleset.limits.max_evaluated), (50, 20_000), "{silent}");
+        let ruleset = rules::parse_ruleset("costly.xml", &RULES.replace(said, silent)).expect("a good ruleset");
+        assert_eq!((ruleset.search_limits.max_results, ruleset.search_limits.max_evaluated), (50, 20_000), "{silent}");
     }
 }
 
@@ -127,7 +127,7 @@ fn a_ruleset_that_does_not_say_looks_at_twenty_thousand_rows() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_search_costs_more_than_its_bound() {
     let house = populated().await;
-    let at = format!("http://{}", house.parts.running.address);
+    let at = format!("http://{}", house.parts.server.address);
     let mut client = MatchmakingServiceClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
     let mut dice = Dice(9);
     let (mut most_rows, mut most_bytes, mut longest) = (0, 0, std::time::Duration::ZERO);
@@ -149,7 +149,7 @@ async fn no_search_costs_more_than_its_bound() {
             let found = found.into_inner();
             let (rows, bytes) = (found.evaluated, found.encoded_len());
             assert!(rows <= ROWS_MAX, "{rows} rows for {search:?}");
-            assert!(bytes <= ANSWER_BYTES_MAX, "{bytes} bytes for {search:?}");
+            assert!(bytes <= RESPONSE_BYTES_MAX, "{bytes} bytes for {search:?}");
             (most_rows, most_bytes) = (most_rows.max(rows), most_bytes.max(bytes));
             let reached = if wants_rows { rows as usize } else { bytes };
             if height <= reached {
@@ -159,6 +159,6 @@ async fn no_search_costs_more_than_its_bound() {
         }
     }
     println!("at most {most_rows} rows, {most_bytes} bytes; the longest call took {longest:?}");
-    assert!(ANSWER_BYTES_MAX / 2 < most_bytes, "{most_bytes} bytes are far from the bound");
+    assert!(RESPONSE_BYTES_MAX / 2 < most_bytes, "{most_bytes} bytes are far from the bound");
     assert_eq!(most_rows, ROWS_MAX, "the climber is up to it");
 }

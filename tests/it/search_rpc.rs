@@ -195,7 +195,8 @@ async fn an_advertisements_own_range_includes_its_ends() {
     let house = House::open().await;
     let client = house.client().await;
     let range = |min, max| pb::AllowedRange { attribute: "skill".into(), min, max };
-    let request = |allowed| pb::MatchmakingUpdateAdvertisementRequest { allowed_ranges: allowed, ..host(&[("host", 50.0)], 5) };
+    let request =
+        |allowed| pb::MatchmakingUpdateAdvertisementRequest { allowed_ranges: allowed, ..host(&[("host", 50.0)], 5) };
     let mut advertised = client.advertise(request(vec![range(Some(-0.0), Some(100.0))])).await.expect("advertise");
     for (skill, shown) in [(0.0, true), (-0.0, true), (100.0, true), (-0.5, false), (100.5, false)] {
         let found = client.searching(1, party(&[("guest", skill)])).search().await.expect("search");

@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 
-use fireteam::domain::latency::LatencyLine;
+use fireteam::domain::latency::LatencyModel;
 use fireteam::domain::queue::pass::{self, PassInput};
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::domain::ruleset::queue::Satisfaction;
-use fireteam::sim::figures::Figures;
-use fireteam::sim::latencies::Matrix;
-use fireteam::sim::map::Map;
+use fireteam::domain::ruleset::queue::SatisfactionSpec;
+use fireteam::sim::figures::SimStatistics;
+use fireteam::sim::latencies::LatencyMatrix;
+use fireteam::sim::map::CityMap;
 use fireteam::sim::scenario::Scenario;
-use fireteam::sim::tally::Tally;
-use fireteam::sim::world::{World, map};
+use fireteam::sim::tally::SimTally;
+use fireteam::sim::world::{SimWorld, build_city_map};
 
 /// A small world: a quarter of an hour of a few hundred.
 fn small() -> Scenario {
@@ -22,14 +22,14 @@ fn small() -> Scenario {
 }
 
 fn bundled(name: &str) -> Ruleset {
-    let all = fireteam::rules::bundled::load().unwrap();
+    let all = fireteam::rules::bundled::load_bundled().unwrap();
     let found = all.into_iter().find(|(path, _)| path.ends_with(name)).unwrap();
     (*found.1).clone()
 }
 
-fn play(scenario: &Scenario, ruleset: &Ruleset, seed: u64) -> (Tally, Map) {
-    let map = map(scenario, ruleset, None).unwrap();
-    let tally = World::new(scenario, ruleset, &map, seed).unwrap().run(&mut |_| {});
+fn play(scenario: &Scenario, ruleset: &Ruleset, seed: u64) -> (SimTally, CityMap) {
+    let map = build_city_map(scenario, ruleset, None).unwrap();
+    let tally = SimWorld::new(scenario, ruleset, &map, seed).unwrap().run(&mut |_| {});
     (tally, map)
 }
 
@@ -50,7 +50,7 @@ fn the_same_seed_is_the_same_world() {
         let ruleset = bundled(name);
         let json = |seed| {
             let (tally, map) = play(&small(), &ruleset, seed);
-            serde_json::to_string(&Figures::of(&tally, &map)).unwrap()
+            serde_json::to_string(&SimStatistics::from_tally(&tally, &map)).unwrap()
         };
         assert_eq!(json(7), json(7), "{name}");
         assert_ne!(json(7), json(8), "{name}");
@@ -62,7 +62,7 @@ fn the_same_seed_is_the_same_world() {
 fn nobody_is_lost() {
     for name in SYSTEMS {
         let (tally, map) = play(&small(), &bundled(name), 1);
-        let figures = Figures::of(&tally, &map);
+        let figures = SimStatistics::from_tally(&tally, &map);
         let it = &figures.tickets;
         assert!(0 < it.entered && 0 < it.matched, "{name}: {it:?}");
         assert_eq!(it.entered, it.matched + it.gave_up + it.checked_out + it.unmatched, "{name}: {it:?}");
@@ -79,13 +79,13 @@ fn nobody_is_lost() {
 #[test]
 fn matches_are_those_that_passes_propose() {
     let (scenario, ruleset) = (small(), bundled("ranked_duel.xml"));
-    let map = map(&scenario, &ruleset, None).unwrap();
-    let world = World::new(&scenario, &ruleset, &map, 3).unwrap();
+    let map = build_city_map(&scenario, &ruleset, None).unwrap();
+    let world = SimWorld::new(&scenario, &ruleset, &map, 3).unwrap();
     let (mut passes, mut proposals) = (0, 0);
-    let tally = world.run_with(
+    let tally = world.run_with_pass_fn(
         &mut |input| {
-            assert!(input.entrants.windows(2).all(|pair| pair[0].ticket.id < pair[1].ticket.id));
-            let outcome = pass::run(input);
+            assert!(input.tickets.windows(2).all(|pair| pair[0].ticket.id < pair[1].ticket.id));
+            let outcome = pass::run_pass(input);
             passes += 1;
             proposals += outcome.proposals.len() as u64;
             outcome
@@ -93,27 +93,27 @@ fn matches_are_those_that_passes_propose() {
         &mut |_| {},
     );
     // What happens while the world settles is not counted.
-    assert!(tally.passes[0] <= passes && 0 < tally.passes[0]);
-    assert!(tally.matches[0] <= proposals && 0 < tally.matches[0]);
+    assert!(tally.pass_counts[0] <= passes && 0 < tally.pass_counts[0]);
+    assert!(tally.match_counts[0] <= proposals && 0 < tally.match_counts[0]);
 }
 
 /// S1-97: who has lost often is looked after in a world as at the server: a party enters frustrated, and looks further for it.
 #[test]
 fn who_has_lost_often_is_looked_after() {
     let (scenario, plain) = (small(), bundled("ranked_duel.xml"));
-    let map = map(&scenario, &plain, None).unwrap();
+    let map = build_city_map(&scenario, &plain, None).unwrap();
     let frustrated = |losing_streak| {
         let mut ruleset = plain.clone();
-        let rule = Satisfaction { losing_streak, widen: 2.0, ..Satisfaction::default() };
+        let rule = SatisfactionSpec { losing_streak, widen: 2.0, ..SatisfactionSpec::default() };
         ruleset.queue.as_mut().unwrap().satisfaction = Some(rule);
-        let world = World::new(&scenario, &ruleset, &map, 3).unwrap();
+        let world = SimWorld::new(&scenario, &ruleset, &map, 3).unwrap();
         let (mut seen, mut all) = (BTreeSet::new(), BTreeSet::new());
         let mut look = |input: &PassInput<'_>| {
-            all.extend(input.entrants.iter().map(|it| it.ticket.id));
-            seen.extend(input.entrants.iter().filter(|it| it.frustrated).map(|it| it.ticket.id));
-            pass::run(input)
+            all.extend(input.tickets.iter().map(|it| it.ticket.id));
+            seen.extend(input.tickets.iter().filter(|it| it.frustrated).map(|it| it.ticket.id));
+            pass::run_pass(input)
         };
-        world.run_with(&mut look, &mut |_| {});
+        world.run_with_pass_fn(&mut look, &mut |_| {});
         (seen.len(), all.len())
     };
     let (seen, all) = frustrated(Some(2));
@@ -125,10 +125,10 @@ fn who_has_lost_often_is_looked_after() {
 /// One player far above everybody waits longer than others do, and is told that it wins.
 #[test]
 fn an_outlier_waits_longer() {
-    let scenario = Scenario { hours: 1.0, ..Scenario::shipped("outliers_evening").unwrap() };
+    let scenario = Scenario { hours: 1.0, ..Scenario::bundled("outliers_evening").unwrap() };
     let scenario = Scenario { players: 800, settle_minutes: 30.0, ..scenario };
     let (tally, map) = play(&scenario, &bundled("ranked_duel.xml"), 1);
-    let figures = Figures::of(&tally, &map);
+    let figures = SimStatistics::from_tally(&tally, &map);
     let outlier = figures.outlier.unwrap();
     assert!(0 < outlier.waits_s.count + outlier.gave_up, "it plays or gives up");
     assert!(0 < outlier.gave_up || figures.waits_s.p50 < outlier.waits_s.p50, "{outlier:?} {:?}", figures.waits_s);
@@ -146,13 +146,13 @@ fn round_trips_come_from_the_matrix() {
     };
     let scenario = Scenario { last_mile_ms: 0.0, ..small() };
     // Nothing for the way from a city to its site.
-    let line = LatencyLine { intercept_ms: 0.0, ms_per_1000_km: 0.0 };
-    let ruleset = Ruleset { line, ..bundled("comprl_ladder.xml") };
+    let line = LatencyModel { intercept_ms: 0.0, ms_per_1000_km: 0.0 };
+    let ruleset = Ruleset { latency_model: line, ..bundled("comprl_ladder.xml") };
     let ninth_decile = |scale| {
-        let matrix = Matrix::parse(&pings(scale), sites).unwrap();
-        let map = map(&scenario, &ruleset, Some(&matrix)).unwrap();
-        let tally = World::new(&scenario, &ruleset, &map, 5).unwrap().run(&mut |_| {});
-        Figures::of(&tally, &map).round_trip_ms.p90
+        let matrix = LatencyMatrix::parse(&pings(scale), sites).unwrap();
+        let map = build_city_map(&scenario, &ruleset, Some(&matrix)).unwrap();
+        let tally = SimWorld::new(&scenario, &ruleset, &map, 5).unwrap().run(&mut |_| {});
+        SimStatistics::from_tally(&tally, &map).round_trip_ms.p90
     };
     let (once, tenfold) = (ninth_decile(1), ninth_decile(10));
     assert!(0.0 < once && (10.0 * once - tenfold).abs() < 1e-2, "{once} {tenfold}");

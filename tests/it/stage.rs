@@ -9,19 +9,19 @@ use tokio::sync::Notify;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-use fireteam::api::audit::Auditor;
-use fireteam::api::layer::report::{RpcObserver, code_word};
-use fireteam::api::operator::{ListedRuleset, Problem, Reloaded, RulesetsDesk};
+use fireteam::api::audit::ConsistencyChecker;
+use fireteam::api::layer::report::{RpcObserver, status_code_name};
+use fireteam::api::operator::{ReloadReport, RulesetAdmin, RulesetListing, RulesetProblem};
 use fireteam::auth::quota::Quotas;
 use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
-use fireteam::engine::command::{AuditAnswer, Difference, DifferenceKind};
-use fireteam::engine::fault::Fault;
-use fireteam::server::edge::Edge;
-use fireteam::server::entrance::Proxies;
-use fireteam::server::tls::Tls;
-use fireteam::server::{Parts, Running, Server};
+use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
+use fireteam::engine::fault::EngineError;
+use fireteam::server::edge::EdgeLimits;
+use fireteam::server::entrance::ProxySettings;
+use fireteam::server::tls::TlsAcceptorSource;
+use fireteam::server::{RunningServer, Server, ServerDeps};
 use fireteam::telemetry::audit::AuditLog;
 
 use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
@@ -33,7 +33,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server at work.
 pub(crate) struct Stage {
-    pub(crate) running: Option<Running>,
+    pub(crate) running: Option<RunningServer>,
     pub(crate) address: SocketAddr,
     pub(crate) operator_address: SocketAddr,
     pub(crate) matchmaker: Arc<Scripted>,
@@ -79,12 +79,12 @@ impl Counted {
 }
 
 impl RpcObserver for Counted {
-    fn finished(&self, method: &'static str, code: Code, _: Duration) {
-        self.calls.lock().unwrap().push((method, code_word(code)));
+    fn call_finished(&self, method: &'static str, code: Code, _: Duration) {
+        self.calls.lock().unwrap().push((method, status_code_name(code)));
         self.changed.notify_waiters();
     }
 
-    fn turned_away(&self, why: &'static str) {
+    fn connection_rejected(&self, why: &'static str) {
         self.turned_away.lock().unwrap().push(why);
         self.changed.notify_waiters();
     }
@@ -109,45 +109,50 @@ impl Clock for StillClock {
 struct Desk;
 
 #[tonic::async_trait]
-impl RulesetsDesk for Desk {
-    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<Problem>> {
+impl RulesetAdmin for Desk {
+    fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>> {
         match xml {
             "<Ruleset/>" => Ok(RulesetHash(5)),
-            _ => Err(vec![Problem { file_name: file_name.into(), line: 2, column: 3, text: "is no ruleset".into() }]),
+            _ => Err(vec![RulesetProblem {
+                file_name: file_name.into(),
+                line: 2,
+                column: 3,
+                message: "is no ruleset".into(),
+            }]),
         }
     }
 
-    async fn reload(&self) -> Reloaded {
-        Reloaded { changes: vec![(SetId(SET), Some(RulesetHash(1)), Some(RulesetHash(2)))], problems: vec![] }
+    async fn reload(&self) -> ReloadReport {
+        ReloadReport { changes: vec![(SetId(SET), Some(RulesetHash(1)), Some(RulesetHash(2)))], problems: vec![] }
     }
 
-    fn list(&self) -> Vec<ListedRuleset> {
-        vec![ListedRuleset {
+    fn list(&self) -> Vec<RulesetListing> {
+        vec![RulesetListing {
             name: "duel".into(),
             set_id: SetId(SET),
             hash: RulesetHash(2),
             file_name: "duel.xml".into(),
             is_current: false,
-            loaded: UnixMs(77),
+            loaded_at: UnixMs(77),
             problems: vec![],
         }]
     }
 }
 
 #[tonic::async_trait]
-impl Auditor for Desk {
-    async fn audit(&self, listed_max: usize) -> Result<AuditAnswer, Fault> {
-        let kinds = vec![DifferenceKind::Seats, DifferenceKind::Index];
-        let listed = (0..listed_max.min(3)).map(|n| Difference { id: id(n as u8), kinds: kinds.clone() }).collect();
-        Ok(AuditAnswer {
-            advertisements: 7,
-            reservations: 6,
-            differences: 3,
-            pending: 2,
-            in_motion: 1,
-            listed,
-            complete: false,
-            took_ms: 5,
+impl ConsistencyChecker for Desk {
+    async fn check_consistency(&self, listed_max: usize) -> Result<ConsistencyReport, EngineError> {
+        let kinds = vec![InconsistencyKind::Reservations, InconsistencyKind::Index];
+        let listed = (0..listed_max.min(3)).map(|n| Inconsistency { id: id(n as u8), kinds: kinds.clone() }).collect();
+        Ok(ConsistencyReport {
+            advertisement_count: 7,
+            reservation_count: 6,
+            inconsistency_count: 3,
+            unwritten_count: 2,
+            changing_count: 1,
+            inconsistencies: listed,
+            is_complete: false,
+            duration_ms: 5,
         })
     }
 }
@@ -155,35 +160,39 @@ impl Auditor for Desk {
 impl Stage {
     /// A server with ordinary limits.
     pub(crate) async fn open() -> Self {
-        Self::with_edge(Edge::default()).await
+        Self::with_edge(EdgeLimits::default()).await
     }
 
     /// A server with limits that a test can reach.
-    pub(crate) async fn with_edge(edge: Edge) -> Self {
-        Self::with_entrance(edge, None, Proxies::none()).await
+    pub(crate) async fn with_edge(edge: EdgeLimits) -> Self {
+        Self::with_entrance(edge, None, ProxySettings::none()).await
     }
 
     /// A server that encrypts, or that stands behind proxies.
-    pub(crate) async fn with_entrance(edge: Edge, tls: Option<Arc<Tls>>, proxies: Proxies) -> Self {
+    pub(crate) async fn with_entrance(
+        edge: EdgeLimits,
+        tls: Option<Arc<TlsAcceptorSource>>,
+        proxies: ProxySettings,
+    ) -> Self {
         let (matchmaker, counted) = (Scripted::new(), Arc::new(Counted::default()));
         let any = "127.0.0.1:0".parse().unwrap();
-        let parts = Parts {
+        let parts = ServerDeps {
             listen: any,
             operator_listen: any,
             engine: matchmaker.clone(),
             queues: None,
             rulesets: Arc::new(Desk),
-            auditor: Arc::new(Desk),
-            metrics: Arc::new(|| "# EOF\n".into()),
-            match_keys: "{\"keys\":[]}\n".into(),
-            observer: counted.clone(),
+            consistency_checker: Arc::new(Desk),
+            render_metrics: Arc::new(|| "# EOF\n".into()),
+            match_jwks: "{\"keys\":[]}\n".into(),
+            rpc_observer: counted.clone(),
             authenticator: None,
-            client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
-            quotas: Arc::new(Quotas::off()),
-            audit: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
+            resolve_client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
+            rate_limits: Arc::new(Quotas::off()),
+            audit_log: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
             clock: Arc::new(StillClock),
             is_fresh: Arc::new(|| true),
-            edge,
+            limits: edge,
             tls,
             proxies,
         };

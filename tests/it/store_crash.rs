@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use fireteam::domain::time::UnixMs;
-use fireteam::store::sqlite::Sqlite;
-use fireteam::store::{Store, Write};
+use fireteam::store::sqlite::SqliteStore;
+use fireteam::store::{AdvertWrite, Store};
 use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 
@@ -18,7 +18,7 @@ const ROUNDS: u32 = 6;
 const ACKNOWLEDGED_MIN: u32 = 25;
 
 /// The batch `n`: a pair that says `n`, and one reservation that is never made twice.
-fn batch(n: u32) -> Vec<Write> {
+fn batch(n: u32) -> Vec<AdvertWrite> {
     let pair = 2 * (n % 8);
     let word = n.to_string();
     vec![
@@ -30,7 +30,7 @@ fn batch(n: u32) -> Vec<Write> {
 
 /// Writes until it is killed, from the first batch that is not there. Says so after each acknowledgement.
 async fn write_until_killed(path: &Path) {
-    let store = Sqlite::open(path).await.unwrap();
+    let store = SqliteStore::open(path).await.unwrap();
     let first = acknowledged(&store).await.map_or(0, |last| last + 1);
     for n in first.. {
         store.commit(&batch(n)).await.unwrap();
@@ -39,8 +39,8 @@ async fn write_until_killed(path: &Path) {
 }
 
 /// The last batch in the store. Fails when a batch is there in part.
-async fn acknowledged(store: &Sqlite) -> Option<u32> {
-    let stored = store.load(UnixMs(2)).await.unwrap();
+async fn acknowledged(store: &SqliteStore) -> Option<u32> {
+    let stored = store.load_advertisements(UnixMs(2)).await.unwrap();
     let words: Vec<u32> =
         stored.iter().map(|it| std::str::from_utf8(&it.advertisement.connect_data).unwrap().parse().unwrap()).collect();
     for pair in words.chunks(2) {
@@ -83,7 +83,7 @@ async fn a_killed_writer_loses_nothing_that_it_acknowledged() {
         // What it said before it died is still in the pipe.
         heard.extend(lines.filter_map(numbers));
 
-        let store = Sqlite::open(&path).await.expect("the lock of a dead server is free");
+        let store = SqliteStore::open(&path).await.expect("the lock of a dead server is free");
         let there = acknowledged(&store).await.unwrap();
         assert!(*heard.last().unwrap() <= there, "heard {heard:?}, found {there}");
         store.close().await;

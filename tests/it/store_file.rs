@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::task::{Context, Waker};
 
 use fireteam::domain::time::UnixMs;
-use fireteam::store::sqlite::Sqlite;
-use fireteam::store::{Outcome, Store, StoreError, Write};
+use fireteam::store::sqlite::SqliteStore;
+use fireteam::store::{AdvertWrite, Store, StoreError, WriteOutcome};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
 use tempfile::TempDir;
@@ -27,33 +27,33 @@ async fn sql(path: &Path, text: &str) {
 }
 
 async fn refusal(path: &Path) -> StoreError {
-    Sqlite::open(path).await.expect_err("it opened")
+    SqliteStore::open(path).await.expect_err("it opened")
 }
 
 /// R17.
 #[tokio::test]
 async fn a_second_server_is_refused_in_one_line() {
     let (_folder, path) = file();
-    let first = Sqlite::open(&path).await.unwrap();
+    let first = SqliteStore::open(&path).await.unwrap();
     let refused = refusal(&path).await;
     assert!(matches!(refused, StoreError::Locked(_)), "{refused}");
     assert_eq!(refused.to_string(), format!("{} is in use by another server", path.display()));
     first.close().await;
-    assert!(Sqlite::open(&path).await.is_ok(), "closing lets go");
+    assert!(SqliteStore::open(&path).await.is_ok(), "closing lets go");
 }
 
 #[tokio::test]
 async fn no_verb_follows_close() {
     let (_folder, path) = file();
-    let store = Sqlite::open(&path).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     store.commit(&[put(ad(1, 1, 1, "a"), 9, 1)]).await.unwrap();
     store.close().await;
     store.close().await;
     assert!(matches!(store.commit(&[extend(1, 20, 2)]).await, Err(StoreError::Unavailable(_))));
-    assert!(matches!(store.load(UnixMs(2)).await, Err(StoreError::Unavailable(_))));
+    assert!(matches!(store.load_advertisements(UnixMs(2)).await, Err(StoreError::Unavailable(_))));
     assert!(!path.with_extension("db-wal").exists(), "closing leaves one file");
-    let again = Sqlite::open(&path).await.unwrap();
-    assert_eq!(again.load(UnixMs(2)).await.unwrap().len(), 1);
+    let again = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(again.load_advertisements(UnixMs(2)).await.unwrap().len(), 1);
 }
 
 /// F8: durable is what it is asked to be, and nobody else may read it.
@@ -62,7 +62,7 @@ async fn no_verb_follows_close() {
 async fn the_files_are_for_the_server_alone() {
     use std::os::unix::fs::PermissionsExt;
     let (folder, path) = file();
-    let store = Sqlite::open(&path).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     store.commit(&[put(ad(1, 1, 1, "a"), 9, 1)]).await.unwrap();
     let mut seen = 0;
     for entry in std::fs::read_dir(folder.path()).unwrap() {
@@ -85,10 +85,10 @@ async fn a_folder_that_is_not_there_is_named() {
 #[tokio::test]
 async fn a_newer_schema_is_refused_with_a_remedy() {
     let (_folder, path) = file();
-    Sqlite::open(&path).await.unwrap().close().await;
+    SqliteStore::open(&path).await.unwrap().close().await;
     sql(&path, "insert into _sqlx_migrations values (9999, 'later', current_timestamp, true, x'00', 1)").await;
     let refused = refusal(&path).await;
-    assert!(matches!(refused, StoreError::Version(_)), "{refused}");
+    assert!(matches!(refused, StoreError::Incompatible(_)), "{refused}");
     let text = refused.to_string();
     assert!(text.contains("schema 9999") && text.contains("start the newer server"), "{text}");
     assert!(!text.contains('\n'));
@@ -97,17 +97,17 @@ async fn a_newer_schema_is_refused_with_a_remedy() {
 #[tokio::test]
 async fn a_migration_of_another_text_is_refused_with_a_remedy() {
     let (_folder, path) = file();
-    Sqlite::open(&path).await.unwrap().close().await;
+    SqliteStore::open(&path).await.unwrap().close().await;
     sql(&path, "update _sqlx_migrations set checksum = x'00'").await;
     let refused = refusal(&path).await;
-    assert!(matches!(&refused, StoreError::Version(text) if text.contains("another text")), "{refused}");
+    assert!(matches!(&refused, StoreError::Incompatible(text) if text.contains("another text")), "{refused}");
 }
 
 /// R4, F1: a caller that goes away neither undoes a batch nor leaves a transaction open for the next one to fall into.
 #[tokio::test]
 async fn a_caller_that_stops_waiting_changes_nothing() {
     let (_folder, path) = file();
-    let store = Sqlite::open(&path).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     for n in 0..200_u32 {
         let batch = [put(ad(n, 1, 1, "a"), 9_000, 1), reserve(seats(n, n, 1, 500), 1)];
         {
@@ -121,10 +121,10 @@ async fn a_caller_that_stops_waiting_changes_nothing() {
             }
         }
         let other = store.commit(&[put(ad(10_000 + n, 1, 1, "b"), 9_000, 1)]).await.unwrap().outcomes;
-        assert_eq!(other, [Outcome::Put { created: true, since: UnixMs(1) }]);
+        assert_eq!(other, [WriteOutcome::Published { created: true, advertised_since: UnixMs(1) }]);
     }
     drop(store);
-    let stored = Sqlite::open(&path).await.unwrap().load(UnixMs(2)).await.unwrap();
+    let stored = SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await.unwrap();
     assert_eq!(stored.len(), 400);
     assert_eq!(stored.iter().map(|it| it.reservations.len()).sum::<usize>(), 200);
 }
@@ -132,21 +132,21 @@ async fn a_caller_that_stops_waiting_changes_nothing() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commits_that_meet_are_made_one_after_the_other() {
     let (_folder, path) = file();
-    let store = std::sync::Arc::new(Sqlite::open(&path).await.unwrap());
+    let store = std::sync::Arc::new(SqliteStore::open(&path).await.unwrap());
     let mut writers = tokio::task::JoinSet::new();
     for writer in 0..8 {
         let store = std::sync::Arc::clone(&store);
         writers.spawn(async move {
             for round in 0..10_u64 {
-                let batch: Vec<Write> = (0..20).map(|n| put(ad(n, 1, writer, "w"), 1_000 + round, 1)).collect();
+                let batch: Vec<AdvertWrite> = (0..20).map(|n| put(ad(n, 1, writer, "w"), 1_000 + round, 1)).collect();
                 store.commit(&batch).await.unwrap();
             }
         });
     }
     writers.join_all().await;
-    let stored = store.load(UnixMs(2)).await.unwrap();
+    let stored = store.load_advertisements(UnixMs(2)).await.unwrap();
     assert_eq!(stored.len(), 20);
-    let sinces: Vec<_> = stored.iter().map(|it| it.advertisement.since).collect();
+    let sinces: Vec<_> = stored.iter().map(|it| it.advertisement.advertised_since).collect();
     assert!(sinces.iter().all(|since| *since == sinces[0]), "one writer was first for all: {sinces:?}");
 }
 
@@ -154,22 +154,24 @@ async fn commits_that_meet_are_made_one_after_the_other() {
 #[tokio::test]
 async fn a_large_batch_is_one_transaction() {
     let (_folder, path) = file();
-    let store = Sqlite::open(&path).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     let twice = (0..3_000).chain(0..3_000);
-    let batch: Vec<Write> = twice.enumerate().map(|(at, n)| put(ad(n, 2, at as u64, "x"), 9_000, 1)).collect();
+    let batch: Vec<AdvertWrite> = twice.enumerate().map(|(at, n)| put(ad(n, 2, at as u64, "x"), 9_000, 1)).collect();
     let outcomes = store.commit(&batch).await.unwrap().outcomes;
     for (at, outcome) in outcomes.iter().enumerate() {
         let since = UnixMs(at as u64 % 3_000);
-        assert_eq!(*outcome, Outcome::Put { created: at < 3_000, since });
+        assert_eq!(*outcome, WriteOutcome::Published { created: at < 3_000, advertised_since: since });
     }
-    let beats: Vec<Write> = (0..3_000).map(|n| extend(n, 9_500, 2)).collect();
-    assert!(store.commit(&beats).await.unwrap().outcomes.iter().all(|outcome| *outcome == Outcome::Done));
-    let gone: Vec<Write> = (0..2_999).map(|n| Write::Delete { id: ad_id(n), tombstone_until: UnixMs(9_999) }).collect();
+    let beats: Vec<AdvertWrite> = (0..3_000).map(|n| extend(n, 9_500, 2)).collect();
+    assert!(store.commit(&beats).await.unwrap().outcomes.iter().all(|outcome| *outcome == WriteOutcome::Applied));
+    let gone: Vec<AdvertWrite> = (0..2_999)
+        .map(|n| AdvertWrite::Delete { advertisement_id: ad_id(n), tombstone_until: UnixMs(9_999) })
+        .collect();
     store.commit(&gone).await.unwrap();
-    let stored = store.load(UnixMs(3)).await.unwrap();
-    assert_eq!((stored.len(), stored[0].expires), (1, UnixMs(9_500)));
+    let stored = store.load_advertisements(UnixMs(3)).await.unwrap();
+    assert_eq!((stored.len(), stored[0].expires_at), (1, UnixMs(9_500)));
     // More than one round of forgetting.
-    store.forget(UnixMs(9_999)).await.unwrap();
+    store.purge(UnixMs(9_999)).await.unwrap();
     assert_eq!(store.commit(&[put(ad(0, 1, 4, "back"), 20_000, 4)]).await.unwrap().outcomes.len(), 1);
 }
 
@@ -177,12 +179,12 @@ async fn a_large_batch_is_one_transaction() {
 #[tokio::test]
 async fn a_damaged_file_is_refused_with_a_remedy() {
     let (folder, path) = file();
-    let store = Sqlite::open(&path).await.unwrap();
-    let batch: Vec<Write> = (0..200).map(|n| put(ad(n, 2, 1, "sound and whole"), 9_000, 1)).collect();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let batch: Vec<AdvertWrite> = (0..200).map(|n| put(ad(n, 2, 1, "sound and whole"), 9_000, 1)).collect();
     store.commit(&batch).await.unwrap();
     store.close().await;
     let sound = std::fs::read(&path).unwrap();
-    let expected = Sqlite::open(&path).await.unwrap().load(UnixMs(2)).await.unwrap();
+    let expected = SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await.unwrap();
 
     let spoiled = folder.path().join("spoiled.db");
     let (mut refused, mut unharmed) = (0, 0);
@@ -197,8 +199,8 @@ async fn a_damaged_file_is_refused_with_a_remedy() {
             let _ = std::fs::remove_file(folder.path().join(format!("spoiled.db{suffix}")));
         }
         std::fs::write(&spoiled, bytes).unwrap();
-        let loaded = match Sqlite::open(&spoiled).await {
-            Ok(store) => store.load(UnixMs(2)).await,
+        let loaded = match SqliteStore::open(&spoiled).await {
+            Ok(store) => store.load_advertisements(UnixMs(2)).await,
             Err(error) => Err(error),
         };
         match loaded {
@@ -227,12 +229,12 @@ async fn a_corrupt_row_names_its_table_and_column() {
     ];
     for (spoil, expected_table, expected_column) in cases {
         let (_folder, path) = file();
-        let store = Sqlite::open(&path).await.unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
         store.commit(&[put(ad(1, 3, 1, "a"), 9_000, 1), reserve(seats(1, 1, 1, 500), 1)]).await.unwrap();
         store.close().await;
         sql(&path, spoil).await;
-        match Sqlite::open(&path).await.unwrap().load(UnixMs(2)).await {
-            Err(StoreError::Corrupt { table, column, .. }) => {
+        match SqliteStore::open(&path).await.unwrap().load_advertisements(UnixMs(2)).await {
+            Err(StoreError::CorruptRow { table, column, .. }) => {
                 assert_eq!((table, column), (expected_table, expected_column), "{spoil}");
             }
             other => panic!("{spoil}: {other:?}"),

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::advertisement::{Advertisement, Kind};
+use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::{Reservation, ReservationState, Write};
+use fireteam::store::{AdvertWrite, Reservation, ReservationState};
 
 /// The advertisement called `n`.
 pub(crate) fn ad_id(n: u32) -> AdvertisementId {
@@ -26,35 +26,47 @@ fn name(kind: u8, n: u32) -> [u8; 16] {
 
 /// Advertisement `n` with so many open seats, which says `word`.
 pub(crate) fn ad(n: u32, join_seats: u16, since: u64, word: &str) -> Arc<Advertisement> {
-    let user = UserKey::of(&format!("host {n}"));
+    let user = UserKey::from_name(&format!("host {n}"));
     let session = Session {
         silo: SiloId(u64::MAX - 1),
         party_sizes: vec![1],
-        players: vec![Player { user, player: user, skill: Some(0.1 + f64::from(n)) }],
+        players: vec![Player { user, client_key: user, stated_skill: Some(0.1 + f64::from(n)) }],
         join_seats,
         ..Session::default()
     };
     Arc::new(Advertisement {
         id: ad_id(n),
         set_id: SetId(7),
-        kind: Kind::Session,
-        subject: None,
-        since: UnixMs(since),
-        hash: RulesetHash(u32::MAX),
+        kind: AdvertisementKind::Session,
+        publisher: None,
+        advertised_since: UnixMs(since),
+        ruleset_hash: RulesetHash(u32::MAX),
         session,
-        allowed: Vec::new(),
+        allowed_ranges: Vec::new(),
         connect_data: word.as_bytes().to_vec(),
     })
 }
 
 /// Publishes; confirms and settles nothing.
-pub(crate) fn put(advertisement: Arc<Advertisement>, expires: u64, now: u64) -> Write {
-    Write::Put { advertisement, expires: UnixMs(expires), confirmed: vec![], settled: vec![], now: UnixMs(now) }
+pub(crate) fn put(advertisement: Arc<Advertisement>, expires: u64, now: u64) -> AdvertWrite {
+    AdvertWrite::Publish {
+        advertisement,
+        expires_at: UnixMs(expires),
+        confirmed_reservations: vec![],
+        joined_reservations: vec![],
+        now: UnixMs(now),
+    }
 }
 
 /// A heartbeat; confirms and settles nothing.
-pub(crate) fn extend(n: u32, expires: u64, now: u64) -> Write {
-    Write::Extend { id: ad_id(n), expires: UnixMs(expires), confirmed: vec![], settled: vec![], now: UnixMs(now) }
+pub(crate) fn extend(n: u32, expires: u64, now: u64) -> AdvertWrite {
+    AdvertWrite::ExtendTtl {
+        advertisement_id: ad_id(n),
+        expires_at: UnixMs(expires),
+        confirmed_reservations: vec![],
+        joined_reservations: vec![],
+        now: UnixMs(now),
+    }
 }
 
 /// Reservation `n` of seats in advertisement `ad`, as it is asked for.
@@ -64,13 +76,13 @@ pub(crate) fn seats(n: u32, ad: u32, seats: u16, until: u64) -> Reservation {
         advertisement_id: ad_id(ad),
         seats,
         users: vec![UserKey::from_bytes([3; 16]), UserKey::from_bytes(name(4, n))],
-        payload: [seats as u8; 16],
+        request_digest: [seats as u8; 16],
         state: ReservationState::Held,
-        until: UnixMs(until),
+        deadline: UnixMs(until),
     }
 }
 
 /// Takes them.
-pub(crate) fn reserve(reservation: Reservation, now: u64) -> Write {
-    Write::Reserve { reservation, now: UnixMs(now) }
+pub(crate) fn reserve(reservation: Reservation, now: u64) -> AdvertWrite {
+    AdvertWrite::ReserveSeats { reservation, now: UnixMs(now) }
 }

@@ -4,14 +4,21 @@ use std::sync::Arc;
 
 use fireteam::domain::advertisement::Advertisement;
 use fireteam::domain::id::{AdvertisementId, ReservationId};
-use fireteam::domain::limit::RESERVATIONS_MAX;
+use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::{
-    Outcome, Reservation, ReservationState as State, SETTLED_KEPT_MS, StoredAdvertisement, Version, Write,
+    AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState as State,
+    StoredAdvertisement, WriteOutcome,
 };
 
 fn stored(advertisement: Arc<Advertisement>, expires: UnixMs) -> StoredAdvertisement {
-    StoredAdvertisement { advertisement, expires, reservations: vec![], version: Version::default(), held_here: false }
+    StoredAdvertisement {
+        advertisement,
+        expires_at: expires,
+        reservations: vec![],
+        version: AdvertVersion::default(),
+        is_heartbeat_owner: false,
+    }
 }
 
 /// Advertisements hold their reservations; tombstones are pairs.
@@ -22,12 +29,12 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    pub(crate) fn commit(&mut self, batch: &[Write]) -> Vec<Outcome> {
+    pub(crate) fn commit(&mut self, batch: &[AdvertWrite]) -> Vec<WriteOutcome> {
         batch.iter().map(|write| self.one(write.clone())).collect()
     }
 
     pub(crate) fn load(&mut self, now: UnixMs) -> Vec<StoredAdvertisement> {
-        self.ads.retain(|ad| now < ad.expires);
+        self.ads.retain(|ad| now < ad.expires_at);
         self.forget(now);
         self.ads.sort_by_key(|ad| ad.advertisement.id);
         self.ads.iter_mut().for_each(|ad| ad.reservations.sort_by_key(|reservation| reservation.id));
@@ -37,86 +44,99 @@ impl Model {
     pub(crate) fn forget(&mut self, now: UnixMs) {
         self.tombstones.retain(|(_, until)| now < *until);
         for ad in &mut self.ads {
-            ad.reservations.retain(|reservation| reservation.state != State::Ended || now < reservation.until);
+            ad.reservations.retain(|reservation| reservation.state != State::Ended || now < reservation.deadline);
         }
     }
 
-    fn one(&mut self, write: Write) -> Outcome {
+    fn one(&mut self, write: AdvertWrite) -> WriteOutcome {
         match write {
-            Write::Put { advertisement, expires, confirmed, settled, now } => {
+            AdvertWrite::Publish {
+                advertisement,
+                expires_at: expires,
+                confirmed_reservations: confirmed,
+                joined_reservations: settled,
+                now,
+            } => {
                 let id = advertisement.id;
                 if self.tombstones.iter().any(|(buried, until)| *buried == id && now < *until) {
-                    return Outcome::Tombstoned;
+                    return WriteOutcome::Tombstoned;
                 }
                 let outcome = match self.ad(id) {
                     Some(ad) => {
-                        let since = ad.advertisement.since;
+                        let since = ad.advertisement.advertised_since;
                         let mut published = (*advertisement).clone();
-                        published.since = since;
+                        published.advertised_since = since;
                         ad.advertisement = published.into();
-                        ad.expires = expires;
-                        Outcome::Put { created: false, since }
+                        ad.expires_at = expires;
+                        WriteOutcome::Published { created: false, advertised_since: since }
                     }
                     None => {
-                        let since = advertisement.since;
+                        let since = advertisement.advertised_since;
                         self.ads.push(stored(advertisement, expires));
-                        Outcome::Put { created: true, since }
+                        WriteOutcome::Published { created: true, advertised_since: since }
                     }
                 };
                 self.mark(id, &confirmed, &settled, now);
                 outcome
             }
-            Write::Extend { id, expires, confirmed, settled, now } => {
-                let Some(ad) = self.ad(id) else { return Outcome::Absent };
-                if ad.expires < expires {
-                    ad.expires = expires;
+            AdvertWrite::ExtendTtl {
+                advertisement_id: id,
+                expires_at: expires,
+                confirmed_reservations: confirmed,
+                joined_reservations: settled,
+                now,
+            } => {
+                let Some(ad) = self.ad(id) else { return WriteOutcome::NotFound };
+                if ad.expires_at < expires {
+                    ad.expires_at = expires;
                 }
                 self.mark(id, &confirmed, &settled, now);
-                Outcome::Done
+                WriteOutcome::Applied
             }
-            Write::Delete { id, tombstone_until } => {
+            AdvertWrite::Delete { advertisement_id: id, tombstone_until } => {
                 self.ads.retain(|ad| ad.advertisement.id != id);
                 match self.tombstones.iter_mut().find(|(buried, _)| *buried == id) {
                     Some((_, until)) if tombstone_until <= *until => {}
                     Some((_, until)) => *until = tombstone_until,
                     None => self.tombstones.push((id, tombstone_until)),
                 }
-                Outcome::Done
+                WriteOutcome::Applied
             }
-            Write::Expire { id, now, .. } => {
-                self.ads.retain(|ad| ad.advertisement.id != id || now < ad.expires);
-                Outcome::Done
+            AdvertWrite::Expire { advertisement_id: id, now, .. } => {
+                self.ads.retain(|ad| ad.advertisement.id != id || now < ad.expires_at);
+                WriteOutcome::Applied
             }
-            Write::Reserve { reservation, now } => self.reserve(reservation, now),
-            Write::End { id, advertisement_id, forget_at } => {
-                let Some(ad) = self.ad(advertisement_id) else { return Outcome::Absent };
+            AdvertWrite::ReserveSeats { reservation, now } => self.reserve(reservation, now),
+            AdvertWrite::EndReservation { reservation_id: id, advertisement_id, purge_at: forget_at } => {
+                let Some(ad) = self.ad(advertisement_id) else { return WriteOutcome::NotFound };
                 match ad.reservations.iter_mut().find(|reservation| reservation.id == id) {
-                    None => Outcome::Absent,
+                    None => WriteOutcome::NotFound,
                     Some(reservation) => {
                         if reservation.state != State::Ended {
                             reservation.state = State::Ended;
-                            reservation.until = forget_at;
+                            reservation.deadline = forget_at;
                         }
-                        Outcome::Done
+                        WriteOutcome::Applied
                     }
                 }
             }
         }
     }
 
-    fn reserve(&mut self, mut wanted: Reservation, now: UnixMs) -> Outcome {
+    fn reserve(&mut self, mut wanted: Reservation, now: UnixMs) -> WriteOutcome {
         for stored in self.ads.iter().flat_map(|ad| &ad.reservations) {
             if stored.id == wanted.id {
-                if stored.payload != wanted.payload || stored.advertisement_id != wanted.advertisement_id {
-                    return Outcome::KeyReused;
+                if stored.request_digest != wanted.request_digest || stored.advertisement_id != wanted.advertisement_id
+                {
+                    return WriteOutcome::IdempotencyKeyReused;
                 }
-                return Outcome::Reserved { reservation: stored.clone(), replayed: true };
+                return WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay: true };
             }
         }
-        let Some(ad) = self.ad(wanted.advertisement_id) else { return Outcome::Absent };
+        let Some(ad) = self.ad(wanted.advertisement_id) else { return WriteOutcome::NotFound };
         let (mut taken, mut live) = (0, 0);
         for reservation in &ad.reservations {
-            let held = reservation.state == State::Held && now < reservation.until;
+            let held = reservation.state == State::Held && now < reservation.deadline;
             if held || reservation.state == State::Confirmed {
                 taken += u32::from(reservation.seats);
                 live += 1;
@@ -125,26 +145,26 @@ impl Model {
         let total = u32::from(ad.advertisement.session.join_seats);
         let open = total.saturating_sub(taken);
         if open < u32::from(wanted.seats) {
-            return Outcome::Full { open_seats: open as u16 };
+            return WriteOutcome::NotEnoughSeats { open_seats: open as u16 };
         }
-        if live == RESERVATIONS_MAX {
-            return Outcome::TooManyReservations;
+        if live == RESERVATIONS_PER_ADVERTISEMENT_MAX {
+            return WriteOutcome::TooManyReservations;
         }
         wanted.state = State::Held;
         ad.reservations.push(wanted.clone());
-        Outcome::Reserved { reservation: wanted, replayed: false }
+        WriteOutcome::SeatsReserved { reservation: wanted, is_replay: false }
     }
 
     fn mark(&mut self, id: AdvertisementId, confirmed: &[ReservationId], settled: &[ReservationId], now: UnixMs) {
         let Some(ad) = self.ad(id) else { return };
         for reservation in &mut ad.reservations {
-            let held = reservation.state == State::Held && now < reservation.until;
+            let held = reservation.state == State::Held && now < reservation.deadline;
             if confirmed.contains(&reservation.id) && held {
                 reservation.state = State::Confirmed;
             }
             if settled.contains(&reservation.id) && reservation.state != State::Ended {
                 reservation.state = State::Ended;
-                reservation.until = UnixMs(now.0 + SETTLED_KEPT_MS);
+                reservation.deadline = UnixMs(now.0 + ENDED_RESERVATION_RETENTION_MS);
             }
         }
     }

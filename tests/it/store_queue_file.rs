@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use fireteam::domain::id::SetId;
-use fireteam::domain::result::Satisfaction;
+use fireteam::domain::result::SatisfactionStats;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::queues::{QueueOutcome as Out, QueueWrite, Queues, RatingRow};
-use fireteam::store::sqlite::Sqlite;
+use fireteam::store::queues::{QueueOutcome as Out, QueueStore, QueueWrite, RatingRow};
+use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::{Store, StoreError};
 use sqlx::sqlite::SqliteConnection;
 use sqlx::{AssertSqlSafe, Connection};
@@ -25,17 +25,17 @@ async fn sql(path: &Path, text: &str) {
 async fn a_file_without_queues_is_given_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let store = Sqlite::open(&path).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     store.commit(&[put(ad(1, 4, 10, "kept"), 900, 10)]).await.unwrap();
     store.close().await;
     let before = "drop table ticket; drop table ticket_user; drop table match; drop table match_user; \
                   drop table penalty; drop table rating; drop table result; drop table rating_change; drop table score; \
                   delete from _sqlx_migrations where version in (2, 3, 4)";
     sql(&path, before).await;
-    let store = Sqlite::open(&path).await.unwrap();
-    assert_eq!(*store.load(UnixMs(10)).await.unwrap()[0].advertisement, *ad(1, 4, 10, "kept"));
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(*store.load_advertisements(UnixMs(10)).await.unwrap()[0].advertisement, *ad(1, 4, 10, "kept"));
     let outcomes = store.commit_queues(&[enter(ticket(1, 1, &[1]), 50, 0)]).await.unwrap();
-    assert!(matches!(outcomes[..], [Out::Entered { replayed: false, .. }]));
+    assert!(matches!(outcomes[..], [Out::Entered { is_replay: false, .. }]));
 }
 
 /// R12: a file of the version before results keeps its ratings, which have neither streak nor scores, and takes both.
@@ -43,8 +43,8 @@ async fn a_file_without_queues_is_given_them() {
 async fn a_file_without_results_is_given_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let store = Sqlite::open(&path).await.unwrap();
-    store.commit_queues(&[QueueWrite::Rate { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
     store.close().await;
     let before = "drop table result; drop table rating_change; drop table score; \
                   drop index rating_by_played; alter table rating drop column played; \
@@ -52,19 +52,19 @@ async fn a_file_without_results_is_given_them() {
                   alter table rating drop column scores; alter table rating drop column score_sum; \
                   delete from _sqlx_migrations where version in (3, 4)";
     sql(&path, before).await;
-    let store = Sqlite::open(&path).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);
-    let score = |user| QueueWrite::Score {
+    let score = |user| QueueWrite::RecordFeedback {
         match_id: match_id(1),
         set_id: SetId(1),
         user,
-        score: 4,
-        spec: None,
+        stars: 4,
+        rating_spec: None,
         now: UnixMs(1),
     };
     store.commit_queues(&[score(user(1))]).await.unwrap();
     let row = store.load_queues(UnixMs(1)).await.unwrap().ratings[0];
-    assert_eq!((row.satisfaction.scores, row.satisfaction.score_sum), (1, 4));
+    assert_eq!((row.satisfaction.feedback_count, row.satisfaction.feedback_sum), (1, 4));
 }
 
 /// R12: a file of the version before decay could stand still keeps its ratings, checksums and all; none of them has been played by.
@@ -72,19 +72,22 @@ async fn a_file_without_results_is_given_them() {
 async fn a_file_that_does_not_count_what_is_played_begins_to() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
-    let store = Sqlite::open(&path).await.unwrap();
-    let known = RatingRow { satisfaction: Satisfaction { scores: 1, ..Satisfaction::default() }, ..rating(1, 1, 1.5) };
-    store.commit_queues(&[QueueWrite::Rate { rows: vec![known] }]).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let known = RatingRow {
+        satisfaction: SatisfactionStats { feedback_count: 1, ..SatisfactionStats::default() },
+        ..rating(1, 1, 1.5)
+    };
+    store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![known] }]).await.unwrap();
     store.close().await;
     let before = "drop index rating_by_played; alter table rating drop column played; \
                   delete from _sqlx_migrations where version = 4";
     sql(&path, before).await;
-    let store = Sqlite::open(&path).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [known]);
-    let counted = RatingRow { played: 3, ..known };
-    store.commit_queues(&[QueueWrite::Rate { rows: vec![counted] }]).await.unwrap();
+    let counted = RatingRow { periods_played: 3, ..known };
+    store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![counted] }]).await.unwrap();
     store.close().await;
-    let store = Sqlite::open(&path).await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [counted]);
 }
 
@@ -103,9 +106,9 @@ async fn a_corrupt_row_of_queues_names_its_table_and_column() {
     ];
     for (n, (spoil, table, column)) in cases.into_iter().enumerate() {
         let path = folder.path().join(format!("{n}.db"));
-        let store = Sqlite::open(&path).await.unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
         let (first, second) = (play(1, 1, &[(1, &[1])]), play(2, 1, &[(2, &[2])]));
-        let fails = then(&second, over(fireteam::domain::life::Outcome::Declined));
+        let fails = then(&second, over(fireteam::domain::life::MatchEndReason::Declined));
         let fails = move_on(fails, &Fates { returns: vec![(2, 50)], punished: vec![2], ..Fates::default() });
         let all = [
             enter(ticket(1, 1, &[1]), 50, 0),
@@ -113,19 +116,19 @@ async fn a_corrupt_row_of_queues_names_its_table_and_column() {
             propose(first, 1),
             propose(second, 1),
             fails,
-            QueueWrite::Rate { rows: vec![rating(1, 1, 1.5)] },
+            QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] },
         ];
         store.commit_queues(&all).await.unwrap();
         drop(store);
         sql(&path, spoil).await;
-        let store = Sqlite::open(&path).await.unwrap();
+        let store = SqliteStore::open(&path).await.unwrap();
         // What is not loaded is asked for by whoever enters.
         let refused = match store.load_queues(UnixMs(1)).await {
             Err(refused) => refused,
             Ok(_) => store.commit_queues(&[enter(ticket(9, 2, &[1, 2]), 50, 0)]).await.unwrap_err(),
         };
         match refused {
-            StoreError::Corrupt { table: found, column: at, .. } => assert_eq!((found, at), (table, column)),
+            StoreError::CorruptRow { table: found, column: at, .. } => assert_eq!((found, at), (table, column)),
             other => panic!("{spoil}: {other}"),
         }
     }

@@ -5,14 +5,16 @@
 use std::sync::Arc;
 
 use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
-use fireteam::domain::life::{Fate, Match, Member, Outcome, Place, Seat, Stage};
-use fireteam::domain::queue::ticket::{Ending, Ticket};
-use fireteam::domain::result::{Placed, Report, Wanted};
-use fireteam::domain::ruleset::rating::{Decay, DecayPeriods, OnDisconnect, RatingSpec, RatingSystem};
+use fireteam::domain::life::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
+use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
+use fireteam::domain::result::{MatchExpectation, ResultReport, SideRank};
+use fireteam::domain::ruleset::rating::{
+    DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatingSpec, RatingSystem,
+};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;
-use fireteam::store::memory::Memory;
-use fireteam::store::queues::{Ladder, QueueWrite, TicketState};
+use fireteam::store::memory::MemoryStore;
+use fireteam::store::queues::{PenaltySchedule, QueueWrite, TicketState};
 use proptest::prelude::*;
 
 use crate::store_queue_kit::{beat, end, enter, match_id, play, propose, rating, then, ticket, ticket_id, user};
@@ -52,9 +54,9 @@ struct Conclude {
 struct Move {
     n: u32,
     stale: bool,
-    stage: Stage,
+    stage: MatchStage,
     /// Of the members, in their order.
-    fates: Vec<Option<Fate>>,
+    fates: Vec<Option<TicketFate>>,
     /// One that may not be in it.
     stray: u32,
     loses_a_member: bool,
@@ -76,25 +78,34 @@ enum Step {
 const TICKETS: u32 = 7;
 const USERS: u32 = 6;
 
-fn stage() -> impl Strategy<Value = Stage> {
+fn stage() -> impl Strategy<Value = MatchStage> {
     prop_oneof![
-        Just(Stage::Placing { deadline: UnixMs(50) }),
-        Just(Stage::Playing { place: Place::Nowhere, began: UnixMs(1), until: UnixMs(70) }),
-        (0..70_u64).prop_map(|at| Stage::Over {
-            outcome: Outcome::NoServer,
+        Just(MatchStage::Placing { deadline: UnixMs(50) }),
+        Just(MatchStage::Playing { assignment: Assignment::Unhosted, started_at: UnixMs(1), times_out_at: UnixMs(70) }),
+        (0..70_u64).prop_map(|at| MatchStage::Ended {
+            end_reason: MatchEndReason::NoServer,
             began: None,
             place: None,
-            forget_at: UnixMs(at)
+            purge_at: UnixMs(at)
         }),
     ]
 }
 
-fn ending() -> impl Strategy<Value = Ending> {
-    prop::sample::select(vec![Ending::Left, Ending::Lapsed, Ending::Absent, Ending::Dismissed])
+fn ending() -> impl Strategy<Value = TicketEndReason> {
+    prop::sample::select(vec![
+        TicketEndReason::Left,
+        TicketEndReason::Expired,
+        TicketEndReason::NotAcceptedInTime,
+        TicketEndReason::Cancelled,
+    ])
 }
 
 fn a_move() -> impl Strategy<Value = Change> {
-    let fate = prop_oneof![Just(None), Just(Some(Fate::Returns)), ending().prop_map(|how| Some(Fate::Ends(how)))];
+    let fate = prop_oneof![
+        Just(None),
+        Just(Some(TicketFate::Requeued)),
+        ending().prop_map(|how| Some(TicketFate::Ended(how)))
+    ];
     let who = (prop::collection::vec(0..TICKETS, 0..2), prop::collection::vec(0..USERS, 0..3));
     let flags = (prop::bool::weighted(0.2), prop::bool::weighted(0.1));
     let fates = prop::collection::vec(fate, 3);
@@ -121,7 +132,7 @@ fn change() -> impl Strategy<Value = Change> {
     prop_oneof![
         8 => (n.clone(), 1..3_u32, users, prop::bool::weighted(0.15), now.clone(), 10..60_u64).prop_map(
             |(n, set, users, alone, now, more)| {
-                Change::As(enter(Ticket { alone, ..ticket(n, set, &users) }, now + more, now))
+                Change::As(enter(Ticket { exclusive: alone, ..ticket(n, set, &users) }, now + more, now))
             }
         ),
         2 => (n.clone(), now.clone()).prop_map(|(n, expires)| Change::As(beat(n, expires))),
@@ -132,11 +143,11 @@ fn change() -> impl Strategy<Value = Change> {
         5 => a_result(),
         2 => (0..5_u32, 0..USERS, 1..6_u8, 0..4_u8, 0..60_u64).prop_map(|(n, who, score, system, now)| {
             let (match_id, user, spec, now) = (match_id(n), user(who), spec_of(system), UnixMs(now));
-            Change::As(QueueWrite::Score { match_id, set_id: SetId(1), user, score, spec, now })
+            Change::As(QueueWrite::RecordFeedback { match_id, set_id: SetId(1), user, stars: score, rating_spec: spec, now })
         }),
         1 => prop::collection::vec((0..3_u32, 1..3_u32, -5.0..5.0), 0..4).prop_map(|rows| {
             let rows = rows.into_iter().map(|(n, set, value)| rating(n, set, value)).collect();
-            Change::As(QueueWrite::Rate { rows })
+            Change::As(QueueWrite::ImportRatings { rows })
         }),
     ]
 }
@@ -154,22 +165,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 impl Move {
     fn write(self, model: &Model) -> QueueWrite {
         let known = model.play(match_id(self.n)).cloned().unwrap_or_else(|| play(self.n, 1, &[]));
-        let fate = |(member, fate): (_, Option<Fate>)| Some((member, fate?, UnixMs(self.now + 30)));
-        let members: Vec<_> = known.members.iter().map(|member| member.ticket).collect();
+        let fate = |(member, fate): (_, Option<TicketFate>)| Some((member, fate?, UnixMs(self.now + 30)));
+        let members: Vec<_> = known.tickets.iter().map(|member| member.ticket_id).collect();
         let mut fates: Vec<_> = members.into_iter().zip(self.fates).filter_map(fate).collect();
-        fates.push((ticket_id(self.stray), Fate::Ends(Ending::Left), UnixMs(0)));
+        fates.push((ticket_id(self.stray), TicketFate::Ended(TicketEndReason::Left), UnixMs(0)));
         let mut next = then(&known, self.stage);
-        next.edition -= u64::from(self.stale);
+        next.version -= u64::from(self.stale);
         if self.loses_a_member {
-            next.members.pop();
+            next.tickets.pop();
         }
-        QueueWrite::Move {
-            next: Arc::new(next),
-            fates,
-            elsewhere: self.elsewhere.into_iter().map(ticket_id).collect(),
-            punished: self.punished.into_iter().map(user).collect(),
-            ladder: Ladder { penalties_ms: [10, 20].into(), reset_after_ms: 30 },
-            forget_at: UnixMs(self.now + 10),
+        QueueWrite::TransitionMatch {
+            updated_match: Arc::new(next),
+            ticket_fates: fates,
+            other_tickets: self.elsewhere.into_iter().map(ticket_id).collect(),
+            penalized_users: self.punished.into_iter().map(user).collect(),
+            penalty_schedule: PenaltySchedule { cooldowns_ms: [10, 20].into(), reset_after_ms: 30 },
+            purge_at: UnixMs(self.now + 10),
             now: UnixMs(self.now),
         }
     }
@@ -177,17 +188,17 @@ impl Move {
 
 /// One of four: nothing is rated, or by Elo strictly, by Elo, by Plackett-Luce with decay that stands still while nobody plays.
 fn spec_of(system: u8) -> Option<RatingSpec> {
-    let elo = RatingSpec::plain(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
+    let elo = RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 });
     let beta = 25.0 / 6.0;
     let drawn = RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta, kappa: 1e-4, tau: 25.0 / 300.0 };
     match system {
         0 => None,
-        1 => Some(RatingSpec { on_disconnect: OnDisconnect::Ignore, ..elo }),
+        1 => Some(RatingSpec { on_disconnect: DisconnectPolicy::Ignore, ..elo }),
         2 => Some(elo),
         _ => {
-            let periods = DecayPeriods::Played;
-            let decay = Some(Decay { every_ms: 10, deviation: 0.5, max_deviation: 9.0, periods });
-            Some(RatingSpec { decay, ..RatingSpec::plain(drawn) })
+            let periods = DecayPeriodFilter::Played;
+            let decay = Some(InactivityDecay { every_ms: 10, deviation: 0.5, max_deviation: 9.0, periods });
+            Some(RatingSpec { decay, ..RatingSpec::with_defaults(drawn) })
         }
     }
 }
@@ -195,12 +206,12 @@ fn spec_of(system: u8) -> Option<RatingSpec> {
 impl Conclude {
     fn write(self, model: &Model) -> QueueWrite {
         let known = model.play(match_id(self.n)).cloned().unwrap_or_else(|| play(self.n, 1, &[]));
-        let sides: Vec<Placed> = known
-            .members
+        let sides: Vec<SideRank> = known
+            .tickets
             .iter()
             .zip(self.ranks)
-            .map(|(member, rank)| Placed {
-                team: member.team,
+            .map(|(member, rank)| SideRank {
+                team_index: member.team,
                 users: member.players.iter().map(|seat| seat.user).collect(),
                 rank,
             })
@@ -209,36 +220,44 @@ impl Conclude {
         let mut disconnected: Vec<UserKey> =
             users.zip(self.left).filter(|(_, left)| *left).map(|(user, _)| user).collect();
         disconnected.sort();
-        let report = Report {
+        let report = ResultReport {
             match_id: known.id,
             set_id: known.set_id,
             silo: known.silo,
-            hash: known.hash,
+            ruleset_hash: known.ruleset_hash,
             sides,
-            disconnected,
-            began: UnixMs(1),
+            left_early: disconnected,
+            started_at: UnixMs(1),
             duration_ms: Some(self.now),
-            wanted: Wanted { quality: -1.0 / 3.0, waits_ms: vec![7], round_trips_ms: vec![None], ..Wanted::default() },
+            expectation: MatchExpectation {
+                match_quality: -1.0 / 3.0,
+                ticket_waits_ms: vec![7],
+                ticket_round_trips_ms: vec![None],
+                ..MatchExpectation::default()
+            },
         };
         let spec = spec_of(self.system);
-        let outcome = Outcome::Played;
-        let next = then(&known, Stage::Over { outcome, began: None, place: None, forget_at: UnixMs(self.now + 20) });
-        let ended = |member: &Member| (member.ticket, Fate::Ends(Ending::Played), UnixMs(0));
-        let ends = QueueWrite::Move {
-            fates: next.members.iter().map(ended).collect(),
-            next: Arc::new(next),
-            elsewhere: vec![],
-            punished: vec![],
-            ladder: Ladder::default(),
-            forget_at: UnixMs(self.now + 10),
+        let outcome = MatchEndReason::Played;
+        let next = then(
+            &known,
+            MatchStage::Ended { end_reason: outcome, began: None, place: None, purge_at: UnixMs(self.now + 20) },
+        );
+        let ended = |member: &MatchTicket| (member.ticket_id, TicketFate::Ended(TicketEndReason::Played), UnixMs(0));
+        let ends = QueueWrite::TransitionMatch {
+            ticket_fates: next.tickets.iter().map(ended).collect(),
+            updated_match: Arc::new(next),
+            other_tickets: vec![],
+            penalized_users: vec![],
+            penalty_schedule: PenaltySchedule::default(),
+            purge_at: UnixMs(self.now + 10),
             now: UnixMs(self.now),
         };
-        QueueWrite::Conclude {
-            payload: report.digest(None),
+        QueueWrite::RecordResult {
+            report_digest: report.digest(None),
             report: Arc::new(report),
-            edition: known.edition - u64::from(self.stale),
-            ends: self.ends.then(|| Box::new(ends)),
-            spec,
+            match_version: known.version - u64::from(self.stale),
+            end_transition: self.ends.then(|| Box::new(ends)),
+            rating_spec: spec,
             now: UnixMs(self.now),
         }
     }
@@ -250,10 +269,10 @@ impl Change {
             Change::As(write) => write,
             Change::Propose { n, tickets, now } => {
                 let mut proposed = play(n, 1, &tickets.iter().map(|n| (*n, &[0_u32][..])).collect::<Vec<_>>());
-                for member in &mut proposed.members {
+                for member in &mut proposed.tickets {
                     let seat = member.players[0].clone();
-                    let users = model.users(member.ticket).into_iter();
-                    member.players = users.map(|user| Seat { user, ..seat.clone() }).collect();
+                    let users = model.users(member.ticket_id).into_iter();
+                    member.players = users.map(|user| MatchPlayer { user, ..seat.clone() }).collect();
                 }
                 propose(proposed, now)
             }
@@ -268,7 +287,7 @@ impl Model {
     fn torn(&self) -> Option<UserKey> {
         let open = self.tickets.iter().filter(|it| !matches!(it.state, TicketState::Ended { .. }));
         let queued =
-            open.flat_map(|it| it.ticket.session.users().into_iter().map(|user| (user, Some(it.ticket.set_id))));
+            open.flat_map(|it| it.ticket.session.sorted_users().into_iter().map(|user| (user, Some(it.ticket.set_id))));
         let mut all: Vec<_> = queued.chain(self.players.iter().map(|(user, _)| (*user, None))).collect();
         all.sort();
         all.windows(2).find(|pair| pair[0] == pair[1]).map(|pair| pair[0].0)
@@ -276,7 +295,7 @@ impl Model {
 
     /// Who was to be in a ticket.
     fn users(&self, id: TicketId) -> Vec<UserKey> {
-        self.tickets.iter().find(|it| it.ticket.id == id).map_or(Vec::new(), |it| it.ticket.session.users())
+        self.tickets.iter().find(|it| it.ticket.id == id).map_or(Vec::new(), |it| it.ticket.session.sorted_users())
     }
 
     /// A match as it stands.
@@ -309,15 +328,15 @@ async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) 
                     (load.tickets, load.matches, load.ratings),
                     (expected.tickets, expected.matches, expected.ratings)
                 );
-                let all = store.finished((UnixMs(0), MatchId::from_bytes([0; 16])), 100).await.unwrap();
+                let all = store.list_finished_matches((UnixMs(0), MatchId::from_bytes([0; 16])), 100).await.unwrap();
                 assert_eq!(all, model.finished());
                 for n in 0..USERS {
-                    let changes = store.rating_changes(user(n), SetId(1)).await.unwrap();
+                    let changes = store.read_rating_changes(user(n), SetId(1)).await.unwrap();
                     assert_eq!(changes, model.rating_changes(user(n), SetId(1)));
                 }
             }
             Step::Forget(now) => {
-                store.forget_queues(UnixMs(now)).await.unwrap();
+                store.purge_queues(UnixMs(now)).await.unwrap();
                 model.forget(UnixMs(now));
             }
             Step::Reopen => store = open(Some(store)).await,
@@ -330,7 +349,7 @@ async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) 
 fn memory_queues_as_the_model_does() {
     let runtime = runtime();
     let outcome = runner(1_000).run(&steps(), |steps| {
-        runtime.block_on(check(steps, async |before: Option<Memory>| before.unwrap_or_default()));
+        runtime.block_on(check(steps, async |before: Option<MemoryStore>| before.unwrap_or_default()));
         Ok(())
     });
     outcome.unwrap();

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fireteam::domain::id::{SetId, SiloId};
-use fireteam::domain::life::Outcome;
-use fireteam::domain::queue::ticket::{Ending, Ticket};
+use fireteam::domain::life::MatchEndReason;
+use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
-use fireteam::store::postgres::{Postgres, Replica};
-use fireteam::store::queues::{QueueFeed, QueueKey, QueueNews, QueueOutcome as Out, QueueWrite, Queues, TicketState};
+use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::queues::{
+    QueueFeed, QueueFeedBatch, QueueKey, QueueOutcome as Out, QueueStore, QueueWrite, TicketState,
+};
 use sqlx::{Connection as _, Executor as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UnixListener, UnixStream};
@@ -20,16 +22,16 @@ use crate::store_queue_kit::{
     Fates, SILO, beat, end, enter, match_id, move_on, over, play, propose, rating, then, ticket, ticket_id, user,
 };
 
-async fn server(database: &Database, number: u64) -> Arc<Postgres> {
-    Arc::new(Postgres::open(&database.url, Replica { number, silos: None }).await.unwrap())
+async fn server(database: &Database, number: u64) -> Arc<PostgresStore> {
+    Arc::new(PostgresStore::open(&database.url, Replica { id: number, silos: None }).await.unwrap())
 }
 
-async fn one(store: &Postgres, write: QueueWrite) -> Out {
+async fn one(store: &PostgresStore, write: QueueWrite) -> Out {
     store.commit_queues(&[write]).await.unwrap().remove(0)
 }
 
 /// Both at the same moment, each by a server of its own.
-async fn at_once(here: &Arc<Postgres>, there: &Arc<Postgres>, writes: [QueueWrite; 2]) -> [Out; 2] {
+async fn at_once(here: &Arc<PostgresStore>, there: &Arc<PostgresStore>, writes: [QueueWrite; 2]) -> [Out; 2] {
     let [first, second] = writes;
     let (one_server, other) = (Arc::clone(here), Arc::clone(there));
     let first = tokio::spawn(async move { one(&one_server, first).await });
@@ -51,15 +53,18 @@ async fn two_servers_never_match_one_player_twice() {
         let proposals =
             [propose(play(n, 1, &[(a, &[a]), (b, &[b])]), 1), propose(play(n + 1, 1, &[(shared, &[a])]), 1)];
         let outcomes = at_once(&here, &there, proposals).await;
-        let made = outcomes.iter().filter(|it| matches!(it, Out::Moved { .. })).count();
-        let refused = outcomes.iter().filter(|it| matches!(it, Out::Taken { tickets } if tickets.len() == 1)).count();
+        let made = outcomes.iter().filter(|it| matches!(it, Out::MatchWritten { .. })).count();
+        let refused = outcomes
+            .iter()
+            .filter(|it| matches!(it, Out::TicketsUnavailable { tickets } if tickets.len() == 1))
+            .count();
         assert_eq!((made, refused), (1, 1), "{outcomes:?}");
     }
     let load = here.load_queues(UnixMs(1)).await.unwrap();
     assert_eq!(load.matches.len(), 40);
     for play in &load.matches {
-        for member in &play.members {
-            let stored = load.tickets.iter().find(|it| it.ticket.id == member.ticket).unwrap();
+        for member in &play.tickets {
+            let stored = load.tickets.iter().find(|it| it.ticket.id == member.ticket_id).unwrap();
             assert_eq!(stored.state, TicketState::InMatch(play.id), "all of a match or nothing");
         }
     }
@@ -76,10 +81,10 @@ async fn two_servers_never_queue_one_player_twice() {
         let parties = [enter(ticket(n, 1, &users), 50, 0), enter(ticket(n + 500, 1, &users[..1]), 50, 0)];
         let [first, second] = at_once(&here, &there, parties).await;
         match (first, second) {
-            (Out::Entered { .. }, Out::AlreadyQueued { user: who, ticket }) => {
+            (Out::Entered { .. }, Out::AlreadyQueued { user: who, other_ticket: ticket }) => {
                 assert_eq!((who, ticket), (user(n), ticket_id(n)));
             }
-            (Out::AlreadyQueued { user: who, ticket }, Out::Entered { .. }) => {
+            (Out::AlreadyQueued { user: who, other_ticket: ticket }, Out::Entered { .. }) => {
                 assert_eq!((who, ticket), (user(n), ticket_id(n + 500)));
             }
             other => panic!("{other:?}"),
@@ -87,14 +92,14 @@ async fn two_servers_never_queue_one_player_twice() {
         let n = n + 2_000;
         let once = [enter(ticket(n, 1, &[n]), 50, 0), enter(ticket(n, 1, &[n]), 50, 0)];
         let [first, second] = at_once(&here, &there, once).await;
-        let (Out::Entered { replayed: first, .. }, Out::Entered { replayed: second, .. }) = (first, second) else {
+        let (Out::Entered { is_replay: first, .. }, Out::Entered { is_replay: second, .. }) = (first, second) else {
             panic!()
         };
         assert!(first != second);
         let n = n + 2_000;
-        let alone = Ticket { alone: true, ..ticket(n, 1, &[n]) };
+        let alone = Ticket { exclusive: true, ..ticket(n, 1, &[n]) };
         let outcomes = at_once(&here, &there, [enter(alone, 50, 0), enter(ticket(n + 500, 2, &[n]), 50, 0)]).await;
-        let entered = outcomes.iter().filter(|it| matches!(it, Out::Entered { replayed: false, .. })).count();
+        let entered = outcomes.iter().filter(|it| matches!(it, Out::Entered { is_replay: false, .. })).count();
         let refused = outcomes.iter().filter(|it| matches!(it, Out::AlreadyQueued { .. })).count();
         assert_eq!((entered, refused), (1, 1), "{outcomes:?}");
     }
@@ -107,10 +112,14 @@ async fn leaving_and_being_matched_take_turns() {
     let (here, there) = (server(&database, 1).await, server(&database, 2).await);
     for n in 0..40 {
         one(&here, enter(ticket(n, 1, &[n]), 50, 0)).await;
-        let both = [end(n, Ending::Left, 90, 1), propose(play(n, 1, &[(n, &[n])]), 1)];
+        let both = [end(n, TicketEndReason::Left, 90, 1), propose(play(n, 1, &[(n, &[n])]), 1)];
         match at_once(&here, &there, both).await {
-            [Out::Ticket(stays), Out::Moved { .. }] => assert_eq!(stays.state, TicketState::InMatch(match_id(n))),
-            [Out::Ticket(left), Out::Taken { .. }] => assert!(matches!(left.state, TicketState::Ended { .. })),
+            [Out::CurrentTicket(stays), Out::MatchWritten { .. }] => {
+                assert_eq!(stays.state, TicketState::InMatch(match_id(n)))
+            }
+            [Out::CurrentTicket(left), Out::TicketsUnavailable { .. }] => {
+                assert!(matches!(left.state, TicketState::Ended { .. }))
+            }
             other => panic!("{other:?}"),
         }
     }
@@ -124,16 +133,20 @@ async fn two_servers_never_move_a_match_from_the_same_edition() {
     for n in 0..40 {
         let proposed = play(n, 1, &[(n, &[n])]);
         here.commit_queues(&[enter(ticket(n, 1, &[n]), 50, 0), propose(proposed.clone(), 1)]).await.unwrap();
-        let back =
-            move_on(then(&proposed, over(Outcome::NoServer)), &Fates { returns: vec![(n, 60)], ..Fates::default() });
-        let ends = Fates { ends: vec![(n, Ending::Declined)], punished: vec![n], ..Fates::default() };
-        let gone = move_on(then(&proposed, over(Outcome::Declined)), &ends);
+        let back = move_on(
+            then(&proposed, over(MatchEndReason::NoServer)),
+            &Fates { returns: vec![(n, 60)], ..Fates::default() },
+        );
+        let ends = Fates { ends: vec![(n, TicketEndReason::Declined)], punished: vec![n], ..Fates::default() };
+        let gone = move_on(then(&proposed, over(MatchEndReason::Declined)), &ends);
         let outcomes = at_once(&here, &there, [back, gone]).await;
-        let Some(Out::Stale(Some(known))) = outcomes.iter().find(|it| matches!(it, Out::Stale(_))) else {
+        let Some(Out::StaleMatchVersion(Some(known))) =
+            outcomes.iter().find(|it| matches!(it, Out::StaleMatchVersion(_)))
+        else {
             panic!("{outcomes:?}")
         };
-        assert!(outcomes.iter().any(|it| matches!(it, Out::Moved { .. })));
-        assert_eq!(here.look_match(match_id(n)).await.unwrap().as_ref(), Some(known), "who lost knows who won");
+        assert!(outcomes.iter().any(|it| matches!(it, Out::MatchWritten { .. })));
+        assert_eq!(here.read_match(match_id(n)).await.unwrap().as_ref(), Some(known), "who lost knows who won");
     }
 }
 
@@ -173,26 +186,26 @@ async fn a_row_that_is_there_wins_against_what_memory_believes() {
     }
     open.commit().await.unwrap();
     let (proposed, entered) = waiting.await.unwrap();
-    assert_eq!(proposed, Out::Taken { tickets: vec![ticket_id(1)] });
-    assert_eq!(entered, Out::AlreadyQueued { user: user(2), ticket: ticket_id(9) });
+    assert_eq!(proposed, Out::TicketsUnavailable { tickets: vec![ticket_id(1)] });
+    assert_eq!(entered, Out::AlreadyQueued { user: user(2), other_ticket: ticket_id(9) });
 }
 
 /// A reader that has read everything there is.
-async fn reader(store: &Postgres) -> Box<dyn QueueFeed> {
-    let mut feed = store.queue_feed().await.unwrap();
-    assert!(feed.read().await.unwrap().whole);
-    feed.read().await.unwrap();
+async fn reader(store: &PostgresStore) -> Box<dyn QueueFeed> {
+    let mut feed = store.open_queue_feed().await.unwrap();
+    assert!(feed.read_batch().await.unwrap().is_snapshot);
+    feed.read_batch().await.unwrap();
     feed
 }
 
-async fn news(feed: &mut Box<dyn QueueFeed>) -> QueueNews {
-    let news = feed.read().await.unwrap();
-    assert!(!news.whole);
+async fn news(feed: &mut Box<dyn QueueFeed>) -> QueueFeedBatch {
+    let news = feed.read_batch().await.unwrap();
+    assert!(!news.is_snapshot);
     news
 }
 
 /// Last bytes of the names of what was changed.
-fn names(news: &QueueNews) -> (Vec<u8>, Vec<u8>) {
+fn names(news: &QueueFeedBatch) -> (Vec<u8>, Vec<u8>) {
     let tickets = news.tickets.iter().map(|it| it.ticket.id.as_bytes()[15]);
     (tickets.collect(), news.matches.iter().map(|it| it.id.as_bytes()[15]).collect())
 }
@@ -207,24 +220,27 @@ async fn what_one_server_does_to_the_queues_another_hears() {
     here.commit_queues(&enters).await.unwrap();
     let told = news(&mut feed).await;
     assert_eq!(names(&told), (vec![1, 2], vec![]));
-    assert_eq!(told.tickets[1].payload, [17; 16]);
+    assert_eq!(told.tickets[1].request_digest, [17; 16]);
     assert_eq!(names(&news(&mut feed).await), (vec![], vec![]), "once");
     assert_eq!(names(&news(&mut own).await), (vec![], vec![]), "not to oneself");
 
     let proposed = play(3, 1, &[(1, &[1]), (2, &[2])]);
     there.commit_queues(&[propose(proposed.clone(), 1), beat(1, 99)]).await.unwrap();
-    let rates = QueueWrite::Rate { rows: vec![rating(5, 1, 1.5), rating(5, 2, 2.5)] };
+    let rates = QueueWrite::ImportRatings { rows: vec![rating(5, 1, 1.5), rating(5, 2, 2.5)] };
     there.commit_queues(&[rates]).await.unwrap();
     let told = news(&mut own).await;
     assert_eq!(names(&told), (vec![1, 2], vec![3]));
     assert_eq!(*told.matches[0], proposed);
     assert_eq!(told.ratings, [rating(5, 1, 1.5), rating(5, 2, 2.5)]);
 
-    let ends = Fates { ends: vec![(1, Ending::Absent), (2, Ending::Absent)], ..Fates::default() };
-    there.commit_queues(&[move_on(then(&proposed, over(Outcome::Unanswered)), &ends)]).await.unwrap();
-    there.forget_queues(UnixMs(90)).await.unwrap();
+    let ends = Fates {
+        ends: vec![(1, TicketEndReason::NotAcceptedInTime), (2, TicketEndReason::NotAcceptedInTime)],
+        ..Fates::default()
+    };
+    there.commit_queues(&[move_on(then(&proposed, over(MatchEndReason::NotAcceptedInTime)), &ends)]).await.unwrap();
+    there.purge_queues(UnixMs(90)).await.unwrap();
     let told = news(&mut own).await;
-    assert_eq!((told.gone_tickets, told.gone_matches), (vec![ticket_id(1), ticket_id(2)], vec![match_id(3)]));
+    assert_eq!((told.removed_tickets, told.removed_matches), (vec![ticket_id(1), ticket_id(2)], vec![match_id(3)]));
     there.commit_queues(&[beat(7, 99)]).await.unwrap();
     assert_eq!(names(&news(&mut own).await), (vec![], vec![]), "what changes nothing is no news");
 }
@@ -251,10 +267,10 @@ async fn a_late_commit_to_the_queues_is_not_skipped() {
             }
         }
     }
-    while news(&mut feed).await.more {}
+    while news(&mut feed).await.has_more {}
     slow.commit().await.unwrap();
     let told = news(&mut feed).await;
-    assert_eq!((names(&told).0, told.tickets[0].edition), (vec![200], 9));
+    assert_eq!((names(&told).0, told.tickets[0].version), (vec![200], 9));
 }
 
 /// A server that is given silos loads and hears of no others, but of everybody's rating.
@@ -262,10 +278,10 @@ async fn a_late_commit_to_the_queues_is_not_skipped() {
 async fn silos_of_queues_are_kept_apart() {
     let Some(database) = database("silos_of_queues_are_kept_apart").await else { return };
     let here = server(&database, 1).await;
-    let other = Replica { number: 2, silos: Some(vec![SiloId(5)]) };
-    let other = Postgres::open(&database.url, other).await.unwrap();
+    let other = Replica { id: 2, silos: Some(vec![SiloId(5)]) };
+    let other = PostgresStore::open(&database.url, other).await.unwrap();
     let mut feed = reader(&other).await;
-    let rates = QueueWrite::Rate { rows: vec![rating(1, 1, 1.5)] };
+    let rates = QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] };
     let mut elsewhere = ticket(2, 1, &[2]);
     elsewhere.session.silo = SiloId(5);
     let enters = [enter(ticket(1, 1, &[1]), 50, 0), enter(elsewhere, 50, 0)];
@@ -283,14 +299,18 @@ async fn a_queue_is_leased_to_one_server() {
     let Some(database) = database("a_queue_is_leased_to_one_server").await else { return };
     let (here, there) = (server(&database, 1).await, server(&database, 2).await);
     let [first, second, third] = [3, 1, 2].map(|set| QueueKey { set_id: SetId(set), silo: SILO });
-    assert_eq!(here.lease(&[first, second], 60_000).await.unwrap(), [true, true]);
-    assert_eq!(there.lease(&[third, first, second], 60_000).await.unwrap(), [true, false, false]);
-    assert_eq!(here.lease(&[first, third], 60_000).await.unwrap(), [true, false], "it keeps what it has");
-    here.release(&[first, third]).await.unwrap();
-    assert_eq!(there.lease(&[first, third], 60_000).await.unwrap(), [true, true], "nobody lets go of another's");
-    assert_eq!(here.lease(&[second], 0).await.unwrap(), [true], "its last moment");
-    assert_eq!(there.lease(&[second], 60_000).await.unwrap(), [true], "it has run out");
-    assert_eq!(here.lease(&[], 60_000).await.unwrap(), Vec::<bool>::new());
+    assert_eq!(here.acquire_leases(&[first, second], 60_000).await.unwrap(), [true, true]);
+    assert_eq!(there.acquire_leases(&[third, first, second], 60_000).await.unwrap(), [true, false, false]);
+    assert_eq!(here.acquire_leases(&[first, third], 60_000).await.unwrap(), [true, false], "it keeps what it has");
+    here.release_leases(&[first, third]).await.unwrap();
+    assert_eq!(
+        there.acquire_leases(&[first, third], 60_000).await.unwrap(),
+        [true, true],
+        "nobody lets go of another's"
+    );
+    assert_eq!(here.acquire_leases(&[second], 0).await.unwrap(), [true], "its last moment");
+    assert_eq!(there.acquire_leases(&[second], 60_000).await.unwrap(), [true], "it has run out");
+    assert_eq!(here.acquire_leases(&[], 60_000).await.unwrap(), Vec::<bool>::new());
 }
 
 /// S2-7: what is a share of the connected players counts those of all servers.
@@ -298,12 +318,16 @@ async fn a_queue_is_leased_to_one_server() {
 async fn servers_count_whom_they_have_together() {
     let Some(database) = database("servers_count_whom_they_have_together").await else { return };
     let (here, there) = (server(&database, 1).await, server(&database, 2).await);
-    assert_eq!(here.attend(&[(SiloId(2), 5), (SILO, 7)]).await.unwrap(), [(SILO, 7), (SiloId(2), 5)]);
-    assert_eq!(there.attend(&[(SiloId(2), 10)]).await.unwrap(), [(SILO, 7), (SiloId(2), 15)]);
-    assert_eq!(here.attend(&[(SiloId(2), 1)]).await.unwrap(), [(SiloId(2), 11)], "what it says now is what counts");
+    assert_eq!(here.report_connected_users(&[(SiloId(2), 5), (SILO, 7)]).await.unwrap(), [(SILO, 7), (SiloId(2), 5)]);
+    assert_eq!(there.report_connected_users(&[(SiloId(2), 10)]).await.unwrap(), [(SILO, 7), (SiloId(2), 15)]);
+    assert_eq!(
+        here.report_connected_users(&[(SiloId(2), 1)]).await.unwrap(),
+        [(SiloId(2), 11)],
+        "what it says now is what counts"
+    );
     let mut old = database.connect().await;
     old.execute("update attendance set said_at = said_at - interval '11 seconds'").await.unwrap();
-    assert_eq!(here.attend(&[]).await.unwrap(), []);
+    assert_eq!(here.report_connected_users(&[]).await.unwrap(), []);
 }
 
 /// R5: a commit that the database refuses at the last moment has not happened, and its name is taken for good.
@@ -325,7 +349,7 @@ async fn a_commit_to_the_queues_that_fails_has_not_happened() {
         .unwrap();
     assert_eq!(given_up, 1);
     let again = one(&here, enter(ticket(1, 1, &[1]), 50, 0)).await;
-    assert!(matches!(again, Out::Entered { replayed: false, .. }));
+    assert!(matches!(again, Out::Entered { is_replay: false, .. }));
 }
 
 /// Listens in `folder` as Postgres would, and passes everything on to the one in `to`; once `cut` says so, a connection that has
@@ -374,11 +398,11 @@ async fn a_commit_to_the_queues_that_is_not_answered_is_found_out() {
     while !folder.path().join(".s.PGSQL.5432").exists() {
         tokio::task::yield_now().await;
     }
-    let here = Postgres::open(&url, Replica { number: 1, silos: None }).await.unwrap();
+    let here = PostgresStore::open(&url, Replica { id: 1, silos: None }).await.unwrap();
     one(&here, enter(ticket(1, 1, &[1]), 50, 0)).await;
     cut.store(true, Ordering::SeqCst);
     let outcome = one(&here, propose(play(1, 1, &[(1, &[1])]), 1)).await;
-    assert!(matches!(outcome, Out::Moved { .. }), "{outcome:?}");
+    assert!(matches!(outcome, Out::MatchWritten { .. }), "{outcome:?}");
     assert!(!cut.load(Ordering::SeqCst), "it was cut off");
     let load = here.load_queues(UnixMs(1)).await.unwrap();
     assert_eq!((load.matches.len(), load.tickets[0].state), (1, TicketState::InMatch(match_id(1))));

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use fireteam::store::postgres::{Postgres, Replica};
-use fireteam::store::sqlite::Sqlite;
+use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::sqlite::SqliteStore;
 use proptest::test_runner::{Config, TestRunner};
 use sqlx::Executor as _;
 use tokio::runtime::Runtime;
@@ -22,9 +22,9 @@ pub(crate) fn runtime() -> Runtime {
 }
 
 /// The file at `path`, opened again after whatever had it open was dropped.
-pub(crate) async fn reopened(path: &Path, before: Option<Sqlite>) -> Sqlite {
+pub(crate) async fn reopened(path: &Path, before: Option<SqliteStore>) -> SqliteStore {
     drop(before);
-    Sqlite::open(path).await.expect("a file that it made itself")
+    SqliteStore::open(path).await.expect("a file that it made itself")
 }
 
 /// A database, and what its clients run on.
@@ -43,9 +43,9 @@ pub(crate) fn shared(test: &str) -> Option<Shared> {
 
 impl Shared {
     /// Server `number`, after the one before it was dropped.
-    pub(crate) async fn server(&self, number: u64, before: Option<Postgres>) -> Postgres {
+    pub(crate) async fn server(&self, number: u64, before: Option<PostgresStore>) -> PostgresStore {
         drop(before);
-        Postgres::open(&self.database.url, Replica { number, silos: None }).await.expect("a server")
+        PostgresStore::open(&self.database.url, Replica { id: number, silos: None }).await.expect("a server")
     }
 
     /// Empties these tables, for the next sequence.

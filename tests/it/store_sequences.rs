@@ -2,8 +2,8 @@
 
 use fireteam::domain::id::ReservationId;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::memory::Memory;
-use fireteam::store::{SETTLED_KEPT_MS, Store, Version, Write};
+use fireteam::store::memory::MemoryStore;
+use fireteam::store::{AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Store};
 use proptest::prelude::*;
 
 use crate::store_kit::{ad, ad_id, extend, put, reserve, seat_id, seats};
@@ -13,7 +13,7 @@ use crate::store_runs::{reopened, runner, runtime, shared};
 /// One thing to do to a store.
 #[derive(Clone, Debug)]
 enum Step {
-    Commit(Vec<Write>),
+    Commit(Vec<AdvertWrite>),
     Load(u64),
     Forget(u64),
     /// Drop it as a crash would, and open it again.
@@ -21,18 +21,29 @@ enum Step {
 }
 
 /// Few names and few moments, so that everything meets everything.
-fn write() -> impl Strategy<Value = Write> {
+fn write() -> impl Strategy<Value = AdvertWrite> {
     let (n, r, now) = (0..3_u32, 0..5_u32, 0..60_u64);
     let ids = prop::collection::vec((0..5_u32).prop_map(seat_id), 0..3);
     let marks = (ids.clone(), ids);
-    fn marked(write: Write, (ids_confirmed, ids_settled): (Vec<ReservationId>, Vec<ReservationId>)) -> Write {
+    fn marked(
+        write: AdvertWrite,
+        (ids_confirmed, ids_settled): (Vec<ReservationId>, Vec<ReservationId>),
+    ) -> AdvertWrite {
         match write {
-            Write::Put { advertisement, expires, now, .. } => {
-                Write::Put { advertisement, expires, confirmed: ids_confirmed, settled: ids_settled, now }
-            }
-            Write::Extend { id, expires, now, .. } => {
-                Write::Extend { id, expires, confirmed: ids_confirmed, settled: ids_settled, now }
-            }
+            AdvertWrite::Publish { advertisement, expires_at: expires, now, .. } => AdvertWrite::Publish {
+                advertisement,
+                expires_at: expires,
+                confirmed_reservations: ids_confirmed,
+                joined_reservations: ids_settled,
+                now,
+            },
+            AdvertWrite::ExtendTtl { advertisement_id: id, expires_at: expires, now, .. } => AdvertWrite::ExtendTtl {
+                advertisement_id: id,
+                expires_at: expires,
+                confirmed_reservations: ids_confirmed,
+                joined_reservations: ids_settled,
+                now,
+            },
             other => other,
         }
     }
@@ -42,18 +53,18 @@ fn write() -> impl Strategy<Value = Write> {
         ),
         3 => (n.clone(), now.clone(), 0..60_u64, marks)
             .prop_map(|(n, now, more, marks)| marked(extend(n, now + more, now), marks)),
-        1 => (n.clone(), 0..60_u64).prop_map(|(n, until)| Write::Delete { id: ad_id(n), tombstone_until: UnixMs(until) }),
-        2 => (n.clone(), now.clone()).prop_map(|(n, now)| Write::Expire { id: ad_id(n), now: UnixMs(now), seen: None }),
+        1 => (n.clone(), 0..60_u64).prop_map(|(n, until)| AdvertWrite::Delete { advertisement_id: ad_id(n), tombstone_until: UnixMs(until) }),
+        2 => (n.clone(), now.clone()).prop_map(|(n, now)| AdvertWrite::Expire { advertisement_id: ad_id(n), now: UnixMs(now), expected_version: None }),
         6 => (r.clone(), n.clone(), 1..4_u16, now, 0..60_u64)
             .prop_map(|(r, n, count, now, more)| reserve(seats(r, n, count, now + more), now)),
         2 => (r, n, 0..60_u64).prop_map(|(r, n, at)| {
-            Write::End { id: seat_id(r), advertisement_id: ad_id(n), forget_at: UnixMs(at) }
+            AdvertWrite::EndReservation { reservation_id: seat_id(r), advertisement_id: ad_id(n), purge_at: UnixMs(at) }
         }),
     ]
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let moment = prop_oneof![4 => 0..60_u64, 1 => Just(SETTLED_KEPT_MS + 70)];
+    let moment = prop_oneof![4 => 0..60_u64, 1 => Just(ENDED_RESERVATION_RETENTION_MS + 70)];
     let step = prop_oneof![
         10 => prop::collection::vec(write(), 1..12).prop_map(Step::Commit),
         1 => moment.clone().prop_map(Step::Load),
@@ -71,13 +82,15 @@ async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) 
         match step {
             Step::Commit(batch) => assert_eq!(store.commit(&batch).await.unwrap().outcomes, model.commit(&batch)),
             Step::Load(now) => {
-                let mut stored = store.load(UnixMs(now)).await.unwrap();
+                let mut stored = store.load_advertisements(UnixMs(now)).await.unwrap();
                 // What only stores of several servers have.
-                stored.iter_mut().for_each(|it| (it.version, it.held_here) = (Version::default(), false));
+                stored
+                    .iter_mut()
+                    .for_each(|it| (it.version, it.is_heartbeat_owner) = (AdvertVersion::default(), false));
                 assert_eq!(stored, model.load(UnixMs(now)));
             }
             Step::Forget(now) => {
-                store.forget(UnixMs(now)).await.unwrap();
+                store.purge(UnixMs(now)).await.unwrap();
                 model.forget(UnixMs(now));
             }
             Step::Reopen => store = open(Some(store)).await,
@@ -90,7 +103,7 @@ async fn check<S: Store>(steps: Vec<Step>, mut open: impl AsyncFnMut(Option<S>) 
 fn memory_does_what_the_model_does() {
     let runtime = runtime();
     let outcome = runner(2_000).run(&steps(), |steps| {
-        runtime.block_on(check(steps, async |before: Option<Memory>| before.unwrap_or_default()));
+        runtime.block_on(check(steps, async |before: Option<MemoryStore>| before.unwrap_or_default()));
         Ok(())
     });
     outcome.unwrap();

@@ -2,80 +2,92 @@
 
 use std::sync::Arc;
 
-use fireteam::domain::limit::RESERVATIONS_MAX;
+use fireteam::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::memory::Memory;
-use fireteam::store::postgres::{Postgres, Replica};
-use fireteam::store::sqlite::Sqlite;
-use fireteam::store::{Outcome, Reservation, ReservationState, SETTLED_KEPT_MS, Store, Write};
+use fireteam::store::memory::MemoryStore;
+use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::sqlite::SqliteStore;
+use fireteam::store::{
+    AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, Store, WriteOutcome,
+};
 
 use crate::database::{Database, database};
 use crate::store_kit::{ad, ad_id, extend, put, reserve, seat_id, seats};
 
-async fn one(store: &dyn Store, write: Write) -> Outcome {
+async fn one(store: &dyn Store, write: AdvertWrite) -> WriteOutcome {
     let mut outcomes = store.commit(&[write]).await.unwrap().outcomes;
     assert_eq!(outcomes.len(), 1);
     outcomes.remove(0)
 }
 
-fn created(since: u64) -> Outcome {
-    Outcome::Put { created: true, since: UnixMs(since) }
+fn created(since: u64) -> WriteOutcome {
+    WriteOutcome::Published { created: true, advertised_since: UnixMs(since) }
 }
 
-fn replaced(since: u64) -> Outcome {
-    Outcome::Put { created: false, since: UnixMs(since) }
+fn replaced(since: u64) -> WriteOutcome {
+    WriteOutcome::Published { created: false, advertised_since: UnixMs(since) }
 }
 
-fn taken(reservation: Reservation) -> Outcome {
-    Outcome::Reserved { reservation, replayed: false }
+fn taken(reservation: Reservation) -> WriteOutcome {
+    WriteOutcome::SeatsReserved { reservation, is_replay: false }
 }
 
-fn end(n: u32, ad: u32, forget_at: u64) -> Write {
-    Write::End { id: seat_id(n), advertisement_id: ad_id(ad), forget_at: UnixMs(forget_at) }
+fn end(n: u32, ad: u32, forget_at: u64) -> AdvertWrite {
+    AdvertWrite::EndReservation { reservation_id: seat_id(n), advertisement_id: ad_id(ad), purge_at: UnixMs(forget_at) }
 }
 
 /// An update that also confirms and settles.
-fn heartbeat(ad: u32, expires: u64, confirmed: &[u32], settled: &[u32], now: u64) -> Write {
+fn heartbeat(ad: u32, expires: u64, confirmed: &[u32], settled: &[u32], now: u64) -> AdvertWrite {
     let ids = |all: &[u32]| all.iter().copied().map(seat_id).collect();
     let (confirmed, settled) = (ids(confirmed), ids(settled));
-    Write::Extend { id: ad_id(ad), expires: UnixMs(expires), confirmed, settled, now: UnixMs(now) }
+    AdvertWrite::ExtendTtl {
+        advertisement_id: ad_id(ad),
+        expires_at: UnixMs(expires),
+        confirmed_reservations: confirmed,
+        joined_reservations: settled,
+        now: UnixMs(now),
+    }
 }
 
 /// S1-44, S1-47, R5: publishing, replacing, extending, expiring, deleting.
 async fn advertisements(store: &dyn Store) {
-    assert_eq!(store.load(UnixMs(0)).await.unwrap(), []);
+    assert_eq!(store.load_advertisements(UnixMs(0)).await.unwrap(), []);
     assert_eq!(store.commit(&[]).await.unwrap().outcomes, []);
 
     assert_eq!(one(store, put(ad(1, 4, 10, "first"), 100, 10)).await, created(10));
     assert_eq!(one(store, put(ad(1, 4, 50, "second"), 150, 50)).await, replaced(10), "it keeps its since");
-    assert_eq!(one(store, extend(1, 200, 60)).await, Outcome::Done);
-    assert_eq!(one(store, extend(1, 120, 61)).await, Outcome::Done);
-    let stored = store.load(UnixMs(61)).await.unwrap();
+    assert_eq!(one(store, extend(1, 200, 60)).await, WriteOutcome::Applied);
+    assert_eq!(one(store, extend(1, 120, 61)).await, WriteOutcome::Applied);
+    let stored = store.load_advertisements(UnixMs(61)).await.unwrap();
     assert_eq!(stored.len(), 1);
     assert_eq!(stored[0].advertisement, ad(1, 4, 10, "second"));
-    assert_eq!(stored[0].expires, UnixMs(200), "a late heartbeat shortens nothing");
+    assert_eq!(stored[0].expires_at, UnixMs(200), "a late heartbeat shortens nothing");
     assert_eq!(one(store, put(ad(1, 4, 70, "third"), 160, 70)).await, replaced(10));
-    assert_eq!(store.load(UnixMs(70)).await.unwrap()[0].expires, UnixMs(160), "publishing says when, even sooner");
+    assert_eq!(
+        store.load_advertisements(UnixMs(70)).await.unwrap()[0].expires_at,
+        UnixMs(160),
+        "publishing says when, even sooner"
+    );
 
-    assert_eq!(one(store, extend(2, 200, 60)).await, Outcome::Absent);
-    let expire = |now| Write::Expire { id: ad_id(1), now: UnixMs(now), seen: None };
-    assert_eq!(one(store, expire(159)).await, Outcome::Done);
-    assert_eq!(one(store, extend(1, 161, 159)).await, Outcome::Done, "it was not due");
-    assert_eq!(one(store, expire(161)).await, Outcome::Done);
-    assert_eq!(one(store, extend(1, 300, 161)).await, Outcome::Absent);
+    assert_eq!(one(store, extend(2, 200, 60)).await, WriteOutcome::NotFound);
+    let expire = |now| AdvertWrite::Expire { advertisement_id: ad_id(1), now: UnixMs(now), expected_version: None };
+    assert_eq!(one(store, expire(159)).await, WriteOutcome::Applied);
+    assert_eq!(one(store, extend(1, 161, 159)).await, WriteOutcome::Applied, "it was not due");
+    assert_eq!(one(store, expire(161)).await, WriteOutcome::Applied);
+    assert_eq!(one(store, extend(1, 300, 161)).await, WriteOutcome::NotFound);
     assert_eq!(one(store, put(ad(1, 4, 170, "again"), 300, 170)).await, created(170), "expiry leaves no tombstone");
 
-    let delete = |until| Write::Delete { id: ad_id(1), tombstone_until: UnixMs(until) };
-    assert_eq!(one(store, delete(500)).await, Outcome::Done);
-    assert_eq!(one(store, delete(400)).await, Outcome::Done, "deleting twice is deleting once");
-    assert_eq!(one(store, put(ad(1, 4, 499, "late"), 600, 499)).await, Outcome::Tombstoned);
-    assert_eq!(one(store, extend(1, 600, 499)).await, Outcome::Absent);
+    let delete = |until| AdvertWrite::Delete { advertisement_id: ad_id(1), tombstone_until: UnixMs(until) };
+    assert_eq!(one(store, delete(500)).await, WriteOutcome::Applied);
+    assert_eq!(one(store, delete(400)).await, WriteOutcome::Applied, "deleting twice is deleting once");
+    assert_eq!(one(store, put(ad(1, 4, 499, "late"), 600, 499)).await, WriteOutcome::Tombstoned);
+    assert_eq!(one(store, extend(1, 600, 499)).await, WriteOutcome::NotFound);
     assert_eq!(one(store, put(ad(1, 4, 500, "new"), 600, 500)).await, created(500));
-    store.forget(UnixMs(500)).await.unwrap();
+    store.purge(UnixMs(500)).await.unwrap();
 
-    let stored = store.load(UnixMs(600)).await.unwrap();
+    let stored = store.load_advertisements(UnixMs(600)).await.unwrap();
     assert_eq!(stored, [], "what has expired is not loaded");
-    assert_eq!(one(store, extend(1, 700, 600)).await, Outcome::Absent, "and is gone");
+    assert_eq!(one(store, extend(1, 700, 600)).await, WriteOutcome::NotFound, "and is gone");
 }
 
 /// R5: seats are taken once per key, all or none, and never more than there are.
@@ -85,68 +97,87 @@ async fn reservations(store: &dyn Store) {
 
     let first = seats(1, 1, 3, 100);
     assert_eq!(one(store, reserve(first.clone(), 10)).await, taken(first.clone()));
-    let again = one(store, reserve(Reservation { until: UnixMs(120), ..first.clone() }, 20)).await;
-    assert_eq!(again, Outcome::Reserved { reservation: first.clone(), replayed: true }, "a retry moves no deadline");
-    assert_eq!(one(store, reserve(seats(1, 1, 2, 100), 20)).await, Outcome::KeyReused);
-    assert_eq!(one(store, reserve(Reservation { advertisement_id: ad_id(2), ..first }, 20)).await, Outcome::KeyReused);
-    assert_eq!(one(store, reserve(seats(2, 1, 2, 100), 20)).await, Outcome::Full { open_seats: 1 });
+    let again = one(store, reserve(Reservation { deadline: UnixMs(120), ..first.clone() }, 20)).await;
+    assert_eq!(
+        again,
+        WriteOutcome::SeatsReserved { reservation: first.clone(), is_replay: true },
+        "a retry moves no deadline"
+    );
+    assert_eq!(one(store, reserve(seats(1, 1, 2, 100), 20)).await, WriteOutcome::IdempotencyKeyReused);
+    assert_eq!(
+        one(store, reserve(Reservation { advertisement_id: ad_id(2), ..first }, 20)).await,
+        WriteOutcome::IdempotencyKeyReused
+    );
+    assert_eq!(one(store, reserve(seats(2, 1, 2, 100), 20)).await, WriteOutcome::NotEnoughSeats { open_seats: 1 });
     assert_eq!(one(store, reserve(seats(2, 1, 1, 100), 20)).await, taken(seats(2, 1, 1, 100)), "the last seat");
-    assert_eq!(one(store, reserve(seats(3, 1, 1, 100), 20)).await, Outcome::Full { open_seats: 0 });
-    assert_eq!(one(store, reserve(seats(3, 9, 1, 100), 20)).await, Outcome::Absent);
+    assert_eq!(one(store, reserve(seats(3, 1, 1, 100), 20)).await, WriteOutcome::NotEnoughSeats { open_seats: 0 });
+    assert_eq!(one(store, reserve(seats(3, 9, 1, 100), 20)).await, WriteOutcome::NotFound);
 
     // Another host confirms and settles nothing here, and a lapsed hold cannot be confirmed.
     one(store, heartbeat(2, 1_000, &[1], &[2], 30)).await;
-    assert_eq!(one(store, end(1, 2, 900)).await, Outcome::Absent);
+    assert_eq!(one(store, end(1, 2, 900)).await, WriteOutcome::NotFound);
     one(store, heartbeat(1, 1_000, &[1], &[], 99)).await;
     one(store, heartbeat(1, 1_000, &[2], &[], 100)).await;
-    assert_eq!(one(store, reserve(seats(4, 1, 2, 200), 100)).await, Outcome::Full { open_seats: 1 }, "2 has lapsed");
+    assert_eq!(
+        one(store, reserve(seats(4, 1, 2, 200), 100)).await,
+        WriteOutcome::NotEnoughSeats { open_seats: 1 },
+        "2 has lapsed"
+    );
     assert_eq!(one(store, reserve(seats(4, 1, 1, 200), 100)).await, taken(seats(4, 1, 1, 200)));
-    let lapsed = Outcome::Reserved { reservation: seats(2, 1, 1, 100), replayed: true };
+    let lapsed = WriteOutcome::SeatsReserved { reservation: seats(2, 1, 1, 100), is_replay: true };
     assert_eq!(one(store, reserve(seats(2, 1, 1, 300), 150)).await, lapsed);
 
     // The party of 1 has arrived: it is among the players now, so the host offers fewer seats.
-    let arrived = Write::Put {
+    let arrived = AdvertWrite::Publish {
         advertisement: ad(1, 1, 150, "host and guests"),
-        expires: UnixMs(1_000),
-        confirmed: vec![],
-        settled: vec![seat_id(1)],
+        expires_at: UnixMs(1_000),
+        confirmed_reservations: vec![],
+        joined_reservations: vec![seat_id(1)],
         now: UnixMs(150),
     };
     assert_eq!(one(store, arrived).await, replaced(0));
-    assert_eq!(one(store, reserve(seats(5, 1, 1, 300), 150)).await, Outcome::Full { open_seats: 0 });
-    assert_eq!(one(store, end(4, 1, 400)).await, Outcome::Done);
-    assert_eq!(one(store, end(4, 1, 900)).await, Outcome::Done, "it has ended, and stays as it is");
-    assert_eq!(one(store, end(9, 1, 900)).await, Outcome::Absent);
+    assert_eq!(one(store, reserve(seats(5, 1, 1, 300), 150)).await, WriteOutcome::NotEnoughSeats { open_seats: 0 });
+    assert_eq!(one(store, end(4, 1, 400)).await, WriteOutcome::Applied);
+    assert_eq!(one(store, end(4, 1, 900)).await, WriteOutcome::Applied, "it has ended, and stays as it is");
+    assert_eq!(one(store, end(9, 1, 900)).await, WriteOutcome::NotFound);
     assert_eq!(one(store, reserve(seats(5, 1, 1, 300), 150)).await, taken(seats(5, 1, 1, 300)));
     one(store, put(ad(1, 0, 160, "closed"), 1_000, 160)).await;
-    assert_eq!(one(store, reserve(seats(6, 1, 1, 300), 160)).await, Outcome::Full { open_seats: 0 }, "fewer than held");
+    assert_eq!(
+        one(store, reserve(seats(6, 1, 1, 300), 160)).await,
+        WriteOutcome::NotEnoughSeats { open_seats: 0 },
+        "fewer than held"
+    );
 
     let state = |n, count, until, state| Reservation { state, ..seats(n, 1, count, until) };
-    let settled_until = 150 + SETTLED_KEPT_MS;
+    let settled_until = 150 + ENDED_RESERVATION_RETENTION_MS;
     let expected = [
         state(1, 3, settled_until, ReservationState::Ended),
         state(2, 1, 100, ReservationState::Held),
         state(4, 1, 400, ReservationState::Ended),
         state(5, 1, 300, ReservationState::Held),
     ];
-    assert_eq!(store.load(UnixMs(399)).await.unwrap()[0].reservations, expected);
-    let ended = Outcome::Reserved { reservation: expected[2].clone(), replayed: true };
+    assert_eq!(store.load_advertisements(UnixMs(399)).await.unwrap()[0].reservations, expected);
+    let ended = WriteOutcome::SeatsReserved { reservation: expected[2].clone(), is_replay: true };
     assert_eq!(one(store, reserve(seats(4, 1, 1, 500), 399)).await, ended, "a late retry is told that it ended");
-    store.forget(UnixMs(400)).await.unwrap();
-    assert_eq!(store.load(UnixMs(400)).await.unwrap()[0].reservations.len(), 3);
+    store.purge(UnixMs(400)).await.unwrap();
+    assert_eq!(store.load_advertisements(UnixMs(400)).await.unwrap()[0].reservations.len(), 3);
 
-    one(store, Write::Delete { id: ad_id(1), tombstone_until: UnixMs(500) }).await;
-    assert_eq!(one(store, reserve(seats(5, 1, 1, 300), 401)).await, Outcome::Absent, "seats go with the session");
-    assert_eq!(store.load(UnixMs(401)).await.unwrap().len(), 1);
+    one(store, AdvertWrite::Delete { advertisement_id: ad_id(1), tombstone_until: UnixMs(500) }).await;
+    assert_eq!(
+        one(store, reserve(seats(5, 1, 1, 300), 401)).await,
+        WriteOutcome::NotFound,
+        "seats go with the session"
+    );
+    assert_eq!(store.load_advertisements(UnixMs(401)).await.unwrap().len(), 1);
 }
 
 /// One batch is the same as its changes one by one, however they get in each other's way.
 async fn one_batch(store: &dyn Store) {
-    let settle = Write::Put {
+    let settle = AdvertWrite::Publish {
         advertisement: ad(1, 3, 9, "c"),
-        expires: UnixMs(90),
-        confirmed: vec![seat_id(1)],
-        settled: vec![seat_id(2)],
+        expires_at: UnixMs(90),
+        confirmed_reservations: vec![seat_id(1)],
+        joined_reservations: vec![seat_id(2)],
         now: UnixMs(9),
     };
     let batch = [
@@ -157,12 +188,12 @@ async fn one_batch(store: &dyn Store) {
         reserve(seats(3, 1, 1, 50), 8),
         settle,
         extend(1, 80, 10),
-        Write::Expire { id: ad_id(2), now: UnixMs(10), seen: None },
+        AdvertWrite::Expire { advertisement_id: ad_id(2), now: UnixMs(10), expected_version: None },
         put(ad(2, 1, 10, "d"), 20, 10),
-        Write::Expire { id: ad_id(2), now: UnixMs(20), seen: None },
+        AdvertWrite::Expire { advertisement_id: ad_id(2), now: UnixMs(20), expected_version: None },
         put(ad(2, 1, 21, "e"), 100, 21),
         put(ad(3, 1, 21, "f"), 100, 21),
-        Write::Delete { id: ad_id(3), tombstone_until: UnixMs(99) },
+        AdvertWrite::Delete { advertisement_id: ad_id(3), tombstone_until: UnixMs(99) },
         put(ad(3, 1, 22, "g"), 100, 22),
     ];
     let outcomes = [
@@ -170,20 +201,20 @@ async fn one_batch(store: &dyn Store) {
         replaced(5),
         taken(seats(1, 1, 3, 50)),
         taken(seats(2, 1, 1, 50)),
-        Outcome::Full { open_seats: 0 },
+        WriteOutcome::NotEnoughSeats { open_seats: 0 },
         replaced(5),
-        Outcome::Done,
-        Outcome::Done,
+        WriteOutcome::Applied,
+        WriteOutcome::Applied,
         created(10),
-        Outcome::Done,
+        WriteOutcome::Applied,
         created(21),
         created(21),
-        Outcome::Done,
-        Outcome::Tombstoned,
+        WriteOutcome::Applied,
+        WriteOutcome::Tombstoned,
     ];
     assert_eq!(store.commit(&batch).await.unwrap().outcomes, outcomes);
-    let stored = store.load(UnixMs(30)).await.unwrap();
-    assert_eq!(stored.iter().map(|it| it.expires.0).collect::<Vec<_>>(), [90, 100]);
+    let stored = store.load_advertisements(UnixMs(30)).await.unwrap();
+    assert_eq!(stored.iter().map(|it| it.expires_at.0).collect::<Vec<_>>(), [90, 100]);
     assert_eq!(*stored[0].advertisement, *ad(1, 3, 5, "c"));
     let states: Vec<_> = stored[0].reservations.iter().map(|it| it.state).collect();
     assert_eq!(states, [ReservationState::Confirmed, ReservationState::Ended]);
@@ -191,13 +222,13 @@ async fn one_batch(store: &dyn Store) {
 
 /// `limit::RESERVATIONS_MAX` live ones; those that ended do not count.
 async fn too_many(store: &dyn Store) {
-    let limit = RESERVATIONS_MAX as u32;
+    let limit = RESERVATIONS_PER_ADVERTISEMENT_MAX as u32;
     one(store, put(ad(1, 1_000, 0, "crowd"), 1_000, 0)).await;
-    let all: Vec<Write> = (0..=limit).map(|n| reserve(seats(n, 1, 1, 500), 1)).collect();
+    let all: Vec<AdvertWrite> = (0..=limit).map(|n| reserve(seats(n, 1, 1, 500), 1)).collect();
     let outcomes = store.commit(&all).await.unwrap().outcomes;
     let (last, rest) = outcomes.split_last().unwrap();
-    assert_eq!(*last, Outcome::TooManyReservations);
-    assert!(rest.iter().all(|outcome| matches!(outcome, Outcome::Reserved { replayed: false, .. })));
+    assert_eq!(*last, WriteOutcome::TooManyReservations);
+    assert!(rest.iter().all(|outcome| matches!(outcome, WriteOutcome::SeatsReserved { is_replay: false, .. })));
     one(store, end(0, 1, 900)).await;
     assert_eq!(one(store, reserve(seats(limit, 1, 1, 500), 2)).await, taken(seats(limit, 1, 1, 500)));
 }
@@ -211,10 +242,11 @@ async fn rush(store: Arc<dyn Store>) {
         takers.spawn(async move { one(&*store, reserve(seats(n, 1, 1, 500), 1)).await });
     }
     let outcomes = takers.join_all().await;
-    let seated = outcomes.iter().filter(|it| matches!(it, Outcome::Reserved { replayed: false, .. })).count();
-    let refused = outcomes.iter().filter(|it| **it == Outcome::Full { open_seats: 0 }).count();
+    let seated =
+        outcomes.iter().filter(|it| matches!(it, WriteOutcome::SeatsReserved { is_replay: false, .. })).count();
+    let refused = outcomes.iter().filter(|it| **it == WriteOutcome::NotEnoughSeats { open_seats: 0 }).count();
     assert_eq!((seated, refused), (10, 54));
-    assert_eq!(store.load(UnixMs(1)).await.unwrap()[0].reservations.len(), 10);
+    assert_eq!(store.load_advertisements(UnixMs(1)).await.unwrap()[0].reservations.len(), 10);
 }
 
 /// Each chapter begins with an empty store.
@@ -228,7 +260,7 @@ async fn tell<S: Store>(open: impl AsyncFn() -> S) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn memory_knows_the_story() {
-    tell(async || Memory::new()).await;
+    tell(async || MemoryStore::new()).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -237,7 +269,7 @@ async fn sqlite_knows_the_story() {
     let next = std::sync::atomic::AtomicU32::new(0);
     tell(async || {
         let n = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Sqlite::open(&folder.path().join(format!("{n}.db"))).await.unwrap()
+        SqliteStore::open(&folder.path().join(format!("{n}.db"))).await.unwrap()
     })
     .await;
 }
@@ -251,7 +283,7 @@ async fn postgres_knows_the_story() {
     tell(async || {
         let Database { url } = database("a chapter").await.unwrap();
         let number = next.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        Postgres::open(&url, Replica { number, silos: None }).await.unwrap()
+        PostgresStore::open(&url, Replica { id: number, silos: None }).await.unwrap()
     })
     .await;
 }

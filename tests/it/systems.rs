@@ -4,15 +4,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use fireteam::domain::attribute::Value;
+use fireteam::domain::attribute::AttributeValue;
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::locality::Locality;
-use fireteam::domain::queue::avoid::Meetings;
-use fireteam::domain::queue::entrant::Entrant;
-use fireteam::domain::queue::gate::{Closed, Crowd};
-use fireteam::domain::queue::group::group_of;
-use fireteam::domain::queue::pass::{PassInput, PassOutcome, run};
-use fireteam::domain::queue::ticket::{Rated, Ticket};
+use fireteam::domain::queue::avoid::PastMatches;
+use fireteam::domain::queue::entrant::PreparedTicket;
+use fireteam::domain::queue::gate::{GateReason, QueueCounts};
+use fireteam::domain::queue::group::group_of_rating;
+use fireteam::domain::queue::pass::{PassInput, PassOutcome, run_pass};
+use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
@@ -49,7 +49,7 @@ pub(crate) fn rated(rating: f64) -> Solo {
 pub(crate) struct Room {
     pub(crate) ruleset: Ruleset,
     pub(crate) waiting: BTreeMap<String, Solo>,
-    crowd: Crowd,
+    crowd: QueueCounts,
 }
 
 /// A match: the names of each team, sorted, and how good it is.
@@ -72,14 +72,14 @@ impl Room {
     /// The shipped file of that name, with some of its words replaced.
     pub(crate) fn of(name: &str, replaced: &[(&str, &str)]) -> Self {
         let (_, text) =
-            *rules::bundled::FILES.iter().find(|(path, _)| path.ends_with(&format!("/{name}.xml"))).unwrap();
+            *rules::bundled::BUNDLED_FILES.iter().find(|(path, _)| path.ends_with(&format!("/{name}.xml"))).unwrap();
         let mut text = text.to_owned();
         for (from, to) in replaced {
             assert!(text.contains(from), "{name} does not say {from}");
             text = text.replace(from, to);
         }
-        let ruleset = rules::parse(name, &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
-        Self { ruleset, waiting: BTreeMap::new(), crowd: Crowd::default() }
+        let ruleset = rules::parse_ruleset(name, &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        Self { ruleset, waiting: BTreeMap::new(), crowd: QueueCounts::default() }
     }
 
     pub(crate) fn enter(&mut self, name: &str, solo: Solo) {
@@ -95,24 +95,24 @@ impl Room {
             let id = TicketId::from_bytes([number; 16]);
             names.insert(id, name);
             let ticket = ticket(&self.ruleset, id, name, solo);
-            entrants.push(Entrant::of(&self.ruleset, queue, Arc::new(ticket), solo.place));
+            entrants.push(PreparedTicket::new(&self.ruleset, queue, Arc::new(ticket), solo.place));
         }
-        let entrants: Vec<&Entrant> = entrants.iter().collect();
-        let outcome = run(&PassInput {
+        let entrants: Vec<&PreparedTicket> = entrants.iter().collect();
+        let outcome = run_pass(&PassInput {
             ruleset: &self.ruleset,
             queue,
             teams,
-            entrants: &entrants,
-            sessions: &[],
-            meetings: &Meetings::default(),
-            crowd: self.crowd,
-            now: START.after(at_ms),
-            seed,
-            looks_max: 1_000_000,
+            tickets: &entrants,
+            open_sessions: &[],
+            past_matches: &PastMatches::default(),
+            queue_counts: self.crowd,
+            now: START.plus_ms(at_ms),
+            rng_seed: seed,
+            max_pair_checks: 1_000_000,
         });
         let games = outcome.proposals.iter().map(|proposal| {
             let team = |placed: &Vec<_>| {
-                let of = |it: &fireteam::domain::queue::proposal::Placed| names[&it.ticket].to_owned();
+                let of = |it: &fireteam::domain::queue::proposal::ProposedTicket| names[&it.ticket_id].to_owned();
                 let mut team: Vec<String> = placed.iter().map(of).collect();
                 team.sort();
                 team
@@ -133,26 +133,27 @@ impl Room {
 }
 
 fn ticket(ruleset: &Ruleset, id: TicketId, name: &str, solo: &Solo) -> Ticket {
-    let player = Player { user: UserKey::of(name), player: UserKey::of(name), skill: solo.skill };
+    let player =
+        Player { user: UserKey::from_name(name), client_key: UserKey::from_name(name), stated_skill: solo.skill };
     let region = |&(name, round_trip_ms): &(&str, f32)| RegionLatency { region: name.into(), round_trip_ms };
-    let number = |&(name, number): &(&str, f64)| (name.into(), Value::Number(number));
+    let number = |&(name, number): &(&str, f64)| (name.into(), AttributeValue::Number(number));
     let [latitude, longitude] = solo.lives_at.unwrap_or(SEATTLE);
     Ticket {
         id,
         set_id: ruleset.set_id,
         subject: None,
-        entered: START.after(solo.since_ms),
+        entered_at: START.plus_ms(solo.since_ms),
         session: Session {
             party_sizes: vec![1],
             players: vec![player],
             locality: Locality::from_degrees(latitude, longitude),
             attributes: solo.numbers.iter().map(number).collect(),
-            regions: solo.regions.iter().map(region).collect(),
+            region_latencies: solo.regions.iter().map(region).collect(),
             ..Session::default()
         },
-        ratings: vec![Rated { rating: solo.rating, deviation: 0.0 }],
-        blocked: Vec::new(),
-        alone: false,
+        player_ratings: vec![PlayerRating { rating: solo.rating, deviation: 0.0 }],
+        blocked_users: Vec::new(),
+        exclusive: false,
     }
 }
 
@@ -274,15 +275,21 @@ fn a_crowd_must_be_waiting() {
     for place in 0..3_u8 {
         room.enter(&format!("u{place}"), Solo { place: Some(place.into()), ..rated(25.0) });
     }
-    room.crowd = Crowd { connected_players: 39, running_matches: 0 };
+    room.crowd = QueueCounts { connected_players: 39, active_matches: 0 };
     let (games, outcome) = room.look(0, 1);
-    assert_eq!((games.len(), outcome.report.closed), (0, Some(Closed::TooFewWaiting { waiting: 3, wanted: 4 })));
+    assert_eq!(
+        (games.len(), outcome.report.gate_reason),
+        (0, Some(GateReason::TooFewWaiting { waiting_players: 3, required_players: 4 }))
+    );
     room.enter("u3", Solo { place: Some(3.0), ..rated(25.0) });
     assert_eq!(room.look(0, 1).0.len(), 2);
-    room.crowd.running_matches = 99;
+    room.crowd.active_matches = 99;
     assert_eq!(room.look(0, 1).0.len(), 1, "one more may run");
-    room.crowd.running_matches = 100;
-    assert_eq!(room.look(0, 1).1.report.closed, Some(Closed::TooManyMatches { running: 100, max: 100 }));
+    room.crowd.active_matches = 100;
+    assert_eq!(
+        room.look(0, 1).1.report.gate_reason,
+        Some(GateReason::TooManyMatches { active_matches: 100, max_matches: 100 })
+    );
 }
 
 /// S2-5, S2-6: the first in the queue draws a partner with quality as weight, not the best: of three who do, at 0, 10 and 20 places,
@@ -331,7 +338,7 @@ fn leagues_are_half_open_and_hold_everybody() {
         (9_000.0, "professional"),
     ];
     for (rating, league) in cases {
-        assert_eq!(&*groups.groups[usize::from(group_of(groups, rating))].name, league, "{rating}");
+        assert_eq!(&*groups.groups[usize::from(group_of_rating(groups, rating))].name, league, "{rating}");
     }
 }
 

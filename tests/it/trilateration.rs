@@ -3,8 +3,8 @@
 
 use std::path::PathBuf;
 
-use fireteam::domain::coarse::{self, even_cell};
-use fireteam::domain::locality::{self, KM_PER_MILE, Locality, snap_to_cell};
+use fireteam::domain::coarse::{self, snap_to_equal_width_grid};
+use fireteam::domain::locality::{self, KM_PER_MILE, Locality, snap_to_degree_grid};
 use fireteam_client::{Client, Searching, pb};
 use mmdb_writer::{IpVersion, Value, Writer};
 use rand::{Rng, SeedableRng};
@@ -19,7 +19,7 @@ const ROUNDS: usize = 20;
 /// Time between two rounds: all of Control's expansions are seen.
 const ROUND_MS: u64 = 2_000;
 /// Degrees of the default grids: where searches are made from, and where sessions are found.
-const DEFAULT: [f64; 2] = [locality::DEFAULT_CELL_DEGREES, coarse::SESSION_CELL_DEGREES];
+const DEFAULT: [f64; 2] = [locality::DEFAULT_LOCATION_GRID_DEGREES, coarse::DEFAULT_SESSION_GRID_DEGREES];
 /// Places as they are.
 const NONE: [f64; 2] = [0.0, 0.0];
 
@@ -74,7 +74,7 @@ impl World {
         let file: PathBuf = folder.path().join("places.mmdb");
         std::fs::write(&file, writer.to_bytes().unwrap()).unwrap();
         let house = House::open_with(|config| {
-            config.locality_files = vec![file];
+            config.geoip_db_files = vec![file];
             [config.cell_degrees, config.session_cell_degrees] = cell_degrees;
         });
         let house = house.await;
@@ -163,7 +163,7 @@ async fn errors_km(count: usize, cell_degrees: [f64; 2]) -> Vec<f64> {
     let error = |(told, person): (&Vec<Vec<f64>>, &Degrees)| {
         let heard = told.iter().zip(&origins).filter(|(told, _)| !told.is_empty());
         // Searches are made from the middle of a cell; whoever asks knows the grid.
-        let from = |from: &Degrees| place(snap_to_cell(from.0, from.1, cell_degrees[0]));
+        let from = |from: &Degrees| place(snap_to_degree_grid(from.0, from.1, cell_degrees[0]));
         let heard: Heard = heard.map(|(told, origin)| (from(origin), mean(told))).collect();
         assert_eq!(heard.len(), ORIGINS, "in the end a session is found from everywhere");
         km(located(&heard), *person)
@@ -214,7 +214,7 @@ async fn seen(world: &World, origin: usize, silo: u64) -> Vec<String> {
 async fn told_apart(cells: usize, cell_degrees: [f64; 2]) -> usize {
     let mut dice = Pcg64Mcg::seed_from_u64(99);
     let (mut people, origins) = (Vec::new(), places(8, &mut dice));
-    let cell = |(latitude, longitude): Degrees| even_cell(latitude, longitude, DEFAULT[1]);
+    let cell = |(latitude, longitude): Degrees| snap_to_equal_width_grid(latitude, longitude, DEFAULT[1]);
     for _ in 0..cells {
         let one = somewhere(&mut dice);
         let other = loop {

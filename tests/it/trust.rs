@@ -1,7 +1,7 @@
 //! What a client says of itself: believed where the ruleset says so, and otherwise as if it had not been said.
 
-use fireteam::api::convert::Door;
-use fireteam::api::handler::Handler;
+use fireteam::api::convert::EntryPoint;
+use fireteam::api::handler::MatchmakingHandler;
 use fireteam::api::{admission, pb};
 use fireteam::auth::identity::Role;
 use fireteam::config::RulesetSource;
@@ -13,7 +13,7 @@ use crate::badges::locked_house_with;
 use crate::plain;
 use crate::rulebook::Rulebook;
 
-type Player = admission::Caller<admission::Player>;
+type Player = admission::AuthorizedCaller<admission::ClientOrGameServer>;
 
 /// Rulesets that are tried; each searches a dozen times.
 const RULESETS: u32 = 24;
@@ -101,20 +101,24 @@ fn path(at: usize) -> String {
     }
 }
 
-fn search(handler: &Handler, caller: &Player, session: pb::SessionCompositionData) -> plain::MatchmakingSearchResponse {
+fn search(
+    handler: &MatchmakingHandler,
+    caller: &Player,
+    session: pb::SessionCompositionData,
+) -> plain::MatchmakingSearchResponse {
     let wire =
         pb::SearchRequest { session_composition: Some(session), matchmaking_set_id: Some(7), ..Default::default() };
-    let answer = handler.search(Door::default(), caller, wire).unwrap().encode_to_vec();
+    let answer = handler.search(EntryPoint::default(), caller, wire).unwrap().encode_to_vec();
     plain::MatchmakingSearchResponse::decode(answer.as_slice()).unwrap()
 }
 
-async fn publish(handler: &Handler, caller: &Player, session: pb::SessionCompositionData) -> Vec<String> {
+async fn publish(handler: &MatchmakingHandler, caller: &Player, session: pb::SessionCompositionData) -> Vec<String> {
     let wire = pb::UpdateAdvertisementRequest {
         session_composition: Some(session),
         matchmaking_set_id: Some(7),
         ..Default::default()
     };
-    handler.update(Door::default(), caller, wire).unwrap().settle().await.unwrap().ignored
+    handler.update(EntryPoint::default(), caller, wire).unwrap().wait().await.unwrap().ignored_fields
 }
 
 /// One ruleset: what a client says of what it is not trusted with is listed, and changes nothing; what a server says
@@ -123,7 +127,7 @@ async fn play(trust: [usize; 8], hosts: Vec<(bool, Said)>, seekers: Vec<Said>) {
     let book = Rulebook::of(&[("trust.xml", &ruleset(&trust))]);
     let directory = book.path().to_owned();
     let (house, badges) = locked_house_with(|config| config.rulesets = RulesetSource::Directory(directory)).await;
-    let handler = Handler::new(house.parts.engine.clone());
+    let handler = MatchmakingHandler::new(house.parts.engine.clone());
     let of_client = trust.map(|trust| TRUST[trust] != "client");
     let of_server = trust.map(|trust| TRUST[trust] == "token");
     let listed = |said: &Said, untrusted: &[bool; 8]| -> Vec<String> {

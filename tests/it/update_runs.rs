@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fireteam::api::convert::Door;
-use fireteam::api::handler::Handler;
+use fireteam::api::convert::EntryPoint;
+use fireteam::api::handler::MatchmakingHandler;
 use fireteam::api::pb;
-use fireteam::engine::fault::Fault;
+use fireteam::engine::fault::EngineError;
 use prost::Message;
 
 use crate::harness::{House, anonymous};
@@ -35,13 +35,14 @@ fn update(set: u32, host: usize, word: usize) -> pb::UpdateAdvertisementRequest 
 #[tokio::test]
 async fn changes_together_mean_what_they_mean_alone() {
     let house = House::open().await;
-    let (handler, caller, door) = (Handler::new(house.parts.engine.clone()), anonymous(), Door::default());
+    let (handler, caller, door) =
+        (MatchmakingHandler::new(house.parts.engine.clone()), anonymous(), EntryPoint::default());
     let mut hosts = Vec::new();
     for (set, count) in HOSTS {
         for host in 0..count {
-            let answer = handler.update(door, &caller, update(set, host, 0)).unwrap().settle().await.unwrap();
+            let answer = handler.update(door, &caller, update(set, host, 0)).unwrap().wait().await.unwrap();
             assert!(answer.created);
-            hosts.push((set, host, answer.id, answer.token));
+            hosts.push((set, host, answer.id, answer.advertisement_token));
         }
     }
     house.clock.turn(1_000);
@@ -66,16 +67,16 @@ async fn changes_together_mean_what_they_mean_alone() {
         }
     }
     for (submitted, wanted) in updates {
-        match (submitted.settle().await, wanted) {
+        match (submitted.wait().await, wanted) {
             (Ok(answer), Some((id, token))) => {
-                assert_eq!((answer.id, answer.token, answer.created), (id, token, false))
+                assert_eq!((answer.id, answer.advertisement_token, answer.created), (id, token, false))
             }
-            (Err(Fault::Deleted), None) => {}
+            (Err(EngineError::AdvertisementDeleted), None) => {}
             (other, wanted) => panic!("{other:?} instead of {wanted:?}"),
         }
     }
     for submitted in deletions {
-        submitted.settle().await.unwrap();
+        submitted.wait().await.unwrap();
     }
 
     let wire = pb::SearchRequest {

@@ -4,15 +4,17 @@
 use serde::Deserialize;
 
 use fireteam::domain::queue::gate;
-use fireteam::domain::queue::group::group_of;
-use fireteam::domain::queue::quality::{average_similarity, bar, bonus, category_similarity, gauss};
-use fireteam::domain::queue::window::{accepts, bucket_of, range_of};
-use fireteam::domain::ruleset::Curve;
-use fireteam::domain::ruleset::queue::{
-    BucketRounding, CombineBounds, Gate, GateRounding, Group, Groups, Quality, WaitBonus, Window, WindowClock,
-    WindowRule,
+use fireteam::domain::queue::group::group_of_rating;
+use fireteam::domain::queue::quality::{
+    average_similarity, bonus_for_waiting, category_similarity, gaussian_quality, quality_threshold,
 };
-use fireteam::domain::score::curved;
+use fireteam::domain::queue::window::{bucket_of, range_accepts, range_at};
+use fireteam::domain::ruleset::DistanceCurve;
+use fireteam::domain::ruleset::queue::{
+    BucketRounding, Gate, GateRounding, QualitySpec, RatingGroup, RatingGroups, RatingWindow, WaitBonus,
+    WindowBoundChoice, WindowClock, WindowMatchRule,
+};
+use fireteam::domain::score::apply_curve;
 use fireteam::domain::time::UnixMs;
 
 /// Different orders of the same sums differ in the last digits.
@@ -20,7 +22,7 @@ fn close(found: f64, wanted: f64) {
     assert!((found - wanted).abs() <= 1e-12 * wanted.abs().max(1.0), "{found} {wanted}");
 }
 
-const TEISERVER: Window = Window {
+const TEISERVER: RatingWindow = RatingWindow {
     bucket_width: 1.0,
     rounding: BucketRounding::Round,
     start: 0,
@@ -28,10 +30,10 @@ const TEISERVER: Window = Window {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: CombineBounds::Smaller,
+    combine: WindowBoundChoice::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
-    rule: WindowRule::Contain,
+    rule: WindowMatchRule::Contain,
 };
 
 #[derive(Deserialize)]
@@ -100,7 +102,7 @@ fn ranges_grow_as_the_design_says() {
     for Radius { wait_s, radius } in buckets().radius_after_wait_s {
         let (entered, now) = (UnixMs(FIRST_TICK), UnixMs(FIRST_TICK + wait_s * 1_000));
         for clock in [WindowClock::Queue, WindowClock::Ticket] {
-            assert_eq!(range_of(&Window { clock, ..TEISERVER }, 25.0, entered, now), radius, "{wait_s} s");
+            assert_eq!(range_at(&RatingWindow { clock, ..TEISERVER }, 25.0, entered, now), radius, "{wait_s} s");
         }
     }
 }
@@ -112,7 +114,7 @@ fn the_walk_goes_as_it_is_told() {
     let now = |cycle: u64| UnixMs(FIRST_TICK + cycle * 20_000 + 1);
     // Pawn20 is there before the first increase, Grunt17 comes right after it.
     let (pawn, grunt) = (now(0), now(1));
-    let range = |entered, cycle| i64::from(range_of(&TEISERVER, 20.0, entered, now(cycle)));
+    let range = |entered, cycle| i64::from(range_at(&TEISERVER, 20.0, entered, now(cycle)));
     for Ranges { cycle, pawn: pawns, grunt: grunts } in vectors.walk_ranges {
         let around = |bucket: i64, range: i64| [bucket - range, bucket + range];
         assert_eq!(around(20, range(pawn, cycle)), pawns, "cycle {cycle}");
@@ -121,8 +123,8 @@ fn the_walk_goes_as_it_is_told() {
         }
     }
     for Walk { reciprocal_percent, matched_at_cycle } in vectors.walks {
-        let window = Window { reciprocal_percent, ..TEISERVER };
-        let meet = |cycle: &u64| accepts(&window, range(pawn, *cycle) as u32, range(grunt, *cycle) as u32, 3);
+        let window = RatingWindow { reciprocal_percent, ..TEISERVER };
+        let meet = |cycle: &u64| range_accepts(&window, range(pawn, *cycle) as u32, range(grunt, *cycle) as u32, 3);
         assert_eq!((1..).find(meet), Some(matched_at_cycle), "{reciprocal_percent} %");
     }
 }
@@ -133,8 +135,8 @@ fn reciprocity_asks_for_a_share_of_the_distance() {
     for case in buckets().reciprocal_cases {
         let ([here, mine], [there, theirs]) = (case.searcher, case.candidate);
         for (reciprocal_percent, wanted) in [(100.0, case.p100), (50.0, case.p50), (0.0, case.p0)] {
-            let window = Window { reciprocal_percent, ..TEISERVER };
-            assert_eq!(accepts(&window, mine as u32, theirs as u32, here.abs_diff(there)), wanted);
+            let window = RatingWindow { reciprocal_percent, ..TEISERVER };
+            assert_eq!(range_accepts(&window, mine as u32, theirs as u32, here.abs_diff(there)), wanted);
         }
     }
 }
@@ -208,14 +210,14 @@ fn leaderboard() -> Leaderboard {
 fn quality_falls_with_the_distance_in_places() {
     let vectors = leaderboard();
     for it in vectors.quality_by_distance {
-        close(gauss(it.sigma, it.scale, it.distance), it.quality);
+        close(gaussian_quality(it.sigma, it.scale, it.distance), it.quality);
     }
     let place = |name: &String| vectors.order_mu_minus_sigma.iter().position(|it| it == name).unwrap() as f64;
     for (one, other, quality) in &vectors.pair_quality_sigma2_z1 {
-        close(gauss(2.0, 0.5, place(one) - place(other)), *quality);
+        close(gaussian_quality(2.0, 0.5, place(one) - place(other)), *quality);
     }
     for Farthest { sigma, threshold, scale, max_distance } in vectors.max_distance_above_threshold {
-        let above = (0..1_000).take_while(|&it| threshold < gauss(sigma, scale, f64::from(it))).last();
+        let above = (0..1_000).take_while(|&it| threshold < gaussian_quality(sigma, scale, f64::from(it))).last();
         assert_eq!(above, max_distance, "sigma {sigma}, threshold {threshold}");
     }
 }
@@ -226,12 +228,14 @@ fn waiting_adds_to_quality() {
     let vectors = leaderboard();
     for it in vectors.waiting_bonus {
         let rule = WaitBonus { per_minute: it.percental_time_bonus, free_minutes: 1.0 };
-        close(bonus(&rule, (it.wait1_s + it.wait2_s) * 1_000), it.bonus);
+        close(bonus_for_waiting(&rule, (it.wait1_s + it.wait2_s) * 1_000), it.bonus);
     }
     for it in vectors.seconds_until_any_pair_accepted {
         let rule = WaitBonus { per_minute: it.percental_time_bonus, free_minutes: 1.0 };
-        let passes =
-            |wait_s: f64| it.threshold <= gauss(it.sigma, 0.5, it.distance) + bonus(&rule, (wait_s * 1e3) as u64);
+        let passes = |wait_s: f64| {
+            it.threshold
+                <= gaussian_quality(it.sigma, 0.5, it.distance) + bonus_for_waiting(&rule, (wait_s * 1e3) as u64)
+        };
         assert!(passes(it.combined_wait_s + 0.002), "{}", it.distance);
         assert!(it.combined_wait_s == 0.0 || !passes(it.combined_wait_s - 0.002), "{}", it.distance);
     }
@@ -247,7 +251,7 @@ fn enough_must_wait() {
             max_parallel_matches: None,
             skip_unchanged: true,
         };
-        let wanted = |rounding| gate::wanted(&gate(rounding), connected);
+        let wanted = |rounding| gate::required_waiting_players(&gate(rounding), connected);
         assert_eq!(wanted(GateRounding::Up), doc_min, "{connected} at {fraction}");
         assert_eq!(wanted(GateRounding::Down), code_min_int_truncation, "{connected} at {fraction}");
     }
@@ -257,8 +261,8 @@ fn enough_must_wait() {
 #[test]
 fn qualities_at_the_threshold_pass() {
     for Sampling { qualities, threshold, kept_ge } in leaderboard().sampling {
-        let bar = bar(&Quality::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold }).unwrap();
-        let kept: Vec<f64> = qualities.into_iter().filter(|it| bar.least <= *it).collect();
+        let bar = quality_threshold(&QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold }).unwrap();
+        let kept: Vec<f64> = qualities.into_iter().filter(|it| bar.minimum <= *it).collect();
         assert_eq!((kept, bar.exclusive), (kept_ge, false));
     }
 }
@@ -279,11 +283,11 @@ struct League {
 #[test]
 fn everybody_is_in_one_group() {
     let vectors: Leagues = serde_json::from_str(include_str!("../vectors/rating_groups.json")).unwrap();
-    let group = |(from, to, name): (f64, f64, String)| Group { name: name.into(), from, to };
+    let group = |(from, to, name): (f64, f64, String)| RatingGroup { name: name.into(), from, to };
     let groups = vectors.groups.into_iter().map(group).collect();
-    let groups = Groups { groups, neighbour_every_ms: None, max_neighbours: 0 };
+    let groups = RatingGroups { groups, neighbour_every_ms: None, max_neighbours: 0 };
     for League { rating, group } in vectors.cases {
-        assert_eq!(*groups.groups[usize::from(group_of(&groups, rating))].name, *group, "{rating}");
+        assert_eq!(*groups.groups[usize::from(group_of_rating(&groups, rating))].name, *group, "{rating}");
     }
 }
 
@@ -358,17 +362,17 @@ fn players_are_alike_by_category() {
     let count = vectors.max_category;
     for it in vectors.by_category {
         let of = |divisor, curve| category_similarity(divisor, curve, it.categories.iter().copied());
-        close(of(count, Curve::Linear), it.linear_div);
-        close(of(count - 1, Curve::Linear), it.linear_minus1);
-        close(of(count, Curve::Quadratic), it.quadratic_div);
-        close(of(count - 1, Curve::Quadratic), it.quadratic_minus1);
-        close(of(count, Curve::SquareRoot), it.sqrt_div);
-        close(of(count - 1, Curve::SquareRoot), it.sqrt_minus1);
+        close(of(count, DistanceCurve::Linear), it.linear_div);
+        close(of(count - 1, DistanceCurve::Linear), it.linear_minus1);
+        close(of(count, DistanceCurve::Quadratic), it.quadratic_div);
+        close(of(count - 1, DistanceCurve::Quadratic), it.quadratic_minus1);
+        close(of(count, DistanceCurve::SquareRoot), it.sqrt_div);
+        close(of(count - 1, DistanceCurve::SquareRoot), it.sqrt_minus1);
     }
     for Weight { diff, linear, quadratic, sqrt } in vectors.distw {
-        let of = |curve| 1.0 - curved(curve, diff / f64::from(count));
-        close(of(Curve::Linear), linear);
-        close(of(Curve::Quadratic), quadratic);
-        close(of(Curve::SquareRoot), sqrt);
+        let of = |curve| 1.0 - apply_curve(curve, diff / f64::from(count));
+        close(of(DistanceCurve::Linear), linear);
+        close(of(DistanceCurve::Quadratic), quadratic);
+        close(of(DistanceCurve::SquareRoot), sqrt);
     }
 }

@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use serde::Deserialize;
 
-use fireteam::domain::queue::ticket::Rated;
+use fireteam::domain::queue::ticket::PlayerRating;
 use fireteam::domain::rating::{Side, Skill};
-use fireteam::domain::ruleset::rating::{GamePer, RatingSpec, RatingSystem};
+use fireteam::domain::ruleset::rating::{RatedGameUnit, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
@@ -22,11 +22,11 @@ fn close(found: f64, wanted: f64, tolerance: f64, what: &str) {
 }
 
 fn elo(k: f64) -> RatingSpec {
-    RatingSpec::plain(RatingSystem::Elo { initial: 1500.0, k, scale: 400.0 })
+    RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k, scale: 400.0 })
 }
 
 fn glicko(c: f64) -> RatingSpec {
-    RatingSpec::plain(RatingSystem::Glicko {
+    RatingSpec::with_defaults(RatingSystem::Glicko {
         initial: 1500.0,
         deviation: 350.0,
         min_deviation: 0.0,
@@ -36,7 +36,14 @@ fn glicko(c: f64) -> RatingSpec {
 }
 
 fn skill(rating: f64, deviation: f64, volatility: f64) -> Skill {
-    Skill { rated: Rated { rating, deviation }, volatility, matches: 7, last: None, streak: 0, played: 0 }
+    Skill {
+        estimate: PlayerRating { rating, deviation },
+        volatility,
+        match_count: 7,
+        last_match_at: None,
+        streak: 0,
+        active_periods: 0,
+    }
 }
 
 /// Sides of players, each a rating and a deviation, and where they came in.
@@ -46,8 +53,8 @@ fn rate(spec: &RatingSpec, sides: &[Vec<[f64; 2]>], ranks: &[u32]) -> Vec<Vec<[f
         rank: *rank,
     };
     let sides: Vec<Side> = sides.iter().zip(ranks).map(side).collect();
-    let after = spec.rate(&sides, UnixMs(DAY_MS)).expect("a sound match");
-    let of = |skills: &Vec<Skill>| skills.iter().map(|it| [it.rated.rating, it.rated.deviation]).collect();
+    let after = spec.rate_match(&sides, UnixMs(DAY_MS)).expect("a sound match");
+    let of = |skills: &Vec<Skill>| skills.iter().map(|it| [it.estimate.rating, it.estimate.deviation]).collect();
     after.iter().map(of).collect()
 }
 
@@ -132,7 +139,8 @@ fn elo_reproduces_the_tables() {
         all_close(&found, &after.map(|it| players(&[it])), TOLERANCE, &format!("a draw of {a} and {b}"));
     }
     for Expected { a, b, e } in vectors.expected {
-        let found = elo(16.0).win_chances(&[vec![skill(a, 0.0, 0.0)], vec![skill(b, 0.0, 0.0)]]).expect("two sides");
+        let found =
+            elo(16.0).win_probabilities(&[vec![skill(a, 0.0, 0.0)], vec![skill(b, 0.0, 0.0)]]).expect("two sides");
         close(found[0], e, TOLERANCE, &format!("{a} against {b}"));
         close(found[0] + found[1], 1.0, TOLERANCE, "both chances");
     }
@@ -211,24 +219,24 @@ fn glicko_reproduces_the_tables_and_the_example() {
         all_close(&after, &[vec![a_after], vec![b_after]], TOLERANCE, &format!("{a:?} {b:?} {score_a}"));
     }
     for Growth { rd, c, t, rd_after } in vectors.rd_growth {
-        let idle = Skill { last: Some(UnixMs(DAY_MS)), ..skill(1500.0, rd, 0.0) };
-        let found = glicko(c).at(idle, UnixMs(DAY_MS * (t + 1)));
-        close(found.rated.deviation, rd_after, TOLERANCE, &format!("{rd} after {t} periods of {c}"));
-        assert_eq!(found.rated.rating, 1500.0, "idle time leaves ratings alone");
+        let idle = Skill { last_match_at: Some(UnixMs(DAY_MS)), ..skill(1500.0, rd, 0.0) };
+        let found = glicko(c).skill_at(idle, UnixMs(DAY_MS * (t + 1)));
+        close(found.estimate.deviation, rd_after, TOLERANCE, &format!("{rd} after {t} periods of {c}"));
+        assert_eq!(found.estimate.rating, 1500.0, "idle time leaves ratings alone");
     }
     for Held { rd, g } in vectors.g {
-        let chances = glicko(0.0).win_chances(&[vec![skill(1900.0, rd, 0.0)], vec![skill(1500.0, 0.0, 0.0)]]);
+        let chances = glicko(0.0).win_probabilities(&[vec![skill(1900.0, rd, 0.0)], vec![skill(1500.0, 0.0, 0.0)]]);
         let chances = chances.expect("two sides");
         close((chances[0] / chances[1]).log10(), g, TOLERANCE, &format!("g of {rd}"));
     }
     for Interval { r, rd, low, high } in vectors.interval_2rd {
-        assert_eq!(glicko(0.0).interval(Rated { rating: r, deviation: rd }), (low, high));
+        assert_eq!(glicko(0.0).confidence_interval_95(PlayerRating { rating: r, deviation: rd }), (low, high));
     }
     for Period { player, opponents, after } in vectors.period {
         let scores: Vec<f64> = opponents.iter().map(|[_, _, score]| *score).collect();
         let sides: Vec<Vec<[f64; 2]>> =
             std::iter::once(vec![player]).chain(opponents.iter().map(|[rating, rd, _]| vec![[*rating, *rd]])).collect();
-        let spec = RatingSpec { game_per: GamePer::Opponent, ..glicko(0.0) };
+        let spec = RatingSpec { game_per: RatedGameUnit::Opponent, ..glicko(0.0) };
         let found = rate(&spec, &sides, &ranks_against(&scores));
         all_close(&found[..1], &[vec![after]], TOLERANCE, "Glickman's example");
     }
@@ -271,10 +279,10 @@ fn glicko_2_reproduces_its_examples() {
         players.extend(opponents.iter().map(|[rating, deviation]| skill(*rating, *deviation, 0.06)));
         let side = |(player, rank)| Side { players: vec![player], rank };
         let sides: Vec<Side> = players.into_iter().zip(ranks_against(&scores)).map(side).collect();
-        for game_per in [GamePer::Match, GamePer::Opponent] {
-            let spec = RatingSpec { game_per, ..RatingSpec::plain(system) };
-            let after = spec.rate(&sides, UnixMs(DAY_MS)).expect("a sound match")[0][0];
-            let found = [after.rated.rating, after.rated.deviation, after.volatility];
+        for game_per in [RatedGameUnit::Match, RatedGameUnit::Opponent] {
+            let spec = RatingSpec { game_per, ..RatingSpec::with_defaults(system) };
+            let after = spec.rate_match(&sides, UnixMs(DAY_MS)).expect("a sound match")[0][0];
+            let found = [after.estimate.rating, after.estimate.deviation, after.volatility];
             for (found, wanted) in found.iter().zip(result) {
                 close(*found, wanted, TOLERANCE, &id);
             }
@@ -305,13 +313,20 @@ fn trueskill_reproduces_the_reference() {
     for Case { id, tau, draw_probability, teams, ranks, result } in vectors.cases {
         let beta = 25.0 / 6.0;
         let draw_percent = 100.0 * draw_probability;
-        let spec = RatingSpec::plain(RatingSystem::TrueSkill { mu: 25.0, sigma: 25.0 / 3.0, beta, tau, draw_percent });
+        let spec =
+            RatingSpec::with_defaults(RatingSystem::TrueSkill { mu: 25.0, sigma: 25.0 / 3.0, beta, tau, draw_percent });
         all_close(&rate(&spec, &teams, &ranks), &result, TRUESKILL_TOLERANCE, &id);
     }
 }
 
 fn plackett_luce(tau: f64) -> RatingSpec {
-    RatingSpec::plain(RatingSystem::PlackettLuce { mu: 25.0, sigma: 25.0 / 3.0, beta: 25.0 / 6.0, kappa: 1e-4, tau })
+    RatingSpec::with_defaults(RatingSystem::PlackettLuce {
+        mu: 25.0,
+        sigma: 25.0 / 3.0,
+        beta: 25.0 / 6.0,
+        kappa: 1e-4,
+        tau,
+    })
 }
 
 #[derive(Deserialize)]
@@ -346,8 +361,8 @@ fn plackett_luce_reproduces_the_reference() {
 /// S2-3, B-26: the leaderboard deducts z deviations, one unless the ruleset says another number.
 #[test]
 fn the_leaderboard_deducts_z_deviations() {
-    let rated = Rated { rating: 25.0, deviation: 8.0 };
-    assert_eq!(plackett_luce(0.0).score(rated), 17.0);
-    assert_eq!(RatingSpec { z: 3.0, ..plackett_luce(0.0) }.score(rated), 1.0);
-    assert_eq!(elo(16.0).score(Rated { rating: 1500.0, deviation: 0.0 }), 1500.0);
+    let rated = PlayerRating { rating: 25.0, deviation: 8.0 };
+    assert_eq!(plackett_luce(0.0).conservative_rating(rated), 17.0);
+    assert_eq!(RatingSpec { z: 3.0, ..plackett_luce(0.0) }.conservative_rating(rated), 1.0);
+    assert_eq!(elo(16.0).conservative_rating(PlayerRating { rating: 1500.0, deviation: 0.0 }), 1500.0);
 }

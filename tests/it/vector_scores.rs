@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use fireteam::domain::advertisement::{Advertisement, Kind};
-use fireteam::domain::attribute::Origin;
-use fireteam::domain::attribute::Value;
-use fireteam::domain::facts::Facts;
+use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
+use fireteam::domain::attribute::AttributeValue;
+use fireteam::domain::attribute::ValueOrigin;
+use fireteam::domain::facts::AttributeValues;
 use fireteam::domain::filter::Searcher;
 use fireteam::domain::id::{AdvertisementId, SiloId, UserKey};
-use fireteam::domain::index::{Entry, Found, Index, Query};
+use fireteam::domain::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult};
 use fireteam::domain::ruleset::Ruleset;
-use fireteam::domain::score::term;
+use fireteam::domain::score::soft_filter_term;
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::rules;
@@ -102,64 +102,77 @@ const LOWER: &str = r#"Attribute="ping" Mode="lower_is_better""#;
 const MEASURED: &str = r#"Attribute="latency" Mode="lower_is_better" Min="0" Max="300""#;
 
 fn session(user: &str, raw: Raw) -> Session {
-    let user = UserKey::of(user);
+    let user = UserKey::from_name(user);
     Session {
         party_sizes: vec![1],
-        players: vec![Player { user, player: user, skill: Some(raw.skill) }],
-        attributes: vec![("ping".into(), Value::Number(raw.latency))],
+        players: vec![Player { user, client_key: user, stated_skill: Some(raw.skill) }],
+        attributes: vec![("ping".into(), AttributeValue::Number(raw.latency))],
         join_seats: 1,
-        origin: Origin::Client,
+        origin: ValueOrigin::Client,
         ..Session::default()
     }
 }
 
 /// Candidate, score and terms of a search for `candidates`, best first, by the index.
 fn ranked(ruleset: &Arc<Ruleset>, client: Raw, candidates: &[(String, Raw)]) -> Vec<(String, f64, Vec<f64>)> {
-    let mut index = Index::new(Arc::clone(ruleset));
+    let mut index = AdvertisementIndex::new(Arc::clone(ruleset));
     for (name, raw) in candidates {
         let session = session(name, *raw);
-        let facts = Facts::of(ruleset, &session);
+        let facts = AttributeValues::from_session(ruleset, &session);
         let mut id = [0; 16];
         id[0] = name.as_bytes()[0];
         let advertisement = Advertisement {
             id: AdvertisementId::from_bytes(id),
             set_id: ruleset.set_id,
-            kind: Kind::Session,
-            subject: None,
-            since: UnixMs(0),
-            hash: ruleset.hash,
+            kind: AdvertisementKind::Session,
+            publisher: None,
+            advertised_since: UnixMs(0),
+            ruleset_hash: ruleset.hash,
             session,
-            allowed: Vec::new(),
+            allowed_ranges: Vec::new(),
             connect_data: name.clone().into_bytes(),
         };
         let advertisement = Arc::new(advertisement);
-        index.upsert(Entry { advertisement, facts, expires: UnixMs(9), open_seats: 1, encoded: Arc::default() });
+        index.upsert(IndexEntry {
+            advertisement,
+            attribute_values: facts,
+            expires_at: UnixMs(9),
+            open_seats: 1,
+            encoded_response: Arc::default(),
+        });
     }
     let session = session("the searcher", client);
-    let (facts, users) = (Facts::of(ruleset, &session), session.users());
+    let (facts, users) = (AttributeValues::from_session(ruleset, &session), session.sorted_users());
     let searcher = Searcher {
-        facts: &facts,
+        attribute_values: &facts,
         locality: None,
-        regions: &[],
-        seats: 1,
+        region_latencies: &[],
+        seats_needed: 1,
         users: &users,
-        subject: None,
-        excluded: &[],
+        caller: None,
+        excluded_ids: &[],
         waited_ms: 0,
     };
-    let (limits, now) = (ruleset.limits, UnixMs(1));
-    let mut found = Found::default();
-    index.search(&Query { ruleset, searcher, silo: SiloId(0), kind: Kind::Session, limits, now }, &mut found);
+    let (limits, now) = (ruleset.search_limits, UnixMs(1));
+    let mut found = SearchResult::default();
+    index.search(
+        &SearchQuery { ruleset, searcher, silo: SiloId(0), kind: AdvertisementKind::Session, limits, now },
+        &mut found,
+    );
     let rows = found.hits.iter().map(|hit| {
         let entry = index.entry(hit.slot);
-        let terms = ruleset.soft.iter().map(|soft| term(ruleset, soft, &searcher, &entry.listed(), None)).collect();
+        let terms = ruleset
+            .soft_filters
+            .iter()
+            .map(|soft| soft_filter_term(ruleset, soft, &searcher, &entry.view(), None))
+            .collect();
         (String::from_utf8(entry.advertisement.connect_data.clone()).unwrap(), hit.score, terms)
     });
     rows.collect()
 }
 
 fn parsed(weights: [f64; 2], latency_filter: &str) -> Arc<Ruleset> {
-    Arc::new(rules::parse("scores.xml", &xml(weights, latency_filter)).unwrap())
+    Arc::new(rules::parse_ruleset("scores.xml", &xml(weights, latency_filter)).unwrap())
 }
 
 fn near(found: f64, wanted: f64) -> bool {
@@ -173,8 +186,8 @@ fn the_worked_example_is_nineteen_hundredths() {
     let weights = [example.weights.skill, example.weights.latency];
     let ruleset = parsed(weights, DIFFERENCE);
     for (raw, norm) in [(example.client_raw, example.client_norm), (example.candidate_raw, example.candidate_norm)] {
-        assert!(near(ruleset.soft[0].norm(raw.skill), norm.skill));
-        assert!(near(ruleset.soft[1].norm(raw.latency), norm.latency));
+        assert!(near(ruleset.soft_filters[0].normalize(raw.skill), norm.skill));
+        assert!(near(ruleset.soft_filters[1].normalize(raw.latency), norm.latency));
     }
     let candidate = [("a".to_owned(), example.candidate_raw)];
     let found = ranked(&ruleset, example.client_raw, &candidate);

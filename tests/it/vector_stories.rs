@@ -154,7 +154,11 @@ async fn another_set_has_other_chances() {
     assert_eq!((casual.action(), casual.advertise_percent), (pb::MatchmakingAction::Advertise, 25.0));
     house.clock.load_dice(0.3);
     assert_eq!(client.choose_role(2, 2).await.expect("choose").action(), pb::MatchmakingAction::Search);
-    assert_eq!(client.choose_role(1, 2).await.expect("choose").action(), pb::MatchmakingAction::Advertise, "33 % there");
+    assert_eq!(
+        client.choose_role(1, 2).await.expect("choose").action(),
+        pb::MatchmakingAction::Advertise,
+        "33 % there"
+    );
 }
 
 #[derive(Deserialize)]

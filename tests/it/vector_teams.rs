@@ -1,8 +1,8 @@
 //! Vectors of what a pass is made of: teams that are as even as can be, and pairs that are worth the most.
 
-use fireteam::domain::matching::maximum_weight;
+use fireteam::domain::matching::maximum_weight_matching;
 use fireteam::domain::ruleset::teams::TeamsSpec;
-use fireteam::domain::team::{Party, Split, greedy, split};
+use fireteam::domain::team::{TeamParty, TeamSplit, split_greedily, split_into_teams};
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -48,14 +48,15 @@ fn splits() -> Splits {
 
 fn two_teams(size: u16) -> TeamsSpec {
     let (roles, role_attribute) = (Box::default(), None);
-    TeamsSpec { sizes: [size; 2].into(), max_party_size: 1, exact_up_to_size: 10, roles, role_attribute }
+    TeamsSpec { team_sizes: [size; 2].into(), max_party_size: 1, exact_up_to_size: 10, roles, role_attribute }
 }
 
-type How = fn(&TeamsSpec, &[Party<'_>], &dyn Fn(usize, usize) -> bool) -> Option<Split>;
+type How = fn(&TeamsSpec, &[TeamParty<'_>], &dyn Fn(usize, usize) -> bool) -> Option<TeamSplit>;
 
 /// Splits players who come alone, in the order given.
-fn divided(how: How, ratings: &[f64]) -> (Split, [Vec<f64>; 2]) {
-    let parties: Vec<Party<'_>> = ratings.chunks(1).map(|ratings| Party { ratings, roles: &[] }).collect();
+fn divided(how: How, ratings: &[f64]) -> (TeamSplit, [Vec<f64>; 2]) {
+    let parties: Vec<TeamParty<'_>> =
+        ratings.chunks(1).map(|ratings| TeamParty { ratings, offered_roles: &[] }).collect();
     let split = how(&two_teams(ratings.len() as u16 / 2), &parties, &|_, _| false).unwrap();
     let team = |at: usize| {
         let mut team: Vec<f64> = split.teams[at].iter().map(|(party, _)| ratings[*party]).collect();
@@ -76,8 +77,8 @@ fn ways(players: usize) -> impl Iterator<Item = u32> {
 #[test]
 fn small_teams_are_split_as_evenly_as_can_be() {
     for case in splits().exact {
-        let (split, mut teams) = divided(split, &case.ratings);
-        assert_eq!((split.gap, split.exact), (2.0 * case.objective, true), "{:?}", case.ratings);
+        let (split, mut teams) = divided(split_into_teams, &case.ratings);
+        assert_eq!((split.rating_gap, split.is_optimal), (2.0 * case.objective, true), "{:?}", case.ratings);
         teams.sort_by(|a, b| a.partial_cmp(b).unwrap());
         let is_it = |optimal: &[Vec<f64>; 2]| {
             let mut optimal = optimal.clone();
@@ -89,9 +90,14 @@ fn small_teams_are_split_as_evenly_as_can_be() {
         assert!((seeds_objective(&case.ratings) - case.objective).abs() < 1e-9);
     }
     for case in splits().skills {
-        let (split, _) = divided(split, &case.skills);
+        let (split, _) = divided(split_into_teams, &case.skills);
         assert_eq!(case.skills.len(), 2 * usize::from(case.team_size));
-        assert!((split.gap - case.best_abs_difference).abs() < 1e-9, "{} for {:?}", split.gap, case.skills);
+        assert!(
+            (split.rating_gap - case.best_abs_difference).abs() < 1e-9,
+            "{} for {:?}",
+            split.rating_gap,
+            case.skills
+        );
     }
 }
 
@@ -121,14 +127,14 @@ fn the_printed_counts_are_of_ordered_choices() {
 #[test]
 fn large_teams_are_begun_greedily() {
     for case in splits().greedy {
-        let (by_greed, teams) = divided(greedy, &case.ratings);
+        let (by_greed, teams) = divided(split_greedily, &case.ratings);
         let [mut a, mut b] = [case.team_a, case.team_b];
         a.sort_by(f64::total_cmp);
         b.sort_by(f64::total_cmp);
         assert_eq!(teams, [a, b]);
         let improved: How =
-            |spec, parties, apart| split(&TeamsSpec { exact_up_to_size: 0, ..spec.clone() }, parties, apart);
-        assert!(divided(improved, &case.ratings).0.gap <= by_greed.gap);
+            |spec, parties, apart| split_into_teams(&TeamsSpec { exact_up_to_size: 0, ..spec.clone() }, parties, apart);
+        assert!(divided(improved, &case.ratings).0.rating_gap <= by_greed.rating_gap);
     }
 }
 
@@ -162,7 +168,7 @@ fn worth(edges: &[(u32, u32, i64)], matching: &[Option<u32>]) -> i64 {
 fn matchings_are_worth_what_the_vectors_say() {
     let graphs: Graphs = serde_json::from_str(include_str!("../vectors/max_weight_matching.json")).unwrap();
     for graph in graphs.cases {
-        assert_eq!(worth(&graph.edges, &maximum_weight(graph.n, &graph.edges)), graph.max_weight);
+        assert_eq!(worth(&graph.edges, &maximum_weight_matching(graph.n, &graph.edges)), graph.max_weight);
     }
 }
 
@@ -188,7 +194,7 @@ fn assignments_are_matchings_of_two_sides() {
         let costs = cost.iter().enumerate().flat_map(|(row, costs)| costs.iter().enumerate().map(move |it| (row, it)));
         let edges: Vec<(u32, u32, i64)> =
             costs.map(|(row, (column, cost))| (row as u32, (rows + column) as u32, dear - cost)).collect();
-        let matching = maximum_weight(rows + columns, &edges);
+        let matching = maximum_weight_matching(rows + columns, &edges);
         assert_eq!(matching.iter().flatten().count(), 2 * rows.min(columns));
         assert_eq!(dear * rows.min(columns) as i64 - worth(&edges, &matching), min_total);
     }

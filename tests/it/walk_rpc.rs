@@ -150,7 +150,7 @@ async fn what_is_stored_passes() {
         assert!(metrics.contains(gauge), "{gauge} in\n{metrics}");
     }
     house.parts.shutdown().await;
-    let store = fireteam::store::sqlite::Sqlite::open(&file).await.expect("open");
+    let store = fireteam::store::sqlite::SqliteStore::open(&file).await.expect("open");
     use fireteam::store::Store;
-    assert!(store.load(fireteam::domain::time::UnixMs(0)).await.expect("load").is_empty());
+    assert!(store.load_advertisements(fireteam::domain::time::UnixMs(0)).await.expect("load").is_empty());
 }

@@ -5,7 +5,7 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Streaming};
 
-use fireteam::api::connect::{EVENTS_MAX, IN_FLIGHT_MAX};
+use fireteam::api::connect::{BUFFERED_EVENTS_MAX, IN_FLIGHT_REQUESTS_MAX};
 
 use crate::plain::matchmaking_connect_response::Message as Said;
 use crate::plain::{self, MatchmakingCoreRequestType as Type};
@@ -121,17 +121,17 @@ async fn a_refusal_does_not_end_the_stream() {
 async fn a_connection_with_too_much_in_flight_is_not_read_from() {
     let house = Stage::open().await;
     let mut talk = Talk::open(&house).await;
-    for nonce in 0..=IN_FLIGHT_MAX as u64 {
+    for nonce in 0..=IN_FLIGHT_REQUESTS_MAX as u64 {
         talk.say(updating(nonce, WAITS_MS)).await;
     }
-    submitted(&house, IN_FLIGHT_MAX).await;
+    submitted(&house, IN_FLIGHT_REQUESTS_MAX).await;
     // Time for the one too many to come, if it were read: as long as another connection takes to be served.
     house.client().await.search(search()).await.unwrap();
-    assert_eq!(house.matchmaker.waiting.lock().unwrap().len(), IN_FLIGHT_MAX);
+    assert_eq!(house.matchmaker.waiting.lock().unwrap().len(), IN_FLIGHT_REQUESTS_MAX);
     let (nonce, first) = house.matchmaker.waiting.lock().unwrap().remove(0);
     first.send(Ok(updated(id(1), true))).unwrap();
     assert_eq!(talk.hear_core().await.request_nonce, Some(nonce));
-    submitted(&house, IN_FLIGHT_MAX).await;
+    submitted(&house, IN_FLIGHT_REQUESTS_MAX).await;
 }
 
 /// Whoever updates an advertisement hears of its seats on the same connection, once for each event.
@@ -152,7 +152,7 @@ async fn news_of_seats_is_pushed_to_the_host() {
         listeners[0].clone()
     };
     assert_eq!(heard, id(0xAA));
-    listener.events.send(event(heard)).await.unwrap();
+    listener.event_sender.send(event(heard)).await.unwrap();
     match talk.hear().await {
         Said::Reservation(event) => {
             assert_eq!(event.advertisement_id, "aa".repeat(16));
@@ -182,8 +182,8 @@ async fn a_host_that_falls_behind_is_told_to_reconnect() {
     talk.say(updating(1, 1)).await;
     talk.hear_core().await;
     let listener = house.matchmaker.listeners.lock().unwrap()[0].1.clone();
-    assert_eq!(listener.events.max_capacity(), EVENTS_MAX);
-    listener.overflowed.cancel();
+    assert_eq!(listener.event_sender.max_capacity(), BUFFERED_EVENTS_MAX);
+    listener.overflow.cancel();
     let status = talk.end().await;
     assert_eq!(status.code(), Code::ResourceExhausted);
     assert!(status.message().contains("reconnect"), "{status:?}");

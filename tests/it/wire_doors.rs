@@ -204,7 +204,7 @@ async fn the_caller_comes_from_the_connection_and_the_proxies() {
     request.metadata_mut().append("x-forwarded-for", "198.51.100.7, 203.0.113.9".parse().unwrap());
     client.search(request).await.unwrap();
     let callers = house.matchmaker.callers.lock().unwrap();
-    let addresses: Vec<String> = callers.iter().map(|caller| caller.address.unwrap().to_string()).collect();
+    let addresses: Vec<String> = callers.iter().map(|caller| caller.ip_address.unwrap().to_string()).collect();
     assert_eq!(addresses, ["127.0.0.1", "203.0.113.9"]);
     assert!(callers.iter().all(|caller| caller.subject.is_none()));
 }

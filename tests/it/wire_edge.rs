@@ -10,7 +10,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use fireteam::server::edge::Edge;
+use fireteam::server::edge::EdgeLimits;
 
 use crate::plain;
 use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
@@ -29,7 +29,8 @@ pub(crate) async fn until_closed(socket: &mut TcpStream) -> Vec<u8> {
 /// F3: whoever says nothing, or too little, is sent away; whoever has begun to speak is not.
 #[tokio::test]
 async fn a_connection_must_begin_in_time() {
-    let house = Stage::with_edge(Edge { first_bytes: Duration::from_millis(50), ..Edge::default() }).await;
+    let house =
+        Stage::with_edge(EdgeLimits { first_bytes_timeout: Duration::from_millis(50), ..EdgeLimits::default() }).await;
     let mut client = house.client().await;
     client.search(search()).await.unwrap();
     let mut silent = house.socket().await;
@@ -43,7 +44,8 @@ async fn a_connection_must_begin_in_time() {
 #[tokio::test]
 async fn a_connection_does_not_outlive_its_lifetime() {
     let age = Duration::from_millis(50);
-    let house = Stage::with_edge(Edge { connection_age: age, connection_age_grace: age, ..Edge::default() }).await;
+    let house =
+        Stage::with_edge(EdgeLimits { connection_age: age, connection_age_grace: age, ..EdgeLimits::default() }).await;
     let mut socket = house.socket().await;
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let said = until_closed(&mut socket).await;
@@ -77,7 +79,7 @@ async fn a_connection_that_keeps_breaking_the_protocol_is_ended() {
 /// SEC-2: what is too many is closed at once and counted.
 #[tokio::test]
 async fn too_many_connections_from_one_place_are_turned_away() {
-    let house = Stage::with_edge(Edge { connections_per_local_place_max: 2, ..Edge::default() }).await;
+    let house = Stage::with_edge(EdgeLimits { connections_per_trusted_peer_max: 2, ..EdgeLimits::default() }).await;
     let (_one, _two) = (house.client().await, house.socket().await);
     let mut three = house.socket().await;
     assert_eq!(until_closed(&mut three).await, b"");
@@ -86,7 +88,7 @@ async fn too_many_connections_from_one_place_are_turned_away() {
 
 #[tokio::test]
 async fn a_connection_may_have_few_streams_open() {
-    let house = Stage::with_edge(Edge { streams_per_local_connection_max: 1, ..Edge::default() }).await;
+    let house = Stage::with_edge(EdgeLimits { streams_per_trusted_connection_max: 1, ..EdgeLimits::default() }).await;
     let mut client = house.client().await;
     let open = async |client: &mut MatchmakingServiceClient<Channel>| {
         let (to, requests) = mpsc::channel::<plain::MatchmakingConnectRequest>(1);
@@ -104,7 +106,8 @@ async fn a_connection_may_have_few_streams_open() {
 /// G3: a call that the server ends is DEADLINE_EXCEEDED, and a client cannot ask for more time than the server gives.
 #[tokio::test]
 async fn a_call_that_takes_too_long_says_so() {
-    let house = Stage::with_edge(Edge { unary_deadline: Duration::from_millis(50), ..Edge::default() }).await;
+    let house =
+        Stage::with_edge(EdgeLimits { unary_deadline: Duration::from_millis(50), ..EdgeLimits::default() }).await;
     let stuck = || {
         let update = plain::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(WAITS_MS), ..publish() };
         plain::MatchmakingCoreRequest {

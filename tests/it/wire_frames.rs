@@ -11,8 +11,8 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
-use fireteam::server::edge::Edge;
-use fireteam::server::frames::Share;
+use fireteam::server::edge::EdgeLimits;
+use fireteam::server::frames::Rate;
 
 use crate::cpp_client::{demo, play};
 use crate::harness::House;
@@ -63,8 +63,12 @@ async fn until_answered(socket: &mut TcpStream, pings: usize) {
 /// elsewhere is served, and a neighbour may send what it likes.
 #[tokio::test]
 async fn a_flood_of_frames_ends_its_connection() {
-    let share = Share { at_once: 20, every: Duration::from_secs(3_600) };
-    let edge = Edge { idle_frames: share, idle_frames_per_place: Share { at_once: 30, ..share }, ..Edge::default() };
+    let share = Rate { burst: 20, interval: Duration::from_secs(3_600) };
+    let edge = EdgeLimits {
+        control_frame_rate: share,
+        control_frame_rate_per_prefix: Rate { burst: 30, ..share },
+        ..EdgeLimits::default()
+    };
     let house = Stage::with_edge(edge).await;
     let said = |frame: &[u8], count| [OPENING, &frame.repeat(count)].concat();
     let mut quiet = connect_from_elsewhere(house.address).await;
@@ -133,7 +137,7 @@ async fn whoever_means_well_is_no_flood() {
 async fn the_cpp_client_is_no_flood() {
     let Some(demo) = tokio::task::spawn_blocking(demo).await.unwrap() else { return };
     let house = House::open_with(|config| config.trusted_proxies.clear()).await;
-    let target = as_strangers(house.parts.running.address).await.to_string();
+    let target = as_strangers(house.parts.server.address).await.to_string();
     for _ in 0..5 {
         let (demo, target) = (demo.clone(), target.clone());
         let output = tokio::task::spawn_blocking(move || play(&demo, &target)).await.unwrap();

@@ -45,7 +45,11 @@ async fn rulesets_are_checked_listed_and_reloaded() {
 async fn an_audit_is_told_whole() {
     let house = Stage::open().await;
     let mut operator = house.operator().await;
-    let told = operator.check_consistency(plain::CheckConsistencyRequest { max_differences: Some(2) }).await.unwrap().into_inner();
+    let told = operator
+        .check_consistency(plain::CheckConsistencyRequest { max_differences: Some(2) })
+        .await
+        .unwrap()
+        .into_inner();
     assert_eq!((told.advertisements, told.reservations, told.difference_count), (7, 6, 3));
     assert_eq!((told.not_yet_durable, told.changing, told.complete, told.took_ms), (2, 1, false, 5));
     assert_eq!(told.differences.len(), 2);
@@ -54,7 +58,8 @@ async fn an_audit_is_told_whole() {
     assert_eq!(kinds, [plain::ConsistencyDifferenceKind::Reservations, plain::ConsistencyDifferenceKind::Index]);
     let all = operator.check_consistency(plain::CheckConsistencyRequest::default()).await.unwrap().into_inner();
     assert_eq!(all.differences.len(), 3);
-    let refused = operator.check_consistency(plain::CheckConsistencyRequest { max_differences: Some(1_001) }).await.unwrap_err();
+    let refused =
+        operator.check_consistency(plain::CheckConsistencyRequest { max_differences: Some(1_001) }).await.unwrap_err();
     assert_eq!((refused.code(), refused.message().contains("max_listed")), (Code::InvalidArgument, true), "{refused}");
 }
 

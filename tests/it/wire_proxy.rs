@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use fireteam::clock::SystemClock;
-use fireteam::server::edge::Edge;
-use fireteam::server::entrance::{Entrance, Proxies};
-use fireteam::server::incoming::Incoming;
+use fireteam::server::edge::EdgeLimits;
+use fireteam::server::entrance::{ConnectionHandshaker, ProxySettings};
+use fireteam::server::incoming::IncomingConnections;
 
 use crate::stage::{Counted, PATIENCE};
 use crate::wire_edge::until_closed;
@@ -22,18 +22,20 @@ use crate::wire_edge::until_closed;
 const PROXY: &str = "127.0.0.9";
 
 struct Port {
-    incoming: Incoming,
+    incoming: IncomingConnections,
     counted: Arc<Counted>,
 }
 
 impl Port {
-    fn open(edge: Edge) -> Self {
+    fn open(edge: EdgeLimits) -> Self {
         let counted = Arc::new(Counted::default());
         let proxy: IpAddr = PROXY.parse().unwrap();
-        let proxies = Proxies { is_trusted: Arc::new(move |address| address == proxy), header: true };
+        let proxies =
+            ProxySettings { is_trusted: Arc::new(move |address| address == proxy), require_proxy_header: true };
         let clock = Arc::new(SystemClock::start());
-        let entrance = Entrance::new(Arc::new(edge), clock, counted.clone(), CancellationToken::new(), None, proxies);
-        Self { incoming: Incoming::bind("127.0.0.1:0".parse().unwrap(), entrance).unwrap(), counted }
+        let entrance =
+            ConnectionHandshaker::new(Arc::new(edge), clock, counted.clone(), CancellationToken::new(), None, proxies);
+        Self { incoming: IncomingConnections::bind("127.0.0.1:0".parse().unwrap(), entrance).unwrap(), counted }
     }
 
     /// A connection from `address` that says `header`.
@@ -67,7 +69,7 @@ fn address(text: &str) -> IpAddr {
 
 #[tokio::test]
 async fn a_trusted_proxy_says_for_whom_it_comes() {
-    let mut port = Port::open(Edge::default());
+    let mut port = Port::open(EdgeLimits::default());
     let two = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\xc0\0\x02\x01\x30\x39\x01\xbb";
     let _first = port.connect(PROXY, b"PROXY TCP4 203.0.113.9 192.0.2.1 12345 443\r\n").await;
     assert_eq!(port.arrived().await, address("203.0.113.9"));
@@ -80,7 +82,7 @@ async fn a_trusted_proxy_says_for_whom_it_comes() {
 /// The proxy's own look at whether we live.
 #[tokio::test]
 async fn a_proxy_that_speaks_for_itself_keeps_its_address() {
-    let mut port = Port::open(Edge::default());
+    let mut port = Port::open(EdgeLimits::default());
     let _check = port.connect(PROXY, b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0").await;
     assert_eq!(port.arrived().await, address(PROXY));
 }
@@ -90,7 +92,7 @@ async fn a_proxy_that_speaks_for_itself_keeps_its_address() {
 async fn a_strangers_header_is_not_read() {
     for header in [&b"PROXY TCP4 203.0.113.9 192.0.2.1 12345 443\r\n"[..], b""] {
         // Another one each time: what has been counted once stays counted.
-        let mut port = Port::open(Edge::default());
+        let mut port = Port::open(EdgeLimits::default());
         let mut socket = port.connect("127.0.0.1", header).await;
         port.turns_away(&mut socket, "no_proxy").await;
     }
@@ -98,14 +100,14 @@ async fn a_strangers_header_is_not_read() {
 
 #[tokio::test]
 async fn a_proxy_without_a_header_is_refused() {
-    let mut port = Port::open(Edge::default());
+    let mut port = Port::open(EdgeLimits::default());
     let mut socket = port.connect(PROXY, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
     port.turns_away(&mut socket, "proxy_header").await;
 }
 
 #[tokio::test]
 async fn a_header_must_come_in_time() {
-    let mut port = Port::open(Edge { first_bytes: Duration::from_millis(50), ..Edge::default() });
+    let mut port = Port::open(EdgeLimits { first_bytes_timeout: Duration::from_millis(50), ..EdgeLimits::default() });
     let mut socket = port.connect(PROXY, b"PROXY TCP4 203.0.113.9 ").await;
     port.turns_away(&mut socket, "too_slow").await;
 }
@@ -113,7 +115,7 @@ async fn a_header_must_come_in_time() {
 /// SEC-2: what is counted is the client, not the proxy that all clients come by.
 #[tokio::test]
 async fn limits_are_the_clients_own() {
-    let mut port = Port::open(Edge { connections_per_place_max: 1, ..Edge::default() });
+    let mut port = Port::open(EdgeLimits { connections_per_prefix_max: 1, ..EdgeLimits::default() });
     let header = b"PROXY TCP4 203.0.113.9 192.0.2.1 12345 443\r\n";
     let _socket = port.connect(PROXY, header).await;
     let _first = tokio::time::timeout(PATIENCE, port.incoming.next()).await.expect("it arrives");

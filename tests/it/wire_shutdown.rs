@@ -9,7 +9,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use fireteam::server::edge::Edge;
+use fireteam::server::edge::EdgeLimits;
 
 use crate::plain;
 use crate::scripted::{WAITS_MS, id, updated};
@@ -30,7 +30,7 @@ async fn streams_and_silent_connections_do_not_keep_the_server() {
     let mut caller = house.client().await;
     caller.search(search()).await.unwrap();
 
-    let grace = Edge::default().grace;
+    let grace = EdgeLimits::default().shutdown_grace;
     let took = house.shut_down().await;
     assert!(took < grace, "it had to be made to stop: {took:?}");
     assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::NotServing);
@@ -73,11 +73,11 @@ async fn the_last_answers_are_given_before_the_stream_ends() {
 /// F5: a call that never ends is cut off when the grace period is over.
 #[tokio::test]
 async fn what_does_not_end_is_cut_off() {
-    let edge = Edge {
-        grace: Duration::from_millis(100),
-        linger: Duration::ZERO,
+    let edge = EdgeLimits {
+        shutdown_grace: Duration::from_millis(100),
+        drain_delay: Duration::ZERO,
         unary_deadline: Duration::from_secs(3_600),
-        ..Edge::default()
+        ..EdgeLimits::default()
     };
     let mut house = Stage::with_edge(edge).await;
     let update = plain::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(WAITS_MS), ..publish() };

@@ -18,13 +18,13 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Error};
 
-use fireteam::api::caller::Peer;
+use fireteam::api::caller::ConnectionPeer;
 use fireteam::clock::SystemClock;
 use fireteam::config;
-use fireteam::server::edge::Edge;
-use fireteam::server::entrance::{Entrance, Proxies};
-use fireteam::server::incoming::Incoming;
-use fireteam::server::tls::Tls;
+use fireteam::server::edge::EdgeLimits;
+use fireteam::server::entrance::{ConnectionHandshaker, ProxySettings};
+use fireteam::server::incoming::IncomingConnections;
+use fireteam::server::tls::TlsAcceptorSource;
 
 use crate::papers::{Authority, Papers, write, write_server};
 use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
@@ -34,26 +34,26 @@ use crate::wire_edge::until_closed;
 /// A server that encrypts, and who signed its certificate.
 struct House {
     stage: Stage,
-    tls: Arc<Tls>,
+    tls: Arc<TlsAcceptorSource>,
     authority: Authority,
     folder: TempDir,
 }
 
-fn open(folder: &TempDir, papers: &Papers, client_ca: Option<&Authority>) -> Arc<Tls> {
+fn open(folder: &TempDir, papers: &Papers, client_ca: Option<&Authority>) -> Arc<TlsAcceptorSource> {
     let (certificate, key) = write_server(folder.path(), papers);
     let client_ca = client_ca.map(|authority| {
         let file = folder.path().join("clients.pem");
         write(&file, &authority.pem);
         file
     });
-    Arc::new(Tls::open(config::Tls { certificate, key, client_ca }).unwrap())
+    Arc::new(TlsAcceptorSource::open(config::TlsFiles { certificate, key, client_ca }).unwrap())
 }
 
 impl House {
-    async fn open(edge: Edge) -> Self {
+    async fn open(edge: EdgeLimits) -> Self {
         let (folder, authority) = (tempfile::tempdir().unwrap(), Authority::new("house"));
         let tls = open(&folder, &authority.server(), None);
-        let stage = Stage::with_entrance(edge, Some(tls.clone()), Proxies::none()).await;
+        let stage = Stage::with_entrance(edge, Some(tls.clone()), ProxySettings::none()).await;
         Self { stage, tls, authority, folder }
     }
 
@@ -68,7 +68,7 @@ impl House {
 
 #[tokio::test]
 async fn whoever_knows_the_authority_is_served() {
-    let house = House::open(Edge::default()).await;
+    let house = House::open(EdgeLimits::default()).await;
     let mut client = MatchmakingServiceClient::new(house.channel(&house.authority).await.unwrap());
     client.search(search()).await.unwrap();
     let mut operators = TcpStream::connect(house.stage.operator_address).await.unwrap();
@@ -79,7 +79,7 @@ async fn whoever_knows_the_authority_is_served() {
 
 #[tokio::test]
 async fn whoever_does_not_know_the_authority_goes_away() {
-    let house = House::open(Edge::default()).await;
+    let house = House::open(EdgeLimits::default()).await;
     assert!(house.channel(&Authority::new("somebody else")).await.is_err());
     house.stage.counted.wait_for_turned_away("tls").await;
     house.channel(&house.authority).await.unwrap();
@@ -91,7 +91,7 @@ async fn whoever_does_not_know_the_authority_goes_away() {
 
 #[tokio::test]
 async fn plaintext_is_refused() {
-    let house = House::open(Edge::default()).await;
+    let house = House::open(EdgeLimits::default()).await;
     let mut socket = house.stage.socket().await;
     socket.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
     let said = until_closed(&mut socket).await;
@@ -103,7 +103,8 @@ async fn plaintext_is_refused() {
 /// SEC-1: TLS stall. Neither silence nor half a greeting keeps a connection.
 #[tokio::test]
 async fn a_handshake_must_end_in_time() {
-    let house = House::open(Edge { first_bytes: Duration::from_millis(100), ..Edge::default() }).await;
+    let house =
+        House::open(EdgeLimits { first_bytes_timeout: Duration::from_millis(100), ..EdgeLimits::default() }).await;
     for half_a_greeting in [&b""[..], b"\x16\x03\x01\x02\0\x01\0\x01\xfc\x03\x03"] {
         let mut socket = house.stage.socket().await;
         socket.write_all(half_a_greeting).await.unwrap();
@@ -115,7 +116,8 @@ async fn a_handshake_must_end_in_time() {
 /// SEC-2: those who come and say nothing cannot keep out whoever comes after them.
 #[tokio::test]
 async fn the_oldest_of_too_many_handshakes_gives_way() {
-    let patient = Edge { first_bytes: Duration::from_secs(3_600), arriving_max: 2, ..Edge::default() };
+    let patient =
+        EdgeLimits { first_bytes_timeout: Duration::from_secs(3_600), handshakes_max: 2, ..EdgeLimits::default() };
     let house = House::open(patient).await;
     let mut silent = house.stage.socket().await;
     let (_second, _third) = (house.stage.socket().await, house.stage.socket().await);
@@ -127,7 +129,7 @@ async fn the_oldest_of_too_many_handshakes_gives_way() {
 /// A1: certificates are renewed without a restart; connections that are open keep theirs; a bad pair changes nothing.
 #[tokio::test]
 async fn certificates_are_replaced_while_connections_live() {
-    let house = House::open(Edge::default()).await;
+    let house = House::open(EdgeLimits::default()).await;
     let mut old = MatchmakingServiceClient::new(house.channel(&house.authority).await.unwrap());
     old.search(search()).await.unwrap();
 
@@ -187,14 +189,15 @@ async fn connect(
     TlsConnector::from(Arc::new(config)).connect(name, socket).await.unwrap()
 }
 
-fn incoming(tls: Arc<Tls>, counted: &Arc<Counted>) -> Incoming {
+fn incoming(tls: Arc<TlsAcceptorSource>, counted: &Arc<Counted>) -> IncomingConnections {
     let stop = CancellationToken::new();
     let clock = Arc::new(SystemClock::start());
-    let entrance = Entrance::new(Arc::default(), clock, counted.clone(), stop, Some(tls), Proxies::none());
-    Incoming::bind("127.0.0.1:0".parse().unwrap(), entrance).unwrap()
+    let entrance =
+        ConnectionHandshaker::new(Arc::default(), clock, counted.clone(), stop, Some(tls), ProxySettings::none());
+    IncomingConnections::bind("127.0.0.1:0".parse().unwrap(), entrance).unwrap()
 }
 
-async fn arrived(incoming: &mut Incoming) -> Peer {
+async fn arrived(incoming: &mut IncomingConnections) -> ConnectionPeer {
     let next = tokio::time::timeout(PATIENCE, incoming.next()).await.expect("it arrives");
     next.unwrap().unwrap().connect_info()
 }
@@ -236,7 +239,7 @@ fn a_mounted_secret_will_do() {
     let (certificate, key) = write_server(folder.path(), &Authority::new("house").server());
     std::fs::set_permissions(&key, PermissionsExt::from_mode(0o440)).unwrap();
     let is_roots = std::fs::metadata(&key).unwrap().uid() == 0;
-    let opened = Tls::open(config::Tls { certificate, key, client_ca: None });
+    let opened = TlsAcceptorSource::open(config::TlsFiles { certificate, key, client_ca: None });
     assert_eq!(opened.is_ok(), is_roots, "{opened:?}");
 }
 
@@ -252,7 +255,8 @@ fn wrong_files_are_named_with_the_remedy() {
         write(&key_file, key);
         write(&ca_file, client_ca.unwrap_or_default());
         let client_ca = client_ca.map(|_| ca_file);
-        let said = Tls::open(config::Tls { certificate: certificate_file, key: key_file, client_ca });
+        let said =
+            TlsAcceptorSource::open(config::TlsFiles { certificate: certificate_file, key: key_file, client_ca });
         let said = said.unwrap_err().to_string();
         assert!(!said.contains('\n') && !said.contains("MII"), "{said}");
         said
@@ -266,14 +270,18 @@ fn wrong_files_are_named_with_the_remedy() {
     let other = Authority::new("other").server();
     check(said(&papers.certificate, &other.key, None), "server.key", "the key must be that certificate's");
 
-    let absent = config::Tls { certificate: "no.pem".into(), key: "no.key".into(), client_ca: None };
-    check(Tls::open(absent).unwrap_err().to_string(), "no.pem", "TLS certificate");
+    let absent = config::TlsFiles { certificate: "no.pem".into(), key: "no.key".into(), client_ca: None };
+    check(TlsAcceptorSource::open(absent).unwrap_err().to_string(), "no.pem", "TLS certificate");
 
     #[cfg(unix)]
     for mode in [0o644, 0o660, 0o604] {
         let (certificate, key) = write_server(folder.path(), &papers);
         std::fs::set_permissions(&key, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         let remedy = format!("chmod 600 {}", key.display());
-        check(Tls::open(config::Tls { certificate, key, client_ca: None }).unwrap_err().to_string(), "", &remedy);
+        check(
+            TlsAcceptorSource::open(config::TlsFiles { certificate, key, client_ca: None }).unwrap_err().to_string(),
+            "",
+            &remedy,
+        );
     }
 }

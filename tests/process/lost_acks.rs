@@ -251,7 +251,7 @@ impl Present<'_> {
         let mut connection = self.0.connect().await;
         let query = match call {
             Call::Reserve(_, user) => {
-                let user = fireteam::domain::id::UserKey::of(user);
+                let user = fireteam::domain::id::UserKey::from_name(user);
                 let query = sqlx::query_scalar("select exists (select from reservation where users = $1)");
                 query.bind(user.as_bytes().to_vec())
             }

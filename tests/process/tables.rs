@@ -180,7 +180,7 @@ impl Tables {
             }
         }
         for (user, (outcome, advertisement, seats, _)) in parties {
-            let rows = by_leader.get(&UserKey::of(user)).map_or(&[][..], Vec::as_slice);
+            let rows = by_leader.get(&UserKey::from_name(user)).map_or(&[][..], Vec::as_slice);
             let live: Vec<&&Seat> = rows.iter().filter(|seat| !seat.ended).collect();
             if 1 < rows.len() {
                 wrong.push(format!("twice: {user} sits {} times", rows.len()));

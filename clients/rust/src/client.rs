@@ -200,7 +200,11 @@ impl Client {
     }
 
     /// Asks whether a party of `party_size` shall search or advertise.
-    pub async fn choose_role(&self, set_id: u32, party_size: u32) -> Result<pb::MatchmakingChooseActionResponse, Error> {
+    pub async fn choose_role(
+        &self,
+        set_id: u32,
+        party_size: u32,
+    ) -> Result<pb::MatchmakingChooseActionResponse, Error> {
         let request = pb::MatchmakingChooseActionRequest { matchmaking_set_id: Some(set_id), party_size };
         self.call(request, |mut stub, request| async move { stub.choose_action(request).await }).await
     }

@@ -19,8 +19,8 @@ use crate::advertised::{Advertised, Door};
 use crate::client::make_repeatable;
 use crate::error::{Error, Failure};
 use crate::pb;
-use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 use crate::pb::matchmaking_connect_response::Message;
+use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 
 /// Requests sent and not yet answered; a caller beyond that waits its turn.
 const IN_FLIGHT_MAX: usize = 64;

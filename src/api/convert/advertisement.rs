@@ -2,59 +2,71 @@
 
 use std::fmt::Display;
 
-use crate::api::convert::{Door, Problems, field, session};
+use crate::api::convert::{EntryPoint, FieldErrors, field, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
-use crate::domain::advertisement::{AllowedRange, Kind};
+use crate::domain::advertisement::{AdvertisementKind, AllowedRange};
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash};
 use crate::domain::limit;
-use crate::engine::command::{Caller, Delete, Update};
+use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertCommand};
 
-impl Door {
+impl EntryPoint {
     /// Publish, replace or keep alive.
-    pub fn update(&self, caller: &Caller, wire: pb::UpdateAdvertisementRequest) -> Result<Update, Rejection> {
-        let mut problems = self.problems();
+    pub fn update_command(
+        &self,
+        caller: &Caller,
+        wire: pb::UpdateAdvertisementRequest,
+    ) -> Result<UpdateAdvertCommand, Rejection> {
+        let mut problems = self.field_errors();
         let creates = wire.advertisement_id.is_empty();
-        heartbeats_change_nothing(&wire, creates, &mut problems);
+        reject_changes_in_heartbeat(&wire, creates, &mut problems);
         let set_id = match creates {
-            true => Some(self.required_set_id(wire.matchmaking_set_id, &mut problems)),
-            false => self.set_id(wire.matchmaking_set_id, &mut problems),
+            true => Some(self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems)),
+            false => self.resolve_set_id(wire.matchmaking_set_id, &mut problems),
         };
         let key = wire.idempotency_key;
         if !key.is_empty() {
-            field::key(&key, caller.subject.is_none(), "idempotency_key", &mut problems);
+            field::check_idempotency_key(&key, caller.subject.is_none(), "idempotency_key", &mut problems);
         }
-        field::size(wire.connect_data.len(), limit::CONNECT_DATA_BYTES_MAX, "connect_data", &mut problems);
+        field::check_byte_len(wire.connect_data.len(), limit::CONNECT_DATA_BYTES_MAX, "connect_data", &mut problems);
         let mut composition = wire.session_composition;
-        let update = Update {
-            target: target(&wire.advertisement_id, wire.advertisement_token, &mut problems),
-            consents: session::consents(composition.as_mut(), &mut problems),
-            session: composition.map(|wire| session::required(Some(wire), caller.origin, &mut problems)),
+        let update = UpdateAdvertCommand {
+            existing_advert: existing_advertisement(&wire.advertisement_id, wire.advertisement_token, &mut problems),
+            consents: session::take_consent_tokens(composition.as_mut(), &mut problems),
+            session: composition.map(|wire| session::required_session(Some(wire), caller.origin, &mut problems)),
             set_id,
-            hash: wire.service_configuration_hash.map(RulesetHash),
-            time_to_live_ms: wire.time_to_live_ms,
+            ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
+            ttl_ms: wire.time_to_live_ms,
             connect_data: wire.connect_data,
-            allowed: allowed(wire.allowed_ranges, &mut problems),
-            kind: kind(wire.kind, &mut problems),
-            confirmed: reservations(&wire.confirmed_reservation_ids, "confirmed_reservation_ids", &mut problems),
-            settled: reservations(&wire.joined_reservation_ids, "settled_reservation_ids", &mut problems),
+            allowed_ranges: allowed_ranges(wire.allowed_ranges, &mut problems),
+            kind: advertisement_kind(wire.kind, &mut problems),
+            confirmed_reservations: reservation_ids(
+                &wire.confirmed_reservation_ids,
+                "confirmed_reservation_ids",
+                &mut problems,
+            ),
+            joined_reservations: reservation_ids(
+                &wire.joined_reservation_ids,
+                "settled_reservation_ids",
+                &mut problems,
+            ),
             idempotency_key: (!key.is_empty()).then_some(key),
-            nonce: self.nonce,
+            envelope_nonce: self.envelope_nonce,
         };
-        problems.finish(update)
+        problems.into_result(update)
     }
 
     /// Withdraw.
-    pub fn delete(&self, wire: pb::DeleteAdvertisementRequest) -> Result<Delete, Rejection> {
-        let mut problems = self.problems();
-        let id = field::advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
-        let token = field::token(wire.advertisement_token, "advertisement_token", &mut problems);
+    pub fn delete_command(&self, wire: pb::DeleteAdvertisementRequest) -> Result<DeleteAdvertCommand, Rejection> {
+        let mut problems = self.field_errors();
+        let id = field::parse_advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
+        let token = field::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
         let id = id.unwrap_or(AdvertisementId::from_bytes([0; 16]));
-        problems.finish(Delete { id, token })
+        problems.into_result(DeleteAdvertCommand { id, advertisement_token: token })
     }
 }
 
-fn heartbeats_change_nothing(wire: &pb::UpdateAdvertisementRequest, creates: bool, problems: &mut Problems) {
+fn reject_changes_in_heartbeat(wire: &pb::UpdateAdvertisementRequest, creates: bool, problems: &mut FieldErrors) {
     if wire.session_composition.is_some() {
         return;
     }
@@ -71,8 +83,8 @@ fn heartbeats_change_nothing(wire: &pb::UpdateAdvertisementRequest, creates: boo
     }
 }
 
-fn target(id: &str, token: Vec<u8>, problems: &mut Problems) -> Option<(AdvertisementId, Vec<u8>)> {
-    let token = field::token(token, "advertisement_token", problems);
+fn existing_advertisement(id: &str, token: Vec<u8>, problems: &mut FieldErrors) -> Option<(AdvertisementId, Vec<u8>)> {
+    let token = field::checked_token(token, "advertisement_token", problems);
     if id.is_empty() {
         if !token.is_empty() {
             problems
@@ -80,18 +92,18 @@ fn target(id: &str, token: Vec<u8>, problems: &mut Problems) -> Option<(Advertis
         }
         return None;
     }
-    Some((field::advertisement_id(id, "advertisement_id", problems)?, token))
+    Some((field::parse_advertisement_id(id, "advertisement_id", problems)?, token))
 }
 
-fn allowed(wire: Vec<pb::AllowedRange>, problems: &mut Problems) -> Vec<AllowedRange> {
-    if !field::count(wire.len(), limit::ALLOWED_RANGES_MAX, "allowed", problems) {
+fn allowed_ranges(wire: Vec<pb::AllowedRange>, problems: &mut FieldErrors) -> Vec<AllowedRange> {
+    if !field::check_list_len(wire.len(), limit::ALLOWED_RANGES_MAX, "allowed", problems) {
         return Vec::new();
     }
     let ranges = wire.into_iter().enumerate().map(|(index, range)| {
         let path = format_args!("allowed[{index}]");
-        field::name(&range.attribute, format_args!("{path}.attribute"), problems);
-        let min = range.min.map(|min| field::number(min, format_args!("{path}.min"), problems));
-        let max = range.max.map(|max| field::number(max, format_args!("{path}.max"), problems));
+        field::check_required_text(&range.attribute, format_args!("{path}.attribute"), problems);
+        let min = range.min.map(|min| field::checked_number(min, format_args!("{path}.min"), problems));
+        let max = range.max.map(|max| field::checked_number(max, format_args!("{path}.max"), problems));
         match (min, max) {
             (None, None) => problems.add(path, "has neither min nor max: give one or both"),
             (Some(min), Some(max)) if max < min => problems.add(path, format!("has min {min} above max {max}")),
@@ -102,11 +114,11 @@ fn allowed(wire: Vec<pb::AllowedRange>, problems: &mut Problems) -> Vec<AllowedR
     ranges.collect()
 }
 
-fn kind(wire: i32, problems: &mut Problems) -> Option<Kind> {
+fn advertisement_kind(wire: i32, problems: &mut FieldErrors) -> Option<AdvertisementKind> {
     match pb::AdvertisementKind::try_from(wire) {
         Ok(pb::AdvertisementKind::Unspecified) => None,
-        Ok(pb::AdvertisementKind::Session) => Some(Kind::Session),
-        Ok(pb::AdvertisementKind::GameServer) => Some(Kind::Server),
+        Ok(pb::AdvertisementKind::Session) => Some(AdvertisementKind::Session),
+        Ok(pb::AdvertisementKind::GameServer) => Some(AdvertisementKind::GameServer),
         Err(_) => {
             problems.add("kind", format!("is {wire}, which is no AdvertisementKind"));
             None
@@ -114,10 +126,10 @@ fn kind(wire: i32, problems: &mut Problems) -> Option<Kind> {
     }
 }
 
-fn reservations(wire: &[String], path: impl Display + Copy, problems: &mut Problems) -> Vec<ReservationId> {
-    if !field::count(wire.len(), limit::SETTLED_MAX, path, problems) {
+fn reservation_ids(wire: &[String], path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<ReservationId> {
+    if !field::check_list_len(wire.len(), limit::RESERVATION_IDS_PER_UPDATE_MAX, path, problems) {
         return Vec::new();
     }
     let ids = wire.iter().enumerate();
-    ids.filter_map(|(index, id)| field::reservation_id(id, format_args!("{path}[{index}]"), problems)).collect()
+    ids.filter_map(|(index, id)| field::parse_reservation_id(id, format_args!("{path}[{index}]"), problems)).collect()
 }

@@ -3,71 +3,76 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use crate::api::convert::{Problems, field};
+use crate::api::convert::{FieldErrors, field};
 use crate::api::pb;
-use crate::domain::attribute::{Origin, Value};
+use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::{SiloId, UserKey};
 use crate::domain::limit;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, RegionLatency, Session};
-use crate::engine::command::Consents;
+use crate::engine::command::PartyConsents;
 
 /// What the field is called in every request that has one.
-pub(super) const PATH: &str = "session_composition";
+pub(super) const SESSION_COMPOSITION_FIELD: &str = "session_composition";
 
 /// A composition that cannot be done without.
-pub(in crate::api) fn required(
+pub(in crate::api) fn required_session(
     wire: Option<pb::SessionCompositionData>,
-    origin: Origin,
-    problems: &mut Problems,
+    origin: ValueOrigin,
+    problems: &mut FieldErrors,
 ) -> Session {
     let Some(wire) = wire else {
-        problems.add(PATH, "is missing: say who it is about");
+        problems.add(SESSION_COMPOSITION_FIELD, "is missing: say who it is about");
         return Session::default();
     };
-    let players_path = format_args!("{PATH}.players");
-    session(wire, players_path, origin, problems)
+    let players_path = format_args!("{SESSION_COMPOSITION_FIELD}.players");
+    session_from_proto(wire, players_path, origin, problems)
 }
 
 /// What the players of a composition have said of coming along; taken out of it.
-pub(super) fn consents(wire: Option<&mut pb::SessionCompositionData>, problems: &mut Problems) -> Consents {
+pub(super) fn take_consent_tokens(
+    wire: Option<&mut pb::SessionCompositionData>,
+    problems: &mut FieldErrors,
+) -> PartyConsents {
     let players = wire.map_or(&mut [][..], |wire| &mut wire.players);
-    consents_of(players, "session_composition.players", problems)
+    take_player_consent_tokens(players, "session_composition.players", problems)
 }
 
 /// The same, of players at `players_path`.
-pub(super) fn consents_of(
+pub(super) fn take_player_consent_tokens(
     players: &mut [pb::PlayerData],
     players_path: &'static str,
-    problems: &mut Problems,
-) -> Consents {
+    problems: &mut FieldErrors,
+) -> PartyConsents {
     let mut tokens = Vec::new();
     // Too many players are refused with the rest.
-    for (index, player) in players.iter_mut().enumerate().take(limit::PLAYERS_MAX) {
+    for (index, player) in players.iter_mut().enumerate().take(limit::PLAYERS_PER_SESSION_MAX) {
         if !player.consent_token.is_empty() {
             let path = format_args!("{players_path}[{index}].consent_token");
             tokens.resize(index, Vec::new());
-            tokens.push(field::token(std::mem::take(&mut player.consent_token), path, problems));
+            tokens.push(field::checked_token(std::mem::take(&mut player.consent_token), path, problems));
         }
     }
-    Consents { players_path, tokens }
+    PartyConsents { players_field_path: players_path, consent_tokens: tokens }
 }
 
 /// A composition whose players may have come from elsewhere, at `players_path`.
-pub(super) fn session(
+pub(super) fn session_from_proto(
     wire: pb::SessionCompositionData,
     players_path: impl Display + Copy,
-    origin: Origin,
-    problems: &mut Problems,
+    origin: ValueOrigin,
+    problems: &mut FieldErrors,
 ) -> Session {
     let players = players(&wire.players, players_path, problems);
     let party_sizes = party_sizes(&wire.party_size_composition, wire.players.len(), players_path, problems);
-    let not_negative = |value: Option<i32>, name: &str, problems: &mut Problems| {
-        value.map(|value| field::whole(value, 0, i32::MAX, format_args!("{PATH}.{name}"), problems))
+    let not_negative = |value: Option<i32>, name: &str, problems: &mut FieldErrors| {
+        value.map(|value| {
+            field::checked_integer(value, 0, i32::MAX, format_args!("{SESSION_COMPOSITION_FIELD}.{name}"), problems)
+        })
     };
-    let seats_path = format_args!("{PATH}.max_allowed_join_reservation_count");
+    let seats_path = format_args!("{SESSION_COMPOSITION_FIELD}.max_allowed_join_reservation_count");
     let seats = wire.max_allowed_join_reservation_count.unwrap_or(0);
-    let seats = field::whole(seats, 0, i32::from(limit::SEATS_MAX), seats_path, problems);
+    let seats = field::checked_integer(seats, 0, i32::from(limit::OPEN_SEATS_MAX), seats_path, problems);
     Session {
         silo: SiloId(wire.silo_id.unwrap_or(0)),
         party_sizes,
@@ -78,7 +83,7 @@ pub(super) fn session(
         join_seats: u16::try_from(seats).unwrap_or(0),
         locality: wire.locality_info.and_then(|wire| locality(wire, problems)),
         attributes: attributes(wire.attributes, problems),
-        regions: regions(wire.region_latencies, problems),
+        region_latencies: region_latencies(wire.region_latencies, problems),
         origin,
     }
 }
@@ -87,21 +92,21 @@ fn party_sizes(
     wire: &[i32],
     player_count: usize,
     players_path: impl Display + Copy,
-    problems: &mut Problems,
+    problems: &mut FieldErrors,
 ) -> Vec<u8> {
-    let path = format_args!("{PATH}.party_size_composition");
+    let path = format_args!("{SESSION_COMPOSITION_FIELD}.party_size_composition");
     if wire.is_empty() {
         if player_count == 0 {
             problems.add(path, "is missing, and there are no players: give party sizes, players or both");
         }
-        return vec![u8::try_from(player_count.clamp(1, limit::PLAYERS_MAX)).unwrap_or(1)];
+        return vec![u8::try_from(player_count.clamp(1, limit::PLAYERS_PER_SESSION_MAX)).unwrap_or(1)];
     }
-    if !field::count(wire.len(), limit::PARTIES_MAX, path, problems) {
+    if !field::check_list_len(wire.len(), limit::PARTIES_PER_SESSION_MAX, path, problems) {
         return Vec::new();
     }
-    let max = limit::PLAYERS_MAX as i32;
+    let max = limit::PLAYERS_PER_SESSION_MAX as i32;
     for (index, &size) in wire.iter().enumerate() {
-        field::whole(size, 1, max, format_args!("{path}[{index}]"), problems);
+        field::checked_integer(size, 1, max, format_args!("{path}[{index}]"), problems);
     }
     let sum: i64 = wire.iter().map(|&size| i64::from(size)).sum();
     if i64::from(max) < sum {
@@ -112,15 +117,15 @@ fn party_sizes(
     wire.iter().map(|&size| u8::try_from(size).unwrap_or(0)).collect()
 }
 
-fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut Problems) -> Vec<Player> {
-    if !field::count(wire.len(), limit::PLAYERS_MAX, path, problems) {
+fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<Player> {
+    if !field::check_list_len(wire.len(), limit::PLAYERS_PER_SESSION_MAX, path, problems) {
         return Vec::new();
     }
     let mut players = Vec::with_capacity(wire.len());
     for (index, player) in wire.iter().enumerate() {
         let user_path = format_args!("{path}[{index}].user_id");
-        field::name(&player.user_id, user_path, problems);
-        field::short_text(&player.player_id, format_args!("{path}[{index}].player_id"), problems);
+        field::check_required_text(&player.user_id, user_path, problems);
+        field::check_text_len(&player.player_id, format_args!("{path}[{index}].player_id"), problems);
         // Few enough, by the limit above, for looking through them all.
         let same_user = |other: &pb::PlayerData| other.user_id == player.user_id;
         if !player.user_id.is_empty()
@@ -128,16 +133,17 @@ fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut Pr
         {
             problems.add(user_path, format!("is the user of {path}[{first}] too: two players of one user never meet"));
         }
-        let skill = player.skill.map(|skill| field::number(skill, format_args!("{path}[{index}].skill"), problems));
-        let user = UserKey::of(&player.user_id);
-        let player = if player.player_id.is_empty() { user } else { UserKey::of(&player.player_id) };
-        players.push(Player { user, player, skill });
+        let skill =
+            player.skill.map(|skill| field::checked_number(skill, format_args!("{path}[{index}].skill"), problems));
+        let user = UserKey::from_name(&player.user_id);
+        let player = if player.player_id.is_empty() { user } else { UserKey::from_name(&player.player_id) };
+        players.push(Player { user, client_key: player, stated_skill: skill });
     }
     players
 }
 
-fn locality(wire: pb::LocalityData, problems: &mut Problems) -> Option<Locality> {
-    let path = format_args!("{PATH}.locality_info");
+fn locality(wire: pb::LocalityData, problems: &mut FieldErrors) -> Option<Locality> {
+    let path = format_args!("{SESSION_COMPOSITION_FIELD}.locality_info");
     let (Some(x), Some(y), Some(z)) = (wire.locality_x, wire.locality_y, wire.locality_z) else {
         problems.add(path, "has not all of x, y and z: give all three, or leave it out");
         return None;
@@ -149,25 +155,33 @@ fn locality(wire: pb::LocalityData, problems: &mut Problems) -> Option<Locality>
     locality
 }
 
-fn attributes(wire: BTreeMap<String, pb::AttributeValue>, problems: &mut Problems) -> Vec<(Box<str>, Value)> {
-    if !field::count(wire.len(), limit::ATTRIBUTES_MAX, format_args!("{PATH}.attributes"), problems) {
+fn attributes(
+    wire: BTreeMap<String, pb::AttributeValue>,
+    problems: &mut FieldErrors,
+) -> Vec<(Box<str>, AttributeValue)> {
+    if !field::check_list_len(
+        wire.len(),
+        limit::ATTRIBUTES_MAX,
+        format_args!("{SESSION_COMPOSITION_FIELD}.attributes"),
+        problems,
+    ) {
         return Vec::new();
     }
     // A BTreeMap goes in name order, which is the order that a session promises.
     let named = wire.into_iter().filter_map(|(name, value)| {
-        let path = format_args!("{PATH}.attributes[{name:?}]");
-        field::name(&name, path, problems);
-        let value = attribute(value.value, path, problems)?;
+        let path = format_args!("{SESSION_COMPOSITION_FIELD}.attributes[{name:?}]");
+        field::check_required_text(&name, path, problems);
+        let value = attribute_value(value.value, path, problems)?;
         Some((name.into_boxed_str(), value))
     });
     named.collect()
 }
 
-fn attribute(
+fn attribute_value(
     wire: Option<pb::attribute_value::Value>,
     path: impl Display + Copy,
-    problems: &mut Problems,
-) -> Option<Value> {
+    problems: &mut FieldErrors,
+) -> Option<AttributeValue> {
     use pb::attribute_value::Value as Wire;
     match wire {
         None => {
@@ -175,34 +189,35 @@ fn attribute(
             None
         }
         Some(Wire::NumberValue(number)) => {
-            Some(Value::Number(field::number(number, format_args!("{path}.number"), problems)))
+            Some(AttributeValue::Number(field::checked_number(number, format_args!("{path}.number"), problems)))
         }
         Some(Wire::StringValue(text)) => {
-            field::short_text(&text, format_args!("{path}.text"), problems);
-            Some(Value::Text(text.into()))
+            field::check_text_len(&text, format_args!("{path}.text"), problems);
+            Some(AttributeValue::String(text.into()))
         }
-        Some(Wire::BoolValue(flag)) => Some(Value::Flag(flag)),
+        Some(Wire::BoolValue(flag)) => Some(AttributeValue::Bool(flag)),
         Some(Wire::StringList(list)) => {
             let path = format_args!("{path}.texts.values");
-            if field::count(list.values.len(), limit::TEXTS_MAX, path, problems) {
+            if field::check_list_len(list.values.len(), limit::STRING_LIST_ENTRIES_MAX, path, problems) {
                 for (index, text) in list.values.iter().enumerate() {
-                    field::short_text(text, format_args!("{path}[{index}]"), problems);
+                    field::check_text_len(text, format_args!("{path}[{index}]"), problems);
                 }
             }
-            Some(Value::texts(list.values.into_iter().map(String::into_boxed_str).collect()))
+            Some(AttributeValue::string_list(list.values.into_iter().map(String::into_boxed_str).collect()))
         }
     }
 }
 
-fn regions(wire: Vec<pb::RegionLatency>, problems: &mut Problems) -> Box<[RegionLatency]> {
-    let path = format_args!("{PATH}.region_latencies");
-    if !field::count(wire.len(), limit::REGIONS_MAX, path, problems) {
+fn region_latencies(wire: Vec<pb::RegionLatency>, problems: &mut FieldErrors) -> Box<[RegionLatency]> {
+    let path = format_args!("{SESSION_COMPOSITION_FIELD}.region_latencies");
+    if !field::check_list_len(wire.len(), limit::REGIONS_PER_SESSION_MAX, path, problems) {
         return Box::default();
     }
     let mut regions = Vec::with_capacity(wire.len());
     for (index, region) in wire.into_iter().enumerate() {
-        field::name(&region.region, format_args!("{path}[{index}].region"), problems);
-        let ms = field::round_trip_ms(region.round_trip_ms, format_args!("{path}[{index}].round_trip_ms"), problems);
+        field::check_required_text(&region.region, format_args!("{path}[{index}].region"), problems);
+        let ms =
+            field::checked_round_trip_ms(region.round_trip_ms, format_args!("{path}[{index}].round_trip_ms"), problems);
         if regions.iter().any(|known: &RegionLatency| *known.region == *region.region) {
             problems.add(format_args!("{path}[{index}].region"), "is named twice: each region once");
         }

@@ -17,27 +17,27 @@ use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::body::Body;
 use tonic::{Code, Status};
 
-use crate::api::pb::ErrorReason;
-use crate::api::admission::run_out;
-use crate::api::fault_in_server;
+use crate::api::admission::token_expired_rejection;
+use crate::api::internal_error_status;
 use crate::api::layer::deadline;
-use crate::api::layer::report::{Report, RpcObserver};
+use crate::api::layer::report::{CallReport, RpcObserver};
+use crate::api::pb::ErrorReason;
 use crate::api::status::Rejection;
 
 /// An answer's body.
-pub struct CallBody {
+pub struct CallResponseBody {
     inner: Body,
-    report: Option<Report>,
-    guard: Option<Guard>,
+    report: Option<CallReport>,
+    limits: Option<StreamLimits>,
     ended: bool,
 }
 
 /// What ends a stream before its time.
-pub struct Guard {
+pub struct StreamLimits {
     _slot: StreamSlot,
     deadline: Option<Pin<Box<Sleep>>>,
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
-    run_out: Option<Pin<Box<Sleep>>>,
+    token_expiry: Option<Pin<Box<Sleep>>>,
     /// Bytes that may still be said.
     bytes_left: usize,
 }
@@ -45,24 +45,24 @@ pub struct Guard {
 /// A stream's place among those of its connection; given back when the stream ends.
 #[derive(Default)]
 pub struct StreamSlot {
-    open: Option<Arc<AtomicU32>>,
+    open_streams: Option<Arc<AtomicU32>>,
     observer: Option<Arc<dyn RpcObserver>>,
 }
 
 impl StreamSlot {
     /// A place that nobody counts.
-    pub fn free() -> Self {
+    pub fn uncounted() -> Self {
         Self::default()
     }
 
     /// A place that has been counted in `open`.
-    pub fn taken(open: Arc<AtomicU32>) -> Self {
-        Self { open: Some(open), observer: None }
+    pub fn counted(open: Arc<AtomicU32>) -> Self {
+        Self { open_streams: Some(open), observer: None }
     }
 
     /// The same, which `observer` counts too.
-    pub fn counted_by(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
-        observer.streams(1);
+    pub fn with_observer(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
+        observer.stream_count_changed(1);
         self.observer = Some(observer.clone());
         self
     }
@@ -70,16 +70,16 @@ impl StreamSlot {
 
 impl Drop for StreamSlot {
     fn drop(&mut self) {
-        if let Some(open) = &self.open {
+        if let Some(open) = &self.open_streams {
             open.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(observer) = &self.observer {
-            observer.streams(-1);
+            observer.stream_count_changed(-1);
         }
     }
 }
 
-impl Guard {
+impl StreamLimits {
     /// Ends a stream when the client no longer waits, when `draining` is cancelled, or after `good_for`, when the
     /// caller's proof has run out.
     pub fn new(
@@ -92,18 +92,18 @@ impl Guard {
             _slot: slot,
             deadline: asked.map(|asked| Box::pin(tokio::time::sleep(asked))),
             draining: draining.map(|token| Box::pin(token.cancelled_owned())),
-            run_out: good_for.map(|good_for| Box::pin(tokio::time::sleep(good_for))),
+            token_expiry: good_for.map(|good_for| Box::pin(tokio::time::sleep(good_for))),
             bytes_left: usize::MAX,
         }
     }
 
     /// The same, but the stream ends as well when so many bytes have been said.
-    pub fn ending_after(self, bytes: usize) -> Self {
+    pub fn with_byte_limit(self, bytes: usize) -> Self {
         Self { bytes_left: bytes, ..self }
     }
 
     /// Counts what is about to be said; why the stream ends instead, when it is too much.
-    fn count(&mut self, frame: &Frame<Bytes>) -> Option<Status> {
+    fn charge_bytes(&mut self, frame: &Frame<Bytes>) -> Option<Status> {
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         match self.bytes_left.checked_sub(bytes) {
             Some(left) => {
@@ -117,41 +117,41 @@ impl Guard {
         }
     }
 
-    fn poll_end(&mut self, cx: &mut Context<'_>) -> Option<Status> {
+    fn poll_limit_reached(&mut self, cx: &mut Context<'_>) -> Option<Status> {
         if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
-            return Some(deadline::exceeded());
+            return Some(deadline::deadline_exceeded_status());
         }
-        if self.run_out.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready()) {
-            return Some(run_out().into_status());
+        if self.token_expiry.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready()) {
+            return Some(token_expired_rejection().into_status());
         }
         let draining = self.draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready());
-        draining.then(|| Rejection::going_away().into_status())
+        draining.then(|| Rejection::draining().into_status())
     }
 }
 
-impl CallBody {
+impl CallResponseBody {
     /// The body of something that is no gRPC call.
-    pub fn plain(inner: Body) -> Self {
-        Self { inner, report: None, guard: None, ended: false }
+    pub fn passthrough(inner: Body) -> Self {
+        Self { inner, report: None, limits: None, ended: false }
     }
 
     /// The body of a call.
-    pub fn new(inner: Body, report: Report, guard: Option<Guard>) -> Self {
-        Self { inner, report: Some(report), guard, ended: false }
+    pub fn of_call(inner: Body, report: CallReport, guard: Option<StreamLimits>) -> Self {
+        Self { inner, report: Some(report), limits: guard, ended: false }
     }
 
     /// The stream is over: its place is free before anybody hears of it.
-    fn finish(&mut self, code: Code) {
-        self.guard = None;
+    fn report_end(&mut self, code: Code) {
+        self.limits = None;
         if let Some(report) = &mut self.report {
             report.finish(code);
         }
     }
 
     /// Ends the stream with a status of our own.
-    fn end(&mut self, status: Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+    fn end_with_status(&mut self, status: Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.ended = true;
-        self.finish(status.code());
+        self.report_end(status.code());
         let mut trailers = HeaderMap::new();
         match status.add_header(&mut trailers) {
             Ok(()) => Poll::Ready(Some(Ok(Frame::trailers(trailers)))),
@@ -160,7 +160,7 @@ impl CallBody {
     }
 }
 
-impl http_body::Body for CallBody {
+impl http_body::Body for CallResponseBody {
     type Data = Bytes;
     type Error = Status;
 
@@ -170,23 +170,23 @@ impl http_body::Body for CallBody {
             return Poll::Ready(None);
         }
         match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut this.inner).poll_frame(cx))) {
-            Err(_panic) => this.end(fault_in_server()),
-            Ok(Poll::Pending) => match this.guard.as_mut().and_then(|guard| guard.poll_end(cx)) {
-                Some(status) => this.end(status),
+            Err(_panic) => this.end_with_status(internal_error_status()),
+            Ok(Poll::Pending) => match this.limits.as_mut().and_then(|guard| guard.poll_limit_reached(cx)) {
+                Some(status) => this.end_with_status(status),
                 None => Poll::Pending,
             },
             Ok(Poll::Ready(Some(Ok(frame)))) => {
-                if let Some(status) = this.guard.as_mut().and_then(|guard| guard.count(&frame)) {
-                    return this.end(status);
+                if let Some(status) = this.limits.as_mut().and_then(|guard| guard.charge_bytes(&frame)) {
+                    return this.end_with_status(status);
                 }
                 if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
-                    this.finish(status.code());
+                    this.report_end(status.code());
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
             Ok(end) => {
                 // Without trailers: something that is no gRPC answer, or an error that says so itself.
-                this.finish(if matches!(end, Poll::Ready(None)) { Code::Ok } else { Code::Internal });
+                this.report_end(if matches!(end, Poll::Ready(None)) { Code::Ok } else { Code::Internal });
                 end
             }
         }

@@ -9,13 +9,13 @@ use crate::api::pb::ErrorReason;
 use crate::api::status::Rejection;
 
 /// Digits in a `grpc-timeout`, by the gRPC protocol; so the value always fits.
-const DIGITS_MAX: usize = 8;
+const TIMEOUT_DIGITS_MAX: usize = 8;
 
 /// How long the client will wait, by its `grpc-timeout`; none when it says nothing that makes sense.
-pub fn asked(headers: &HeaderMap) -> Option<Duration> {
+pub fn requested_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if digits.is_empty() || DIGITS_MAX < digits.len() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+    if digits.is_empty() || TIMEOUT_DIGITS_MAX < digits.len() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
     let count: u64 = digits.parse().ok()?;
@@ -31,7 +31,7 @@ pub fn asked(headers: &HeaderMap) -> Option<Duration> {
 }
 
 /// What a call says that took too long. What it had submitted may still happen.
-pub fn exceeded() -> Status {
+pub fn deadline_exceeded_status() -> Status {
     let text = "the call took too long; what it asked for may still happen: ask again with the same key";
     Rejection::new(Code::DeadlineExceeded, ErrorReason::DeadlineExceeded, text).into_status()
 }
@@ -41,11 +41,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn timeouts_are_read_as_the_protocol_says() {
+    fn grpc_timeout_header_is_parsed_by_unit() {
         let check = |text: &str, wanted: Option<Duration>| {
             let mut headers = HeaderMap::new();
             headers.insert("grpc-timeout", text.parse().unwrap());
-            assert_eq!(asked(&headers), wanted, "{text:?}");
+            assert_eq!(requested_timeout(&headers), wanted, "{text:?}");
         };
         check("2H", Some(Duration::from_secs(7_200)));
         check("3M", Some(Duration::from_secs(180)));
@@ -56,6 +56,6 @@ mod tests {
         for nonsense in ["", "5", "S", "-5S", "+5S", "999999999S", "5x", "5 S"] {
             check(nonsense, None);
         }
-        assert_eq!(asked(&HeaderMap::new()), None);
+        assert_eq!(requested_timeout(&HeaderMap::new()), None);
     }
 }

@@ -9,51 +9,51 @@ use tonic::Code;
 /// Who counts.
 pub trait RpcObserver: Send + Sync + 'static {
     /// A call is over. `method` is one of a fixed set of names, `code` is how it ended.
-    fn finished(&self, method: &'static str, code: Code, elapsed: Duration);
+    fn call_finished(&self, method: &'static str, code: Code, elapsed: Duration);
 
     /// A call was not let in: one of the words of `auth::refused`, or `wrong_role`.
-    fn denied(&self, why: &'static str) {
+    fn auth_failed(&self, why: &'static str) {
         let _ = why;
     }
 
     /// A connection was turned away at the door: `too_many` or `too_many_from_one_place`.
-    fn turned_away(&self, why: &'static str);
+    fn connection_rejected(&self, why: &'static str);
 
     /// So many connections more, or less, are open.
-    fn connections(&self, change: i64) {
+    fn connection_count_changed(&self, change: i64) {
         let _ = change;
     }
 
     /// So many Connect streams more, or less, are open.
-    fn streams(&self, change: i64) {
+    fn stream_count_changed(&self, change: i64) {
         let _ = change;
     }
 }
 
 /// Tells of one call, once.
-pub struct Report {
+pub struct CallReport {
     method: &'static str,
-    started: Instant,
+    started_at: Instant,
     observer: Option<Arc<dyn RpcObserver>>,
 }
 
-impl Report {
+impl CallReport {
     /// A call has begun.
     pub fn new(method: &'static str, observer: Arc<dyn RpcObserver>) -> Self {
-        Self { method, started: Instant::now(), observer: Some(observer) }
+        Self { method, started_at: Instant::now(), observer: Some(observer) }
     }
 
     /// When it began.
-    pub fn started(&self) -> Instant {
-        self.started
+    pub fn started_at(&self) -> Instant {
+        self.started_at
     }
 
     /// It is over; whatever is said after the first time is not heard.
     pub fn finish(&mut self, code: Code) {
         let Some(observer) = self.observer.take() else { return };
-        let elapsed = self.started.elapsed();
-        let (method, word) = (self.method, code_word(code));
-        observer.finished(method, code, elapsed);
+        let elapsed = self.started_at.elapsed();
+        let (method, word) = (self.method, status_code_name(code));
+        observer.call_finished(method, code, elapsed);
         let ms = elapsed.as_secs_f64() * 1000.0;
         match code {
             Code::Ok => {}
@@ -68,14 +68,14 @@ impl Report {
 }
 
 /// A call that nobody finished was given up by its client.
-impl Drop for Report {
+impl Drop for CallReport {
     fn drop(&mut self) {
         self.finish(Code::Cancelled);
     }
 }
 
 /// A code as metrics and logs write it.
-pub fn code_word(code: Code) -> &'static str {
+pub fn status_code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",
         Code::Cancelled => "CANCELLED",

@@ -10,23 +10,24 @@ use tonic::body::Body;
 use tower::{Layer, Service, service_fn};
 
 use super::*;
-use crate::api::health::Health;
+use crate::api::health::HealthState;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 #[derive(Default)]
-struct Counted(Mutex<Vec<(&'static str, Code)>>);
+struct RecordingObserver(Mutex<Vec<(&'static str, Code)>>);
 
-impl RpcObserver for Counted {
-    fn finished(&self, method: &'static str, code: Code, _: Duration) {
+impl RpcObserver for RecordingObserver {
+    fn call_finished(&self, method: &'static str, code: Code, _: Duration) {
         self.0.lock().unwrap().push((method, code));
     }
 
-    fn turned_away(&self, _: &'static str) {}
+    fn connection_rejected(&self, _: &'static str) {}
 }
 
 fn request(timeout: Option<&str>, content_type: &str) -> Request<Body> {
-    let mut request = Request::builder().uri("/fireteam.v1.MatchmakingService/Search").header("content-type", content_type);
+    let mut request =
+        Request::builder().uri("/fireteam.v1.MatchmakingService/Search").header("content-type", content_type);
     if let Some(timeout) = timeout {
         request = request.header("grpc-timeout", timeout);
     }
@@ -34,9 +35,9 @@ fn request(timeout: Option<&str>, content_type: &str) -> Request<Body> {
 }
 
 /// What a call says that `request` makes of a service that never answers.
-async fn check(request: Request<Body>, limit: Duration, wanted: Code) {
-    let counted = Arc::new(Counted::default());
-    let layer = CallLayer::new(counted.clone(), Keeper::default(), limit, &Drain::new(Health::default()));
+async fn check_deadline(request: Request<Body>, limit: Duration, wanted: Code) {
+    let counted = Arc::new(RecordingObserver::default());
+    let layer = CallLayer::new(counted.clone(), Authorizer::default(), limit, &Drain::new(HealthState::default()));
     let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
     let response = layer.layer(never).call(request).await.unwrap();
     assert_eq!(Status::from_header_map(response.headers()).unwrap().code(), wanted);
@@ -45,19 +46,19 @@ async fn check(request: Request<Body>, limit: Duration, wanted: Code) {
 
 /// G3: the sooner of the client's deadline and the server's ends the call.
 #[tokio::test]
-async fn the_sooner_deadline_ends_a_call() {
+async fn deadline_of_a_call_is_the_shorter_of_client_and_server() {
     let soon = Duration::from_millis(5);
-    check(request(Some("5m"), "application/grpc"), HOUR, Code::DeadlineExceeded).await;
-    check(request(Some("1H"), "application/grpc"), soon, Code::DeadlineExceeded).await;
-    check(request(None, "application/grpc+proto"), soon, Code::DeadlineExceeded).await;
-    check(request(Some("nonsense"), "application/grpc"), soon, Code::DeadlineExceeded).await;
+    check_deadline(request(Some("5m"), "application/grpc"), HOUR, Code::DeadlineExceeded).await;
+    check_deadline(request(Some("1H"), "application/grpc"), soon, Code::DeadlineExceeded).await;
+    check_deadline(request(None, "application/grpc+proto"), soon, Code::DeadlineExceeded).await;
+    check_deadline(request(Some("nonsense"), "application/grpc"), soon, Code::DeadlineExceeded).await;
 }
 
 /// A call whose client has gone is counted as given up, once.
 #[tokio::test]
-async fn a_call_that_is_dropped_is_counted() {
-    let counted = Arc::new(Counted::default());
-    let layer = CallLayer::new(counted.clone(), Keeper::default(), HOUR, &Drain::new(Health::default()));
+async fn dropped_call_is_counted_as_cancelled() {
+    let counted = Arc::new(RecordingObserver::default());
+    let layer = CallLayer::new(counted.clone(), Authorizer::default(), HOUR, &Drain::new(HealthState::default()));
     let never = service_fn(|_: Request<Body>| std::future::pending::<Result<Response<Body>, Infallible>>());
     drop(layer.layer(never).call(request(None, "application/grpc")));
     assert_eq!(*counted.0.lock().unwrap(), [("fireteam.v1.MatchmakingService/Search", Code::Cancelled)]);
@@ -65,9 +66,9 @@ async fn a_call_that_is_dropped_is_counted() {
 
 /// Pages pass through untouched and uncounted.
 #[tokio::test]
-async fn what_is_no_call_is_left_alone() {
-    let counted = Arc::new(Counted::default());
-    let layer = CallLayer::new(counted.clone(), Keeper::default(), HOUR, &Drain::new(Health::default()));
+async fn non_grpc_page_passes_through_uncounted() {
+    let counted = Arc::new(RecordingObserver::default());
+    let layer = CallLayer::new(counted.clone(), Authorizer::default(), HOUR, &Drain::new(HealthState::default()));
     let page = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
     let mut page_request = request(None, "text/html");
     *page_request.uri_mut() = "/metrics".parse().unwrap();
@@ -78,8 +79,13 @@ async fn what_is_no_call_is_left_alone() {
 
 /// SEC-4: what names a method and is no gRPC never reaches the method.
 #[tokio::test]
-async fn a_call_in_other_clothes_goes_no_further() {
-    let layer = CallLayer::new(Arc::new(Counted::default()), Keeper::default(), HOUR, &Drain::new(Health::default()));
+async fn non_grpc_request_to_a_method_is_unsupported_media_type() {
+    let layer = CallLayer::new(
+        Arc::new(RecordingObserver::default()),
+        Authorizer::default(),
+        HOUR,
+        &Drain::new(HealthState::default()),
+    );
     let reached = service_fn(|_: Request<Body>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
     let response = layer.layer(reached).call(request(None, "text/html")).await.unwrap();
     assert_eq!(response.status(), StatusCode::UNSUPPORTED_MEDIA_TYPE);

@@ -20,7 +20,7 @@ fn token(issuer: &IssuingKey, ttl: u64) -> String {
 }
 
 fn over(file: &Path, clock: &Arc<ManualClock>) -> Authenticator {
-    let auth = Auth { keys: vec![file.into()], issuer: "game".into(), audience: "fireteam".into() };
+    let auth = JwtSettings { keys: vec![file.into()], issuer: "game".into(), audience: "fireteam".into() };
     Authenticator::new(Some(auth), clock.clone()).unwrap()
 }
 

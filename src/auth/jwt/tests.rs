@@ -10,8 +10,8 @@ use crate::auth::keys;
 const NOW: UnixMs = UnixMs(1_700_000_000_000);
 const NOW_S: u64 = NOW.0 / 1000;
 
-fn auth() -> Auth {
-    Auth { keys: Vec::new(), issuer: "game".into(), audience: "fireteam".into() }
+fn auth() -> JwtSettings {
+    JwtSettings { keys: Vec::new(), issuer: "game".into(), audience: "fireteam".into() }
 }
 
 fn issuer() -> IssuingKey {
@@ -39,11 +39,11 @@ fn with(change: Value) -> Result<Identity, Refused> {
 fn a_token_says_who_and_what() {
     let plain = with(json!({})).unwrap();
     assert_eq!((&*plain.issuer, &*plain.subject, plain.role, plain.scopes.len()), ("game", "ana", Role::Client, 0));
-    assert_eq!(plain.until, Some(NOW.after(3_600_000)));
+    assert_eq!(plain.until, Some(NOW.plus_ms(3_600_000)));
     let more = json!({ "role": "operator", "scope": "a  b", "aud": ["x", "fireteam"], "exp": NOW_S as f64 + 1.5 });
     let more = with(more).unwrap();
     assert_eq!((more.role, more.scopes.len()), (Role::Operator, 2));
-    assert_eq!(more.until, Some(NOW.after(1_500)));
+    assert_eq!(more.until, Some(NOW.plus_ms(1_500)));
     assert_eq!(with(json!({ "role": "server", "iat": null })).unwrap().role, Role::Server);
 }
 

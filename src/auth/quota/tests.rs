@@ -26,7 +26,7 @@ fn stage() -> Stage {
 }
 
 fn known(role: Role, name: &str) -> Payer {
-    Payer::of(Some((role, UserKey::of(name))), None)
+    Payer::of(Some((role, UserKey::from_name(name))), None)
 }
 
 fn at(address: &str) -> Payer {

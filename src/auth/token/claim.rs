@@ -1,7 +1,7 @@
 //! What each kind of token says, and its bytes.
 
 use crate::auth::token::subject_bytes;
-use crate::domain::advertisement::Kind;
+use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::time::UnixMs;
 
@@ -13,7 +13,7 @@ pub struct AdvertisementClaim {
     /// Its set.
     pub set_id: SetId,
     /// Who waits behind it.
-    pub kind: Kind,
+    pub kind: AdvertisementKind,
     /// The caller it was given to; none for anonymous.
     pub subject: Option<UserKey>,
     /// Since when it has been advertised.
@@ -133,8 +133,8 @@ impl Claim for AdvertisementClaim {
         bytes.extend(self.id.as_bytes());
         bytes.extend(self.set_id.0.to_be_bytes());
         bytes.push(match self.kind {
-            Kind::Session => 0,
-            Kind::Server => 1,
+            AdvertisementKind::Session => 0,
+            AdvertisementKind::GameServer => 1,
         });
         bytes.extend(subject_bytes(self.subject));
         bytes.extend(self.since.0.to_be_bytes());
@@ -146,8 +146,8 @@ impl Claim for AdvertisementClaim {
             id: AdvertisementId::from_bytes(fields.take()?),
             set_id: fields.set_id()?,
             kind: match fields.take()? {
-                [0] => Kind::Session,
-                [1] => Kind::Server,
+                [0] => AdvertisementKind::Session,
+                [1] => AdvertisementKind::GameServer,
                 _ => return None,
             },
             subject: fields.subject()?,

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::advertisement::Kind;
+use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{RulesetHash, SiloId};
 use crate::domain::time::UnixMs;
 
@@ -19,7 +19,7 @@ fn advertisement() -> impl Strategy<Value = AdvertisementClaim> {
         |(id, set, server, subject, since)| AdvertisementClaim {
             id: AdvertisementId::from_bytes(id),
             set_id: SetId(set),
-            kind: if server { Kind::Server } else { Kind::Session },
+            kind: if server { AdvertisementKind::GameServer } else { AdvertisementKind::Session },
             subject: subject.map(UserKey::from_bytes),
             since: UnixMs(since),
         },
@@ -145,7 +145,7 @@ fn the_previous_key_is_accepted_and_the_one_before_is_not() {
 /// R5: the same caller and key are the same thing on every replica; anything else is another thing.
 #[test]
 fn derived_ids_depend_on_all_they_are_derived_from() {
-    let (one, other) = (Some(UserKey::of("one")), Some(UserKey::of("other")));
+    let (one, other) = (Some(UserKey::from_name("one")), Some(UserKey::from_name("other")));
     let signer = signer();
     assert_eq!(signer.advertisement_id(one, SetId(1), "k"), signer.clone().advertisement_id(one, SetId(1), "k"));
     let ids: BTreeSet<[u8; 16]> = [
@@ -169,7 +169,7 @@ fn derived_ids_depend_on_all_they_are_derived_from() {
 
 #[test]
 fn a_party_is_its_caller_its_users_and_its_sizes() {
-    let [a, b] = [UserKey::of("a"), UserKey::of("b")];
+    let [a, b] = [UserKey::from_name("a"), UserKey::from_name("b")];
     let digests: BTreeSet<[u8; 16]> = [
         Signer::party_digest(None, &[a, b], &[2]),
         Signer::party_digest(Some(a), &[a, b], &[2]),

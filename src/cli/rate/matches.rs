@@ -13,104 +13,115 @@ use crate::domain::rating::{PLAYERS_MAX, SIDES_MAX};
 use crate::domain::time::UnixMs;
 
 /// Bytes in a player's name or a match's, at most.
-const NAME_BYTES_MAX: usize = 256;
+const PLAYER_OR_MATCH_NAME_BYTES_MAX: usize = 256;
 
 /// A match as its row says it.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Row {
+pub(super) struct ReplayMatch {
     /// The line it begins on, from 1.
     pub(super) line: u64,
-    pub(super) id: String,
-    pub(super) at: UnixMs,
+    pub(super) match_id: String,
+    pub(super) played_at: UnixMs,
     /// Sides of players, each with its rank; two or more, nobody in it twice.
     pub(super) sides: Vec<(Vec<String>, u32)>,
 }
 
 /// A row that cannot be rated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct BadRow {
+pub(super) struct RejectedMatchRow {
     /// The line it begins on, from 1.
     pub(super) line: u64,
     /// What is wrong, and what would be right.
     pub(super) why: String,
 }
 
-impl fmt::Display for BadRow {
+impl fmt::Display for RejectedMatchRow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.line, self.why)
     }
 }
 
 /// The rows of a file.
-pub(super) struct Matches<R> {
+pub(super) struct MatchRows<R> {
     reader: csv::Reader<R>,
     /// Where match_id, time, teams and ranks are.
-    columns: [usize; COLUMNS.len()],
+    columns: [usize; REQUIRED_COLUMNS.len()],
 }
 
-const COLUMNS: [&str; 4] = ["match_id", "time", "teams", "ranks"];
+const REQUIRED_COLUMNS: [&str; 4] = ["match_id", "time", "teams", "ranks"];
 
-impl<R: Read> Matches<R> {
+impl<R: Read> MatchRows<R> {
     /// Reads the header. Columns may stand in any order, and there may be others.
     pub(super) fn open(input: R) -> anyhow::Result<Self> {
         let mut reader = ReaderBuilder::new().flexible(true).from_reader(input);
         let header = reader.headers().context("the header")?;
         let place = |name: &str| {
-            header
-                .iter()
-                .position(|column| column.trim_start_matches('\u{feff}').trim() == name)
-                .with_context(|| format!("the first line has no column `{name}`: it needs {}", COLUMNS.join(", ")))
+            header.iter().position(|column| column.trim_start_matches('\u{feff}').trim() == name).with_context(|| {
+                format!("the first line has no column `{name}`: it needs {}", REQUIRED_COLUMNS.join(", "))
+            })
         };
-        let [id, time, teams, ranks] = COLUMNS;
+        let [id, time, teams, ranks] = REQUIRED_COLUMNS;
         let columns = [place(id)?, place(time)?, place(teams)?, place(ranks)?];
         Ok(Self { reader, columns })
     }
 
     /// How much of the file has been read.
-    pub(super) fn bytes(&self) -> u64 {
+    pub(super) fn bytes_read(&self) -> u64 {
         self.reader.position().byte()
     }
 
     /// The next row, sound or bad; none at the end. An error is the file's, and the last that can be had of it.
-    pub(super) fn next(&mut self) -> anyhow::Result<Option<Result<Row, BadRow>>> {
+    pub(super) fn next_match(&mut self) -> anyhow::Result<Option<Result<ReplayMatch, RejectedMatchRow>>> {
         let mut record = StringRecord::new();
         let began = self.reader.position().line();
         let row = match self.reader.read_record(&mut record) {
             Ok(false) => return Ok(None),
             Ok(true) => {
                 let line = record.position().map_or(began, csv::Position::line);
-                self.row(&record, line).map_err(|why| BadRow { line, why })
+                self.parse_row(&record, line).map_err(|why| RejectedMatchRow { line, why })
             }
             Err(error) if error.is_io_error() => return Err(error.into()),
             Err(error) => {
                 let line = error.position().map_or(began, csv::Position::line);
-                Err(BadRow { line, why: "it is not UTF-8".into() })
+                Err(RejectedMatchRow { line, why: "it is not UTF-8".into() })
             }
         };
         Ok(Some(row))
     }
 
-    fn row(&self, record: &StringRecord, line: u64) -> Result<Row, String> {
-        let mut fields = [""; COLUMNS.len()];
-        for ((field, column), name) in fields.iter_mut().zip(self.columns).zip(COLUMNS) {
+    fn parse_row(&self, record: &StringRecord, line: u64) -> Result<ReplayMatch, String> {
+        let mut fields = [""; REQUIRED_COLUMNS.len()];
+        for ((field, column), name) in fields.iter_mut().zip(self.columns).zip(REQUIRED_COLUMNS) {
             let found = record.get(column).map(str::trim).filter(|it| !it.is_empty());
             *field = found.ok_or_else(|| format!("{name} is missing"))?;
         }
         let [id, time, teams, ranks] = fields;
-        named(id, "match_id")?;
-        Ok(Row { line, id: id.to_owned(), at: moment(time)?, sides: sides(teams, ranks)? })
+        validate_name(id, "match_id")?;
+        Ok(ReplayMatch {
+            line,
+            match_id: id.to_owned(),
+            played_at: parse_time(time)?,
+            sides: parse_sides(teams, ranks)?,
+        })
     }
 }
 
 /// `Ann+Bob;Cem` and `1;2`.
-fn sides(teams: &str, ranks: &str) -> Result<Vec<(Vec<String>, u32)>, String> {
+fn parse_sides(teams: &str, ranks: &str) -> Result<Vec<(Vec<String>, u32)>, String> {
     let teams: Vec<&str> = teams.split(';').take(SIDES_MAX + 1).collect();
     let ranks: Vec<&str> = ranks.split(';').take(SIDES_MAX + 1).collect();
     if !(2..=SIDES_MAX).contains(&teams.len()) {
-        return Err(format!("teams has {} sides: a match has 2 to {SIDES_MAX}, `;` between them", counted(&teams)));
+        return Err(format!(
+            "teams has {} sides: a match has 2 to {SIDES_MAX}, `;` between them",
+            side_count_text(&teams)
+        ));
     }
     if teams.len() != ranks.len() {
-        return Err(format!("teams has {} sides and ranks has {}: one rank for each", teams.len(), counted(&ranks)));
+        return Err(format!(
+            "teams has {} sides and ranks has {}: one rank for each",
+            teams.len(),
+            side_count_text(&ranks)
+        ));
     }
     let mut seen = HashSet::new();
     let mut sides = Vec::with_capacity(teams.len());
@@ -120,7 +131,7 @@ fn sides(teams: &str, ranks: &str) -> Result<Vec<(Vec<String>, u32)>, String> {
         })?;
         let mut players = Vec::new();
         for player in team.split('+').map(str::trim) {
-            named(player, "a player")?;
+            validate_name(player, "a player")?;
             if !seen.insert(player) {
                 return Err(format!("`{player}` is in it twice"));
             }
@@ -134,23 +145,23 @@ fn sides(teams: &str, ranks: &str) -> Result<Vec<(Vec<String>, u32)>, String> {
     Ok(sides)
 }
 
-fn counted(parts: &[&str]) -> String {
+fn side_count_text(parts: &[&str]) -> String {
     if SIDES_MAX < parts.len() { format!("more than {SIDES_MAX}") } else { parts.len().to_string() }
 }
 
-fn named(name: &str, what: &str) -> Result<(), String> {
+fn validate_name(name: &str, what: &str) -> Result<(), String> {
     if name.chars().any(char::is_control) {
         return Err(format!("{what} has a name with control characters: `{}`", name.escape_debug()));
     }
     match name.len() {
         0 => Err(format!("{what} has no name")),
-        1..=NAME_BYTES_MAX => Ok(()),
-        _ => Err(format!("{what} has a name of {} bytes: give at most {NAME_BYTES_MAX}", name.len())),
+        1..=PLAYER_OR_MATCH_NAME_BYTES_MAX => Ok(()),
+        _ => Err(format!("{what} has a name of {} bytes: give at most {PLAYER_OR_MATCH_NAME_BYTES_MAX}", name.len())),
     }
 }
 
 /// `2004-08-06T18:13:50`, with a space for the T, with fractions and with a Z: always UTC. Or milliseconds since 1970.
-fn moment(text: &str) -> Result<UnixMs, String> {
+fn parse_time(text: &str) -> Result<UnixMs, String> {
     if let Ok(ms) = text.parse() {
         return Ok(UnixMs(ms));
     }
@@ -168,24 +179,24 @@ fn moment(text: &str) -> Result<UnixMs, String> {
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Vec<Result<Row, BadRow>> {
-        let mut matches = Matches::open(text.as_bytes()).unwrap();
-        std::iter::from_fn(|| matches.next().unwrap()).collect()
+    fn read_all_rows(text: &str) -> Vec<Result<ReplayMatch, RejectedMatchRow>> {
+        let mut matches = MatchRows::open(text.as_bytes()).unwrap();
+        std::iter::from_fn(|| matches.next_match().unwrap()).collect()
     }
 
     #[test]
-    fn columns_are_found_by_name_and_times_in_every_spelling() {
+    fn match_rows_find_columns_by_name_and_read_every_time_format() {
         let text = "ranks,mode,time,match_id,teams\n1;2,x,1970-01-01T00:00:01,a,Ann+Bob;Cem\n1;1,x,1970-01-01 00:00:01.5Z,b,Ann;Cem\n\
                     1;2;2,x,2500,\"c,d\",A;B;C\n";
-        let rows: Vec<Row> = read(text).into_iter().map(Result::unwrap).collect();
+        let rows: Vec<ReplayMatch> = read_all_rows(text).into_iter().map(Result::unwrap).collect();
         assert_eq!(rows[0].sides, [(vec!["Ann".into(), "Bob".into()], 1), (vec!["Cem".into()], 2)]);
-        assert_eq!(rows.iter().map(|row| row.at.0).collect::<Vec<_>>(), [1_000, 1_500, 2_500]);
-        assert_eq!((rows[2].line, &*rows[2].id, rows[2].sides.len()), (4, "c,d", 3));
+        assert_eq!(rows.iter().map(|row| row.played_at.0).collect::<Vec<_>>(), [1_000, 1_500, 2_500]);
+        assert_eq!((rows[2].line, &*rows[2].match_id, rows[2].sides.len()), (4, "c,d", 3));
     }
 
     /// Each mistake is one line, with its number.
     #[test]
-    fn a_bad_row_says_what_would_be_right() {
+    fn match_row_error_says_what_is_wrong_and_what_is_right() {
         let many = vec!["A"; 100].join(";");
         for (row, wanted) in [
             ("1,1970-01-01T00:00:00,x,A;B", "ranks is missing"),
@@ -203,23 +214,23 @@ mod tests {
             ("1,0,x,A\u{7}lert;B,1;2", "a name with control characters: `A\\u{7}lert`"),
             (&*format!("{},0,x,A;B,1;2", "9".repeat(300)), "match_id has a name of 300 bytes"),
         ] {
-            let bad = read(&format!("match_id,time,mode,teams,ranks\n{row}\n")).remove(0).unwrap_err();
+            let bad = read_all_rows(&format!("match_id,time,mode,teams,ranks\n{row}\n")).remove(0).unwrap_err();
             assert!(bad.line == 2 && bad.why.contains(wanted), "{row}: {bad}");
         }
     }
 
     #[test]
-    fn what_is_not_text_is_one_bad_row() {
+    fn match_row_that_is_not_utf8_is_rejected_alone() {
         let text = b"match_id,time,mode,teams,ranks\n1,0,x,A;B,1;2\n2,0,x,\xff;B,1;2\n3,0,x,A;B,1;2\n";
-        let mut matches = Matches::open(&text[..]).unwrap();
-        let rows: Vec<_> = std::iter::from_fn(|| matches.next().unwrap()).collect();
+        let mut matches = MatchRows::open(&text[..]).unwrap();
+        let rows: Vec<_> = std::iter::from_fn(|| matches.next_match().unwrap()).collect();
         let bad: Vec<u64> = rows.iter().filter_map(|row| row.as_ref().err()).map(|bad| bad.line).collect();
         assert_eq!((rows.len(), bad), (3, vec![3]));
     }
 
     #[test]
-    fn a_file_without_the_columns_is_no_file_of_matches() {
-        let error = Matches::open(&b"id,when\n1,2\n"[..]).err().unwrap();
+    fn match_file_without_the_columns_is_rejected() {
+        let error = MatchRows::open(&b"id,when\n1,2\n"[..]).err().unwrap();
         assert!(error.to_string().contains("no column `match_id`"), "{error}");
     }
 }

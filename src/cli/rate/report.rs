@@ -5,30 +5,30 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use crate::cli::rate::matches::BadRow;
-use crate::cli::rate::replay::Replay;
-use crate::cli::rate::tally::{Bin, Tally, tally};
+use crate::cli::rate::matches::RejectedMatchRow;
+use crate::cli::rate::replay::RatingReplay;
+use crate::cli::rate::tally::{CalibrationBin, PredictionTally, tally_predictions};
 use crate::domain::rating::Skill;
 
 /// Everything there is to say.
 #[derive(Clone, Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct BacktestReport {
     file: String,
     system: &'static str,
     players: usize,
     /// Rows that were skipped; the first of them are in `bad_rows`.
     skipped: u64,
-    bad_rows: Vec<BadRow>,
+    bad_rows: Vec<RejectedMatchRow>,
     /// Matches that are older than one before them.
     unordered: u64,
-    all: Tally,
-    second_half: Tally,
-    leaderboard: Vec<Place>,
+    all: PredictionTally,
+    second_half: PredictionTally,
+    leaderboard: Vec<LeaderboardRow>,
 }
 
 /// One place of the leaderboard, as it stands after the last match.
 #[derive(Clone, Debug, Serialize)]
-struct Place {
+struct LeaderboardRow {
     place: usize,
     player: String,
     score: f64,
@@ -41,48 +41,64 @@ struct Place {
 }
 
 /// The report of a replay, with the best `top` players.
-pub(super) fn of(file: &Path, replay: Replay, top: usize, skipped: u64, bad_rows: Vec<BadRow>) -> Report {
-    let Replay { spec, skills, judged, latest, unordered, played, .. } = replay;
+pub(super) fn build_report(
+    file: &Path,
+    replay: RatingReplay,
+    top: usize,
+    skipped: u64,
+    bad_rows: Vec<RejectedMatchRow>,
+) -> BacktestReport {
+    let RatingReplay {
+        rating_spec: spec,
+        skills_by_player: skills,
+        predictions: judged,
+        latest_match_at: latest,
+        out_of_order_matches: unordered,
+        set_activity: played,
+        ..
+    } = replay;
     let players = skills.len();
-    let stands = |(name, skill)| (name, spec.at_in(skill, latest, played));
+    let stands = |(name, skill)| (name, spec.skill_at_with_activity(skill, latest, played));
     let mut order: Vec<(String, Skill)> = skills.into_iter().map(stands).collect();
     order.sort_unstable_by(|one, other| {
-        spec.score(other.1.rated).total_cmp(&spec.score(one.1.rated)).then_with(|| one.0.cmp(&other.0))
+        spec.conservative_rating(other.1.estimate)
+            .total_cmp(&spec.conservative_rating(one.1.estimate))
+            .then_with(|| one.0.cmp(&other.0))
     });
     let place = |(place, (player, skill)): (usize, (String, Skill))| {
-        let (low, high) = spec.interval(skill.rated);
-        Place {
+        let (low, high) = spec.confidence_interval_95(skill.estimate);
+        LeaderboardRow {
             place: place + 1,
             player,
-            score: spec.score(skill.rated),
-            rating: skill.rated.rating,
-            deviation: skill.rated.deviation,
+            score: spec.conservative_rating(skill.estimate),
+            rating: skill.estimate.rating,
+            deviation: skill.estimate.deviation,
             low,
             high,
-            matches: skill.matches,
+            matches: skill.match_count,
             provisional: spec.is_provisional(&skill),
         }
     };
-    Report {
+    BacktestReport {
         file: file.display().to_string(),
         system: spec.system.as_str(),
         players,
         skipped,
         bad_rows,
         unordered,
-        all: tally(&judged),
-        second_half: tally(&judged[judged.len() / 2..]),
+        all: tally_predictions(&judged),
+        second_half: tally_predictions(&judged[judged.len() / 2..]),
         leaderboard: order.into_iter().take(top).enumerate().map(place).collect(),
     }
 }
 
-impl Report {
-    pub(super) fn json(&self, out: &mut dyn Write) -> io::Result<()> {
+impl BacktestReport {
+    pub(super) fn write_json(&self, out: &mut dyn Write) -> io::Result<()> {
         serde_json::to_writer_pretty(&mut *out, self)?;
         writeln!(out)
     }
 
-    pub(super) fn text(&self, out: &mut dyn Write) -> io::Result<()> {
+    pub(super) fn write_text(&self, out: &mut dyn Write) -> io::Result<()> {
         let Self { file, system, players, skipped, unordered, all, second_half, .. } = self;
         writeln!(out, "{file} by {system}: {} matches of {players} players", all.matches)?;
         if *skipped != 0 {
@@ -93,8 +109,8 @@ impl Report {
         }
         writeln!(out, "\n{:<12}{:>9}{:>10}{:>9}{:>10}", "", "matches", "log-loss", "Brier", "accuracy")?;
         for (name, tally) in [("all", all), ("second half", second_half)] {
-            let Tally { matches, log_loss, brier, accuracy, .. } = tally;
-            writeln!(out, "{name:<12}{matches:>9}{log_loss:>10.4}{brier:>9.4}{:>10}", percent(*accuracy))?;
+            let PredictionTally { matches, log_loss, brier, accuracy, .. } = tally;
+            writeln!(out, "{name:<12}{matches:>9}{log_loss:>10.4}{brier:>9.4}{:>10}", format_percent(*accuracy))?;
         }
         writeln!(out, "\nof sides that were given a chance, so many won")?;
         writeln!(
@@ -104,12 +120,12 @@ impl Report {
         )?;
         for (one, other) in all.calibration.iter().zip(&second_half.calibration) {
             let name = format!("{:.0} - {:.0} %", 100.0 * one.from, 100.0 * one.to);
-            writeln!(out, "{name:<12}{} |{}", bin(one), bin(other))?;
+            writeln!(out, "{name:<12}{} |{}", format_bin(one), format_bin(other))?;
         }
-        self.leaders(out)
+        self.write_leaderboard(out)
     }
 
-    fn leaders(&self, out: &mut dyn Write) -> io::Result<()> {
+    fn write_leaderboard(&self, out: &mut dyn Write) -> io::Result<()> {
         if self.leaderboard.is_empty() {
             return Ok(());
         }
@@ -120,7 +136,9 @@ impl Report {
             "\n{:>5} {score:>10}{rating:>10}{deviation:>10}{low:>10}{high:>10}{matches:>9}  player",
             "place"
         )?;
-        for Place { place, player, score, rating, deviation, low, high, matches, provisional } in &self.leaderboard {
+        for LeaderboardRow { place, player, score, rating, deviation, low, high, matches, provisional } in
+            &self.leaderboard
+        {
             let note = if *provisional { " (provisional)" } else { "" };
             writeln!(
                 out,
@@ -131,10 +149,10 @@ impl Report {
     }
 }
 
-fn bin(bin: &Bin) -> String {
-    format!("{:>9}{:>10}{:>9}", bin.matches, percent(bin.predicted), percent(bin.came))
+fn format_bin(bin: &CalibrationBin) -> String {
+    format!("{:>9}{:>10}{:>9}", bin.matches, format_percent(bin.predicted), format_percent(bin.came))
 }
 
-fn percent(share: Option<f64>) -> String {
+fn format_percent(share: Option<f64>) -> String {
     share.map_or_else(|| "-".into(), |share| format!("{:.1} %", 100.0 * share))
 }

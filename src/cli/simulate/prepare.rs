@@ -9,68 +9,75 @@ use anyhow::{Context as _, bail};
 use crate::cli::simulate::SimulateFlags;
 use crate::domain::ruleset::Ruleset;
 use crate::rules;
-use crate::sim::latencies::{self, Matrix};
-use crate::sim::map::Map;
+use crate::sim::latencies::{self, LatencyMatrix};
+use crate::sim::map::CityMap;
 use crate::sim::scenario::{self, Scenario};
 use crate::sim::world;
 
 /// All of it.
-pub(super) struct Stage {
+pub(super) struct SimulationInput {
     pub(super) scenario: Scenario,
-    pub(super) sets: Vec<Set>,
-    pub(super) is_measured: bool,
+    pub(super) rulesets: Vec<RulesetWithMap>,
+    pub(super) has_measured_latencies: bool,
 }
 
 /// A ruleset, and the map as its line has it.
-pub(super) struct Set {
+pub(super) struct RulesetWithMap {
     pub(super) file: PathBuf,
     pub(super) ruleset: Ruleset,
-    pub(super) map: Map,
+    pub(super) map: CityMap,
 }
 
-pub(super) fn stage(flags: &SimulateFlags, files: &[PathBuf]) -> anyhow::Result<Stage> {
-    let scenario = scenario(flags)?;
-    let matrix = flags.latencies.as_deref().map(|pings| matrix(pings, flags.latency_sites.as_deref())).transpose()?;
+pub(super) fn load_input(flags: &SimulateFlags, files: &[PathBuf]) -> anyhow::Result<SimulationInput> {
+    let scenario = load_scenario(flags)?;
+    let matrix = flags
+        .latencies
+        .as_deref()
+        .map(|pings| load_latency_matrix(pings, flags.latency_sites.as_deref()))
+        .transpose()?;
     let set = |file: &PathBuf| {
-        let ruleset = ruleset(file)?;
-        let map = world::map(&scenario, &ruleset, matrix.as_ref())?;
-        Ok(Set { file: file.clone(), ruleset, map })
+        let ruleset = load_ruleset(file)?;
+        let map = world::build_city_map(&scenario, &ruleset, matrix.as_ref())?;
+        Ok(RulesetWithMap { file: file.clone(), ruleset, map })
     };
-    let sets: Vec<Set> = files.iter().map(set).collect::<anyhow::Result<_>>()?;
+    let sets: Vec<RulesetWithMap> = files.iter().map(set).collect::<anyhow::Result<_>>()?;
     if let Some(set) = sets.iter().find(|set| set.ruleset.queue.is_none()) {
         bail!("{}: the ruleset has no <Queue>, and only queues are simulated", set.file.display());
     }
-    Ok(Stage { scenario, sets, is_measured: matrix.is_some() })
+    Ok(SimulationInput { scenario, rulesets: sets, has_measured_latencies: matrix.is_some() })
 }
 
-fn ruleset(file: &Path) -> anyhow::Result<Ruleset> {
-    let problems = |problems: Vec<rules::Problem>| {
+fn load_ruleset(file: &Path) -> anyhow::Result<Ruleset> {
+    let problems = |problems: Vec<rules::RenderedDiagnostic>| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
         anyhow::anyhow!("{}", lines.join("\nfireteam: "))
     };
-    let text = rules::load::read(file).map_err(problems)?;
-    rules::parse(&file.to_string_lossy(), &text).map_err(problems)
+    let text = rules::load::read_file(file).map_err(problems)?;
+    rules::parse_ruleset(&file.to_string_lossy(), &text).map_err(problems)
 }
 
-fn scenario(flags: &SimulateFlags) -> anyhow::Result<Scenario> {
+fn load_scenario(flags: &SimulateFlags) -> anyhow::Result<Scenario> {
     let path = Path::new(&flags.scenario);
     let is_file = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("toml"));
     let mut scenario = match is_file {
-        true => Scenario::parse(&flags.scenario, &read(path, scenario::BYTES_MAX as u64)?)?,
-        false => Scenario::shipped(&flags.scenario)?,
+        true => Scenario::parse(&flags.scenario, &read_file_up_to(path, scenario::SCENARIO_BYTES_MAX as u64)?)?,
+        false => Scenario::bundled(&flags.scenario)?,
     };
     if let Some(hours) = flags.hours {
         scenario.hours = hours;
-        scenario.check().map_err(|why| anyhow::anyhow!("--hours: {why}"))?;
+        scenario.validate().map_err(|why| anyhow::anyhow!("--hours: {why}"))?;
     }
     Ok(scenario)
 }
 
-fn matrix(pings: &Path, sites: Option<&Path>) -> anyhow::Result<Matrix> {
-    let sites = sites.map_or_else(|| beside(pings), |path| Ok(path.to_owned()))?;
-    let matrix = Matrix::parse(&read(pings, latencies::BYTES_MAX)?, &read(&sites, latencies::BYTES_MAX)?)?;
-    if 0 < matrix.misplaced {
-        let (gone, left) = (matrix.misplaced, matrix.len());
+fn load_latency_matrix(pings: &Path, sites: Option<&Path>) -> anyhow::Result<LatencyMatrix> {
+    let sites = sites.map_or_else(|| find_sites_file(pings), |path| Ok(path.to_owned()))?;
+    let matrix = LatencyMatrix::parse(
+        &read_file_up_to(pings, latencies::LATENCY_FILE_BYTES_MAX)?,
+        &read_file_up_to(&sites, latencies::LATENCY_FILE_BYTES_MAX)?,
+    )?;
+    if 0 < matrix.misplaced_sites {
+        let (gone, left) = (matrix.misplaced_sites, matrix.site_count());
         eprintln!(
             "fireteam: {gone} of the sites beat light to the others, so they are elsewhere: left out; {left} stay"
         );
@@ -79,7 +86,7 @@ fn matrix(pings: &Path, sites: Option<&Path>) -> anyhow::Result<Matrix> {
 }
 
 /// The file of sites that lies beside the round trips.
-fn beside(pings: &Path) -> anyhow::Result<PathBuf> {
+fn find_sites_file(pings: &Path) -> anyhow::Result<PathBuf> {
     let folder = pings.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let mut found = Vec::new();
     for entry in folder.read_dir().with_context(|| format!("look for servers*.csv in {}", folder.display()))? {
@@ -98,7 +105,7 @@ fn beside(pings: &Path) -> anyhow::Result<PathBuf> {
     }
 }
 
-fn read(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
+fn read_file_up_to(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
     let context = || format!("read {}", path.display());
     let mut text = String::new();
     let read = File::open(path).with_context(context)?.take(bytes_max + 1).read_to_string(&mut text);

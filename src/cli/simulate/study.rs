@@ -2,22 +2,23 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::simulate::plot::{Line, lines};
-use crate::cli::simulate::{Shown, page, worlds};
+use crate::cli::simulate::plot::{Series, line_plot};
+use crate::cli::simulate::{SimulationOutput, page, worlds};
 use crate::sim::study::{
-    History, LOOKED_AT, MATCH_MAX, MATCHES, MATCHES_LATER, Outcome, PLAYERS, Reading, SD, run, systems,
+    CHECKPOINT_MATCHES, EXTENDED_STUDY_MATCHES, RatingHistory, STUDY_MATCH_PLAYERS_MAX, STUDY_MATCHES, STUDY_PLAYERS,
+    StudyResult, StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
 };
 
 /// Which study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Study {
+pub enum StudyKind {
     /// Elo and Glicko against known strengths.
     EloGlicko,
 }
 
 /// How its matches come out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum StudyReading {
+pub enum StudySchemeFlag {
     /// Every two of 2 to 12 players have a result of their own, drawn with the chance that Elo gives it.
     AllAgainstAll,
     /// 2 to 12 players come in in one order.
@@ -26,38 +27,44 @@ pub enum StudyReading {
     TwoTeams,
 }
 
-impl StudyReading {
-    fn reading(self) -> (Reading, &'static str) {
+impl StudySchemeFlag {
+    fn scheme_and_description(self) -> (StudyScheme, &'static str) {
         match self {
             Self::AllAgainstAll => (
-                Reading::AllAgainstAll,
+                StudyScheme::AllAgainstAll,
                 "each two of 2 to 12 players have a result of their own, drawn by true strengths; changes averaged",
             ),
             Self::OneOrder => {
-                (Reading::OneOrder, "2 to 12 players come in in one order, drawn by their true strengths")
+                (StudyScheme::OneOrder, "2 to 12 players come in in one order, drawn by their true strengths")
             }
-            Self::TwoTeams => (Reading::TwoTeams, "two teams of 1 to 6; the one that is truly better on average wins"),
+            Self::TwoTeams => {
+                (StudyScheme::TwoTeams, "two teams of 1 to 6; the one that is truly better on average wins")
+            }
         }
     }
 }
 
 /// Runs the study.
-pub(super) fn shown(reading: StudyReading, seed: u64, with_page: bool) -> anyhow::Result<Shown> {
-    let (reading, words) = reading.reading();
-    let systems = systems();
-    let bar = worlds::bar(1_000 * systems.len() as u64);
+pub(super) fn run_and_render_study(
+    reading: StudySchemeFlag,
+    seed: u64,
+    with_page: bool,
+) -> anyhow::Result<SimulationOutput> {
+    let (reading, words) = reading.scheme_and_description();
+    let systems = studied_systems();
+    let bar = worlds::progress_bar(1_000 * systems.len() as u64);
     let mut outcomes = Vec::new();
     for (number, (name, spec)) in systems.iter().enumerate() {
         let mut progress = |share: f64| bar.set_position(1_000 * number as u64 + (share * 1_000.0) as u64);
-        outcomes.push(run((name, spec), reading, seed, MATCHES_LATER, &mut progress)?);
+        outcomes.push(run_study((name, spec), reading, seed, EXTENDED_STUDY_MATCHES, &mut progress)?);
     }
     bar.finish_and_clear();
     let head = format!(
-        "The thesis's study: {PLAYERS} players, true strengths normal around 0 with deviation {SD}, {MATCHES} matches\n\
-         of up to {MATCH_MAX} players, seed {seed}\nreading: {words}\n"
+        "The thesis's study: {STUDY_PLAYERS} players, true strengths normal around 0 with deviation {TRUE_SKILL_SD}, {STUDY_MATCHES} matches\n\
+         of up to {STUDY_MATCH_PLAYERS_MAX} players, seed {seed}\nreading: {words}\n"
     );
-    let table = table(&outcomes);
-    let page = if with_page { page::page(&head, &table, &plots(&outcomes)?) } else { String::new() };
+    let table = format_table(&outcomes);
+    let page = if with_page { page::render_page(&head, &table, &draw_plots(&outcomes)?) } else { String::new() };
     let json = serde_json::json!({
         "fireteam": env!("CARGO_PKG_VERSION"),
         "study": "elo-glicko",
@@ -65,12 +72,12 @@ pub(super) fn shown(reading: StudyReading, seed: u64, with_page: bool) -> anyhow
         "seed": seed,
         "outcomes": outcomes,
     });
-    Ok(Shown { text: format!("{head}\n{table}"), json, page })
+    Ok(SimulationOutput { text: format!("{head}\n{table}"), json, html_page: page })
 }
 
-fn table(outcomes: &[Outcome]) -> String {
+fn format_table(outcomes: &[StudyResult]) -> String {
     let mut text = String::new();
-    let _ = writeln!(text, "after {MATCHES} matches");
+    let _ = writeln!(text, "after {STUDY_MATCHES} matches");
     let _ = write!(text, "  {:<10}{:>16}", "", "matches each");
     if let Some(first) = outcomes.first() {
         for (points, _) in first.within {
@@ -103,37 +110,37 @@ fn table(outcomes: &[Outcome]) -> String {
     text
 }
 
-fn plots(outcomes: &[Outcome]) -> anyhow::Result<Vec<String>> {
+fn draw_plots(outcomes: &[StudyResult]) -> anyhow::Result<Vec<String>> {
     let mut plots = Vec::new();
     let mut ratings = Vec::new();
     if let Some(first) = outcomes.first() {
         let truth = first.histogram.iter().map(|&(from, truly, _)| (from, f64::from(truly)));
-        ratings.push(Line { name: "truth".into(), points: truth.collect() });
+        ratings.push(Series { name: "truth".into(), points: truth.collect() });
     }
     for it in outcomes {
         let points = it.histogram.iter().map(|&(from, _, rated)| (from, f64::from(rated))).collect();
-        ratings.push(Line { name: it.system.into(), points });
+        ratings.push(Series { name: it.system.into(), points });
     }
-    plots.push(lines("Players by rating", ("rating", "players in 50 points"), &ratings)?);
-    for (at, matches) in LOOKED_AT.iter().enumerate() {
-        let line = |it: &Outcome| {
+    plots.push(line_plot("Players by rating", ("rating", "players in 50 points"), &ratings)?);
+    for (at, matches) in CHECKPOINT_MATCHES.iter().enumerate() {
+        let line = |it: &StudyResult| {
             let percentiles = it.percentiles.get(at).map_or(&[][..], Vec::as_slice);
             let points = percentiles.iter().zip(1..).map(|(&off, percent)| (f64::from(percent), off)).collect();
-            Line { name: it.system.into(), points }
+            Series { name: it.system.into(), points }
         };
-        let all: Vec<Line> = outcomes.iter().map(line).collect();
+        let all: Vec<Series> = outcomes.iter().map(line).collect();
         let title = format!("Distance from the truth after {matches} matches");
-        plots.push(lines(&title, ("% of players, at most", "points"), &all)?);
+        plots.push(line_plot(&title, ("% of players, at most", "points"), &all)?);
     }
     for it in outcomes {
-        let line = |history: &History| {
+        let line = |history: &RatingHistory| {
             let points =
                 history.ratings.iter().enumerate().map(|(matches, &rating)| (matches as f64, rating)).collect();
-            Line { name: format!("truly {:.0}", history.truth), points }
+            Series { name: format!("truly {:.0}", history.truth), points }
         };
-        let all: Vec<Line> = it.histories.iter().map(line).collect();
+        let all: Vec<Series> = it.histories.iter().map(line).collect();
         let title = format!("Five players, match by match: {}", it.system);
-        plots.push(lines(&title, ("matches of the player", "rating"), &all)?);
+        plots.push(line_plot(&title, ("matches of the player", "rating"), &all)?);
     }
     Ok(plots)
 }

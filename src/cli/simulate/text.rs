@@ -3,16 +3,21 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-use crate::cli::simulate::prepare::Stage;
+use crate::cli::simulate::prepare::SimulationInput;
 use crate::domain::ruleset::Ruleset;
-use crate::sim::compare::Difference;
-use crate::sim::figures::{Count, Fairness, Figures, Spread};
+use crate::sim::compare::StatisticDelta;
+use crate::sim::figures::{FavoriteCalibration, Percentiles, RuleCount, SimStatistics};
 
 /// Rules that a list names at most.
-const RULES_MAX: usize = 8;
+const RULES_LISTED_MAX: usize = 8;
 
 /// What was simulated.
-pub(super) fn head(stage: &Stage, sets: &[(&PathBuf, &Ruleset)], seeds: &[u64], figures: &Figures) -> String {
+pub(super) fn format_header(
+    stage: &SimulationInput,
+    sets: &[(&PathBuf, &Ruleset)],
+    seeds: &[u64],
+    figures: &SimStatistics,
+) -> String {
     let mut text = String::new();
     for (letter, (file, ruleset)) in ["A", "B"].into_iter().zip(sets) {
         let letter = if sets.len() == 1 { String::new() } else { format!("{letter}: ") };
@@ -22,7 +27,7 @@ pub(super) fn head(stage: &Stage, sets: &[(&PathBuf, &Ruleset)], seeds: &[u64], 
     let _ = writeln!(text, "{}", scenario.title);
     let (first, last) = (seeds[0], seeds[seeds.len() - 1]);
     let seeds = if first == last { format!("seed {first}") } else { format!("seeds {first} to {last}") };
-    let roads = if stage.is_measured { "measured round trips" } else { "round trips by the ruleset's line" };
+    let roads = if stage.has_measured_latencies { "measured round trips" } else { "round trips by the ruleset's line" };
     let (hours, settle) = (scenario.hours, scenario.settle_minutes);
     let worlds = u64::from(figures.worlds.max(1));
     let (players, parties, new) = (figures.players / worlds, figures.parties / worlds, figures.newcomers / worlds);
@@ -32,7 +37,7 @@ pub(super) fn head(stage: &Stage, sets: &[(&PathBuf, &Ruleset)], seeds: &[u64], 
 }
 
 /// All figures of a ruleset.
-pub(super) fn figures(figures: &Figures) -> String {
+pub(super) fn format_statistics(figures: &SimStatistics) -> String {
     let mut text = String::new();
     let (tickets, matches) = (&figures.tickets, &figures.matches);
     let share = |part: u64| 100.0 * part as f64 / tickets.entered.max(1) as f64;
@@ -55,25 +60,25 @@ pub(super) fn figures(figures: &Figures) -> String {
         matches.proposed, matches.begun, matches.played, matches.declined, matches.unanswered, matches.no_server
     );
     let _ = writeln!(text, "{:<32}{:>9}{:>9}{:>9}{:>9}{:>9}{:>9}", "", "p50", "p90", "p99", "max", "mean", "count");
-    row(&mut text, "wait, s", &figures.waits_s);
+    write_percentiles_row(&mut text, "wait, s", &figures.waits_s);
     for (size, spread) in &figures.waits_s_by_party {
-        row(&mut text, &format!("  party of {size}"), spread);
+        write_percentiles_row(&mut text, &format!("  party of {size}"), spread);
     }
     for (region, spread) in &figures.waits_s_by_region {
-        row(&mut text, &format!("  {region}"), spread);
+        write_percentiles_row(&mut text, &format!("  {region}"), spread);
     }
-    row(&mut text, "gave up after, s", &figures.gave_up_after_s);
-    row(&mut text, "rating gap in a match, points", &figures.rating_gap);
-    row(&mut text, "gap of team means, points", &figures.team_gap);
-    row(&mut text, "favourite by true skill, %", &figures.true_favourite_percent);
-    row(&mut text, "round trip, ms", &figures.round_trip_ms);
-    row(&mut text, "its regret, ms", &figures.regret_ms);
+    write_percentiles_row(&mut text, "gave up after, s", &figures.gave_up_after_s);
+    write_percentiles_row(&mut text, "rating gap in a match, points", &figures.rating_gap);
+    write_percentiles_row(&mut text, "gap of team means, points", &figures.team_gap);
+    write_percentiles_row(&mut text, "favourite by true skill, %", &figures.true_favourite_percent);
+    write_percentiles_row(&mut text, "round trip, ms", &figures.round_trip_ms);
+    write_percentiles_row(&mut text, "its regret, ms", &figures.regret_ms);
     text.push('\n');
     if let Some(fair) = &figures.fairness {
-        fairness(&mut text, fair);
+        write_calibration(&mut text, fair);
     }
-    rules(&mut text, "refusals of pairs by rule", &figures.refusals);
-    rules(&mut text, "tickets never matched, by what kept them waiting", &figures.kept_waiting);
+    write_rule_counts(&mut text, "refusals of pairs by rule", &figures.refusals);
+    write_rule_counts(&mut text, "tickets never matched, by what kept them waiting", &figures.kept_waiting);
     let passes = &figures.passes;
     let (run, skipped, mean) = (passes.run, passes.skipped, passes.tickets_mean);
     let _ = writeln!(text, "passes    {run} run over {mean:.1} tickets on average, {skipped} not worth running");
@@ -86,14 +91,14 @@ pub(super) fn figures(figures: &Figures) -> String {
     }
     if let Some(outlier) = &figures.outlier {
         let _ = writeln!(text, "\nthe outlier, who gave up {} times", outlier.gave_up);
-        row(&mut text, "  wait, s", &outlier.waits_s);
-        row(&mut text, "  its team's chance, %", &outlier.chance_percent);
+        write_percentiles_row(&mut text, "  wait, s", &outlier.waits_s);
+        write_percentiles_row(&mut text, "  its team's chance, %", &outlier.chance_percent);
     }
     text
 }
 
-fn row(text: &mut String, what: &str, spread: &Spread) {
-    let Spread { count, mean, p50, p90, p99, max } = spread;
+fn write_percentiles_row(text: &mut String, what: &str, spread: &Percentiles) {
+    let Percentiles { count, mean, p50, p90, p99, max } = spread;
     if *count == 0 {
         let _ = writeln!(text, "{what:<32}{:>9}", "none");
         return;
@@ -101,8 +106,8 @@ fn row(text: &mut String, what: &str, spread: &Spread) {
     let _ = writeln!(text, "{what:<32}{p50:>9.1}{p90:>9.1}{p99:>9.1}{max:>9.1}{mean:>9.1}{count:>9}");
 }
 
-fn fairness(text: &mut String, fair: &Fairness) {
-    let Fairness { favourite_percent, favourite_won_percent, brier, bands } = fair;
+fn write_calibration(text: &mut String, fair: &FavoriteCalibration) {
+    let FavoriteCalibration { favourite_percent, favourite_won_percent, brier, bands } = fair;
     let _ = writeln!(
         text,
         "fairness  the favourite was given {favourite_percent:.1} % and won {favourite_won_percent:.1} %"
@@ -124,21 +129,21 @@ fn fairness(text: &mut String, fair: &Fairness) {
     text.push('\n');
 }
 
-fn rules(text: &mut String, what: &str, counts: &[Count]) {
+fn write_rule_counts(text: &mut String, what: &str, counts: &[RuleCount]) {
     let total: u64 = counts.iter().map(|it| it.count).sum();
     let _ = writeln!(text, "{what}: {total}");
-    for Count { rule, count } in counts.iter().take(RULES_MAX) {
+    for RuleCount { rule, count } in counts.iter().take(RULES_LISTED_MAX) {
         let _ =
             writeln!(text, "          {rule:<28}{count:>12} ({:.1} %)", 100.0 * *count as f64 / total.max(1) as f64);
     }
-    if RULES_MAX < counts.len() {
-        let _ = writeln!(text, "          and {} more", counts.len() - RULES_MAX);
+    if RULES_LISTED_MAX < counts.len() {
+        let _ = writeln!(text, "          and {} more", counts.len() - RULES_LISTED_MAX);
     }
     text.push('\n');
 }
 
 /// Two rulesets side by side.
-pub(super) fn differences(differences: &[Difference]) -> String {
+pub(super) fn format_differences(differences: &[StatisticDelta]) -> String {
     let mut text = String::new();
     let _ = writeln!(text, "{:<46}{:>10}{:>10}{:>10}   95 % interval", "", "A", "B", "B - A");
     for it in differences {

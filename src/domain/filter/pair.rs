@@ -1,31 +1,31 @@
 //! How hard filters judge two sessions: a searcher and an advertisement, or two parties of one queue.
 
-use crate::domain::attribute::Value;
-use crate::domain::facts::Facts;
-use crate::domain::filter::refusal::{Refusal, Side};
+use crate::domain::attribute::AttributeValue;
+use crate::domain::facts::AttributeValues;
+use crate::domain::filter::refusal::{Refusal, RefusingSide};
 use crate::domain::id::RulesetHash;
-use crate::domain::latency::{End, expected_round_trip_ms};
+use crate::domain::latency::{LatencyEndpoint, expected_round_trip_ms};
 use crate::domain::locality::Locality;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::{HardFilter, HardRule, InList, MissingHard, Ruleset};
+use crate::domain::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
 use crate::domain::session::RegionLatency;
 
 /// A session as the other side's filters see it.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'a> {
+pub struct SessionView<'a> {
     /// What the ruleset sees of it.
-    pub facts: &'a Facts,
+    pub attribute_values: &'a AttributeValues,
     /// Where it is.
     pub locality: Option<Locality>,
     /// Its round trips to regions, in name order.
-    pub regions: &'a [RegionLatency],
+    pub region_latencies: &'a [RegionLatency],
 }
 
 /// A session whose limits relax.
 #[derive(Clone, Copy, Debug)]
-pub struct Waits<'a> {
+pub struct WaitingSession<'a> {
     /// As others see it.
-    pub seen: Seen<'a>,
+    pub session: SessionView<'a>,
     /// How long it has been searching, waiting or advertised, milliseconds: its limits go by it.
     pub waited_ms: u64,
 }
@@ -35,20 +35,31 @@ pub struct Waits<'a> {
 /// Neither of them searches, so every rule must hold from both sides, whichever asks. A limit that asks only for a share
 /// of reciprocity holds when either side could have found the other: the wider limit covers the measure, the tighter
 /// one that share of it (S0-16).
-pub fn meet(ruleset: &Ruleset, here: &Waits<'_>, there: &Waits<'_>) -> Result<(), Refusal> {
-    (0..ruleset.hard.len()).try_for_each(|filter| meet_by(ruleset, filter, here, there))
+pub fn admit_mutually(ruleset: &Ruleset, here: &WaitingSession<'_>, there: &WaitingSession<'_>) -> Result<(), Refusal> {
+    (0..ruleset.hard_filters.len()).try_for_each(|filter| admit_mutually_by_filter(ruleset, filter, here, there))
 }
 
 /// As `meet`, by one hard filter alone: its place in `Ruleset::hard`.
-pub fn meet_by(ruleset: &Ruleset, filter: usize, here: &Waits<'_>, there: &Waits<'_>) -> Result<(), Refusal> {
-    let (hard, refused) = (&ruleset.hard[filter], |side| Refusal::Filter { filter, side });
-    let pair = Pair { ruleset, here: *here, there: *there, hash: ruleset.hash, round_trip_ms: None };
+pub fn admit_mutually_by_filter(
+    ruleset: &Ruleset,
+    filter: usize,
+    here: &WaitingSession<'_>,
+    there: &WaitingSession<'_>,
+) -> Result<(), Refusal> {
+    let (hard, refused) = (&ruleset.hard_filters[filter], |side| Refusal::HardFilter { filter_index: filter, side });
+    let pair = DirectedPair {
+        ruleset,
+        searcher: *here,
+        candidate: *there,
+        candidate_ruleset_hash: ruleset.hash,
+        measured_round_trip_ms: None,
+    };
     if let HardRule::Within { measure, expansion, reciprocal_percent } = hard.rule {
-        return pair.within_either(hard.missing, measure, expansion, reciprocal_percent).map_err(refused);
+        return pair.evaluate_within_mutually(hard.missing, measure, expansion, reciprocal_percent).map_err(refused);
     }
-    pair.judge(hard).map_err(refused)?;
-    let turned = Pair { here: *there, there: *here, ..pair };
-    turned.judge(hard).map_err(|side| refused(side.other()))
+    pair.evaluate(hard).map_err(refused)?;
+    let turned = DirectedPair { searcher: *there, candidate: *here, ..pair };
+    turned.evaluate(hard).map_err(|side| refused(side.opposite()))
 }
 
 /// The measure between two sides; `None` when either side lacks what it needs. `round_trip_ms` is a measured one, where
@@ -56,140 +67,189 @@ pub fn meet_by(ruleset: &Ruleset, filter: usize, here: &Waits<'_>, there: &Waits
 pub fn measure_between(
     ruleset: &Ruleset,
     measure: Measure,
-    here: &Seen<'_>,
-    there: &Seen<'_>,
+    here: &SessionView<'_>,
+    there: &SessionView<'_>,
     round_trip_ms: Option<f64>,
 ) -> Option<f64> {
     match measure {
-        Measure::Attribute(index) => Some((there.facts.number(index)? - here.facts.number(index)?).abs()),
+        Measure::AttributeDifference(index) => {
+            Some((there.attribute_values.number(index)? - here.attribute_values.number(index)?).abs())
+        }
         Measure::Distance => Some(here.locality?.chord_miles(there.locality?)),
         Measure::Latency => round_trip_ms.or_else(|| {
-            let here = End { locality: here.locality, regions: here.regions };
-            let there = End { locality: there.locality, regions: there.regions };
-            expected_round_trip_ms(&ruleset.line, here, there)
+            let here = LatencyEndpoint { locality: here.locality, region_latencies: here.region_latencies };
+            let there = LatencyEndpoint { locality: there.locality, region_latencies: there.region_latencies };
+            expected_round_trip_ms(&ruleset.latency_model, here, there)
         }),
     }
 }
 
 /// Two sessions of which `here` asks.
 #[derive(Clone, Copy)]
-pub(super) struct Pair<'a> {
+pub(super) struct DirectedPair<'a> {
     pub(super) ruleset: &'a Ruleset,
-    pub(super) here: Waits<'a>,
-    pub(super) there: Waits<'a>,
+    pub(super) searcher: WaitingSession<'a>,
+    pub(super) candidate: WaitingSession<'a>,
     /// The ruleset that `there` goes by.
-    pub(super) hash: RulesetHash,
-    pub(super) round_trip_ms: Option<f64>,
+    pub(super) candidate_ruleset_hash: RulesetHash,
+    pub(super) measured_round_trip_ms: Option<f64>,
 }
 
-impl Pair<'_> {
+impl DirectedPair<'_> {
     /// Passes, or names the side that refuses. A missing value is the searcher's doing when the searcher lacks it.
-    pub(super) fn judge(&self, hard: &HardFilter) -> Result<(), Side> {
+    pub(super) fn evaluate(&self, hard: &HardFilter) -> Result<(), RefusingSide> {
         match &hard.rule {
-            HardRule::Equal { attribute, value: None } => self.both(hard, *attribute, |one, other| one == other),
-            HardRule::NotEqual { attribute, value: None } => self.both(hard, *attribute, |one, other| one != other),
-            HardRule::Equal { attribute, value: Some(wanted) } => self.theirs(hard, *attribute, |it| it == wanted),
-            HardRule::NotEqual { attribute, value: Some(wanted) } => self.theirs(hard, *attribute, |it| it != wanted),
-            HardRule::Range { attribute, min, max } => {
-                self.theirs(hard, *attribute, |it| matches!(it, Value::Number(it) if min <= it && it <= max))
+            HardRule::Equal { attribute, value: None } => {
+                self.evaluate_both_values(hard, *attribute, |one, other| one == other)
             }
-            HardRule::Overlap { attribute } => self.both(hard, *attribute, share_an_entry),
+            HardRule::NotEqual { attribute, value: None } => {
+                self.evaluate_both_values(hard, *attribute, |one, other| one != other)
+            }
+            HardRule::Equal { attribute, value: Some(wanted) } => {
+                self.evaluate_candidate_value(hard, *attribute, |it| it == wanted)
+            }
+            HardRule::NotEqual { attribute, value: Some(wanted) } => {
+                self.evaluate_candidate_value(hard, *attribute, |it| it != wanted)
+            }
+            HardRule::Range { attribute, min, max } => self.evaluate_candidate_value(
+                hard,
+                *attribute,
+                |it| matches!(it, AttributeValue::Number(it) if min <= it && it <= max),
+            ),
+            HardRule::Overlap { attribute } => self.evaluate_both_values(hard, *attribute, lists_overlap),
             HardRule::Compatible { attribute, pairs } => {
-                self.both(hard, *attribute, |one, other| is_compatible(pairs, one, other))
+                self.evaluate_both_values(hard, *attribute, |one, other| is_compatible_pair(pairs, one, other))
             }
             HardRule::In { attribute, list, mutual } => {
-                let (searcher, listed) = (self.here.seen.facts, self.there.seen.facts);
-                is_in(hard.missing, searcher, list, listed.get(*attribute)).then_some(()).ok_or(Side::Searcher)?;
-                let asked_back = !mutual || is_in(hard.missing, listed, list, searcher.get(*attribute));
-                asked_back.then_some(()).ok_or(Side::Advertiser)
+                let (searcher, listed) =
+                    (self.searcher.session.attribute_values, self.candidate.session.attribute_values);
+                value_in_list(hard.missing, searcher, list, listed.get(*attribute))
+                    .then_some(())
+                    .ok_or(RefusingSide::Searcher)?;
+                let asked_back = !mutual || value_in_list(hard.missing, listed, list, searcher.get(*attribute));
+                asked_back.then_some(()).ok_or(RefusingSide::Advertiser)
             }
             HardRule::Within { measure, expansion, reciprocal_percent } => {
-                self.within(hard.missing, *measure, *expansion, *reciprocal_percent)
+                self.evaluate_within(hard.missing, *measure, *expansion, *reciprocal_percent)
             }
-            HardRule::SameHash => (self.hash == self.ruleset.hash).then_some(()).ok_or(Side::Searcher),
+            HardRule::SameHash => {
+                (self.candidate_ruleset_hash == self.ruleset.hash).then_some(()).ok_or(RefusingSide::Searcher)
+            }
         }
     }
 
-    fn within(
+    fn evaluate_within(
         &self,
-        missing: MissingHard,
+        missing: HardMissingPolicy,
         measure: Measure,
         expansion: usize,
         reciprocal_percent: f64,
-    ) -> Result<(), Side> {
-        let between = measure_between(self.ruleset, measure, &self.here.seen, &self.there.seen, self.round_trip_ms);
-        let Some(between) = between else { return when_missing(missing) };
+    ) -> Result<(), RefusingSide> {
+        let between = measure_between(
+            self.ruleset,
+            measure,
+            &self.searcher.session,
+            &self.candidate.session,
+            self.measured_round_trip_ms,
+        );
+        let Some(between) = between else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
-        if expansion.limit_at(self.here.waited_ms) < between {
-            return Err(Side::Searcher);
+        if expansion.limit_at(self.searcher.waited_ms) < between {
+            return Err(RefusingSide::Searcher);
         }
-        if expansion.limit_at(self.there.waited_ms) < between * reciprocal_percent / 100.0 {
-            return Err(Side::Advertiser);
+        if expansion.limit_at(self.candidate.waited_ms) < between * reciprocal_percent / 100.0 {
+            return Err(RefusingSide::Advertiser);
         }
         Ok(())
     }
 
     /// As `within`, for two who both wait.
-    fn within_either(
+    fn evaluate_within_mutually(
         &self,
-        missing: MissingHard,
+        missing: HardMissingPolicy,
         measure: Measure,
         expansion: usize,
         reciprocal_percent: f64,
-    ) -> Result<(), Side> {
-        let between = measure_between(self.ruleset, measure, &self.here.seen, &self.there.seen, self.round_trip_ms);
-        let Some(between) = between else { return when_missing(missing) };
+    ) -> Result<(), RefusingSide> {
+        let between = measure_between(
+            self.ruleset,
+            measure,
+            &self.searcher.session,
+            &self.candidate.session,
+            self.measured_round_trip_ms,
+        );
+        let Some(between) = between else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
-        let (ours, theirs) = (expansion.limit_at(self.here.waited_ms), expansion.limit_at(self.there.waited_ms));
-        let (tighter, side) = if ours <= theirs { (ours, Side::Searcher) } else { (theirs, Side::Advertiser) };
+        let (ours, theirs) =
+            (expansion.limit_at(self.searcher.waited_ms), expansion.limit_at(self.candidate.waited_ms));
+        let (tighter, side) =
+            if ours <= theirs { (ours, RefusingSide::Searcher) } else { (theirs, RefusingSide::Advertiser) };
         if ours.max(theirs) < between || tighter < between * reciprocal_percent / 100.0 {
             return Err(side);
         }
         Ok(())
     }
 
-    fn both(&self, hard: &HardFilter, attribute: usize, holds: impl Fn(&Value, &Value) -> bool) -> Result<(), Side> {
-        match (self.here.seen.facts.get(attribute), self.there.seen.facts.get(attribute)) {
-            (Some(one), Some(other)) => holds(one, other).then_some(()).ok_or(Side::Searcher),
-            _ => when_missing(hard.missing),
+    fn evaluate_both_values(
+        &self,
+        hard: &HardFilter,
+        attribute: usize,
+        holds: impl Fn(&AttributeValue, &AttributeValue) -> bool,
+    ) -> Result<(), RefusingSide> {
+        match (
+            self.searcher.session.attribute_values.get(attribute),
+            self.candidate.session.attribute_values.get(attribute),
+        ) {
+            (Some(one), Some(other)) => holds(one, other).then_some(()).ok_or(RefusingSide::Searcher),
+            _ => missing_value_verdict(hard.missing),
         }
     }
 
-    fn theirs(&self, hard: &HardFilter, attribute: usize, holds: impl Fn(&Value) -> bool) -> Result<(), Side> {
-        match self.there.seen.facts.get(attribute) {
-            Some(value) => holds(value).then_some(()).ok_or(Side::Searcher),
-            None => when_missing(hard.missing),
+    fn evaluate_candidate_value(
+        &self,
+        hard: &HardFilter,
+        attribute: usize,
+        holds: impl Fn(&AttributeValue) -> bool,
+    ) -> Result<(), RefusingSide> {
+        match self.candidate.session.attribute_values.get(attribute) {
+            Some(value) => holds(value).then_some(()).ok_or(RefusingSide::Searcher),
+            None => missing_value_verdict(hard.missing),
         }
     }
 }
 
 /// A rule that lacks a value to judge is the searcher's rule: it was the searcher who asked.
-fn when_missing(missing: MissingHard) -> Result<(), Side> {
+fn missing_value_verdict(missing: HardMissingPolicy) -> Result<(), RefusingSide> {
     match missing {
-        MissingHard::Pass => Ok(()),
-        MissingHard::Refuse => Err(Side::Searcher),
+        HardMissingPolicy::Pass => Ok(()),
+        HardMissingPolicy::Refuse => Err(RefusingSide::Searcher),
     }
 }
 
-fn is_in(missing: MissingHard, asking: &Facts, list: &InList, asked: Option<&Value>) -> bool {
-    let Some(Value::Text(text)) = asked else { return missing == MissingHard::Pass };
+fn value_in_list(
+    missing: HardMissingPolicy,
+    asking: &AttributeValues,
+    list: &InFilterList,
+    asked: Option<&AttributeValue>,
+) -> bool {
+    let Some(AttributeValue::String(text)) = asked else { return missing == HardMissingPolicy::Pass };
     match list {
-        InList::Texts(texts) => texts.binary_search(text).is_ok(),
-        InList::Attribute(index) => match asking.get(*index) {
-            Some(Value::Texts(texts)) => texts.binary_search(text).is_ok(),
-            _ => missing == MissingHard::Pass,
+        InFilterList::Strings(texts) => texts.binary_search(text).is_ok(),
+        InFilterList::OwnAttribute(index) => match asking.get(*index) {
+            Some(AttributeValue::StringList(texts)) => texts.binary_search(text).is_ok(),
+            _ => missing == HardMissingPolicy::Pass,
         },
     }
 }
 
 /// Both lists are sorted.
-fn share_an_entry(one: &Value, other: &Value) -> bool {
-    let (Value::Texts(one), Value::Texts(other)) = (one, other) else { return false };
+fn lists_overlap(one: &AttributeValue, other: &AttributeValue) -> bool {
+    let (AttributeValue::StringList(one), AttributeValue::StringList(other)) = (one, other) else { return false };
     one.iter().any(|text| other.binary_search(text).is_ok())
 }
 
-fn is_compatible(pairs: &[(i32, i32)], one: &Value, other: &Value) -> bool {
-    let (Value::Number(one), Value::Number(other)) = (one, other) else { return false };
+fn is_compatible_pair(pairs: &[(i32, i32)], one: &AttributeValue, other: &AttributeValue) -> bool {
+    let (AttributeValue::Number(one), AttributeValue::Number(other)) = (one, other) else { return false };
     let (low, high) = if one <= other { (one, other) } else { (other, one) };
     pairs.iter().any(|&(lesser, greater)| f64::from(lesser) == *low && f64::from(greater) == *high)
 }

@@ -2,19 +2,19 @@
 
 /// Which side's rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Side {
+pub enum RefusingSide {
     /// The searcher will not have the advertisement.
     Searcher,
     /// The advertisement will not have the searcher.
     Advertiser,
 }
 
-impl Side {
+impl RefusingSide {
     /// The other one.
-    pub fn other(self) -> Side {
+    pub fn opposite(self) -> RefusingSide {
         match self {
-            Side::Searcher => Side::Advertiser,
-            Side::Advertiser => Side::Searcher,
+            RefusingSide::Searcher => RefusingSide::Advertiser,
+            RefusingSide::Advertiser => RefusingSide::Searcher,
         }
     }
 }
@@ -26,43 +26,43 @@ pub enum Refusal {
     /// They are of populations that never meet.
     Silo,
     /// It shares a user or a subject with the searcher (S1-50).
-    Own,
+    OwnSession,
     /// The searcher asked not to be shown it.
     Excluded,
     /// It is no longer believed (S1-45).
     Expired,
     /// It has fewer open seats than the searcher has players (S1-40).
-    Full,
+    NotEnoughSeats,
     /// A hard filter of the ruleset: its place in `Ruleset::hard`, or `Ruleset::hard.len()` for a range that the
     /// advertisement itself published.
-    Filter {
+    HardFilter {
         /// Which filter.
-        filter: usize,
+        filter_index: usize,
         /// Whose limit.
-        side: Side,
+        side: RefusingSide,
     },
     /// Their rating groups are too far apart for the time that both have waited (S3-2, B-30).
-    Group,
+    RatingGroup,
     /// They have no region in common (S3-8).
-    Region,
+    NoCommonRegion,
     /// Their ranges do not meet by now (S0-9).
-    Window,
+    RatingWindow,
     /// One of them would not meet the other again.
-    Avoid,
+    AvoidedPlayer,
     /// Those who suit each other do not fill the teams, or cannot be divided into them.
-    Team,
+    TeamsNotFilled,
     /// The match would not be good enough.
-    Quality,
+    LowQuality,
     /// Whoever would do was taken by somebody else.
-    Taken,
+    CandidatesTaken,
     /// Nobody else waits.
-    Nobody,
+    NoCandidates,
     /// A user of it is in a match.
-    Paused,
+    PlayerInMatch,
     /// The pass was not worth running, or no more matches may be running (S2-7, S2-12).
-    Gate,
+    GateClosed,
     /// The pass ran out of looks before it came to it.
-    Unseen,
+    NotEvaluated,
 }
 
 impl Refusal {
@@ -70,79 +70,85 @@ impl Refusal {
     pub fn as_str(self) -> &'static str {
         match self {
             Refusal::Silo => "silo",
-            Refusal::Own => "own",
+            Refusal::OwnSession => "own",
             Refusal::Excluded => "excluded",
             Refusal::Expired => "expired",
-            Refusal::Full => "full",
-            Refusal::Filter { .. } => "filter",
-            Refusal::Group => "group",
-            Refusal::Region => "region",
-            Refusal::Window => "window",
-            Refusal::Avoid => "avoid",
-            Refusal::Team => "team",
-            Refusal::Quality => "quality",
-            Refusal::Taken => "taken",
-            Refusal::Nobody => "nobody",
-            Refusal::Paused => "paused",
-            Refusal::Gate => "gate",
-            Refusal::Unseen => "unseen",
+            Refusal::NotEnoughSeats => "full",
+            Refusal::HardFilter { .. } => "filter",
+            Refusal::RatingGroup => "group",
+            Refusal::NoCommonRegion => "region",
+            Refusal::RatingWindow => "window",
+            Refusal::AvoidedPlayer => "avoid",
+            Refusal::TeamsNotFilled => "team",
+            Refusal::LowQuality => "quality",
+            Refusal::CandidatesTaken => "taken",
+            Refusal::NoCandidates => "nobody",
+            Refusal::PlayerInMatch => "paused",
+            Refusal::GateClosed => "gate",
+            Refusal::NotEvaluated => "unseen",
         }
     }
 
     /// A place for each refusal, without gaps: `Filter` comes last, for there are as many as a ruleset has rules.
-    pub fn counter(self) -> usize {
+    pub fn counter_index(self) -> usize {
         match self {
             Refusal::Silo => 0,
-            Refusal::Own => 1,
+            Refusal::OwnSession => 1,
             Refusal::Excluded => 2,
             Refusal::Expired => 3,
-            Refusal::Full => 4,
-            Refusal::Group => 5,
-            Refusal::Region => 6,
-            Refusal::Window => 7,
-            Refusal::Avoid => 8,
-            Refusal::Team => 9,
-            Refusal::Quality => 10,
-            Refusal::Taken => 11,
-            Refusal::Nobody => 12,
-            Refusal::Paused => 13,
-            Refusal::Gate => 14,
-            Refusal::Unseen => 15,
-            Refusal::Filter { filter, side: Side::Searcher } => Self::PLAIN.len() + 2 * filter,
-            Refusal::Filter { filter, side: Side::Advertiser } => Self::PLAIN.len() + 2 * filter + 1,
+            Refusal::NotEnoughSeats => 4,
+            Refusal::RatingGroup => 5,
+            Refusal::NoCommonRegion => 6,
+            Refusal::RatingWindow => 7,
+            Refusal::AvoidedPlayer => 8,
+            Refusal::TeamsNotFilled => 9,
+            Refusal::LowQuality => 10,
+            Refusal::CandidatesTaken => 11,
+            Refusal::NoCandidates => 12,
+            Refusal::PlayerInMatch => 13,
+            Refusal::GateClosed => 14,
+            Refusal::NotEvaluated => 15,
+            Refusal::HardFilter { filter_index: filter, side: RefusingSide::Searcher } => {
+                Self::NON_FILTER_REFUSALS.len() + 2 * filter
+            }
+            Refusal::HardFilter { filter_index: filter, side: RefusingSide::Advertiser } => {
+                Self::NON_FILTER_REFUSALS.len() + 2 * filter + 1
+            }
         }
     }
 
     /// The refusal whose `counter` this is.
-    pub fn of_counter(counter: usize) -> Refusal {
-        let Some(filter) = counter.checked_sub(Self::PLAIN.len()) else { return Self::PLAIN[counter] };
-        let side = if filter.is_multiple_of(2) { Side::Searcher } else { Side::Advertiser };
-        Refusal::Filter { filter: filter / 2, side }
+    pub fn from_counter_index(counter: usize) -> Refusal {
+        let Some(filter) = counter.checked_sub(Self::NON_FILTER_REFUSALS.len()) else {
+            return Self::NON_FILTER_REFUSALS[counter];
+        };
+        let side = if filter.is_multiple_of(2) { RefusingSide::Searcher } else { RefusingSide::Advertiser };
+        Refusal::HardFilter { filter_index: filter / 2, side }
     }
 
     /// How many counters a ruleset with so many hard filters needs, ranges of advertisements included.
-    pub fn counters(hard_filters: usize) -> usize {
-        Self::PLAIN.len() + 2 * (hard_filters + 1)
+    pub fn counter_count(hard_filters: usize) -> usize {
+        Self::NON_FILTER_REFUSALS.len() + 2 * (hard_filters + 1)
     }
 
     /// All but `Filter`.
-    const PLAIN: [Refusal; 16] = [
+    const NON_FILTER_REFUSALS: [Refusal; 16] = [
         Refusal::Silo,
-        Refusal::Own,
+        Refusal::OwnSession,
         Refusal::Excluded,
         Refusal::Expired,
-        Refusal::Full,
-        Refusal::Group,
-        Refusal::Region,
-        Refusal::Window,
-        Refusal::Avoid,
-        Refusal::Team,
-        Refusal::Quality,
-        Refusal::Taken,
-        Refusal::Nobody,
-        Refusal::Paused,
-        Refusal::Gate,
-        Refusal::Unseen,
+        Refusal::NotEnoughSeats,
+        Refusal::RatingGroup,
+        Refusal::NoCommonRegion,
+        Refusal::RatingWindow,
+        Refusal::AvoidedPlayer,
+        Refusal::TeamsNotFilled,
+        Refusal::LowQuality,
+        Refusal::CandidatesTaken,
+        Refusal::NoCandidates,
+        Refusal::PlayerInMatch,
+        Refusal::GateClosed,
+        Refusal::NotEvaluated,
     ];
 }
 
@@ -151,13 +157,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_refusal_has_a_place_of_its_own() {
-        for counter in 0..Refusal::counters(3) {
-            assert_eq!(Refusal::of_counter(counter).counter(), counter);
+    fn refusal_counter_index_round_trips() {
+        for counter in 0..Refusal::counter_count(3) {
+            assert_eq!(Refusal::from_counter_index(counter).counter_index(), counter);
         }
         assert_eq!(
-            Refusal::of_counter(Refusal::counters(3) - 1),
-            Refusal::Filter { filter: 3, side: Side::Advertiser }
+            Refusal::from_counter_index(Refusal::counter_count(3) - 1),
+            Refusal::HardFilter { filter_index: 3, side: RefusingSide::Advertiser }
         );
     }
 }

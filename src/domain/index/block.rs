@@ -3,123 +3,123 @@
 
 use crate::domain::index::layout::word;
 use crate::domain::index::leaf::Leaf;
-use crate::domain::index::summary::Summary;
+use crate::domain::index::summary::LeafBounds;
 
 /// A run of rows or leaves.
-pub(super) trait Block: Copy {
+pub(super) trait ColumnBlock: Copy {
     /// Whether least and greatest are the same, and a gap is a NaN.
-    const ROWS: bool;
-    fn least(&self, column: usize) -> &[f32];
-    fn greatest(&self, column: usize) -> &[f32];
+    const IS_ROWS: bool;
+    fn lower_values(&self, column: usize) -> &[f32];
+    fn upper_values(&self, column: usize) -> &[f32];
     /// Empty for rows.
-    fn gaps(&self, column: usize) -> &[u32];
+    fn may_be_missing(&self, column: usize) -> &[u32];
     /// One of the fixed words, at its most lenient.
-    fn fixed(&self, column: usize) -> &[u32];
+    fn fixed_words(&self, column: usize) -> &[u32];
     /// Any other word; of leaves what `Summary::sets` says.
-    fn word(&self, column: usize) -> &[u32];
+    fn attribute_words(&self, column: usize) -> &[u32];
     /// Whole keys of owners; empty for leaves.
-    fn owners(&self) -> &[[u64; 2]];
+    fn owner_keys(&self) -> &[[u64; 2]];
     /// Published ranges of the `number`th attribute that has any, and which attribute that is; none for leaves.
-    fn ranges(&self, number: usize) -> Option<(usize, &[f32], &[f32])>;
+    fn published_range_bounds(&self, number: usize) -> Option<(usize, &[f32], &[f32])>;
 }
 
 /// Rows `from..from + len` of a leaf.
 #[derive(Clone, Copy)]
-pub(super) struct Rows<'a> {
+pub(super) struct RowBlock<'a> {
     pub(super) leaf: &'a Leaf,
-    pub(super) from: usize,
+    pub(super) first_row: usize,
     pub(super) len: usize,
 }
 
-impl Block for Rows<'_> {
-    const ROWS: bool = true;
+impl ColumnBlock for RowBlock<'_> {
+    const IS_ROWS: bool = true;
 
     #[inline(always)]
-    fn least(&self, column: usize) -> &[f32] {
-        &self.leaf.floats(column)[self.from..][..self.len]
+    fn lower_values(&self, column: usize) -> &[f32] {
+        &self.leaf.float_column(column)[self.first_row..][..self.len]
     }
 
     #[inline(always)]
-    fn greatest(&self, column: usize) -> &[f32] {
-        self.least(column)
+    fn upper_values(&self, column: usize) -> &[f32] {
+        self.lower_values(column)
     }
 
     #[inline(always)]
-    fn gaps(&self, _column: usize) -> &[u32] {
+    fn may_be_missing(&self, _column: usize) -> &[u32] {
         &[]
     }
 
     #[inline(always)]
-    fn fixed(&self, column: usize) -> &[u32] {
-        &self.leaf.words(column)[self.from..][..self.len]
+    fn fixed_words(&self, column: usize) -> &[u32] {
+        &self.leaf.word_column(column)[self.first_row..][..self.len]
     }
 
     #[inline(always)]
-    fn word(&self, column: usize) -> &[u32] {
-        self.fixed(column)
+    fn attribute_words(&self, column: usize) -> &[u32] {
+        self.fixed_words(column)
     }
 
     #[inline(always)]
-    fn owners(&self) -> &[[u64; 2]] {
-        &self.leaf.owners()[self.from..][..self.len]
+    fn owner_keys(&self) -> &[[u64; 2]] {
+        &self.leaf.owner_keys()[self.first_row..][..self.len]
     }
 
     #[inline(always)]
-    fn ranges(&self, number: usize) -> Option<(usize, &[f32], &[f32])> {
-        let ranges = self.leaf.ranges().get(number)?;
-        let rows = self.from..self.from + self.len;
-        Some((ranges.attribute, &ranges.least[rows.clone()], &ranges.greatest[rows]))
+    fn published_range_bounds(&self, number: usize) -> Option<(usize, &[f32], &[f32])> {
+        let ranges = self.leaf.published_ranges().get(number)?;
+        let rows = self.first_row..self.first_row + self.len;
+        Some((ranges.attribute_index, &ranges.lower[rows.clone()], &ranges.upper[rows]))
     }
 }
 
 /// Leaves `from..from + len` of a partition.
 #[derive(Clone, Copy)]
-pub(super) struct Leaves<'a> {
-    pub(super) summary: &'a Summary,
-    pub(super) from: usize,
+pub(super) struct LeafBlock<'a> {
+    pub(super) leaf_bounds: &'a LeafBounds,
+    pub(super) first_leaf: usize,
     pub(super) len: usize,
 }
 
-impl Block for Leaves<'_> {
-    const ROWS: bool = false;
+impl ColumnBlock for LeafBlock<'_> {
+    const IS_ROWS: bool = false;
 
     #[inline(always)]
-    fn least(&self, column: usize) -> &[f32] {
-        &self.summary.least[column][self.from..][..self.len]
+    fn lower_values(&self, column: usize) -> &[f32] {
+        &self.leaf_bounds.lower[column][self.first_leaf..][..self.len]
     }
 
     #[inline(always)]
-    fn greatest(&self, column: usize) -> &[f32] {
-        &self.summary.greatest[column][self.from..][..self.len]
+    fn upper_values(&self, column: usize) -> &[f32] {
+        &self.leaf_bounds.upper[column][self.first_leaf..][..self.len]
     }
 
     #[inline(always)]
-    fn gaps(&self, column: usize) -> &[u32] {
-        &self.summary.gaps[column][self.from..][..self.len]
+    fn may_be_missing(&self, column: usize) -> &[u32] {
+        &self.leaf_bounds.may_be_missing[column][self.first_leaf..][..self.len]
     }
 
     #[inline(always)]
-    fn fixed(&self, column: usize) -> &[u32] {
+    fn fixed_words(&self, column: usize) -> &[u32] {
         let words = match column {
-            word::EXPIRES => &self.summary.expires,
-            word::SEATS => &self.summary.seats,
-            _ => &self.summary.since,
+            word::EXPIRES_AT => &self.leaf_bounds.latest_expiry,
+            word::SEATS_AND_OWNER => &self.leaf_bounds.max_open_seats,
+            _ => &self.leaf_bounds.earliest_since,
         };
-        &words[self.from..][..self.len]
+        &words[self.first_leaf..][..self.len]
     }
 
     #[inline(always)]
-    fn word(&self, column: usize) -> &[u32] {
-        &self.summary.sets[column - word::FIXED][self.from..][..self.len]
+    fn attribute_words(&self, column: usize) -> &[u32] {
+        &self.leaf_bounds.word_bits[column - word::FIXED_COUNT][self.first_leaf..][..self.len]
     }
 
     #[inline(always)]
-    fn owners(&self) -> &[[u64; 2]] {
+    fn owner_keys(&self) -> &[[u64; 2]] {
         &[]
     }
 
     #[inline(always)]
-    fn ranges(&self, _number: usize) -> Option<(usize, &[f32], &[f32])> {
+    fn published_range_bounds(&self, _number: usize) -> Option<(usize, &[f32], &[f32])> {
         None
     }
 }

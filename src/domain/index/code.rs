@@ -2,85 +2,87 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::attribute::Value;
+use crate::domain::attribute::AttributeValue;
 
 /// The code of a missing value.
-pub(super) const MISSING: u32 = 0;
+pub(super) const MISSING_CODE: u32 = 0;
 /// The code of a value that came when the table was full: it may be anything.
-pub(super) const ANY: u32 = u32::MAX;
+pub(super) const OVERFLOW_CODE: u32 = u32::MAX;
 /// Distinct values that one column tells apart. Strangers choose texts, so there must be a limit; beyond it search
 /// stays exact and gets slower.
-const VALUES_MAX: usize = 65_536;
+const CODES_PER_COLUMN_MAX: usize = 65_536;
 
 /// A code as one of 32 bits, so that a leaf's codes can be told of in a word: missing and anything have their own, the
 /// others share.
-pub(super) fn bit(code: u32) -> u32 {
+pub(super) fn code_bit(code: u32) -> u32 {
     match code {
-        MISSING => 1,
-        ANY => 2,
+        MISSING_CODE => 1,
+        OVERFLOW_CODE => 2,
         code => 4 << (code % 30),
     }
 }
 
 /// Interned values of each coded attribute. Codes are never reused, until the index is empty.
 #[derive(Debug, Default)]
-pub(super) struct Codes {
-    columns: Vec<Column>,
+pub(super) struct Interner {
+    columns: Vec<InternedColumn>,
 }
 
 #[derive(Debug, Default)]
-struct Column {
-    texts: BTreeMap<Box<str>, u32>,
+struct InternedColumn {
+    strings: BTreeMap<Box<str>, u32>,
     numbers: BTreeMap<u64, u32>,
 }
 
-impl Codes {
+impl Interner {
     /// Tables for `columns` attributes.
     pub(super) fn new(columns: usize) -> Self {
-        Self { columns: (0..columns).map(|_| Column::default()).collect() }
+        Self { columns: (0..columns).map(|_| InternedColumn::default()).collect() }
     }
 
     /// Forgets all; only when no row holds a code.
     pub(super) fn clear(&mut self) {
-        self.columns.iter_mut().for_each(|column| *column = Column::default());
+        self.columns.iter_mut().for_each(|column| *column = InternedColumn::default());
     }
 
     /// The code of `value`, a new one if need be.
-    pub(super) fn intern(&mut self, column: usize, value: Option<&Value>) -> u32 {
-        let Some(value) = value else { return MISSING };
+    pub(super) fn intern(&mut self, column: usize, value: Option<&AttributeValue>) -> u32 {
+        let Some(value) = value else { return MISSING_CODE };
         let table = &mut self.columns[column];
-        let (known, next) = (table.known(value), table.next());
+        let (known, next) = (table.code_of(value), table.next_code());
         match (known, value) {
             (Some(code), _) => code,
-            (None, _) if VALUES_MAX < next as usize => ANY,
-            (None, Value::Text(text)) => *table.texts.entry(text.clone()).or_insert(next),
-            (None, Value::Number(number)) => *table.numbers.entry(bits(*number)).or_insert(next),
-            (None, Value::Flag(_) | Value::Texts(_)) => ANY,
+            (None, _) if CODES_PER_COLUMN_MAX < next as usize => OVERFLOW_CODE,
+            (None, AttributeValue::String(text)) => *table.strings.entry(text.clone()).or_insert(next),
+            (None, AttributeValue::Number(number)) => {
+                *table.numbers.entry(canonical_float_bits(*number)).or_insert(next)
+            }
+            (None, AttributeValue::Bool(_) | AttributeValue::StringList(_)) => OVERFLOW_CODE,
         }
     }
 
     /// The code of `value`, if any row has had it. Rows with `ANY` may have it all the same.
-    pub(super) fn known(&self, column: usize, value: &Value) -> Option<u32> {
-        self.columns[column].known(value)
+    pub(super) fn code_of(&self, column: usize, value: &AttributeValue) -> Option<u32> {
+        self.columns[column].code_of(value)
     }
 }
 
-impl Column {
-    fn known(&self, value: &Value) -> Option<u32> {
+impl InternedColumn {
+    fn code_of(&self, value: &AttributeValue) -> Option<u32> {
         match value {
-            Value::Flag(flag) => Some(1 + u32::from(*flag)),
-            Value::Text(text) => self.texts.get(text).copied(),
-            Value::Number(number) => self.numbers.get(&bits(*number)).copied(),
-            Value::Texts(_) => None,
+            AttributeValue::Bool(flag) => Some(1 + u32::from(*flag)),
+            AttributeValue::String(text) => self.strings.get(text).copied(),
+            AttributeValue::Number(number) => self.numbers.get(&canonical_float_bits(*number)).copied(),
+            AttributeValue::StringList(_) => None,
         }
     }
 
-    fn next(&self) -> u32 {
-        (self.texts.len() + self.numbers.len() + 1) as u32
+    fn next_code(&self) -> u32 {
+        (self.strings.len() + self.numbers.len() + 1) as u32
     }
 }
 
 /// Equal numbers have equal bits: -0 becomes 0.
-fn bits(number: f64) -> u64 {
+fn canonical_float_bits(number: f64) -> u64 {
     (number + 0.0).to_bits()
 }

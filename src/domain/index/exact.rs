@@ -1,17 +1,17 @@
 //! Exact scores, term by term: from columns where they say it all, else from the entry.
 
 use crate::domain::index::leaf::Leaf;
-use crate::domain::index::plan::{Exact, Plan, place};
-use crate::domain::index::{Index, Query};
+use crate::domain::index::plan::{ExactTerm, QueryPlan, locality_from_columns};
+use crate::domain::index::{AdvertisementIndex, SearchQuery};
 use crate::domain::ruleset::SoftFilter;
-use crate::domain::score::{term, weighed};
+use crate::domain::score::{soft_filter_term, weighted_term};
 
 /// The score of a row; `each` hears of its terms, in the order of `Ruleset::soft`, to the bit as `score::term` has them.
 #[inline(always)]
-pub(super) fn weigh(
-    index: &Index,
-    query: &Query<'_>,
-    plan: &Plan,
+pub(super) fn exact_score(
+    index: &AdvertisementIndex,
+    query: &SearchQuery<'_>,
+    plan: &QueryPlan,
     leaf: &Leaf,
     row: usize,
     mut each: impl FnMut(f64),
@@ -22,31 +22,41 @@ pub(super) fn weigh(
         sum += term;
     };
     let layout = &index.layout;
-    let has_region = || layout.region().is_some_and(|column| !leaf.float(column, row).is_nan());
-    let Some(exact) = plan.exact.as_ref().filter(|_| !(plan.regions && has_region())) else {
-        let listed = index.entry(leaf.slot(row)).listed();
-        query.ruleset.soft.iter().for_each(|soft| add(term(query.ruleset, soft, &query.searcher, &listed, None)));
+    let has_region = || layout.best_region_column().is_some_and(|column| !leaf.float_value(column, row).is_nan());
+    let Some(exact) = plan.exact_terms.as_ref().filter(|_| !(plan.searcher_has_regions && has_region())) else {
+        let listed = index.entry(leaf.slot(row)).view();
+        query
+            .ruleset
+            .soft_filters
+            .iter()
+            .for_each(|soft| add(soft_filter_term(query.ruleset, soft, &query.searcher, &listed, None)));
         return sum;
     };
     let chord = || {
-        let x = layout.x()?;
-        let there = place([leaf.float(x, row), leaf.float(x + 1, row), leaf.float(x + 2, row)])?;
+        let x = layout.location_column()?;
+        let there = locality_from_columns([
+            leaf.float_value(x, row),
+            leaf.float_value(x + 1, row),
+            leaf.float_value(x + 2, row),
+        ])?;
         Some(query.searcher.locality?.chord_miles(there))
     };
-    let number = |column| Some(leaf.exact(column, row)).filter(|it| !it.is_nan());
-    let norm = |soft: &SoftFilter, value: Option<f64>| value.map(|it| soft.norm(it));
-    for (soft, exact) in query.ruleset.soft.iter().zip(exact) {
+    let number = |column| Some(leaf.exact_number(column, row)).filter(|it| !it.is_nan());
+    let norm = |soft: &SoftFilter, value: Option<f64>| value.map(|it| soft.normalize(it));
+    for (soft, exact) in query.ruleset.soft_filters.iter().zip(exact) {
         let distance = match *exact {
-            Exact::Constant(term) => {
+            ExactTerm::Constant(term) => {
                 add(term);
                 continue;
             }
-            Exact::Difference { column, at } => norm(soft, number(column)).map(|theirs| (theirs - at).abs()),
-            Exact::Lower { column } => norm(soft, number(column)),
-            Exact::Distance => norm(soft, chord()),
-            Exact::Latency => norm(soft, chord().map(|it| query.ruleset.line.round_trip_ms(it))),
+            ExactTerm::Difference { column, searcher_value: at } => {
+                norm(soft, number(column)).map(|theirs| (theirs - at).abs())
+            }
+            ExactTerm::LowerIsBetter { column } => norm(soft, number(column)),
+            ExactTerm::Distance => norm(soft, chord()),
+            ExactTerm::Latency => norm(soft, chord().map(|it| query.ruleset.latency_model.round_trip_ms(it))),
         };
-        add(weighed(soft, distance));
+        add(weighted_term(soft, distance));
     }
     sum
 }

@@ -1,106 +1,117 @@
 //! Which partition an advertisement belongs to, and which partitions a search visits.
 
-use crate::domain::advertisement::Kind;
-use crate::domain::attribute::Value;
-use crate::domain::facts::Facts;
+use crate::domain::advertisement::AdvertisementKind;
+use crate::domain::attribute::AttributeValue;
+use crate::domain::facts::AttributeValues;
 use crate::domain::id::SiloId;
-use crate::domain::index::Query;
-use crate::domain::ruleset::{HardRule, MissingHard, Ruleset};
+use crate::domain::index::SearchQuery;
+use crate::domain::ruleset::{HardMissingPolicy, HardRule, Ruleset};
 
 /// One attribute's part of a key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Part {
+pub(super) enum KeyPart {
     /// No value.
     Missing,
     /// A flag.
-    Flag(bool),
+    Bool(bool),
     /// A text.
-    Text(Box<str>),
+    String(Box<str>),
 }
 
 /// A partition's name: advertisements of different keys are told apart before any row is read.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct PartitionKey {
     /// The population.
     pub(super) silo: SiloId,
     /// 0 for sessions, 1 for servers.
-    pub(super) kind: u8,
+    pub(super) kind_number: u8,
     /// One for each keyed attribute.
-    pub(super) parts: Vec<Part>,
+    pub(super) parts: Vec<KeyPart>,
 }
 
-impl Key {
+impl PartitionKey {
     /// The key of an advertisement.
-    pub(super) fn of(silo: SiloId, kind: Kind, keyed: &[usize], facts: &Facts) -> Self {
-        Self { silo, kind: kind_number(kind), parts: keyed.iter().map(|&it| part(facts.get(it))).collect() }
+    pub(super) fn of_advertisement(
+        silo: SiloId,
+        kind: AdvertisementKind,
+        keyed: &[usize],
+        facts: &AttributeValues,
+    ) -> Self {
+        Self { silo, kind_number: kind_number(kind), parts: keyed.iter().map(|&it| key_part(facts.get(it))).collect() }
     }
 
     /// Whether `of` would give this key; allocates nothing.
-    pub(super) fn is_of(&self, silo: SiloId, kind: Kind, keyed: &[usize], facts: &Facts) -> bool {
-        let same = |(part, &attribute): (&Part, &usize)| part.is(facts.get(attribute));
-        self.silo == silo && self.kind == kind_number(kind) && self.parts.iter().zip(keyed).all(same)
+    pub(super) fn matches_advertisement(
+        &self,
+        silo: SiloId,
+        kind: AdvertisementKind,
+        keyed: &[usize],
+        facts: &AttributeValues,
+    ) -> bool {
+        let same = |(part, &attribute): (&KeyPart, &usize)| part.matches_value(facts.get(attribute));
+        self.silo == silo && self.kind_number == kind_number(kind) && self.parts.iter().zip(keyed).all(same)
     }
 }
 
-impl Part {
-    fn is(&self, value: Option<&Value>) -> bool {
+impl KeyPart {
+    fn matches_value(&self, value: Option<&AttributeValue>) -> bool {
         match (self, value) {
-            (Part::Flag(one), Some(Value::Flag(other))) => one == other,
-            (Part::Text(one), Some(Value::Text(other))) => one == other,
-            (Part::Missing, Some(Value::Number(_) | Value::Texts(_)) | None) => true,
-            (Part::Missing | Part::Flag(_) | Part::Text(_), _) => false,
+            (KeyPart::Bool(one), Some(AttributeValue::Bool(other))) => one == other,
+            (KeyPart::String(one), Some(AttributeValue::String(other))) => one == other,
+            (KeyPart::Missing, Some(AttributeValue::Number(_) | AttributeValue::StringList(_)) | None) => true,
+            (KeyPart::Missing | KeyPart::Bool(_) | KeyPart::String(_), _) => false,
         }
     }
 }
 
-fn part(value: Option<&Value>) -> Part {
+fn key_part(value: Option<&AttributeValue>) -> KeyPart {
     match value {
-        Some(Value::Flag(flag)) => Part::Flag(*flag),
-        Some(Value::Text(text)) => Part::Text(text.clone()),
-        Some(Value::Number(_) | Value::Texts(_)) | None => Part::Missing,
+        Some(AttributeValue::Bool(flag)) => KeyPart::Bool(*flag),
+        Some(AttributeValue::String(text)) => KeyPart::String(text.clone()),
+        Some(AttributeValue::Number(_) | AttributeValue::StringList(_)) | None => KeyPart::Missing,
     }
 }
 
-fn kind_number(kind: Kind) -> u8 {
+fn kind_number(kind: AdvertisementKind) -> u8 {
     match kind {
-        Kind::Session => 0,
-        Kind::Server => 1,
+        AdvertisementKind::Session => 0,
+        AdvertisementKind::GameServer => 1,
     }
 }
 
 /// What a search wants one attribute to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Wanted {
+enum WantedValue {
     /// Anything.
     Any,
     /// One of these.
-    Parts(Vec<Part>),
+    OneOf(Vec<KeyPart>),
 }
 
 /// Which keys a search visits: those that no `Equal` filter refuses.
 #[derive(Debug)]
-pub(super) struct Wish {
+pub(super) struct WantedKeys {
     silo: SiloId,
-    kind: u8,
-    wanted: Vec<Wanted>,
+    kind_number: u8,
+    wanted_values: Vec<WantedValue>,
 }
 
 /// Keys looked up one by one; with more, the partitions of the silo are gone through instead.
-const KEYS_MAX: usize = 16;
+const ENUMERATED_KEYS_MAX: usize = 16;
 
-impl Wish {
+impl WantedKeys {
     /// What `query` wants of the attributes in `keyed`.
-    pub(super) fn of(query: &Query<'_>, keyed: &[usize]) -> Self {
-        let wanted = keyed.iter().map(|&it| wanted(query.ruleset, query.searcher.facts, it)).collect();
-        Self { silo: query.silo, kind: kind_number(query.kind), wanted }
+    pub(super) fn for_query(query: &SearchQuery<'_>, keyed: &[usize]) -> Self {
+        let wanted = keyed.iter().map(|&it| wanted_value(query.ruleset, query.searcher.attribute_values, it)).collect();
+        Self { silo: query.silo, kind_number: kind_number(query.kind), wanted_values: wanted }
     }
 
     /// Every key that fits, when they can be listed.
-    pub(super) fn keys(&self) -> Option<Vec<Key>> {
-        let mut keys = vec![self.least()];
-        for wanted in &self.wanted {
-            let Wanted::Parts(parts) = wanted else { return None };
-            let with = |key: Key| {
+    pub(super) fn enumerate_keys(&self) -> Option<Vec<PartitionKey>> {
+        let mut keys = vec![self.range_start()];
+        for wanted in &self.wanted_values {
+            let WantedValue::OneOf(parts) = wanted else { return None };
+            let with = |key: PartitionKey| {
                 parts.iter().map(move |part| {
                     let mut key = key.clone();
                     key.parts.push(part.clone());
@@ -108,7 +119,7 @@ impl Wish {
                 })
             };
             keys = keys.into_iter().flat_map(with).collect();
-            if KEYS_MAX < keys.len() {
+            if ENUMERATED_KEYS_MAX < keys.len() {
                 return None;
             }
         }
@@ -116,46 +127,47 @@ impl Wish {
     }
 
     /// Before every key of the silo and kind.
-    pub(super) fn least(&self) -> Key {
-        Key { silo: self.silo, kind: self.kind, parts: Vec::new() }
+    pub(super) fn range_start(&self) -> PartitionKey {
+        PartitionKey { silo: self.silo, kind_number: self.kind_number, parts: Vec::new() }
     }
 
     /// Whether `key` is of the same silo and kind.
-    pub(super) fn is_near(&self, key: &Key) -> bool {
-        key.silo == self.silo && key.kind == self.kind
+    pub(super) fn has_same_silo_and_kind(&self, key: &PartitionKey) -> bool {
+        key.silo == self.silo && key.kind_number == self.kind_number
     }
 
     /// Whether no `Equal` filter refuses `key`.
-    pub(super) fn fits(&self, key: &Key) -> bool {
-        self.is_near(key)
-            && self.wanted.iter().zip(&key.parts).all(|(wanted, part)| match wanted {
-                Wanted::Any => true,
-                Wanted::Parts(parts) => parts.contains(part),
+    pub(super) fn matches_key(&self, key: &PartitionKey) -> bool {
+        self.has_same_silo_and_kind(key)
+            && self.wanted_values.iter().zip(&key.parts).all(|(wanted, part)| match wanted {
+                WantedValue::Any => true,
+                WantedValue::OneOf(parts) => parts.contains(part),
             })
     }
 }
 
-fn wanted(ruleset: &Ruleset, searcher: &Facts, keyed: usize) -> Wanted {
-    let mut wanted = Wanted::Any;
-    for hard in &ruleset.hard {
+fn wanted_value(ruleset: &Ruleset, searcher: &AttributeValues, keyed: usize) -> WantedValue {
+    let mut wanted = WantedValue::Any;
+    for hard in &ruleset.hard_filters {
         let HardRule::Equal { attribute, value } = &hard.rule else { continue };
         if *attribute != keyed {
             continue;
         }
-        let missing = hard.missing == MissingHard::Pass;
+        let missing = hard.missing == HardMissingPolicy::Pass;
         let asked = match (value, searcher.get(keyed)) {
-            (Some(value), _) | (None, Some(value)) => Some(part(Some(value))),
+            (Some(value), _) | (None, Some(value)) => Some(key_part(Some(value))),
             (None, None) if missing => continue,
             (None, None) => None,
         };
-        let passes = |it: &Part| Some(it) == asked.as_ref() || (missing && *it == Part::Missing);
+        let passes = |it: &KeyPart| Some(it) == asked.as_ref() || (missing && *it == KeyPart::Missing);
         wanted = match wanted {
-            Wanted::Any => {
-                let mut parts: Vec<Part> = asked.clone().into_iter().chain(missing.then_some(Part::Missing)).collect();
+            WantedValue::Any => {
+                let mut parts: Vec<KeyPart> =
+                    asked.clone().into_iter().chain(missing.then_some(KeyPart::Missing)).collect();
                 parts.dedup();
-                Wanted::Parts(parts)
+                WantedValue::OneOf(parts)
             }
-            Wanted::Parts(parts) => Wanted::Parts(parts.into_iter().filter(passes).collect()),
+            WantedValue::OneOf(parts) => WantedValue::OneOf(parts.into_iter().filter(passes).collect()),
         };
     }
     wanted

@@ -2,18 +2,18 @@
 
 use crate::domain::filter::admit;
 use crate::domain::id::AdvertisementId;
-use crate::domain::index::{Index, Query};
+use crate::domain::index::{AdvertisementIndex, SearchQuery};
 use crate::domain::score::score;
 
 /// The best for `query`, best first, ties by id: what `Index::search` finds when no limit on rows cuts it short.
-pub fn search(index: &Index, query: &Query<'_>) -> Vec<(AdvertisementId, f64)> {
+pub fn search(index: &AdvertisementIndex, query: &SearchQuery<'_>) -> Vec<(AdvertisementId, f64)> {
     let near = index.entries().filter(|entry| {
         let advertisement = &entry.advertisement;
         advertisement.session.silo == query.silo && advertisement.kind == query.kind
     });
-    let admitted = near.filter(|it| admit(query.ruleset, &query.searcher, &it.listed(), None, query.now).is_ok());
+    let admitted = near.filter(|it| admit(query.ruleset, &query.searcher, &it.view(), None, query.now).is_ok());
     let scored =
-        admitted.map(|entry| (entry.advertisement.id, score(query.ruleset, &query.searcher, &entry.listed(), None)));
+        admitted.map(|entry| (entry.advertisement.id, score(query.ruleset, &query.searcher, &entry.view(), None)));
     let mut found: Vec<(AdvertisementId, f64)> = scored.collect();
     found.sort_by(|one, other| one.1.total_cmp(&other.1).then(one.0.cmp(&other.0)));
     found.truncate(query.limits.max_results as usize);

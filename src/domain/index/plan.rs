@@ -5,88 +5,95 @@
 //! Errors in proportion to a value (places, products, sums of up to 64 terms) stay far below the 2^-16 and 2^-14 by
 //! which limits and thresholds are raised: an f32 operation adds 2^-24.
 
-use crate::domain::attribute::Value;
-use crate::domain::filter::{Refusal, Side};
-use crate::domain::index::Query;
-use crate::domain::index::guard::{Owner, around};
-use crate::domain::index::layout::{Layout, Ticks};
+use crate::domain::attribute::AttributeValue;
+use crate::domain::filter::{Refusal, RefusingSide};
+use crate::domain::index::SearchQuery;
+use crate::domain::index::guard::{RowOwner, value_interval};
+use crate::domain::index::layout::{ColumnLayout, TickScale};
 use crate::domain::locality::Locality;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::{Curve, HardFilter, MissingHard, SoftFilter, SoftMode};
-use crate::domain::score::{missing_term, weighed};
+use crate::domain::ruleset::{DistanceCurve, HardFilter, HardMissingPolicy, SoftFilter, SoftFilterMode};
+use crate::domain::score::{missing_value_term, weighted_term};
 
 /// Something between the searcher and a row that several rules and terms read.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Gauge {
+pub(super) enum DistanceBound {
     /// The difference of two numbers, in units of the column.
-    Number { column: usize, at: f32, slack: f32 },
+    NumberDifference { column: usize, searcher_value: f32, rounding_error: f32 },
     /// The chord, miles.
-    Place { x: usize, at: [f32; 3] },
+    Chord { x_column: usize, searcher_position: [f32; 3] },
     /// The round trip, milliseconds. NaN for the searcher's place or best region that is not known.
-    Latency { x: usize, at: [f32; 3], intercept: f32, slope: f32, region: usize, best: f32 },
+    RoundTrip {
+        x_column: usize,
+        searcher_position: [f32; 3],
+        intercept_ms: f32,
+        ms_per_mile: f32,
+        best_region_column: usize,
+        searcher_best_region_ms: f32,
+    },
 }
 
 /// When a row is refused for certain.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Check {
+pub(super) enum ColumnCheck {
     /// Always.
-    Always,
+    RefuseAll,
     /// The gauge is beyond the searcher's limit, or there is a gap and gaps are refused.
-    Far { gauge: usize, limit: f32, gaps: bool },
+    BeyondSearcherLimit { bound_index: usize, limit: f32, refuse_missing: bool },
     /// That share of the gauge is beyond the advertiser's limit: `first`, or the value of the last of `steps` whose
     /// tick is not before the row's `since`.
-    FarForThem { gauge: usize, share: f32, first: f32, steps: Vec<(u32, f32)> },
+    BeyondAdvertiserLimit { bound_index: usize, reciprocal_share: f32, first_limit: f32, later_limits: Vec<(u32, f32)> },
     /// The number lies outside.
-    Outside { column: usize, least: f32, greatest: f32, gaps: bool },
+    OutsideRange { column: usize, lower: f32, upper: f32, refuse_missing: bool },
     /// The code is one of these, or none of these when `wanted`; or there is a gap and gaps are refused.
     /// A leaf none of whose `code::bit`s is in `set` has only such rows.
-    Code { column: usize, codes: Vec<u32>, wanted: bool, gaps: bool, set: u32 },
+    InternedCode { column: usize, codes: Vec<u32>, must_match: bool, refuse_missing: bool, leaf_bits: u32 },
     /// The lists of texts share no bit.
-    Bloom { column: usize, bits: u64 },
+    NoSharedBloomBit { column: usize, bits: u64 },
     /// The ruleset's hash differs.
-    Hash { column: usize, hash: u32 },
+    OtherRulesetHash { column: usize, hash: u32 },
 }
 
 /// A check and the counter of what it refuses.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Rule {
-    pub(super) counter: usize,
-    pub(super) check: Check,
+pub(super) struct CompiledRule {
+    pub(super) counter_index: usize,
+    pub(super) check: ColumnCheck,
 }
 
 /// Where a term's distance comes from; `scale * column + shift` normalises.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Source {
+pub(super) enum TermSource {
     /// From the searcher's normalised value.
-    Difference { column: usize, at: f32 },
+    Difference { column: usize, searcher_value: f32 },
     /// From the least of the range.
-    Lower { column: usize },
+    LowerIsBetter { column: usize },
     /// From a gauge.
-    Gauge { gauge: usize },
+    DistanceBound { bound_index: usize },
 }
 
 /// A soft filter as columns see it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Term {
-    pub(super) source: Source,
+pub(super) struct ColumnTerm {
+    pub(super) source: TermSource,
     pub(super) scale: f32,
     pub(super) shift: f32,
-    pub(super) slack: f32,
-    pub(super) curve: Curve,
+    pub(super) rounding_error: f32,
+    pub(super) curve: DistanceCurve,
     pub(super) weight: f32,
     /// What is added when there is a gap.
-    pub(super) missing: f32,
+    pub(super) missing_value_term: f32,
 }
 
 /// How a term is computed in f64 from a row, without its entry.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Exact {
+pub(super) enum ExactTerm {
     /// The same for every row.
     Constant(f64),
     /// From the searcher's normalised value.
-    Difference { column: usize, at: f64 },
+    Difference { column: usize, searcher_value: f64 },
     /// From the least of the range.
-    Lower { column: usize },
+    LowerIsBetter { column: usize },
     /// From the chord.
     Distance,
     /// From the round trip by the line.
@@ -95,205 +102,259 @@ pub(super) enum Exact {
 
 /// One search as columns see it.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct QueryPlan {
     /// Rows that expired before this tick are refused first.
-    pub(super) tick: u32,
+    pub(super) now_tick: u32,
     /// Then those that have fewer seats.
-    pub(super) seats: u16,
+    pub(super) seats_needed: u16,
     /// Whose rows are the searcher's own.
-    pub(super) owners: Vec<Owner>,
+    pub(super) own_keys: Vec<RowOwner>,
     /// Whether columns are asked for them: not before there turn out to be many.
-    pub(super) own: bool,
+    pub(super) check_owner_column: bool,
     /// By attribute: what published ranges are held against.
-    pub(super) values: Vec<[f32; 2]>,
+    pub(super) searcher_intervals: Vec<[f32; 2]>,
     /// The counter of what those refuse.
-    pub(super) ranges: usize,
-    pub(super) gauges: Vec<Gauge>,
+    pub(super) allowed_range_counter: usize,
+    pub(super) distance_bounds: Vec<DistanceBound>,
     /// Hard filters, in the order of `Refusal`.
-    pub(super) rules: Vec<Rule>,
-    pub(super) terms: Vec<Term>,
+    pub(super) column_rules: Vec<CompiledRule>,
+    pub(super) column_terms: Vec<ColumnTerm>,
     /// What every row adds.
-    pub(super) base: f32,
+    pub(super) constant_terms: f32,
     /// Bounds are in this unit of the score.
-    pub(super) unit: f64,
+    pub(super) score_unit: f64,
     /// In the order of `Ruleset::soft`; `None` when a column is lacking.
-    pub(super) exact: Option<Vec<Exact>>,
+    pub(super) exact_terms: Option<Vec<ExactTerm>>,
     /// Whether the exact score of any row is had from columns alone.
-    pub(super) cheap: bool,
+    pub(super) exact_from_columns: bool,
     /// Whether rows with a best region must be scored from their entries.
-    pub(super) regions: bool,
+    pub(super) searcher_has_regions: bool,
 }
 
 /// A limit in f32 that is not below `limit`, nor below what errors in proportion make of something at the limit.
-pub(super) fn up(limit: f64) -> f32 {
+pub(super) fn round_up_limit(limit: f64) -> f32 {
     ((limit + limit.abs() / 65_536.0) as f32).next_up()
 }
 
-impl Plan {
-    pub(super) fn of(query: &Query<'_>, layout: &Layout, codes: &super::code::Codes, clock: &Ticks) -> Self {
-        let weights = query.ruleset.soft.iter().map(|soft| soft.weight);
+impl QueryPlan {
+    pub(super) fn for_query(
+        query: &SearchQuery<'_>,
+        layout: &ColumnLayout,
+        codes: &super::code::Interner,
+        clock: &TickScale,
+    ) -> Self {
+        let weights = query.ruleset.soft_filters.iter().map(|soft| soft.weight);
         let unit = weights.fold(0.0, f64::max);
         let mut plan = Self {
-            tick: clock.tick(query.now),
-            seats: query.searcher.seats,
-            owners: Owner::all_of(&query.searcher).collect(),
-            own: false,
-            values: (0..query.ruleset.attributes.len()).map(|it| around(query.searcher.facts.number(it))).collect(),
-            ranges: Refusal::Filter { filter: query.ruleset.hard.len(), side: Side::Advertiser }.counter(),
-            gauges: Vec::new(),
-            rules: Vec::new(),
-            terms: Vec::new(),
-            base: 0.0,
-            unit: if unit == 0.0 { 1.0 } else { unit },
-            exact: None,
-            cheap: false,
-            regions: !query.searcher.regions.is_empty(),
+            now_tick: clock.to_tick(query.now),
+            seats_needed: query.searcher.seats_needed,
+            own_keys: RowOwner::all_of_searcher(&query.searcher).collect(),
+            check_owner_column: false,
+            searcher_intervals: (0..query.ruleset.attributes.len())
+                .map(|it| value_interval(query.searcher.attribute_values.number(it)))
+                .collect(),
+            allowed_range_counter: Refusal::HardFilter {
+                filter_index: query.ruleset.hard_filters.len(),
+                side: RefusingSide::Advertiser,
+            }
+            .counter_index(),
+            distance_bounds: Vec::new(),
+            column_rules: Vec::new(),
+            column_terms: Vec::new(),
+            constant_terms: 0.0,
+            score_unit: if unit == 0.0 { 1.0 } else { unit },
+            exact_terms: None,
+            exact_from_columns: false,
+            searcher_has_regions: !query.searcher.region_latencies.is_empty(),
         };
-        super::rules::add_all(&mut plan, query, layout, codes, clock);
+        super::rules::compile_hard_filters(&mut plan, query, layout, codes, clock);
         // Beyond these a weight's own rounding could pass the margins; bounds are then 0 and every row is scored.
-        if (1e-290..1e290).contains(&plan.unit) {
-            query.ruleset.soft.iter().for_each(|soft| plan.add_term(query, layout, soft));
+        if (1e-290..1e290).contains(&plan.score_unit) {
+            query.ruleset.soft_filters.iter().for_each(|soft| plan.add_term(query, layout, soft));
         }
-        plan.exact = query.ruleset.soft.iter().map(|soft| exact(query, layout, soft)).collect();
-        plan.cheap = plan.exact.is_some() && !plan.regions;
+        plan.exact_terms = query.ruleset.soft_filters.iter().map(|soft| exact_term_for(query, layout, soft)).collect();
+        plan.exact_from_columns = plan.exact_terms.is_some() && !plan.searcher_has_regions;
         plan
     }
 
-    pub(super) fn rule(&mut self, refusal: Refusal, check: Check) {
-        self.rules.push(Rule { counter: refusal.counter(), check });
+    pub(super) fn add_rule(&mut self, refusal: Refusal, check: ColumnCheck) {
+        self.column_rules.push(CompiledRule { counter_index: refusal.counter_index(), check });
     }
 
     /// The bound that a row must not pass when scores above `score` are of no use.
-    pub(super) fn cutoff(&self, score: f64) -> f32 {
-        let cutoff = score / self.unit;
+    pub(super) fn bound_cutoff(&self, score: f64) -> f32 {
+        let cutoff = score / self.score_unit;
         ((cutoff + cutoff.abs() / 16_384.0) as f32).next_up()
     }
 
     /// The place of a gauge for `measure` in `gauges`. `Err` when the measure is missing for every row, or when there
     /// is no column to tell.
-    pub(super) fn gauge(&mut self, query: &Query<'_>, layout: &Layout, measure: Measure) -> Result<usize, NoGauge> {
-        let gauge = gauge(query, layout, measure)?;
-        if let Some(known) = self.gauges.iter().position(|it| *it == gauge) {
+    pub(super) fn distance_bound_index(
+        &mut self,
+        query: &SearchQuery<'_>,
+        layout: &ColumnLayout,
+        measure: Measure,
+    ) -> Result<usize, NoDistanceBound> {
+        let gauge = distance_bound_for(query, layout, measure)?;
+        if let Some(known) = self.distance_bounds.iter().position(|it| *it == gauge) {
             return Ok(known);
         }
-        self.gauges.push(gauge);
-        Ok(self.gauges.len() - 1)
+        self.distance_bounds.push(gauge);
+        Ok(self.distance_bounds.len() - 1)
     }
 
-    fn add_term(&mut self, query: &Query<'_>, layout: &Layout, soft: &SoftFilter) {
-        let (weight, missing) = ((soft.weight / self.unit) as f32, (missing_term(soft) / self.unit) as f32);
+    fn add_term(&mut self, query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFilter) {
+        let (weight, missing) =
+            ((soft.weight / self.score_unit) as f32, (missing_value_term(soft) / self.score_unit) as f32);
         let width = soft.max - soft.min;
         let (source, scale, shift, slack) = match (soft.measure, soft.mode) {
-            (Measure::Attribute(attribute), mode) => {
-                let Some(column) = layout.number(attribute) else { return };
-                let number = layout.numbers[column];
+            (Measure::AttributeDifference(attribute), mode) => {
+                let Some(column) = layout.number_column(attribute) else { return };
+                let number = layout.number_columns[column];
                 let (scale, shift) = (number.span / width, (number.offset - soft.min) / width);
-                let source = match (mode, query.searcher.facts.number(attribute)) {
-                    (SoftMode::Difference, None) => return self.base += missing,
+                let source = match (mode, query.searcher.attribute_values.number(attribute)) {
+                    (SoftFilterMode::Difference, None) => return self.constant_terms += missing,
                     // Clamped as rows are: only then are the two never farther apart than in truth.
-                    (SoftMode::Difference, Some(at)) => {
-                        let at = number.unit(at).clamp(-number.window, number.window) * scale + shift;
-                        Source::Difference { column, at: at.clamp(0.0, 1.0) as f32 }
+                    (SoftFilterMode::Difference, Some(at)) => {
+                        let at = number.to_column_units(at).clamp(-number.max_magnitude, number.max_magnitude) * scale
+                            + shift;
+                        TermSource::Difference { column, searcher_value: at.clamp(0.0, 1.0) as f32 }
                     }
                     // A value clamped from below is stored as more than it is.
-                    (SoftMode::LowerIsBetter, _) if number.unit(soft.min) < -number.window => return,
-                    (SoftMode::LowerIsBetter, _) => Source::Lower { column },
+                    (SoftFilterMode::LowerIsBetter, _) if number.to_column_units(soft.min) < -number.max_magnitude => {
+                        return;
+                    }
+                    (SoftFilterMode::LowerIsBetter, _) => TermSource::LowerIsBetter { column },
                 };
-                (source, scale, shift, (scale * number.window + shift.abs() + 2.0) * 4.0 * f64::from(f32::EPSILON))
+                (
+                    source,
+                    scale,
+                    shift,
+                    (scale * number.max_magnitude + shift.abs() + 2.0) * 4.0 * f64::from(f32::EPSILON),
+                )
             }
-            (measure @ (Measure::Distance | Measure::Latency), _) => match self.gauge(query, layout, measure) {
+            (measure @ (Measure::Distance | Measure::Latency), _) => match self
+                .distance_bound_index(query, layout, measure)
+            {
                 Ok(gauge) => {
                     let (scale, shift) = (width.recip(), -soft.min / width);
-                    (Source::Gauge { gauge }, scale, shift, (shift.abs() + 2.0) / 262_144.0)
+                    (TermSource::DistanceBound { bound_index: gauge }, scale, shift, (shift.abs() + 2.0) / 262_144.0)
                 }
-                Err(NoGauge::Missing) => return self.base += missing,
-                Err(NoGauge::Unknown) => return,
+                Err(NoDistanceBound::SearcherValueMissing) => return self.constant_terms += missing,
+                Err(NoDistanceBound::NoColumn) => return,
             },
         };
         // Outside these the arithmetic could meet infinity times zero.
         if (1e-30..1e30).contains(&scale) && shift.abs() < 1e30 {
             let (scale, shift, slack) = (scale as f32, shift as f32, slack as f32);
-            self.terms.push(Term { source, scale, shift, slack, curve: soft.curve, weight, missing });
+            self.column_terms.push(ColumnTerm {
+                source,
+                scale,
+                shift,
+                rounding_error: slack,
+                curve: soft.curve,
+                weight,
+                missing_value_term: missing,
+            });
         }
     }
 }
 
 /// Why there is no gauge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoGauge {
+pub(super) enum NoDistanceBound {
     /// The searcher lacks the value, so that the measure is missing for every row.
-    Missing,
+    SearcherValueMissing,
     /// The index keeps no column for it.
-    Unknown,
+    NoColumn,
 }
 
-fn gauge(query: &Query<'_>, layout: &Layout, measure: Measure) -> Result<Gauge, NoGauge> {
+fn distance_bound_for(
+    query: &SearchQuery<'_>,
+    layout: &ColumnLayout,
+    measure: Measure,
+) -> Result<DistanceBound, NoDistanceBound> {
     let searcher = &query.searcher;
     let at = searcher.locality.map(|it| [it.x, it.y, it.z]);
     match measure {
-        Measure::Attribute(attribute) => {
-            let value = searcher.facts.number(attribute).ok_or(NoGauge::Missing)?;
-            let column = layout.number(attribute).ok_or(NoGauge::Unknown)?;
-            let number = layout.numbers[column];
-            Ok(Gauge::Number { column, at: number.stored(value), slack: number.slack() })
+        Measure::AttributeDifference(attribute) => {
+            let value = searcher.attribute_values.number(attribute).ok_or(NoDistanceBound::SearcherValueMissing)?;
+            let column = layout.number_column(attribute).ok_or(NoDistanceBound::NoColumn)?;
+            let number = layout.number_columns[column];
+            Ok(DistanceBound::NumberDifference {
+                column,
+                searcher_value: number.to_column_value(value),
+                rounding_error: number.rounding_error(),
+            })
         }
         Measure::Distance => {
-            let at = at.ok_or(NoGauge::Missing)?;
-            Ok(Gauge::Place { x: layout.x().ok_or(NoGauge::Unknown)?, at })
+            let at = at.ok_or(NoDistanceBound::SearcherValueMissing)?;
+            Ok(DistanceBound::Chord {
+                x_column: layout.location_column().ok_or(NoDistanceBound::NoColumn)?,
+                searcher_position: at,
+            })
         }
         Measure::Latency => {
-            let best = searcher.regions.iter().map(|region| region.round_trip_ms).reduce(f32::min);
+            let best = searcher.region_latencies.iter().map(|region| region.round_trip_ms).reduce(f32::min);
             if at.is_none() && best.is_none() {
-                return Err(NoGauge::Missing);
+                return Err(NoDistanceBound::SearcherValueMissing);
             }
-            let (x, region) = layout.x().zip(layout.region()).ok_or(NoGauge::Unknown)?;
-            let line = &query.ruleset.line;
+            let (x, region) =
+                layout.location_column().zip(layout.best_region_column()).ok_or(NoDistanceBound::NoColumn)?;
+            let line = &query.ruleset.latency_model;
             let (intercept, slope) = (line.intercept_ms, line.round_trip_ms(1.0) - line.intercept_ms);
             if !(0.0 <= intercept && 0.0 <= slope) {
-                return Err(NoGauge::Unknown);
+                return Err(NoDistanceBound::NoColumn);
             }
-            Ok(Gauge::Latency {
-                x,
-                at: at.unwrap_or([f32::NAN; 3]),
-                intercept: intercept as f32,
-                slope: slope as f32,
-                region,
-                best: best.unwrap_or(f32::NAN),
+            Ok(DistanceBound::RoundTrip {
+                x_column: x,
+                searcher_position: at.unwrap_or([f32::NAN; 3]),
+                intercept_ms: intercept as f32,
+                ms_per_mile: slope as f32,
+                best_region_column: region,
+                searcher_best_region_ms: best.unwrap_or(f32::NAN),
             })
         }
     }
 }
 
 /// Whether a missing value is refused.
-pub(super) fn refuses_gaps(hard: &HardFilter) -> bool {
-    hard.missing == MissingHard::Refuse
+pub(super) fn refuses_missing(hard: &HardFilter) -> bool {
+    hard.missing == HardMissingPolicy::Refuse
 }
 
-fn exact(query: &Query<'_>, layout: &Layout, soft: &SoftFilter) -> Option<Exact> {
+fn exact_term_for(query: &SearchQuery<'_>, layout: &ColumnLayout, soft: &SoftFilter) -> Option<ExactTerm> {
     let searcher = &query.searcher;
     Some(match (soft.measure, soft.mode) {
-        (Measure::Attribute(attribute), SoftMode::LowerIsBetter) => Exact::Lower { column: layout.number(attribute)? },
-        (Measure::Attribute(attribute), SoftMode::Difference) => match searcher.facts.number(attribute) {
-            None => Exact::Constant(weighed(soft, None)),
-            Some(at) => Exact::Difference { column: layout.number(attribute)?, at: soft.norm(at) },
-        },
-        (Measure::Distance | Measure::Latency, _) if searcher.locality.is_none() => {
-            Exact::Constant(weighed(soft, None))
+        (Measure::AttributeDifference(attribute), SoftFilterMode::LowerIsBetter) => {
+            ExactTerm::LowerIsBetter { column: layout.number_column(attribute)? }
         }
-        (Measure::Distance, _) => layout.x().map(|_| Exact::Distance)?,
-        (Measure::Latency, _) => layout.x().map(|_| Exact::Latency)?,
+        (Measure::AttributeDifference(attribute), SoftFilterMode::Difference) => {
+            match searcher.attribute_values.number(attribute) {
+                None => ExactTerm::Constant(weighted_term(soft, None)),
+                Some(at) => ExactTerm::Difference {
+                    column: layout.number_column(attribute)?,
+                    searcher_value: soft.normalize(at),
+                },
+            }
+        }
+        (Measure::Distance | Measure::Latency, _) if searcher.locality.is_none() => {
+            ExactTerm::Constant(weighted_term(soft, None))
+        }
+        (Measure::Distance, _) => layout.location_column().map(|_| ExactTerm::Distance)?,
+        (Measure::Latency, _) => layout.location_column().map(|_| ExactTerm::Latency)?,
     })
 }
 
 /// Whether a value counts as a text for `In`.
-pub(super) fn text(value: &Value) -> Option<&str> {
+pub(super) fn string_of(value: &AttributeValue) -> Option<&str> {
     match value {
-        Value::Text(text) => Some(text),
-        Value::Number(_) | Value::Flag(_) | Value::Texts(_) => None,
+        AttributeValue::String(text) => Some(text),
+        AttributeValue::Number(_) | AttributeValue::Bool(_) | AttributeValue::StringList(_) => None,
     }
 }
 
 /// A place out of three columns; `None` when the row has none.
-pub(super) fn place([x, y, z]: [f32; 3]) -> Option<Locality> {
+pub(super) fn locality_from_columns([x, y, z]: [f32; 3]) -> Option<Locality> {
     (!x.is_nan()).then_some(Locality { x, y, z })
 }

@@ -1,174 +1,235 @@
 //! Hard filters as checks on columns.
 
-use crate::domain::attribute::{Value, ValueKind};
+use crate::domain::attribute::{AttributeValue, ValueType};
 use crate::domain::expansion::Expansion;
-use crate::domain::filter::{Refusal, Side};
-use crate::domain::index::Query;
-use crate::domain::index::code::{self, Codes};
-use crate::domain::index::layout::{Layout, Ticks, bloom_bit, bloom_of};
-use crate::domain::index::plan::{Check, NoGauge, Plan, refuses_gaps, text, up};
+use crate::domain::filter::{Refusal, RefusingSide};
+use crate::domain::index::SearchQuery;
+use crate::domain::index::code::{self, Interner};
+use crate::domain::index::layout::{ColumnLayout, TickScale, bloom_bit, bloom_filter_bits};
+use crate::domain::index::plan::{ColumnCheck, NoDistanceBound, QueryPlan, refuses_missing, round_up_limit, string_of};
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::{HardFilter, HardRule, InList};
+use crate::domain::ruleset::{HardFilter, HardRule, InFilterList};
 use crate::domain::time::UnixMs;
 
 /// Steps of an expansion that a check tells apart; neighbours are taken together at the wider limit.
-const STEPS_MAX: usize = 8;
+const LIMIT_STEPS_MAX: usize = 8;
 
 /// Adds a check for every hard filter that columns can tell something about, in order.
-pub(super) fn add_all(plan: &mut Plan, query: &Query<'_>, layout: &Layout, codes: &Codes, clock: &Ticks) {
-    let mut maker = Maker { plan, query, layout, codes, clock };
-    for (filter, hard) in query.ruleset.hard.iter().enumerate() {
-        maker.add(filter, hard);
+pub(super) fn compile_hard_filters(
+    plan: &mut QueryPlan,
+    query: &SearchQuery<'_>,
+    layout: &ColumnLayout,
+    codes: &Interner,
+    clock: &TickScale,
+) {
+    let mut maker = RuleCompiler { plan, query, layout, interner: codes, tick_scale: clock };
+    for (filter, hard) in query.ruleset.hard_filters.iter().enumerate() {
+        maker.compile_filter(filter, hard);
     }
 }
 
-struct Maker<'a, 'q> {
-    plan: &'a mut Plan,
-    query: &'a Query<'q>,
-    layout: &'a Layout,
-    codes: &'a Codes,
-    clock: &'a Ticks,
+struct RuleCompiler<'a, 'q> {
+    plan: &'a mut QueryPlan,
+    query: &'a SearchQuery<'q>,
+    layout: &'a ColumnLayout,
+    interner: &'a Interner,
+    tick_scale: &'a TickScale,
 }
 
-impl Maker<'_, '_> {
-    fn add(&mut self, filter: usize, hard: &HardFilter) {
-        let searcher = Refusal::Filter { filter, side: Side::Searcher };
-        let gaps = refuses_gaps(hard);
+impl RuleCompiler<'_, '_> {
+    fn compile_filter(&mut self, filter: usize, hard: &HardFilter) {
+        let searcher = Refusal::HardFilter { filter_index: filter, side: RefusingSide::Searcher };
+        let gaps = refuses_missing(hard);
         match &hard.rule {
-            HardRule::Equal { attribute, value } => self.equal(searcher, hard, *attribute, value.as_ref(), true),
-            HardRule::NotEqual { attribute, value } => self.equal(searcher, hard, *attribute, value.as_ref(), false),
-            HardRule::Compatible { attribute, pairs } => match self.query.searcher.facts.number(*attribute) {
-                Some(own) => {
-                    let both = |&(low, high): &(i32, i32)| [(low, high), (high, low)];
-                    let fit = pairs.iter().flat_map(both).filter(|&(one, _)| f64::from(one) == own);
-                    let fit: Vec<Value> = fit.map(|(_, other)| Value::Number(f64::from(other))).collect();
-                    self.code(searcher, *attribute, &fit, true, gaps);
+            HardRule::Equal { attribute, value } => {
+                self.compile_equality(searcher, hard, *attribute, value.as_ref(), true)
+            }
+            HardRule::NotEqual { attribute, value } => {
+                self.compile_equality(searcher, hard, *attribute, value.as_ref(), false)
+            }
+            HardRule::Compatible { attribute, pairs } => {
+                match self.query.searcher.attribute_values.number(*attribute) {
+                    Some(own) => {
+                        let both = |&(low, high): &(i32, i32)| [(low, high), (high, low)];
+                        let fit = pairs.iter().flat_map(both).filter(|&(one, _)| f64::from(one) == own);
+                        let fit: Vec<AttributeValue> =
+                            fit.map(|(_, other)| AttributeValue::Number(f64::from(other))).collect();
+                        self.add_code_check(searcher, *attribute, &fit, true, gaps);
+                    }
+                    None => self.refuse_all_if(searcher, gaps),
                 }
-                None => self.all_lack_it(searcher, gaps),
-            },
-            HardRule::In { attribute, list, mutual } => self.listed(filter, hard, *attribute, list, *mutual),
-            HardRule::Overlap { attribute } => match self.query.searcher.facts.get(*attribute) {
-                Some(Value::Texts(texts)) => self.bloom(searcher, *attribute, bloom_of(texts)),
-                Some(Value::Number(_) | Value::Text(_) | Value::Flag(_)) => {}
-                None => self.all_lack_it(searcher, gaps),
+            }
+            HardRule::In { attribute, list, mutual } => self.compile_in_list(filter, hard, *attribute, list, *mutual),
+            HardRule::Overlap { attribute } => match self.query.searcher.attribute_values.get(*attribute) {
+                Some(AttributeValue::StringList(texts)) => {
+                    self.add_bloom_check(searcher, *attribute, bloom_filter_bits(texts))
+                }
+                Some(AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_)) => {}
+                None => self.refuse_all_if(searcher, gaps),
             },
             HardRule::Range { attribute, min, max } => {
-                let Some(column) = self.layout.number(*attribute) else { return };
-                let number = self.layout.numbers[column];
-                let (least, greatest) = (number.stored(*min) - number.slack(), number.stored(*max) + number.slack());
-                self.plan.rule(searcher, Check::Outside { column, least, greatest, gaps });
+                let Some(column) = self.layout.number_column(*attribute) else { return };
+                let number = self.layout.number_columns[column];
+                let (least, greatest) = (
+                    number.to_column_value(*min) - number.rounding_error(),
+                    number.to_column_value(*max) + number.rounding_error(),
+                );
+                self.plan.add_rule(
+                    searcher,
+                    ColumnCheck::OutsideRange { column, lower: least, upper: greatest, refuse_missing: gaps },
+                );
             }
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 let expansion = &self.query.ruleset.expansions[*expansion];
-                self.within(filter, gaps, *measure, expansion, *reciprocal_percent);
+                self.compile_within(filter, gaps, *measure, expansion, *reciprocal_percent);
             }
             HardRule::SameHash => {
-                let Some(column) = self.layout.hash() else { return };
-                self.plan.rule(searcher, Check::Hash { column, hash: self.query.ruleset.hash.0 });
+                let Some(column) = self.layout.ruleset_hash_column() else { return };
+                self.plan.add_rule(searcher, ColumnCheck::OtherRulesetHash { column, hash: self.query.ruleset.hash.0 });
             }
         }
     }
 
     /// The searcher has no value: a rule about both sides says the same of every row.
-    fn all_lack_it(&mut self, refusal: Refusal, refused: bool) {
+    fn refuse_all_if(&mut self, refusal: Refusal, refused: bool) {
         if refused {
-            self.plan.rule(refusal, Check::Always);
+            self.plan.add_rule(refusal, ColumnCheck::RefuseAll);
         }
     }
 
-    fn equal(&mut self, refusal: Refusal, hard: &HardFilter, attribute: usize, value: Option<&Value>, wanted: bool) {
-        let gaps = refuses_gaps(hard);
-        let Some(value) = value.or_else(|| self.query.searcher.facts.get(attribute)) else {
-            return self.all_lack_it(refusal, gaps);
+    fn compile_equality(
+        &mut self,
+        refusal: Refusal,
+        hard: &HardFilter,
+        attribute: usize,
+        value: Option<&AttributeValue>,
+        wanted: bool,
+    ) {
+        let gaps = refuses_missing(hard);
+        let Some(value) = value.or_else(|| self.query.searcher.attribute_values.get(attribute)) else {
+            return self.refuse_all_if(refusal, gaps);
         };
-        if value.kind() == self.query.ruleset.attributes[attribute].kind && value.kind() != ValueKind::Texts {
-            self.code(refusal, attribute, std::slice::from_ref(value), wanted, gaps);
+        if value.value_type() == self.query.ruleset.attributes[attribute].value_type
+            && value.value_type() != ValueType::StringList
+        {
+            self.add_code_check(refusal, attribute, std::slice::from_ref(value), wanted, gaps);
         }
     }
 
-    fn code(&mut self, refusal: Refusal, attribute: usize, values: &[Value], wanted: bool, gaps: bool) {
-        let Some(column) = self.layout.code(attribute) else { return };
-        let Some(table) = self.layout.coded.iter().position(|&it| it == attribute) else { return };
-        let mut codes: Vec<u32> = values.iter().filter_map(|value| self.codes.known(table, value)).collect();
+    fn add_code_check(
+        &mut self,
+        refusal: Refusal,
+        attribute: usize,
+        values: &[AttributeValue],
+        wanted: bool,
+        gaps: bool,
+    ) {
+        let Some(column) = self.layout.interned_column(attribute) else { return };
+        let Some(table) = self.layout.interned_attributes.iter().position(|&it| it == attribute) else { return };
+        let mut codes: Vec<u32> = values.iter().filter_map(|value| self.interner.code_of(table, value)).collect();
         codes.sort_unstable();
         codes.dedup();
-        let fit = codes.iter().fold(code::bit(code::ANY), |set, &it| set | code::bit(it));
-        let set = if wanted { fit | if gaps { 0 } else { code::bit(code::MISSING) } } else { u32::MAX };
-        self.plan.rule(refusal, Check::Code { column, codes, wanted, gaps, set });
+        let fit = codes.iter().fold(code::code_bit(code::OVERFLOW_CODE), |set, &it| set | code::code_bit(it));
+        let set = if wanted { fit | if gaps { 0 } else { code::code_bit(code::MISSING_CODE) } } else { u32::MAX };
+        self.plan.add_rule(
+            refusal,
+            ColumnCheck::InternedCode { column, codes, must_match: wanted, refuse_missing: gaps, leaf_bits: set },
+        );
     }
 
     /// No bits at all would refuse rows without a value too; the exact rule is left to tell them apart.
-    fn bloom(&mut self, refusal: Refusal, attribute: usize, bits: u64) {
-        let Some(column) = self.layout.bloom(attribute) else { return };
+    fn add_bloom_check(&mut self, refusal: Refusal, attribute: usize, bits: u64) {
+        let Some(column) = self.layout.bloom_column(attribute) else { return };
         if bits != 0 {
-            self.plan.rule(refusal, Check::Bloom { column, bits });
+            self.plan.add_rule(refusal, ColumnCheck::NoSharedBloomBit { column, bits });
         }
     }
 
-    fn listed(&mut self, filter: usize, hard: &HardFilter, attribute: usize, list: &InList, mutual: bool) {
-        let refusal = |side| Refusal::Filter { filter, side };
-        let (gaps, facts) = (refuses_gaps(hard), self.query.searcher.facts);
+    fn compile_in_list(
+        &mut self,
+        filter: usize,
+        hard: &HardFilter,
+        attribute: usize,
+        list: &InFilterList,
+        mutual: bool,
+    ) {
+        let refusal = |side| Refusal::HardFilter { filter_index: filter, side };
+        let (gaps, facts) = (refuses_missing(hard), self.query.searcher.attribute_values);
         let texts = match list {
-            InList::Texts(texts) => Some(texts),
-            InList::Attribute(asking) => match facts.get(*asking) {
-                Some(Value::Texts(texts)) => Some(texts),
-                Some(Value::Number(_) | Value::Text(_) | Value::Flag(_)) | None => None,
+            InFilterList::Strings(texts) => Some(texts),
+            InFilterList::OwnAttribute(asking) => match facts.get(*asking) {
+                Some(AttributeValue::StringList(texts)) => Some(texts),
+                Some(AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_)) | None => None,
             },
         };
         match texts {
             Some(texts) => {
-                let texts: Vec<Value> = texts.iter().cloned().map(Value::Text).collect();
-                self.code(refusal(Side::Searcher), attribute, &texts, true, gaps);
+                let texts: Vec<AttributeValue> = texts.iter().cloned().map(AttributeValue::String).collect();
+                self.add_code_check(refusal(RefusingSide::Searcher), attribute, &texts, true, gaps);
             }
-            None => self.all_lack_it(refusal(Side::Searcher), gaps),
+            None => self.refuse_all_if(refusal(RefusingSide::Searcher), gaps),
         }
         if !mutual {
             return;
         }
-        match (facts.get(attribute).and_then(text), list) {
-            (None, _) => self.all_lack_it(refusal(Side::Advertiser), gaps),
-            (Some(own), InList::Texts(texts)) => {
+        match (facts.get(attribute).and_then(string_of), list) {
+            (None, _) => self.refuse_all_if(refusal(RefusingSide::Advertiser), gaps),
+            (Some(own), InFilterList::Strings(texts)) => {
                 let refused = texts.binary_search_by(|text| (**text).cmp(own)).is_err();
-                self.all_lack_it(refusal(Side::Advertiser), refused);
+                self.refuse_all_if(refusal(RefusingSide::Advertiser), refused);
             }
-            (Some(own), InList::Attribute(asking)) => {
-                self.bloom(refusal(Side::Advertiser), *asking, bloom_bit(own));
+            (Some(own), InFilterList::OwnAttribute(asking)) => {
+                self.add_bloom_check(refusal(RefusingSide::Advertiser), *asking, bloom_bit(own));
             }
         }
     }
 
-    fn within(&mut self, filter: usize, gaps: bool, measure: Measure, expansion: &Expansion, percent: f64) {
-        let refusal = |side| Refusal::Filter { filter, side };
-        let gauge = match self.plan.gauge(self.query, self.layout, measure) {
+    fn compile_within(&mut self, filter: usize, gaps: bool, measure: Measure, expansion: &Expansion, percent: f64) {
+        let refusal = |side| Refusal::HardFilter { filter_index: filter, side };
+        let gauge = match self.plan.distance_bound_index(self.query, self.layout, measure) {
             Ok(gauge) => gauge,
-            Err(NoGauge::Missing) => return self.all_lack_it(refusal(Side::Searcher), gaps),
-            Err(NoGauge::Unknown) => return,
+            Err(NoDistanceBound::SearcherValueMissing) => {
+                return self.refuse_all_if(refusal(RefusingSide::Searcher), gaps);
+            }
+            Err(NoDistanceBound::NoColumn) => return,
         };
         let span = match measure {
-            Measure::Attribute(attribute) => {
-                self.layout.number(attribute).map_or(1.0, |it| self.layout.numbers[it].span)
+            Measure::AttributeDifference(attribute) => {
+                self.layout.number_column(attribute).map_or(1.0, |it| self.layout.number_columns[it].span)
             }
             Measure::Latency | Measure::Distance => 1.0,
         };
-        let limit = up(expansion.limit_at(self.query.searcher.waited_ms) / span);
-        self.plan.rule(refusal(Side::Searcher), Check::Far { gauge, limit, gaps });
+        let limit = round_up_limit(expansion.limit_at(self.query.searcher.waited_ms) / span);
+        self.plan.add_rule(
+            refusal(RefusingSide::Searcher),
+            ColumnCheck::BeyondSearcherLimit { bound_index: gauge, limit, refuse_missing: gaps },
+        );
         let share = (percent / 100.0 * (1.0 - 1e-6)) as f32;
-        let (first, steps) = self.steps(expansion, span);
-        self.plan.rule(refusal(Side::Advertiser), Check::FarForThem { gauge, share, first, steps });
+        let (first, steps) = self.advertiser_limits_by_tick(expansion, span);
+        self.plan.add_rule(
+            refusal(RefusingSide::Advertiser),
+            ColumnCheck::BeyondAdvertiserLimit {
+                bound_index: gauge,
+                reciprocal_share: share,
+                first_limit: first,
+                later_limits: steps,
+            },
+        );
     }
 
     /// The first limit, and for each further one the last tick of `since` that has reached it. Ticks never decrease in
     /// the moment, so a row that has reached a step is never held to an earlier one; limits never shrink, so a row that
     /// is taken to have waited longer is only let through more easily.
-    fn steps(&self, expansion: &Expansion, span: f64) -> (f32, Vec<(u32, f32)>) {
+    fn advertiser_limits_by_tick(&self, expansion: &Expansion, span: f64) -> (f32, Vec<(u32, f32)>) {
         let now = self.query.now.0;
         let reached = expansion.steps().iter().filter(|step| step.start_ms <= now);
-        let mut steps: Vec<(u64, f32)> = reached.map(|step| (step.start_ms, up(step.value / span))).collect();
+        let mut steps: Vec<(u64, f32)> =
+            reached.map(|step| (step.start_ms, round_up_limit(step.limit / span))).collect();
         steps.dedup_by(|later, earlier| later.1 == earlier.1);
-        let group = steps.len().div_ceil(STEPS_MAX).max(1);
+        let group = steps.len().div_ceil(LIMIT_STEPS_MAX).max(1);
         let widest = |group: &[(u64, f32)]| (group[0].0, group[group.len() - 1].1);
         let mut steps = steps.chunks(group).map(widest);
         let first = steps.next().map_or(f32::INFINITY, |step| step.1);
-        (first, steps.map(|(start, limit)| (self.clock.tick(UnixMs(now - start)), limit)).collect())
+        (first, steps.map(|(start, limit)| (self.tick_scale.to_tick(UnixMs(now - start)), limit)).collect())
     }
 }

@@ -3,114 +3,133 @@
 use std::cmp::Ordering;
 
 use crate::domain::filter::{Refusal, admit};
-use crate::domain::index::best::{Best, Scored};
-use crate::domain::index::block::{Leaves, Rows};
-use crate::domain::index::exact::weigh;
-use crate::domain::index::kernel::{BLOCK, Path, Scratch, judge};
+use crate::domain::index::best::{ScoredRow, TopK};
+use crate::domain::index::block::{LeafBlock, RowBlock};
+use crate::domain::index::exact::exact_score;
+use crate::domain::index::kernel::{BLOCK_LEN_MAX, InstructionSet, KernelBuffers, evaluate_block};
 use crate::domain::index::leaf::Leaf;
-use crate::domain::index::plan::Plan;
-use crate::domain::index::tree::Place;
-use crate::domain::index::{Found, Hit, Index, Query};
+use crate::domain::index::plan::QueryPlan;
+use crate::domain::index::tree::RowAddr;
+use crate::domain::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
 
 /// Buffers that a search uses and leaves behind for the next.
 #[derive(Debug, Default)]
-pub(super) struct Desk {
-    scratch: Scratch,
-    best: Best,
+pub(super) struct SearchBuffers {
+    kernel_buffers: KernelBuffers,
+    top_k: TopK,
     /// Of the best, one after the other.
-    pub(super) terms: Vec<f64>,
+    pub(super) hit_terms: Vec<f64>,
     /// Bounds of the leaves of all partitions visited, one partition after the other.
-    bounds: Vec<f32>,
+    leaf_bounds: Vec<f32>,
     /// Partition, and where its leaves begin in `bounds`.
-    parts: Vec<(u32, usize)>,
+    partition_starts: Vec<(u32, usize)>,
     /// Bound and place in `bounds` of leaves, to be sorted.
-    order: Vec<u64>,
-    counts: Vec<u32>,
-    excluded: Vec<Place>,
-    survivors: Vec<(f32, u32)>,
+    leaf_order: Vec<u64>,
+    refusal_counts: Vec<u32>,
+    excluded_rows: Vec<RowAddr>,
+    surviving_rows: Vec<(f32, u32)>,
 }
 
 /// Leaves that are picked one by one, best first, before the rest is looked over.
-const HEAD: usize = 16;
+const BEST_FIRST_LEAVES: usize = 16;
 /// When more than one in this many leaves is left after the head, all are swept in the order of memory.
-const SWEEP_SHARE: usize = 6;
+const SWEEP_LEAF_RATIO: usize = 6;
 /// So few leaves are all looked at: that takes microseconds, and whoever finds nothing in a small population is told
 /// which rules refused whom.
-const FEW: usize = 8;
+const ALWAYS_VISITED_LEAVES: usize = 8;
 /// Bounds that are passed over together.
-const STRIDE: usize = 16;
+const BOUNDS_CHUNK_LEN: usize = 16;
 /// Rows that a search which found too few looks at only to say what refused them.
-const EXPLAINED_ROWS: usize = 4096;
+const EXPLAINED_ROWS_MAX: usize = 4096;
 /// After so many of the searcher's own rows were fetched, columns are asked first.
-const OWN_MANY: u32 = 32;
+const OWN_ROWS_THRESHOLD: u32 = 32;
 /// The bound of a leaf that was looked at: less than nothing, and nothing is less.
-const SEEN: f32 = f32::NAN;
+const VISITED_LEAF_BOUND: f32 = f32::NAN;
 
-pub(super) fn run(index: &Index, query: &Query<'_>, path: Path, found: &mut Found) {
+pub(super) fn run_search(
+    index: &AdvertisementIndex,
+    query: &SearchQuery<'_>,
+    path: InstructionSet,
+    found: &mut SearchResult,
+) {
     found.hits.clear();
-    found.refusals.clear();
-    (found.evaluated, found.truncated) = (0, false);
+    found.refusal_counts.clear();
+    (found.evaluated_rows, found.truncated) = (0, false);
     if query.limits.max_results == 0 {
         return;
     }
-    let Found { hits, evaluated, truncated, refusals, desk } = found;
-    let plan = Plan::of(query, &index.layout, &index.codes, &index.clock);
-    desk.best.begin(query.limits.max_results as usize);
-    desk.counts.clear();
-    desk.counts.resize(Refusal::counters(query.ruleset.hard.len()), 0);
-    desk.excluded.clear();
-    let slots = query.searcher.excluded.iter().filter_map(|&id| index.slab.find(id));
-    desk.excluded.extend(slots.map(|slot| index.slab.place(slot)));
+    let SearchResult { hits, evaluated_rows: evaluated, truncated, refusal_counts: refusals, buffers: desk } = found;
+    let plan = QueryPlan::for_query(query, &index.layout, &index.interner, &index.tick_scale);
+    desk.top_k.reset(query.limits.max_results as usize);
+    desk.refusal_counts.clear();
+    desk.refusal_counts.resize(Refusal::counter_count(query.ruleset.hard_filters.len()), 0);
+    desk.excluded_rows.clear();
+    let slots = query.searcher.excluded_ids.iter().filter_map(|&id| index.slab.slot_of(id));
+    desk.excluded_rows.extend(slots.map(|slot| index.slab.row_addr(slot)));
     // An id may have been given twice.
-    desk.excluded.dedup();
+    desk.excluded_rows.dedup();
     let left = query.limits.max_evaluated;
-    let mut search = Search { index, query, path, plan, desk, left, truncated: false };
-    search.bound_leaves();
-    search.visit();
-    search.settle();
-    search.explain();
-    search.list_terms();
-    (*evaluated, *truncated) = (left - search.left, search.truncated);
-    hits.extend(desk.best.rows().iter().map(|row| Hit { slot: row.slot, score: row.score }));
-    let counts = desk.counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
-    refusals.extend(counts.map(|(counter, &count)| (Refusal::of_counter(counter), count)));
+    let mut search =
+        IndexSearch { index, query, instruction_set: path, plan, buffers: desk, rows_left: left, truncated: false };
+    search.compute_leaf_bounds();
+    search.visit_leaves();
+    search.merge_pending_rows();
+    search.count_refusals_in_skipped_leaves();
+    search.compute_hit_terms();
+    (*evaluated, *truncated) = (left - search.rows_left, search.truncated);
+    hits.extend(desk.top_k.best_rows().iter().map(|row| SearchHit { slot: row.slot, score: row.score }));
+    let counts = desk.refusal_counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
+    refusals.extend(counts.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)));
 }
 
-struct Search<'a, 'q> {
-    index: &'a Index,
-    query: &'a Query<'q>,
-    path: Path,
-    plan: Plan,
-    desk: &'a mut Desk,
+struct IndexSearch<'a, 'q> {
+    index: &'a AdvertisementIndex,
+    query: &'a SearchQuery<'q>,
+    instruction_set: InstructionSet,
+    plan: QueryPlan,
+    buffers: &'a mut SearchBuffers,
     /// Rows that may still be looked at.
-    left: u32,
+    rows_left: u32,
     truncated: bool,
 }
 
-impl Search<'_, '_> {
-    fn bound_leaves(&mut self) {
-        let Desk { bounds, parts, scratch, counts, .. } = &mut *self.desk;
+impl IndexSearch<'_, '_> {
+    fn compute_leaf_bounds(&mut self) {
+        let SearchBuffers {
+            leaf_bounds: bounds,
+            partition_starts: parts,
+            kernel_buffers: scratch,
+            refusal_counts: counts,
+            ..
+        } = &mut *self.buffers;
         bounds.clear();
         parts.clear();
-        let (index, plan, path) = (self.index, &self.plan, self.path);
+        let (index, plan, path) = (self.index, &self.plan, self.instruction_set);
         let mut leaves = 0;
-        index.each_partition(self.query, |number, tree| {
+        index.for_each_matching_partition(self.query, |number, tree| {
             parts.push((number, leaves));
-            leaves += tree.summary.leaves();
+            leaves += tree.leaf_bounds.leaf_count();
         });
-        if leaves <= FEW {
-            bounds.resize(leaves, plan.base);
+        if leaves <= ALWAYS_VISITED_LEAVES {
+            bounds.resize(leaves, plan.constant_terms);
             return;
         }
         for &(number, _) in &*parts {
-            let tree = index.tree(number);
-            for from in (0..tree.summary.leaves()).step_by(BLOCK) {
-                let len = BLOCK.min(tree.summary.leaves() - from);
-                let rows = &tree.summary.len[from..][..len];
-                let begin = scratch.bound.iter_mut().zip(rows);
-                begin.for_each(|(bound, &rows)| *bound = if rows == 0 { f32::INFINITY } else { plan.base });
-                judge(path, plan, Leaves { summary: &tree.summary, from, len }, scratch, counts, len);
-                bounds.extend_from_slice(&scratch.bound[..len]);
+            let tree = index.partition_tree(number);
+            for from in (0..tree.leaf_bounds.leaf_count()).step_by(BLOCK_LEN_MAX) {
+                let len = BLOCK_LEN_MAX.min(tree.leaf_bounds.leaf_count() - from);
+                let rows = &tree.leaf_bounds.row_counts[from..][..len];
+                let begin = scratch.score_bounds.iter_mut().zip(rows);
+                begin.for_each(|(bound, &rows)| *bound = if rows == 0 { f32::INFINITY } else { plan.constant_terms });
+                evaluate_block(
+                    path,
+                    plan,
+                    LeafBlock { leaf_bounds: &tree.leaf_bounds, first_leaf: from, len },
+                    scratch,
+                    counts,
+                    len,
+                );
+                bounds.extend_from_slice(&scratch.score_bounds[..len]);
             }
         }
         // Leaves are no rows: what was refused here was not looked at.
@@ -118,20 +137,21 @@ impl Search<'_, '_> {
     }
 
     /// Visits leaves until no other can hold anything better.
-    fn visit(&mut self) {
-        for _ in 0..HEAD {
-            if self.desk.best.worst().is_some() {
+    fn visit_leaves(&mut self) {
+        for _ in 0..BEST_FIRST_LEAVES {
+            if self.buffers.top_k.kth_best().is_some() {
                 break;
             }
-            let Some(at) = self.most_hopeful() else { return };
+            let Some(at) = self.leaf_with_lowest_bound() else { return };
             if !self.visit_leaf(at) {
                 return;
             }
         }
-        let mut order = std::mem::take(&mut self.desk.order);
-        self.list(&mut order);
-        let rows_left = order.len() * super::leaf::ROWS;
-        let sweep = self.desk.bounds.len() < order.len() * SWEEP_SHARE && rows_left < self.left as usize;
+        let mut order = std::mem::take(&mut self.buffers.leaf_order);
+        self.collect_leaves_below_cutoff(&mut order);
+        let rows_left = order.len() * super::leaf::ROWS_PER_LEAF;
+        let sweep =
+            self.buffers.leaf_bounds.len() < order.len() * SWEEP_LEAF_RATIO && rows_left < self.rows_left as usize;
         if !sweep {
             order.sort_unstable();
         }
@@ -140,43 +160,43 @@ impl Search<'_, '_> {
                 break;
             }
         }
-        self.desk.order = order;
+        self.buffers.leaf_order = order;
     }
 
     /// After a search that found fewer than were asked for, counts what refused the leaves that were passed over whole,
     /// so that who finds nothing is told why.
-    fn explain(&mut self) {
-        let mut budget = EXPLAINED_ROWS;
-        for at in 0..self.desk.bounds.len() {
-            if self.desk.best.worst().is_some() || self.truncated {
+    fn count_refusals_in_skipped_leaves(&mut self) {
+        let mut budget = EXPLAINED_ROWS_MAX;
+        for at in 0..self.buffers.leaf_bounds.len() {
+            if self.buffers.top_k.kth_best().is_some() || self.truncated {
                 return;
             }
-            let rows = self.leaf_of(at).len();
-            if self.desk.bounds[at] == f32::INFINITY && rows <= budget.min(self.left as usize) {
+            let rows = self.leaf_at(at).len();
+            if self.buffers.leaf_bounds[at] == f32::INFINITY && rows <= budget.min(self.rows_left as usize) {
                 budget -= rows;
                 self.visit_leaf(at);
-                self.settle();
+                self.merge_pending_rows();
             }
         }
     }
 
-    fn leaf_of(&self, at: usize) -> &Leaf {
-        let (number, first) = self.part_of(at);
-        &self.index.tree(number).leaves[at - first]
+    fn leaf_at(&self, at: usize) -> &Leaf {
+        let (number, first) = self.partition_of_leaf(at);
+        &self.index.partition_tree(number).leaves[at - first]
     }
 
     /// The partition of a leaf, and where its leaves begin.
-    fn part_of(&self, at: usize) -> (u32, usize) {
-        self.desk.parts[self.desk.parts.partition_point(|&(_, from)| from <= at) - 1]
+    fn partition_of_leaf(&self, at: usize) -> (u32, usize) {
+        self.buffers.partition_starts[self.buffers.partition_starts.partition_point(|&(_, from)| from <= at) - 1]
     }
 
     /// The leaf with the least bound; `None` when none is left.
-    fn most_hopeful(&self) -> Option<usize> {
-        let bounds = &self.desk.bounds;
+    fn leaf_with_lowest_bound(&self) -> Option<usize> {
+        let bounds = &self.buffers.leaf_bounds;
         let least_of =
             |bounds: &[f32]| bounds.iter().fold(f32::INFINITY, |least, &it| if it < least { it } else { least });
-        let mut lanes = [f32::INFINITY; STRIDE];
-        let (strides, rest) = bounds.as_chunks::<STRIDE>();
+        let mut lanes = [f32::INFINITY; BOUNDS_CHUNK_LEN];
+        let (strides, rest) = bounds.as_chunks::<BOUNDS_CHUNK_LEN>();
         for stride in strides {
             lanes.iter_mut().zip(stride).for_each(|(lane, &it)| *lane = if it < *lane { it } else { *lane });
         }
@@ -186,172 +206,181 @@ impl Search<'_, '_> {
 
     /// The leaves that may hold something, in the order of memory. Bounds are not negative, so their bits sort as
     /// they do.
-    fn list(&mut self, order: &mut Vec<u64>) {
-        let cutoff = self.cutoff().min(f32::MAX);
+    fn collect_leaves_below_cutoff(&mut self, order: &mut Vec<u64>) {
+        let cutoff = self.bound_cutoff().min(f32::MAX);
         order.clear();
-        for (stride, bounds) in self.desk.bounds.chunks(STRIDE).enumerate() {
+        for (stride, bounds) in self.buffers.leaf_bounds.chunks(BOUNDS_CHUNK_LEN).enumerate() {
             if bounds.iter().fold(0, |hopeful, &bound| hopeful + u32::from(bound <= cutoff)) == 0 {
                 continue;
             }
-            let at = stride * STRIDE;
+            let at = stride * BOUNDS_CHUNK_LEN;
             let hopeful = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
             order.extend(hopeful.map(|(i, bound)| (u64::from(bound.to_bits()) << 32) | (at + i) as u64));
         }
     }
 
-    fn cutoff(&self) -> f32 {
-        self.desk.best.worst().map_or(f32::INFINITY, |worst| self.plan.cutoff(worst.score))
+    fn bound_cutoff(&self) -> f32 {
+        self.buffers.top_k.kth_best().map_or(f32::INFINITY, |worst| self.plan.bound_cutoff(worst.score))
     }
 
     /// Looks at a leaf; `false` when neither this nor any with a greater bound is of use, or when the limit is
     /// reached.
     fn visit_leaf(&mut self, at: usize) -> bool {
-        if self.cutoff() < self.desk.bounds[at] {
+        if self.bound_cutoff() < self.buffers.leaf_bounds[at] {
             return false;
         }
-        self.desk.bounds[at] = SEEN;
-        let (number, first) = self.part_of(at);
-        let leaf = &self.index.tree(number).leaves[at - first];
-        for from in (0..leaf.end()).step_by(BLOCK) {
-            let wanted = BLOCK.min(leaf.end() - from);
-            let (mut len, mut rows) = (wanted, rows_in(leaf, from, wanted));
-            if 0 < rows && self.left == 0 {
+        self.buffers.leaf_bounds[at] = VISITED_LEAF_BOUND;
+        let (number, first) = self.partition_of_leaf(at);
+        let leaf = &self.index.partition_tree(number).leaves[at - first];
+        for from in (0..leaf.used_len()).step_by(BLOCK_LEN_MAX) {
+            let wanted = BLOCK_LEN_MAX.min(leaf.used_len() - from);
+            let (mut len, mut rows) = (wanted, row_count_between(leaf, from, wanted));
+            if 0 < rows && self.rows_left == 0 {
                 self.truncated = true;
                 return false;
             }
-            while self.left < rows {
+            while self.rows_left < rows {
                 len -= 1;
-                rows = rows_in(leaf, from, len);
+                rows = row_count_between(leaf, from, len);
             }
             self.truncated |= len < wanted;
-            self.left -= rows;
-            let place = Place { partition: number, leaf: (at - first) as u32, row: from as u32 };
-            self.look_at(leaf, place, len);
+            self.rows_left -= rows;
+            let place = RowAddr { partition: number, leaf: (at - first) as u32, row: from as u32 };
+            self.evaluate_rows(leaf, place, len);
         }
         true
     }
 
-    fn look_at(&mut self, leaf: &Leaf, at: Place, len: usize) {
+    fn evaluate_rows(&mut self, leaf: &Leaf, at: RowAddr, len: usize) {
         let from = at.row as usize;
-        self.desk.scratch.bound[..len].fill(self.plan.base);
+        self.buffers.kernel_buffers.score_bounds[..len].fill(self.plan.constant_terms);
         for hole in leaf.holes().iter().map(|&hole| hole as usize) {
             if from <= hole && hole < from + len {
-                self.desk.scratch.bound[hole - from] = f32::INFINITY;
+                self.buffers.kernel_buffers.score_bounds[hole - from] = f32::INFINITY;
             }
         }
-        self.exclude(at, len);
-        let cutoff = self.cutoff().min(f32::MAX);
-        let Desk { scratch, counts, survivors, .. } = &mut *self.desk;
-        if judge(self.path, &self.plan, Rows { leaf, from, len }, scratch, counts, len) == 0 {
+        self.refuse_excluded_rows(at, len);
+        let cutoff = self.bound_cutoff().min(f32::MAX);
+        let SearchBuffers { kernel_buffers: scratch, refusal_counts: counts, surviving_rows: survivors, .. } =
+            &mut *self.buffers;
+        if evaluate_block(
+            self.instruction_set,
+            &self.plan,
+            RowBlock { leaf, first_row: from, len },
+            scratch,
+            counts,
+            len,
+        ) == 0
+        {
             return;
         }
         survivors.clear();
-        for (stride, bounds) in scratch.bound[..len].chunks(STRIDE).enumerate() {
+        for (stride, bounds) in scratch.score_bounds[..len].chunks(BOUNDS_CHUNK_LEN).enumerate() {
             if bounds.iter().fold(0, |hopeful, &bound| hopeful | u32::from(bound <= cutoff)) == 0 {
                 continue;
             }
             let hopeful = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
-            survivors.extend(hopeful.map(|(row, &bound)| (bound, (from + stride * STRIDE + row) as u32)));
+            survivors.extend(hopeful.map(|(row, &bound)| (bound, (from + stride * BOUNDS_CHUNK_LEN + row) as u32)));
         }
-        self.weigh_survivors(leaf);
+        self.score_surviving_rows(leaf);
     }
 
     /// Marks the rows of this block that the searcher asked not to see.
-    fn exclude(&mut self, at: Place, len: usize) {
-        for number in 0..self.desk.excluded.len() {
-            let place = self.desk.excluded[number];
+    fn refuse_excluded_rows(&mut self, at: RowAddr, len: usize) {
+        for number in 0..self.buffers.excluded_rows.len() {
+            let place = self.buffers.excluded_rows[number];
             let same_leaf = place.partition == at.partition && place.leaf == at.leaf;
             if same_leaf && at.row <= place.row && place.row < at.row + len as u32 {
-                self.desk.scratch.bound[(place.row - at.row) as usize] = f32::INFINITY;
-                let slot = self.index.tree(at.partition).leaves[at.leaf as usize].slot(place.row as usize);
+                self.buffers.kernel_buffers.score_bounds[(place.row - at.row) as usize] = f32::INFINITY;
+                let slot = self.index.partition_tree(at.partition).leaves[at.leaf as usize].slot(place.row as usize);
                 let verdict = admit(
                     self.query.ruleset,
                     &self.query.searcher,
-                    &self.index.entry(slot).listed(),
+                    &self.index.entry(slot).view(),
                     None,
                     self.query.now,
                 );
                 if let Err(refused) = verdict {
-                    self.desk.counts[refused.counter()] += 1;
+                    self.buffers.refusal_counts[refused.counter_index()] += 1;
                 }
             }
         }
     }
 
     /// Scores survivors; while there are not enough admitted, the most promising first, so that few need be scored.
-    fn weigh_survivors(&mut self, leaf: &Leaf) {
-        let mut survivors = std::mem::take(&mut self.desk.survivors);
+    fn score_surviving_rows(&mut self, leaf: &Leaf) {
+        let mut survivors = std::mem::take(&mut self.buffers.surviving_rows);
         let mut rest = &mut survivors[..];
         while !rest.is_empty() {
             let most = self.query.limits.max_results as usize;
             let mut turn = rest.len();
-            if self.desk.best.worst().is_none() && 2 * most < rest.len() {
+            if self.buffers.top_k.kth_best().is_none() && 2 * most < rest.len() {
                 turn = most + most / 8;
                 rest.select_nth_unstable_by(turn, |one, other| one.0.total_cmp(&other.0));
             }
-            let cutoff = self.cutoff();
+            let cutoff = self.bound_cutoff();
             let (now, later) = rest.split_at_mut(turn);
             for &(bound, row) in now.iter() {
                 if bound <= cutoff {
-                    self.offer(leaf, row as usize);
+                    self.offer_row(leaf, row as usize);
                 }
             }
             rest = later;
-            if self.desk.best.is_full() || self.desk.best.could_fill() {
-                self.settle();
+            if self.buffers.top_k.should_merge() || self.buffers.top_k.could_reach_k() {
+                self.merge_pending_rows();
             }
         }
-        self.desk.survivors = survivors;
+        self.buffers.surviving_rows = survivors;
     }
 
-    fn offer(&mut self, leaf: &Leaf, row: usize) {
-        let (slot, id) = (leaf.slot(row), leaf.id(row));
-        let score = weigh(self.index, self.query, &self.plan, leaf, row, |_| {});
-        self.desk.best.offer(Scored { score, id, slot });
+    fn offer_row(&mut self, leaf: &Leaf, row: usize) {
+        let (slot, id) = (leaf.slot(row), leaf.id_prefix(row));
+        let score = exact_score(self.index, self.query, &self.plan, leaf, row, |_| {});
+        self.buffers.top_k.offer(ScoredRow { score, id_prefix: id, slot });
     }
 
     /// The terms of the best, computed once more for these few: keeping those of every row that is scored costs more.
-    fn list_terms(&mut self) {
-        let Desk { best, terms, .. } = &mut *self.desk;
+    fn compute_hit_terms(&mut self) {
+        let SearchBuffers { top_k: best, hit_terms: terms, .. } = &mut *self.buffers;
         terms.clear();
-        for row in best.rows() {
-            let at = self.index.slab.place(row.slot);
-            let leaf = &self.index.tree(at.partition).leaves[at.leaf as usize];
-            weigh(self.index, self.query, &self.plan, leaf, at.row as usize, |term| terms.push(term));
+        for row in best.best_rows() {
+            let at = self.index.slab.row_addr(row.slot);
+            let leaf = &self.index.partition_tree(at.partition).leaves[at.leaf as usize];
+            exact_score(self.index, self.query, &self.plan, leaf, at.row as usize, |term| terms.push(term));
         }
     }
 
-    fn settle(&mut self) {
+    fn merge_pending_rows(&mut self) {
         let (index, query) = (self.index, self.query);
-        let Desk { best, counts, .. } = &mut *self.desk;
-        warm(index, best.waiting());
+        let SearchBuffers { top_k: best, refusal_counts: counts, .. } = &mut *self.buffers;
+        prefetch_entries(index, best.pending_rows());
         let id = |slot: u32| index.entry(slot).advertisement.id;
-        let order = |one: &Scored, other: &Scored| {
-            let by_score = one.score.total_cmp(&other.score).then(one.id.cmp(&other.id));
+        let order = |one: &ScoredRow, other: &ScoredRow| {
+            let by_score = one.score.total_cmp(&other.score).then(one.id_prefix.cmp(&other.id_prefix));
             if by_score == Ordering::Equal { id(one.slot).cmp(&id(other.slot)) } else { by_score }
         };
-        best.settle(order, |slot| {
-            match admit(query.ruleset, &query.searcher, &index.entry(slot).listed(), None, query.now) {
+        best.merge_pending(order, |slot| {
+            match admit(query.ruleset, &query.searcher, &index.entry(slot).view(), None, query.now) {
                 Ok(()) => true,
                 Err(refused) => {
-                    counts[refused.counter()] += 1;
+                    counts[refused.counter_index()] += 1;
                     false
                 }
             }
         });
-        self.plan.own = OWN_MANY <= counts[Refusal::Own.counter()];
+        self.plan.check_owner_column = OWN_ROWS_THRESHOLD <= counts[Refusal::OwnSession.counter_index()];
     }
 }
 
 /// How many of the places `from..from + len` of a leaf have a row.
-fn rows_in(leaf: &Leaf, from: usize, len: usize) -> u32 {
+fn row_count_between(leaf: &Leaf, from: usize, len: usize) -> u32 {
     let holes = leaf.holes().iter().filter(|&&hole| from <= hole as usize && (hole as usize) < from + len).count();
     (len - holes) as u32
 }
 
 /// Reads a little of each entry that is about to be admitted, level by level, so that the machine fetches many at once
 /// and admitting them one after the other need not wait for memory.
-fn warm(index: &Index, rows: &[Scored]) {
+fn prefetch_entries(index: &AdvertisementIndex, rows: &[ScoredRow]) {
     let entries = || rows.iter().map(|row| index.entry(row.slot));
     let seats: usize = entries().map(|entry| usize::from(entry.open_seats)).sum();
     let players: usize = entries().map(|entry| entry.advertisement.session.players.len()).sum();

@@ -1,105 +1,107 @@
 //! What is known of each leaf without reading it: never too tight, sometimes too wide.
 
 use crate::domain::index::code;
-use crate::domain::index::guard::SEATS_BITS;
-use crate::domain::index::layout::{Layout, Row, TICK_MAX, word};
+use crate::domain::index::guard::SEATS_MASK;
+use crate::domain::index::layout::{ColumnLayout, RowBuffer, TICK_MAX, word};
 use crate::domain::index::leaf::Leaf;
 
 /// Bounds of every leaf of a partition, one array each so that all leaves are judged in one plain loop.
 #[derive(Debug, Default)]
-pub(super) struct Summary {
+pub(super) struct LeafBounds {
     /// By float column, then by leaf: the least value; infinite when there is none.
-    pub(super) least: Vec<Vec<f32>>,
+    pub(super) lower: Vec<Vec<f32>>,
     /// The greatest value; minus infinite when there is none.
-    pub(super) greatest: Vec<Vec<f32>>,
+    pub(super) upper: Vec<Vec<f32>>,
     /// By leaf, then by float column: least and greatest once more. Most rows widen nothing, and here that is seen in
     /// one place.
-    hulls: Vec<[f32; 2]>,
+    intervals_by_leaf: Vec<[f32; 2]>,
     /// 1 when some row may lack the value.
-    pub(super) gaps: Vec<Vec<u32>>,
+    pub(super) may_be_missing: Vec<Vec<u32>>,
     /// The latest expiry.
-    pub(super) expires: Vec<u32>,
+    pub(super) latest_expiry: Vec<u32>,
     /// The most open seats.
-    pub(super) seats: Vec<u32>,
+    pub(super) max_open_seats: Vec<u32>,
     /// The earliest `since`.
-    pub(super) since: Vec<u32>,
+    pub(super) earliest_since: Vec<u32>,
     /// By word column after the fixed ones, then by leaf: which codes there may be, as `code::bit`, or all bits that
     /// any list of texts has.
-    pub(super) sets: Vec<Vec<u32>>,
+    pub(super) word_bits: Vec<Vec<u32>>,
     /// Rows.
-    pub(super) len: Vec<u32>,
+    pub(super) row_counts: Vec<u32>,
     /// How many of `sets` are of codes.
-    coded: usize,
+    interned_column_count: usize,
 }
 
-impl Summary {
-    pub(super) fn new(layout: &Layout) -> Self {
-        let floats = layout.floats();
+impl LeafBounds {
+    pub(super) fn new(layout: &ColumnLayout) -> Self {
+        let floats = layout.float_column_count();
         Self {
-            sets: vec![Vec::new(); layout.words() - word::FIXED],
-            coded: layout.coded.len(),
-            least: vec![Vec::new(); floats],
-            greatest: vec![Vec::new(); floats],
-            gaps: vec![Vec::new(); floats],
+            word_bits: vec![Vec::new(); layout.word_column_count() - word::FIXED_COUNT],
+            interned_column_count: layout.interned_attributes.len(),
+            lower: vec![Vec::new(); floats],
+            upper: vec![Vec::new(); floats],
+            may_be_missing: vec![Vec::new(); floats],
             ..Self::default()
         }
     }
 
     /// How many leaves there are.
-    pub(super) fn leaves(&self) -> usize {
-        self.len.len()
+    pub(super) fn leaf_count(&self) -> usize {
+        self.row_counts.len()
     }
 
     /// Adds an empty leaf.
-    pub(super) fn push(&mut self) {
-        self.least.iter_mut().for_each(|column| column.push(f32::INFINITY));
-        self.greatest.iter_mut().for_each(|column| column.push(f32::NEG_INFINITY));
-        self.gaps.iter_mut().for_each(|column| column.push(0));
-        self.hulls.extend(self.least.iter().map(|_| [f32::INFINITY, f32::NEG_INFINITY]));
-        self.sets.iter_mut().for_each(|column| column.push(0));
-        self.expires.push(0);
-        self.seats.push(0);
-        self.since.push(TICK_MAX);
-        self.len.push(0);
+    pub(super) fn push_empty_leaf(&mut self) {
+        self.lower.iter_mut().for_each(|column| column.push(f32::INFINITY));
+        self.upper.iter_mut().for_each(|column| column.push(f32::NEG_INFINITY));
+        self.may_be_missing.iter_mut().for_each(|column| column.push(0));
+        self.intervals_by_leaf.extend(self.lower.iter().map(|_| [f32::INFINITY, f32::NEG_INFINITY]));
+        self.word_bits.iter_mut().for_each(|column| column.push(0));
+        self.latest_expiry.push(0);
+        self.max_open_seats.push(0);
+        self.earliest_since.push(TICK_MAX);
+        self.row_counts.push(0);
     }
 
     /// Widens a leaf's bounds to take in `row`.
-    pub(super) fn widen(&mut self, leaf: usize, row: &Row) {
-        let hull = &mut self.hulls[leaf * row.floats.len()..][..row.floats.len()];
-        for (column, (&value, [least, greatest])) in row.floats.iter().zip(hull).enumerate() {
+    pub(super) fn widen_to_row(&mut self, leaf: usize, row: &RowBuffer) {
+        let hull = &mut self.intervals_by_leaf[leaf * row.float_columns.len()..][..row.float_columns.len()];
+        for (column, (&value, [least, greatest])) in row.float_columns.iter().zip(hull).enumerate() {
             if value.is_nan() {
-                self.gaps[column][leaf] = 1;
+                self.may_be_missing[column][leaf] = 1;
             } else if value < *least || *greatest < value {
                 (*least, *greatest) = (least.min(value), greatest.max(value));
-                (self.least[column][leaf], self.greatest[column][leaf]) = (*least, *greatest);
+                (self.lower[column][leaf], self.upper[column][leaf]) = (*least, *greatest);
             }
         }
-        self.expires[leaf] = self.expires[leaf].max(row.words[word::EXPIRES]);
-        self.seats[leaf] = self.seats[leaf].max(row.words[word::SEATS] & SEATS_BITS);
-        self.since[leaf] = self.since[leaf].min(row.words[word::SINCE]);
-        for (column, (set, &word)) in self.sets.iter_mut().zip(&row.words[word::FIXED..]).enumerate() {
-            set[leaf] |= if column < self.coded { code::bit(word) } else { word };
+        self.latest_expiry[leaf] = self.latest_expiry[leaf].max(row.word_columns[word::EXPIRES_AT]);
+        self.max_open_seats[leaf] = self.max_open_seats[leaf].max(row.word_columns[word::SEATS_AND_OWNER] & SEATS_MASK);
+        self.earliest_since[leaf] = self.earliest_since[leaf].min(row.word_columns[word::ADVERTISED_SINCE]);
+        for (column, (set, &word)) in self.word_bits.iter_mut().zip(&row.word_columns[word::FIXED_COUNT..]).enumerate()
+        {
+            set[leaf] |= if column < self.interned_column_count { code::code_bit(word) } else { word };
         }
     }
 
     /// Computes a leaf's bounds anew; it has no holes.
-    pub(super) fn recompute(&mut self, at: usize, leaf: &Leaf) {
-        for column in 0..self.least.len() {
-            let values = leaf.floats(column);
+    pub(super) fn recompute_leaf(&mut self, at: usize, leaf: &Leaf) {
+        for column in 0..self.lower.len() {
+            let values = leaf.float_column(column);
             // `f32::min` and `f32::max` pass over NaN.
-            self.least[column][at] = values.iter().copied().fold(f32::INFINITY, f32::min);
-            self.greatest[column][at] = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-            self.hulls[at * self.least.len() + column] = [self.least[column][at], self.greatest[column][at]];
-            self.gaps[column][at] = u32::from(values.iter().any(|value| value.is_nan()));
+            self.lower[column][at] = values.iter().copied().fold(f32::INFINITY, f32::min);
+            self.upper[column][at] = values.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+            self.intervals_by_leaf[at * self.lower.len() + column] = [self.lower[column][at], self.upper[column][at]];
+            self.may_be_missing[column][at] = u32::from(values.iter().any(|value| value.is_nan()));
         }
-        self.expires[at] = leaf.words(word::EXPIRES).iter().copied().max().unwrap_or(0);
-        self.seats[at] = leaf.words(word::SEATS).iter().map(|word| word & SEATS_BITS).max().unwrap_or(0);
-        self.since[at] = leaf.words(word::SINCE).iter().copied().min().unwrap_or(TICK_MAX);
-        for (column, set) in self.sets.iter_mut().enumerate() {
-            let words = leaf.words(word::FIXED + column).iter();
-            let bits = words.map(|&word| if column < self.coded { code::bit(word) } else { word });
+        self.latest_expiry[at] = leaf.word_column(word::EXPIRES_AT).iter().copied().max().unwrap_or(0);
+        self.max_open_seats[at] =
+            leaf.word_column(word::SEATS_AND_OWNER).iter().map(|word| word & SEATS_MASK).max().unwrap_or(0);
+        self.earliest_since[at] = leaf.word_column(word::ADVERTISED_SINCE).iter().copied().min().unwrap_or(TICK_MAX);
+        for (column, set) in self.word_bits.iter_mut().enumerate() {
+            let words = leaf.word_column(word::FIXED_COUNT + column).iter();
+            let bits = words.map(|&word| if column < self.interned_column_count { code::code_bit(word) } else { word });
             set[at] = bits.fold(0, |all, bits| all | bits);
         }
-        self.len[at] = leaf.len() as u32;
+        self.row_counts[at] = leaf.len() as u32;
     }
 }

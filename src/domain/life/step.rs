@@ -12,222 +12,294 @@
 //! changes nothing.
 
 use crate::domain::id::{TicketId, UserKey};
-use crate::domain::life::event::{Effect, Event, Fresh, Heard, Step};
-use crate::domain::life::rules::{LifeRules, REMEMBERED_MS};
-use crate::domain::life::{Fate, Match, Member, Outcome, Place, Seat, Stage};
-use crate::domain::queue::ticket::Ending;
-use crate::domain::ruleset::teams::ServerMode;
+use crate::domain::life::event::{EventResult, MatchEffect, MatchEvent, NewMatch, Transition};
+use crate::domain::life::rules::{ENDED_MATCH_RETENTION_MS, LifecycleRules};
+use crate::domain::life::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
+use crate::domain::queue::ticket::TicketEndReason;
+use crate::domain::ruleset::teams::HostingMode;
 use crate::domain::time::UnixMs;
 
 /// A match as it begins to live, at edition 1: in its ready check; without one, wanting a server; and where nobody has
 /// to be found, played at once. The step is always `Changed`.
 ///
 /// `open` says whether a ticket's players can be reached by anybody (an open NAT), as they know it of themselves.
-pub fn begin(rules: &LifeRules, fresh: Fresh, open: &dyn Fn(TicketId) -> bool, now: UnixMs) -> Step {
-    let Fresh { id, set_id, silo, hash, members, quality, region, backfills } = fresh;
+pub fn create_match(
+    rules: &LifecycleRules,
+    fresh: NewMatch,
+    open: &dyn Fn(TicketId) -> bool,
+    now: UnixMs,
+) -> Transition {
+    let NewMatch {
+        id,
+        set_id,
+        silo,
+        ruleset_hash: hash,
+        tickets: members,
+        quality,
+        region,
+        backfilled_session: backfills,
+    } = fresh;
     let (proposed, edition) = (now, 0);
     // Replaced below: a match has no stage before its first.
-    let stage = Stage::Placing { deadline: now };
-    let unborn = Match { id, set_id, silo, hash, proposed, edition, stage, members, quality, region, backfills };
+    let stage = MatchStage::Placing { deadline: now };
+    let unborn = Match {
+        id,
+        set_id,
+        silo,
+        ruleset_hash: hash,
+        proposed_at: proposed,
+        version: edition,
+        stage,
+        tickets: members,
+        quality,
+        region,
+        backfilled_session: backfills,
+    };
     match rules.ready_check_ms {
-        Some(ms) => changed(&unborn, Stage::ReadyCheck { deadline: now.after(u64::from(ms)) }, Vec::new()),
-        None => agreed(rules, &unborn, open, now),
+        Some(ms) => transition_to(&unborn, MatchStage::ReadyCheck { deadline: now.plus_ms(u64::from(ms)) }, Vec::new()),
+        None => begin_placement(rules, &unborn, open, now),
     }
 }
 
 /// What `event`, which happens at `now`, makes of `play`. Of two events at once the caller decides which is first.
 ///
 /// `open` as for [`begin`].
-pub fn step(rules: &LifeRules, play: &Match, event: Event, open: &dyn Fn(TicketId) -> bool, now: UnixMs) -> Step {
+pub fn apply_event(
+    rules: &LifecycleRules,
+    play: &Match,
+    event: MatchEvent,
+    open: &dyn Fn(TicketId) -> bool,
+    now: UnixMs,
+) -> Transition {
     match event {
-        Event::Answered { ticket, users, accept } => answered(rules, play, (ticket, &users, accept), open, now),
-        Event::DeadlinePassed => deadline_passed(rules, play, now),
-        Event::ServerFound(place) => server_found(rules, play, place, now),
-        Event::ServerFailed => match play.stage {
-            Stage::Placing { .. } | Stage::Playing { .. } => over(rules, play, Outcome::ServerFailed, now),
-            Stage::ReadyCheck { .. } | Stage::Over { .. } => Step::unchanged(Heard::NotNow),
+        MatchEvent::Responded { ticket_id: ticket, users, accepted: accept } => {
+            apply_response(rules, play, (ticket, &users, accept), open, now)
+        }
+        MatchEvent::DeadlinePassed => apply_deadline(rules, play, now),
+        MatchEvent::ServerFound(place) => apply_server_found(rules, play, place, now),
+        MatchEvent::ServerFailed => match play.stage {
+            MatchStage::Placing { .. } | MatchStage::Playing { .. } => {
+                end_match(rules, play, MatchEndReason::ServerFailed, now)
+            }
+            MatchStage::ReadyCheck { .. } | MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
         },
-        Event::Reported { by } => reported(rules, play, by, now),
-        Event::Cancelled => match play.stage {
-            Stage::Over { outcome: Outcome::Cancelled, .. } => Step::unchanged(Heard::Known),
-            Stage::Over { .. } => Step::unchanged(Heard::NotNow),
-            _ => over(rules, play, Outcome::Cancelled, now),
+        MatchEvent::EndReported { reported_by: by } => apply_end_report(rules, play, by, now),
+        MatchEvent::Cancelled => match play.stage {
+            MatchStage::Ended { end_reason: MatchEndReason::Cancelled, .. } => {
+                Transition::unchanged(EventResult::AlreadyApplied)
+            }
+            MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
+            _ => end_match(rules, play, MatchEndReason::Cancelled, now),
         },
-        Event::Gone { ticket, how } => gone(rules, play, ticket, how, now),
+        MatchEvent::TicketWithdrawn { ticket, reason: how } => apply_withdrawal(rules, play, ticket, how, now),
     }
 }
 
 /// Players answer: one that declines ends the match at once, the last that accepts lets it go on, and an answer stands
 /// until it is changed from yes to no.
-fn answered(
-    rules: &LifeRules,
+fn apply_response(
+    rules: &LifecycleRules,
     play: &Match,
     (ticket, users, accept): (TicketId, &[UserKey], bool),
     open: &dyn Fn(TicketId) -> bool,
     now: UnixMs,
-) -> Step {
-    let Some(at) = play.members.iter().position(|member| member.ticket == ticket) else {
-        return Step::unchanged(Heard::Stranger);
+) -> Transition {
+    let Some(at) = play.tickets.iter().position(|member| member.ticket_id == ticket) else {
+        return Transition::unchanged(EventResult::UnknownParticipant);
     };
-    let named = |seat: &Seat| users.contains(&seat.user);
-    if users.is_empty() || !users.iter().all(|user| play.members[at].players.iter().any(|seat| seat.user == *user)) {
-        return Step::unchanged(Heard::Stranger);
+    let named = |seat: &MatchPlayer| users.contains(&seat.user);
+    if users.is_empty() || !users.iter().all(|user| play.tickets[at].players.iter().any(|seat| seat.user == *user)) {
+        return Transition::unchanged(EventResult::UnknownParticipant);
     }
-    if play.members[at].players.iter().filter(|seat| named(seat)).all(|seat| seat.answer == Some(accept)) {
-        return Step::unchanged(Heard::Known);
+    if play.tickets[at].players.iter().filter(|seat| named(seat)).all(|seat| seat.accepted == Some(accept)) {
+        return Transition::unchanged(EventResult::AlreadyApplied);
     }
     match play.stage {
-        Stage::ReadyCheck { deadline } if deadline <= now => return Step::unchanged(Heard::TooLate),
-        Stage::ReadyCheck { .. } => {}
-        Stage::Placing { .. } | Stage::Playing { .. } | Stage::Over { .. } => return Step::unchanged(Heard::NotNow),
+        MatchStage::ReadyCheck { deadline } if deadline <= now => return Transition::unchanged(EventResult::TooLate),
+        MatchStage::ReadyCheck { .. } => {}
+        MatchStage::Placing { .. } | MatchStage::Playing { .. } | MatchStage::Ended { .. } => {
+            return Transition::unchanged(EventResult::WrongStage);
+        }
     }
     let mut heard = play.clone();
-    for seat in heard.members[at].players.iter_mut().filter(|seat| named(seat)) {
+    for seat in heard.tickets[at].players.iter_mut().filter(|seat| named(seat)) {
         // A no is final.
-        seat.answer = Some(accept && seat.answer != Some(false));
+        seat.accepted = Some(accept && seat.accepted != Some(false));
     }
-    let seats = || heard.members.iter().flat_map(|member| &member.players);
-    if seats().any(|seat| seat.answer == Some(false)) {
-        return over(rules, &heard, Outcome::Declined, now);
+    let seats = || heard.tickets.iter().flat_map(|member| &member.players);
+    if seats().any(|seat| seat.accepted == Some(false)) {
+        return end_match(rules, &heard, MatchEndReason::Declined, now);
     }
-    if seats().all(|seat| seat.answer == Some(true)) {
-        return agreed(rules, &heard, open, now);
+    if seats().all(|seat| seat.accepted == Some(true)) {
+        return begin_placement(rules, &heard, open, now);
     }
     let stage = heard.stage.clone();
-    changed(&heard, stage, Vec::new())
+    transition_to(&heard, stage, Vec::new())
 }
 
 /// Nobody has to be asked any more: what is wanted now is a place.
-fn agreed(rules: &LifeRules, play: &Match, open: &dyn Fn(TicketId) -> bool, now: UnixMs) -> Step {
+fn begin_placement(rules: &LifecycleRules, play: &Match, open: &dyn Fn(TicketId) -> bool, now: UnixMs) -> Transition {
     let place = match rules.server.mode {
         // Who joins a session goes where it is.
-        _ if play.backfills.is_some() => None,
-        ServerMode::Advertised => None,
-        ServerMode::Peer => host(&play.members, open).map(|host| Place::Peer { host }),
-        ServerMode::None => Some(Place::Nowhere),
+        _ if play.backfilled_session.is_some() => None,
+        HostingMode::Advertised => None,
+        HostingMode::Peer => choose_host(&play.tickets, open).map(|host| Assignment::PeerHost { host }),
+        HostingMode::None => Some(Assignment::Unhosted),
     };
     match place {
-        Some(place) => playing(rules, play, place, now),
+        Some(place) => start_play(rules, play, place, now),
         None => {
-            let deadline = now.after(u64::from(rules.server.wait_ms));
-            changed(play, Stage::Placing { deadline }, vec![Effect::WantServer])
+            let deadline = now.plus_ms(u64::from(rules.server.wait_ms));
+            transition_to(play, MatchStage::Placing { deadline }, vec![MatchEffect::FindServer])
         }
     }
 }
 
 /// Who of the players runs the game: one with an open NAT first, then who has waited longest, ties by id.
-fn host(members: &[Member], open: &dyn Fn(TicketId) -> bool) -> Option<UserKey> {
+fn choose_host(members: &[MatchTicket], open: &dyn Fn(TicketId) -> bool) -> Option<UserKey> {
     let seats = members.iter().flat_map(|member| {
-        let place = (!open(member.ticket), member.entered);
-        member.players.iter().map(move |seat| (place, seat.player))
+        let place = (!open(member.ticket_id), member.entered_at);
+        member.players.iter().map(move |seat| (place, seat.client))
     });
     seats.min().map(|(_, player)| player)
 }
 
-fn playing(rules: &LifeRules, play: &Match, place: Place, now: UnixMs) -> Step {
-    let until = now.after(rules.server.play_max_ms);
-    changed(play, Stage::Playing { place, began: now, until }, vec![Effect::Begin])
+fn start_play(rules: &LifecycleRules, play: &Match, place: Assignment, now: UnixMs) -> Transition {
+    let until = now.plus_ms(rules.server.play_max_ms);
+    transition_to(
+        play,
+        MatchStage::Playing { assignment: place, started_at: now, times_out_at: until },
+        vec![MatchEffect::StartPlay],
+    )
 }
 
-fn deadline_passed(rules: &LifeRules, play: &Match, now: UnixMs) -> Step {
+fn apply_deadline(rules: &LifecycleRules, play: &Match, now: UnixMs) -> Transition {
     let (due, outcome) = match play.stage {
-        Stage::ReadyCheck { deadline } => (deadline, Outcome::Unanswered),
-        Stage::Placing { deadline } => (deadline, Outcome::NoServer),
-        Stage::Playing { until, .. } => (until, Outcome::Lapsed),
-        Stage::Over { .. } => return Step::unchanged(Heard::NotNow),
+        MatchStage::ReadyCheck { deadline } => (deadline, MatchEndReason::NotAcceptedInTime),
+        MatchStage::Placing { deadline } => (deadline, MatchEndReason::NoServer),
+        MatchStage::Playing { times_out_at: until, .. } => (until, MatchEndReason::TimedOut),
+        MatchStage::Ended { .. } => return Transition::unchanged(EventResult::WrongStage),
     };
     match due <= now {
-        true => over(rules, play, outcome, now),
-        false => Step::unchanged(Heard::TooEarly),
+        true => end_match(rules, play, outcome, now),
+        false => Transition::unchanged(EventResult::TooEarly),
     }
 }
 
 /// A server was found. Where none is wanted any more, because the match is over or another was sooner, its seats go
 /// back.
-fn server_found(rules: &LifeRules, play: &Match, found: Place, now: UnixMs) -> Step {
+fn apply_server_found(rules: &LifecycleRules, play: &Match, found: Assignment, now: UnixMs) -> Transition {
     match &play.stage {
-        Stage::Placing { .. } => playing(rules, play, found, now),
-        Stage::Playing { place, .. } if *place == found => Step::unchanged(Heard::Known),
-        Stage::ReadyCheck { .. } | Stage::Playing { .. } | Stage::Over { .. } => {
-            let effects = give_back(&found).into_iter().collect();
-            Step { effects, ..Step::unchanged(Heard::NotNow) }
+        MatchStage::Placing { .. } => start_play(rules, play, found, now),
+        MatchStage::Playing { assignment: place, .. } if *place == found => {
+            Transition::unchanged(EventResult::AlreadyApplied)
+        }
+        MatchStage::ReadyCheck { .. } | MatchStage::Playing { .. } | MatchStage::Ended { .. } => {
+            let effects = release_reservation(&found).into_iter().collect();
+            Transition { effects, ..Transition::unchanged(EventResult::WrongStage) }
         }
     }
 }
 
-fn reported(rules: &LifeRules, play: &Match, by: Option<UserKey>, now: UnixMs) -> Step {
-    let plays = |user| play.members.iter().flat_map(|member| &member.players).any(|seat| seat.user == user);
+fn apply_end_report(rules: &LifecycleRules, play: &Match, by: Option<UserKey>, now: UnixMs) -> Transition {
+    let plays = |user| play.tickets.iter().flat_map(|member| &member.players).any(|seat| seat.user == user);
     match play.stage {
-        _ if by.is_some_and(|user| !plays(user)) => Step::unchanged(Heard::Stranger),
-        Stage::Playing { .. } => over(rules, play, Outcome::Played, now),
-        Stage::Over { outcome: Outcome::Played, .. } => Step::unchanged(Heard::Known),
-        Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { .. } => Step::unchanged(Heard::NotNow),
+        _ if by.is_some_and(|user| !plays(user)) => Transition::unchanged(EventResult::UnknownParticipant),
+        MatchStage::Playing { .. } => end_match(rules, play, MatchEndReason::Played, now),
+        MatchStage::Ended { end_reason: MatchEndReason::Played, .. } => {
+            Transition::unchanged(EventResult::AlreadyApplied)
+        }
+        MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => {
+            Transition::unchanged(EventResult::WrongStage)
+        }
     }
 }
 
 /// A ticket is withdrawn. A match that has begun goes on without it.
-fn gone(rules: &LifeRules, play: &Match, ticket: TicketId, how: Ending, now: UnixMs) -> Step {
-    let Some(member) = play.members.iter().find(|member| member.ticket == ticket) else {
-        return Step::unchanged(Heard::Stranger);
+fn apply_withdrawal(
+    rules: &LifecycleRules,
+    play: &Match,
+    ticket: TicketId,
+    how: TicketEndReason,
+    now: UnixMs,
+) -> Transition {
+    let Some(member) = play.tickets.iter().find(|member| member.ticket_id == ticket) else {
+        return Transition::unchanged(EventResult::UnknownParticipant);
     };
-    if !matches!(play.stage, Stage::ReadyCheck { .. } | Stage::Placing { .. }) {
-        return Step::unchanged(Heard::NotNow);
+    if !matches!(play.stage, MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. }) {
+        return Transition::unchanged(EventResult::WrongStage);
     }
-    let left = how == Ending::Left;
+    let left = how == TicketEndReason::Left;
     let users = member.players.iter().map(|seat| seat.user).filter(|_| left).collect();
-    let fate = |member: &Member| match member.ticket == ticket {
-        true => Fate::Ends(how),
-        false => Fate::Returns,
+    let fate = |member: &MatchTicket| match member.ticket_id == ticket {
+        true => TicketFate::Ended(how),
+        false => TicketFate::Requeued,
     };
-    let fates = play.members.iter().map(|member| (member.ticket, fate(member))).collect();
-    let outcome = if left { Outcome::Declined } else { Outcome::Cancelled };
-    Step { fates, punished: users, ..over(rules, play, outcome, now) }
+    let fates = play.tickets.iter().map(|member| (member.ticket_id, fate(member))).collect();
+    let outcome = if left { MatchEndReason::Declined } else { MatchEndReason::Cancelled };
+    Transition { ticket_fates: fates, penalized_users: users, ..end_match(rules, play, outcome, now) }
 }
 
 /// The match is over: each ticket goes back or ends, and whoever failed the others is named.
-fn over(rules: &LifeRules, play: &Match, outcome: Outcome, now: UnixMs) -> Step {
-    let fault = |seat: &&Seat| match outcome {
-        Outcome::Declined => seat.answer == Some(false),
-        Outcome::Unanswered => seat.answer != Some(true),
+fn end_match(rules: &LifecycleRules, play: &Match, outcome: MatchEndReason, now: UnixMs) -> Transition {
+    let fault = |seat: &&MatchPlayer| match outcome {
+        MatchEndReason::Declined => seat.accepted == Some(false),
+        MatchEndReason::NotAcceptedInTime => seat.accepted != Some(true),
         _ => false,
     };
-    let fate = |member: &Member| match outcome {
-        Outcome::Played | Outcome::Lapsed => Fate::Ends(Ending::Played),
-        Outcome::Declined if member.players.iter().any(|seat| fault(&seat)) => Fate::Ends(Ending::Declined),
-        Outcome::Unanswered if member.players.iter().any(|seat| fault(&seat)) => Fate::Ends(Ending::Absent),
-        Outcome::Declined | Outcome::Unanswered => Fate::Returns,
+    let fate = |member: &MatchTicket| match outcome {
+        MatchEndReason::Played | MatchEndReason::TimedOut => TicketFate::Ended(TicketEndReason::Played),
+        MatchEndReason::Declined if member.players.iter().any(|seat| fault(&seat)) => {
+            TicketFate::Ended(TicketEndReason::Declined)
+        }
+        MatchEndReason::NotAcceptedInTime if member.players.iter().any(|seat| fault(&seat)) => {
+            TicketFate::Ended(TicketEndReason::NotAcceptedInTime)
+        }
+        MatchEndReason::Declined | MatchEndReason::NotAcceptedInTime => TicketFate::Requeued,
         // Nobody is punished for a server's fault, or an operator's.
-        Outcome::NoServer | Outcome::ServerFailed | Outcome::Cancelled => Fate::Returns,
+        MatchEndReason::NoServer | MatchEndReason::ServerFailed | MatchEndReason::Cancelled => TicketFate::Requeued,
     };
-    let seats = play.members.iter().flat_map(|member| &member.players);
+    let seats = play.tickets.iter().flat_map(|member| &member.players);
     let punished = seats.filter(fault).map(|seat| seat.user).collect();
-    let fates = play.members.iter().map(|member| (member.ticket, fate(member))).collect();
+    let fates = play.tickets.iter().map(|member| (member.ticket_id, fate(member))).collect();
     let (began, place, effects) = match &play.stage {
-        Stage::Playing { place, began, .. } => {
+        MatchStage::Playing { assignment: place, started_at: began, .. } => {
             // Nobody has met in a match that its server gave up, and nothing came of one that was cancelled.
-            let met = outcome != Outcome::ServerFailed;
-            let played = matches!(outcome, Outcome::Played | Outcome::Lapsed);
-            (met.then_some(*began), played.then(|| place.clone()), give_back(place).into_iter().collect())
+            let met = outcome != MatchEndReason::ServerFailed;
+            let played = matches!(outcome, MatchEndReason::Played | MatchEndReason::TimedOut);
+            (met.then_some(*began), played.then(|| place.clone()), release_reservation(place).into_iter().collect())
         }
-        Stage::ReadyCheck { .. } | Stage::Placing { .. } | Stage::Over { .. } => (None, None, Vec::new()),
+        MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => {
+            (None, None, Vec::new())
+        }
     };
-    let meetings = began.map_or(now, |began| began.after(rules.meetings_ms));
-    let forget_at = now.after(REMEMBERED_MS).max(meetings);
-    Step { fates, punished, ..changed(play, Stage::Over { outcome, began, place, forget_at }, effects) }
-}
-
-fn give_back(place: &Place) -> Option<Effect> {
-    match place {
-        Place::Server { advertisement, reservation, .. } => {
-            Some(Effect::GiveBack { advertisement: *advertisement, reservation: *reservation })
-        }
-        Place::Peer { .. } | Place::Nowhere => None,
+    let meetings = began.map_or(now, |began| began.plus_ms(rules.past_match_retention_ms));
+    let forget_at = now.plus_ms(ENDED_MATCH_RETENTION_MS).max(meetings);
+    Transition {
+        ticket_fates: fates,
+        penalized_users: punished,
+        ..transition_to(play, MatchStage::Ended { end_reason: outcome, began, place, purge_at: forget_at }, effects)
     }
 }
 
-fn changed(play: &Match, stage: Stage, effects: Vec<Effect>) -> Step {
-    let next = Match { edition: play.edition + 1, stage, ..play.clone() };
-    Step { heard: Heard::Changed, next: Some(next), fates: Vec::new(), punished: Vec::new(), effects }
+fn release_reservation(place: &Assignment) -> Option<MatchEffect> {
+    match place {
+        Assignment::GameServer { advertisement, reservation, .. } => {
+            Some(MatchEffect::ReleaseReservation { advertisement: *advertisement, reservation: *reservation })
+        }
+        Assignment::PeerHost { .. } | Assignment::Unhosted => None,
+    }
+}
+
+fn transition_to(play: &Match, stage: MatchStage, effects: Vec<MatchEffect>) -> Transition {
+    let next = Match { version: play.version + 1, stage, ..play.clone() };
+    Transition {
+        result: EventResult::Changed,
+        next_match: Some(next),
+        ticket_fates: Vec::new(),
+        penalized_users: Vec::new(),
+        effects,
+    }
 }
 
 #[cfg(test)]

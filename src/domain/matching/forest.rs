@@ -1,16 +1,16 @@
 //! What a search for a matching keeps: the graph, who is matched, blossoms within blossoms, trees of them, and duals.
 
 /// One end of an edge: edge `e` has the halves `2 e` and `2 e + 1`, and each leads to one of its nodes.
-pub(super) type Half = usize;
+pub(super) type HalfEdge = usize;
 
 /// The other half of the same edge.
-pub(super) fn back(half: Half) -> Half {
+pub(super) fn opposite_half_edge(half: HalfEdge) -> HalfEdge {
     half ^ 1
 }
 
 /// Where an outermost blossom stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Label {
+pub(super) enum BlossomLabel {
     /// In no tree; matched.
     Free,
     /// In a tree, at an even distance from its root: it can be augmented from.
@@ -27,61 +27,61 @@ pub(super) struct Blossom {
     /// The cycle, beginning with the blossom that holds the base; empty for a node.
     pub(super) cycle: Vec<usize>,
     /// For each of the cycle, the half that leads from it to the next.
-    pub(super) links: Vec<Half>,
+    pub(super) cycle_edges: Vec<HalfEdge>,
     /// The one node that is not matched within it.
     pub(super) base: usize,
     /// Its dual; 0 for a node, whose dual is in `Forest::duals`.
     pub(super) dual: i64,
     /// For outermost ones.
-    pub(super) label: Label,
+    pub(super) label: BlossomLabel,
     /// The half that leads to it from its parent in the tree; none for a root.
-    pub(super) entry: Option<Half>,
+    pub(super) tree_edge: Option<HalfEdge>,
     /// The root of its tree, while it is labelled.
-    pub(super) tree: usize,
+    pub(super) tree_root: usize,
     /// Its duals are those of this moment; since then they have moved as its label says.
-    pub(super) since: i64,
+    pub(super) dual_recorded_at: i64,
 }
 
 /// What may become possible at a moment; of several at once the first is tried first. Trees that meet go, so that as
 /// few as can be are grown for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Chance {
+pub(super) enum ForestEvent {
     /// An edge between two trees becomes tight.
-    Meet(usize),
+    CrossTreeEdgeTight(usize),
     /// An edge from a tree to a free blossom, or within a tree, does.
-    Reach(usize),
+    TreeEdgeTight(usize),
     /// The dual of an odd blossom runs out.
-    Expand(usize),
+    OddBlossomDualZero(usize),
 }
 
 /// Everything. Duals are kept doubled, as weights are in `slack`, so that halving a slack between two even blossoms is
 /// exact: all duals in trees are alike modulo 2, because the roots' are and tight edges pass it on.
-pub(super) struct Forest {
-    pub(super) nodes: usize,
+pub(super) struct AlternatingForest {
+    pub(super) node_count: usize,
     /// Where each half leads.
-    pub(super) ends: Vec<usize>,
-    weights: Vec<i64>,
+    pub(super) half_edge_targets: Vec<usize>,
+    edge_weights: Vec<i64>,
     /// The halves that lead away from each node: the range of `away` that is its own.
-    starts: Vec<usize>,
-    away: Vec<Half>,
+    adjacency_starts: Vec<usize>,
+    adjacency: Vec<HalfEdge>,
     /// The half that leads to each node's partner.
-    pub(super) mates: Vec<Option<Half>>,
-    pub(super) duals: Vec<i64>,
+    pub(super) mate_edges: Vec<Option<HalfEdge>>,
+    pub(super) node_duals: Vec<i64>,
     /// The outermost blossom of each node.
-    pub(super) outermost: Vec<usize>,
+    pub(super) outermost_blossoms: Vec<usize>,
     /// Nodes first, then cycles; places of cycles are used again.
     pub(super) blossoms: Vec<Blossom>,
-    pub(super) unused: Vec<usize>,
+    pub(super) unused_slots: Vec<usize>,
     /// What has been in the tree of each root; some of it may have left.
-    pub(super) trees: Vec<Vec<usize>>,
+    pub(super) tree_members: Vec<Vec<usize>>,
     /// How far the roots' duals have come down.
-    pub(super) now: i64,
+    pub(super) elapsed_dual: i64,
     /// Where they began: the heaviest weight.
-    pub(super) end: i64,
-    pub(super) queue: std::collections::BinaryHeap<std::cmp::Reverse<(i64, Chance)>>,
+    pub(super) initial_dual: i64,
+    pub(super) event_queue: std::collections::BinaryHeap<std::cmp::Reverse<(i64, ForestEvent)>>,
 }
 
-impl Forest {
+impl AlternatingForest {
     pub(super) fn new(nodes: usize, edges: impl Iterator<Item = (usize, usize, i64)>) -> Self {
         let (mut ends, mut weights) = (Vec::new(), Vec::new());
         for (a, b, weight) in edges {
@@ -90,14 +90,14 @@ impl Forest {
         }
         let mut starts = vec![0; nodes + 1];
         for half in 0..ends.len() {
-            starts[ends[back(half)] + 1] += 1;
+            starts[ends[opposite_half_edge(half)] + 1] += 1;
         }
         for node in 0..nodes {
             starts[node + 1] += starts[node];
         }
         let (mut next, mut away) = (starts.clone(), vec![0; ends.len()]);
         for half in 0..ends.len() {
-            let from = ends[back(half)];
+            let from = ends[opposite_half_edge(half)];
             away[next[from]] = half;
             next[from] += 1;
         }
@@ -105,67 +105,68 @@ impl Forest {
         let root = |node| Blossom {
             parent: None,
             cycle: Vec::new(),
-            links: Vec::new(),
+            cycle_edges: Vec::new(),
             base: node,
             dual: 0,
-            label: Label::Even,
-            entry: None,
-            tree: node,
-            since: 0,
+            label: BlossomLabel::Even,
+            tree_edge: None,
+            tree_root: node,
+            dual_recorded_at: 0,
         };
         Self {
-            nodes,
-            ends,
-            weights,
-            starts,
-            away,
-            mates: vec![None; nodes],
-            duals: vec![end; nodes],
-            outermost: (0..nodes).collect(),
+            node_count: nodes,
+            half_edge_targets: ends,
+            edge_weights: weights,
+            adjacency_starts: starts,
+            adjacency: away,
+            mate_edges: vec![None; nodes],
+            node_duals: vec![end; nodes],
+            outermost_blossoms: (0..nodes).collect(),
             blossoms: (0..nodes).map(root).collect(),
-            unused: Vec::new(),
-            trees: (0..nodes).map(|node| vec![node]).collect(),
-            now: 0,
-            end,
-            queue: std::collections::BinaryHeap::new(),
+            unused_slots: Vec::new(),
+            tree_members: (0..nodes).map(|node| vec![node]).collect(),
+            elapsed_dual: 0,
+            initial_dual: end,
+            event_queue: std::collections::BinaryHeap::new(),
         }
     }
 
     /// A node's partner.
     pub(super) fn partner(&self, node: usize) -> Option<usize> {
-        self.mates[node].map(|half| self.ends[half])
+        self.mate_edges[node].map(|half| self.half_edge_targets[half])
     }
 
     /// The outermost blossom that a half leads to.
-    pub(super) fn reached(&self, half: Half) -> usize {
-        self.outermost[self.ends[half]]
+    pub(super) fn target_blossom(&self, half: HalfEdge) -> usize {
+        self.outermost_blossoms[self.half_edge_targets[half]]
     }
 
     /// How far an edge between two outermost blossoms is from being tight.
     pub(super) fn slack(&self, edge: usize) -> i64 {
-        self.dual(self.ends[2 * edge]) + self.dual(self.ends[2 * edge + 1]) - 2 * self.weights[edge]
+        self.current_dual(self.half_edge_targets[2 * edge]) + self.current_dual(self.half_edge_targets[2 * edge + 1])
+            - 2 * self.edge_weights[edge]
     }
 
     /// A node's dual at this moment.
-    fn dual(&self, node: usize) -> i64 {
-        let outermost = &self.blossoms[self.outermost[node]];
-        self.duals[node] + self.moved(outermost)
+    fn current_dual(&self, node: usize) -> i64 {
+        let outermost = &self.blossoms[self.outermost_blossoms[node]];
+        self.node_duals[node] + self.dual_change(outermost)
     }
 
     /// How far the duals of an outermost blossom's nodes have moved since they were written down.
-    fn moved(&self, outermost: &Blossom) -> i64 {
+    fn dual_change(&self, outermost: &Blossom) -> i64 {
         match outermost.label {
-            Label::Free => 0,
-            Label::Even => outermost.since - self.now,
-            Label::Odd => self.now - outermost.since,
+            BlossomLabel::Free => 0,
+            BlossomLabel::Even => outermost.dual_recorded_at - self.elapsed_dual,
+            BlossomLabel::Odd => self.elapsed_dual - outermost.dual_recorded_at,
         }
     }
 
     /// The nodes of a blossom.
-    pub(super) fn nodes_of(&self, blossom: usize) -> Vec<usize> {
+    pub(super) fn nodes_in_blossom(&self, blossom: usize) -> Vec<usize> {
         let (mut nodes, mut left) = (Vec::new(), vec![blossom]);
         while let Some(one) = left.pop() {
-            match one < self.nodes {
+            match one < self.node_count {
                 true => nodes.push(one),
                 false => left.extend(&self.blossoms[one].cycle),
             }
@@ -174,61 +175,67 @@ impl Forest {
     }
 
     /// Writes down the duals of an outermost blossom as they are now, and gives it another label.
-    pub(super) fn relabel(&mut self, blossom: usize, label: Label, entry: Option<Half>, tree: usize) {
-        let moved = self.moved(&self.blossoms[blossom]);
+    pub(super) fn relabel(&mut self, blossom: usize, label: BlossomLabel, entry: Option<HalfEdge>, tree: usize) {
+        let moved = self.dual_change(&self.blossoms[blossom]);
         if moved != 0 {
-            for node in self.nodes_of(blossom) {
-                self.duals[node] += moved;
+            for node in self.nodes_in_blossom(blossom) {
+                self.node_duals[node] += moved;
             }
         }
         let it = &mut self.blossoms[blossom];
-        it.dual -= if blossom < self.nodes { 0 } else { 2 * moved };
-        (it.since, it.label, it.entry, it.tree) = (self.now, label, entry, tree);
-        if label != Label::Free {
-            self.trees[tree].push(blossom);
+        it.dual -= if blossom < self.node_count { 0 } else { 2 * moved };
+        (it.dual_recorded_at, it.label, it.tree_edge, it.tree_root) = (self.elapsed_dual, label, entry, tree);
+        if label != BlossomLabel::Free {
+            self.tree_members[tree].push(blossom);
         }
-        if label == Label::Odd && self.nodes <= blossom {
-            let runs_out = self.now + self.blossoms[blossom].dual / 2;
-            self.note(runs_out, Chance::Expand(blossom));
+        if label == BlossomLabel::Odd && self.node_count <= blossom {
+            let runs_out = self.elapsed_dual + self.blossoms[blossom].dual / 2;
+            self.schedule_event(runs_out, ForestEvent::OddBlossomDualZero(blossom));
         }
     }
 
     /// Notes when the edges at these nodes become tight, those that will: between even blossoms, or an even and a free
     /// one.
-    pub(super) fn look_around(&mut self, nodes: &[usize]) {
+    pub(super) fn schedule_tight_edges(&mut self, nodes: &[usize]) {
         for &node in nodes {
-            let own = self.outermost[node];
-            for at in self.starts[node]..self.starts[node + 1] {
-                let half = self.away[at];
-                let other = self.reached(half);
+            let own = self.outermost_blossoms[node];
+            for at in self.adjacency_starts[node]..self.adjacency_starts[node + 1] {
+                let half = self.adjacency[at];
+                let other = self.target_blossom(half);
                 let labels = (self.blossoms[own].label, self.blossoms[other].label);
                 if own == other {
                     continue;
                 }
                 let edge = half / 2;
                 let (slack, chance) = match labels {
-                    (Label::Even, Label::Even) if self.blossoms[own].tree != self.blossoms[other].tree => {
-                        (self.slack(edge) / 2, Chance::Meet(edge))
+                    (BlossomLabel::Even, BlossomLabel::Even)
+                        if self.blossoms[own].tree_root != self.blossoms[other].tree_root =>
+                    {
+                        (self.slack(edge) / 2, ForestEvent::CrossTreeEdgeTight(edge))
                     }
-                    (Label::Even, Label::Even) => (self.slack(edge) / 2, Chance::Reach(edge)),
-                    (Label::Even, Label::Free) | (Label::Free, Label::Even) => (self.slack(edge), Chance::Reach(edge)),
+                    (BlossomLabel::Even, BlossomLabel::Even) => {
+                        (self.slack(edge) / 2, ForestEvent::TreeEdgeTight(edge))
+                    }
+                    (BlossomLabel::Even, BlossomLabel::Free) | (BlossomLabel::Free, BlossomLabel::Even) => {
+                        (self.slack(edge), ForestEvent::TreeEdgeTight(edge))
+                    }
                     _ => continue,
                 };
-                self.note(self.now + slack, chance);
+                self.schedule_event(self.elapsed_dual + slack, chance);
             }
         }
     }
 
     /// What comes when no root's dual is left would add nothing.
-    fn note(&mut self, at: i64, chance: Chance) {
-        if at < self.end {
-            self.queue.push(std::cmp::Reverse((at, chance)));
+    fn schedule_event(&mut self, at: i64, chance: ForestEvent) {
+        if at < self.initial_dual {
+            self.event_queue.push(std::cmp::Reverse((at, chance)));
         }
     }
 
     /// Whether an odd blossom's dual has run out.
-    pub(super) fn has_run_out(&self, blossom: usize) -> bool {
+    pub(super) fn is_dual_exhausted(&self, blossom: usize) -> bool {
         let it = &self.blossoms[blossom];
-        it.parent.is_none() && it.label == Label::Odd && it.dual == 2 * (self.now - it.since)
+        it.parent.is_none() && it.label == BlossomLabel::Odd && it.dual == 2 * (self.elapsed_dual - it.dual_recorded_at)
     }
 }

@@ -2,89 +2,93 @@
 
 use std::cmp::Reverse;
 
-use crate::domain::matching::forest::{Chance, Forest, Half, Label, back};
+use crate::domain::matching::forest::{AlternatingForest, BlossomLabel, ForestEvent, HalfEdge, opposite_half_edge};
 
-impl Forest {
+impl AlternatingForest {
     /// Grows trees from all nodes without a partner, and augments where two meet, until no root's dual is left.
     ///
     /// A chance is noted whenever a label changes, for the moment that follows from the labels as they are then; so of
     /// what comes up here, whatever is not so any more is noted elsewhere as it is, and is passed over.
-    pub(super) fn match_all(&mut self) {
-        let all: Vec<usize> = (0..self.nodes).collect();
-        self.look_around(&all);
-        while let Some(Reverse((at, chance))) = self.queue.pop() {
-            self.now = at;
+    pub(super) fn find_maximum_matching(&mut self) {
+        let all: Vec<usize> = (0..self.node_count).collect();
+        self.schedule_tight_edges(&all);
+        while let Some(Reverse((at, chance))) = self.event_queue.pop() {
+            self.elapsed_dual = at;
             match chance {
-                Chance::Expand(blossom) if self.has_run_out(blossom) => self.expand(blossom),
-                Chance::Expand(_) => {}
-                Chance::Meet(edge) | Chance::Reach(edge) => self.use_edge(edge),
+                ForestEvent::OddBlossomDualZero(blossom) if self.is_dual_exhausted(blossom) => {
+                    self.expand_blossom(blossom)
+                }
+                ForestEvent::OddBlossomDualZero(_) => {}
+                ForestEvent::CrossTreeEdgeTight(edge) | ForestEvent::TreeEdgeTight(edge) => {
+                    self.process_tight_edge(edge)
+                }
             }
         }
     }
 
-    fn use_edge(&mut self, edge: usize) {
-        let (here, there) = (self.reached(2 * edge + 1), self.reached(2 * edge));
+    fn process_tight_edge(&mut self, edge: usize) {
+        let (here, there) = (self.target_blossom(2 * edge + 1), self.target_blossom(2 * edge));
         if here == there {
             return;
         }
         let labels = (self.blossoms[here].label, self.blossoms[there].label);
-        let one_tree = self.blossoms[here].tree == self.blossoms[there].tree;
+        let one_tree = self.blossoms[here].tree_root == self.blossoms[there].tree_root;
         let is_tight = |forest: &Self| forest.slack(edge) == 0;
         match labels {
-            (Label::Even, Label::Free) if is_tight(self) => self.grow(2 * edge),
-            (Label::Free, Label::Even) if is_tight(self) => self.grow(2 * edge + 1),
-            (Label::Even, Label::Even) if is_tight(self) && one_tree => self.shrink(2 * edge),
-            (Label::Even, Label::Even) if is_tight(self) => self.augment(2 * edge),
+            (BlossomLabel::Even, BlossomLabel::Free) if is_tight(self) => self.grow_tree(2 * edge),
+            (BlossomLabel::Free, BlossomLabel::Even) if is_tight(self) => self.grow_tree(2 * edge + 1),
+            (BlossomLabel::Even, BlossomLabel::Even) if is_tight(self) && one_tree => self.shrink_cycle(2 * edge),
+            (BlossomLabel::Even, BlossomLabel::Even) if is_tight(self) => self.augment_between_trees(2 * edge),
             _ => {}
         }
     }
 
     /// `half` leads from an even blossom to a free one: it and its partner join the tree.
-    fn grow(&mut self, half: Half) {
-        let tree = self.blossoms[self.reached(back(half))].tree;
-        let odd = self.reached(half);
-        self.relabel(odd, Label::Odd, Some(half), tree);
+    fn grow_tree(&mut self, half: HalfEdge) {
+        let tree = self.blossoms[self.target_blossom(opposite_half_edge(half))].tree_root;
+        let odd = self.target_blossom(half);
+        self.relabel(odd, BlossomLabel::Odd, Some(half), tree);
         // Whatever is free has a partner.
-        if let Some(mate) = self.mates[self.blossoms[odd].base] {
-            let even = self.reached(mate);
-            self.relabel(even, Label::Even, Some(mate), tree);
-            let nodes = self.nodes_of(even);
-            self.look_around(&nodes);
+        if let Some(mate) = self.mate_edges[self.blossoms[odd].base] {
+            let even = self.target_blossom(mate);
+            self.relabel(even, BlossomLabel::Even, Some(mate), tree);
+            let nodes = self.nodes_in_blossom(even);
+            self.schedule_tight_edges(&nodes);
         }
     }
 
     /// The edge of `half` joins two trees: matched and unmatched edges change places on the way from root to root. Both
     /// trees are then dissolved, and the others stand.
-    fn augment(&mut self, half: Half) {
-        let trees = [half, back(half)].map(|half| self.blossoms[self.reached(half)].tree);
-        self.flip(back(half));
-        self.flip(half);
+    fn augment_between_trees(&mut self, half: HalfEdge) {
+        let trees = [half, opposite_half_edge(half)].map(|half| self.blossoms[self.target_blossom(half)].tree_root);
+        self.flip_path_to_root(opposite_half_edge(half));
+        self.flip_path_to_root(half);
         let mut nodes = Vec::new();
         for tree in trees {
-            for blossom in std::mem::take(&mut self.trees[tree]) {
+            for blossom in std::mem::take(&mut self.tree_members[tree]) {
                 let it = &self.blossoms[blossom];
-                if it.parent.is_none() && it.label != Label::Free && it.tree == tree {
-                    self.relabel(blossom, Label::Free, None, tree);
-                    nodes.extend(self.nodes_of(blossom));
+                if it.parent.is_none() && it.label != BlossomLabel::Free && it.tree_root == tree {
+                    self.relabel(blossom, BlossomLabel::Free, None, tree);
+                    nodes.extend(self.nodes_in_blossom(blossom));
                 }
             }
         }
-        self.look_around(&nodes);
+        self.schedule_tight_edges(&nodes);
     }
 
     /// From the node that `half` leads to up to its root: that node is matched by the other half, and so on.
-    fn flip(&mut self, half: Half) {
+    fn flip_path_to_root(&mut self, half: HalfEdge) {
         let mut half = half;
         loop {
-            let even = self.reached(half);
-            self.turn(even, self.ends[half]);
-            self.mates[self.ends[half]] = Some(back(half));
-            let Some(entry) = self.blossoms[even].entry else { return };
-            let odd = self.reached(back(entry));
-            let Some(above) = self.blossoms[odd].entry else { return };
-            self.turn(odd, self.ends[above]);
-            self.mates[self.ends[above]] = Some(back(above));
-            half = back(above);
+            let even = self.target_blossom(half);
+            self.set_base(even, self.half_edge_targets[half]);
+            self.mate_edges[self.half_edge_targets[half]] = Some(opposite_half_edge(half));
+            let Some(entry) = self.blossoms[even].tree_edge else { return };
+            let odd = self.target_blossom(opposite_half_edge(entry));
+            let Some(above) = self.blossoms[odd].tree_edge else { return };
+            self.set_base(odd, self.half_edge_targets[above]);
+            self.mate_edges[self.half_edge_targets[above]] = Some(opposite_half_edge(above));
+            half = opposite_half_edge(above);
         }
     }
 }

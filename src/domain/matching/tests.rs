@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// The greatest total weight: for every set of nodes, the first of them stays alone or takes one of the others.
-fn most(nodes: usize, edges: &[(u32, u32, i64)]) -> i64 {
+fn exhaustive_maximum_weight(nodes: usize, edges: &[(u32, u32, i64)]) -> i64 {
     let mut best = vec![0_i64; 1 << nodes];
     for set in 1_usize..1 << nodes {
         let first = set.trailing_zeros();
@@ -22,7 +22,7 @@ fn most(nodes: usize, edges: &[(u32, u32, i64)]) -> i64 {
 }
 
 /// What a matching is worth; panics where it is none.
-fn worth(edges: &[(u32, u32, i64)], matching: &[Option<u32>]) -> i64 {
+fn matching_weight(edges: &[(u32, u32, i64)], matching: &[Option<u32>]) -> i64 {
     let pairs = (0..).zip(matching).filter_map(|(node, partner)| Some((node, (*partner)?)));
     let weights = pairs.map(|(node, partner)| {
         assert_eq!(matching[partner as usize], Some(node), "{matching:?}");
@@ -33,33 +33,33 @@ fn worth(edges: &[(u32, u32, i64)], matching: &[Option<u32>]) -> i64 {
 }
 
 #[test]
-fn nobody_is_matched_where_there_is_nobody_to_match() {
-    assert_eq!(maximum_weight(0, &[]), []);
-    assert_eq!(maximum_weight(2, &[]), [None, None]);
-    assert_eq!(maximum_weight(2, &[(0, 1, 0), (0, 1, -5), (0, 0, 9), (1, 7, 9)]), [None, None]);
+fn matching_is_empty_without_usable_edges() {
+    assert_eq!(maximum_weight_matching(0, &[]), []);
+    assert_eq!(maximum_weight_matching(2, &[]), [None, None]);
+    assert_eq!(maximum_weight_matching(2, &[(0, 1, 0), (0, 1, -5), (0, 0, 9), (1, 7, 9)]), [None, None]);
 }
 
 #[test]
-fn one_heavy_pair_is_better_than_two_light_ones() {
-    assert_eq!(maximum_weight(4, &[(0, 1, 5), (1, 2, 11), (2, 3, 5)]), [None, Some(2), Some(1), None]);
-    assert_eq!(maximum_weight(4, &[(0, 1, 6), (1, 2, 11), (2, 3, 6)]), [Some(1), Some(0), Some(3), Some(2)]);
+fn matching_prefers_one_heavy_pair_to_two_light_ones() {
+    assert_eq!(maximum_weight_matching(4, &[(0, 1, 5), (1, 2, 11), (2, 3, 5)]), [None, Some(2), Some(1), None]);
+    assert_eq!(maximum_weight_matching(4, &[(0, 1, 6), (1, 2, 11), (2, 3, 6)]), [Some(1), Some(0), Some(3), Some(2)]);
 }
 
 #[test]
-fn of_several_edges_between_two_the_heaviest_counts() {
+fn matching_uses_the_heaviest_of_parallel_edges() {
     let edges = [(0, 1, 3), (1, 0, 8), (1, 2, 7)];
-    assert_eq!(maximum_weight(3, &edges), [Some(1), Some(0), None]);
+    assert_eq!(maximum_weight_matching(3, &edges), [Some(1), Some(0), None]);
 }
 
 #[test]
-fn the_heaviest_weights_there_are_do_not_overflow() {
+fn matching_with_the_largest_weights_does_not_overflow() {
     let edges: Vec<(u32, u32, i64)> = (0..7).flat_map(|a| (0..a).map(move |b| (a, b, i64::MAX))).collect();
-    assert_eq!(maximum_weight(7, &edges).iter().flatten().count(), 6);
+    assert_eq!(maximum_weight_matching(7, &edges).iter().flatten().count(), 6);
 }
 
 /// Two triangles in a row, each hung on the one before: blossoms within blossoms, taken apart again.
 #[test]
-fn odd_cycles_within_odd_cycles_are_seen_through() {
+fn matching_handles_nested_blossoms() {
     let edges = [
         (0, 1, 45),
         (0, 4, 45),
@@ -72,17 +72,17 @@ fn odd_cycles_within_odd_cycles_are_seen_through() {
         (4, 6, 26),
         (8, 9, 5),
     ];
-    assert_eq!(worth(&edges, &maximum_weight(10, &edges)), most(10, &edges));
+    assert_eq!(matching_weight(&edges, &maximum_weight_matching(10, &edges)), exhaustive_maximum_weight(10, &edges));
 }
 
 #[test]
-fn the_same_graph_is_matched_alike() {
+fn matching_is_deterministic() {
     let edges: Vec<(u32, u32, i64)> = (0..40).flat_map(|a| (0..a).map(move |b| (a, b, 1))).collect();
-    assert_eq!(maximum_weight(40, &edges), maximum_weight(40, &edges));
+    assert_eq!(maximum_weight_matching(40, &edges), maximum_weight_matching(40, &edges));
 }
 
 /// Graphs of up to eleven nodes, with few different weights, so that there are many ties, or with many.
-fn graphs() -> impl Strategy<Value = (usize, Vec<(u32, u32, i64)>)> {
+fn any_graph() -> impl Strategy<Value = (usize, Vec<(u32, u32, i64)>)> {
     (2_u32..12, prop_oneof![Just(3_i64), Just(12), Just(100_000)]).prop_flat_map(|(nodes, heaviest)| {
         let edge = (0..nodes, 0..nodes, 1..=heaviest);
         (Just(nodes as usize), proptest::collection::vec(edge, 0..45))
@@ -93,8 +93,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_matching_is_worth_more((nodes, edges) in graphs()) {
+    fn no_matching_is_worth_more((nodes, edges) in any_graph()) {
         let edges: Vec<(u32, u32, i64)> = edges.into_iter().filter(|(a, b, _)| a != b).collect();
-        prop_assert_eq!(worth(&edges, &maximum_weight(nodes, &edges)), most(nodes, &edges));
+        prop_assert_eq!(matching_weight(&edges, &maximum_weight_matching(nodes, &edges)), exhaustive_maximum_weight(nodes, &edges));
     }
 }

@@ -2,94 +2,103 @@
 
 use std::collections::BTreeMap;
 
-use crate::domain::filter::{Seen, Waits, meet};
+use crate::domain::filter::{SessionView, WaitingSession, admit_mutually};
 use crate::domain::id::TicketId;
-use crate::domain::queue::avoid::{self, Wary};
-use crate::domain::queue::entrant::Entrant;
+use crate::domain::queue::avoid::{self, AvoidanceSide};
+use crate::domain::queue::entrant::PreparedTicket;
 use crate::domain::queue::pass::{PassInput, PassOutcome};
-use crate::domain::queue::quality::{self, Member, Worth};
-use crate::domain::queue::ticket::Rated;
+use crate::domain::queue::quality::{self, MatchQuality, QualityInput};
+use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::ruleset::queue::{
-    AvoidHow, AvoidWhom, CombineBounds, Quality, Regions, StartWith, WindowClock, WindowRule,
+    AvoidStrictness, AvoidTarget, QualitySpec, RegionMode, SelectionOrder, WindowBoundChoice, WindowClock,
+    WindowMatchRule,
 };
 
-fn waits<'a>(input: &PassInput<'_>, it: &'a Entrant) -> Waits<'a> {
+fn waiting_session<'a>(input: &PassInput<'_>, it: &'a PreparedTicket) -> WaitingSession<'a> {
     let session = &it.ticket.session;
-    let seen = Seen { facts: &it.facts, locality: session.locality, regions: &session.regions };
-    Waits { seen, waited_ms: input.now.since(it.ticket.entered) }
+    let seen = SessionView {
+        attribute_values: &it.attribute_values,
+        locality: session.locality,
+        region_latencies: &session.region_latencies,
+    };
+    WaitingSession { session: seen, waited_ms: input.now.ms_since(it.ticket.entered_at) }
 }
 
-fn wary(it: &Entrant) -> Wary<'_> {
-    Wary { users: &it.users, blocked: &it.ticket.blocked }
+fn avoidance_side(it: &PreparedTicket) -> AvoidanceSide<'_> {
+    AvoidanceSide { users: &it.users, blocked_users: &it.ticket.blocked_users }
 }
 
 /// Whether two may meet, rule by rule, as the documents have it.
-pub(super) fn may_meet(input: &PassInput<'_>, one: &Entrant, other: &Entrant) -> bool {
+pub(super) fn pair_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> bool {
     let stranger = !one.users.iter().any(|user| other.users.contains(user));
-    let filters = meet(input.ruleset, &waits(input, one), &waits(input, other)).is_ok();
-    let fine = stranger && filters && groups(input, one, other) && windows(input, one, other);
-    fine && regions(input, &[one, other]) && !avoided(input, one, other, AvoidHow::Never)
+    let filters = admit_mutually(input.ruleset, &waiting_session(input, one), &waiting_session(input, other)).is_ok();
+    let fine = stranger && filters && groups_may_meet(input, one, other) && windows_may_meet(input, one, other);
+    fine && regions_may_meet(input, &[one, other]) && !is_avoided(input, one, other, AvoidStrictness::Never)
 }
 
-fn groups(input: &PassInput<'_>, one: &Entrant, other: &Entrant) -> bool {
+fn groups_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> bool {
     let Some(groups) = &input.queue.groups else { return true };
     let last = groups.groups.len() - 1;
-    let of = |it: &Entrant| groups.groups.iter().position(|group| it.rating < group.to).unwrap_or(last);
+    let of = |it: &PreparedTicket| groups.groups.iter().position(|group| it.party_rating < group.to).unwrap_or(last);
     let apart = of(one).abs_diff(of(other)) as u64;
-    let reach = |it: &Entrant| {
+    let reach = |it: &PreparedTicket| {
         let every_ms = groups.neighbour_every_ms?;
-        Some((input.now.since(it.ticket.entered) / every_ms).min(groups.max_neighbours.into()))
+        Some((input.now.ms_since(it.ticket.entered_at) / every_ms).min(groups.max_neighbours.into()))
     };
     apart <= reach(one).unwrap_or(0) && apart <= reach(other).unwrap_or(0)
 }
 
-fn windows(input: &PassInput<'_>, one: &Entrant, other: &Entrant) -> bool {
+fn windows_may_meet(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> bool {
     let Some(window) = &input.queue.window else { return true };
-    let bucket = |it: &Entrant| (it.rating / window.bucket_width).round() as i64;
-    let range = |it: &Entrant| {
-        let (now, entered, every_ms) = (input.now.0, it.ticket.entered.0, window.step_every_ms);
+    let bucket = |it: &PreparedTicket| (it.party_rating / window.bucket_width).round() as i64;
+    let range = |it: &PreparedTicket| {
+        let (now, entered, every_ms) = (input.now.0, it.ticket.entered_at.0, window.step_every_ms);
         let ticks = match window.clock {
             WindowClock::Queue => (entered + 1..=now).filter(|at| at % every_ms == 0).count() as u64,
             WindowClock::Ticket => (now - entered) / every_ms,
         };
         let grown = u64::from(window.start) + u64::from(window.step) * ticks;
-        let share = window.max_percent.map(|it_is| (it.rating * it_is / 100.0 / window.bucket_width).floor() as u64);
+        let share =
+            window.max_percent.map(|it_is| (it.party_rating * it_is / 100.0 / window.bucket_width).floor() as u64);
         let bounds: Vec<u64> = window.max.map(u64::from).into_iter().chain(share).collect();
         let bound = match window.combine {
-            CombineBounds::Smaller => bounds.iter().min(),
-            CombineBounds::Larger => bounds.iter().max(),
+            WindowBoundChoice::Smaller => bounds.iter().min(),
+            WindowBoundChoice::Larger => bounds.iter().max(),
         };
         let range = bound.map_or(grown, |bound| grown.min(*bound)) as f64;
         let factor = input.queue.satisfaction.map_or(1.0, |it_is| if it.frustrated { it_is.widen } else { 1.0 });
         (range * factor).round()
     };
-    let middle = |it: &Entrant| {
+    let middle = |it: &PreparedTicket| {
         let points = input.queue.satisfaction.map_or(0.0, |it_is| if it.frustrated { it_is.shift_down } else { 0.0 });
-        ((it.rating - points) / window.bucket_width).round() as i64
+        ((it.party_rating - points) / window.bucket_width).round() as i64
     };
     let (mine, theirs) = (range(one), range(other));
     // Each side goes by how far the other is from the middle of where it looks.
-    let from = |it: &Entrant, other: &Entrant| middle(it).abs_diff(bucket(other)) as f64;
+    let from = |it: &PreparedTicket, other: &PreparedTicket| middle(it).abs_diff(bucket(other)) as f64;
     let (there, back, share) = (from(one, other), from(other, one), window.reciprocal_percent / 100.0);
     match window.rule {
-        WindowRule::Contain => (there <= mine && share * back <= theirs) || (back <= theirs && share * there <= mine),
-        WindowRule::Overlap => middle(one).abs_diff(middle(other)) as f64 <= mine + theirs,
+        WindowMatchRule::Contain => {
+            (there <= mine && share * back <= theirs) || (back <= theirs && share * there <= mine)
+        }
+        WindowMatchRule::Overlap => middle(one).abs_diff(middle(other)) as f64 <= mine + theirs,
     }
 }
 
 /// The regions in which all may play, where that is a matter of may.
-fn regions(input: &PassInput<'_>, members: &[&Entrant]) -> bool {
+fn regions_may_meet(input: &PassInput<'_>, members: &[&PreparedTicket]) -> bool {
     match input.queue.regions {
-        None | Some(Regions::Quality { .. }) => true,
-        Some(Regions::Separate { attribute }) => {
-            let named = members[0].facts.get(attribute);
-            named.is_some() && members.iter().all(|it| it.facts.get(attribute) == named)
+        None | Some(RegionMode::Quality { .. }) => true,
+        Some(RegionMode::Separate { attribute }) => {
+            let named = members[0].attribute_values.get(attribute);
+            named.is_some() && members.iter().all(|it| it.attribute_values.get(attribute) == named)
         }
-        Some(Regions::Stage { expansion }) => {
-            let measured: Vec<&&Entrant> = members.iter().filter(|it| !it.ticket.session.regions.is_empty()).collect();
-            let may = |it: &Entrant, region: &str| {
-                let limit = input.ruleset.expansions[expansion].limit_at(input.now.since(it.ticket.entered));
-                let trips = &it.ticket.session.regions;
+        Some(RegionMode::Stage { expansion }) => {
+            let measured: Vec<&&PreparedTicket> =
+                members.iter().filter(|it| !it.ticket.session.region_latencies.is_empty()).collect();
+            let may = |it: &PreparedTicket, region: &str| {
+                let limit = input.ruleset.expansions[expansion].limit_at(input.now.ms_since(it.ticket.entered_at));
+                let trips = &it.ticket.session.region_latencies;
                 trips.iter().any(|trip| &*trip.region == region && f64::from(trip.round_trip_ms) <= limit)
             };
             measured.is_empty() || ["asia", "eu", "us"].iter().any(|region| measured.iter().all(|it| may(it, region)))
@@ -97,44 +106,54 @@ fn regions(input: &PassInput<'_>, members: &[&Entrant]) -> bool {
     }
 }
 
-fn avoided(input: &PassInput<'_>, one: &Entrant, other: &Entrant, how: AvoidHow) -> bool {
-    let blocks = |one: &Entrant, other: &Entrant| one.ticket.blocked.iter().any(|user| other.users.contains(user));
+fn is_avoided(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket, how: AvoidStrictness) -> bool {
+    let blocks = |one: &PreparedTicket, other: &PreparedTicket| {
+        one.ticket.blocked_users.iter().any(|user| other.users.contains(user))
+    };
     let met = |same_team, for_ms| {
         let pairs = one.users.iter().flat_map(|one| other.users.iter().map(move |other| (*one, *other)));
-        let last = pairs.filter_map(|(one, other)| input.meetings.last(one, other, same_team)).max();
-        last.is_some_and(|last| input.now.since(last) < for_ms)
+        let last = pairs.filter_map(|(one, other)| input.past_matches.last_started_at(one, other, same_team)).max();
+        last.is_some_and(|last| input.now.ms_since(last) < for_ms)
     };
     input.queue.avoid.iter().filter(|rule| rule.how == how).any(|rule| match rule.whom {
-        AvoidWhom::Blocked => blocks(one, other) || blocks(other, one),
-        AvoidWhom::RecentOpponents { for_ms } => met(false, for_ms),
-        AvoidWhom::RecentTeammates { for_ms } => met(true, for_ms),
+        AvoidTarget::Blocked => blocks(one, other) || blocks(other, one),
+        AvoidTarget::RecentOpponents { for_ms } => met(false, for_ms),
+        AvoidTarget::RecentTeammates { for_ms } => met(true, for_ms),
     })
 }
 
 /// How good a match of these teams is.
-pub(super) fn worth(input: &PassInput<'_>, teams: &[Vec<&Entrant>]) -> Worth {
-    let all: Vec<&Entrant> = teams.iter().flatten().copied().collect();
+pub(super) fn match_quality(input: &PassInput<'_>, teams: &[Vec<&PreparedTicket>]) -> MatchQuality {
+    let all: Vec<&PreparedTicket> = teams.iter().flatten().copied().collect();
     let teamed = teams.iter().zip(0_u16..).flat_map(|(team, place)| team.iter().map(move |it| (*it, place)));
-    let member = |(it, team): (&Entrant, u16)| (it.ticket.id, team);
+    let member = |(it, team): (&PreparedTicket, u16)| (it.ticket.id, team);
     let placed: BTreeMap<TicketId, u16> = teamed.map(member).collect();
-    let members: Vec<Member<'_>> = all
+    let members: Vec<QualityInput<'_>> = all
         .iter()
         .map(|it| {
-            let Waits { seen, waited_ms } = waits(input, it);
+            let WaitingSession { session: seen, waited_ms } = waiting_session(input, it);
             let team = placed[&it.ticket.id];
-            Member { seen, ratings: &it.ratings, rated: &it.ticket.ratings, place: it.place, waited_ms, team }
+            QualityInput {
+                session: seen,
+                finite_ratings: &it.player_ratings,
+                player_ratings: &it.ticket.player_ratings,
+                leaderboard_position: it.leaderboard_position,
+                waited_ms,
+                team,
+            }
         })
         .collect();
-    let costs = grudges(input, &all) + region_cost(input, &all);
-    quality::judge(input.ruleset, &input.queue.quality, input.queue.wait_bonus.as_ref(), &members, costs)
+    let costs = avoidance_cost(input, &all) + region_cost(input, &all);
+    quality::evaluate_quality(input.ruleset, &input.queue.quality, input.queue.wait_bonus.as_ref(), &members, costs)
 }
 
 /// The teams' draw as the documents have it: where two normal curves meet, in shares of where they meet at most; the least of all
 /// pairs of teams (S2-4).
-fn draw(beta: f64, teams: &[Vec<&Entrant>]) -> f64 {
+fn draw_probability(beta: f64, teams: &[Vec<&PreparedTicket>]) -> f64 {
     let density = |apart: f64, variance: f64| (-apart * apart / variance / 2.0).exp() / variance.sqrt();
-    let sum =
-        |team: &[&Entrant], of: fn(&Rated) -> f64| team.iter().flat_map(|it| &it.ticket.ratings).map(of).sum::<f64>();
+    let sum = |team: &[&PreparedTicket], of: fn(&PlayerRating) -> f64| {
+        team.iter().flat_map(|it| &it.ticket.player_ratings).map(of).sum::<f64>()
+    };
     let mut least: f64 = 1.0;
     for (place, one) in teams.iter().enumerate() {
         for other in &teams[place + 1..] {
@@ -147,22 +166,30 @@ fn draw(beta: f64, teams: &[Vec<&Entrant>]) -> f64 {
     least
 }
 
-fn grudges(input: &PassInput<'_>, all: &[&Entrant]) -> f64 {
+fn avoidance_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
     let dearest = |rule| {
         let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
         let strangers = pairs.filter(|(one, other)| one.ticket.id < other.ticket.id);
-        let cost = |(one, other)| avoid::cost(rule, input.meetings, wary(one), wary(other), input.now);
+        let cost = |(one, other)| {
+            avoid::avoidance_cost(rule, input.past_matches, avoidance_side(one), avoidance_side(other), input.now)
+        };
         strangers.map(cost).fold(0.0, f64::max)
     };
     input.queue.avoid.iter().map(dearest).sum()
 }
 
-fn region_cost(input: &PassInput<'_>, all: &[&Entrant]) -> f64 {
-    let Some(Regions::Quality { weight, span_ms }) = input.queue.regions else { return 0.0 };
-    let trip = |it: &Entrant, region: &str| {
-        it.ticket.session.regions.iter().find(|trip| &*trip.region == region).map(|trip| f64::from(trip.round_trip_ms))
+fn region_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
+    let Some(RegionMode::Quality { weight, span_ms }) = input.queue.regions else { return 0.0 };
+    let trip = |it: &PreparedTicket, region: &str| {
+        it.ticket
+            .session
+            .region_latencies
+            .iter()
+            .find(|trip| &*trip.region == region)
+            .map(|trip| f64::from(trip.round_trip_ms))
     };
-    let measured: Vec<&&Entrant> = all.iter().filter(|it| !it.ticket.session.regions.is_empty()).collect();
+    let measured: Vec<&&PreparedTicket> =
+        all.iter().filter(|it| !it.ticket.session.region_latencies.is_empty()).collect();
     let mean = |region: &&str| {
         let trips: Option<Vec<f64>> = measured.iter().map(|it| trip(it, region)).collect();
         trips.filter(|it| !it.is_empty()).map(|it| it.iter().sum::<f64>() + span_ms * (all.len() - it.len()) as f64)
@@ -172,45 +199,47 @@ fn region_cost(input: &PassInput<'_>, all: &[&Entrant]) -> f64 {
 }
 
 /// Whether two make a match by themselves.
-fn duel(input: &PassInput<'_>, one: &Entrant, other: &Entrant) -> Option<Worth> {
-    let fits = may_meet(input, one, other);
-    Some(worth(input, &[vec![one], vec![other]])).filter(|worth| fits && worth.passes)
+fn two_ticket_quality(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> Option<MatchQuality> {
+    let fits = pair_may_meet(input, one, other);
+    Some(match_quality(input, &[vec![one], vec![other]])).filter(|worth| fits && worth.passes)
 }
 
-fn senior(it: &Entrant) -> (u64, TicketId) {
-    (it.ticket.entered.0, it.ticket.id)
+fn seniority_key(it: &PreparedTicket) -> (u64, TicketId) {
+    (it.ticket.entered_at.0, it.ticket.id)
 }
 
-fn served<'a>(input: &PassInput<'a>) -> Vec<&'a Entrant> {
-    let mut order: Vec<&Entrant> = input.entrants.to_vec();
-    order.sort_by_key(|it| senior(it));
-    if input.queue.selection.start_with == StartWith::HighestRated {
-        order.sort_by(|one, other| other.rating.total_cmp(&one.rating));
+fn serving_order<'a>(input: &PassInput<'a>) -> Vec<&'a PreparedTicket> {
+    let mut order: Vec<&PreparedTicket> = input.tickets.to_vec();
+    order.sort_by_key(|it| seniority_key(it));
+    if input.queue.selection.start_with == SelectionOrder::HighestRated {
+        order.sort_by(|one, other| other.party_rating.total_cmp(&one.party_rating));
     }
     order
 }
 
-fn distance(input: &PassInput<'_>, one: &Entrant, other: &Entrant) -> f64 {
-    if let Quality::LeaderboardGauss { .. } = input.queue.quality {
-        let distance = (one.place.unwrap_or(f64::INFINITY) - other.place.unwrap_or(f64::INFINITY)).abs();
+fn key_distance(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> f64 {
+    if let QualitySpec::LeaderboardGauss { .. } = input.queue.quality {
+        let distance = (one.leaderboard_position.unwrap_or(f64::INFINITY)
+            - other.leaderboard_position.unwrap_or(f64::INFINITY))
+        .abs();
         return if distance.is_nan() { f64::INFINITY } else { distance };
     }
     match &input.queue.window {
         Some(window) => {
-            let bucket = |it: &Entrant| (it.rating / window.bucket_width).round();
+            let bucket = |it: &PreparedTicket| (it.party_rating / window.bucket_width).round();
             (bucket(one) - bucket(other)).abs()
         }
-        None => (one.rating - other.rating).abs(),
+        None => (one.party_rating - other.party_rating).abs(),
     }
 }
 
 /// One against one, each in turn with the nearest of all who would do; ties by seniority (S0-12).
-pub(super) fn nearest(input: &PassInput<'_>) -> Vec<[TicketId; 2]> {
-    let (order, mut taken, mut made) = (served(input), Vec::new(), Vec::new());
+pub(super) fn nearest_pairs(input: &PassInput<'_>) -> Vec<[TicketId; 2]> {
+    let (order, mut taken, mut made) = (serving_order(input), Vec::new(), Vec::new());
     for one in &order {
         let free = order.iter().filter(|it| it.ticket.id != one.ticket.id && !taken.contains(&it.ticket.id));
-        let would_do = free.filter(|other| duel(input, one, other).is_some());
-        let key = |it: &&&Entrant| (super::field::ordered_bits(distance(input, one, it)), senior(it));
+        let would_do = free.filter(|other| two_ticket_quality(input, one, other).is_some());
+        let key = |it: &&&PreparedTicket| (super::field::ordered_bits(key_distance(input, one, it)), seniority_key(it));
         let Some(other) = would_do.min_by_key(key).filter(|_| !taken.contains(&one.ticket.id)) else { continue };
         taken.extend([one.ticket.id, other.ticket.id]);
         made.push([one.ticket.id, other.ticket.id]);
@@ -219,14 +248,14 @@ pub(super) fn nearest(input: &PassInput<'_>) -> Vec<[TicketId; 2]> {
 }
 
 /// One against one from the highest rated down, each with the first below who would do (S4-5).
-pub(super) fn windows_of_two(input: &PassInput<'_>) -> Vec<[TicketId; 2]> {
-    let mut order = served(input);
+pub(super) fn first_window_pairs(input: &PassInput<'_>) -> Vec<[TicketId; 2]> {
+    let mut order = serving_order(input);
     let mut made = Vec::new();
     while !order.is_empty() {
         let one = order.remove(0);
-        let first = order.iter().position(|other| may_meet(input, one, other));
+        let first = order.iter().position(|other| pair_may_meet(input, one, other));
         // A window is judged as it is: a first neighbour who may be met and is no match ends it.
-        if let Some(first) = first.filter(|&first| duel(input, one, order[first]).is_some()) {
+        if let Some(first) = first.filter(|&first| two_ticket_quality(input, one, order[first]).is_some()) {
             made.push([one.ticket.id, order.remove(first).ticket.id]);
         }
     }
@@ -234,66 +263,68 @@ pub(super) fn windows_of_two(input: &PassInput<'_>) -> Vec<[TicketId; 2]> {
 }
 
 /// The greatest sum of weights that any pairing has.
-pub(super) fn best_total(input: &PassInput<'_>, free: &[&Entrant]) -> f64 {
+pub(super) fn best_total_weight(input: &PassInput<'_>, free: &[&PreparedTicket]) -> f64 {
     let Some((one, rest)) = free.split_first() else { return 0.0 };
-    let mut best = best_total(input, rest);
+    let mut best = best_total_weight(input, rest);
     for (place, other) in rest.iter().enumerate() {
-        if let Some(weight) = weight(input, one, other) {
-            let others: Vec<&Entrant> = rest[..place].iter().chain(&rest[place + 1..]).copied().collect();
-            best = best.max(weight + best_total(input, &others));
+        if let Some(weight) = pair_weight(input, one, other) {
+            let others: Vec<&PreparedTicket> = rest[..place].iter().chain(&rest[place + 1..]).copied().collect();
+            best = best.max(weight + best_total_weight(input, &others));
         }
     }
     best
 }
 
 /// What a pair weighs, if it would do.
-pub(super) fn weight(input: &PassInput<'_>, one: &Entrant, other: &Entrant) -> Option<f64> {
-    let worth = duel(input, one, other)?;
+pub(super) fn pair_weight(input: &PassInput<'_>, one: &PreparedTicket, other: &PreparedTicket) -> Option<f64> {
+    let worth = two_ticket_quality(input, one, other)?;
     Some(match input.queue.quality {
-        Quality::Any => 1.0 / (1.0 + distance(input, one, other)),
-        _ => quality::weight(&input.queue.quality, worth.quality),
+        QualitySpec::Any => 1.0 / (1.0 + key_distance(input, one, other)),
+        _ => quality::selection_weight(&input.queue.quality, worth.quality),
     })
 }
 
 /// Every promise about what comes of a pass, whatever the ruleset: who meets may meet, each with each; parties are whole, teams
 /// full, nobody is in two, matches are good enough, and everybody is accounted for.
-pub(super) fn check(input: &PassInput<'_>, outcome: &PassOutcome) {
-    let by_id: BTreeMap<TicketId, &Entrant> = input.entrants.iter().map(|it| (it.ticket.id, *it)).collect();
+pub(super) fn check_outcome(input: &PassInput<'_>, outcome: &PassOutcome) {
+    let by_id: BTreeMap<TicketId, &PreparedTicket> = input.tickets.iter().map(|it| (it.ticket.id, *it)).collect();
     let mut placed: Vec<TicketId> = Vec::new();
     for proposal in &outcome.proposals {
-        let teams: Vec<Vec<&Entrant>> =
-            proposal.teams.iter().map(|team| team.iter().map(|it| by_id[&it.ticket]).collect()).collect();
-        let sizes: Vec<u16> = teams.iter().map(|team| team.iter().map(|it| it.size).sum()).collect();
-        assert_eq!(sizes, &input.teams.sizes[..], "teams are full and parties whole");
-        let all: Vec<&Entrant> = teams.iter().flatten().copied().collect();
+        let teams: Vec<Vec<&PreparedTicket>> =
+            proposal.teams.iter().map(|team| team.iter().map(|it| by_id[&it.ticket_id]).collect()).collect();
+        let sizes: Vec<u16> = teams.iter().map(|team| team.iter().map(|it| it.player_count).sum()).collect();
+        assert_eq!(sizes, &input.teams.team_sizes[..], "teams are full and parties whole");
+        let all: Vec<&PreparedTicket> = teams.iter().flatten().copied().collect();
         for (place, one) in all.iter().enumerate() {
             for other in &all[place + 1..] {
-                assert!(may_meet(input, one, other), "{:?} and {:?}", one.ticket.id, other.ticket.id);
+                assert!(pair_may_meet(input, one, other), "{:?} and {:?}", one.ticket.id, other.ticket.id);
             }
         }
         for team in &teams {
             for (place, one) in team.iter().enumerate() {
-                let apart = |other: &&Entrant| avoided(input, one, other, AvoidHow::NotSameTeam);
+                let apart = |other: &&PreparedTicket| is_avoided(input, one, other, AvoidStrictness::NotSameTeam);
                 assert!(!team[place + 1..].iter().any(apart), "not in one team");
             }
         }
-        assert!(regions(input, &all), "a region in common");
-        let worth = worth(input, &teams);
+        assert!(regions_may_meet(input, &all), "a region in common");
+        let worth = match_quality(input, &teams);
         assert!(worth.passes, "good enough");
-        if let Quality::DrawProbability { threshold } = input.queue.quality {
+        if let QualitySpec::DrawProbability { threshold } = input.queue.quality {
             let beta = input.ruleset.rating.and_then(|spec| spec.system.beta()).expect("a system with luck");
-            let all_waited_ms: u64 = all.iter().map(|it| input.now.since(it.ticket.entered)).sum();
-            let added = input.queue.wait_bonus.as_ref().map_or(0.0, |rule| quality::bonus(rule, all_waited_ms));
-            let wanted = draw(beta, &teams) + added - grudges(input, &all) - region_cost(input, &all);
+            let all_waited_ms: u64 = all.iter().map(|it| input.now.ms_since(it.ticket.entered_at)).sum();
+            let added =
+                input.queue.wait_bonus.as_ref().map_or(0.0, |rule| quality::bonus_for_waiting(rule, all_waited_ms));
+            let wanted =
+                draw_probability(beta, &teams) + added - avoidance_cost(input, &all) - region_cost(input, &all);
             assert!((wanted - worth.quality).abs() < 1e-9 && threshold <= wanted + 1e-9, "{wanted} {worth:?}");
         }
-        let told = if input.queue.quality == Quality::Any { 0.0 } else { worth.quality };
+        let told = if input.queue.quality == QualitySpec::Any { 0.0 } else { worth.quality };
         assert!((told - proposal.quality).abs() < 1e-9, "{told} {}", proposal.quality);
         placed.extend(all.iter().map(|it| it.ticket.id));
     }
     let report = &outcome.report;
-    assert_eq!((placed.len(), input.entrants.len()), (report.placed as usize, report.tickets as usize));
-    placed.extend(report.left.iter().map(|it| it.ticket));
+    assert_eq!((placed.len(), input.tickets.len()), (report.proposed_count as usize, report.ticket_count as usize));
+    placed.extend(report.unmatched.iter().map(|it| it.ticket_id));
     placed.sort_unstable();
     let all: Vec<TicketId> = by_id.keys().copied().collect();
     assert_eq!(placed, all, "everybody once: in one match, or left with a reason");

@@ -3,19 +3,19 @@
 
 use crate::domain::filter::Refusal;
 use crate::domain::id::AdvertisementId;
-use crate::domain::queue::avoid::Meetings;
+use crate::domain::queue::avoid::PastMatches;
 use crate::domain::queue::backfill::{self, OpenSession};
-use crate::domain::queue::desk::Desk;
-use crate::domain::queue::dice::Dice;
-use crate::domain::queue::entrant::Entrant;
-use crate::domain::queue::field::Field;
-use crate::domain::queue::gate::{self, Closed, Crowd};
+use crate::domain::queue::desk::PassProgress;
+use crate::domain::queue::dice::SplitMix64;
+use crate::domain::queue::entrant::PreparedTicket;
+use crate::domain::queue::field::PassState;
+use crate::domain::queue::gate::{self, GateReason, QueueCounts};
 use crate::domain::queue::lean;
-use crate::domain::queue::line::Line;
-use crate::domain::queue::made::Made;
+use crate::domain::queue::line::WaitingList;
+use crate::domain::queue::made::CandidateMatch;
 use crate::domain::queue::proposal::Proposal;
-use crate::domain::queue::report::{self, Left, PassReport};
-use crate::domain::queue::select::Work;
+use crate::domain::queue::report::{self, PassReport, UnmatchedTicket};
+use crate::domain::queue::select::Selector;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::teams::TeamsSpec;
@@ -31,19 +31,19 @@ pub struct PassInput<'a> {
     /// Its teams.
     pub teams: &'a TeamsSpec,
     /// Everyone who waits, in any order, all of one silo. Tickets with a user in a match are left out.
-    pub entrants: &'a [&'a Entrant],
+    pub tickets: &'a [&'a PreparedTicket],
     /// Sessions with open seats; looked at where the queue fills them.
-    pub sessions: &'a [OpenSession],
+    pub open_sessions: &'a [OpenSession],
     /// Who met whom lately; looked at where the queue avoids anybody.
-    pub meetings: &'a Meetings,
+    pub past_matches: &'a PastMatches,
     /// What the gate counts.
-    pub crowd: Crowd,
+    pub queue_counts: QueueCounts,
     /// The moment.
     pub now: UnixMs,
     /// Dice.
-    pub seed: u64,
+    pub rng_seed: u64,
     /// Pairs that the pass may judge, all together: its budget of time.
-    pub looks_max: u64,
+    pub max_pair_checks: u64,
 }
 
 /// What comes of a pass.
@@ -56,101 +56,121 @@ pub struct PassOutcome {
 }
 
 /// Runs a pass.
-pub fn run(input: &PassInput<'_>) -> PassOutcome {
-    let players = input.entrants.iter().fold(0_u32, |sum, it| sum.saturating_add(it.size.into()));
-    let room = match gate::open(&input.queue.gate, players, input.crowd) {
+pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
+    let players = input.tickets.iter().fold(0_u32, |sum, it| sum.saturating_add(it.player_count.into()));
+    let room = match gate::check_gate(&input.queue.gate, players, input.queue_counts) {
         Ok(room) => room.map_or(usize::MAX, |room| room as usize),
-        Err(Closed::TooManyMatches { .. }) if fills(input) => 0,
-        Err(closed) => return PassOutcome { proposals: Vec::new(), report: closed_report(input, closed) },
+        Err(GateReason::TooManyMatches { .. }) if has_sessions_to_backfill(input) => 0,
+        Err(closed) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, closed) },
     };
-    let lean = if room == usize::MAX { lean::run(input) } else { None };
-    lean.unwrap_or_else(|| thorough(input, room))
+    let lean = if room == usize::MAX { lean::try_run(input) } else { None };
+    lean.unwrap_or_else(|| run_general_pass(input, room))
 }
 
 /// A pass by every step, that may make `room` matches.
-pub(super) fn thorough(input: &PassInput<'_>, room: usize) -> PassOutcome {
-    let tickets = input.entrants.len() as u32;
-    let field = Field::of(input);
-    let pools = field.pools();
-    let mut line = Line::of(&field, &pools);
-    let mut desk = Desk::new(field.rows.len(), input.ruleset.hard.len(), input.looks_max);
-    let filled = if fills(input) { backfill::fill(&field, &mut line, &mut desk) } else { Vec::new() };
-    let (made, at_capacity) = select(&field, &pools, &mut line, &mut desk, room);
-    let placed = filled.iter().map(|it| &it.1).chain(&made).flat_map(Made::rows).count() as u32;
+pub(super) fn run_general_pass(input: &PassInput<'_>, room: usize) -> PassOutcome {
+    let tickets = input.tickets.len() as u32;
+    let field = PassState::new(input);
+    let pools = field.partition_into_pools();
+    let mut line = WaitingList::new(&field, &pools);
+    let mut desk = PassProgress::new(field.tickets.len(), input.ruleset.hard_filters.len(), input.max_pair_checks);
+    let filled = if has_sessions_to_backfill(input) {
+        backfill::fill_open_sessions(&field, &mut line, &mut desk)
+    } else {
+        Vec::new()
+    };
+    let (made, at_capacity) = select_matches(&field, &pools, &mut line, &mut desk, room);
+    let placed = filled.iter().map(|it| &it.1).chain(&made).flat_map(CandidateMatch::ticket_indices).count() as u32;
     let report = PassReport {
-        closed: None,
-        tickets,
-        placed,
-        left: left(&field, &line, &desk, at_capacity),
-        refusals: report::counted(&desk.counts),
-        looks: desk.looks,
-        out_of_looks: desk.out_of_looks,
-        fell_back: desk.fell_back,
-        narrowed: desk.narrowed,
-        at_capacity,
-        next_change: report::next_change(&field, &line, &desk),
-        widest_range: field.widest,
+        gate_reason: None,
+        ticket_count: tickets,
+        proposed_count: placed,
+        unmatched: unmatched_tickets(&field, &line, &desk, at_capacity),
+        refusal_counts: report::nonzero_refusal_counts(&desk.refusal_counts),
+        pair_checks: desk.pair_checks,
+        truncated: desk.truncated,
+        inexact_selection: desk.inexact_selection,
+        candidate_limit_reached: desk.candidate_limit_reached,
+        match_limit_reached: at_capacity,
+        next_change_at: report::next_change_at(&field, &line, &desk),
+        max_window_reach: field.max_window_reach,
     };
     let none: Option<AdvertisementId> = None;
     let all = filled.into_iter().map(|(id, made)| (Some(id), made)).chain(made.into_iter().map(|made| (none, made)));
-    PassOutcome { proposals: all.map(|(backfills, made)| made.proposal(&field, backfills)).collect(), report }
+    PassOutcome { proposals: all.map(|(backfills, made)| made.into_proposal(&field, backfills)).collect(), report }
 }
 
 /// Whether there is anything to fill up.
-fn fills(input: &PassInput<'_>) -> bool {
-    input.queue.backfill && !input.sessions.is_empty()
+fn has_sessions_to_backfill(input: &PassInput<'_>) -> bool {
+    input.queue.backfill && !input.open_sessions.is_empty()
 }
 
 /// Makes matches pool by pool; each pool has its share of the looks that are left. Also says whether no more could be made.
-fn select<'a>(
-    field: &Field<'a>,
+fn select_matches<'a>(
+    field: &PassState<'a>,
     pools: &[Vec<u32>],
-    line: &mut Line,
-    desk: &mut Desk,
+    line: &mut WaitingList,
+    desk: &mut PassProgress,
     room: usize,
-) -> (Vec<Made<'a>>, bool) {
-    let looks_max = desk.looks_max;
-    let mut dice = Dice(field.input.seed);
-    let mut work = Work { field, line, desk, dice: &mut dice, room, made: Vec::new() };
-    let (mut rows_left, mut ran_out) = (field.rows.len() as u64, false);
+) -> (Vec<CandidateMatch<'a>>, bool) {
+    let looks_max = desk.max_pair_checks;
+    let mut dice = SplitMix64(field.input.rng_seed);
+    let mut work = Selector {
+        pass_state: field,
+        waiting_list: line,
+        progress: desk,
+        rng: &mut dice,
+        matches_left: room,
+        matches: Vec::new(),
+    };
+    let (mut rows_left, mut ran_out) = (field.tickets.len() as u64, false);
     for pool in pools {
-        let waiting: Vec<u32> = pool.iter().copied().filter(|&row| work.line.is_waiting(row)).collect();
-        let looks_left = u128::from(looks_max.saturating_sub(work.desk.looks));
+        let waiting: Vec<u32> = pool.iter().copied().filter(|&row| work.waiting_list.is_waiting(row)).collect();
+        let looks_left = u128::from(looks_max.saturating_sub(work.progress.pair_checks));
         let share = looks_left * pool.len() as u128 / u128::from(rows_left.max(1));
-        work.desk.looks_max = work.desk.looks.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
+        work.progress.max_pair_checks =
+            work.progress.pair_checks.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
         rows_left -= pool.len() as u64;
-        work.desk.out_of_looks = false;
-        if 0 < work.room && !waiting.is_empty() {
-            work.run(&waiting);
+        work.progress.truncated = false;
+        if 0 < work.matches_left && !waiting.is_empty() {
+            work.select_from_pool(&waiting);
         }
-        ran_out |= work.desk.out_of_looks;
+        ran_out |= work.progress.truncated;
     }
-    let (room_left, made) = (work.room, work.made);
-    (desk.looks_max, desk.out_of_looks) = (looks_max, ran_out);
+    let (room_left, made) = (work.matches_left, work.matches);
+    (desk.max_pair_checks, desk.truncated) = (looks_max, ran_out);
     (made, room_left == 0)
 }
 
-fn left(field: &Field<'_>, line: &Line, desk: &Desk, at_capacity: bool) -> Vec<Left> {
+fn unmatched_tickets(
+    field: &PassState<'_>,
+    line: &WaitingList,
+    desk: &PassProgress,
+    at_capacity: bool,
+) -> Vec<UnmatchedTicket> {
     let otherwise = if at_capacity {
-        Refusal::Gate
-    } else if desk.out_of_looks {
-        Refusal::Unseen
+        Refusal::GateClosed
+    } else if desk.truncated {
+        Refusal::NotEvaluated
     } else {
-        Refusal::Taken
+        Refusal::CandidatesTaken
     };
-    let waiting = (0..field.rows.len() as u32).filter(|&row| line.is_waiting(row));
-    let of = |row: u32| Left {
-        ticket: field.rows[row as usize].entrant.ticket.id,
-        refusal: desk.why(row).unwrap_or(otherwise),
+    let waiting = (0..field.tickets.len() as u32).filter(|&row| line.is_waiting(row));
+    let of = |row: u32| UnmatchedTicket {
+        ticket_id: field.tickets[row as usize].prepared.ticket.id,
+        refusal: desk.leading_refusal(row).unwrap_or(otherwise),
     };
-    let mut left: Vec<Left> = waiting.map(of).collect();
-    left.sort_unstable_by_key(|it| it.ticket);
+    let mut left: Vec<UnmatchedTicket> = waiting.map(of).collect();
+    left.sort_unstable_by_key(|it| it.ticket_id);
     left
 }
 
-fn closed_report(input: &PassInput<'_>, closed: Closed) -> PassReport {
-    let mut left: Vec<Left> =
-        input.entrants.iter().map(|it| Left { ticket: it.ticket.id, refusal: Refusal::Gate }).collect();
-    left.sort_unstable_by_key(|it| it.ticket);
-    PassReport { closed: Some(closed), tickets: left.len() as u32, left, ..PassReport::default() }
+fn gate_closed_report(input: &PassInput<'_>, closed: GateReason) -> PassReport {
+    let mut left: Vec<UnmatchedTicket> = input
+        .tickets
+        .iter()
+        .map(|it| UnmatchedTicket { ticket_id: it.ticket.id, refusal: Refusal::GateClosed })
+        .collect();
+    left.sort_unstable_by_key(|it| it.ticket_id);
+    PassReport { gate_reason: Some(closed), ticket_count: left.len() as u32, unmatched: left, ..PassReport::default() }
 }

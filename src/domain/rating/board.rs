@@ -9,48 +9,49 @@ use std::cmp::Ordering;
 use crate::domain::id::UserKey;
 
 /// Standings in one block at most: a block is shifted in less time than it takes to find it.
-const BLOCK_MAX: usize = 512;
+const BLOCK_ENTRIES_MAX: usize = 512;
 
 /// Neighbouring blocks that have no more than this together become one, so that blocks stay filled however users move.
-const MERGED_MAX: usize = BLOCK_MAX / 2;
+const MERGED_BLOCK_ENTRIES_MAX: usize = BLOCK_ENTRIES_MAX / 2;
 
 /// A user and what it is ranked by.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Standing {
+pub struct LeaderboardEntry {
     /// Higher is better.
-    pub score: f64,
+    pub conservative_rating: f64,
     /// Decides between equals: the lesser first.
     pub user: UserKey,
 }
 
-impl Standing {
+impl LeaderboardEntry {
     /// Best first. What is no number has a place as well: before all numbers or after them, by its sign.
-    fn order(&self, other: &Self) -> Ordering {
-        other.score.total_cmp(&self.score).then(self.user.cmp(&other.user))
+    fn cmp_best_first(&self, other: &Self) -> Ordering {
+        other.conservative_rating.total_cmp(&self.conservative_rating).then(self.user.cmp(&other.user))
     }
 }
 
 /// Standings in order. A user has one as long as the caller removes the old one first.
 #[derive(Clone, Debug, Default)]
-pub struct Board {
+pub struct Leaderboard {
     /// None is empty.
-    blocks: Vec<Vec<Standing>>,
-    counts: Counts,
+    blocks: Vec<Vec<LeaderboardEntry>>,
+    block_counts: FenwickTree,
 }
 
-impl Board {
+impl Leaderboard {
     /// All of them at once, in any order, each user once.
-    pub fn of(mut standings: Vec<Standing>) -> Self {
-        standings.sort_unstable_by(Standing::order);
+    pub fn from_entries(mut standings: Vec<LeaderboardEntry>) -> Self {
+        standings.sort_unstable_by(LeaderboardEntry::cmp_best_first);
         // Two thirds full: room for those who come, before anything is split.
-        let blocks: Vec<Vec<Standing>> = standings.chunks(BLOCK_MAX * 2 / 3).map(<[Standing]>::to_vec).collect();
-        let counts = Counts::of(&blocks);
-        Self { blocks, counts }
+        let blocks: Vec<Vec<LeaderboardEntry>> =
+            standings.chunks(BLOCK_ENTRIES_MAX * 2 / 3).map(<[LeaderboardEntry]>::to_vec).collect();
+        let counts = FenwickTree::from_blocks(&blocks);
+        Self { blocks, block_counts: counts }
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.counts.total
+        self.block_counts.total
     }
 
     /// Nobody is there.
@@ -59,91 +60,93 @@ impl Board {
     }
 
     /// Adds one; changes nothing and says `false` when it is there.
-    pub fn insert(&mut self, standing: Standing) -> bool {
+    pub fn insert(&mut self, standing: LeaderboardEntry) -> bool {
         if self.blocks.is_empty() {
             self.blocks.push(vec![standing]);
-            self.counts = Counts::of(&self.blocks);
+            self.block_counts = FenwickTree::from_blocks(&self.blocks);
             return true;
         }
         // Whoever is worse than all goes to the last block.
-        let at = self.block_of(&standing).min(self.blocks.len() - 1);
+        let at = self.block_index(&standing).min(self.blocks.len() - 1);
         let block = &mut self.blocks[at];
-        let Err(within) = block.binary_search_by(|known| known.order(&standing)) else { return false };
+        let Err(within) = block.binary_search_by(|known| known.cmp_best_first(&standing)) else { return false };
         block.insert(within, standing);
-        if block.len() <= BLOCK_MAX {
-            self.counts.add(at, 1);
+        if block.len() <= BLOCK_ENTRIES_MAX {
+            self.block_counts.add(at, 1);
             return true;
         }
-        let upper = block.split_off(BLOCK_MAX / 2);
+        let upper = block.split_off(BLOCK_ENTRIES_MAX / 2);
         self.blocks.insert(at + 1, upper);
-        self.counts = Counts::of(&self.blocks);
+        self.block_counts = FenwickTree::from_blocks(&self.blocks);
         true
     }
 
     /// Takes one away; says `false` when it is not there.
-    pub fn remove(&mut self, standing: &Standing) -> bool {
-        let at = self.block_of(standing);
+    pub fn remove(&mut self, standing: &LeaderboardEntry) -> bool {
+        let at = self.block_index(standing);
         let Some(block) = self.blocks.get_mut(at) else { return false };
-        let Ok(within) = block.binary_search_by(|known| known.order(standing)) else { return false };
+        let Ok(within) = block.binary_search_by(|known| known.cmp_best_first(standing)) else { return false };
         block.remove(within);
         let left = block.len();
         let next = self.blocks.get(at + 1).map(Vec::len);
         if left == 0 {
             self.blocks.remove(at);
-        } else if next.is_some_and(|next| left + next <= MERGED_MAX) {
+        } else if next.is_some_and(|next| left + next <= MERGED_BLOCK_ENTRIES_MAX) {
             let next = self.blocks.remove(at + 1);
             self.blocks[at].extend(next);
         } else {
-            self.counts.add(at, -1);
+            self.block_counts.add(at, -1);
             return true;
         }
-        self.counts = Counts::of(&self.blocks);
+        self.block_counts = FenwickTree::from_blocks(&self.blocks);
         true
     }
 
     /// The place of `standing`, 0 for the best, or where it would stand.
-    pub fn place(&self, standing: &Standing) -> usize {
-        let at = self.block_of(standing);
+    pub fn index_of(&self, standing: &LeaderboardEntry) -> usize {
+        let at = self.block_index(standing);
         let within = self
             .blocks
             .get(at)
-            .map_or(0, |block| block.partition_point(|known| known.order(standing) == Ordering::Less));
-        self.counts.before(at) + within
+            .map_or(0, |block| block.partition_point(|known| known.cmp_best_first(standing) == Ordering::Less));
+        self.block_counts.prefix_sum(at) + within
     }
 
     /// How many have a better score than `score`: where somebody new with it would stand.
-    pub fn place_of_score(&self, score: f64) -> usize {
-        self.place(&Standing { score, user: UserKey::from_bytes([0; 16]) })
+    pub fn index_of_rating(&self, score: f64) -> usize {
+        self.index_of(&LeaderboardEntry { conservative_rating: score, user: UserKey::from_bytes([0; 16]) })
     }
 
     /// Places and standings from a place on, best first.
-    pub fn from(&self, place: usize) -> impl Iterator<Item = (usize, Standing)> + '_ {
-        let (at, within) = self.counts.find(place);
+    pub fn iter_from(&self, place: usize) -> impl Iterator<Item = (usize, LeaderboardEntry)> + '_ {
+        let (at, within) = self.block_counts.locate(place);
         let rest = self.blocks.get(at..).unwrap_or_default().iter().flatten();
         // What `find` says of a place beyond the last is the end.
         (place..).zip(rest.skip(within).copied())
     }
 
     /// The block that a standing is in, if it is anywhere: the first that does not end before it.
-    fn block_of(&self, standing: &Standing) -> usize {
-        let ends_before = |block: &Vec<Standing>| block.last().is_some_and(|it| it.order(standing) == Ordering::Less);
+    fn block_index(&self, standing: &LeaderboardEntry) -> usize {
+        let ends_before = |block: &Vec<LeaderboardEntry>| {
+            block.last().is_some_and(|it| it.cmp_best_first(standing) == Ordering::Less)
+        };
         self.blocks.partition_point(ends_before)
     }
 }
 
 /// How many standings the blocks have: sums over ranges whose lengths are powers of two (Fenwick 1994).
 #[derive(Clone, Debug, Default)]
-struct Counts {
+struct FenwickTree {
     /// Element `i` counts the blocks from `i + 1 - lowest_bit(i + 1)` to `i`.
     sums: Vec<usize>,
     total: usize,
 }
 
-impl Counts {
-    fn of(blocks: &[Vec<Standing>]) -> Self {
+impl FenwickTree {
+    fn from_blocks(blocks: &[Vec<LeaderboardEntry>]) -> Self {
         let mut sums: Vec<usize> = blocks.iter().map(Vec::len).collect();
         for at in 1..=sums.len() {
-            let parent = at + lowest_bit(at);
+            let parent = at + lowest_set_bit(at);
             if parent <= sums.len() {
                 sums[parent - 1] += sums[at - 1];
             }
@@ -157,22 +160,22 @@ impl Counts {
         let mut at = block + 1;
         while at <= self.sums.len() {
             self.sums[at - 1] = self.sums[at - 1].saturating_add_signed(difference);
-            at += lowest_bit(at);
+            at += lowest_set_bit(at);
         }
     }
 
     /// Standings in the blocks before this one.
-    fn before(&self, block: usize) -> usize {
+    fn prefix_sum(&self, block: usize) -> usize {
         let (mut at, mut sum) = (block.min(self.sums.len()), 0);
         while 0 < at {
             sum += self.sums[at - 1];
-            at -= lowest_bit(at);
+            at -= lowest_set_bit(at);
         }
         sum
     }
 
     /// The block that a place is in, and how far in it.
-    fn find(&self, place: usize) -> (usize, usize) {
+    fn locate(&self, place: usize) -> (usize, usize) {
         let (mut at, mut left) = (0, place);
         let mut step = self.sums.len().checked_ilog2().map_or(0, |log| 1_usize << log);
         while 0 < step {
@@ -186,7 +189,7 @@ impl Counts {
     }
 }
 
-fn lowest_bit(number: usize) -> usize {
+fn lowest_set_bit(number: usize) -> usize {
     number & number.wrapping_neg()
 }
 

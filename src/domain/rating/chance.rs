@@ -13,56 +13,62 @@
 //! says it outright. Its c counts the luck of every player; by the luck of every team, as when ratings change, it would be as sure of
 //! large teams as if there were no more luck in them than in a duel (docs/RATINGS.md).
 
-use crate::domain::queue::ticket::Rated;
-use crate::domain::rating::elo::expected;
-use crate::domain::rating::glicko::g;
+use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::rating::elo::expected_score;
+use crate::domain::rating::glicko::g_factor;
 use crate::domain::ruleset::rating::RatingSystem;
 
 /// A side's players, added up. One without players is no side.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::domain) struct Team {
-    players: f64,
-    rating: f64,
-    variance: f64,
+pub(in crate::domain) struct TeamStrength {
+    player_count: f64,
+    rating_sum: f64,
+    variance_sum: f64,
 }
 
-impl Team {
+impl TeamStrength {
     /// One more player.
-    pub(in crate::domain) fn add(&mut self, rated: Rated) {
-        self.players += 1.0;
-        self.rating += rated.rating;
-        self.variance += rated.deviation * rated.deviation;
+    pub(in crate::domain) fn add_player(&mut self, rated: PlayerRating) {
+        self.player_count += 1.0;
+        self.rating_sum += rated.rating;
+        self.variance_sum += rated.deviation * rated.deviation;
     }
 
     /// Nobody is in it.
     pub(in crate::domain) fn is_empty(&self) -> bool {
-        self.players == 0.0
+        self.player_count == 0.0
     }
 
-    fn mean(&self) -> f64 {
-        self.rating / self.players.max(1.0)
+    fn mean_rating(&self) -> f64 {
+        self.rating_sum / self.player_count.max(1.0)
     }
 
     fn mean_variance(&self) -> f64 {
-        self.variance / self.players.max(1.0)
+        self.variance_sum / self.player_count.max(1.0)
     }
 }
 
-impl FromIterator<Rated> for Team {
-    fn from_iter<T: IntoIterator<Item = Rated>>(players: T) -> Self {
+impl FromIterator<PlayerRating> for TeamStrength {
+    fn from_iter<T: IntoIterator<Item = PlayerRating>>(players: T) -> Self {
         let mut team = Self::default();
-        players.into_iter().for_each(|rated| team.add(rated));
+        players.into_iter().for_each(|rated| team.add_player(rated));
         team
     }
 }
 
 /// The chance of every side to win, in the order given; they add up to 1.
-pub(in crate::domain) fn chances(system: &RatingSystem, teams: &[Team]) -> Vec<f64> {
+pub(in crate::domain) fn win_probabilities(system: &RatingSystem, teams: &[TeamStrength]) -> Vec<f64> {
     match *system {
-        RatingSystem::PlackettLuce { beta, .. } => plackett_luce(teams, beta),
-        RatingSystem::Glicko { .. } | RatingSystem::Glicko2 { .. } => pairwise(teams, glicko),
-        RatingSystem::TrueSkill { beta, .. } => pairwise(teams, |one, other| true_skill(one, other, beta)),
-        RatingSystem::Elo { scale, .. } => pairwise(teams, |one, other| expected(one.mean(), other.mean(), scale)),
+        RatingSystem::PlackettLuce { beta, .. } => plackett_luce_win_probabilities(teams, beta),
+        RatingSystem::Glicko { .. } | RatingSystem::Glicko2 { .. } => {
+            pairwise_win_probabilities(teams, glicko_win_probability)
+        }
+        RatingSystem::TrueSkill { beta, .. } => {
+            pairwise_win_probabilities(teams, |one, other| trueskill_win_probability(one, other, beta))
+        }
+        RatingSystem::Elo { scale, .. } => pairwise_win_probabilities(teams, |one, other| {
+            expected_score(one.mean_rating(), other.mean_rating(), scale)
+        }),
     }
 }
 
@@ -71,23 +77,23 @@ pub(in crate::domain) fn chances(system: &RatingSystem, teams: &[Team]) -> Vec<f
 /// least likely to; 1 for one alone.
 ///
 /// `sqrt(n beta² / v) * exp(-d² / 2v)`, `v = n beta² + sum of sigma²`, d between the sums, n players.
-pub(in crate::domain) fn draw_quality(beta: f64, teams: &[Team]) -> f64 {
+pub(in crate::domain) fn relative_draw_probability(beta: f64, teams: &[TeamStrength]) -> f64 {
     let pairs = teams.iter().enumerate().flat_map(|(place, one)| teams[place + 1..].iter().map(move |it| (one, it)));
-    pairs.map(|(one, other)| draws(one, other, beta)).fold(1.0, f64::min)
+    pairs.map(|(one, other)| pair_draw_probability(one, other, beta)).fold(1.0, f64::min)
 }
 
-fn draws(one: &Team, other: &Team, beta: f64) -> f64 {
-    let luck = (one.players + other.players) * beta * beta;
+fn pair_draw_probability(one: &TeamStrength, other: &TeamStrength, beta: f64) -> f64 {
+    let luck = (one.player_count + other.player_count) * beta * beta;
     // Added up so that it is the same to the last digit whichever of the two comes first.
-    let variance = luck + (one.variance + other.variance);
-    let apart = one.rating - other.rating;
+    let variance = luck + (one.variance_sum + other.variance_sum);
+    let apart = one.rating_sum - other.rating_sum;
     if variance <= 0.0 {
         return f64::from(apart == 0.0);
     }
     (luck / variance).sqrt() * (-apart * apart / (2.0 * variance)).exp()
 }
 
-fn pairwise(teams: &[Team], beats: impl Fn(&Team, &Team) -> f64) -> Vec<f64> {
+fn pairwise_win_probabilities(teams: &[TeamStrength], beats: impl Fn(&TeamStrength, &TeamStrength) -> f64) -> Vec<f64> {
     let pairs = (teams.len() * teams.len().saturating_sub(1)) as f64 / 2.0;
     let wins = |place: usize| {
         let others = teams.iter().enumerate().filter(|(other, _)| *other != place);
@@ -96,32 +102,32 @@ fn pairwise(teams: &[Team], beats: impl Fn(&Team, &Team) -> f64) -> Vec<f64> {
     (0..teams.len()).map(wins).collect()
 }
 
-fn glicko(one: &Team, other: &Team) -> f64 {
+fn glicko_win_probability(one: &TeamStrength, other: &TeamStrength) -> f64 {
     let variance = one.mean_variance() + other.mean_variance();
-    expected(g(variance) * (one.mean() - other.mean()), 0.0, 400.0)
+    expected_score(g_factor(variance) * (one.mean_rating() - other.mean_rating()), 0.0, 400.0)
 }
 
-fn true_skill(one: &Team, other: &Team, beta: f64) -> f64 {
-    let variance = (one.players + other.players) * beta * beta + one.variance + other.variance;
+fn trueskill_win_probability(one: &TeamStrength, other: &TeamStrength, beta: f64) -> f64 {
+    let variance = (one.player_count + other.player_count) * beta * beta + one.variance_sum + other.variance_sum;
     if variance <= 0.0 {
-        return if one.rating == other.rating { 0.5 } else { f64::from(other.rating < one.rating) };
+        return if one.rating_sum == other.rating_sum { 0.5 } else { f64::from(other.rating_sum < one.rating_sum) };
     }
-    normal_below((one.rating - other.rating) / variance.sqrt())
+    normal_cdf((one.rating_sum - other.rating_sum) / variance.sqrt())
 }
 
-fn plackett_luce(teams: &[Team], beta: f64) -> Vec<f64> {
-    let variance: f64 = teams.iter().map(|team| team.variance + team.players * beta * beta).sum();
+fn plackett_luce_win_probabilities(teams: &[TeamStrength], beta: f64) -> Vec<f64> {
+    let variance: f64 = teams.iter().map(|team| team.variance_sum + team.player_count * beta * beta).sum();
     let c = variance.sqrt().max(f64::MIN_POSITIVE);
     // The greatest is taken away first, so that no power overflows.
-    let greatest = teams.iter().map(|team| team.rating).fold(f64::NEG_INFINITY, f64::max);
-    let strengths: Vec<f64> = teams.iter().map(|team| ((team.rating - greatest) / c).exp()).collect();
+    let greatest = teams.iter().map(|team| team.rating_sum).fold(f64::NEG_INFINITY, f64::max);
+    let strengths: Vec<f64> = teams.iter().map(|team| ((team.rating_sum - greatest) / c).exp()).collect();
     let total: f64 = strengths.iter().sum();
     strengths.iter().map(|strength| strength / total).collect()
 }
 
 /// The share of a normal distribution that lies below `x` deviations: by the series of the error function near the middle,
 /// by its continued fraction in the tails (Abramowitz and Stegun 26.2.11 and 26.2.14); right to 1e-12.
-fn normal_below(x: f64) -> f64 {
+fn normal_cdf(x: f64) -> f64 {
     if x.is_nan() {
         return 0.5;
     }
@@ -149,13 +155,13 @@ mod tests {
 
     use super::*;
 
-    fn team(players: &[(f64, f64)]) -> Team {
-        players.iter().map(|&(rating, deviation)| Rated { rating, deviation }).collect()
+    fn team(players: &[(f64, f64)]) -> TeamStrength {
+        players.iter().map(|&(rating, deviation)| PlayerRating { rating, deviation }).collect()
     }
 
     /// S2-4: duels and teams as trueskill.py 0.4.5 has them, beta 25/6; two newcomers are 1 / sqrt 5.
     #[test]
-    fn draws_are_as_likely_as_the_reference_says() {
+    fn draw_probability_equals_the_trueskill_reference() {
         let new = (25.0, 25.0 / 3.0);
         let mixed = [
             [(25.0, 8.333), (30.0, 4.0), (22.0, 6.5), (27.0, 3.0), (18.0, 7.0)],
@@ -167,14 +173,17 @@ mod tests {
             ([team(&[(20.0, 3.0)]), team(&[(32.0, 2.5)])], 0.197_336_645_847_339_3),
             (mixed.map(|players| team(&players)), 0.563_962_444_606_122_4),
         ] {
-            let found = draw_quality(25.0 / 6.0, &teams);
+            let found = relative_draw_probability(25.0 / 6.0, &teams);
             assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
         }
         let three = [team(&[new]), team(&[new]), team(&[(5.0, 3.0)])];
-        let least = draw_quality(25.0 / 6.0, &[three[0], three[2]]);
-        assert_eq!((draw_quality(25.0 / 6.0, &three), draw_quality(25.0 / 6.0, &three[..1])), (least, 1.0));
-        assert_eq!(draw_quality(0.0, &[team(&[(5.0, 0.0)]), team(&[(5.0, 0.0)])]), 1.0);
-        assert_eq!(draw_quality(0.0, &[team(&[(5.0, 0.0)]), team(&[(5.1, 0.0)])]), 0.0);
+        let least = relative_draw_probability(25.0 / 6.0, &[three[0], three[2]]);
+        assert_eq!(
+            (relative_draw_probability(25.0 / 6.0, &three), relative_draw_probability(25.0 / 6.0, &three[..1])),
+            (least, 1.0)
+        );
+        assert_eq!(relative_draw_probability(0.0, &[team(&[(5.0, 0.0)]), team(&[(5.0, 0.0)])]), 1.0);
+        assert_eq!(relative_draw_probability(0.0, &[team(&[(5.0, 0.0)]), team(&[(5.1, 0.0)])]), 0.0);
     }
 
     proptest! {
@@ -189,32 +198,32 @@ mod tests {
             beta in 0.5..5.0,
         ) {
             let (one, other) = (team(&one), team(&other));
-            let found = draw_quality(beta, &[one, other]);
+            let found = relative_draw_probability(beta, &[one, other]);
             let hair = 1e-4;
             let level = |apart: f64, variance: f64| {
                 let deviation = variance.sqrt();
-                normal_below((hair - apart) / deviation) - normal_below((-hair - apart) / deviation)
+                normal_cdf((hair - apart) / deviation) - normal_cdf((-hair - apart) / deviation)
             };
-            let luck = (one.players + other.players) * beta * beta;
-            let wanted = level(one.rating - other.rating, luck + one.variance + other.variance) / level(0.0, luck);
+            let luck = (one.player_count + other.player_count) * beta * beta;
+            let wanted = level(one.rating_sum - other.rating_sum, luck + one.variance_sum + other.variance_sum) / level(0.0, luck);
             prop_assert!((found - wanted).abs() < 1e-6, "{} {}", found, wanted);
-            prop_assert_eq!(found, draw_quality(beta, &[other, one]));
-            let less_sure = Team { variance: one.variance + 1.0, ..other_at(&one, &other) };
-            prop_assert!(draw_quality(beta, &[less_sure, other]) < draw_quality(beta, &[other_at(&one, &other), other]));
-            let further = Team { rating: one.rating + (one.rating - other.rating).signum(), ..one };
-            prop_assert!(draw_quality(beta, &[further, other]) < found);
+            prop_assert_eq!(found, relative_draw_probability(beta, &[other, one]));
+            let less_sure = TeamStrength { variance_sum: one.variance_sum + 1.0, ..with_rating_of(&one, &other) };
+            prop_assert!(relative_draw_probability(beta, &[less_sure, other]) < relative_draw_probability(beta, &[with_rating_of(&one, &other), other]));
+            let further = TeamStrength { rating_sum: one.rating_sum + (one.rating_sum - other.rating_sum).signum(), ..one };
+            prop_assert!(relative_draw_probability(beta, &[further, other]) < found);
         }
     }
 
     /// A team as sure as `one`, that is rated as `other` is.
-    fn other_at(one: &Team, other: &Team) -> Team {
-        Team { rating: other.rating, ..*one }
+    fn with_rating_of(one: &TeamStrength, other: &TeamStrength) -> TeamStrength {
+        TeamStrength { rating_sum: other.rating_sum, ..*one }
     }
 
     #[test]
-    fn the_normal_curve_is_right_to_twelve_digits() {
+    fn normal_cdf_is_right_to_twelve_digits() {
         for (x, wanted) in [(0.0, 0.5), (-2.0, 0.022_750_131_948_179_2), (3.5, 0.999_767_370_920_964_5), (-40.0, 0.0)] {
-            assert!((normal_below(x) - wanted).abs() < 1e-12, "{x}: {}", normal_below(x));
+            assert!((normal_cdf(x) - wanted).abs() < 1e-12, "{x}: {}", normal_cdf(x));
         }
     }
 }

@@ -1,42 +1,42 @@
 //! What can be rated: two sides or more, nobody missing, every number a number.
 
-use crate::domain::rating::{PLAYERS_MAX, RATING_MAX, RateError, SIDES_MAX, Skill};
+use crate::domain::rating::{PLAYERS_MAX, RATING_MAX, RatingError, SIDES_MAX, Skill};
 
 /// Sides as players and rank; the first mistake is the answer.
-pub(super) fn checked<'a>(sides: impl ExactSizeIterator<Item = (&'a [Skill], u32)>) -> Result<(), RateError> {
+pub(super) fn validate_sides<'a>(sides: impl ExactSizeIterator<Item = (&'a [Skill], u32)>) -> Result<(), RatingError> {
     let count = sides.len();
     if !(2..=SIDES_MAX).contains(&count) {
-        return Err(RateError::Sides { sides: count });
+        return Err(RatingError::WrongSideCount { sides: count });
     }
     let mut players = 0;
     for (side, (skills, rank)) in sides.enumerate() {
         if skills.is_empty() {
-            return Err(RateError::EmptySide { side });
+            return Err(RatingError::EmptySide { side });
         }
         if rank == 0 {
-            return Err(RateError::Rank { side });
+            return Err(RatingError::ZeroRank { side });
         }
         players += skills.len();
         if PLAYERS_MAX < players {
-            return Err(RateError::Players { players });
+            return Err(RatingError::TooManyPlayers { players });
         }
         for (player, skill) in skills.iter().enumerate() {
-            of_skill(side, player, skill)?;
+            validate_skill(side, player, skill)?;
         }
     }
     Ok(())
 }
 
-fn of_skill(side: usize, player: usize, skill: &Skill) -> Result<(), RateError> {
-    let (rating, deviation, volatility) = (skill.rated.rating, skill.rated.deviation, skill.volatility);
+fn validate_skill(side: usize, player: usize, skill: &Skill) -> Result<(), RatingError> {
+    let (rating, deviation, volatility) = (skill.estimate.rating, skill.estimate.deviation, skill.volatility);
     if !(-RATING_MAX..=RATING_MAX).contains(&rating) {
-        return Err(RateError::Rating { side, player, rating });
+        return Err(RatingError::InvalidRating { side, player, rating });
     }
     if !(0.0..=RATING_MAX).contains(&deviation) {
-        return Err(RateError::Deviation { side, player, deviation });
+        return Err(RatingError::InvalidDeviation { side, player, deviation });
     }
     if !(0.0..=RATING_MAX).contains(&volatility) {
-        return Err(RateError::Volatility { side, player, volatility });
+        return Err(RatingError::InvalidVolatility { side, player, volatility });
     }
     Ok(())
 }

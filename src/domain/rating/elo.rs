@@ -1,19 +1,19 @@
 //! Elo (Elo, *The Rating of Chessplayers*, 1978; S1-61). Several opponents: the mean of what each alone would change (S4-14).
 
-use crate::domain::rating::{Side, Skill, score};
-use crate::domain::ruleset::rating::GamePer;
+use crate::domain::rating::{Side, Skill, actual_score};
+use crate::domain::ruleset::rating::RatedGameUnit;
 
 /// The chance that somebody with `rating` beats somebody with `other`, a draw counted as half a win: ten to one for a
 /// difference of `scale`.
-pub(super) fn expected(rating: f64, other: f64, scale: f64) -> f64 {
+pub(super) fn expected_score(rating: f64, other: f64, scale: f64) -> f64 {
     1.0 / (1.0 + 10.0_f64.powf((other - rating) / scale))
 }
 
-pub(super) fn rate(sides: &[Side], k: f64, scale: f64, game_per: GamePer) -> Vec<Vec<Skill>> {
+pub(super) fn rate_match(sides: &[Side], k: f64, scale: f64, game_per: RatedGameUnit) -> Vec<Vec<Skill>> {
     let rated = |(number, side): (usize, &Side)| {
         let each = |skill: &Skill| {
             let mut after = *skill;
-            after.rated.rating += k * surprise(sides, number, skill.rated.rating, scale, game_per);
+            after.estimate.rating += k * score_above_expected(sides, number, skill.estimate.rating, scale, game_per);
             after
         };
         side.players.iter().map(each).collect()
@@ -22,15 +22,15 @@ pub(super) fn rate(sides: &[Side], k: f64, scale: f64, game_per: GamePer) -> Vec
 }
 
 /// What a player of side `number` scored against opponents, less what was to be expected: on average, or all together.
-fn surprise(sides: &[Side], number: usize, rating: f64, scale: f64, game_per: GamePer) -> f64 {
+fn score_above_expected(sides: &[Side], number: usize, rating: f64, scale: f64, game_per: RatedGameUnit) -> f64 {
     let (mut sum, mut opponents) = (0.0, 0.0);
     for (_, other) in sides.iter().enumerate().filter(|(other, _)| *other != number) {
-        let scored = score(sides[number].rank, other.rank);
-        sum += other.players.iter().map(|it| scored - expected(rating, it.rated.rating, scale)).sum::<f64>();
+        let scored = actual_score(sides[number].rank, other.rank);
+        sum += other.players.iter().map(|it| scored - expected_score(rating, it.estimate.rating, scale)).sum::<f64>();
         opponents += other.players.len() as f64;
     }
     match game_per {
-        GamePer::Match => sum / opponents,
-        GamePer::Opponent => sum,
+        RatedGameUnit::Match => sum / opponents,
+        RatedGameUnit::Opponent => sum,
     }
 }

@@ -4,64 +4,64 @@
 
 use std::f64::consts::{LN_10, PI};
 
-use crate::domain::rating::elo::expected;
-use crate::domain::rating::{Side, Skill, score};
-use crate::domain::ruleset::rating::GamePer;
+use crate::domain::rating::elo::expected_score;
+use crate::domain::rating::{Side, Skill, actual_score};
+use crate::domain::ruleset::rating::RatedGameUnit;
 
 /// What a point of rating is in natural units: `ln 10 / 400`.
-const Q: f64 = LN_10 / 400.0;
+const GLICKO_Q: f64 = LN_10 / 400.0;
 
 /// How much a result is held back that rests on a rating of this variance.
-pub(super) fn g(variance: f64) -> f64 {
-    1.0 / (1.0 + 3.0 * Q * Q * variance / (PI * PI)).sqrt()
+pub(super) fn g_factor(variance: f64) -> f64 {
+    1.0 / (1.0 + 3.0 * GLICKO_Q * GLICKO_Q * variance / (PI * PI)).sqrt()
 }
 
 /// What a match was to one player so far.
 #[derive(Clone, Copy, Debug, Default)]
-struct Evidence {
+struct GlickoEvidence {
     /// `1 / d²`: how much the games say.
     information: f64,
     /// What was scored beyond expectation, each game held back by `g`.
-    surprise: f64,
+    score_above_expected: f64,
 }
 
-impl Evidence {
+impl GlickoEvidence {
     /// Adds the `weight`-th part of a game of somebody rated `own` against `other`.
-    fn add(&mut self, own: f64, other: &Skill, scored: f64, weight: f64) {
-        let g = g(other.rated.deviation * other.rated.deviation);
-        let chance = expected(g * own, g * other.rated.rating, 400.0);
-        self.information += weight * Q * Q * g * g * chance * (1.0 - chance);
-        self.surprise += weight * g * (scored - chance);
+    fn add_game(&mut self, own: f64, other: &Skill, scored: f64, weight: f64) {
+        let g = g_factor(other.estimate.deviation * other.estimate.deviation);
+        let chance = expected_score(g * own, g * other.estimate.rating, 400.0);
+        self.information += weight * GLICKO_Q * GLICKO_Q * g * g * chance * (1.0 - chance);
+        self.score_above_expected += weight * g * (scored - chance);
     }
 
     /// The new rating and deviation: `r' = r + q / (1/RD² + 1/d²) * surprise`, `RD' = sqrt(1 / (1/RD² + 1/d²))` (S1-63).
-    fn applied(self, before: &Skill) -> (f64, f64) {
-        let deviation = before.rated.deviation;
+    fn apply_to(self, before: &Skill) -> (f64, f64) {
+        let deviation = before.estimate.deviation;
         // The same as the sum of inverses, and right where the deviation is 0.
         let variance = deviation * deviation / (1.0 + deviation * deviation * self.information);
-        (before.rated.rating + Q * variance * self.surprise, variance.sqrt())
+        (before.estimate.rating + GLICKO_Q * variance * self.score_above_expected, variance.sqrt())
     }
 }
 
 /// No match makes anybody surer than `least`, so that no rating ever freezes.
-pub(super) fn rate(sides: &[Side], least: f64, game_per: GamePer) -> Vec<Vec<Skill>> {
+pub(super) fn rate_match(sides: &[Side], least: f64, game_per: RatedGameUnit) -> Vec<Vec<Skill>> {
     let all: usize = sides.iter().map(|side| side.players.len()).sum();
     let rated = |(number, side): (usize, &Side)| {
         let weight = match game_per {
-            GamePer::Match => 1.0 / (all - side.players.len()) as f64,
-            GamePer::Opponent => 1.0,
+            RatedGameUnit::Match => 1.0 / (all - side.players.len()) as f64,
+            RatedGameUnit::Opponent => 1.0,
         };
         let each = |skill: &Skill| {
-            let mut evidence = Evidence::default();
+            let mut evidence = GlickoEvidence::default();
             for (_, other) in sides.iter().enumerate().filter(|(other, _)| *other != number) {
-                let scored = score(side.rank, other.rank);
-                other.players.iter().for_each(|it| evidence.add(skill.rated.rating, it, scored, weight));
+                let scored = actual_score(side.rank, other.rank);
+                other.players.iter().for_each(|it| evidence.add_game(skill.estimate.rating, it, scored, weight));
             }
             let mut after = *skill;
-            let (rating, deviation) = evidence.applied(skill);
-            after.rated.rating = rating;
+            let (rating, deviation) = evidence.apply_to(skill);
+            after.estimate.rating = rating;
             // Who was surer than the least already is not made less sure by playing.
-            after.rated.deviation = deviation.max(least.min(skill.rated.deviation));
+            after.estimate.deviation = deviation.max(least.min(skill.estimate.deviation));
             after
         };
         side.players.iter().map(each).collect()

@@ -17,31 +17,31 @@ pub(super) struct Constants {
 
 /// A side as one: the sums of its players.
 #[derive(Clone, Copy, Debug)]
-struct Sum {
-    mu: f64,
-    variance: f64,
+struct SideSum {
+    rating_sum: f64,
+    variance_sum: f64,
     rank: u32,
 }
 
-pub(super) fn rate(sides: &[Side], constants: Constants) -> Vec<Vec<Skill>> {
-    let grown = |skill: &Skill| skill.rated.deviation.powi(2) + constants.tau.powi(2);
-    let sums: Vec<Sum> = sides
+pub(super) fn rate_match(sides: &[Side], constants: Constants) -> Vec<Vec<Skill>> {
+    let grown = |skill: &Skill| skill.estimate.deviation.powi(2) + constants.tau.powi(2);
+    let sums: Vec<SideSum> = sides
         .iter()
-        .map(|side| Sum {
-            mu: side.players.iter().map(|skill| skill.rated.rating).sum(),
-            variance: side.players.iter().map(grown).sum(),
+        .map(|side| SideSum {
+            rating_sum: side.players.iter().map(|skill| skill.estimate.rating).sum(),
+            variance_sum: side.players.iter().map(grown).sum(),
             rank: side.rank,
         })
         .collect();
-    let c = sums.iter().map(|sum| sum.variance + constants.beta.powi(2)).sum::<f64>().sqrt();
-    let changes = changes(&sums, c);
-    let rated = |((side, sum), (shift, shrink)): ((&Side, &Sum), &(f64, f64))| {
+    let c = sums.iter().map(|sum| sum.variance_sum + constants.beta.powi(2)).sum::<f64>().sqrt();
+    let changes = omega_and_delta(&sums, c);
+    let rated = |((side, sum), (shift, shrink)): ((&Side, &SideSum), &(f64, f64))| {
         let each = |skill: &Skill| {
             let variance = grown(skill);
-            let share = if 0.0 < sum.variance { variance / sum.variance } else { 0.0 };
+            let share = if 0.0 < sum.variance_sum { variance / sum.variance_sum } else { 0.0 };
             let mut after = *skill;
-            after.rated.rating += share * shift;
-            after.rated.deviation = (variance * (1.0 - share * shrink).max(constants.kappa)).sqrt();
+            after.estimate.rating += share * shift;
+            after.estimate.deviation = (variance * (1.0 - share * shrink).max(constants.kappa)).sqrt();
             after
         };
         side.players.iter().map(each).collect()
@@ -53,14 +53,14 @@ pub(super) fn rate(sides: &[Side], constants: Constants) -> Vec<Vec<Skill>> {
 ///
 /// The order of a match is a series of choices: the first of all, then the first of the rest, and so on. `p` is the chance with
 /// which each choice would fall on the side.
-fn changes(sums: &[Sum], c: f64) -> Vec<(f64, f64)> {
+fn omega_and_delta(sums: &[SideSum], c: f64) -> Vec<(f64, f64)> {
     let mut changes = vec![(0.0, 0.0); sums.len()];
     for (chosen, choice) in sums.iter().enumerate() {
         let rest = || sums.iter().enumerate().filter(|(_, side)| choice.rank <= side.rank);
         let level = sums.iter().filter(|side| side.rank == choice.rank).count() as f64;
         // The greatest is taken away first, so that no power overflows.
-        let greatest = rest().map(|(_, side)| side.mu).fold(f64::NEG_INFINITY, f64::max);
-        let strength = |side: &Sum| ((side.mu - greatest) / c).exp();
+        let greatest = rest().map(|(_, side)| side.rating_sum).fold(f64::NEG_INFINITY, f64::max);
+        let strength = |side: &SideSum| ((side.rating_sum - greatest) / c).exp();
         let total: f64 = rest().map(|(_, side)| strength(side)).sum();
         for (place, side) in rest() {
             let p = strength(side) / total;
@@ -70,9 +70,9 @@ fn changes(sums: &[Sum], c: f64) -> Vec<(f64, f64)> {
         }
     }
     for ((omega, delta), side) in changes.iter_mut().zip(sums) {
-        let gamma = side.variance.sqrt() / c;
-        *omega *= side.variance / c;
-        *delta *= gamma * side.variance / (c * c);
+        let gamma = side.variance_sum.sqrt() / c;
+        *omega *= side.variance_sum / c;
+        *delta *= gamma * side.variance_sum / (c * c);
     }
     changes
 }

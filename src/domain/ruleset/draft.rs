@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::domain::limit::{PROBLEMS_MAX, TEXT_BYTES_MAX};
+use crate::domain::limit::{REPORTED_RULESET_PROBLEMS_MAX, STRING_BYTES_MAX};
 
 /// A part of a file: bytes from `start` up to, not including, `end`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -15,7 +15,7 @@ pub struct Span {
 
 /// One attribute as written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Written {
+pub struct RawAttribute {
     /// Its name.
     pub name: Box<str>,
     /// Where the name stands.
@@ -28,52 +28,52 @@ pub struct Written {
 
 /// One element as written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Element {
+pub struct RawElement {
     /// Its name.
     pub name: Box<str>,
     /// Where the name stands in the opening tag.
-    pub span: Span,
+    pub name_span: Span,
     /// Attributes, in file order; each name once.
-    pub attributes: Vec<Written>,
+    pub attributes: Vec<RawAttribute>,
     /// Elements inside, in file order.
-    pub children: Vec<Element>,
+    pub children: Vec<RawElement>,
     /// Where the first text other than white space stands, if there is any.
-    pub text: Option<Span>,
+    pub text_span: Option<Span>,
 }
 
 /// Something wrong in a file, where, and what would be right.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mistake {
+pub struct Diagnostic {
     /// Where.
     pub span: Span,
     /// What is wrong: a clause without a full stop.
-    pub what: String,
+    pub problem: String,
     /// What would be right: a clause without a full stop.
-    pub right: String,
+    pub fix: String,
 }
 
 /// The mistakes found so far; readers share it, so that one pass over a file finds them all.
 #[derive(Debug, Default)]
-pub struct Mistakes(RefCell<Vec<Mistake>>);
+pub struct Diagnostics(RefCell<Vec<Diagnostic>>);
 
-impl Element {
+impl RawElement {
     /// The first child called `name`.
-    pub fn child(&self, name: &str) -> Option<&Element> {
+    pub fn child(&self, name: &str) -> Option<&RawElement> {
         self.children.iter().find(|child| &*child.name == name)
     }
 
     /// The attribute called `name`.
-    pub fn attribute(&self, name: &str) -> Option<&Written> {
+    pub fn attribute(&self, name: &str) -> Option<&RawAttribute> {
         self.attributes.iter().find(|attribute| &*attribute.name == name)
     }
 }
 
-impl Mistakes {
+impl Diagnostics {
     /// Notes one mistake. Beyond `limit::PROBLEMS_MAX` they are no longer kept: nobody reads that far.
-    pub fn add(&self, span: Span, what: impl Into<String>, right: impl Into<String>) {
+    pub fn report(&self, span: Span, what: impl Into<String>, right: impl Into<String>) {
         let mut found = self.0.borrow_mut();
-        if found.len() < PROBLEMS_MAX {
-            found.push(Mistake { span, what: what.into(), right: right.into() });
+        if found.len() < REPORTED_RULESET_PROBLEMS_MAX {
+            found.push(Diagnostic { span, problem: what.into(), fix: right.into() });
         }
     }
 
@@ -88,12 +88,12 @@ impl Mistakes {
     }
 
     /// How many more are kept.
-    pub fn room(&self) -> usize {
-        PROBLEMS_MAX.saturating_sub(self.0.borrow().len())
+    pub fn remaining_capacity(&self) -> usize {
+        REPORTED_RULESET_PROBLEMS_MAX.saturating_sub(self.0.borrow().len())
     }
 
     /// All of them, in file order.
-    pub fn into_sorted(self) -> Vec<Mistake> {
+    pub fn into_sorted(self) -> Vec<Diagnostic> {
         let mut found = self.0.into_inner();
         found.sort_by_key(|mistake| mistake.span);
         found
@@ -101,9 +101,9 @@ impl Mistakes {
 }
 
 /// `text` in back quotes, cut to a readable length, with nothing in it that could break a line of a log.
-pub fn quoted(text: &str) -> String {
+pub fn quoted_excerpt(text: &str) -> String {
     let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let mut shown: String = text.chars().take(TEXT_BYTES_MAX).map(clean).collect();
+    let mut shown: String = text.chars().take(STRING_BYTES_MAX).map(clean).collect();
     if shown.len() < text.len() {
         shown.push('…');
     }

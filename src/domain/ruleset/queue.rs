@@ -1,9 +1,9 @@
 //! How waiting parties are put together, as a ruleset says it: gate, groups, regions, window, quality, selection, wait
 //! bonus, whom to avoid.
 
-use crate::domain::attribute::Reduction;
+use crate::domain::attribute::PartyAggregation;
 use crate::domain::id::SetId;
-use crate::domain::ruleset::Curve;
+use crate::domain::ruleset::DistanceCurve;
 
 /// One queue. Each step may be left out; what remains still makes matches.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct QueueSpec {
     /// How often a pass is run, milliseconds (S0-17).
     pub pass_every_ms: u32,
     /// How the ratings of a party's players become the party's one rating (S0-26).
-    pub party_rating: Reduction,
+    pub party_rating: PartyAggregation,
     /// Whether a user may wait in this queue and in another at once (D-1).
     pub several_queues: bool,
     /// Whether parties look for parties of like size first.
@@ -23,29 +23,29 @@ pub struct QueueSpec {
     /// Whether a pass is worth running.
     pub gate: Gate,
     /// Rating groups, lowest first; `None` when everyone is in one.
-    pub groups: Option<Groups>,
+    pub groups: Option<RatingGroups>,
     /// What a player's region means; `None` when it means nothing (S3-8).
-    pub regions: Option<Regions>,
+    pub regions: Option<RegionMode>,
     /// How far a ticket may look; `None` for as far as hard filters allow.
-    pub window: Option<Window>,
+    pub window: Option<RatingWindow>,
     /// How good a match must be.
-    pub quality: Quality,
+    pub quality: QualitySpec,
     /// Which of the matches that would do is made.
-    pub selection: Selection,
+    pub selection: SelectionSpec,
     /// What waiting adds to quality.
     pub wait_bonus: Option<WaitBonus>,
     /// Whom players would not meet again.
-    pub avoid: Box<[Avoid]>,
+    pub avoid: Box<[AvoidanceRule]>,
     /// What those who wait long are offered instead (S4-16).
-    pub offer: Option<Offer>,
+    pub offer: Option<AlternativeSetOffer>,
     /// Whom it looks after, and how (S1-97); `None` for nobody.
-    pub satisfaction: Option<Satisfaction>,
+    pub satisfaction: Option<SatisfactionSpec>,
 }
 
 /// Whom a queue looks after, and how: the window of a frustrated player is wider, or lies lower. Rather a match that is less even
 /// than another long wait, or one that is easier than another defeat (S1-97).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Satisfaction {
+pub struct SatisfactionSpec {
     /// Matches lost in a row from which on a player is frustrated; `None` when that says nothing. A party is frustrated when one of
     /// its players is, by whichever sign.
     pub losing_streak: Option<u32>,
@@ -64,7 +64,7 @@ pub struct Satisfaction {
     pub shift_down: f64,
 }
 
-impl Default for Satisfaction {
+impl Default for SatisfactionSpec {
     /// Looks after nobody, and does nothing for them.
     fn default() -> Self {
         Self {
@@ -103,9 +103,9 @@ pub enum GateRounding {
 /// Rating groups: lowest first, each beginning where the one before ends. Ratings below the first are in the first,
 /// ratings above the last in the last (B-29).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Groups {
+pub struct RatingGroups {
     /// The groups.
-    pub groups: Box<[Group]>,
+    pub groups: Box<[RatingGroup]>,
     /// After how much waiting a ticket may meet one group further, milliseconds; `None` for never (B-30).
     pub neighbour_every_ms: Option<u64>,
     /// How many groups further at most.
@@ -114,7 +114,7 @@ pub struct Groups {
 
 /// One rating group: `from <= rating < to` (S3-2).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Group {
+pub struct RatingGroup {
     /// What it is called.
     pub name: Box<str>,
     /// Its least rating.
@@ -125,7 +125,7 @@ pub struct Group {
 
 /// What a player's region means, in the three ways of S3-8.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Regions {
+pub enum RegionMode {
     /// Separate regions: who says the same region may meet, and nobody else.
     Separate {
         /// The text attribute that names the region: a place in `Ruleset::attributes`.
@@ -149,7 +149,7 @@ pub enum Regions {
 
 /// How far a ticket may look, in buckets of ratings (S0-4 to S0-16).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub struct RatingWindow {
     /// Rating points in one bucket: a ticket is in bucket `rounding(rating / bucket_width)` (S0-13).
     pub bucket_width: f64,
     /// How a rating becomes a whole bucket.
@@ -165,18 +165,18 @@ pub struct Window {
     /// The same bound as a share of the ticket's own rating, percent; `None` for no such bound.
     pub max_percent: Option<f64>,
     /// Which bound rules when there are both.
-    pub combine: CombineBounds,
+    pub combine: WindowBoundChoice,
     /// How much of the distance the other side's range must cover, percent (S0-16).
     pub reciprocal_percent: f64,
     /// Whose clock widens the range (B-4).
     pub clock: WindowClock,
     /// What two ranges must do.
-    pub rule: WindowRule,
+    pub rule: WindowMatchRule,
 }
 
 /// What the ranges of two tickets must do for them to meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WindowRule {
+pub enum WindowMatchRule {
     /// Each covers the other, as far as `reciprocal_percent` asks: `d <= mine` and `percent of d <= theirs` (S0-16).
     Contain,
     /// They share a bucket: `d <= mine + theirs` (D-3).
@@ -196,7 +196,7 @@ pub enum BucketRounding {
 
 /// Which of two bounds rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CombineBounds {
+pub enum WindowBoundChoice {
     /// The tighter one.
     Smaller,
     /// The wider one.
@@ -214,7 +214,7 @@ pub enum WindowClock {
 
 /// How good a match is, and how good it must be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Quality {
+pub enum QualitySpec {
     /// Any match that the hard rules and the window allow.
     Any,
     /// The worst soft score between two members is at most this; lower is better.
@@ -247,7 +247,7 @@ pub enum Quality {
         /// What a difference in categories is divided by (B-22).
         divisor: u16,
         /// How distance weighs (S4-8).
-        curve: Curve,
+        curve: DistanceCurve,
         /// Similarity that must be exceeded, percent.
         required_percent: f64,
     },
@@ -268,11 +268,11 @@ pub enum Quality {
 
 /// Which of the matches that would do is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Selection {
+pub struct SelectionSpec {
     /// How.
     pub mode: SelectionMode,
     /// Who is served first.
-    pub start_with: StartWith,
+    pub start_with: SelectionOrder,
     /// Tickets looked at for one match; those nearest in rating come first. A pass costs this many looks a ticket at most.
     pub look_at: u32,
     /// Up to so many tickets `MaximumWeight` is exact; above, the nearest are taken, and the report says so.
@@ -294,7 +294,7 @@ pub enum SelectionMode {
 
 /// Who is served first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StartWith {
+pub enum SelectionOrder {
     /// Who has waited longest.
     LongestWaiting,
     /// Who is rated highest (S4-5).
@@ -312,16 +312,16 @@ pub struct WaitBonus {
 
 /// Whom players would not meet again.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Avoid {
+pub struct AvoidanceRule {
     /// Whom.
-    pub whom: AvoidWhom,
+    pub whom: AvoidTarget,
     /// How strictly.
-    pub how: AvoidHow,
+    pub how: AvoidStrictness,
 }
 
 /// Whom somebody avoids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AvoidWhom {
+pub enum AvoidTarget {
     /// Users that either has blocked.
     Blocked,
     /// Users of the other teams of matches that began within the time.
@@ -338,7 +338,7 @@ pub enum AvoidWhom {
 
 /// How strictly somebody is avoided.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum AvoidHow {
+pub enum AvoidStrictness {
     /// They never meet while it lasts: a hard rule.
     Never,
     /// They may meet, in different teams.
@@ -354,7 +354,7 @@ pub enum AvoidHow {
 
 /// What those who wait long are offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offer {
+pub struct AlternativeSetOffer {
     /// After how much waiting, milliseconds.
     pub after_ms: u64,
     /// The set that they may enter instead: an unranked one, for example.

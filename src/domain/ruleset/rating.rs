@@ -8,21 +8,21 @@ pub struct RatingSpec {
     /// The leaderboard is ordered by `rating - z * deviation` (S2-3, B-26); 0 for systems without a deviation.
     pub z: f64,
     /// How idle players become less certain; `None` when they do not (S2-14).
-    pub decay: Option<Decay>,
+    pub decay: Option<InactivityDecay>,
     /// What a run of wins or losses does to the next change; `None` for nothing (S4-16).
-    pub momentum: Option<Momentum>,
+    pub momentum: Option<StreakMomentum>,
     /// The first matches of a user, during which the rating is shown as provisional; 0 for none.
     pub placement_matches: u32,
     /// What a match changes that somebody left before its end (S2-13).
-    pub on_disconnect: OnDisconnect,
+    pub on_disconnect: DisconnectPolicy,
     /// What counts as one game where there are several opponents; only Elo, Glicko and Glicko-2 look at it.
-    pub game_per: GamePer,
+    pub game_per: RatedGameUnit,
 }
 
 impl RatingSpec {
     /// A system by itself: nobody decays, no momentum, no placement, every match counts. The leaderboard deducts one deviation
     /// (B-26), where there is one.
-    pub fn plain(system: RatingSystem) -> Self {
+    pub fn with_defaults(system: RatingSystem) -> Self {
         let z = if matches!(system, RatingSystem::Elo { .. }) { 0.0 } else { 1.0 };
         Self {
             system,
@@ -30,8 +30,8 @@ impl RatingSpec {
             decay: None,
             momentum: None,
             placement_matches: 0,
-            on_disconnect: OnDisconnect::Rate,
-            game_per: GamePer::Match,
+            on_disconnect: DisconnectPolicy::Rate,
+            game_per: RatedGameUnit::Match,
         }
     }
 }
@@ -104,7 +104,7 @@ pub enum RatingSystem {
 
 /// How the deviation of idle players grows.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Decay {
+pub struct InactivityDecay {
     /// How often, milliseconds.
     pub every_ms: u64,
     /// Added to the deviation each time.
@@ -112,12 +112,12 @@ pub struct Decay {
     /// Never beyond this.
     pub max_deviation: f64,
     /// Which periods count.
-    pub periods: DecayPeriods,
+    pub periods: DecayPeriodFilter,
 }
 
 /// Which periods make idle players less certain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DecayPeriods {
+pub enum DecayPeriodFilter {
     /// All that have gone by since the player's last match.
     All,
     /// Those of the clock in which any match of the set ended that changed ratings, after that of the player's last: nobody forgets
@@ -128,7 +128,7 @@ pub enum DecayPeriods {
 /// What a streak does: whoever has won, or lost, as many matches in a row as `after`, and does so again, has the change of the
 /// rating multiplied (S4-16). What ends a streak counts once, as ever; deviations are not touched.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Momentum {
+pub struct StreakMomentum {
     /// Matches in a row; 1 or more.
     pub after: u32,
     /// What the change is multiplied by: above 1 streaks carry further, below 1 they are held back.
@@ -137,7 +137,7 @@ pub struct Momentum {
 
 /// What a match changes that somebody left before its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnDisconnect {
+pub enum DisconnectPolicy {
     /// As any other: the result stands.
     Rate,
     /// Nobody's rating (S2-13).
@@ -146,7 +146,7 @@ pub enum OnDisconnect {
 
 /// What counts as one game for a player with several opponents, to systems that know only two players.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GamePer {
+pub enum RatedGameUnit {
     /// The match: what it says of each opponent is averaged (S4-14, B-18). Glicko-2 counts each other side as one opponent.
     Match,
     /// Every opponent, as if each had been met alone: S1-62 to the letter, and tournaments. Large teams move far.
@@ -155,7 +155,7 @@ pub enum GamePer {
 
 impl RatingSystem {
     /// The rating that a newcomer has.
-    pub fn newcomer(&self) -> f64 {
+    pub fn initial_rating(&self) -> f64 {
         match *self {
             RatingSystem::Elo { initial, .. }
             | RatingSystem::Glicko { initial, .. }

@@ -1,25 +1,25 @@
 //! "Did you mean …?": the known word that a misspelt one is nearest to.
 
-use crate::domain::limit::TEXT_BYTES_MAX;
+use crate::domain::limit::STRING_BYTES_MAX;
 
 /// The candidate that `word` was probably meant to be; `None` when nothing is near.
 ///
 /// Near means: at most one slip for every three letters, upper and lower case and `-`, `_` taken as one. Ties go to the
 /// candidate that comes first.
-pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word = plain(word);
-    if word.is_empty() || TEXT_BYTES_MAX < word.len() {
+pub fn closest_name<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let word = normalize(word);
+    if word.is_empty() || STRING_BYTES_MAX < word.len() {
         return None;
     }
     let slips_max = word.len() / 3;
-    let judged = candidates.into_iter().map(|candidate| (slips(&word, &plain(candidate)), candidate));
+    let judged = candidates.into_iter().map(|candidate| (edit_distance(&word, &normalize(candidate)), candidate));
     let near = judged.filter(|&(count, _)| count <= slips_max);
     near.min_by_key(|&(count, _)| count).map(|(_, candidate)| candidate)
 }
 
 /// A clause for a reader who wrote `word`: the near candidate, or else all there are.
-pub fn instead<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
-    if let Some(candidate) = nearest(word, candidates.clone()) {
+pub fn suggestion<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    if let Some(candidate) = closest_name(word, candidates.clone()) {
         return format!("did you mean `{candidate}`?");
     }
     let known: Vec<&str> = candidates.into_iter().collect();
@@ -30,9 +30,9 @@ pub fn instead<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str> + C
     }
 }
 
-fn plain(word: &str) -> Vec<char> {
+fn normalize(word: &str) -> Vec<char> {
     word.chars()
-        .take(TEXT_BYTES_MAX + 1)
+        .take(STRING_BYTES_MAX + 1)
         .filter(|letter| !"-_ ".contains(*letter))
         .flat_map(char::to_lowercase)
         .collect()
@@ -40,7 +40,7 @@ fn plain(word: &str) -> Vec<char> {
 
 /// Insertions, deletions, replacements and swaps of neighbours that make one word into the other (optimal string
 /// alignment, three rows of the usual table).
-fn slips(from: &[char], to: &[char]) -> usize {
+fn edit_distance(from: &[char], to: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=to.len()).collect();
     for (row, &have) in from.iter().enumerate() {
@@ -63,27 +63,27 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(word: &str, expected: Option<&str>) {
+    fn check_closest_name(word: &str, expected: Option<&str>) {
         let words = ["Weight", "Mode", "Curve", "lower_is_better", "difference", "Min", "Max"];
-        assert_eq!(nearest(word, words), expected, "{word}");
+        assert_eq!(closest_name(word, words), expected, "{word}");
     }
 
     #[test]
-    fn slips_of_the_finger_are_understood() {
-        check("Wieght", Some("Weight"));
-        check("weight", Some("Weight"));
-        check("Weigths", Some("Weight"));
-        check("LowerIsBetter", Some("lower_is_better"));
-        check("diference", Some("difference"));
-        check("Mim", Some("Min"));
-        check("MAX", Some("Max"));
+    fn closest_name_corrects_typos() {
+        check_closest_name("Wieght", Some("Weight"));
+        check_closest_name("weight", Some("Weight"));
+        check_closest_name("Weigths", Some("Weight"));
+        check_closest_name("LowerIsBetter", Some("lower_is_better"));
+        check_closest_name("diference", Some("difference"));
+        check_closest_name("Mim", Some("Min"));
+        check_closest_name("MAX", Some("Max"));
     }
 
     #[test]
-    fn another_word_is_not_guessed_at() {
-        check("Colour", None);
-        check("", None);
-        check("Ma", None);
-        check(&"Weight".repeat(20), None);
+    fn closest_name_ignores_unrelated_words() {
+        check_closest_name("Colour", None);
+        check_closest_name("", None);
+        check_closest_name("Ma", None);
+        check_closest_name(&"Weight".repeat(20), None);
     }
 }

@@ -22,84 +22,89 @@ use std::sync::Arc;
 
 use crate::domain::expansion::Expansion;
 use crate::domain::id::{RulesetHash, SetId, SiloId};
-use crate::domain::limit::RULES_MAX;
-use crate::domain::ruleset::draft::{Element, Mistake, Mistakes, quoted};
-use crate::domain::ruleset::fields::Fields;
-use crate::domain::ruleset::hash::hash_of;
-use crate::domain::ruleset::suggest::instead;
-use crate::domain::ruleset::{Ruleset, SiloRule};
+use crate::domain::limit::RULESET_ENTRIES_PER_KIND_MAX;
+use crate::domain::ruleset::draft::{Diagnostic, Diagnostics, RawElement, quoted_excerpt};
+use crate::domain::ruleset::fields::ElementReader;
+use crate::domain::ruleset::hash::ruleset_hash;
+use crate::domain::ruleset::suggest::suggestion;
+use crate::domain::ruleset::{Ruleset, ServedSilos};
 
 /// Expansions that stand alone, as the thesis prints them; what their types mean, a ruleset has to say.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Fragment {
+pub struct ExpansionFragment {
     /// The attributes that the expansions limit: `Measure::Attribute` points in here.
-    pub attributes: Box<[Box<str>]>,
+    pub attribute_names: Box<[Box<str>]>,
     /// The expansions, in file order.
     pub expansions: Box<[Expansion]>,
 }
 
 /// Checks a whole ruleset; `xml` is the file that `draft` was read from. Every mistake is in the answer, in file order.
-pub fn validate(draft: &Element, xml: Arc<str>) -> Result<Ruleset, Vec<Mistake>> {
-    let mistakes = Mistakes::default();
+pub fn validate_ruleset(draft: &RawElement, xml: Arc<str>) -> Result<Ruleset, Vec<Diagnostic>> {
+    let mistakes = Diagnostics::default();
     if &*draft.name != "Ruleset" {
-        let right = instead(&draft.name, ["Ruleset"]);
-        mistakes.add(draft.span, format!("the file begins with {}", quoted(&draft.name)), right);
+        let right = suggestion(&draft.name, ["Ruleset"]);
+        mistakes.report(draft.name_span, format!("the file begins with {}", quoted_excerpt(&draft.name)), right);
         return Err(mistakes.into_sorted());
     }
-    let ruleset = read(draft, &mistakes, xml);
-    if mistakes.is_empty() { Ok(Ruleset { hash: hash_of(&ruleset), ..ruleset }) } else { Err(mistakes.into_sorted()) }
+    let ruleset = read_ruleset(draft, &mistakes, xml);
+    if mistakes.is_empty() {
+        Ok(Ruleset { hash: ruleset_hash(&ruleset), ..ruleset })
+    } else {
+        Err(mistakes.into_sorted())
+    }
 }
 
 /// Checks an `<ExpansionConfigs>` that stands alone.
-pub fn validate_fragment(draft: &Element) -> Result<Fragment, Vec<Mistake>> {
-    let mistakes = Mistakes::default();
-    let fragment = expansions::read_fragment(draft, &mistakes);
+pub fn validate_expansion_fragment(draft: &RawElement) -> Result<ExpansionFragment, Vec<Diagnostic>> {
+    let mistakes = Diagnostics::default();
+    let fragment = expansions::read_expansion_fragment(draft, &mistakes);
     if mistakes.is_empty() { Ok(fragment) } else { Err(mistakes.into_sorted()) }
 }
 
-fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
-    let mut at = Fields::of(root, mistakes);
-    if let Some(name) = at.required("Name").filter(|name| name.value.trim().is_empty()) {
-        at.wrong_value(name, "give the playlist a name");
+fn read_ruleset(root: &RawElement, mistakes: &Diagnostics, xml: Arc<str>) -> Ruleset {
+    let mut at = ElementReader::new(root, mistakes);
+    if let Some(name) = at.required_attribute("Name").filter(|name| name.value.trim().is_empty()) {
+        at.report_value(name, "give the playlist a name");
     }
-    let name = at.text("Name");
-    let set_id = at.required_whole("SetId", 0, u32::MAX.into()).map(|id| SetId(id as u32));
-    let silos = silos(&mut at);
-    let declared = attributes::read(at.child("Attributes"), mistakes);
-    let hard_filters = at.child("HardFilters");
-    let soft_filters = at.child("SoftFilters");
-    let mut expansions = expansions::read(at.child("ExpansionConfigs"), &declared, mistakes);
-    let hard = hard::read(hard_filters, &declared, &mut expansions, mistakes);
-    let soft = soft::read(soft_filters, &declared, mistakes);
-    let chances = at.child("AdvertiseChances");
-    let limits = search::limits(at.child("Limits"), mistakes);
-    let (line, involved_phase_percent) = search::latency(at.child("Latency"), mistakes);
-    let consent = search::consent(at.child("Party"), mistakes);
+    let name = at.display_text("Name");
+    let set_id = at.required_integer("SetId", 0, u32::MAX.into()).map(|id| SetId(id as u32));
+    let silos = read_silos(&mut at);
+    let declared = attributes::read_attributes(at.single_child("Attributes"), mistakes);
+    let hard_filters = at.single_child("HardFilters");
+    let soft_filters = at.single_child("SoftFilters");
+    let mut expansions = expansions::read_expansions(at.single_child("ExpansionConfigs"), &declared, mistakes);
+    let hard = hard::read_hard_filters(hard_filters, &declared, &mut expansions, mistakes);
+    let soft = soft::read_soft_filters(soft_filters, &declared, mistakes);
+    let chances = at.single_child("AdvertiseChances");
+    let limits = search::read_search_limits(at.single_child("Limits"), mistakes);
+    let (line, involved_phase_percent) = search::read_latency(at.single_child("Latency"), mistakes);
+    let consent = search::read_party_consent(at.single_child("Party"), mistakes);
     let before = mistakes.count();
-    let teams = at.child("Teams").map(|element| teams::read(element, &declared, mistakes));
-    let chances = search::chances(chances, teams.as_ref(), mistakes);
-    let queue = at.child("Queue").map(|element| queue::read(element, &declared, &expansions, set_id, mistakes));
-    let ready_check = at.child("ReadyCheck").map(|element| life::ready_check(element, mistakes));
-    let server = life::server(at.child("Server"), mistakes);
-    let rating = at.child("Rating").map(|element| rating::read(element, mistakes));
+    let teams = at.single_child("Teams").map(|element| teams::read_teams(element, &declared, mistakes));
+    let chances = search::read_advertise_chances(chances, teams.as_ref(), mistakes);
+    let queue =
+        at.single_child("Queue").map(|element| queue::read_queue(element, &declared, &expansions, set_id, mistakes));
+    let ready_check = at.single_child("ReadyCheck").map(|element| life::read_ready_check(element, mistakes));
+    let server = life::read_hosting(at.single_child("Server"), mistakes);
+    let rating = at.single_child("Rating").map(|element| rating::read_rating(element, mistakes));
     // Whether parts go together can be asked of sound ones alone: a mistake would be told twice.
     if mistakes.count() == before {
-        sense::check(&at, teams.as_ref(), queue.as_ref(), rating.as_ref());
+        sense::check_sections_agree(&at, teams.as_ref(), queue.as_ref(), rating.as_ref());
     }
-    sense::check_parts(&at);
-    at.finish();
+    sense::check_required_sections(&at);
+    at.report_unread();
     Ruleset {
         name,
         set_id: set_id.unwrap_or(SetId(0)),
         hash: RulesetHash(0),
         silos,
         attributes: declared.into_attributes(),
-        hard: hard.into(),
-        soft: soft.into(),
+        hard_filters: hard.into(),
+        soft_filters: soft.into(),
         expansions: expansions.into_expansions(),
-        chances,
-        limits,
-        line,
+        advertise_chances: chances,
+        search_limits: limits,
+        latency_model: line,
         involved_phase_percent,
         consent,
         teams,
@@ -107,25 +112,28 @@ fn read(root: &Element, mistakes: &Mistakes, xml: Arc<str>) -> Ruleset {
         ready_check,
         server,
         rating,
-        xml,
+        source_xml: xml,
     }
 }
 
 /// `any`, the default, or silo ids with spaces between them.
-fn silos(at: &mut Fields<'_>) -> SiloRule {
-    let Some(written) = at.written("Silos").filter(|written| written.value.trim() != "any") else {
-        return SiloRule::Any;
+fn read_silos(at: &mut ElementReader<'_>) -> ServedSilos {
+    let Some(written) = at.attribute("Silos").filter(|written| written.value.trim() != "any") else {
+        return ServedSilos::Any;
     };
     let ids: Option<Vec<SiloId>> = written.value.split_whitespace().map(|word| word.parse().ok().map(SiloId)).collect();
     match ids {
-        Some(mut ids) if (1..=RULES_MAX).contains(&ids.len()) => {
+        Some(mut ids) if (1..=RULESET_ENTRIES_PER_KIND_MAX).contains(&ids.len()) => {
             ids.sort_unstable();
             ids.dedup();
-            SiloRule::Only(ids.into())
+            ServedSilos::Only(ids.into())
         }
         _ => {
-            at.wrong_value(written, format!("give `any`, or 1 to {RULES_MAX} numbers with spaces between them"));
-            SiloRule::Any
+            at.report_value(
+                written,
+                format!("give `any`, or 1 to {RULESET_ENTRIES_PER_KIND_MAX} numbers with spaces between them"),
+            );
+            ServedSilos::Any
         }
     }
 }

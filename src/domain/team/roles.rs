@@ -1,7 +1,7 @@
 //! Who of a team plays what: an assignment of players to the roles that every team must fill.
 
-use crate::domain::limit::PLAYERS_MAX;
-use crate::domain::ruleset::teams::Role;
+use crate::domain::limit::PLAYERS_PER_SESSION_MAX;
+use crate::domain::ruleset::teams::TeamRole;
 
 /// Roles that one ruleset can have: each asks for a player at least, and so many fit one word.
 pub(super) const ROLES_MAX: usize = 64;
@@ -10,59 +10,59 @@ pub(super) const ROLES_MAX: usize = 64;
 pub(super) type RoleSet = u64;
 
 /// What each player plays.
-type Plays = [Option<u8>; PLAYERS_MAX];
+type AssignedRoles = [Option<u8>; PLAYERS_PER_SESSION_MAX];
 
 /// The set of these places; such as no role has are passed over.
-pub(super) fn set_of(roles: &[Role], places: &[u16]) -> RoleSet {
+pub(super) fn role_set(roles: &[TeamRole], places: &[u16]) -> RoleSet {
     let known = places.iter().map(|&place| usize::from(place)).filter(|&place| place < roles.len().min(ROLES_MAX));
     known.fold(0, |set, place| set | 1 << place)
 }
 
 /// Whether these players, and `open` more who are still to come, can fill every role. Each of them must offer one.
-pub(super) fn can_fill(roles: &[Role], players: &[RoleSet], open: usize) -> bool {
+pub(super) fn can_fill_roles(roles: &[TeamRole], players: &[RoleSet], open: usize) -> bool {
     if roles.is_empty() {
         return true;
     }
     let wanted: usize = roles.iter().map(|role| usize::from(role.per_team)).sum();
-    let play = || filled(roles, players).iter().flatten().count();
+    let play = || maximum_role_assignment(roles, players).iter().flatten().count();
     players.iter().all(|offers| *offers != 0) && (wanted <= open || wanted <= open + play())
 }
 
 /// What each player of a full team plays, so that every role is filled; whom no role needs plays the first that they
 /// offer.
 /// `None` where it cannot be done; empty where there are no roles.
-pub(super) fn assign(roles: &[Role], players: &[RoleSet]) -> Option<Vec<u16>> {
+pub(super) fn assign_roles(roles: &[TeamRole], players: &[RoleSet]) -> Option<Vec<u16>> {
     if roles.is_empty() {
         return Some(Vec::new());
     }
-    if !can_fill(roles, players, 0) {
+    if !can_fill_roles(roles, players, 0) {
         return None;
     }
-    let needed = filled(roles, players).into_iter().zip(players);
+    let needed = maximum_role_assignment(roles, players).into_iter().zip(players);
     Some(needed.map(|(role, offers)| role.map_or(offers.trailing_zeros() as u16, u16::from)).collect())
 }
 
 /// As many players as possible in roles that need them, by augmenting paths: whoever finds a role full asks those who
 /// play it to play something else. Players in order, roles in order, so equal teams are assigned alike. Players beyond
 /// `PLAYERS_MAX` are not looked at.
-fn filled(roles: &[Role], players: &[RoleSet]) -> Plays {
-    let players = &players[..players.len().min(PLAYERS_MAX)];
-    let mut plays = [None; PLAYERS_MAX];
+fn maximum_role_assignment(roles: &[TeamRole], players: &[RoleSet]) -> AssignedRoles {
+    let players = &players[..players.len().min(PLAYERS_PER_SESSION_MAX)];
+    let mut plays = [None; PLAYERS_PER_SESSION_MAX];
     let mut room = [0; ROLES_MAX];
     for (room, role) in room.iter_mut().zip(roles) {
         *room = role.per_team;
     }
     for player in 0..players.len() {
-        seat(players, &mut plays, &mut room, player, &mut 0);
+        assign_by_augmenting_path(players, &mut plays, &mut room, player, &mut 0);
     }
     plays
 }
 
 /// Gives `player` a role that needs somebody, moving others where that helps; `asked` are the roles that have been
 /// tried, which also bounds the depth.
-fn seat(
+fn assign_by_augmenting_path(
     players: &[RoleSet],
-    plays: &mut Plays,
+    plays: &mut AssignedRoles,
     room: &mut [u16; ROLES_MAX],
     player: usize,
     asked: &mut RoleSet,
@@ -81,7 +81,7 @@ fn seat(
             return true;
         }
         for other in 0..players.len() {
-            if plays[other] == place && seat(players, plays, room, other, asked) {
+            if plays[other] == place && assign_by_augmenting_path(players, plays, room, other, asked) {
                 plays[player] = place;
                 return true;
             }
@@ -93,57 +93,57 @@ fn seat(
 mod tests {
     use super::*;
 
-    fn roles(per_team: &[u16]) -> Vec<Role> {
-        per_team.iter().enumerate().map(|(at, &per_team)| Role { name: at.to_string().into(), per_team }).collect()
+    fn roles(per_team: &[u16]) -> Vec<TeamRole> {
+        per_team.iter().enumerate().map(|(at, &per_team)| TeamRole { name: at.to_string().into(), per_team }).collect()
     }
 
     /// Every way to give each player one of the roles that they offer.
-    fn some_way(roles: &[Role], players: &[RoleSet], filled: &mut Vec<u16>) -> bool {
+    fn exhaustive_assignment_exists(roles: &[TeamRole], players: &[RoleSet], filled: &mut Vec<u16>) -> bool {
         let Some((offers, rest)) = players.split_first() else {
             return roles.iter().zip(filled.iter()).all(|(role, filled)| role.per_team <= *filled);
         };
         (0..roles.len()).filter(|role| offers >> role & 1 == 1).any(|role| {
             filled[role] += 1;
-            let found = some_way(roles, rest, filled);
+            let found = exhaustive_assignment_exists(roles, rest, filled);
             filled[role] -= 1;
             found
         })
     }
 
     #[test]
-    fn the_flexible_make_way_for_those_who_can_do_but_one_thing() {
+    fn role_assignment_moves_flexible_players_to_free_a_role() {
         let roles = roles(&[1, 1, 1]);
         // Taken in order, the first two would leave nothing for the third.
-        assert_eq!(assign(&roles, &[0b011, 0b111, 0b001]), Some(vec![1, 2, 0]));
+        assert_eq!(assign_roles(&roles, &[0b011, 0b111, 0b001]), Some(vec![1, 2, 0]));
     }
 
     #[test]
-    fn whom_no_role_needs_plays_the_first_that_they_offer() {
-        assert_eq!(assign(&roles(&[1, 1]), &[0b11, 0b10, 0b10]), Some(vec![0, 1, 1]));
+    fn role_assignment_gives_spare_players_their_first_offered_role() {
+        assert_eq!(assign_roles(&roles(&[1, 1]), &[0b11, 0b10, 0b10]), Some(vec![0, 1, 1]));
     }
 
     #[test]
-    fn who_offers_nothing_fits_nowhere() {
-        assert_eq!(assign(&roles(&[1]), &[1, 0]), None);
-        assert!(!can_fill(&roles(&[1]), &[0], 5));
+    fn role_assignment_fails_for_a_player_without_roles() {
+        assert_eq!(assign_roles(&roles(&[1]), &[1, 0]), None);
+        assert!(!can_fill_roles(&roles(&[1]), &[0], 5));
     }
 
     #[test]
-    fn where_there_are_no_roles_nobody_plays_any() {
-        assert_eq!(assign(&[], &[0, 0]), Some(Vec::new()));
+    fn role_assignment_is_empty_without_roles() {
+        assert_eq!(assign_roles(&[], &[0, 0]), Some(Vec::new()));
     }
 
     #[test]
-    fn those_to_come_may_fill_what_is_still_wanted() {
+    fn can_fill_roles_counts_open_seats() {
         let roles = roles(&[2, 1]);
-        assert!(can_fill(&roles, &[0b10], 2));
-        assert!(!can_fill(&roles, &[0b10], 1));
-        assert!(!can_fill(&roles, &[0b10, 0b10], 1));
+        assert!(can_fill_roles(&roles, &[0b10], 2));
+        assert!(!can_fill_roles(&roles, &[0b10], 1));
+        assert!(!can_fill_roles(&roles, &[0b10, 0b10], 1));
     }
 
     #[test]
-    fn places_that_no_role_has_are_passed_over() {
-        assert_eq!(set_of(&roles(&[1, 1]), &[1, 2, 64, u16::MAX]), 0b10);
+    fn role_set_ignores_unknown_roles() {
+        assert_eq!(role_set(&roles(&[1, 1]), &[1, 2, 64, u16::MAX]), 0b10);
     }
 
     proptest::proptest! {
@@ -155,8 +155,8 @@ mod tests {
         ) {
             let roles = roles(&per_team);
             let players: Vec<RoleSet> = players.into_iter().map(|offers| offers & ((1 << roles.len()) - 1)).collect();
-            let there_is = some_way(&roles, &players, &mut vec![0; roles.len()]);
-            let found = assign(&roles, &players);
+            let there_is = exhaustive_assignment_exists(&roles, &players, &mut vec![0; roles.len()]);
+            let found = assign_roles(&roles, &players);
             proptest::prop_assert_eq!(found.is_some(), there_is);
             if let Some(found) = found {
                 for (role, asked) in roles.iter().enumerate() {

@@ -5,16 +5,16 @@ mod oracle;
 use proptest::prelude::*;
 
 use super::*;
-use crate::domain::ruleset::teams::Role;
-use oracle::{best_gap, complaint};
+use crate::domain::ruleset::teams::TeamRole;
+use oracle::{find_violation, smallest_gap};
 
 /// A party as tests own it: ratings, roles.
-type Owned = (Vec<f64>, Vec<u16>);
+type OwnedParty = (Vec<f64>, Vec<u16>);
 
-pub(super) fn spec(sizes: &[u16], exact_up_to_size: u16, per_team: &[u16]) -> TeamsSpec {
-    let role = |(at, &per_team): (usize, &u16)| Role { name: format!("role{at}").into(), per_team };
+pub(super) fn teams_spec(sizes: &[u16], exact_up_to_size: u16, per_team: &[u16]) -> TeamsSpec {
+    let role = |(at, &per_team): (usize, &u16)| TeamRole { name: format!("role{at}").into(), per_team };
     TeamsSpec {
-        sizes: sizes.into(),
+        team_sizes: sizes.into(),
         max_party_size: sizes.iter().copied().max().unwrap_or(1),
         exact_up_to_size,
         roles: per_team.iter().enumerate().map(role).collect(),
@@ -22,100 +22,107 @@ pub(super) fn spec(sizes: &[u16], exact_up_to_size: u16, per_team: &[u16]) -> Te
     }
 }
 
-fn borrowed(parties: &[Owned]) -> Vec<Party<'_>> {
-    parties.iter().map(|(ratings, roles)| Party { ratings, roles }).collect()
+fn as_team_parties(parties: &[OwnedParty]) -> Vec<TeamParty<'_>> {
+    parties.iter().map(|(ratings, roles)| TeamParty { ratings, offered_roles: roles }).collect()
 }
 
-fn alone(ratings: &[f64]) -> Vec<Owned> {
+fn solo_parties(ratings: &[f64]) -> Vec<OwnedParty> {
     ratings.iter().map(|&rating| (vec![rating], Vec::new())).collect()
 }
 
-fn free(_: usize, _: usize) -> bool {
+fn none_apart(_: usize, _: usize) -> bool {
     false
 }
 
-fn members(split: &Split) -> Vec<Vec<usize>> {
+fn parties_by_team(split: &TeamSplit) -> Vec<Vec<usize>> {
     split.teams.iter().map(|team| team.iter().map(|(party, _)| *party).collect()).collect()
 }
 
 /// S4-13, by hand: 10 to B, 9 to A, 8 to A, 7 to B; the teams are level, so 6 goes to B, which is full, and 5 to A.
 #[test]
-fn greedy_goes_downwards_to_the_lower_total_and_to_b_when_level() {
-    let parties = alone(&[10.0, 9.0, 8.0, 7.0, 6.0, 5.0]);
-    let greedy = greedy(&spec(&[3, 3], 0, &[]), &borrowed(&parties), &free).unwrap();
-    assert_eq!(members(&greedy), [[1, 2, 5], [0, 3, 4]]);
+fn greedy_split_adds_the_next_player_to_the_lower_total_and_to_the_later_team_on_ties() {
+    let parties = solo_parties(&[10.0, 9.0, 8.0, 7.0, 6.0, 5.0]);
+    let greedy = split_greedily(&teams_spec(&[3, 3], 0, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+    assert_eq!(parties_by_team(&greedy), [[1, 2, 5], [0, 3, 4]]);
 }
 
 #[test]
-fn a_party_is_never_split_even_where_that_would_be_more_even() {
+fn split_keeps_a_party_whole_even_if_teams_get_less_even() {
     let parties = vec![(vec![100.0, 100.0], vec![]), (vec![0.0], vec![]), (vec![0.0], vec![])];
-    let split = split(&spec(&[2, 2], 5, &[]), &borrowed(&parties), &free).unwrap();
-    assert_eq!(members(&split), [vec![1, 2], vec![0]]);
-    assert_eq!((split.gap, split.exact), (200.0, true));
+    let split = split_into_teams(&teams_spec(&[2, 2], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+    assert_eq!(parties_by_team(&split), [vec![1, 2], vec![0]]);
+    assert_eq!((split.rating_gap, split.is_optimal), (200.0, true));
 }
 
 #[test]
-fn teams_of_different_size_are_compared_by_their_means() {
-    let parties = alone(&[30.0, 10.0, 10.0, 10.0]);
-    let split = split(&spec(&[3, 1], 5, &[]), &borrowed(&parties), &free).unwrap();
+fn split_compares_teams_of_different_size_by_mean_rating() {
+    let parties = solo_parties(&[30.0, 10.0, 10.0, 10.0]);
+    let split = split_into_teams(&teams_spec(&[3, 1], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
     // (30 + 10 + 10) / 3 against 10, rather than 10 against 30.
-    assert!((split.gap - 20.0 / 3.0).abs() < 1e-9, "{split:?}");
+    assert!((split.rating_gap - 20.0 / 3.0).abs() < 1e-9, "{split:?}");
 }
 
 #[test]
-fn everyone_against_everyone_is_one_look() {
+fn split_of_one_player_teams_is_optimal_at_once() {
     let ratings: Vec<f64> = (0..64).map(f64::from).collect();
-    let split = split(&spec(&[1; 64], 5, &[]), &borrowed(&alone(&ratings)), &free).unwrap();
-    assert_eq!((split.gap, split.exact), (63.0, true));
+    let split = split_into_teams(&teams_spec(&[1; 64], 5, &[]), &as_team_parties(&solo_parties(&ratings)), &none_apart)
+        .unwrap();
+    assert_eq!((split.rating_gap, split.is_optimal), (63.0, true));
 }
 
 #[test]
-fn more_splits_than_can_be_looked_at_are_not_said_to_be_exact() {
+fn split_beyond_the_work_limit_is_not_called_optimal() {
     let ratings: Vec<f64> = (0..25).map(|at| f64::from(at * at)).collect();
-    let split = split(&spec(&[5; 5], 5, &[]), &borrowed(&alone(&ratings)), &free).unwrap();
-    assert!(!split.exact);
-    assert!(split.gap < 20.0, "{}", split.gap);
+    let split =
+        split_into_teams(&teams_spec(&[5; 5], 5, &[]), &as_team_parties(&solo_parties(&ratings)), &none_apart).unwrap();
+    assert!(!split.is_optimal);
+    assert!(split.rating_gap < 20.0, "{}", split.rating_gap);
 }
 
 #[test]
-fn those_who_are_apart_are_in_different_teams() {
-    let parties = alone(&[4.0, 1.0, 3.0, 2.0]);
-    let best = split(&spec(&[2, 2], 5, &[]), &borrowed(&parties), &free).unwrap();
-    assert_eq!(best.gap, 0.0);
+fn split_puts_parties_kept_apart_into_different_teams() {
+    let parties = solo_parties(&[4.0, 1.0, 3.0, 2.0]);
+    let best = split_into_teams(&teams_spec(&[2, 2], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+    assert_eq!(best.rating_gap, 0.0);
     let apart = |a: usize, b: usize| (a, b) == (0, 1) || (a, b) == (2, 3);
-    let split = split(&spec(&[2, 2], 5, &[]), &borrowed(&parties), &apart).unwrap();
-    assert_eq!(split.gap, 2.0, "4 and 2 against 3 and 1");
+    let split = split_into_teams(&teams_spec(&[2, 2], 5, &[]), &as_team_parties(&parties), &apart).unwrap();
+    assert_eq!(split.rating_gap, 2.0, "4 and 2 against 3 and 1");
 }
 
 #[test]
-fn where_no_split_keeps_to_the_rules_there_is_none() {
-    let parties = alone(&[1.0, 2.0, 3.0, 4.0]);
-    let parties = borrowed(&parties);
-    assert_eq!(split(&spec(&[2, 2], 5, &[]), &parties, &|_, _| true), None);
-    assert_eq!(split(&spec(&[2, 3], 5, &[]), &parties, &free), None, "a player too few");
-    assert_eq!(split(&spec(&[1, 2], 5, &[]), &parties, &free), None, "a player too many");
-    assert_eq!(split(&spec(&[2, 2], 5, &[1]), &parties, &free), None, "nobody offers the role");
-    assert_eq!(split(&spec(&[2, 2], 0, &[]), &parties, &|_, _| true), None, "greedily as well");
+fn split_is_none_when_no_split_is_valid() {
+    let parties = solo_parties(&[1.0, 2.0, 3.0, 4.0]);
+    let parties = as_team_parties(&parties);
+    assert_eq!(split_into_teams(&teams_spec(&[2, 2], 5, &[]), &parties, &|_, _| true), None);
+    assert_eq!(split_into_teams(&teams_spec(&[2, 3], 5, &[]), &parties, &none_apart), None, "a player too few");
+    assert_eq!(split_into_teams(&teams_spec(&[1, 2], 5, &[]), &parties, &none_apart), None, "a player too many");
+    assert_eq!(split_into_teams(&teams_spec(&[2, 2], 5, &[1]), &parties, &none_apart), None, "nobody offers the role");
+    assert_eq!(split_into_teams(&teams_spec(&[2, 2], 0, &[]), &parties, &|_, _| true), None, "greedily as well");
     let trios = vec![(vec![1.0; 3], vec![]), (vec![1.0; 3], vec![]), (vec![1.0; 2], vec![])];
-    assert_eq!(split(&spec(&[4, 4], 5, &[]), &borrowed(&trios), &free), None, "3 + 3 + 2 make no 4 + 4");
+    assert_eq!(
+        split_into_teams(&teams_spec(&[4, 4], 5, &[]), &as_team_parties(&trios), &none_apart),
+        None,
+        "3 + 3 + 2 make no 4 + 4"
+    );
 }
 
 #[test]
-fn a_party_that_says_nothing_of_roles_plays_any_and_one_that_names_others_plays_none() {
-    let spec = spec(&[2, 2], 5, &[1, 1]);
-    let said = |names: &[&str]| offered(&spec, Some(&names.iter().map(|&it| it.into()).collect::<Vec<Box<str>>>()));
-    assert_eq!(offered(&spec, None), [0, 1]);
+fn offered_roles_are_all_without_an_attribute_and_none_for_unknown_names() {
+    let spec = teams_spec(&[2, 2], 5, &[1, 1]);
+    let said =
+        |names: &[&str]| offered_roles(&spec, Some(&names.iter().map(|&it| it.into()).collect::<Vec<Box<str>>>()));
+    assert_eq!(offered_roles(&spec, None), [0, 1]);
     assert_eq!(said(&["role1"]), [1]);
     assert_eq!(said(&["cook"]), [] as [u16; 0]);
 }
 
 #[test]
-fn every_team_has_its_roles_filled_and_says_who_plays_what() {
+fn split_fills_every_role_of_every_team() {
     // Two who can heal: they must be in different teams, though together they would make it even.
-    let parties: Vec<Owned> =
+    let parties: Vec<OwnedParty> =
         vec![(vec![5.0], vec![0]), (vec![5.0], vec![0]), (vec![2.0], vec![1]), (vec![8.0], vec![1])];
-    let split = split(&spec(&[2, 2], 5, &[1, 1]), &borrowed(&parties), &free).unwrap();
-    assert_eq!(split.gap, 6.0);
+    let split = split_into_teams(&teams_spec(&[2, 2], 5, &[1, 1]), &as_team_parties(&parties), &none_apart).unwrap();
+    assert_eq!(split.rating_gap, 6.0);
     for team in &split.teams {
         let mut roles: Vec<u16> = team.iter().flat_map(|(_, roles)| roles.clone()).collect();
         roles.sort_unstable();
@@ -124,7 +131,7 @@ fn every_team_has_its_roles_filled_and_says_who_plays_what() {
 }
 
 #[test]
-fn large_teams_are_improved_beyond_greedy_and_are_split_within_the_bound_on_work() {
+fn split_of_large_teams_is_more_even_than_greedy() {
     let mut last = 12345_u64;
     let ratings: Vec<f64> = (0..64)
         .map(|_| {
@@ -132,20 +139,20 @@ fn large_teams_are_improved_beyond_greedy_and_are_split_within_the_bound_on_work
             (last >> 33) as f64 / 1e6
         })
         .collect();
-    let parties = alone(&ratings);
-    let (spec, parties) = (spec(&[32, 32], 10, &[]), borrowed(&parties));
-    let greedy = greedy(&spec, &parties, &free).unwrap();
-    let split = split(&spec, &parties, &free).unwrap();
-    assert!(split.gap < greedy.gap / 10.0, "{} against {}", split.gap, greedy.gap);
+    let parties = solo_parties(&ratings);
+    let (spec, parties) = (teams_spec(&[32, 32], 10, &[]), as_team_parties(&parties));
+    let greedy = split_greedily(&spec, &parties, &none_apart).unwrap();
+    let split = split_into_teams(&spec, &parties, &none_apart).unwrap();
+    assert!(split.rating_gap < greedy.rating_gap / 10.0, "{} against {}", split.rating_gap, greedy.rating_gap);
 }
 
 /// B-19: splits are counted, and not the orders in which players are chosen; teams of one size are interchangeable.
 #[test]
-fn splits_are_counted_once() {
+fn split_count_counts_each_split_once() {
     let count = |sizes: &[u16]| {
         let ratings = vec![0.0; usize::from(sizes.iter().sum::<u16>())];
-        let (spec, parties) = (spec(sizes, 5, &[]), alone(&ratings));
-        search::splits(&Board::new(&spec, &borrowed(&parties), &free).unwrap()).round()
+        let (spec, parties) = (teams_spec(sizes, 5, &[]), solo_parties(&ratings));
+        search::count_splits(&SplitProblem::new(&spec, &as_team_parties(&parties), &none_apart).unwrap()).round()
     };
     assert_eq!([3, 4, 5, 6].map(|half| count(&[half, half])), [10.0, 35.0, 126.0, 462.0]);
     assert_eq!(count(&[2, 3]), 10.0);
@@ -154,7 +161,7 @@ fn splits_are_counted_once() {
 }
 
 /// Sizes of teams, ten players at most, and parties that add up to them.
-fn matches() -> impl Strategy<Value = (Vec<u16>, Vec<Owned>)> {
+fn any_match() -> impl Strategy<Value = (Vec<u16>, Vec<OwnedParty>)> {
     proptest::collection::vec(1_u16..5, 2..5)
         .prop_filter("ten players at most", |sizes| sizes.iter().sum::<u16>() <= 10)
         .prop_flat_map(|sizes| {
@@ -187,20 +194,20 @@ proptest! {
     /// split at all, one is found. Parties, teams of different size, roles and those who are apart included.
     #[test]
     fn no_split_is_better_than_an_exact_one(
-        (sizes, parties) in matches(),
+        (sizes, parties) in any_match(),
         per_team in prop_oneof![Just(vec![]), Just(vec![1, 0, 0]), Just(vec![1, 1, 0])],
         apart in proptest::collection::vec((0_usize..6, 0_usize..6), 0..3),
     ) {
-        let spec = spec(&sizes, 10, &per_team);
-        let parties = borrowed(&parties);
+        let spec = teams_spec(&sizes, 10, &per_team);
+        let parties = as_team_parties(&parties);
         let apart = |a: usize, b: usize| a != b && apart.contains(&(a, b));
-        let found = split(&spec, &parties, &apart);
-        let best = best_gap(&spec, &parties, &apart);
+        let found = split_into_teams(&spec, &parties, &apart);
+        let best = smallest_gap(&spec, &parties, &apart);
         prop_assert_eq!(found.is_some(), best.is_some());
         if let (Some(found), Some(best)) = (found, best) {
-            prop_assert_eq!(complaint(&spec, &parties, &apart, &found), None);
-            prop_assert!(found.exact);
-            prop_assert!((found.gap - best).abs() < 1e-9, "{} where {best} can be had", found.gap);
+            prop_assert_eq!(find_violation(&spec, &parties, &apart, &found), None);
+            prop_assert!(found.is_optimal);
+            prop_assert!((found.rating_gap - best).abs() < 1e-9, "{} where {best} can be had", found.rating_gap);
         }
     }
 
@@ -208,21 +215,21 @@ proptest! {
     /// found wherever there is a split.
     #[test]
     fn a_greedy_split_keeps_to_the_rules_and_is_only_ever_improved(
-        (sizes, parties) in matches(),
+        (sizes, parties) in any_match(),
         per_team in prop_oneof![Just(vec![]), Just(vec![1, 1, 0])],
         apart in proptest::collection::vec((0_usize..6, 0_usize..6), 0..3),
     ) {
-        let spec = spec(&sizes, 0, &per_team);
-        let parties = borrowed(&parties);
+        let spec = teams_spec(&sizes, 0, &per_team);
+        let parties = as_team_parties(&parties);
         let apart = |a: usize, b: usize| a != b && apart.contains(&(a, b));
-        let found = split(&spec, &parties, &apart);
-        let best = best_gap(&spec, &parties, &apart);
+        let found = split_into_teams(&spec, &parties, &apart);
+        let best = smallest_gap(&spec, &parties, &apart);
         prop_assert_eq!(found.is_some(), best.is_some());
         if let (Some(found), Some(best)) = (found, best) {
-            prop_assert_eq!(complaint(&spec, &parties, &apart, &found), None);
-            let greedy = greedy(&spec, &parties, &apart).unwrap();
-            prop_assert!(best - 1e-9 <= found.gap && found.gap <= greedy.gap + 1e-9);
-            prop_assert!(!found.exact || found.gap < best + 1e-9);
+            prop_assert_eq!(find_violation(&spec, &parties, &apart, &found), None);
+            let greedy = split_greedily(&spec, &parties, &apart).unwrap();
+            prop_assert!(best - 1e-9 <= found.rating_gap && found.rating_gap <= greedy.rating_gap + 1e-9);
+            prop_assert!(!found.is_optimal || found.rating_gap < best + 1e-9);
         }
     }
 
@@ -238,11 +245,11 @@ proptest! {
         let at = others.iter().position(|&it| it == 0.0).unwrap();
         others.remove(at);
         let total: f64 = others.iter().sum();
-        let objective = oracle::choices(others.len(), half - 1)
+        let objective = oracle::combinations(others.len(), half - 1)
             .map(|chosen| (chosen.iter().map(|&at| others[at]).sum::<f64>() - total / 2.0).abs())
             .fold(f64::INFINITY, f64::min);
-        let parties = alone(&ratings);
-        let split = split(&spec(&[half as u16; 2], 5, &[]), &borrowed(&parties), &free).unwrap();
-        prop_assert!((split.gap - 2.0 * objective).abs() < 1e-6, "{} and twice {objective}", split.gap);
+        let parties = solo_parties(&ratings);
+        let split = split_into_teams(&teams_spec(&[half as u16; 2], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+        prop_assert!((split.rating_gap - 2.0 * objective).abs() < 1e-6, "{} and twice {objective}", split.rating_gap);
     }
 }

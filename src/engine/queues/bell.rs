@@ -10,23 +10,23 @@ use crate::domain::id::TicketId;
 /// Which of the tickets that one stream watches have changed since it last looked. However slow the stream, there are no more of
 /// them than it watches: what changes twice before it looks is seen once, as it then stands.
 #[derive(Debug, Default)]
-pub struct Bell {
-    changed: Mutex<BTreeSet<TicketId>>,
-    rung: Notify,
+pub struct ChangeNotifier {
+    changed_tickets: Mutex<BTreeSet<TicketId>>,
+    wakeup: Notify,
 }
 
-impl Bell {
+impl ChangeNotifier {
     /// Notes a change.
-    pub(super) fn ring(&self, id: TicketId) {
-        self.changed.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
-        self.rung.notify_one();
+    pub(super) fn notify_changed(&self, id: TicketId) {
+        self.changed_tickets.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
+        self.wakeup.notify_one();
     }
 
     /// Waits until something has changed, and says what.
-    pub async fn changed(&self) -> BTreeSet<TicketId> {
+    pub async fn wait_for_changes(&self) -> BTreeSet<TicketId> {
         loop {
-            let rung = self.rung.notified();
-            let changed = std::mem::take(&mut *self.changed.lock().unwrap_or_else(PoisonError::into_inner));
+            let rung = self.wakeup.notified();
+            let changed = std::mem::take(&mut *self.changed_tickets.lock().unwrap_or_else(PoisonError::into_inner));
             if !changed.is_empty() {
                 return changed;
             }

@@ -4,68 +4,68 @@ use std::sync::Arc;
 
 use crate::domain::filter::explain::SearchExplanation;
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
-use crate::domain::life::{Match, Outcome};
+use crate::domain::life::{Match, MatchEndReason};
 use crate::domain::queue::explain::Explanation;
-use crate::domain::queue::ticket::Ending;
+use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
-use crate::engine::command::Consents;
+use crate::engine::command::PartyConsents;
 
 /// Begin to wait.
 #[derive(Clone, Debug, Default)]
-pub struct Enter {
+pub struct EnterQueueCommand {
     /// The set.
     pub set_id: SetId,
     /// The ruleset that the client was given.
-    pub hash: Option<RulesetHash>,
+    pub ruleset_hash: Option<RulesetHash>,
     /// The party.
     pub session: Session,
     /// What its players have said of coming along.
-    pub consents: Consents,
+    pub consents: PartyConsents,
     /// Makes a retried enter the same ticket.
     pub idempotency_key: String,
     /// Users whom the party will not meet, sorted, each once.
-    pub blocked: Vec<UserKey>,
+    pub blocked_users: Vec<UserKey>,
 }
 
 /// It waits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EnterAnswer {
+pub struct EnterQueueAnswer {
     /// How it stands.
-    pub status: Status,
+    pub status: TicketStatus,
     /// Proof that the ticket is the caller's.
-    pub token: Vec<u8>,
+    pub ticket_token: Vec<u8>,
     /// How long it is kept without a heartbeat.
     pub expires_in_ms: u32,
     /// Paths, relative to the session composition, that were not believed.
-    pub ignored: Vec<String>,
+    pub ignored_fields: Vec<String>,
 }
 
 /// A ticket, with proof that it is the caller's, and what was last heard of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reference {
+pub struct TicketReference {
     /// Which.
     pub id: TicketId,
     /// Proof.
-    pub token: Vec<u8>,
+    pub ticket_token: Vec<u8>,
     /// From the last status; empty for none.
-    pub heard: Vec<u8>,
+    pub resume_token: Vec<u8>,
 }
 
 /// What leaving has come to.
 #[derive(Clone, Debug, PartialEq)]
-pub enum LeaveAnswer {
+pub enum LeaveQueueAnswer {
     /// The ticket is over.
-    Left(Status),
+    Ended(TicketStatus),
     /// It has a match.
-    Matched(Status),
+    Matched(TicketStatus),
 }
 
 /// Answer a ready check.
 #[derive(Clone, Debug)]
-pub struct Respond {
+pub struct ReadyCheckResponse {
     /// Which ticket.
-    pub ticket: Reference,
+    pub ticket: TicketReference,
     /// The match that is answered.
     pub match_id: MatchId,
     /// Whether they will play.
@@ -76,63 +76,63 @@ pub struct Respond {
 
 /// Keep alive.
 #[derive(Clone, Debug, Default)]
-pub struct Heartbeat {
+pub struct TicketHeartbeatCommand {
     /// Tickets to keep.
-    pub tickets: Vec<Reference>,
+    pub tickets: Vec<TicketReference>,
     /// Users who are connected.
-    pub connected: Vec<UserKey>,
+    pub connected_users: Vec<UserKey>,
     /// Their population.
     pub silo: SiloId,
 }
 
 /// A match is over.
 #[derive(Clone, Debug)]
-pub struct EndMatch {
+pub struct EndMatchCommand {
     /// Which.
     pub match_id: MatchId,
     /// Proof: the token of the advertisement that it was placed on, or of a ticket in it.
-    pub proof: Proof,
+    pub proof: EndMatchProof,
     /// It could not be hosted.
-    pub failed: bool,
+    pub server_failed: bool,
 }
 
 /// Who says that a match is over.
 #[derive(Clone, Debug)]
-pub enum Proof {
+pub enum EndMatchProof {
     /// A game server, by its advertisement's token.
-    Server(Vec<u8>),
+    GameServer(Vec<u8>),
     /// A player's game, by its ticket's token.
     Ticket(Vec<u8>),
 }
 
 /// How a ticket stands.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Status {
+pub struct TicketStatus {
     /// Which.
     pub id: TicketId,
     /// The set.
     pub set_id: SetId,
     /// Where it stands.
-    pub standing: Standing,
+    pub phase: TicketPhase,
     /// How long it has been waiting.
     pub waited_ms: u64,
     /// Tickets of its queue that began to wait before it, while it waits.
     pub position: Option<u32>,
     /// The median and the ninth decile of what tickets like it have lately waited, milliseconds.
-    pub estimate_ms: Option<(u64, u64)>,
+    pub wait_estimate_ms: Option<(u64, u64)>,
     /// Its match.
-    pub play: Option<Play>,
+    pub match_view: Option<MatchView>,
     /// Another set that is offered instead.
-    pub offered: Option<SetId>,
+    pub offered_set: Option<SetId>,
     /// The rule that kept it waiting when it was last looked at.
-    pub waiting_for: Option<Arc<str>>,
+    pub blocking_rule: Option<Arc<str>>,
     /// To go on from here.
-    pub heard: Vec<u8>,
+    pub resume_token: Vec<u8>,
 }
 
 /// Where a ticket stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum TicketPhase {
     /// It waits.
     Waiting,
     /// It waits, and is passed over.
@@ -144,20 +144,20 @@ pub enum Standing {
     /// The match is on.
     Matched,
     /// It is over.
-    Ended(Ending),
+    Ended(TicketEndReason),
 }
 
 /// A match, as one of its tickets sees it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Play {
+pub struct MatchView {
     /// The match.
-    pub play: Arc<Match>,
+    pub found_match: Arc<Match>,
     /// Until when there is to answer, or a server is looked for, milliseconds from now.
     pub deadline_in_ms: Option<u32>,
     /// What the ticket's players are, in the order in which they were entered.
-    pub seats: Vec<SeatView>,
+    pub own_players: Vec<OwnPlayerView>,
     /// Everybody in it, and their teams; once it is on.
-    pub everybody: Vec<(UserKey, u16)>,
+    pub players: Vec<(UserKey, u16)>,
     /// The team of this ticket.
     pub team: u16,
     /// Who hosts it, where a player does.
@@ -166,19 +166,19 @@ pub struct Play {
 
 /// One of the ticket's own players.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SeatView {
+pub struct OwnPlayerView {
     /// Its name in this match.
     pub player_key: UserKey,
     /// What it plays.
-    pub role: Option<Box<str>>,
+    pub team_role: Option<Box<str>>,
     /// What it has said.
-    pub answer: Option<bool>,
+    pub accepted: Option<bool>,
     /// To show the game server; empty until the match is on.
     pub credential: String,
 }
 
 /// How a match ended.
-pub type EndMatchAnswer = Option<Outcome>;
+pub type EndMatchAnswer = Option<MatchEndReason>;
 
 /// What a queue looks like to an operator.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -188,32 +188,32 @@ pub struct QueueStatistics {
     /// The population.
     pub silo: SiloId,
     /// Tickets that wait, those passed over included.
-    pub waiting: u32,
+    pub waiting_tickets: u32,
     /// Their players.
-    pub players: u32,
+    pub waiting_players: u32,
     /// Matches that are not over.
-    pub matches: u32,
+    pub running_matches: u32,
     /// How long the one that has waited longest has.
     pub longest_wait_ms: u64,
     /// Whether this server runs its passes.
-    pub here: bool,
+    pub runs_on_this_replica: bool,
     /// Why tickets were left waiting by the last pass, by rule.
-    pub refusals: Vec<(Arc<str>, u64)>,
+    pub refusal_counts: Vec<(Arc<str>, u64)>,
     /// Passes, and how long the last took.
-    pub passes: u64,
+    pub pass_count: u64,
     /// Milliseconds.
     pub last_pass_ms: f64,
     /// Waits of the last hour, all regions and party sizes: median, ninth decile, how many.
-    pub waits: Option<(u64, u64, u32)>,
+    pub wait_percentiles_ms: Option<(u64, u64, u32)>,
     /// Quality of the last hour's matches: median.
-    pub quality: Option<f64>,
+    pub median_quality: Option<f64>,
     /// Of the tickets that were told a ninth decile, how many were matched within it, percent.
-    pub calibration_percent: Option<f64>,
+    pub p90_estimate_met_percent: Option<f64>,
 }
 
 /// Why a ticket still waits.
 #[derive(Clone, Debug)]
-pub struct Explained {
+pub struct ExplainTicketAnswer {
     /// The set whose queue it is in.
     pub set_id: SetId,
     /// The rules that it was judged by.
@@ -224,7 +224,7 @@ pub struct Explained {
 
 /// Why a search finds so little.
 #[derive(Clone, Debug)]
-pub struct SearchExplained {
+pub struct ExplainSearchAnswer {
     /// The rules that it was judged by.
     pub ruleset: Arc<Ruleset>,
     /// Why.
@@ -233,7 +233,7 @@ pub struct SearchExplained {
 
 /// A rating that an operator sets.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct RatingGiven {
+pub struct ImportedRating {
     /// Whose.
     pub user: UserKey,
     /// Elo's and Glicko's rating, TrueSkill's and OpenSkill's mu.

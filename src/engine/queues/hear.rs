@@ -4,38 +4,38 @@ use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::queues::hall::Hall;
-use crate::engine::queues::writer::Order;
+use crate::engine::queues::hall::SharedState;
+use crate::engine::queues::writer::QueueWriterCommand;
 use crate::store::queues::QueueFeed;
 
 /// Reads until told to stop.
-pub(super) async fn run(hall: Arc<Hall>, mut feed: Box<dyn QueueFeed>, stop: CancellationToken) {
+pub(super) async fn follow_queue_feed(hall: Arc<SharedState>, mut feed: Box<dyn QueueFeed>, stop: CancellationToken) {
     let mut wait = true;
     let mut well = true;
     loop {
         if wait {
             tokio::select! {
                 () = stop.cancelled() => return,
-                () = feed.wait() => {}
+                () = feed.wait_for_changes() => {}
             }
         }
         let read = tokio::select! {
             () = stop.cancelled() => return,
-            read = feed.read() => read,
+            read = feed.read_batch() => read,
         };
         match read {
             Ok(news) => {
                 if !std::mem::replace(&mut well, true) {
                     tracing::info!("queues hear of other servers again");
                 }
-                wait = !news.more;
-                let nothing = !news.whole
+                wait = !news.has_more;
+                let nothing = !news.is_snapshot
                     && news.tickets.is_empty()
                     && news.matches.is_empty()
                     && news.ratings.is_empty()
-                    && news.gone_tickets.is_empty()
-                    && news.gone_matches.is_empty();
-                if !nothing && hall.orders.send(Order::News(Box::new(news))).await.is_err() {
+                    && news.removed_tickets.is_empty()
+                    && news.removed_matches.is_empty();
+                if !nothing && hall.queue_writer.send(QueueWriterCommand::ApplyFeed(Box::new(news))).await.is_err() {
                     return;
                 }
             }

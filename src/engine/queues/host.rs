@@ -4,47 +4,48 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::domain::advertisement::Kind;
-use crate::domain::attribute::{Origin, Value};
-use crate::domain::facts::Facts;
+use crate::domain::advertisement::AdvertisementKind;
+use crate::domain::attribute::{AttributeValue, ValueOrigin};
+use crate::domain::facts::AttributeValues;
 use crate::domain::filter::Searcher;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
-use crate::domain::index::{Found, Query};
-use crate::domain::life::{Match, Place};
+use crate::domain::index::{SearchQuery, SearchResult};
+use crate::domain::life::{Assignment, Match};
 use crate::domain::locality::Locality;
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::queue::ticket::Ticket;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::{RegionLatency, Session};
 use crate::domain::time::UnixMs;
-use crate::engine::fault::Fault;
-use crate::engine::job::{Job, Take};
-use crate::engine::queues::hall::Hall;
-use crate::engine::shelf::Record;
+use crate::engine::fault::EngineError;
+use crate::engine::job::{AdvertWriterCommand, ReserveSeats};
+use crate::engine::queues::hall::SharedState;
+use crate::engine::shelf::AdvertRecord;
 use crate::store::queues::QueueKey;
 
 /// Sessions with open seats that a pass may fill.
-const SESSIONS_MAX: usize = 1_000;
+const BACKFILL_SESSIONS_MAX: usize = 1_000;
 
 /// Servers that are tried for one match before it waits a moment: each may have been taken since it was looked up.
-const TRIES: usize = 4;
+const SERVER_ATTEMPTS_MAX: usize = 4;
 
-impl Hall {
+impl SharedState {
     /// Takes seats for a match that is to be played somewhere; none when there is nowhere now.
-    pub(super) async fn host(&self, play: &Match, ruleset: &Arc<Ruleset>) -> Option<Place> {
+    pub(super) async fn allocate(&self, play: &Match, ruleset: &Arc<Ruleset>) -> Option<Assignment> {
         let now = self.core.clock.now();
         let tickets: Vec<Arc<Ticket>> = {
-            let roster = self.roster.read();
-            let ticket = |member: &crate::domain::life::Member| Some(Arc::clone(&roster.ticket(member.ticket)?.ticket));
-            play.members.iter().filter_map(ticket).collect()
+            let roster = self.cache.read();
+            let ticket =
+                |member: &crate::domain::life::MatchTicket| Some(Arc::clone(&roster.ticket(member.ticket_id)?.ticket));
+            play.tickets.iter().filter_map(ticket).collect()
         };
-        let players = Together::of(&tickets, play, ruleset);
-        let (kind, candidates) = match play.backfills {
-            Some(id) => (Kind::Session, vec![id]),
-            None => (Kind::Server, self.servers(&players, ruleset, now)),
+        let players = MatchSession::from_tickets(&tickets, play, ruleset);
+        let (kind, candidates) = match play.backfilled_session {
+            Some(id) => (AdvertisementKind::Session, vec![id]),
+            None => (AdvertisementKind::GameServer, self.rank_game_servers(&players, ruleset, now)),
         };
-        for id in candidates.into_iter().take(TRIES) {
-            match self.take_seats(play, id, kind, &players, ruleset, now).await {
+        for id in candidates.into_iter().take(SERVER_ATTEMPTS_MAX) {
+            match self.reserve_seats(play, id, kind, &players, ruleset, now).await {
                 Ok(place) => return Some(place),
                 Err(fault) => {
                     tracing::debug!(?fault, advertisement = %id, play = %play.id, "a server is no longer free")
@@ -55,132 +56,146 @@ impl Hall {
     }
 
     /// Gives seats back. Should that fail they lapse.
-    pub(super) fn give_back(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
+    pub(super) fn release_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
         let (reply, _nobody) = oneshot::channel();
-        let in_flight = self.core.flights.begin(advertisement);
+        let in_flight = self.core.in_flight_changes.begin(advertisement);
         // The writer of advertisements is never waited for by that of queues: a full inbox lets the seats lapse.
-        let _ = self.jobs.try_send(Job::Release(reservation, advertisement, set_id, reply, in_flight));
+        let _ = self.advert_writer.try_send(AdvertWriterCommand::ReleaseReservation(
+            reservation,
+            advertisement,
+            set_id,
+            reply,
+            in_flight,
+        ));
     }
 
     /// Sessions of a queue with open seats, those that have been advertised longest first.
-    pub(super) fn open_sessions(&self, key: QueueKey, ruleset: &Ruleset, now: UnixMs) -> Vec<OpenSession> {
-        let Some(shelf) = self.core.directory.shelf(key.set_id) else { return Vec::new() };
+    pub(super) fn open_backfill_sessions(&self, key: QueueKey, ruleset: &Ruleset, now: UnixMs) -> Vec<OpenSession> {
+        let Some(shelf) = self.core.advert_sets.get(key.set_id) else { return Vec::new() };
         let shelf = shelf.read();
-        let fits = |record: &&Record| {
+        let fits = |record: &&AdvertRecord| {
             let advertisement = &record.advertisement;
-            let is_of_queue = advertisement.kind == Kind::Session && advertisement.session.silo == key.silo;
-            is_of_queue && now < record.expires && 0 < record.open_seats()
+            let is_of_queue =
+                advertisement.kind == AdvertisementKind::Session && advertisement.session.silo == key.silo;
+            is_of_queue && now < record.expires_at && 0 < record.open_seats()
         };
-        let mut records: Vec<&Record> = shelf.records().filter(fits).collect();
-        records.sort_unstable_by_key(|record| (record.advertisement.since, record.advertisement.id));
-        let open = |record: &Record| {
+        let mut records: Vec<&AdvertRecord> = shelf.records().filter(fits).collect();
+        records.sort_unstable_by_key(|record| (record.advertisement.advertised_since, record.advertisement.id));
+        let open = |record: &AdvertRecord| {
             let session = &record.advertisement.session;
-            let ratings: Option<Box<[f64]>> = session.players.iter().map(|player| player.skill).collect();
+            let ratings: Option<Box<[f64]>> = session.players.iter().map(|player| player.stated_skill).collect();
             OpenSession {
                 advertisement: Arc::clone(&record.advertisement),
-                facts: Facts::of(ruleset, session),
-                expires: record.expires,
+                attribute_values: AttributeValues::from_session(ruleset, session),
+                expires_at: record.expires_at,
                 open_seats: record.open_seats(),
-                open_by_team: None,
-                ratings: ratings.unwrap_or_default(),
-                place: None,
+                open_seats_by_team: None,
+                player_ratings: ratings.unwrap_or_default(),
+                leaderboard_position: None,
             }
         };
-        records.into_iter().take(SESSIONS_MAX).map(open).collect()
+        records.into_iter().take(BACKFILL_SESSIONS_MAX).map(open).collect()
     }
 
     /// Game servers with room for all, the best by the ruleset's soft filters first.
-    fn servers(&self, players: &Together, ruleset: &Arc<Ruleset>, now: UnixMs) -> Vec<AdvertisementId> {
-        let Some(shelf) = self.core.directory.shelf(ruleset.set_id) else { return Vec::new() };
+    fn rank_game_servers(&self, players: &MatchSession, ruleset: &Arc<Ruleset>, now: UnixMs) -> Vec<AdvertisementId> {
+        let Some(shelf) = self.core.advert_sets.get(ruleset.set_id) else { return Vec::new() };
         let shelf = shelf.read();
-        let Some(view) = shelf.view(ruleset.hash) else { return Vec::new() };
-        let query = Query {
+        let Some(view) = shelf.index_of_ruleset(ruleset.hash) else { return Vec::new() };
+        let query = SearchQuery {
             ruleset: view.ruleset(),
             searcher: players.searcher(),
             silo: players.session.silo,
-            kind: Kind::Server,
-            limits: ruleset.limits,
+            kind: AdvertisementKind::GameServer,
+            limits: ruleset.search_limits,
             now,
         };
-        let mut found = Found::default();
+        let mut found = SearchResult::default();
         view.search(&query, &mut found);
         found.hits.iter().map(|hit| view.entry(hit.slot).advertisement.id).collect()
     }
 
-    async fn take_seats(
+    async fn reserve_seats(
         &self,
         play: &Match,
         advertisement_id: AdvertisementId,
-        kind: Kind,
-        players: &Together,
+        kind: AdvertisementKind,
+        players: &MatchSession,
         ruleset: &Arc<Ruleset>,
         now: UnixMs,
-    ) -> Result<Place, Fault> {
-        let id = self.core.signer.reservation_id(None, advertisement_id, &play.id.to_string());
-        let take = Take {
-            id,
+    ) -> Result<Assignment, EngineError> {
+        let id = self.core.token_signer.reservation_id(None, advertisement_id, &play.id.to_string());
+        let take = ReserveSeats {
+            reservation_id: id,
             advertisement_id,
-            kind,
+            required_kind: kind,
             set_id: play.set_id,
             silo: play.silo,
             ruleset: Arc::clone(ruleset),
             session: players.session.clone(),
-            facts: players.facts.clone(),
+            attribute_values: players.attribute_values.clone(),
             users: players.users.clone(),
             subject: None,
-            searching_since: play.members.iter().map(|member| member.entered).min().unwrap_or(now),
-            hold_ms: self.core.settings.hold_max_ms,
-            payload: *play.id.as_bytes(),
+            searching_since: play.tickets.iter().map(|member| member.entered_at).min().unwrap_or(now),
+            hold_ms: self.core.settings.max_hold_ms,
+            request_digest: *play.id.as_bytes(),
         };
         let (reply, answer) = oneshot::channel();
-        let in_flight = self.core.flights.begin(advertisement_id);
-        self.jobs.send(Job::Take(Box::new(take), reply, in_flight)).await.map_err(|_| Fault::Draining)?;
-        let taken = answer.await.unwrap_or(Err(Fault::Internal))?;
-        Ok(Place::Server { advertisement: advertisement_id, reservation: id, connect_data: taken.connect_data })
+        let in_flight = self.core.in_flight_changes.begin(advertisement_id);
+        self.advert_writer
+            .send(AdvertWriterCommand::ReserveSeats(Box::new(take), reply, in_flight))
+            .await
+            .map_err(|_| EngineError::Draining)?;
+        let taken = answer.await.unwrap_or(Err(EngineError::Internal))?;
+        Ok(Assignment::GameServer {
+            advertisement: advertisement_id,
+            reservation: id,
+            connect_data: taken.connect_data,
+        })
     }
 }
 
 /// The players of a match as one session that looks for a server.
 #[derive(Debug)]
-struct Together {
+struct MatchSession {
     session: Session,
     users: Vec<UserKey>,
-    facts: Facts,
+    attribute_values: AttributeValues,
 }
 
-impl Together {
+impl MatchSession {
     /// What all say alike the session says too; so a server may ask for a mode, and one that asks for nothing is good for all.
-    fn of(tickets: &[Arc<Ticket>], play: &Match, ruleset: &Ruleset) -> Self {
-        let seats: usize = play.members.iter().map(|member| member.players.len()).sum();
+    fn from_tickets(tickets: &[Arc<Ticket>], play: &Match, ruleset: &Ruleset) -> Self {
+        let seats: usize = play.tickets.iter().map(|member| member.players.len()).sum();
         let mut users: Vec<UserKey> =
-            play.members.iter().flat_map(|member| &member.players).map(|seat| seat.user).collect();
+            play.tickets.iter().flat_map(|member| &member.players).map(|seat| seat.user).collect();
         users.sort_unstable();
         let said = tickets.first().map_or(&[][..], |first| &first.session.attributes);
-        let by_all = |(name, value): &&(Box<str>, Value)| {
-            tickets.iter().all(|ticket| ticket.session.attribute(name) == Some(value))
+        let by_all = |(name, value): &&(Box<str>, AttributeValue)| {
+            tickets.iter().all(|ticket| ticket.session.attribute_value(name) == Some(value))
         };
         let session = Session {
             silo: play.silo,
             party_sizes: vec![u8::try_from(seats).unwrap_or(u8::MAX)],
-            locality: Locality::between(tickets.iter().filter_map(|ticket| ticket.session.locality)),
-            regions: mean_round_trips(tickets, play.region.as_deref()),
+            locality: Locality::midpoint(tickets.iter().filter_map(|ticket| ticket.session.locality)),
+            region_latencies: mean_round_trips(tickets, play.region.as_deref()),
             attributes: said.iter().filter(by_all).cloned().collect(),
-            origin: Origin::Server,
+            origin: ValueOrigin::GameServer,
             ..Session::default()
         };
-        Self { facts: Facts::of(ruleset, &session), session, users }
+        Self { attribute_values: AttributeValues::from_session(ruleset, &session), session, users }
     }
 
     /// As long as it looks, limits no longer count: whoever is in the match has agreed to it.
     fn searcher(&self) -> Searcher<'_> {
         Searcher {
-            facts: &self.facts,
+            attribute_values: &self.attribute_values,
             locality: self.session.locality,
-            regions: &self.session.regions,
-            seats: self.session.player_count(),
+            region_latencies: &self.session.region_latencies,
+            seats_needed: self.session.player_count(),
             users: &[],
-            subject: None,
-            excluded: &[],
+            caller: None,
+            excluded_ids: &[],
             waited_ms: u64::MAX,
         }
     }
@@ -189,10 +204,10 @@ impl Together {
 /// The mean round trip of all to each region that all have measured; to the match's own region alone, where it has one.
 fn mean_round_trips(tickets: &[Arc<Ticket>], region: Option<&str>) -> Box<[RegionLatency]> {
     let Some(first) = tickets.first() else { return Box::default() };
-    let wanted = first.session.regions.iter().filter(|it| region.is_none_or(|region| *it.region == *region));
+    let wanted = first.session.region_latencies.iter().filter(|it| region.is_none_or(|region| *it.region == *region));
     let mean = |name: &str| {
         let of = |ticket: &Arc<Ticket>| {
-            ticket.session.regions.iter().find(|it| *it.region == *name).map(|it| it.round_trip_ms)
+            ticket.session.region_latencies.iter().find(|it| *it.region == *name).map(|it| it.round_trip_ms)
         };
         let all: Option<Vec<f32>> = tickets.iter().map(of).collect();
         all.map(|all| all.iter().sum::<f32>() / all.len() as f32)

@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::queues::hall::Hall;
+use crate::engine::queues::hall::SharedState;
 use crate::engine::queues::runner;
 use crate::store::queues::QueueKey;
 
@@ -16,44 +16,44 @@ use crate::store::queues::QueueKey;
 const LEASE_MS: u32 = 2_000;
 
 /// How often leases are renewed, and those of others asked for.
-const RENEW_EVERY: Duration = Duration::from_millis(600);
+const LEASE_RENEW_INTERVAL: Duration = Duration::from_millis(600);
 
 /// How often servers tell each other how many users they have connected, and the store forgets what is due.
-const ATTEND_EVERY: Duration = Duration::from_secs(2);
+const CONNECTED_USERS_INTERVAL: Duration = Duration::from_secs(2);
 
 /// How often what is over leaves memory, in rounds of `ATTEND_EVERY`.
-const TIDY_EVERY: u32 = 5;
+const ROUNDS_PER_PURGE: u32 = 5;
 
 /// A runner at work.
-struct Running {
+struct QueueTask {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 /// Keeps queues running until told to stop.
-pub(super) async fn run(hall: Arc<Hall>, stop: CancellationToken) {
-    let mut running: BTreeMap<QueueKey, Running> = BTreeMap::new();
+pub(super) async fn run_lease_task(hall: Arc<SharedState>, stop: CancellationToken) {
+    let mut running: BTreeMap<QueueKey, QueueTask> = BTreeMap::new();
     let mut renewed_at: Option<Instant> = None;
     let mut attended_at: Option<Instant> = None;
     let mut rounds = 0_u32;
     loop {
         let new = {
-            let asked = hall.asked.lock();
-            wanted(&hall).iter().any(|key| !asked.contains(key))
+            let asked = hall.requested_leases.lock();
+            active_queues(&hall).iter().any(|key| !asked.contains(key))
         };
-        if new || renewed_at.is_none_or(|at| at + RENEW_EVERY <= Instant::now()) {
+        if new || renewed_at.is_none_or(|at| at + LEASE_RENEW_INTERVAL <= Instant::now()) {
             renewed_at = Some(Instant::now());
-            keep(&hall, &mut running).await;
+            renew_leases(&hall, &mut running).await;
         }
-        if attended_at.is_none_or(|at| at + ATTEND_EVERY <= Instant::now()) {
+        if attended_at.is_none_or(|at| at + CONNECTED_USERS_INTERVAL <= Instant::now()) {
             attended_at = Some(Instant::now());
             rounds = rounds.wrapping_add(1);
-            attend(&hall, rounds).await;
+            exchange_connected_users(&hall, rounds).await;
         }
         tokio::select! {
             () = stop.cancelled() => break,
-            () = hall.keeper.notified() => {}
-            () = tokio::time::sleep(RENEW_EVERY) => {}
+            () = hall.lease_wakeup.notified() => {}
+            () = tokio::time::sleep(LEASE_RENEW_INTERVAL) => {}
         }
     }
     let keys: Vec<QueueKey> = running.keys().copied().collect();
@@ -62,20 +62,20 @@ pub(super) async fn run(hall: Arc<Hall>, stop: CancellationToken) {
         let _ = it.task.await;
     }
     // Another server goes on at once rather than when the leases run out.
-    let _ = hall.core.store.release(&keys).await;
+    let _ = hall.core.store.release_leases(&keys).await;
 }
 
 /// Queues in which anything waits or is played.
-fn wanted(hall: &Hall) -> Vec<QueueKey> {
-    hall.roster.read().queues().map(|(key, _)| key).collect()
+fn active_queues(hall: &SharedState) -> Vec<QueueKey> {
+    hall.cache.read().queues().map(|(key, _)| key).collect()
 }
 
 /// Takes or renews leases; starts what was granted, stops what was not.
-async fn keep(hall: &Arc<Hall>, running: &mut BTreeMap<QueueKey, Running>) {
+async fn renew_leases(hall: &Arc<SharedState>, running: &mut BTreeMap<QueueKey, QueueTask>) {
     running.retain(|_, it| !it.task.is_finished());
-    let wanted = wanted(hall);
-    *hall.asked.lock() = wanted.iter().copied().collect();
-    let granted = match hall.core.store.lease(&wanted, LEASE_MS).await {
+    let wanted = active_queues(hall);
+    *hall.requested_leases.lock() = wanted.iter().copied().collect();
+    let granted = match hall.core.store.acquire_leases(&wanted, LEASE_MS).await {
         Ok(granted) => granted,
         Err(error) => {
             tracing::warn!(%error, "take the leases of queues");
@@ -90,8 +90,8 @@ async fn keep(hall: &Arc<Hall>, running: &mut BTreeMap<QueueKey, Running>) {
         lost.retain(|known| *known != key);
         running.entry(key).or_insert_with(|| {
             let stop = CancellationToken::new();
-            let task = tokio::spawn(runner::run(Arc::clone(hall), key, stop.clone()));
-            Running { stop, task }
+            let task = tokio::spawn(runner::run_queue(Arc::clone(hall), key, stop.clone()));
+            QueueTask { stop, task }
         });
     }
     for key in lost {
@@ -102,20 +102,20 @@ async fn keep(hall: &Arc<Hall>, running: &mut BTreeMap<QueueKey, Running>) {
 }
 
 /// Tells the others who is here, and forgets what nobody asks for any more.
-async fn attend(hall: &Hall, round: u32) {
+async fn exchange_connected_users(hall: &SharedState, round: u32) {
     let now = hall.core.clock.now();
-    let here = hall.presence.lock().here(now);
-    match hall.core.store.attend(&here).await {
-        Ok(everywhere) => hall.presence.lock().heard(everywhere),
+    let here = hall.connected_users.lock().counts_on_this_replica(now);
+    match hall.core.store.report_connected_users(&here).await {
+        Ok(everywhere) => hall.connected_users.lock().set_total_counts(everywhere),
         Err(error) => tracing::debug!(%error, "count who is connected"),
     }
-    if round.is_multiple_of(TIDY_EVERY) {
-        hall.tidy(now);
-        if let Err(error) = hall.core.store.forget_queues(now).await {
+    if round.is_multiple_of(ROUNDS_PER_PURGE) {
+        hall.purge_ended(now);
+        if let Err(error) = hall.core.store.purge_queues(now).await {
             tracing::warn!(%error, "forget tickets and matches that are over");
         }
     }
-    let (tickets, matches) = hall.roster.read().counts();
+    let (tickets, matches) = hall.cache.read().ticket_and_match_counts();
     hall.core.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
     hall.core.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));
 }

@@ -4,40 +4,40 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::rating::Skill;
-use crate::domain::rating::board::Standing;
-use crate::domain::result::{Change, MatchResult, Satisfaction};
+use crate::domain::rating::board::LeaderboardEntry;
+use crate::domain::result::{MatchResult, RatingUpdate, SatisfactionStats};
 
-pub use crate::store::queues::Finished;
+pub use crate::store::queues::FinishedMatch;
 
 /// Say what came of a match.
 #[derive(Clone, Debug)]
-pub struct ReportResult {
+pub struct ReportResultCommand {
     /// Which.
     pub match_id: MatchId,
     /// Who came in where.
-    pub ranks: Ranks,
+    pub ranks: ReportedRanks,
     /// Players who had left before its end, by their names in the match.
-    pub disconnected: Vec<UserKey>,
+    pub disconnected_players: Vec<UserKey>,
     /// How long it was played, where whoever reports says so, milliseconds.
     pub duration_ms: Option<u64>,
     /// Who says so.
-    pub by: Reporter,
+    pub reporter: ResultReporter,
 }
 
 /// Who came in where; 1 is best, equal is a draw.
 #[derive(Clone, Debug)]
-pub enum Ranks {
+pub enum ReportedRanks {
     /// By team.
-    Teams(Vec<(u16, u32)>),
+    ByTeam(Vec<(u16, u32)>),
     /// By player, each by its name in the match.
-    Players(Vec<(UserKey, u32)>),
+    ByPlayer(Vec<(UserKey, u32)>),
 }
 
 /// Who says what came of a match, and how they show that they may.
 #[derive(Clone, Debug)]
-pub enum Reporter {
+pub enum ResultReporter {
     /// A game server, by its advertisement's token.
-    Server(Vec<u8>),
+    GameServer(Vec<u8>),
     /// A player's game, by its ticket's token.
     Ticket(Vec<u8>),
     /// An operator, who need not show anything more.
@@ -46,26 +46,26 @@ pub enum Reporter {
 
 /// It is written down.
 #[derive(Clone, Debug)]
-pub struct ReportAnswer {
+pub struct ReportResultAnswer {
     /// As it is kept.
     pub result: Arc<MatchResult>,
     /// An earlier report had said so.
-    pub replayed: bool,
+    pub is_replay: bool,
     /// What it made of those whom the reporter may know of, by their names in the match.
-    pub changes: Vec<(UserKey, Change)>,
+    pub rating_changes: Vec<(UserKey, RatingUpdate)>,
 }
 
 /// Say what a player thought of a match.
 #[derive(Clone, Debug)]
-pub struct ScoreMatch {
+pub struct SubmitFeedbackCommand {
     /// Which.
     pub match_id: MatchId,
     /// Proof: a ticket of the player's in it.
     pub ticket_token: Vec<u8>,
     /// Who of the ticket's players, by its name in the match; `None` where there is but one.
-    pub player: Option<UserKey>,
+    pub player_key: Option<UserKey>,
     /// 1 to 5, more is better.
-    pub score: u8,
+    pub stars: u8,
 }
 
 /// How good a user is.
@@ -74,46 +74,46 @@ pub struct RatingView {
     /// As of now.
     pub skill: Skill,
     /// What the leaderboard goes by, as stored.
-    pub score: f64,
+    pub conservative_rating: f64,
     /// Where the rating is in 95 of 100 cases.
-    pub interval: (f64, f64),
+    pub interval_95: (f64, f64),
     /// Still being placed.
-    pub provisional: bool,
+    pub is_provisional: bool,
     /// The place on the leaderboard, 0 for the best; none for who is not on it.
-    pub place: Option<usize>,
+    pub leaderboard_rank: Option<usize>,
     /// How content the user is, as far as it shows.
-    pub satisfaction: Satisfaction,
+    pub satisfaction: SatisfactionStats,
 }
 
 /// Which part of a leaderboard.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
+pub enum LeaderboardRange {
     /// From a place on, 0 for the best.
-    From(usize),
+    FromRank(usize),
     /// What follows the last entry of another page, wherever that would stand by now.
-    After(Standing),
+    AfterEntry(LeaderboardEntry),
     /// A user, and so many to either side.
-    Around(UserKey, usize),
+    AroundUser(UserKey, usize),
 }
 
 /// Look at a leaderboard.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct LookAtBoard {
+pub struct LeaderboardQuery {
     /// Whose.
     pub set_id: SetId,
     /// Which part of it.
-    pub part: Part,
+    pub range: LeaderboardRange,
     /// Entries at most.
-    pub most: usize,
+    pub max_entries: usize,
 }
 
 /// A part of a leaderboard.
 #[derive(Clone, Debug, PartialEq)]
-pub struct BoardPage {
+pub struct LeaderboardPage {
     /// Places, 0 for the best, and who is there, best first.
-    pub entries: Vec<(usize, Standing, RatingView)>,
+    pub entries: Vec<(usize, LeaderboardEntry, RatingView)>,
     /// How many are on the board in all.
-    pub total: usize,
+    pub total_entries: usize,
     /// There are more after the last entry.
-    pub more: bool,
+    pub has_more: bool,
 }

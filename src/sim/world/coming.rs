@@ -5,218 +5,252 @@ use std::sync::Arc;
 use rand::Rng as _;
 use rand_distr::{Exp1, Geometric, StandardNormal};
 
-use crate::domain::attribute::{Origin, Source, Value, ValueKind};
+use crate::domain::attribute::{AttributeSource, AttributeValue, ValueOrigin, ValueType};
 use crate::domain::id::{SiloId, TicketId};
-use crate::domain::queue::entrant::Entrant;
-use crate::domain::queue::ticket::{Rated, Ticket};
-use crate::domain::rating::board::Standing;
-use crate::domain::result::Satisfaction;
-use crate::domain::ruleset::queue::Regions;
+use crate::domain::queue::entrant::PreparedTicket;
+use crate::domain::queue::ticket::{PlayerRating, Ticket};
+use crate::domain::rating::board::LeaderboardEntry;
+use crate::domain::result::SatisfactionStats;
+use crate::domain::ruleset::queue::RegionMode;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
-use crate::sim::agenda::Due;
-use crate::sim::dice::{About, Dice, dice, name};
-use crate::sim::people::Person;
-use crate::sim::world::{Waiting, World};
+use crate::sim::agenda::ScheduledEvent;
+use crate::sim::dice::{RngPurpose, SimRng, generated_id, stream_rng};
+use crate::sim::people::SimPlayer;
+use crate::sim::world::{SimTicket, SimWorld};
 
 /// What one names here, for `dice::name`.
-const TICKETS: u64 = 2;
+const TICKET_ID_KIND: u64 = 2;
 
 /// Visits of one sitting that dice tell apart.
-const VISITS_MAX: u64 = 1 << 20;
+const QUEUE_VISITS_PER_SESSION_MAX: u64 = 1 << 20;
 
 /// How far patience differs from party to party: the deviation of its logarithm.
-const PATIENCE_SPREAD: f64 = 0.6;
+const PATIENCE_LOG_DEVIATION: f64 = 0.6;
 
 /// The silo in which everybody plays.
-const SILO: SiloId = SiloId(1);
+const SIM_SILO: SiloId = SiloId(1);
 
-impl World<'_> {
+impl SimWorld<'_> {
     /// Plans when each party first sits down; the outlier does at once.
-    pub(super) fn plan_arrivals(&mut self) {
+    pub(super) fn schedule_first_play_sessions(&mut self) {
         let begin = self.now;
-        for party in 0..self.people.parties.len() {
-            match self.people.outlier == Some(party) {
-                true => self.agenda.plan(begin, Due::Arrives(party)),
-                false => self.plan_arrival(party, begin),
+        for party in 0..self.population.parties.len() {
+            match self.population.outlier_party == Some(party) {
+                true => self.event_queue.schedule(begin, ScheduledEvent::PlaySessionStarts(party)),
+                false => self.schedule_next_play_session(party, begin),
             }
         }
     }
 
-    fn plan_arrival(&mut self, party: usize, after: UnixMs) {
-        let number = self.people.parties[party].sitting + 1;
-        let span = (after, self.span.1);
-        if let Some(at) = self.people.next_sitting(self.scenario, self.map, self.seed, (party, number), span) {
-            self.agenda.plan(at, Due::Arrives(party));
+    fn schedule_next_play_session(&mut self, party: usize, after: UnixMs) {
+        let number = self.population.parties[party].play_session + 1;
+        let span = (after, self.counted_span.1);
+        if let Some(at) = self.population.next_play_session(self.scenario, self.map, self.seed, (party, number), span) {
+            self.event_queue.schedule(at, ScheduledEvent::PlaySessionStarts(party));
         }
     }
 
     /// A party sits down, unless it still sits. When it next does is decided now, whatever comes of this sitting.
-    pub(super) fn arrives(&mut self, party: usize) {
-        let mut dice = dice(self.seed, About::Sitting, party as u64, u64::MAX - self.people.parties[party].sitting);
+    pub(super) fn start_play_session(&mut self, party: usize) {
+        let mut dice = stream_rng(
+            self.seed,
+            RngPurpose::PlaySession,
+            party as u64,
+            u64::MAX - self.population.parties[party].play_session,
+        );
         let mean = self.scenario.rhythm.matches_a_sitting;
         let more = Geometric::new((1.0 / mean).clamp(f64::MIN_POSITIVE, 1.0)).map_or(0, |more| dice.sample(more));
-        let is_outlier = self.people.outlier == Some(party);
-        let it = &mut self.people.parties[party];
-        it.sitting += 1;
-        let sits = 0 < it.matches_left;
+        let is_outlier = self.population.outlier_party == Some(party);
+        let it = &mut self.population.parties[party];
+        it.play_session += 1;
+        let sits = 0 < it.matches_left_in_session;
         if !sits {
-            (it.matches_left, it.visits) = (if is_outlier { u64::MAX } else { 1 + more }, 0);
-            self.connected += it.people.len() as u32;
-            self.agenda.plan(self.now, Due::Enters(party));
+            (it.matches_left_in_session, it.queue_visits) = (if is_outlier { u64::MAX } else { 1 + more }, 0);
+            self.connected_players += it.players.len() as u32;
+            self.event_queue.schedule(self.now, ScheduledEvent::PartyEntersQueue(party));
         }
         if !is_outlier {
-            self.plan_arrival(party, self.now);
+            self.schedule_next_play_session(party, self.now);
         }
     }
 
     /// The dice of a party's present visit to the queue.
-    pub(super) fn visit_dice(&self, party: usize, what: About) -> Dice {
-        let it = &self.people.parties[party];
-        dice(self.seed, what, party as u64, it.sitting * VISITS_MAX + it.visits % VISITS_MAX)
+    pub(super) fn queue_visit_rng(&self, party: usize, what: RngPurpose) -> SimRng {
+        let it = &self.population.parties[party];
+        stream_rng(
+            self.seed,
+            what,
+            party as u64,
+            it.play_session * QUEUE_VISITS_PER_SESSION_MAX + it.queue_visits % QUEUE_VISITS_PER_SESSION_MAX,
+        )
     }
 
     /// A party enters the queue; later, if it may not yet.
-    pub(super) fn enters(&mut self, party: usize) {
-        if let Some(until) = self.people.barred(party, self.now) {
-            return self.agenda.plan(until, Due::Enters(party));
+    pub(super) fn enter_queue(&mut self, party: usize) {
+        if let Some(until) = self.population.cooldown_until(party, self.now) {
+            return self.event_queue.schedule(until, ScheduledEvent::PartyEntersQueue(party));
         }
-        self.people.parties[party].visits += 1;
-        self.tickets += 1;
-        let id = TicketId::from_bytes(name(self.seed, TICKETS, self.tickets));
-        let ticket = Arc::new(self.ticket(party, id));
-        let place = self.place(party, &ticket.ratings);
+        self.population.parties[party].queue_visits += 1;
+        self.ticket_count += 1;
+        let id = TicketId::from_bytes(generated_id(self.seed, TICKET_ID_KIND, self.ticket_count));
+        let ticket = Arc::new(self.make_ticket(party, id));
+        let place = self.mean_leaderboard_index(party, &ticket.player_ratings);
         let frustrated = self.is_frustrated(party);
-        let entrant = Entrant { frustrated, ..Entrant::of(self.ruleset, self.queue, ticket, place) };
-        if self.counts(self.now) {
-            self.tally.entered[0] += 1;
-            self.tally.entered[1] += u64::from(entrant.size);
+        let entrant = PreparedTicket { frustrated, ..PreparedTicket::new(self.ruleset, self.queue, ticket, place) };
+        if self.is_counted(self.now) {
+            self.tally.entered_counts[0] += 1;
+            self.tally.entered_counts[1] += u64::from(entrant.player_count);
         }
-        self.waiting.insert(id, Waiting { entrant, party, impatient: false, why: None, returns: 0 });
-        let mut dice = self.visit_dice(party, About::Visit);
+        self.waiting_tickets.insert(
+            id,
+            SimTicket {
+                prepared_ticket: entrant,
+                party_index: party,
+                patience_ended: false,
+                last_refusal: None,
+                return_count: 0,
+            },
+        );
+        let mut dice = self.queue_visit_rng(party, RngPurpose::QueueVisit);
         let spread: f64 = dice.sample(StandardNormal);
-        let minutes = self.scenario.rhythm.patience_minutes * (PATIENCE_SPREAD * spread).exp();
-        self.agenda.plan(self.now.after((minutes * 60_000.0) as u64), Due::GivesUp(id));
-        self.changed();
+        let minutes = self.scenario.rhythm.patience_minutes * (PATIENCE_LOG_DEVIATION * spread).exp();
+        self.event_queue.schedule(self.now.plus_ms((minutes * 60_000.0) as u64), ScheduledEvent::PatienceEnds(id));
+        self.mark_queue_changed();
     }
 
     /// Whether the queue looks after somebody of a party (S1-97). Nobody leaves a match here, and nobody scores one: streaks alone
     /// tell.
     fn is_frustrated(&self, party: usize) -> bool {
         let Some(rule) = &self.queue.satisfaction else { return false };
-        let people = &self.people.all[self.people.parties[party].people.clone()];
-        let unknown = Satisfaction::default();
-        people.iter().filter_map(|person| person.skill).any(|it| rule.looks_after(it.streak, it.matches, &unknown))
+        let people = &self.population.players[self.population.parties[party].players.clone()];
+        let unknown = SatisfactionStats::default();
+        people
+            .iter()
+            .filter_map(|person| person.known_skill)
+            .any(|it| rule.is_frustrated(it.streak, it.match_count, &unknown))
     }
 
     /// What a party says of itself, and what is known of it.
-    fn ticket(&self, party: usize, id: TicketId) -> Ticket {
-        let it = &self.people.parties[party];
-        let origin = Origin::Server;
+    fn make_ticket(&self, party: usize, id: TicketId) -> Ticket {
+        let it = &self.population.parties[party];
+        let origin = ValueOrigin::GameServer;
         let player = |place: usize| {
-            let user = self.people.all[place].user;
-            Player { user, player: user, skill: self.people.said(place, self.ruleset) }
+            let user = self.population.players[place].user;
+            Player { user, client_key: user, stated_skill: self.population.declared_skill(place, self.ruleset) }
         };
-        let players: Vec<Player> = it.people.clone().map(player).collect();
+        let players: Vec<Player> = it.players.clone().map(player).collect();
         let known = |place: usize| {
             let spec = self.ruleset.rating.as_ref()?;
-            Some(self.people.all[place].skill.unwrap_or_else(|| spec.newcomer()).rated)
+            Some(self.population.players[place].known_skill.unwrap_or_else(|| spec.initial_skill()).estimate)
         };
-        let rated = it.people.clone().zip(&players);
-        let ratings = rated.map(|(place, player)| Rated::at_entry(self.ruleset, known(place), player.skill, origin));
+        let rated = it.players.clone().zip(&players);
+        let ratings = rated.map(|(place, player)| {
+            PlayerRating::at_queue_entry(self.ruleset, known(place), player.stated_skill, origin)
+        });
         let city = &self.map.cities[usize::from(it.city)];
         Ticket {
             id,
             set_id: self.ruleset.set_id,
             subject: None,
-            entered: self.now,
-            ratings: ratings.collect(),
+            entered_at: self.now,
+            player_ratings: ratings.collect(),
             session: Session {
-                silo: SILO,
+                silo: SIM_SILO,
                 party_sizes: vec![players.len() as u8],
                 players,
-                nat_type: Some(it.nat),
+                nat_type: Some(it.nat_type),
                 game_in_progress: Some(false),
                 big_party_count: Some(0),
                 join_seats: 0,
-                locality: city.believed,
-                attributes: self.attributes(party),
-                regions: if self.goes_by_regions() { self.map.to_regions(it.city).into() } else { Box::default() },
+                locality: city.estimated_location,
+                attributes: self.session_attributes(party),
+                region_latencies: if self.uses_region_latencies() {
+                    self.map.region_round_trips(it.city).into()
+                } else {
+                    Box::default()
+                },
                 origin,
             },
-            blocked: Vec::new(),
-            alone: !self.queue.several_queues,
+            blocked_users: Vec::new(),
+            exclusive: !self.queue.several_queues,
         }
     }
 
     /// Of the game's own attributes only the region is known, where regions are separate: that of the party's city.
-    fn attributes(&self, party: usize) -> Vec<(Box<str>, Value)> {
-        let Some(Regions::Separate { attribute }) = self.queue.regions else { return Vec::new() };
+    fn session_attributes(&self, party: usize) -> Vec<(Box<str>, AttributeValue)> {
+        let Some(RegionMode::Separate { attribute }) = self.queue.regions else { return Vec::new() };
         let attribute = &self.ruleset.attributes[attribute];
-        if attribute.source != Source::Map || attribute.kind != ValueKind::Text {
+        if attribute.source != AttributeSource::AttributeMap || attribute.value_type != ValueType::String {
             return Vec::new();
         }
-        let region = &self.map.cities[usize::from(self.people.parties[party].city)].region;
-        vec![(attribute.name.clone(), Value::Text(region.clone()))]
+        let region = &self.map.cities[usize::from(self.population.parties[party].city)].region;
+        vec![(attribute.name.clone(), AttributeValue::String(region.clone()))]
     }
 
     /// A party's place on the leaderboard: the mean of its players'.
-    pub(super) fn place(&self, party: usize, ratings: &[Rated]) -> Option<f64> {
-        let spec = self.ruleset.rating.as_ref().filter(|_| self.goes_by_places())?;
-        let people = &self.people.all[self.people.parties[party].people.clone()];
-        let place = |(person, rated): (&Person, &Rated)| match person.skill {
-            Some(skill) => self.board.place(&Standing { user: person.user, score: spec.score(skill.rated) }) as f64,
-            None => self.board.place_of_score(spec.score(*rated)) as f64,
+    pub(super) fn mean_leaderboard_index(&self, party: usize, ratings: &[PlayerRating]) -> Option<f64> {
+        let spec = self.ruleset.rating.as_ref().filter(|_| self.uses_leaderboard_ranks())?;
+        let people = &self.population.players[self.population.parties[party].players.clone()];
+        let place = |(person, rated): (&SimPlayer, &PlayerRating)| match person.known_skill {
+            Some(skill) => self.leaderboard.index_of(&LeaderboardEntry {
+                user: person.user,
+                conservative_rating: spec.conservative_rating(skill.estimate),
+            }) as f64,
+            None => self.leaderboard.index_of_rating(spec.conservative_rating(*rated)) as f64,
         };
         let sum: f64 = people.iter().zip(ratings).map(place).sum();
         Some(sum / ratings.len().max(1) as f64)
     }
 
     /// A party has had enough. In a match that may yet come about it hopes on.
-    pub(super) fn gives_up(&mut self, id: TicketId) {
-        if let Some(taken) = self.taken.get_mut(&id) {
-            taken.impatient = true;
+    pub(super) fn give_up(&mut self, id: TicketId) {
+        if let Some(taken) = self.matched_tickets.get_mut(&id) {
+            taken.patience_ended = true;
             return;
         }
-        let Some(waiting) = self.waiting.remove(&id) else { return };
-        let waited_ms = self.now.since(waiting.entrant.ticket.entered);
-        if self.counts(waiting.entrant.ticket.entered) {
-            self.tally.gave_up_ms.push(u32::try_from(waited_ms).unwrap_or(u32::MAX));
-            self.count_offer(waited_ms);
-            let why = waiting.why.map_or_else(|| "not looked at".to_owned(), |why| Self::rule(self.ruleset, why));
-            *self.tally.kept_waiting.entry(why).or_default() += 1;
+        let Some(waiting) = self.waiting_tickets.remove(&id) else { return };
+        let waited_ms = self.now.ms_since(waiting.prepared_ticket.ticket.entered_at);
+        if self.is_counted(waiting.prepared_ticket.ticket.entered_at) {
+            self.tally.abandoned_waits_ms.push(u32::try_from(waited_ms).unwrap_or(u32::MAX));
+            self.count_other_set_offer(waited_ms);
+            let why = waiting
+                .last_refusal
+                .map_or_else(|| "not looked at".to_owned(), |why| Self::rule_name(self.ruleset, why));
+            *self.tally.unmatched_by_rule.entry(why).or_default() += 1;
         }
-        if self.people.outlier == Some(waiting.party) {
+        if self.population.outlier_party == Some(waiting.party_index) {
             if let Some(outlier) = self.tally.outlier.as_mut() {
-                outlier.gave_up += 1;
+                outlier.gave_up_count += 1;
             }
             // It grumbles and tries again.
-            self.pauses(waiting.party);
+            self.schedule_reentry(waiting.party_index);
         } else {
-            self.leaves(waiting.party);
+            self.end_play_session(waiting.party_index);
         }
-        self.changed();
+        self.mark_queue_changed();
     }
 
     /// Counts a ticket that waited long enough to be offered another set (S4-16).
-    pub(super) fn count_offer(&mut self, waited_ms: u64) {
-        self.tally.offered += u64::from(self.queue.offer.is_some_and(|offer| offer.after_ms <= waited_ms));
+    pub(super) fn count_other_set_offer(&mut self, waited_ms: u64) {
+        self.tally.tickets_offered_another_set +=
+            u64::from(self.queue.offer.is_some_and(|offer| offer.after_ms <= waited_ms));
     }
 
     /// A party goes home.
-    pub(super) fn leaves(&mut self, party: usize) {
-        let it = &mut self.people.parties[party];
-        it.matches_left = 0;
-        self.connected = self.connected.saturating_sub(it.people.len() as u32);
+    pub(super) fn end_play_session(&mut self, party: usize) {
+        let it = &mut self.population.parties[party];
+        it.matches_left_in_session = 0;
+        self.connected_players = self.connected_players.saturating_sub(it.players.len() as u32);
     }
 
     /// A party comes back after a while.
-    pub(super) fn pauses(&mut self, party: usize) {
-        let mut dice = self.visit_dice(party, About::Visit);
+    pub(super) fn schedule_reentry(&mut self, party: usize) {
+        let mut dice = self.queue_visit_rng(party, RngPurpose::QueueVisit);
         // The first throw was patience.
         let _: f64 = dice.sample(StandardNormal);
         let pause: f64 = dice.sample(Exp1);
         let pause_ms = (pause * self.scenario.rhythm.pause_s * 1_000.0) as u64;
-        self.agenda.plan(self.now.after(pause_ms), Due::Enters(party));
+        self.event_queue.schedule(self.now.plus_ms(pause_ms), ScheduledEvent::PartyEntersQueue(party));
     }
 }

@@ -12,145 +12,149 @@ use tokio::time::Instant;
 use crate::store::StoreError;
 #[cfg(feature = "mutants")]
 use crate::store::mutant;
-use crate::store::postgres::line::{late, unavailable};
-use crate::store::postgres::{Desk, settle, statements as sql};
+use crate::store::postgres::line::{timeout_error, to_store_error};
+use crate::store::postgres::{WriteSession, settle, statements as sql};
 
 /// What a batch may take, all attempts together; clients are told within half a second more, and so within the 2.5 seconds
 /// of R6.
-const WITHIN: Duration = Duration::from_millis(1_900);
+const COMMIT_TIMEOUT: Duration = Duration::from_millis(1_900);
 
 /// How often a batch begins again because another server was quicker.
 const ATTEMPTS_MAX: u32 = 8;
 
 /// Other servers are told of a change at once, but not more often than this; the rest they find when they next look.
-const RINGS_APART: Duration = Duration::from_millis(100);
+const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
 
 /// When the others were last told that there is something new. Telling takes a lock that all commits of the database
 /// share, so it is not done for each.
 #[derive(Debug, Default)]
-pub(super) struct Bell {
-    rung: Option<Instant>,
+pub(super) struct NotifyThrottle {
+    last_notified: Option<Instant>,
 }
 
-impl Bell {
-    fn may_ring(&mut self) -> bool {
+impl NotifyThrottle {
+    fn should_notify(&mut self) -> bool {
         let now = Instant::now();
-        let may = self.rung.is_none_or(|rung| RINGS_APART <= now.duration_since(rung));
+        let may = self.last_notified.is_none_or(|rung| NOTIFY_INTERVAL <= now.duration_since(rung));
         if may {
-            self.rung = Some(now);
+            self.last_notified = Some(now);
         }
         may
     }
 }
 
 /// Why an attempt came to nothing.
-pub(super) enum Trouble {
+pub(super) enum CommitError {
     /// Another server was quicker. Nothing has happened.
-    Overtaken,
+    WriteConflict,
     /// It has to be decided in code.
-    NotPlain,
+    FastPathRejected,
     /// It failed. Nothing has happened.
     Failed(StoreError),
     /// It may be committed, and nobody has said so.
-    Unanswered(String),
+    OutcomeUnknown(String),
 }
 
-impl Trouble {
+impl CommitError {
     /// What the failure of a statement means that was a transaction by itself. Once the database has called it an error,
     /// and not the end of the connection, it has been taken back.
-    pub(super) fn of_a_whole_transaction(error: sqlx::Error) -> Self {
+    pub(super) fn from_single_statement(error: sqlx::Error) -> Self {
         let said = error.as_database_error().and_then(|it| it.try_downcast_ref::<PgDatabaseError>());
         match said {
-            Some(said) if said.code() == sql::WAS_DELETED => Self::NotPlain,
+            Some(said) if said.code() == sql::NOT_NULL_VIOLATION => Self::FastPathRejected,
             Some(said) if said.severity() == PgSeverity::Error => error.into(),
-            _ => Self::Unanswered(error.to_string()),
+            _ => Self::OutcomeUnknown(error.to_string()),
         }
     }
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for CommitError {
     fn from(error: StoreError) -> Self {
         Self::Failed(error)
     }
 }
 
-impl From<sqlx::Error> for Trouble {
+impl From<sqlx::Error> for CommitError {
     fn from(error: sqlx::Error) -> Self {
         const LOCK_NOT_AVAILABLE: &str = "55P03";
         const DEADLOCK: &str = "40P01";
         const SERIALIZATION: &str = "40001";
         let code = error.as_database_error().and_then(|it| it.code());
         match code.as_deref() {
-            Some(LOCK_NOT_AVAILABLE | DEADLOCK | SERIALIZATION) => Self::Overtaken,
-            _ => Self::Failed(unavailable(error)),
+            Some(LOCK_NOT_AVAILABLE | DEADLOCK | SERIALIZATION) => Self::WriteConflict,
+            _ => Self::Failed(to_store_error(error)),
         }
     }
 }
 
 /// Fewer rows made than wanted: another server made the others a moment ago.
-pub(super) fn all(made: u64, wanted: usize) -> Result<(), Trouble> {
-    if made == wanted as u64 { Ok(()) } else { Err(Trouble::Overtaken) }
+pub(super) fn check_row_count(made: u64, wanted: usize) -> Result<(), CommitError> {
+    if made == wanted as u64 { Ok(()) } else { Err(CommitError::WriteConflict) }
 }
 
 /// One try at a batch.
-pub(super) struct Attempt {
+pub(super) struct CommitAttempt {
     /// Its name, by which it can be looked for, and given up.
     pub(super) batch_id: Uuid,
-    pub(super) replica: i64,
+    pub(super) replica_id: i64,
     /// The others are told.
-    pub(super) ring: bool,
+    pub(super) notify: bool,
 }
 
 /// A batch of changes.
-pub(super) trait Work: Send {
+pub(super) trait BatchWork: Send {
     /// What it answers.
-    type Done: Send;
+    type Output: Send;
 
     /// What operators know it by.
-    fn name(&self) -> &'static str;
+    fn transaction_label(&self) -> &'static str;
 
     /// How many changes it is.
-    fn changes(&self) -> usize;
+    fn write_count(&self) -> usize;
 
     /// Whether a try is a transaction by itself, with nothing to commit after it.
-    fn is_whole(&self) -> bool {
+    fn is_single_statement(&self) -> bool {
         false
     }
 
     /// Makes it one that is decided in code, from the next try on.
-    fn decide_in_code(&mut self) {}
+    fn disable_fast_path(&mut self) {}
 
     /// Everything but `commit`.
-    fn make(
+    fn write(
         &self,
         connection: &mut PgConnection,
-        attempt: &Attempt,
-    ) -> impl Future<Output = Result<Self::Done, Trouble>> + Send;
+        attempt: &CommitAttempt,
+    ) -> impl Future<Output = Result<Self::Output, CommitError>> + Send;
 
     /// What a batch has answered that was a transaction by itself, is committed, and was not heard.
-    fn what_became(
+    fn read_committed_result(
         &self,
-        desk: &mut Desk,
+        desk: &mut WriteSession,
         batch_id: Uuid,
-    ) -> impl Future<Output = Result<Self::Done, StoreError>> + Send;
+    ) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 }
 
 /// Makes all changes and answers each. On an error none has happened, or nobody knows.
-pub(super) async fn commit<W: Work>(desk: &mut Desk, mut work: W) -> Result<W::Done, StoreError> {
-    let end = Instant::now() + WITHIN;
+pub(super) async fn commit_with_retries<W: BatchWork>(
+    desk: &mut WriteSession,
+    mut work: W,
+) -> Result<W::Output, StoreError> {
+    let end = Instant::now() + COMMIT_TIMEOUT;
     for _ in 0..ATTEMPTS_MAX {
-        desk.batches += 1;
-        let batch_id = Uuid::from_u64_pair(desk.replica.cast_unsigned(), desk.batches);
-        let attempt = Attempt { batch_id, replica: desk.replica, ring: desk.bell.may_ring() };
+        desk.batch_count += 1;
+        let batch_id = Uuid::from_u64_pair(desk.replica_id.cast_unsigned(), desk.batch_count);
+        let attempt =
+            CommitAttempt { batch_id, replica_id: desk.replica_id, notify: desk.notify_throttle.should_notify() };
         #[cfg_attr(feature = "mutants", expect(unused_mut, reason = "it is wrapped"))]
-        let mut connection = desk.writes.take().await?;
+        let mut connection = desk.connection.take_connection().await?;
         #[cfg(feature = "mutants")]
         let mut connection = super::mutant::Pooled(Some(connection));
-        let whole = work.is_whole();
-        let made = tokio::time::timeout_at(end, work.make(&mut connection, &attempt)).await;
+        let whole = work.is_single_statement();
+        let made = tokio::time::timeout_at(end, work.write(&mut connection, &attempt)).await;
         let made = made.unwrap_or_else(|_| match whole {
-            true => Err(Trouble::Unanswered("it took too long".into())),
-            false => Err(late("a commit", WITHIN).into()),
+            true => Err(CommitError::OutcomeUnknown("it took too long".into())),
+            false => Err(timeout_error("a commit", COMMIT_TIMEOUT).into()),
         });
         #[cfg(feature = "mutants")]
         let mut connection = connection.whole();
@@ -164,36 +168,41 @@ pub(super) async fn commit<W: Work>(desk: &mut Desk, mut work: W) -> Result<W::D
                 let sent = if whole { Ok(()) } else { send_commit(&mut connection, end).await };
                 match sent {
                     Ok(()) => {
-                        desk.writes.give_back(connection);
+                        desk.connection.return_connection(connection);
                         return Ok(done);
                     }
                     Err(heard) => (Some(done), heard),
                 }
             }
-            Err(Trouble::Unanswered(heard)) => (None, heard),
-            Err(trouble @ (Trouble::Overtaken | Trouble::NotPlain)) => {
+            Err(CommitError::OutcomeUnknown(heard)) => (None, heard),
+            Err(trouble @ (CommitError::WriteConflict | CommitError::FastPathRejected)) => {
                 if !whole {
                     // A connection that does not answer this either is thrown away, and nobody waits for it.
                     let undone = tokio::time::timeout_at(end, connection.execute("rollback")).await;
-                    undone.map_err(|_| late("a rollback", WITHIN))?.map_err(unavailable)?;
+                    undone.map_err(|_| timeout_error("a rollback", COMMIT_TIMEOUT))?.map_err(to_store_error)?;
                 }
-                if matches!(trouble, Trouble::NotPlain) {
-                    work.decide_in_code();
+                if matches!(trouble, CommitError::FastPathRejected) {
+                    work.disable_fast_path();
                 }
-                desk.writes.give_back(connection);
+                desk.connection.return_connection(connection);
                 continue;
             }
-            Err(Trouble::Failed(error)) => {
-                tracing::warn!(%error, transaction = work.name(), changes = work.changes(), "a transaction failed");
+            Err(CommitError::Failed(error)) => {
+                tracing::warn!(%error, transaction = work.transaction_label(), changes = work.write_count(), "a transaction failed");
                 return Err(error);
             }
         };
         drop(connection);
-        tracing::warn!(heard, transaction = work.name(), changes = work.changes(), "a commit was not answered");
-        return match (settle::settle(desk, batch_id).await?, known) {
+        tracing::warn!(
+            heard,
+            transaction = work.transaction_label(),
+            changes = work.write_count(),
+            "a commit was not answered"
+        );
+        return match (settle::resolve_commit(desk, batch_id).await?, known) {
             (false, _) => Err(StoreError::Unavailable("postgres: a commit was lost; nothing of it happened".into())),
             (true, Some(done)) => Ok(done),
-            (true, None) => work.what_became(desk, batch_id).await,
+            (true, None) => work.read_committed_result(desk, batch_id).await,
         };
     }
     Err(StoreError::Unavailable(format!("postgres: other servers were quicker {ATTEMPTS_MAX} times")))

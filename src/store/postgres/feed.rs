@@ -8,145 +8,154 @@ use sqlx::postgres::{PgConnectOptions, PgRow};
 use sqlx::types::Uuid;
 use tokio_stream::StreamExt;
 
-use crate::domain::id::{AdvertisementId, IdState};
-use crate::store::postgres::line::{Line, ask, unavailable};
-use crate::store::postgres::mark::{ALL_WITHIN, CHANGES_MAX, LOOK_EVERY, LOOK_WITHIN, Look, Mark};
-use crate::store::postgres::settle::Unsettled;
-use crate::store::postgres::wake::{self, Wake};
+use crate::domain::id::{AdvertisementId, BuildIdHasher};
+use crate::store::postgres::line::{ConnectionSlot, ask, to_store_error};
+use crate::store::postgres::mark::{
+    CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
+};
+use crate::store::postgres::settle::UnresolvedCommits;
+use crate::store::postgres::wake::{self, ListenTask};
 use crate::store::postgres::{Replica, copied, open, read, statements as sql};
-use crate::store::{Feed, News, Reservation, StoreError, StoredAdvertisement, rows};
+use crate::store::{AdvertFeed, FeedBatch, Reservation, StoreError, StoredAdvertisement, rows};
 
 /// Rows that are read together.
-const TOGETHER: usize = 2_000;
+const DECODE_CHUNK_ROWS: usize = 2_000;
 
 /// One server's reading.
 #[derive(Debug)]
-pub(super) struct ChangeFeed {
-    looks: Line,
-    all: Line,
-    wake: Option<Wake>,
-    listen: PgConnectOptions,
-    replica: i64,
+pub(super) struct AdvertChangeFeed {
+    poll_connection: ConnectionSlot,
+    load_connection: ConnectionSlot,
+    listen_task: Option<ListenTask>,
+    listen_options: PgConnectOptions,
+    replica_id: i64,
     silos: Option<Vec<i64>>,
-    unsettled: Unsettled,
+    unresolved_commits: UnresolvedCommits,
     /// `None` before everything has been read.
-    place: Option<Mark>,
+    cursor: Option<FeedCursor>,
 }
 
-impl ChangeFeed {
-    pub(super) fn new(options: &PgConnectOptions, replica: &Replica, unsettled: Unsettled) -> Self {
+impl AdvertChangeFeed {
+    pub(super) fn new(options: &PgConnectOptions, replica: &Replica, unsettled: UnresolvedCommits) -> Self {
         Self {
-            looks: Line::new("feed", open::hurried(options)),
-            all: Line::new("load", open::patient(options)),
-            wake: None,
-            listen: open::hurried(options),
-            replica: replica.number.cast_signed(),
-            silos: replica.silos(),
-            unsettled,
-            place: None,
+            poll_connection: ConnectionSlot::new("feed", open::with_short_timeouts(options)),
+            load_connection: ConnectionSlot::new("load", open::with_long_timeout(options)),
+            listen_task: None,
+            listen_options: open::with_short_timeouts(options),
+            replica_id: replica.id.cast_signed(),
+            silos: replica.silo_ids(),
+            unresolved_commits: unsettled,
+            cursor: None,
         }
     }
 
     /// Everything. The mark is older than what is read, so what is committed meanwhile is read again.
-    async fn read_all(&mut self) -> Result<News, StoreError> {
-        let line = &mut self.all;
+    async fn read_snapshot(&mut self) -> Result<FeedBatch, StoreError> {
+        let line = &mut self.load_connection;
         let (mark, at): (i64, i64) =
-            ask!(line, LOOK_WITHIN, "a look", |connection| sqlx::query_as(sql::MARK).fetch_one(&mut *connection))?;
-        let (copy, replica) = (sql::copy_all(self.silos.as_deref()), self.replica);
-        let readings = ask!(line, ALL_WITHIN, "reading everything", |connection| async {
+            ask!(line, READ_TIMEOUT, "a look", |connection| sqlx::query_as(sql::READ_OLDEST_TRANSACTION)
+                .fetch_one(&mut *connection))?;
+        let (copy, replica) = (sql::copy_advertisements_sql(self.silos.as_deref()), self.replica_id);
+        let readings = ask!(line, SNAPSHOT_TIMEOUT, "reading everything", |connection| async {
             let mut readings = Vec::new();
             let mut rows = Vec::new();
             let mut stream = connection.copy_out_raw(&copy).await?;
             // Reading a row takes longer than receiving it: others do that meanwhile.
             while let Some(row) = stream.try_next().await? {
                 rows.push(row);
-                if rows.len() == TOGETHER {
-                    let rows = std::mem::replace(&mut rows, Vec::with_capacity(TOGETHER));
-                    readings.push(tokio::task::spawn_blocking(move || read_together(&rows, replica)));
+                if rows.len() == DECODE_CHUNK_ROWS {
+                    let rows = std::mem::replace(&mut rows, Vec::with_capacity(DECODE_CHUNK_ROWS));
+                    readings.push(tokio::task::spawn_blocking(move || decode_chunk(&rows, replica)));
                 }
             }
-            readings.push(tokio::task::spawn_blocking(move || read_together(&rows, replica)));
+            readings.push(tokio::task::spawn_blocking(move || decode_chunk(&rows, replica)));
             Ok::<_, sqlx::Error>(readings)
         })?;
-        let mut changed = Vec::with_capacity(readings.len() * TOGETHER);
+        let mut changed = Vec::with_capacity(readings.len() * DECODE_CHUNK_ROWS);
         for reading in readings {
             let reading = reading.await.unwrap_or_else(|_| Err(StoreError::Unavailable("a reader died".into())));
             changed.extend(reading?);
         }
-        let rows = ask!(line, ALL_WITHIN, "reading everything", |connection| sqlx::query(sql::READ_ALL_RESERVATIONS)
-            .fetch_all(&mut *connection))?;
-        let mut seats: HashMap<AdvertisementId, Vec<Reservation>, IdState> = HashMap::default();
+        let rows =
+            ask!(line, SNAPSHOT_TIMEOUT, "reading everything", |connection| sqlx::query(sql::LOAD_RESERVATIONS)
+                .fetch_all(&mut *connection))?;
+        let mut seats: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
         for row in &rows {
-            let Some(reservation) = read::reservation(row, 0)? else { continue };
+            let Some(reservation) = read::decode_reservation(row, 0)? else { continue };
             seats.entry(reservation.advertisement_id).or_default().push(reservation);
         }
-        seat(&mut changed, seats);
+        attach_reservations(&mut changed, seats);
         let at = rows::from_ms(at);
-        self.place = Some(Mark::new(mark, at));
-        Ok(News { at, whole: true, more: false, changed, gone: Vec::new() })
+        self.cursor = Some(FeedCursor::new(mark, at));
+        Ok(FeedBatch { read_at: at, is_snapshot: true, has_more: false, changed, removed: Vec::new() })
     }
 
     /// What is new, or `None` when that cannot be known any more.
-    async fn read_new(&mut self, also: &[AdvertisementId]) -> Result<Option<News>, StoreError> {
-        let Some(place) = &mut self.place else { return Ok(None) };
-        let (line, replica) = (&mut self.looks, self.replica);
-        let known = place.known();
-        let unsettled = self.unsettled.list();
+    async fn read_changes(&mut self, also: &[AdvertisementId]) -> Result<Option<FeedBatch>, StoreError> {
+        let Some(place) = &mut self.cursor else { return Ok(None) };
+        let (line, replica) = (&mut self.poll_connection, self.replica_id);
+        let known = place.read_versions();
+        let unsettled = self.unresolved_commits.list();
         let ids: Vec<Uuid> = also.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
-        let rows: Vec<PgRow> = ask!(line, LOOK_WITHIN, "a look", |connection| {
-            let look = sqlx::query(sql::READ_CHANGES).bind(place.from()).bind(&known).bind(replica).bind(CHANGES_MAX);
+        let rows: Vec<PgRow> = ask!(line, READ_TIMEOUT, "a look", |connection| {
+            let look = sqlx::query(sql::READ_CHANGES)
+                .bind(place.low_watermark())
+                .bind(&known)
+                .bind(replica)
+                .bind(CHANGES_PER_READ_MAX);
             look.bind(&unsettled).bind(&ids).bind(&self.silos).fetch_all(&mut *connection)
         })?;
-        let (first, rows) = rows.split_first().ok_or_else(|| unavailable(sqlx::Error::RowNotFound))?;
-        let look = Look::of(first).map_err(unavailable)?;
-        if !place.is_sure(&look) {
+        let (first, rows) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
+        let look = FeedRead::from_row(first).map_err(to_store_error)?;
+        if !place.can_continue(&look) {
             return Ok(None);
         }
-        let (changed, gone) = sort(rows, ADVERTISEMENT, replica)?;
-        let at = look.at;
-        let more = place.pass(look);
-        Ok(Some(News { at, whole: false, more, changed, gone }))
+        let (changed, gone) = decode_changes(rows, ADVERTISEMENT_COLUMN, replica)?;
+        let at = look.read_at;
+        let more = place.advance(look);
+        Ok(Some(FeedBatch { read_at: at, is_snapshot: false, has_more: more, changed, removed: gone }))
     }
 }
 
 #[async_trait]
-impl Feed for ChangeFeed {
-    async fn wait(&mut self) {
-        let wake = self.wake.get_or_insert_with(|| Wake::listen(&self.listen, wake::ADVERTISEMENTS));
-        wake.wait(LOOK_EVERY).await;
+impl AdvertFeed for AdvertChangeFeed {
+    async fn wait_for_changes(&mut self) {
+        let wake =
+            self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, wake::ADVERT_CHANNEL));
+        wake.wait(POLL_INTERVAL).await;
     }
 
-    async fn read(&mut self, also: &[AdvertisementId]) -> Result<News, StoreError> {
-        match self.read_new(also).await? {
+    async fn read_batch(&mut self, also: &[AdvertisementId]) -> Result<FeedBatch, StoreError> {
+        match self.read_changes(also).await? {
             Some(news) => Ok(news),
-            None => self.read_all().await,
+            None => self.read_snapshot().await,
         }
     }
 }
 
-fn read_together(messages: &[impl AsRef<[u8]>], replica: i64) -> Result<Vec<StoredAdvertisement>, StoreError> {
-    let read = messages.iter().map(|message| copied::stored(message.as_ref(), replica));
+fn decode_chunk(messages: &[impl AsRef<[u8]>], replica: i64) -> Result<Vec<StoredAdvertisement>, StoreError> {
+    let read = messages.iter().map(|message| copied::decode_advertisement(message.as_ref(), replica));
     // The last one is the end of the copy.
     read.filter_map(Result::transpose).collect()
 }
 
 /// The column of `READ_CHANGES` with the id that was asked for, from which on they are those of an advertisement.
-const ADVERTISEMENT: usize = 3;
+const ADVERTISEMENT_COLUMN: usize = 3;
 
 /// What there is of what was asked for, with its seats, and what there is not; both in the order of ids. Columns of an
 /// advertisement begin at `first`, and those of a reservation follow them.
-pub(super) fn sort(
+pub(super) fn decode_changes(
     rows: &[PgRow],
     first: usize,
     replica: i64,
 ) -> Result<(Vec<StoredAdvertisement>, Vec<AdvertisementId>), StoreError> {
     let (mut changed, mut gone) = (Vec::with_capacity(rows.len()), Vec::new());
-    let mut seats: HashMap<AdvertisementId, Vec<Reservation>, IdState> = HashMap::default();
+    let mut seats: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
     for row in rows {
-        let id = read::advertisement_id(row, first)?;
-        let reservation = read::reservation(row, first + read::ADVERTISEMENT_COLUMNS)?;
+        let id = read::decode_advertisement_id(row, first)?;
+        let reservation = read::decode_reservation(row, first + read::ADVERTISEMENT_COLUMN_COUNT)?;
         if reservation.is_none() || !seats.contains_key(&id) {
-            match read::stored(row, first, replica)? {
+            match read::decode_advertisement(row, first, replica)? {
                 Some(stored) => changed.push(stored),
                 None => gone.push(id),
             }
@@ -155,14 +164,17 @@ pub(super) fn sort(
             seats.entry(id).or_default().push(reservation);
         }
     }
-    seat(&mut changed, seats);
+    attach_reservations(&mut changed, seats);
     changed.sort_unstable_by_key(|stored| stored.advertisement.id);
     gone.sort_unstable();
     Ok((changed, gone))
 }
 
 /// Gives each its seats, in the order of ids.
-fn seat(all: &mut [StoredAdvertisement], mut seats: HashMap<AdvertisementId, Vec<Reservation>, IdState>) {
+fn attach_reservations(
+    all: &mut [StoredAdvertisement],
+    mut seats: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher>,
+) {
     if seats.is_empty() {
         return;
     }

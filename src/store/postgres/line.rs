@@ -8,18 +8,18 @@ use sqlx::{ConnectOptions, Connection};
 use crate::store::StoreError;
 
 /// How long to wait for a connection.
-const CONNECT_WITHIN: Duration = Duration::from_millis(1_500);
+const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 
 /// A place for a connection. While somebody works with it, it is empty: whatever becomes of them, nobody gets a connection
 /// that was left in the middle of something.
 #[derive(Debug)]
-pub(super) struct Line {
+pub(super) struct ConnectionSlot {
     purpose: &'static str,
     options: PgConnectOptions,
     connection: Option<PgConnection>,
 }
 
-impl Line {
+impl ConnectionSlot {
     /// A line without a connection; the database shows it to its operators as `fireteam` and what it is for.
     pub(super) fn new(purpose: &'static str, options: PgConnectOptions) -> Self {
         let options = options.application_name(&format!("fireteam {purpose}"));
@@ -27,7 +27,7 @@ impl Line {
     }
 
     /// The connection, or a new one.
-    pub(super) async fn take(&mut self) -> Result<PgConnection, StoreError> {
+    pub(super) async fn take_connection(&mut self) -> Result<PgConnection, StoreError> {
         #[cfg(feature = "mutants")]
         if let Some(connection) = super::mutant::pooled() {
             return Ok(connection);
@@ -35,26 +35,26 @@ impl Line {
         if let Some(connection) = self.connection.take() {
             return Ok(connection);
         }
-        match tokio::time::timeout(CONNECT_WITHIN, self.options.connect()).await {
+        match tokio::time::timeout(CONNECT_TIMEOUT, self.options.connect()).await {
             Ok(Ok(connection)) => {
                 tracing::debug!(purpose = self.purpose, "connected to postgres");
                 Ok(connection)
             }
-            Ok(Err(error)) => Err(unavailable(error)),
-            Err(_) => Err(late("a connection", CONNECT_WITHIN)),
+            Ok(Err(error)) => Err(to_store_error(error)),
+            Err(_) => Err(timeout_error("a connection", CONNECT_TIMEOUT)),
         }
     }
 
     /// Keeps a connection that nothing went wrong with. One that is not given back is closed, and what was open on it
     /// undone by the database.
-    pub(super) fn give_back(&mut self, connection: PgConnection) {
+    pub(super) fn return_connection(&mut self, connection: PgConnection) {
         self.connection = Some(connection);
     }
 
     /// Takes leave.
     pub(super) async fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
-            let _ = tokio::time::timeout(CONNECT_WITHIN, connection.close()).await;
+            let _ = tokio::time::timeout(CONNECT_TIMEOUT, connection.close()).await;
         }
     }
 }
@@ -62,23 +62,23 @@ impl Line {
 /// Waits for one answer on a line, and throws the connection away when it fails or is late.
 macro_rules! ask {
     ($line:expr, $within:expr, $what:literal, |$connection:ident| $work:expr) => {{
-        let mut taken = $line.take().await?;
+        let mut taken = $line.take_connection().await?;
         let $connection = &mut taken;
         let answer = tokio::time::timeout($within, $work).await;
         match answer {
             Ok(Ok(answer)) => {
-                $line.give_back(taken);
+                $line.return_connection(taken);
                 Ok(answer)
             }
-            Ok(Err(error)) => Err($crate::store::postgres::line::unavailable(error)),
-            Err(_) => Err($crate::store::postgres::line::late($what, $within)),
+            Ok(Err(error)) => Err($crate::store::postgres::line::to_store_error(error)),
+            Err(_) => Err($crate::store::postgres::line::timeout_error($what, $within)),
         }
     }};
 }
 pub(super) use ask;
 
 /// What the database's error means to the caller. The text names no value of any row.
-pub(super) fn unavailable(error: sqlx::Error) -> StoreError {
+pub(super) fn to_store_error(error: sqlx::Error) -> StoreError {
     let code = error.as_database_error().and_then(|it| it.code().map(|code| code.into_owned()));
     let what = error.to_string();
     let line = what.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -89,6 +89,6 @@ pub(super) fn unavailable(error: sqlx::Error) -> StoreError {
 }
 
 /// What was waited for did not come.
-pub(super) fn late(what: &str, within: Duration) -> StoreError {
+pub(super) fn timeout_error(what: &str, within: Duration) -> StoreError {
     StoreError::Unavailable(format!("postgres: {what} took longer than {} ms", within.as_millis()))
 }

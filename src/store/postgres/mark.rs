@@ -16,74 +16,80 @@ use crate::domain::time::UnixMs;
 use crate::store::{mutant, rows};
 
 /// How long to wait for the bell before looking anyway.
-pub(super) const LOOK_EVERY: Duration = Duration::from_millis(100);
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// What a look may take.
-pub(super) const LOOK_WITHIN: Duration = Duration::from_secs(2);
+pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// What reading everything may take.
-pub(super) const ALL_WITHIN: Duration = Duration::from_secs(120);
+pub(super) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Changes that one look takes; each is a transaction of a thousand changes at most.
-pub(super) const CHANGES_MAX: i64 = 16;
+pub(super) const CHANGES_PER_READ_MAX: i64 = 16;
 
 /// A reader that has not looked for this long, by the database's clock, reads everything: `FORGET_CHANGES` forgets what is
 /// twice as old.
-const MISSED_AFTER_MS: u64 = 300_000;
+const READ_GAP_MAX_MS: u64 = 300_000;
 
 /// Changes above the mark that may have been read; more, and something is holding the mark: read everything instead.
-const READ_MAX: usize = 16_384;
+const READ_AHEAD_MAX: usize = 16_384;
 
 /// How far a reader has come.
 #[derive(Debug)]
-pub(super) struct Mark {
+pub(super) struct FeedCursor {
     /// Every transaction below has ended and been read.
-    mark: i64,
+    low_watermark: i64,
     /// Transactions from there on that have been read.
-    read: BTreeSet<i64>,
+    read_versions: BTreeSet<i64>,
     /// When it last looked.
-    at: UnixMs,
+    last_read_at: UnixMs,
 }
 
 /// What a look found, besides the changes themselves.
-pub(super) struct Look {
+pub(super) struct FeedRead {
     /// The oldest transaction that still ran.
-    oldest: i64,
+    oldest_running: i64,
     /// When, by the database's clock.
-    pub(super) at: UnixMs,
+    pub(super) read_at: UnixMs,
     /// The changes that it read.
     versions: Vec<i64>,
 }
 
-impl Look {
+impl FeedRead {
     /// The first three columns of a row.
-    pub(super) fn of(row: &PgRow) -> Result<Self, sqlx::Error> {
+    pub(super) fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let versions: Option<Vec<i64>> = row.try_get(2)?;
-        Ok(Self { oldest: row.try_get(0)?, at: rows::from_ms(row.try_get(1)?), versions: versions.unwrap_or_default() })
+        Ok(Self {
+            oldest_running: row.try_get(0)?,
+            read_at: rows::from_ms(row.try_get(1)?),
+            versions: versions.unwrap_or_default(),
+        })
     }
 }
 
-impl Mark {
+impl FeedCursor {
     /// As the database had it before everything was read.
     pub(super) fn new(mark: i64, at: UnixMs) -> Self {
-        Self { mark, read: BTreeSet::new(), at }
+        Self { low_watermark: mark, read_versions: BTreeSet::new(), last_read_at: at }
     }
 
     /// Where to read on.
-    pub(super) fn from(&self) -> i64 {
-        self.mark
+    pub(super) fn low_watermark(&self) -> i64 {
+        self.low_watermark
     }
 
     /// What has been read from there on.
-    pub(super) fn known(&self) -> Vec<i64> {
-        self.read.iter().copied().collect()
+    pub(super) fn read_versions(&self) -> Vec<i64> {
+        self.read_versions.iter().copied().collect()
     }
 
     /// Whether a look can be sure to know what it has missed.
-    pub(super) fn is_sure(&self, look: &Look) -> bool {
-        let away_ms = look.at.since(self.at);
+    pub(super) fn can_continue(&self, look: &FeedRead) -> bool {
+        let away_ms = look.read_at.ms_since(self.last_read_at);
         let skips = mutant::is("feed_by_the_last_seen");
-        let sure = away_ms <= MISSED_AFTER_MS && (self.mark <= look.oldest || skips) && self.read.len() <= READ_MAX;
+        let sure = away_ms <= READ_GAP_MAX_MS
+            && (self.low_watermark <= look.oldest_running || skips)
+            && self.read_versions.len() <= READ_AHEAD_MAX;
         if !sure {
             tracing::info!(away_ms, "cannot be sure to have read every change: reading everything");
         }
@@ -92,15 +98,19 @@ impl Mark {
 
     /// Notes that all of a look has been read: had anything failed, it would have to be read again. Says whether there is
     /// more to read at once.
-    pub(super) fn pass(&mut self, look: Look) -> bool {
-        let more = look.versions.len() == CHANGES_MAX as usize;
-        self.read.extend(look.versions);
+    pub(super) fn advance(&mut self, look: FeedRead) -> bool {
+        let more = look.versions.len() == CHANGES_PER_READ_MAX as usize;
+        self.read_versions.extend(look.versions);
         if !more {
             let skips = mutant::is("feed_by_the_last_seen");
-            self.mark = if skips { self.read.last().map_or(self.mark, |last| last + 1) } else { look.oldest };
-            self.read = self.read.split_off(&self.mark);
+            self.low_watermark = if skips {
+                self.read_versions.last().map_or(self.low_watermark, |last| last + 1)
+            } else {
+                look.oldest_running
+            };
+            self.read_versions = self.read_versions.split_off(&self.low_watermark);
         }
-        self.at = look.at;
+        self.last_read_at = look.read_at;
         more
     }
 }

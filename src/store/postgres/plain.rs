@@ -11,65 +11,78 @@ use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Uuid;
 
 use crate::domain::advertisement::Advertisement;
-use crate::domain::id::{AdvertisementId, IdState};
+use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::attempt::{Attempt, Trouble};
-use crate::store::postgres::line::{ask, unavailable};
-use crate::store::postgres::{Desk, VERB_WITHIN, statements as sql};
+use crate::store::postgres::attempt::{CommitAttempt, CommitError};
+use crate::store::postgres::line::{ask, to_store_error};
+use crate::store::postgres::{OPERATION_TIMEOUT, WriteSession, statements as sql};
 use crate::store::rows::{AdvertisementRow, from_ms, to_ms};
-use crate::store::{Committed, Outcome, Step, StoreError, Version, Write};
+use crate::store::{AdvertVersion, AdvertWrite, CommitResult, StoreError, VersionStep, WriteOutcome};
 
 /// A batch that can be written so, in the order of ids.
 #[derive(Default)]
-pub(super) struct Plain<'a> {
-    puts: Vec<(AdvertisementId, &'a Advertisement, UnixMs)>,
-    extends: Vec<(AdvertisementId, UnixMs)>,
+pub(super) struct FastPathBatch<'a> {
+    publications: Vec<(AdvertisementId, &'a Advertisement, UnixMs)>,
+    ttl_extensions: Vec<(AdvertisementId, UnixMs)>,
 }
 
 /// What became of the advertisements that the database has changed.
 #[derive(Default)]
-struct Done {
-    after: Version,
+struct FastPathResult {
+    version: AdvertVersion,
     /// Since when each is advertised, and its version before.
-    each: HashMap<AdvertisementId, (UnixMs, Version), IdState>,
+    previous_states: HashMap<AdvertisementId, (UnixMs, AdvertVersion), BuildIdHasher>,
 }
 
-impl<'a> Plain<'a> {
+impl<'a> FastPathBatch<'a> {
     /// The same batch, if that is what it is.
-    pub(super) fn of(batch: &'a [Write]) -> Option<Self> {
+    pub(super) fn from_batch(batch: &'a [AdvertWrite]) -> Option<Self> {
         let mut plain = Self::default();
         for write in batch {
             match write {
-                Write::Put { advertisement, expires, confirmed, settled, .. }
-                    if confirmed.is_empty() && settled.is_empty() =>
-                {
-                    plain.puts.push((advertisement.id, advertisement, *expires));
+                AdvertWrite::Publish {
+                    advertisement,
+                    expires_at: expires,
+                    confirmed_reservations: confirmed,
+                    joined_reservations: settled,
+                    ..
+                } if confirmed.is_empty() && settled.is_empty() => {
+                    plain.publications.push((advertisement.id, advertisement, *expires));
                 }
-                Write::Extend { id, expires, confirmed, settled, .. } if confirmed.is_empty() && settled.is_empty() => {
-                    plain.extends.push((*id, *expires));
+                AdvertWrite::ExtendTtl {
+                    advertisement_id: id,
+                    expires_at: expires,
+                    confirmed_reservations: confirmed,
+                    joined_reservations: settled,
+                    ..
+                } if confirmed.is_empty() && settled.is_empty() => {
+                    plain.ttl_extensions.push((*id, *expires));
                 }
                 _ => return None,
             }
         }
-        plain.puts.sort_unstable_by_key(|(id, ..)| *id);
-        plain.extends.sort_unstable_by_key(|(id, _)| *id);
-        let mut ids: Vec<AdvertisementId> = batch.iter().map(Write::advertisement_id).collect();
+        plain.publications.sort_unstable_by_key(|(id, ..)| *id);
+        plain.ttl_extensions.sort_unstable_by_key(|(id, _)| *id);
+        let mut ids: Vec<AdvertisementId> = batch.iter().map(AdvertWrite::advertisement_id).collect();
         ids.sort_unstable();
         ids.array_windows().all(|[one, next]| one != next).then_some(plain)
     }
 
     /// Makes it, durably when it answers. `Trouble::NotPlain` when one of the names was deleted: nothing has happened then.
-    pub(super) async fn make(
+    pub(super) async fn write(
         &self,
-        batch: &[Write],
-        attempt: &Attempt,
+        batch: &[AdvertWrite],
+        attempt: &CommitAttempt,
         connection: &mut PgConnection,
-    ) -> Result<Committed, Trouble> {
-        let rows: Vec<AdvertisementRow<'_>> =
-            self.puts.iter().map(|(_, advertisement, expires)| AdvertisementRow::of(advertisement, *expires)).collect();
+    ) -> Result<CommitResult, CommitError> {
+        let rows: Vec<AdvertisementRow<'_>> = self
+            .publications
+            .iter()
+            .map(|(_, advertisement, expires)| AdvertisementRow::encode(advertisement, *expires))
+            .collect();
         let column = |of: fn(&AdvertisementRow<'_>) -> i64| rows.iter().map(of).collect::<Vec<i64>>();
-        let query = sqlx::query(sql::WRITE_PLAIN)
-            .bind(attempt.replica)
+        let query = sqlx::query(sql::WRITE_FAST_PATH_BATCH)
+            .bind(attempt.replica_id)
             .bind(rows.iter().map(|row| Uuid::from_bytes(row.id)).collect::<Vec<_>>())
             .bind(column(|row| row.silo_id))
             .bind(column(|row| row.set_id))
@@ -79,48 +92,66 @@ impl<'a> Plain<'a> {
             .bind(rows.iter().map(|row| row.join_seats as i32).collect::<Vec<_>>())
             .bind(rows.iter().map(|row| &*row.body).collect::<Vec<&str>>())
             .bind(rows.iter().map(|row| &*row.connect_data).collect::<Vec<&[u8]>>())
-            .bind(self.extends.iter().map(|(id, _)| Uuid::from_bytes(*id.as_bytes())).collect::<Vec<_>>())
-            .bind(self.extends.iter().map(|(_, expires)| to_ms(*expires)).collect::<Vec<i64>>())
+            .bind(self.ttl_extensions.iter().map(|(id, _)| Uuid::from_bytes(*id.as_bytes())).collect::<Vec<_>>())
+            .bind(self.ttl_extensions.iter().map(|(_, expires)| to_ms(*expires)).collect::<Vec<i64>>())
             .bind(attempt.batch_id)
-            .bind(attempt.ring);
+            .bind(attempt.notify);
         // To the end, not to the first row: rows are sent before the commit, and its failure after them.
-        let answer = query.fetch_all(connection).await.map_err(Trouble::of_a_whole_transaction)?;
-        let done =
-            answer.first().map(Done::read).transpose().map_err(|error| Trouble::Unanswered(error.to_string()))?;
-        Ok(done.unwrap_or_default().tell(batch))
+        let answer = query.fetch_all(connection).await.map_err(CommitError::from_single_statement)?;
+        let done = answer
+            .first()
+            .map(FastPathResult::from_row)
+            .transpose()
+            .map_err(|error| CommitError::OutcomeUnknown(error.to_string()))?;
+        Ok(done.unwrap_or_default().to_commit_result(batch))
     }
 }
 
 /// The same answer, asked for once more: the batch has been committed, and the answer was lost. What has been changed again
 /// since has a version before that nobody knows.
-pub(super) async fn what_became(desk: &mut Desk, batch_id: Uuid, batch: &[Write]) -> Result<Committed, StoreError> {
+pub(super) async fn read_committed_result(
+    desk: &mut WriteSession,
+    batch_id: Uuid,
+    batch: &[AdvertWrite],
+) -> Result<CommitResult, StoreError> {
     let answer: Vec<PgRow> =
-        ask!(desk.writes, VERB_WITHIN, "asking for a batch again", |connection| sqlx::query(sql::WHAT_BECAME)
-            .bind(batch_id)
-            .fetch_all(&mut *connection))?;
-    let done = answer.first().map(Done::read).transpose().map_err(unavailable)?;
-    Ok(done.unwrap_or_default().tell(batch))
+        ask!(desk.connection, OPERATION_TIMEOUT, "asking for a batch again", |connection| sqlx::query(
+            sql::READ_COMMITTED_BATCH
+        )
+        .bind(batch_id)
+        .fetch_all(&mut *connection))?;
+    let done = answer.first().map(FastPathResult::from_row).transpose().map_err(to_store_error)?;
+    Ok(done.unwrap_or_default().to_commit_result(batch))
 }
 
-impl Done {
-    fn read(row: &PgRow) -> Result<Self, sqlx::Error> {
+impl FastPathResult {
+    fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let (ids, since): (Vec<Uuid>, Vec<i64>) = (row.try_get(1)?, row.try_get(2)?);
         let before: Vec<i64> = row.try_get(3)?;
         let name = |id: Uuid| AdvertisementId::from_bytes(id.into_bytes());
-        let known = since.into_iter().map(from_ms).zip(before.into_iter().map(Version));
-        Ok(Self { after: Version(row.try_get(0)?), each: ids.into_iter().map(name).zip(known).collect() })
+        let known = since.into_iter().map(from_ms).zip(before.into_iter().map(AdvertVersion));
+        Ok(Self {
+            version: AdvertVersion(row.try_get(0)?),
+            previous_states: ids.into_iter().map(name).zip(known).collect(),
+        })
     }
 
-    fn tell(&self, batch: &[Write]) -> Committed {
-        let tell = |write: &Write| match (write, self.each.get(&write.advertisement_id())) {
-            (Write::Put { .. }, Some(&(since, before))) => {
-                let created = before == Version::default();
-                (Outcome::Put { created, since }, Step { before, after: self.after })
+    fn to_commit_result(&self, batch: &[AdvertWrite]) -> CommitResult {
+        let tell = |write: &AdvertWrite| match (write, self.previous_states.get(&write.advertisement_id())) {
+            (AdvertWrite::Publish { .. }, Some(&(since, before))) => {
+                let created = before == AdvertVersion::default();
+                (
+                    WriteOutcome::Published { created, advertised_since: since },
+                    VersionStep { before, after: self.version },
+                )
             }
-            (_, Some(&(_, before))) => (Outcome::Done, Step { before, after: self.after }),
-            (_, None) => (Outcome::Absent, Step { before: Version::default(), after: Version::default() }),
+            (_, Some(&(_, before))) => (WriteOutcome::Applied, VersionStep { before, after: self.version }),
+            (_, None) => (
+                WriteOutcome::NotFound,
+                VersionStep { before: AdvertVersion::default(), after: AdvertVersion::default() },
+            ),
         };
         let (outcomes, steps) = batch.iter().map(tell).unzip();
-        Committed { outcomes, steps }
+        CommitResult { outcomes, version_steps: steps }
     }
 }

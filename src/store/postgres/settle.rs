@@ -7,22 +7,22 @@ use std::time::Duration;
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
-use crate::store::postgres::Desk;
-use crate::store::postgres::line::{Line, ask, late};
+use crate::store::postgres::WriteSession;
+use crate::store::postgres::line::{ConnectionSlot, ask, timeout_error};
 use crate::store::{StoreError, mutant};
 
 /// Batches of this server that nobody knows the fate of. Its own changes are not news to it, but these are, should they
 /// turn up.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Unsettled(Arc<Mutex<VecDeque<Uuid>>>);
+pub(super) struct UnresolvedCommits(Arc<Mutex<VecDeque<Uuid>>>);
 
 /// So many of them are kept, the latest.
-const UNSETTLED_MAX: usize = 64;
+const UNRESOLVED_COMMITS_MAX: usize = 64;
 
-impl Unsettled {
-    fn note(&self, batch_id: Uuid) {
+impl UnresolvedCommits {
+    fn add(&self, batch_id: Uuid) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if all.len() == UNSETTLED_MAX {
+        if all.len() == UNRESOLVED_COMMITS_MAX {
             all.pop_front();
         }
         all.push_back(batch_id);
@@ -35,37 +35,44 @@ impl Unsettled {
 }
 
 /// How long to ask. Clients are waiting.
-const WITHIN: Duration = Duration::from_millis(500);
+const RESOLVE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Between one asking and the next.
-const PAUSE: Duration = Duration::from_millis(20);
+const RETRY_DELAY: Duration = Duration::from_millis(20);
 
 /// Whether batch `batch_id` has been committed. If not, it never will be: its name in `change`, or `queue_change`, is taken, and whatever is
 /// left of its transaction fails by it. The insert waits for a transaction that is still on its way.
-pub(super) async fn settle(desk: &mut Desk, batch_id: Uuid) -> Result<bool, StoreError> {
+pub(super) async fn resolve_commit(desk: &mut WriteSession, batch_id: Uuid) -> Result<bool, StoreError> {
     if mutant::is("settle_by_guessing") {
         return Ok(false);
     }
-    let end = Instant::now() + WITHIN;
-    let (replica, statement) = (desk.replica, desk.give_up);
+    let end = Instant::now() + RESOLVE_TIMEOUT;
+    let (replica, statement) = (desk.replica_id, desk.abandon_statement);
     loop {
         // Connecting counts as well: a database that is silent takes as long to say so as it is given.
-        let answer = tokio::time::timeout_at(end, give_up(&mut desk.writes, statement, batch_id, replica)).await;
-        match answer.unwrap_or_else(|_| Err(late("settling a commit", WITHIN))) {
+        let answer =
+            tokio::time::timeout_at(end, abandon_or_find_committed(&mut desk.connection, statement, batch_id, replica))
+                .await;
+        match answer.unwrap_or_else(|_| Err(timeout_error("settling a commit", RESOLVE_TIMEOUT))) {
             Ok(is_committed) => return Ok(is_committed),
             Err(error) if end <= Instant::now() => {
                 tracing::error!(%error, transaction = "settle", "nobody knows what became of a commit");
-                desk.unsettled.note(batch_id);
-                return Err(late("settling a commit", WITHIN));
+                desk.unresolved_commits.add(batch_id);
+                return Err(timeout_error("settling a commit", RESOLVE_TIMEOUT));
             }
             // It waited for that very transaction longer than any statement may, or nobody is there.
-            Err(_) => tokio::time::sleep(PAUSE).await,
+            Err(_) => tokio::time::sleep(RETRY_DELAY).await,
         }
     }
 }
 
-async fn give_up(line: &mut Line, statement: &'static str, batch_id: Uuid, replica: i64) -> Result<bool, StoreError> {
-    let done = ask!(line, WITHIN, "settling a commit", |connection| sqlx::query(statement)
+async fn abandon_or_find_committed(
+    line: &mut ConnectionSlot,
+    statement: &'static str,
+    batch_id: Uuid,
+    replica: i64,
+) -> Result<bool, StoreError> {
+    let done = ask!(line, RESOLVE_TIMEOUT, "settling a commit", |connection| sqlx::query(statement)
         .bind(batch_id)
         .bind(replica)
         .execute(&mut *connection))?;

@@ -2,11 +2,11 @@
 //! plan, whatever their number.
 
 /// The database's clock, milliseconds since the Unix epoch.
-pub(super) const NOW: &str = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
+pub(super) const READ_DATABASE_TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
 
 /// Locks the rows of the ids in `$1` and reads what changes ask about. In the order of ids, so that two batches that want
 /// the same rows wait for each other rather than each other's.
-pub(super) const LOCK: &str = "
+pub(super) const LOCK_ADVERTISEMENTS: &str = "
     select advertisement_id, version, holder, since_ms, expires_ms, join_seats, body is not null, deleted_until_ms
       from advertisement
      where advertisement_id = any($1)
@@ -37,7 +37,7 @@ pub(super) const READ_RESERVATIONS: &str = "
 ///
 /// A name that was ever deleted is not decided here: then the note has no ids, which its column does not allow, and nothing
 /// of all this happens (`WAS_DELETED`).
-pub(super) const WRITE_PLAIN: &str = "
+pub(super) const WRITE_FAST_PATH_BATCH: &str = "
     with put as (
         insert into advertisement as a (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms,
                                         join_seats, body, connect_data)
@@ -80,16 +80,16 @@ pub(super) const WRITE_PLAIN: &str = "
 ";
 
 /// How the database says that a note had no ids: not_null_violation.
-pub(super) const WAS_DELETED: &str = "23502";
+pub(super) const NOT_NULL_VIOLATION: &str = "23502";
 
 /// Takes away the reservations of advertisements that go, or are made anew.
-pub(super) const REMOVE_RESERVATIONS: &str = "delete from reservation where advertisement_id = any($1)";
+pub(super) const DELETE_RESERVATIONS: &str = "delete from reservation where advertisement_id = any($1)";
 
 /// Removes advertisements, names and all.
-pub(super) const REMOVE_ADVERTISEMENTS: &str = "delete from advertisement where advertisement_id = any($1)";
+pub(super) const DELETE_ADVERTISEMENTS: &str = "delete from advertisement where advertisement_id = any($1)";
 
 /// Leaves only the names of advertisements, until the moments in `$2`.
-pub(super) const LEAVE_NAMES: &str = "
+pub(super) const UPDATE_TO_TOMBSTONES: &str = "
     update advertisement a
        set body = null, connect_data = '', deleted_until_ms = u.until_ms,
            version = pg_current_xact_id()::text::bigint
@@ -98,7 +98,7 @@ pub(super) const LEAVE_NAMES: &str = "
 ";
 
 /// Names that nothing was known about. Fewer rows than ids: another server was quicker.
-pub(super) const MAKE_NAMES: &str = "
+pub(super) const INSERT_TOMBSTONES: &str = "
     insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
                                body, connect_data, deleted_until_ms)
     select u.advertisement_id, pg_current_xact_id()::text::bigint, 0, 0, 0, 0, 0, 0, 0, null, '', u.until_ms
@@ -107,7 +107,7 @@ pub(super) const MAKE_NAMES: &str = "
 ";
 
 /// Publishes under names that are there. `$2` is who holds them now.
-pub(super) const REPLACE_ADVERTISEMENTS: &str = "
+pub(super) const UPDATE_ADVERTISEMENTS: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, holder = $2, silo_id = u.silo_id, set_id = u.set_id,
            kind = u.kind, since_ms = u.since_ms, expires_ms = u.expires_ms, join_seats = u.join_seats, body = u.body,
@@ -120,7 +120,7 @@ pub(super) const REPLACE_ADVERTISEMENTS: &str = "
 ";
 
 /// Publishes under new names. Fewer rows than ids: another server was quicker.
-pub(super) const MAKE_ADVERTISEMENTS: &str = "
+pub(super) const INSERT_ADVERTISEMENTS: &str = "
     insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
                                body, connect_data, deleted_until_ms)
     select u.advertisement_id, pg_current_xact_id()::text::bigint, $2, u.silo_id, u.set_id, u.kind, u.since_ms,
@@ -133,7 +133,7 @@ pub(super) const MAKE_ADVERTISEMENTS: &str = "
 ";
 
 /// Notes heartbeats, and that seats have changed: a new version and expiry, and a new holder where there is one.
-pub(super) const TOUCH: &str = "
+pub(super) const UPDATE_EXPIRY: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, expires_ms = u.expires_ms, holder = u.holder
       from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (advertisement_id, expires_ms, holder)
@@ -141,7 +141,7 @@ pub(super) const TOUCH: &str = "
 ";
 
 /// Takes seats. Fewer rows than ids: another server was quicker with one of the same name elsewhere.
-pub(super) const MAKE_RESERVATIONS: &str = "
+pub(super) const INSERT_RESERVATIONS: &str = "
     insert into reservation (reservation_id, advertisement_id, seats, users, payload, state, until_ms)
     select *
       from unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::bytea[], $6::smallint[], $7::bigint[])
@@ -149,7 +149,7 @@ pub(super) const MAKE_RESERVATIONS: &str = "
 ";
 
 /// Changes how reservations stand: nothing else about one ever changes.
-pub(super) const CHANGE_RESERVATIONS: &str = "
+pub(super) const UPDATE_RESERVATIONS: &str = "
     update reservation r
        set state = u.state, until_ms = u.until_ms
       from unnest($1::uuid[], $2::smallint[], $3::bigint[]) as u (reservation_id, state, until_ms)
@@ -157,7 +157,7 @@ pub(super) const CHANGE_RESERVATIONS: &str = "
 ";
 
 /// Notes what the batch `$1` of server `$2` has touched, and rings the bell if `$4`. Answers the transaction's number.
-pub(super) const NOTE_CHANGE: &str = "
+pub(super) const INSERT_CHANGE: &str = "
     with noted as (
         insert into change (batch_id, version, replica, advertisement_ids)
         values ($1, pg_current_xact_id()::text::bigint, $2, $3)
@@ -168,14 +168,14 @@ pub(super) const NOTE_CHANGE: &str = "
 ";
 
 /// Gives the batch `$1` up. No row: it has been committed. Waits for it while nobody knows.
-pub(super) const GIVE_UP: &str = "
+pub(super) const ABANDON_BATCH: &str = "
     insert into change (batch_id, version, replica, advertisement_ids)
     values ($1, pg_current_xact_id()::text::bigint, $2, '{}')
         on conflict (batch_id) do nothing
 ";
 
 /// What `WRITE_PLAIN` has answered, of the batch `$1` that is committed.
-pub(super) const WHAT_BECAME: &str = "
+pub(super) const READ_COMMITTED_BATCH: &str = "
     select c.version, array_agg(u.advertisement_id), array_agg(coalesce(a.since_ms, 0)),
            array_agg(case when a.version = c.version then a.version_before else -1 end)
       from change c
@@ -186,7 +186,7 @@ pub(super) const WHAT_BECAME: &str = "
 ";
 
 /// How far every reader may take everything before to be settled, and the database's clock.
-pub(super) const MARK: &str = "
+pub(super) const READ_OLDEST_TRANSACTION: &str = "
     select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
            (extract(epoch from clock_timestamp()) * 1000)::bigint
 ";
@@ -228,7 +228,7 @@ pub(super) const READ_CHANGES: &str = "
 /// Everything that is advertised, in no order, as the database copies it: a select's rows without a select's questions,
 /// which cost as much as reading them. `silos` are the only ones wanted; a copy takes no parameters, and numbers hurt
 /// nobody.
-pub(super) fn copy_all(silos: Option<&[i64]>) -> String {
+pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
     let wanted = silos.map(|silos| {
         let silos: Vec<String> = silos.iter().map(i64::to_string).collect();
         format!(" and silo_id = any('{{{}}}'::bigint[])", silos.join(","))
@@ -241,14 +241,14 @@ pub(super) fn copy_all(silos: Option<&[i64]>) -> String {
 }
 
 /// All seats.
-pub(super) const READ_ALL_RESERVATIONS: &str = "
+pub(super) const LOAD_RESERVATIONS: &str = "
     select reservation_id, advertisement_id, seats, users, payload, state, until_ms
       from reservation
 ";
 
 /// What is advertised in the silos `$1` under the ids in `$2`, and the seats in it: one statement, so that both are of one
 /// moment; a row for each reservation, or one, in the order of ids.
-pub(super) const READ_SOME: &str = "
+pub(super) const READ_ADVERTISEMENTS: &str = "
     select a.advertisement_id, a.version, a.holder, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
            a.body, a.connect_data, r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms
       from advertisement a
@@ -260,7 +260,7 @@ pub(super) const READ_SOME: &str = "
 ";
 
 /// The first `$3` names of what is advertised in the silos `$1`, from `$2` on.
-pub(super) const NAMES: &str = "
+pub(super) const LIST_ADVERTISEMENT_IDS: &str = "
     select advertisement_id
       from advertisement
      where $2 <= advertisement_id
@@ -271,7 +271,7 @@ pub(super) const NAMES: &str = "
 ";
 
 /// Names of what has expired, for a start.
-pub(super) const FIND_EXPIRED: &str = "
+pub(super) const LIST_EXPIRED_IDS: &str = "
     select advertisement_id
       from advertisement
      where body is not null and expires_ms <= $1
@@ -279,14 +279,14 @@ pub(super) const FIND_EXPIRED: &str = "
 ";
 
 /// A thousand ended reservations that are due; those that another server is at are left to it.
-pub(super) const FORGET_RESERVATIONS: &str = "
+pub(super) const PURGE_RESERVATIONS: &str = "
     delete from reservation
      where reservation_id in (select reservation_id from reservation where state = 2 and until_ms <= $1 limit 1000
                                  for update skip locked)
 ";
 
 /// A thousand deletions that are due, of names that are in use again.
-pub(super) const FORGET_DELETIONS: &str = "
+pub(super) const CLEAR_EXPIRED_DELETIONS: &str = "
     update advertisement
        set deleted_until_ms = null
      where advertisement_id in (select advertisement_id from advertisement
@@ -294,14 +294,14 @@ pub(super) const FORGET_DELETIONS: &str = "
 ";
 
 /// A thousand names that are due.
-pub(super) const FORGET_NAMES: &str = "
+pub(super) const PURGE_TOMBSTONES: &str = "
     delete from advertisement
      where advertisement_id in (select advertisement_id from advertisement
                                  where deleted_until_ms <= $1 and body is null limit 1000 for update skip locked)
 ";
 
 /// A thousand changes that every server has read, or will not miss: `feed.rs` says why.
-pub(super) const FORGET_CHANGES: &str = "
+pub(super) const PURGE_CHANGES: &str = "
     delete from change
      where batch_id in (select batch_id from change where made_at < clock_timestamp() - interval '10 minutes' limit 1000
                            for update skip locked)

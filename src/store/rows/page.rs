@@ -13,81 +13,81 @@ use crate::store::rows::{AdvertisementRow, from_ms};
 
 /// The rows of a page, one after the other, each held against its checksum; and the lease, if a heartbeat has made one.
 #[derive(Debug)]
-pub(in crate::store) struct Page<'a> {
+pub(in crate::store) struct AdvertPage<'a> {
     /// A line for each row, with spaces between: `silo_id`, `set_id`, `kind`, `since_ms`, `expires_ms`, `join_seats`,
     /// the bytes of `body` and of `connect_data`, `checksum`, and the lease's `expires_ms` or nothing.
-    numbers: Lines<'a>,
+    number_lines: Lines<'a>,
     /// `advertisement_id` in 32 hexadecimal digits each.
-    ids: &'a str,
+    hex_ids: &'a str,
     bodies: &'a str,
     /// Hexadecimal.
-    connect_data: &'a str,
+    hex_connect_data: &'a str,
 }
 
-impl<'a> Page<'a> {
+impl<'a> AdvertPage<'a> {
     /// The row of `statements::LOAD_PAGE`.
-    pub(in crate::store) fn read(row: &'a SqliteRow) -> Result<Self, StoreError> {
-        let text = |index: usize, column| row.try_get(index).map_err(|error| corrupt(column, error));
+    pub(in crate::store) fn from_row(row: &'a SqliteRow) -> Result<Self, StoreError> {
+        let text = |index: usize, column| row.try_get(index).map_err(|error| corrupt_row(column, error));
         let numbers: &str = text(0, "checksum")?;
         let (ids, bodies, connect_data) = (text(1, "advertisement_id")?, text(2, "body")?, text(3, "connect_data")?);
-        Ok(Self { numbers: numbers.lines(), ids, bodies, connect_data })
+        Ok(Self { number_lines: numbers.lines(), hex_ids: ids, bodies, hex_connect_data: connect_data })
     }
 
-    fn row(&mut self, line: &'a str) -> Result<(AdvertisementRow<'a>, Option<UnixMs>), StoreError> {
-        let mut numbers = Numbers(line.split_ascii_whitespace());
-        let (silo_id, set_id) = (numbers.next("silo_id")?, numbers.next("set_id")?);
-        let (kind, since_ms) = (numbers.next("kind")?, numbers.next("since_ms")?);
-        let (expires_ms, join_seats) = (numbers.next("expires_ms")?, numbers.next("join_seats")?);
-        let (body_bytes, connect_bytes) = (numbers.length("body")?, numbers.length("connect_data")?);
-        let checksum = numbers.next("checksum")?;
-        let lease = numbers.0.next().map(|text| parse("checksum", text)).transpose()?;
+    fn decode_line(&mut self, line: &'a str) -> Result<(AdvertisementRow<'a>, Option<UnixMs>), StoreError> {
+        let mut numbers = NumberColumns(line.split_ascii_whitespace());
+        let (silo_id, set_id) = (numbers.next_number("silo_id")?, numbers.next_number("set_id")?);
+        let (kind, since_ms) = (numbers.next_number("kind")?, numbers.next_number("since_ms")?);
+        let (expires_ms, join_seats) = (numbers.next_number("expires_ms")?, numbers.next_number("join_seats")?);
+        let (body_bytes, connect_bytes) = (numbers.next_length("body")?, numbers.next_length("connect_data")?);
+        let checksum = numbers.next_number("checksum")?;
+        let lease = numbers.0.next().map(|text| parse_number("checksum", text)).transpose()?;
 
         let mut id = [0; 16];
-        decode_hex(cut(&mut self.ids, 32, "advertisement_id")?, &mut id)
-            .ok_or_else(|| corrupt("advertisement_id", "no name"))?;
-        let body = cut(&mut self.bodies, body_bytes, "body")?;
+        decode_hex(take_prefix(&mut self.hex_ids, 32, "advertisement_id")?, &mut id)
+            .ok_or_else(|| corrupt_row("advertisement_id", "no name"))?;
+        let body = take_prefix(&mut self.bodies, body_bytes, "body")?;
         let mut connect_data = vec![0; connect_bytes];
-        decode_hex(cut(&mut self.connect_data, 2 * connect_bytes, "connect_data")?, &mut connect_data)
-            .ok_or_else(|| corrupt("connect_data", "no bytes"))?;
+        decode_hex(take_prefix(&mut self.hex_connect_data, 2 * connect_bytes, "connect_data")?, &mut connect_data)
+            .ok_or_else(|| corrupt_row("connect_data", "no bytes"))?;
 
         let (body, connect_data) = (Cow::Borrowed(body), Cow::Owned(connect_data));
         let row = AdvertisementRow { id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data };
         match checksum == row.checksum() {
             true => Ok((row, lease.map(from_ms))),
-            false => Err(corrupt("checksum", "it does not agree with the row")),
+            false => Err(corrupt_row("checksum", "it does not agree with the row")),
         }
     }
 }
 
-impl<'a> Iterator for Page<'a> {
+impl<'a> Iterator for AdvertPage<'a> {
     type Item = Result<(AdvertisementRow<'a>, Option<UnixMs>), StoreError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let line = self.numbers.next()?;
-        Some(self.row(line))
+        let line = self.number_lines.next()?;
+        Some(self.decode_line(line))
     }
 }
 
-struct Numbers<'a>(SplitAsciiWhitespace<'a>);
+struct NumberColumns<'a>(SplitAsciiWhitespace<'a>);
 
-impl Numbers<'_> {
-    fn next(&mut self, column: &'static str) -> Result<i64, StoreError> {
-        parse(column, self.0.next().unwrap_or_default())
+impl NumberColumns<'_> {
+    fn next_number(&mut self, column: &'static str) -> Result<i64, StoreError> {
+        parse_number(column, self.0.next().unwrap_or_default())
     }
 
     /// Bytes of a text or blob; none is longer than SQLite's longest value.
-    fn length(&mut self, column: &'static str) -> Result<usize, StoreError> {
-        usize::try_from(self.next(column)?).map_err(|error| corrupt(column, error))
+    fn next_length(&mut self, column: &'static str) -> Result<usize, StoreError> {
+        usize::try_from(self.next_number(column)?).map_err(|error| corrupt_row(column, error))
     }
 }
 
-fn parse(column: &'static str, text: &str) -> Result<i64, StoreError> {
-    text.parse().map_err(|error| corrupt(column, error))
+fn parse_number(column: &'static str, text: &str) -> Result<i64, StoreError> {
+    text.parse().map_err(|error| corrupt_row(column, error))
 }
 
 /// Takes the first `bytes` off `text`.
-fn cut<'a>(text: &mut &'a str, bytes: usize, column: &'static str) -> Result<&'a str, StoreError> {
-    let (first, rest) = text.split_at_checked(bytes).ok_or_else(|| corrupt(column, "it ends too soon"))?;
+fn take_prefix<'a>(text: &mut &'a str, bytes: usize, column: &'static str) -> Result<&'a str, StoreError> {
+    let (first, rest) = text.split_at_checked(bytes).ok_or_else(|| corrupt_row(column, "it ends too soon"))?;
     *text = rest;
     Ok(first)
 }
@@ -99,7 +99,7 @@ fn decode_hex(digits: &str, bytes: &mut [u8]) -> Option<()> {
     }
     let mut all = 0;
     for (byte, pair) in bytes.iter_mut().zip(digits.as_bytes().chunks_exact(2)) {
-        let (high, low) = (DIGITS[usize::from(pair[0])], DIGITS[usize::from(pair[1])]);
+        let (high, low) = (HEX_DIGIT_VALUES[usize::from(pair[0])], HEX_DIGIT_VALUES[usize::from(pair[1])]);
         all |= high | low;
         *byte = (high << 4) | (low & 15);
     }
@@ -107,7 +107,7 @@ fn decode_hex(digits: &str, bytes: &mut [u8]) -> Option<()> {
 }
 
 /// What each byte means as a digit; more than 15 for those that are none.
-const DIGITS: [u8; 256] = {
+const HEX_DIGIT_VALUES: [u8; 256] = {
     let mut digits = [0xff; 256];
     let mut value = 0;
     while value < 16 {
@@ -117,8 +117,8 @@ const DIGITS: [u8; 256] = {
     digits
 };
 
-fn corrupt(column: &'static str, what: impl ToString) -> StoreError {
-    StoreError::Corrupt { table: "advertisement", column, what: what.to_string() }
+fn corrupt_row(column: &'static str, what: impl ToString) -> StoreError {
+    StoreError::CorruptRow { table: "advertisement", column, reason: what.to_string() }
 }
 
 #[cfg(test)]

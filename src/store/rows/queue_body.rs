@@ -22,36 +22,36 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
-use crate::domain::life::{Match, Member, Outcome, Place, Seat, Stage};
-use crate::domain::queue::ticket::{Rated, Ticket};
+use crate::domain::life::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::time::UnixMs;
-use crate::store::rows::body::{Body, Each, Name, Said, text};
+use crate::store::rows::body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
 
 #[derive(Deserialize)]
-struct TicketBody {
-    s: Option<Name>,
-    q: Body,
+struct TicketBodyToRead {
+    s: Option<HexKey>,
+    q: BodyToRead,
     #[serde(default)]
     j: u16,
     #[serde(default)]
     t: Vec<(Option<f64>, Option<f64>)>,
     #[serde(default)]
-    b: Vec<Name>,
+    b: Vec<HexKey>,
     #[serde(default)]
     a: bool,
 }
 
 #[derive(Serialize)]
-struct TicketSaid<'a> {
+struct TicketBodyToWrite<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
-    s: Option<Name>,
-    q: Said<'a>,
+    s: Option<HexKey>,
+    q: BodyToWrite<'a>,
     #[serde(skip_serializing_if = "is_zero")]
     j: u16,
-    #[serde(skip_serializing_if = "Each::is_empty")]
-    t: Each<'a, Rated, (f64, f64)>,
-    #[serde(skip_serializing_if = "Each::is_empty")]
-    b: Each<'a, UserKey, Name>,
+    #[serde(skip_serializing_if = "JsonList::is_empty")]
+    t: JsonList<'a, PlayerRating, (f64, f64)>,
+    #[serde(skip_serializing_if = "JsonList::is_empty")]
+    b: JsonList<'a, UserKey, HexKey>,
     #[serde(skip_serializing_if = "is_false")]
     a: bool,
 }
@@ -68,49 +68,49 @@ fn is_false(flag: &bool) -> bool {
 
 /// The text to keep of a ticket.
 pub(super) fn encode_ticket(ticket: &Ticket) -> String {
-    text(&TicketSaid {
-        s: ticket.subject.map(Name::of),
-        q: Said::of(&ticket.session),
+    to_json_text(&TicketBodyToWrite {
+        s: ticket.subject.map(HexKey::from_user_key),
+        q: BodyToWrite::from_session(&ticket.session),
         j: ticket.session.join_seats,
-        t: Each(&ticket.ratings, |it| (it.rating, it.deviation)),
-        b: Each(&ticket.blocked, |it| Name::of(*it)),
-        a: ticket.alone,
+        t: JsonList(&ticket.player_ratings, |it| (it.rating, it.deviation)),
+        b: JsonList(&ticket.blocked_users, |it| HexKey::from_user_key(*it)),
+        a: ticket.exclusive,
     })
 }
 
 /// The ticket in a text, but for what has a column of its own: the caller puts that in.
 pub(super) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::Error> {
-    let body: TicketBody = serde_json::from_str(text)?;
-    let mut session = body.q.session()?;
+    let body: TicketBodyToRead = serde_json::from_str(text)?;
+    let mut session = body.q.into_session()?;
     session.join_seats = body.j;
-    let rated = |(rating, deviation): (Option<f64>, Option<f64>)| Rated {
+    let rated = |(rating, deviation): (Option<f64>, Option<f64>)| PlayerRating {
         rating: rating.unwrap_or(f64::NAN),
         deviation: deviation.unwrap_or(f64::NAN),
     };
     Ok(Ticket {
         id: TicketId::from_bytes([0; 16]),
         set_id: SetId::default(),
-        subject: body.s.map(Name::user),
-        entered: UnixMs::default(),
+        subject: body.s.map(HexKey::user_key),
+        entered_at: UnixMs::default(),
         session,
-        ratings: body.t.into_iter().map(rated).collect(),
-        blocked: body.b.into_iter().map(Name::user).collect(),
-        alone: body.a,
+        player_ratings: body.t.into_iter().map(rated).collect(),
+        blocked_users: body.b.into_iter().map(HexKey::user_key).collect(),
+        exclusive: body.a,
     })
 }
 
-type SeatBody = (Name, Name, Option<u16>, Option<bool>);
+type MatchPlayerBody = (HexKey, HexKey, Option<u16>, Option<bool>);
 
 #[derive(Serialize, Deserialize)]
 struct MatchBody {
     h: u32,
     #[serde(default)]
-    m: Vec<(Name, u64, u16, Vec<SeatBody>)>,
+    m: Vec<(HexKey, u64, u16, Vec<MatchPlayerBody>)>,
     q: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     r: Option<Box<str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    b: Option<Name>,
+    b: Option<HexKey>,
     #[serde(skip_serializing_if = "Option::is_none")]
     d: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,11 +118,11 @@ struct MatchBody {
     #[serde(skip_serializing_if = "Option::is_none")]
     u: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    v: Option<(Name, Name)>,
+    v: Option<(HexKey, HexKey)>,
     #[serde(skip_serializing_if = "Option::is_none")]
     c: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    p: Option<Name>,
+    p: Option<HexKey>,
     #[serde(skip_serializing_if = "Option::is_none")]
     o: Option<u8>,
     #[serde(default, skip_serializing_if = "is_false")]
@@ -130,28 +130,30 @@ struct MatchBody {
 }
 
 /// How matches end, by the number that stands for it.
-const OUTCOMES: [Outcome; 7] = [
-    Outcome::Played,
-    Outcome::Lapsed,
-    Outcome::Declined,
-    Outcome::Unanswered,
-    Outcome::NoServer,
-    Outcome::ServerFailed,
-    Outcome::Cancelled,
+const MATCH_END_REASONS: [MatchEndReason; 7] = [
+    MatchEndReason::Played,
+    MatchEndReason::TimedOut,
+    MatchEndReason::Declined,
+    MatchEndReason::NotAcceptedInTime,
+    MatchEndReason::NoServer,
+    MatchEndReason::ServerFailed,
+    MatchEndReason::Cancelled,
 ];
 
 /// A match's stage as a column has it, and the text to keep.
 pub(super) fn encode_match(play: &Match) -> (i64, String) {
-    let seat = |seat: &Seat| (Name::of(seat.user), Name::of(seat.player), seat.role, seat.answer);
-    let member = |it: &Member| {
-        (Name(*it.ticket.as_bytes()), it.entered.0, it.team, it.players.iter().map(seat).collect::<Vec<_>>())
+    let seat = |seat: &MatchPlayer| {
+        (HexKey::from_user_key(seat.user), HexKey::from_user_key(seat.client), seat.role, seat.accepted)
+    };
+    let member = |it: &MatchTicket| {
+        (HexKey(*it.ticket_id.as_bytes()), it.entered_at.0, it.team, it.players.iter().map(seat).collect::<Vec<_>>())
     };
     let mut body = MatchBody {
-        h: play.hash.0,
-        m: play.members.iter().map(member).collect(),
+        h: play.ruleset_hash.0,
+        m: play.tickets.iter().map(member).collect(),
         q: Some(play.quality),
         r: play.region.clone(),
-        b: play.backfills.map(|id| Name(*id.as_bytes())),
+        b: play.backfilled_session.map(|id| HexKey(*id.as_bytes())),
         d: None,
         e: None,
         u: None,
@@ -162,54 +164,54 @@ pub(super) fn encode_match(play: &Match) -> (i64, String) {
         n: false,
     };
     let stage = match &play.stage {
-        Stage::ReadyCheck { deadline } => {
+        MatchStage::ReadyCheck { deadline } => {
             body.d = Some(deadline.0);
             0
         }
-        Stage::Placing { deadline } => {
+        MatchStage::Placing { deadline } => {
             body.d = Some(deadline.0);
             1
         }
-        Stage::Playing { place, began, until } => {
+        MatchStage::Playing { assignment: place, started_at: began, times_out_at: until } => {
             (body.e, body.u) = (Some(began.0), Some(until.0));
-            body.put_place(place);
+            body.set_assignment(place);
             2
         }
-        Stage::Over { outcome, began, place, forget_at: _ } => {
-            body.o = OUTCOMES.iter().position(|known| known == outcome).and_then(|at| u8::try_from(at).ok());
+        MatchStage::Ended { end_reason: outcome, began, place, purge_at: _ } => {
+            body.o = MATCH_END_REASONS.iter().position(|known| known == outcome).and_then(|at| u8::try_from(at).ok());
             body.e = began.map(|began| began.0);
             if let Some(place) = place {
-                body.put_place(place);
-                body.n = *place == Place::Nowhere;
+                body.set_assignment(place);
+                body.n = *place == Assignment::Unhosted;
             }
             3
         }
     };
-    (stage, text(&body))
+    (stage, to_json_text(&body))
 }
 
 impl MatchBody {
-    fn put_place(&mut self, place: &Place) {
+    fn set_assignment(&mut self, place: &Assignment) {
         match place {
-            Place::Server { advertisement, reservation, connect_data } => {
-                self.v = Some((Name(*advertisement.as_bytes()), Name(*reservation.as_bytes())));
+            Assignment::GameServer { advertisement, reservation, connect_data } => {
+                self.v = Some((HexKey(*advertisement.as_bytes()), HexKey(*reservation.as_bytes())));
                 self.c = Some(connect_data.iter().map(|byte| format!("{byte:02x}")).collect());
             }
-            Place::Peer { host } => self.p = Some(Name::of(*host)),
-            Place::Nowhere => {}
+            Assignment::PeerHost { host } => self.p = Some(HexKey::from_user_key(*host)),
+            Assignment::Unhosted => {}
         }
     }
 
     /// The place, if it is anywhere.
-    fn take_place(&mut self) -> Result<Option<Place>, serde_json::Error> {
+    fn take_assignment(&mut self) -> Result<Option<Assignment>, serde_json::Error> {
         Ok(match (self.v.take(), self.p.take()) {
-            (Some((advertisement, reservation)), _) => Some(Place::Server {
+            (Some((advertisement, reservation)), _) => Some(Assignment::GameServer {
                 advertisement: AdvertisementId::from_bytes(advertisement.0),
                 reservation: ReservationId::from_bytes(reservation.0),
-                connect_data: bytes(&self.c.take().unwrap_or_default())
+                connect_data: decode_hex(&self.c.take().unwrap_or_default())
                     .ok_or_else(|| serde_json::Error::custom("connect data is not in hexadecimal digits"))?,
             }),
-            (None, Some(host)) => Some(Place::Peer { host: host.user() }),
+            (None, Some(host)) => Some(Assignment::PeerHost { host: host.user_key() }),
             (None, None) => None,
         })
     }
@@ -219,30 +221,35 @@ impl MatchBody {
 /// the caller puts that in.
 pub(super) fn decode_match(text: &str, stage: i64, forget_at: Option<UnixMs>) -> Result<Match, serde_json::Error> {
     let mut body: MatchBody = serde_json::from_str(text)?;
-    let seat = |(user, player, role, answer): SeatBody| Seat { user: user.user(), player: player.user(), role, answer };
-    let member = |(ticket, entered, team, seats): (Name, u64, u16, Vec<SeatBody>)| Member {
-        ticket: TicketId::from_bytes(ticket.0),
-        entered: UnixMs(entered),
+    let seat = |(user, player, role, answer): MatchPlayerBody| MatchPlayer {
+        user: user.user_key(),
+        client: player.user_key(),
+        role,
+        accepted: answer,
+    };
+    let member = |(ticket, entered, team, seats): (HexKey, u64, u16, Vec<MatchPlayerBody>)| MatchTicket {
+        ticket_id: TicketId::from_bytes(ticket.0),
+        entered_at: UnixMs(entered),
         team,
         players: seats.into_iter().map(seat).collect(),
     };
     let wanted = |key, moment: Option<u64>| moment.map(UnixMs).ok_or_else(|| serde_json::Error::missing_field(key));
     let stage = match stage {
-        0 => Stage::ReadyCheck { deadline: wanted("d", body.d)? },
-        1 => Stage::Placing { deadline: wanted("d", body.d)? },
-        2 => Stage::Playing {
-            place: body.take_place()?.unwrap_or(Place::Nowhere),
-            began: wanted("e", body.e)?,
-            until: wanted("u", body.u)?,
+        0 => MatchStage::ReadyCheck { deadline: wanted("d", body.d)? },
+        1 => MatchStage::Placing { deadline: wanted("d", body.d)? },
+        2 => MatchStage::Playing {
+            assignment: body.take_assignment()?.unwrap_or(Assignment::Unhosted),
+            started_at: wanted("e", body.e)?,
+            times_out_at: wanted("u", body.u)?,
         },
-        3 => Stage::Over {
-            outcome: body
+        3 => MatchStage::Ended {
+            end_reason: body
                 .o
-                .and_then(|at| OUTCOMES.get(usize::from(at)).copied())
+                .and_then(|at| MATCH_END_REASONS.get(usize::from(at)).copied())
                 .ok_or_else(|| serde_json::Error::custom("no such outcome"))?,
             began: body.e.map(UnixMs),
-            place: body.take_place()?.or(body.n.then_some(Place::Nowhere)),
-            forget_at: forget_at.ok_or_else(|| serde_json::Error::custom("it is over and never to be forgotten"))?,
+            place: body.take_assignment()?.or(body.n.then_some(Assignment::Unhosted)),
+            purge_at: forget_at.ok_or_else(|| serde_json::Error::custom("it is over and never to be forgotten"))?,
         },
         other => return Err(serde_json::Error::custom(format_args!("{other} is no stage"))),
     };
@@ -250,19 +257,19 @@ pub(super) fn decode_match(text: &str, stage: i64, forget_at: Option<UnixMs>) ->
         id: MatchId::from_bytes([0; 16]),
         set_id: SetId::default(),
         silo: SiloId::default(),
-        hash: RulesetHash(body.h),
-        proposed: UnixMs::default(),
-        edition: 0,
+        ruleset_hash: RulesetHash(body.h),
+        proposed_at: UnixMs::default(),
+        version: 0,
         stage,
-        members: body.m.into_iter().map(member).collect(),
+        tickets: body.m.into_iter().map(member).collect(),
         quality: body.q.unwrap_or(f64::NAN),
         region: body.r,
-        backfills: body.b.map(|id| AdvertisementId::from_bytes(id.0)),
+        backfilled_session: body.b.map(|id| AdvertisementId::from_bytes(id.0)),
     })
 }
 
 /// The bytes that hexadecimal digits stand for.
-fn bytes(digits: &str) -> Option<Vec<u8>> {
+fn decode_hex(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
     let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
     if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }

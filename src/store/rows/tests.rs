@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::advertisement::AllowedRange;
-use crate::domain::attribute::{Origin, Value};
+use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::RulesetHash;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, RegionLatency, Session};
@@ -21,12 +21,12 @@ pub(super) fn text() -> impl Strategy<Value = Box<str>> {
     prop_oneof!["[a-z]{1,8}", "\\PC{0,8}", Just("\"\\\u{0}\n\u{2028}é😀".to_owned())].prop_map(String::into_boxed_str)
 }
 
-fn value() -> impl Strategy<Value = Value> {
+fn value() -> impl Strategy<Value = AttributeValue> {
     prop_oneof![
-        number().prop_map(Value::Number),
-        text().prop_map(Value::Text),
-        any::<bool>().prop_map(Value::Flag),
-        prop::collection::vec(text(), 0..4).prop_map(Value::texts),
+        number().prop_map(AttributeValue::Number),
+        text().prop_map(AttributeValue::String),
+        any::<bool>().prop_map(AttributeValue::Bool),
+        prop::collection::vec(text(), 0..4).prop_map(AttributeValue::string_list),
     ]
 }
 
@@ -41,15 +41,21 @@ pub(super) fn session() -> impl Strategy<Value = Session> {
         |(silo, party_sizes, players, attributes, regions, locality, (nat, game, big, seats, server))| Session {
             silo: SiloId(silo),
             party_sizes,
-            players: players.into_iter().map(|(user, player, skill)| Player { user, player, skill }).collect(),
+            players: players
+                .into_iter()
+                .map(|(user, player, skill)| Player { user, client_key: player, stated_skill: skill })
+                .collect(),
             nat_type: nat,
             game_in_progress: game,
             big_party_count: big,
             join_seats: seats,
             locality: locality.filter(|(x, _, _)| x.is_finite()).map(|(x, y, z)| Locality { x, y, z }),
             attributes,
-            regions: regions.into_iter().map(|(region, ms)| RegionLatency { region, round_trip_ms: ms }).collect(),
-            origin: if server { Origin::Server } else { Origin::Client },
+            region_latencies: regions
+                .into_iter()
+                .map(|(region, ms)| RegionLatency { region, round_trip_ms: ms })
+                .collect(),
+            origin: if server { ValueOrigin::GameServer } else { ValueOrigin::Client },
         },
     )
 }
@@ -62,12 +68,15 @@ fn advertisement() -> impl Strategy<Value = Advertisement> {
         |((id, set, server, subject, hash), since, session, allowed, connect_data)| Advertisement {
             id: AdvertisementId::from_bytes(id),
             set_id: SetId(set),
-            kind: if server { Kind::Server } else { Kind::Session },
-            subject,
-            since: UnixMs(since),
-            hash: RulesetHash(hash),
+            kind: if server { AdvertisementKind::GameServer } else { AdvertisementKind::Session },
+            publisher: subject,
+            advertised_since: UnixMs(since),
+            ruleset_hash: RulesetHash(hash),
             session,
-            allowed: allowed.into_iter().map(|(attribute, min, max)| AllowedRange { attribute, min, max }).collect(),
+            allowed_ranges: allowed
+                .into_iter()
+                .map(|(attribute, min, max)| AllowedRange { attribute, min, max })
+                .collect(),
             connect_data,
         },
     )
@@ -76,29 +85,29 @@ fn advertisement() -> impl Strategy<Value = Advertisement> {
 proptest! {
     #[test]
     fn what_goes_in_comes_out(advertisement in advertisement()) {
-        let row = AdvertisementRow::of(&advertisement, UnixMs(7));
+        let row = AdvertisementRow::encode(&advertisement, UnixMs(7));
         // `Debug` tells -0.0 from 0.0, which `==` does not.
-        prop_assert_eq!(format!("{:?}", row.advertisement().unwrap()), format!("{advertisement:?}"));
+        prop_assert_eq!(format!("{:?}", row.decode().unwrap()), format!("{advertisement:?}"));
     }
 }
 
 #[test]
 fn a_body_is_short_and_readable() {
     let mut advertisement = plain();
-    assert_eq!(AdvertisementRow::of(&advertisement, UnixMs(7)).body, r#"{"h":5,"z":[2]}"#);
+    assert_eq!(AdvertisementRow::encode(&advertisement, UnixMs(7)).body, r#"{"h":5,"z":[2]}"#);
     advertisement.session.nat_type = Some(1);
-    advertisement.session.attributes = vec![("mode".into(), Value::Text("control".into()))];
+    advertisement.session.attributes = vec![("mode".into(), AttributeValue::String("control".into()))];
     let expected = r#"{"h":5,"z":[2],"n":1,"a":[["mode","control"]]}"#;
-    assert_eq!(AdvertisementRow::of(&advertisement, UnixMs(7)).body, expected);
+    assert_eq!(AdvertisementRow::encode(&advertisement, UnixMs(7)).body, expected);
 }
 
 /// A server that goes back a version reads what the newer one wrote.
 #[test]
 fn keys_that_are_not_known_are_passed_over() {
     let plain = plain();
-    let mut row = AdvertisementRow::of(&plain, UnixMs(7));
+    let mut row = AdvertisementRow::encode(&plain, UnixMs(7));
     row.body = r#"{"h":5,"z":[2],"zz":{"deep":[1]}}"#.into();
-    assert_eq!(row.advertisement().unwrap(), plain);
+    assert_eq!(row.decode().unwrap(), plain);
 }
 
 #[test]
@@ -114,10 +123,10 @@ fn a_corrupt_column_is_named() {
     ];
     for (expected, spoil) in cases {
         let plain = plain();
-        let mut row = AdvertisementRow::of(&plain, UnixMs(7));
+        let mut row = AdvertisementRow::encode(&plain, UnixMs(7));
         spoil(&mut row);
-        match row.advertisement() {
-            Err(StoreError::Corrupt { table: "advertisement", column, .. }) => assert_eq!(column, expected),
+        match row.decode() {
+            Err(StoreError::CorruptRow { table: "advertisement", column, .. }) => assert_eq!(column, expected),
             other => panic!("{expected}: {other:?}"),
         }
     }
@@ -140,7 +149,7 @@ fn every_column_counts_for_the_checksum() {
         |row| row.connect_data = row.body.to_mut().pop().into_iter().map(|digit| digit as u8).collect(),
     ];
     let plain = plain();
-    let sound = AdvertisementRow::of(&plain, UnixMs(7));
+    let sound = AdvertisementRow::encode(&plain, UnixMs(7));
     for (index, spoil) in cases.into_iter().enumerate() {
         let mut row = sound.clone();
         spoil(&mut row);
@@ -152,12 +161,12 @@ fn plain() -> Advertisement {
     Advertisement {
         id: AdvertisementId::from_bytes([1; 16]),
         set_id: SetId(3),
-        kind: Kind::Session,
-        subject: None,
-        since: UnixMs(100),
-        hash: RulesetHash(5),
+        kind: AdvertisementKind::Session,
+        publisher: None,
+        advertised_since: UnixMs(100),
+        ruleset_hash: RulesetHash(5),
         session: Session { party_sizes: vec![2], join_seats: 4, ..Session::default() },
-        allowed: Vec::new(),
+        allowed_ranges: Vec::new(),
         connect_data: Vec::new(),
     }
 }

@@ -15,71 +15,71 @@ use tokio::task::JoinHandle;
 
 use crate::store::StoreError;
 use crate::store::sqlite::statements as sql;
-use crate::store::sqlite::{Door, open, unavailable};
+use crate::store::sqlite::{FileAccess, open, to_store_error};
 
 /// Passes of a round beside the writer, before the one that holds it out.
-const PASSES_MAX: usize = 4;
+const CONCURRENT_PASSES_MAX: usize = 4;
 
 /// How long the log may be, in pages.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Limits {
+pub(super) struct WalLimits {
     /// From here on it is moved. A page that changed often since the last time is moved once, so more is better.
-    pub(super) long: i64,
+    pub(super) checkpoint_pages: i64,
     /// From here on the writer waits until it has been moved.
-    pub(super) longest: i64,
+    pub(super) writer_waits_pages: i64,
     /// So little left to move that the writer may wait for it.
-    pub(super) little: i64,
+    pub(super) final_pass_pages: i64,
 }
 
-impl Default for Limits {
+impl Default for WalLimits {
     /// With pages of 1 KiB: 16 MiB, some ten batches of a thousand; 64 MiB; 2 MiB, about a batch.
     fn default() -> Self {
-        Self { long: 16_384, longest: 65_536, little: 2_048 }
+        Self { checkpoint_pages: 16_384, writer_waits_pages: 65_536, final_pass_pages: 2_048 }
     }
 }
 
 /// How much is in the log.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Length {
+pub(super) struct WalLength {
     /// Pages in it.
     pub(super) pages: i64,
     /// How many of them are in the file already.
-    pub(super) moved: i64,
+    pub(super) checkpointed_pages: i64,
 }
 
 /// Whoever moves the log; one at a time.
 #[derive(Debug)]
-pub(super) struct Mover {
+pub(super) struct WalCheckpointer {
     path: PathBuf,
     connection: Mutex<Option<SqliteConnection>>,
     /// The log has become long.
-    long: Notify,
-    pub(super) limits: Limits,
+    checkpoint_due: Notify,
+    pub(super) limits: WalLimits,
 }
 
-impl Mover {
-    pub(super) fn new(path: &Path, limits: Limits) -> Self {
-        Self { path: path.to_owned(), connection: Mutex::new(None), long: Notify::new(), limits }
+impl WalCheckpointer {
+    pub(super) fn new(path: &Path, limits: WalLimits) -> Self {
+        Self { path: path.to_owned(), connection: Mutex::new(None), checkpoint_due: Notify::new(), limits }
     }
 
     /// Tells how long the log has become; a long one is moved soon.
-    pub(super) fn heard(&self, length: Length) {
-        if self.limits.long <= length.pages {
-            self.long.notify_one();
+    pub(super) fn request_if_due(&self, length: WalLength) {
+        if self.limits.checkpoint_pages <= length.pages {
+            self.checkpoint_due.notify_one();
         }
     }
 
     /// Moves what no reader still needs, and says how much is left. Whoever holds the door must take it before this.
-    pub(super) async fn pass(&self) -> Result<Length, StoreError> {
+    pub(super) async fn checkpoint_once(&self) -> Result<WalLength, StoreError> {
         let mut place = self.connection.lock().await;
         let mut connection = match place.take() {
             Some(connection) => connection,
             None => open::connect(&self.path).await?,
         };
-        let query = sqlx::query_as(sql::MOVE_LOG);
-        let (_busy, pages, moved): (i64, i64, i64) = query.fetch_one(&mut connection).await.map_err(unavailable)?;
+        let query = sqlx::query_as(sql::CHECKPOINT_WAL);
+        let (_busy, pages, moved): (i64, i64, i64) = query.fetch_one(&mut connection).await.map_err(to_store_error)?;
         *place = Some(connection);
-        Ok(Length { pages, moved })
+        Ok(WalLength { pages, checkpointed_pages: moved })
     }
 
     /// Lets go of the connection, when no pass is under way.
@@ -91,17 +91,19 @@ impl Mover {
     }
 
     /// Moves as much as it can beside the writer, and the rest while it holds the writer out.
-    async fn round(&self, door: &Weak<Mutex<Door>>) -> Result<(), StoreError> {
-        for _ in 0..PASSES_MAX {
-            let length = self.pass().await?;
-            if length.pages - length.moved <= self.limits.little || self.limits.longest <= length.pages {
+    async fn checkpoint_all(&self, door: &Weak<Mutex<FileAccess>>) -> Result<(), StoreError> {
+        for _ in 0..CONCURRENT_PASSES_MAX {
+            let length = self.checkpoint_once().await?;
+            if length.pages - length.checkpointed_pages <= self.limits.final_pass_pages
+                || self.limits.writer_waits_pages <= length.pages
+            {
                 break;
             }
         }
         let Some(door) = door.upgrade() else { return Ok(()) };
         let mut door = door.lock().await;
         if door.is_open() {
-            door.log = self.pass().await?;
+            door.wal_length = self.checkpoint_once().await?;
         }
         Ok(())
     }
@@ -109,29 +111,29 @@ impl Mover {
 
 /// A mover and the task that calls it, for as long as the store lives.
 #[derive(Debug)]
-pub(super) struct Moving {
-    pub(super) mover: Arc<Mover>,
+pub(super) struct CheckpointTask {
+    pub(super) checkpointer: Arc<WalCheckpointer>,
     task: JoinHandle<()>,
 }
 
-impl Moving {
-    pub(super) fn begin(mover: Mover, door: &Arc<Mutex<Door>>) -> Self {
+impl CheckpointTask {
+    pub(super) fn start(mover: WalCheckpointer, door: &Arc<Mutex<FileAccess>>) -> Self {
         let mover = Arc::new(mover);
-        let task = tokio::spawn(run(Arc::clone(&mover), Arc::downgrade(door)));
-        Self { mover, task }
+        let task = tokio::spawn(run_checkpoints(Arc::clone(&mover), Arc::downgrade(door)));
+        Self { checkpointer: mover, task }
     }
 }
 
-impl Drop for Moving {
+impl Drop for CheckpointTask {
     fn drop(&mut self) {
         self.task.abort();
     }
 }
 
-async fn run(mover: Arc<Mover>, door: Weak<Mutex<Door>>) {
+async fn run_checkpoints(mover: Arc<WalCheckpointer>, door: Weak<Mutex<FileAccess>>) {
     loop {
-        mover.long.notified().await;
-        if let Err(error) = mover.round(&door).await {
+        mover.checkpoint_due.notified().await;
+        if let Err(error) = mover.checkpoint_all(&door).await {
             // Nothing is lost: what is not moved is read from the log. The next commit asks again.
             tracing::warn!(%error, "move the store's log");
         }

@@ -13,22 +13,22 @@ use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::life::Match;
-use crate::domain::result::{MatchResult, RatingChange};
+use crate::domain::result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::queues::{Finished, QueueLoad, QueueOutcome, QueueWrite, Queues};
-use crate::store::sqlite::change::json_array;
+use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use crate::store::sqlite::change::hex_json_array;
 use crate::store::sqlite::queues::statements as sql;
-use crate::store::sqlite::{FORGET_ROUNDS_MAX, Sqlite, about, open, unavailable};
+use crate::store::sqlite::{PURGE_STATEMENTS_MAX, SqliteStore, open, to_store_error, with_path};
 use crate::store::{StoreError, rows};
 
 #[async_trait]
-impl Queues for Sqlite {
-    async fn load_queues(&self, now: UnixMs) -> Result<QueueLoad, StoreError> {
+impl QueueStore for SqliteStore {
+    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         let path = self.path.clone();
-        self.alone(move |mut door| async move {
-            let mut connection = door.take(&path).await?;
-            let answer = load(&mut connection, now).await;
-            door.give_back(connection, &answer);
+        self.run_exclusive(move |mut door| async move {
+            let mut connection = door.take_connection(&path).await?;
+            let answer = load_rows(&mut connection, now).await;
+            door.return_connection(connection, &answer);
             answer
         })
         .await
@@ -38,51 +38,56 @@ impl Queues for Sqlite {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.moving.mover));
-        self.alone(move |mut door| async move {
-            let mut connection = door.take_to_write(&path, &mover).await?;
-            let answer = change::commit(&mut connection, &batch).await;
-            door.give_back(connection, &answer);
+        let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
+        self.run_exclusive(move |mut door| async move {
+            let mut connection = door.take_write_connection(&path, &mover).await?;
+            let answer = change::commit_batch(&mut connection, &batch).await;
+            door.return_connection(connection, &answer);
             let (outcomes, length) = answer?;
-            door.heard(length, &mover);
+            door.record_wal_length(length, &mover);
             Ok(outcomes)
         })
         .await
     }
 
-    async fn look_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
-        let names = json_array([id.as_bytes()].into_iter());
-        let rows = look(&self.path, sqlx::query(sql::MATCHES).bind(names)).await;
-        let rows = rows.map_err(|error| about(&self.path, error))?;
-        rows.first().map(read::play).transpose()
+    async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        let names = hex_json_array([id.as_bytes()].into_iter());
+        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_MATCHES).bind(names)).await;
+        let rows = rows.map_err(|error| with_path(&self.path, error))?;
+        rows.first().map(read::decode_match).transpose()
     }
 
-    async fn look_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
-        let names = json_array([id.as_bytes()].into_iter());
-        let rows = look(&self.path, sqlx::query(sql::RESULTS).bind(names)).await;
-        let rows = rows.map_err(|error| about(&self.path, error))?;
-        rows.first().map(read::result).transpose()
+    async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
+        let names = hex_json_array([id.as_bytes()].into_iter());
+        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_RESULTS).bind(names)).await;
+        let rows = rows.map_err(|error| with_path(&self.path, error))?;
+        rows.first().map(read::decode_result).transpose()
     }
 
-    async fn rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingChange>, StoreError> {
-        let query = sqlx::query(sql::RATING_CHANGES).bind(user.as_bytes().to_vec()).bind(i64::from(set_id.0));
-        let rows = look(&self.path, query).await.map_err(|error| about(&self.path, error))?;
-        rows.iter().map(read::change).collect()
+    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+        let query = sqlx::query(sql::READ_RATING_CHANGES).bind(user.as_bytes().to_vec()).bind(i64::from(set_id.0));
+        let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        rows.iter().map(read::decode_rating_change).collect()
     }
 
-    async fn finished(&self, (at, id): (UnixMs, MatchId), most: usize) -> Result<Vec<Finished>, StoreError> {
+    async fn list_finished_matches(
+        &self,
+        (at, id): (UnixMs, MatchId),
+        most: usize,
+    ) -> Result<Vec<FinishedMatch>, StoreError> {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let query = sqlx::query(sql::FINISHED).bind(rows::to_ms(at)).bind(id.as_bytes().to_vec()).bind(most);
-        let rows = look(&self.path, query).await.map_err(|error| about(&self.path, error))?;
-        rows.iter().map(read::finished).collect()
+        let query =
+            sqlx::query(sql::LIST_FINISHED_MATCHES).bind(rows::to_ms(at)).bind(id.as_bytes().to_vec()).bind(most);
+        let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
+        rows.iter().map(read::decode_finished_match).collect()
     }
 
-    async fn forget_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+    async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.alone(move |mut door| async move {
-            let mut connection = door.take(&path).await?;
-            let answer = forget(&mut connection, now).await;
-            door.give_back(connection, &answer);
+        self.run_exclusive(move |mut door| async move {
+            let mut connection = door.take_connection(&path).await?;
+            let answer = purge_rows(&mut connection, now).await;
+            door.return_connection(connection, &answer);
             answer
         })
         .await
@@ -90,36 +95,36 @@ impl Queues for Sqlite {
 }
 
 /// Rows as they are, on a connection of its own: it holds no change up.
-async fn look(
+async fn fetch_rows(
     path: &Path,
     query: sqlx::query::Query<'_, sqlx::Sqlite, SqliteArguments>,
 ) -> Result<Vec<SqliteRow>, StoreError> {
     let mut connection = open::connect(path).await?;
-    let rows = query.fetch_all(&mut connection).await.map_err(unavailable)?;
+    let rows = query.fetch_all(&mut connection).await.map_err(to_store_error)?;
     let _ = connection.close().await;
     Ok(rows)
 }
 
-async fn load(connection: &mut SqliteConnection, now: UnixMs) -> Result<QueueLoad, StoreError> {
-    forget(connection, now).await?;
-    let mut load = QueueLoad::default();
-    for row in sqlx::query(sql::LOAD_TICKETS).fetch_all(&mut *connection).await.map_err(unavailable)? {
-        load.tickets.push(read::ticket(&row)?);
+async fn load_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<StoredQueueData, StoreError> {
+    purge_rows(connection, now).await?;
+    let mut load = StoredQueueData::default();
+    for row in sqlx::query(sql::LOAD_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
+        load.tickets.push(read::decode_ticket(&row)?);
     }
-    for row in sqlx::query(sql::LOAD_MATCHES).fetch_all(&mut *connection).await.map_err(unavailable)? {
-        load.matches.push(read::play(&row)?);
+    for row in sqlx::query(sql::LOAD_MATCHES).fetch_all(&mut *connection).await.map_err(to_store_error)? {
+        load.matches.push(read::decode_match(&row)?);
     }
-    for row in sqlx::query(sql::LOAD_RATINGS).fetch_all(connection).await.map_err(unavailable)? {
-        load.ratings.push(read::rating(&row)?);
+    for row in sqlx::query(sql::LOAD_RATINGS).fetch_all(connection).await.map_err(to_store_error)? {
+        load.ratings.push(read::decode_rating(&row)?);
     }
     Ok(load)
 }
 
-async fn forget(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
-    for statement in sql::FORGET {
-        for _ in 0..FORGET_ROUNDS_MAX {
+async fn purge_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
+    for statement in sql::PURGE {
+        for _ in 0..PURGE_STATEMENTS_MAX {
             let query = sqlx::query(statement).bind(rows::to_ms(now));
-            if query.execute(&mut *connection).await.map_err(unavailable)?.rows_affected() == 0 {
+            if query.execute(&mut *connection).await.map_err(to_store_error)?.rows_affected() == 0 {
                 break;
             }
         }

@@ -40,7 +40,7 @@ pub(super) const LOAD_PAGE: &str = page!(
 );
 
 /// The page of the advertisements in `$1`, a JSON array of ids; nulls when none is there.
-pub(super) const LOOK: &str = page!(
+pub(super) const READ_ADVERTISEMENTS: &str = page!(
     "
       from json_each($1) wanted
       join advertisement a on a.advertisement_id = unhex(wanted.value)
@@ -49,7 +49,7 @@ pub(super) const LOOK: &str = page!(
 );
 
 /// The reservations in those advertisements, in the order of ids.
-pub(super) const LOOK_RESERVATIONS: &str = "
+pub(super) const READ_RESERVATIONS: &str = "
     select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
       from json_each($1) wanted
       join reservation r on r.advertisement_id = unhex(wanted.value)
@@ -57,7 +57,7 @@ pub(super) const LOOK_RESERVATIONS: &str = "
 ";
 
 /// The first `$2` names of advertisements, from `$1` on.
-pub(super) const NAMES: &str =
+pub(super) const LIST_ADVERTISEMENT_IDS: &str =
     "select advertisement_id from advertisement where $1 <= advertisement_id order by advertisement_id limit $2";
 
 /// Reservations of every state, in the order of ids.
@@ -94,159 +94,175 @@ pub(super) const BEGIN_AND_READ: &str = "
 
 /// Commits, and says how long the log is: three numbers, of which the second is its pages and the third how many of
 /// them are in the file already.
-pub(super) const COMMIT: &str = "commit; pragma wal_checkpoint(noop)";
+pub(super) const COMMIT_AND_MEASURE_WAL: &str = "commit; pragma wal_checkpoint(noop)";
 
 /// Moves of the log what no reader needs, without waiting for anybody; answers as [`COMMIT`] does.
-pub(super) const MOVE_LOG: &str = "pragma wal_checkpoint(passive)";
+pub(super) const CHECKPOINT_WAL: &str = "pragma wal_checkpoint(passive)";
 
 /// A thousand tombstones that are due.
-pub(super) const FORGET_TOMBSTONES: &str = "
+pub(super) const PURGE_TOMBSTONES: &str = "
     delete from tombstone
      where advertisement_id in (select advertisement_id from tombstone where until_ms <= $1 limit 1000)
 ";
 
 /// A thousand ended reservations that are due.
-pub(super) const FORGET_RESERVATIONS: &str = "
+pub(super) const PURGE_RESERVATIONS: &str = "
     delete from reservation
      where reservation_id in (select reservation_id from reservation where state = 2 and until_ms <= $1 limit 1000)
 ";
 
 /// A statement that changes many rows: `head`, then `row` as often as there are rows, with commas between, then `tail`.
-pub(super) struct ManyRows {
+pub(super) struct MultiRowStatement {
     head: &'static str,
-    row: &'static str,
+    row_placeholders: &'static str,
     tail: &'static str,
     /// A row is so small that doing many twice costs less than another statement.
-    narrow: bool,
+    is_narrow: bool,
 }
 
-impl ManyRows {
+impl MultiRowStatement {
     /// `narrow` as above.
     pub(super) const fn new(head: &'static str, row: &'static str, tail: &'static str, narrow: bool) -> Self {
-        Self { head, row, tail, narrow }
+        Self { head, row_placeholders: row, tail, is_narrow: narrow }
     }
 }
 
 /// Publishes: makes a row where `n` is null, or replaces all of the one numbered `n` but `advertisement_id` and
 /// `since_ms`. A number is found sooner than an id. The conflict has no target, since a new row that is there twice to
 /// fill up conflicts in its id.
-pub(super) const PUT_ADVERTISEMENTS: ManyRows = ManyRows {
+pub(super) const UPSERT_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
     head: "
     insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body,
                                connect_data, checksum)
     values ",
-    row: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict do update
        set silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
            expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, body = excluded.body,
            connect_data = excluded.connect_data, checksum = excluded.checksum",
-    narrow: false,
+    is_narrow: false,
 };
 
 /// Removes advertisements; their leases and reservations go with them.
-pub(super) const REMOVE_ADVERTISEMENTS: ManyRows =
-    ManyRows { head: "delete from advertisement where advertisement_id in (", row: "?", tail: ")", narrow: true };
+pub(super) const DELETE_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
+    head: "delete from advertisement where advertisement_id in (",
+    row_placeholders: "?",
+    tail: ")",
+    is_narrow: true,
+};
 
 /// Notes heartbeats.
-pub(super) const PUT_LEASES: ManyRows = ManyRows {
+pub(super) const UPSERT_LEASES: MultiRowStatement = MultiRowStatement {
     head: "insert into lease (n, expires_ms) values ",
-    row: "(?, ?)",
+    row_placeholders: "(?, ?)",
     tail: " on conflict (n) do update set expires_ms = excluded.expires_ms",
-    narrow: true,
+    is_narrow: true,
 };
 
 /// Takes leases away, of advertisements that are being published again.
-pub(super) const REMOVE_LEASES: ManyRows =
-    ManyRows { head: "delete from lease where n in (", row: "?", tail: ")", narrow: true };
+pub(super) const DELETE_LEASES: MultiRowStatement =
+    MultiRowStatement { head: "delete from lease where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
 
 /// Makes reservations, or changes how they stand: nothing else about one ever changes.
-pub(super) const PUT_RESERVATIONS: ManyRows = ManyRows {
+pub(super) const UPSERT_RESERVATIONS: MultiRowStatement = MultiRowStatement {
     head: "
     insert into reservation (reservation_id, advertisement_id, seats, users, payload, state, until_ms, checksum)
     values ",
-    row: "(?, ?, ?, ?, ?, ?, ?, ?)",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict (reservation_id) do update
        set state = excluded.state, until_ms = excluded.until_ms, checksum = excluded.checksum",
-    narrow: false,
+    is_narrow: false,
 };
 
 /// Notes deletes.
-pub(super) const PUT_TOMBSTONES: ManyRows = ManyRows {
+pub(super) const UPSERT_TOMBSTONES: MultiRowStatement = MultiRowStatement {
     head: "insert into tombstone (advertisement_id, until_ms) values ",
-    row: "(?, ?)",
+    row_placeholders: "(?, ?)",
     tail: " on conflict (advertisement_id) do update set until_ms = excluded.until_ms",
-    narrow: true,
+    is_narrow: true,
 };
 
 /// Rows in the largest statement. Times the fourteen binds of the widest row this is under half of SQLite's limit of 32,766.
-pub(super) const ROWS_MAX: usize = 1_024;
+pub(super) const ROWS_PER_STATEMENT_MAX: usize = 1_024;
 
 /// Prepared statements that a connection keeps: fifteen of [`ManyRows`] in eleven sizes, and the rest.
-pub(super) const KEPT: usize = 200;
+pub(super) const STATEMENT_CACHE_CAPACITY: usize = 200;
 
 /// Statements with their values, to be carried out one after the other.
 #[derive(Default)]
-pub(super) struct Script {
-    steps: Vec<(String, Binds)>,
+pub(super) struct SqlScript {
+    statements: Vec<(String, BindValues)>,
 }
 
-impl Script {
+impl SqlScript {
     /// Adds a statement for all `rows`. `bind` adds one row's values, in the order of the columns.
     ///
     /// Statements come in sizes that are powers of two, so that all of them together fit the connection's cache of
     /// prepared ones. What is missing to the next power, if it is little, is filled up with the last row again: to do
     /// the same twice changes nothing, and each statement is a wait for another thread.
-    pub(super) fn add<T>(&mut self, statement: &ManyRows, rows: &[T], bind: impl Fn(&T, &mut Binds)) {
+    pub(super) fn add_rows<T>(
+        &mut self,
+        statement: &MultiRowStatement,
+        rows: &[T],
+        bind: impl Fn(&T, &mut BindValues),
+    ) {
         let mut rest = rows;
         while let Some(last) = rest.last() {
-            let size = statement.size(rest.len());
+            let size = statement.chunk_rows(rest.len());
             let (now, later) = rest.split_at(size.min(rest.len()));
-            let mut binds = Binds::default();
+            let mut binds = BindValues::default();
             now.iter().chain(std::iter::repeat_n(last, size - now.len())).for_each(|row| bind(row, &mut binds));
-            self.steps.push((statement.text(size), binds));
+            self.statements.push((statement.sql_text(size), binds));
             rest = later;
         }
     }
 
     /// Carries out all, and commits in the same breath as the last. Answers what [`COMMIT`] does.
-    pub(super) async fn run_and_commit(mut self, connection: &mut SqliteConnection) -> Result<SqliteRow, sqlx::Error> {
-        let (mut last, binds) = self.steps.pop().unwrap_or_default();
-        self.run(connection).await?;
+    pub(super) async fn execute_and_commit(
+        mut self,
+        connection: &mut SqliteConnection,
+    ) -> Result<SqliteRow, sqlx::Error> {
+        let (mut last, binds) = self.statements.pop().unwrap_or_default();
+        self.execute(connection).await?;
         if !last.is_empty() {
             last.push(';');
         }
-        last.push_str(COMMIT);
-        sqlx::query_with(AssertSqlSafe(last), binds.end()?).fetch_one(connection).await
+        last.push_str(COMMIT_AND_MEASURE_WAL);
+        sqlx::query_with(AssertSqlSafe(last), binds.finish()?).fetch_one(connection).await
     }
 
     /// Carries out all.
-    pub(super) async fn run(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        for (text, binds) in self.steps {
-            sqlx::query_with(AssertSqlSafe(text), binds.end()?).execute(&mut *connection).await?;
+    pub(super) async fn execute(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        for (text, binds) in self.statements {
+            sqlx::query_with(AssertSqlSafe(text), binds.finish()?).execute(&mut *connection).await?;
         }
         Ok(())
     }
 }
 
-impl ManyRows {
+impl MultiRowStatement {
     /// The size of the first statement for so many rows, 1 at least.
-    fn size(&self, rows: usize) -> usize {
+    fn chunk_rows(&self, rows: usize) -> usize {
         let filled = rows.next_power_of_two();
-        let nearly = self.narrow || filled - rows <= filled / 8;
+        let nearly = self.is_narrow || filled - rows <= filled / 8;
         let size = if nearly { filled } else { filled / 2 };
-        size.min(ROWS_MAX)
+        size.min(ROWS_PER_STATEMENT_MAX)
     }
 
     /// The statement for so many rows. Made of constants alone: no value is ever part of a text.
-    pub(super) fn text(&self, rows: usize) -> String {
-        let length = self.head.len() + rows * (self.row.len() + 1) + self.tail.len() + 1 + COMMIT.len();
+    pub(super) fn sql_text(&self, rows: usize) -> String {
+        let length = self.head.len()
+            + rows * (self.row_placeholders.len() + 1)
+            + self.tail.len()
+            + 1
+            + COMMIT_AND_MEASURE_WAL.len();
         let mut text = String::with_capacity(length);
         text.push_str(self.head);
         for index in 0..rows {
             text.push_str(if index == 0 { "" } else { "," });
-            text.push_str(self.row);
+            text.push_str(self.row_placeholders);
         }
         text.push_str(self.tail);
         text
@@ -255,13 +271,13 @@ impl ManyRows {
 
 /// The values of a statement, and the first that could not be encoded.
 #[derive(Default)]
-pub(super) struct Binds {
+pub(super) struct BindValues {
     arguments: SqliteArguments,
     error: Option<sqlx::error::BoxDynError>,
 }
 
-impl Binds {
-    pub(super) fn add<'t, T>(&mut self, value: T) -> &mut Self
+impl BindValues {
+    pub(super) fn push<'t, T>(&mut self, value: T) -> &mut Self
     where
         T: sqlx::Encode<'t, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
     {
@@ -271,7 +287,7 @@ impl Binds {
         self
     }
 
-    fn end(self) -> Result<SqliteArguments, sqlx::Error> {
+    fn finish(self) -> Result<SqliteArguments, sqlx::Error> {
         self.error.map_or(Ok(self.arguments), |error| Err(sqlx::Error::Encode(error)))
     }
 }
@@ -279,7 +295,7 @@ impl Binds {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::sqlite::Sqlite;
+    use crate::store::sqlite::SqliteStore;
     use crate::store::sqlite::queues::statements::tests as queues;
     use sqlx::{Executor, SqlSafeStr};
 
@@ -287,7 +303,7 @@ mod tests {
     #[tokio::test]
     async fn every_statement_prepares() {
         let folder = tempfile::tempdir().unwrap();
-        let store = Sqlite::open(&folder.path().join("a.db")).await.unwrap();
+        let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
         let mut guard = store.connection_for_test().await;
         let connection = guard.as_mut().unwrap();
 
@@ -296,25 +312,31 @@ mod tests {
             LOAD_PAGE_END,
             LOAD_PAGE,
             LOAD_RESERVATIONS,
-            LOOK,
-            LOOK_RESERVATIONS,
-            NAMES,
-            COMMIT,
-            MOVE_LOG,
-            FORGET_TOMBSTONES,
-            FORGET_RESERVATIONS,
+            READ_ADVERTISEMENTS,
+            READ_RESERVATIONS,
+            LIST_ADVERTISEMENT_IDS,
+            COMMIT_AND_MEASURE_WAL,
+            CHECKPOINT_WAL,
+            PURGE_TOMBSTONES,
+            PURGE_RESERVATIONS,
         ];
-        for text in single.into_iter().chain(queues::SINGLE) {
+        for text in single.into_iter().chain(queues::SINGLE_STATEMENTS) {
             connection.prepare(text.into_sql_str()).await.unwrap_or_else(|error| panic!("{text}: {error}"));
         }
         // Each in turn: the second and third prepare when the ones before have run.
         sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
-        sqlx::query(COMMIT).execute(&mut *connection).await.unwrap();
-        let many =
-            [PUT_ADVERTISEMENTS, REMOVE_ADVERTISEMENTS, PUT_LEASES, REMOVE_LEASES, PUT_RESERVATIONS, PUT_TOMBSTONES];
-        for statement in many.into_iter().chain(queues::MANY) {
-            for rows in [1, 2, ROWS_MAX] {
-                let text = AssertSqlSafe(statement.text(rows)).into_sql_str();
+        sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
+        let many = [
+            UPSERT_ADVERTISEMENTS,
+            DELETE_ADVERTISEMENTS,
+            UPSERT_LEASES,
+            DELETE_LEASES,
+            UPSERT_RESERVATIONS,
+            UPSERT_TOMBSTONES,
+        ];
+        for statement in many.into_iter().chain(queues::MULTI_ROW_STATEMENTS) {
+            for rows in [1, 2, ROWS_PER_STATEMENT_MAX] {
+                let text = AssertSqlSafe(statement.sql_text(rows)).into_sql_str();
                 connection.prepare(text).await.unwrap_or_else(|error| panic!("{}: {error}", statement.head));
             }
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::domain::filter::Side;
+use crate::domain::filter::RefusingSide;
 
 /// Names and kinds in a scrape, as its `# TYPE` lines give them, with `_total` and `_info` put back.
 fn scraped(text: &str) -> BTreeSet<(String, String)> {
@@ -52,8 +52,14 @@ fn names_follow_the_customs_of_prometheus() {
 #[test]
 fn a_search_is_recorded_whole() {
     let metrics = Metrics::new();
-    let filter = |filter| Refusal::Filter { filter, side: Side::Searcher };
-    metrics.record_search(100, 3, true, &[(Refusal::Full, 4), (filter(0), 2), (filter(1), 5), (filter(2), 1)], 2);
+    let filter = |filter| Refusal::HardFilter { filter_index: filter, side: RefusingSide::Searcher };
+    metrics.record_search(
+        100,
+        3,
+        true,
+        &[(Refusal::NotEnoughSeats, 4), (filter(0), 2), (filter(1), 5), (filter(2), 1)],
+        2,
+    );
     let text = metrics.render();
     for line in [
         "fireteam_search_refusals_total{refusal=\"full\"} 4",
@@ -101,7 +107,13 @@ fn the_number_of_series_is_bounded() {
             }
         }
         for filter in 0..1_000 {
-            metrics.record_search(1, 1, false, &[(Refusal::Filter { filter, side: Side::Advertiser }, 1)], 10);
+            metrics.record_search(
+                1,
+                1,
+                false,
+                &[(Refusal::HardFilter { filter_index: filter, side: RefusingSide::Advertiser }, 1)],
+                10,
+            );
         }
     };
     all(&metrics);

@@ -37,7 +37,8 @@ impl Script {
         let script = Arc::new(self);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap());
-        let server = tonic::transport::Server::builder().add_service(MatchmakingServiceServer::new(StandIn(script.clone())));
+        let server =
+            tonic::transport::Server::builder().add_service(MatchmakingServiceServer::new(StandIn(script.clone())));
         tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
         (script, Client::connect(uri).await.unwrap())
     }

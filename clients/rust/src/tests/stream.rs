@@ -65,8 +65,7 @@ async fn a_refused_request_fails_alone() {
             retry_after_ms: None,
             reason: pb::ErrorReason::InvalidRequest.into(),
         };
-        let core =
-            pb::MatchmakingCoreResponse { request_nonce: Some(bad), error: Some(refusal), ..Default::default() };
+        let core = pb::MatchmakingCoreResponse { request_nonce: Some(bad), error: Some(refusal), ..Default::default() };
         pushes.send(said(core)).await.unwrap();
         pushes.send(answer(good, 1)).await.unwrap();
     };

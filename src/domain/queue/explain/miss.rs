@@ -1,114 +1,139 @@
 //! All that keeps one ticket from another, and by how much.
 
-use crate::domain::filter::{Refusal, measure_between, meet_by};
-use crate::domain::queue::avoid::{self, shares};
-use crate::domain::queue::explain::{Miss, Shortfall};
-use crate::domain::queue::field::Field;
+use crate::domain::filter::{Refusal, admit_mutually_by_filter, measure_between};
+use crate::domain::queue::avoid::{self, have_common_user};
+use crate::domain::queue::explain::{NearMissTicket, RuleMargin};
+use crate::domain::queue::field::PassState;
 use crate::domain::queue::group;
 use crate::domain::queue::quality;
 use crate::domain::queue::region;
-use crate::domain::queue::window::{self, Look};
+use crate::domain::queue::window::{self, BucketRange};
 use crate::domain::ruleset::HardRule;
-use crate::domain::ruleset::queue::{Window, WindowRule};
+use crate::domain::ruleset::queue::{RatingWindow, WindowMatchRule};
 
 /// A candidate that was missed, and every rule that is in the way.
 #[derive(Clone, Debug)]
-pub(super) struct Missed {
-    pub(super) miss: Miss,
-    pub(super) refusals: Vec<(Refusal, Option<Shortfall>)>,
+pub(super) struct FailedRules {
+    pub(super) near_miss: NearMissTicket,
+    pub(super) refusals_with_margins: Vec<(Refusal, Option<RuleMargin>)>,
 }
 
-impl Missed {
+impl FailedRules {
     /// Fewer rules come first, then the least beyond the limit in proportion; what has no measure comes last.
-    pub(super) fn key(&self) -> f64 {
-        let beyond = match self.miss.by {
-            Some(Shortfall { is, limit }) => {
+    pub(super) fn closeness_key(&self) -> f64 {
+        let beyond = match self.near_miss.margin {
+            Some(RuleMargin { measured: is, limit }) => {
                 let share = (is - limit).abs() / limit.abs().max(1e-9);
                 share / (1.0 + share)
             }
             None => 1.0,
         };
-        f64::from(self.miss.refusals) * 2.0 + beyond
+        f64::from(self.near_miss.failed_rule_count) * 2.0 + beyond
     }
 }
 
 /// What keeps `other` from `one`; `None` when nothing does.
-pub(super) fn of(field: &Field<'_>, one: u32, other: u32) -> Option<Missed> {
-    let refusals = refusals(field, one, other);
+pub(super) fn failed_rules_between(field: &PassState<'_>, one: u32, other: u32) -> Option<FailedRules> {
+    let refusals = all_refusals(field, one, other);
     let &(refusal, by) = refusals.first()?;
-    let candidate = field.rows[other as usize].entrant.ticket.id;
-    Some(Missed { miss: Miss { candidate, refusal, refusals: refusals.len() as u16, by }, refusals })
+    let candidate = field.tickets[other as usize].prepared.ticket.id;
+    Some(FailedRules {
+        near_miss: NearMissTicket {
+            ticket_id: candidate,
+            first_refusal: refusal,
+            failed_rule_count: refusals.len() as u16,
+            margin: by,
+        },
+        refusals_with_margins: refusals,
+    })
 }
 
-fn refusals(field: &Field<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<Shortfall>)> {
+fn all_refusals(field: &PassState<'_>, one: u32, other: u32) -> Vec<(Refusal, Option<RuleMargin>)> {
     let (input, queue) = (field.input, field.input.queue);
-    let (ours, theirs) = (&field.rows[one as usize], &field.rows[other as usize]);
+    let (ours, theirs) = (&field.tickets[one as usize], &field.tickets[other as usize]);
     let mut refusals = Vec::new();
-    if shares(&ours.entrant.users, &theirs.entrant.users) {
-        refusals.push((Refusal::Own, None));
+    if have_common_user(&ours.prepared.users, &theirs.prepared.users) {
+        refusals.push((Refusal::OwnSession, None));
     }
-    for filter in 0..input.ruleset.hard.len() {
-        if let Err(refusal) = meet_by(input.ruleset, filter, &ours.waits, &theirs.waits) {
-            refusals.push((refusal, within(field, filter, one, other)));
+    for filter in 0..input.ruleset.hard_filters.len() {
+        if let Err(refusal) =
+            admit_mutually_by_filter(input.ruleset, filter, &ours.waiting_session, &theirs.waiting_session)
+        {
+            refusals.push((refusal, limit_margin(field, filter, one, other)));
         }
     }
     if queue.groups.is_some() {
-        let apart = ours.entrant.group.abs_diff(theirs.entrant.group);
-        let reach = ours.neighbours.min(theirs.neighbours);
-        if !group::may_meet((ours.entrant.group, ours.neighbours), (theirs.entrant.group, theirs.neighbours)) {
-            refusals.push((Refusal::Group, Some(Shortfall { is: apart.into(), limit: reach.into() })));
+        let apart = ours.prepared.rating_group.abs_diff(theirs.prepared.rating_group);
+        let reach = ours.extra_groups.min(theirs.extra_groups);
+        if !group::groups_may_meet(
+            (ours.prepared.rating_group, ours.extra_groups),
+            (theirs.prepared.rating_group, theirs.extra_groups),
+        ) {
+            refusals.push((Refusal::RatingGroup, Some(RuleMargin { measured: apart.into(), limit: reach.into() })));
         }
     }
-    if queue.regions.is_some_and(|rule| !region::may_meet(rule, &ours.reached, &theirs.reached)) {
-        refusals.push((Refusal::Region, None));
+    if queue
+        .regions
+        .is_some_and(|rule| !region::regions_may_meet(rule, &ours.reachable_regions, &theirs.reachable_regions))
+    {
+        refusals.push((Refusal::NoCommonRegion, None));
     }
     if let Some(window) = &queue.window {
-        let (ours, theirs) = (ours.look(), theirs.look());
-        if !window::may_meet(window, ours, theirs) {
-            refusals.push((Refusal::Window, Some(short_of(window, ours, theirs))));
+        let (ours, theirs) = (ours.bucket_range(), theirs.bucket_range());
+        if !window::windows_may_meet(window, ours, theirs) {
+            refusals.push((Refusal::RatingWindow, Some(window_margin(window, ours, theirs))));
         }
     }
-    if avoid::judge(&queue.avoid, input.meetings, ours.wary(), theirs.wary(), input.now).never {
-        refusals.push((Refusal::Avoid, None));
+    if avoid::evaluate_avoidance(
+        &queue.avoid,
+        input.past_matches,
+        ours.avoidance_side(),
+        theirs.avoidance_side(),
+        input.now,
+    )
+    .never_meet
+    {
+        refusals.push((Refusal::AvoidedPlayer, None));
     }
-    if input.teams.match_size() < ours.entrant.size.saturating_add(theirs.entrant.size) {
-        refusals.push((Refusal::Team, None));
-    } else if input.teams.match_size() == ours.entrant.size + theirs.entrant.size {
+    if input.teams.players_per_match() < ours.prepared.player_count.saturating_add(theirs.prepared.player_count) {
+        refusals.push((Refusal::TeamsNotFilled, None));
+    } else if input.teams.players_per_match() == ours.prepared.player_count + theirs.prepared.player_count {
         // Only of two is their own quality that of the match.
-        let members = [ours.member(0), theirs.member(1)];
-        let worth = quality::judge(input.ruleset, &queue.quality, queue.wait_bonus.as_ref(), &members, 0.0);
+        let members = [ours.quality_input(0), theirs.quality_input(1)];
+        let worth = quality::evaluate_quality(input.ruleset, &queue.quality, queue.wait_bonus.as_ref(), &members, 0.0);
         if !worth.passes {
-            let bar = quality::bar(&queue.quality);
-            refusals.push((Refusal::Quality, bar.map(|bar| Shortfall { is: worth.quality, limit: bar.least })));
+            let bar = quality::quality_threshold(&queue.quality);
+            refusals
+                .push((Refusal::LowQuality, bar.map(|bar| RuleMargin { measured: worth.quality, limit: bar.minimum })));
         }
     }
     refusals
 }
 
 /// By how much two look past each other: of the side that lacks more.
-fn short_of(window: &Window, ours: Look, theirs: Look) -> Shortfall {
-    let from = |one: Look, other: Look| Shortfall {
-        is: one.centre.abs_diff(other.bucket) as f64,
+fn window_margin(window: &RatingWindow, ours: BucketRange, theirs: BucketRange) -> RuleMargin {
+    let from = |one: BucketRange, other: BucketRange| RuleMargin {
+        measured: one.center.abs_diff(other.bucket) as f64,
         limit: f64::from(one.range),
     };
     match window.rule {
-        WindowRule::Contain => {
+        WindowMatchRule::Contain => {
             let (here, there) = (from(ours, theirs), from(theirs, ours));
-            if there.is - there.limit <= here.is - here.limit { here } else { there }
+            if there.measured - there.limit <= here.measured - here.limit { here } else { there }
         }
-        WindowRule::Overlap => Shortfall {
-            is: ours.centre.abs_diff(theirs.centre) as f64,
+        WindowMatchRule::Overlap => RuleMargin {
+            measured: ours.center.abs_diff(theirs.center) as f64,
             limit: f64::from(ours.range) + f64::from(theirs.range),
         },
     }
 }
 
 /// What a limit measures, and the tighter of both limits.
-fn within(field: &Field<'_>, filter: usize, one: u32, other: u32) -> Option<Shortfall> {
+fn limit_margin(field: &PassState<'_>, filter: usize, one: u32, other: u32) -> Option<RuleMargin> {
     let ruleset = field.input.ruleset;
-    let HardRule::Within { measure, expansion, .. } = ruleset.hard[filter].rule else { return None };
-    let (ours, theirs) = (&field.rows[one as usize].waits, &field.rows[other as usize].waits);
-    let is = measure_between(ruleset, measure, &ours.seen, &theirs.seen, None)?;
+    let HardRule::Within { measure, expansion, .. } = ruleset.hard_filters[filter].rule else { return None };
+    let (ours, theirs) = (&field.tickets[one as usize].waiting_session, &field.tickets[other as usize].waiting_session);
+    let is = measure_between(ruleset, measure, &ours.session, &theirs.session, None)?;
     let limit = |waited_ms| ruleset.expansions[expansion].limit_at(waited_ms);
-    Some(Shortfall { is, limit: limit(ours.waited_ms).min(limit(theirs.waited_ms)) })
+    Some(RuleMargin { measured: is, limit: limit(ours.waited_ms).min(limit(theirs.waited_ms)) })
 }

@@ -2,104 +2,115 @@
 //! would leave no room for whole parties, stays out.
 
 use crate::domain::filter::Refusal;
-use crate::domain::queue::desk::Desk;
-use crate::domain::queue::field::Field;
-use crate::domain::queue::region::{self, Place, Reached};
-use crate::domain::ruleset::queue::Quality;
+use crate::domain::queue::desk::PassProgress;
+use crate::domain::queue::field::PassState;
+use crate::domain::queue::region::{self, ReachableRegions, RegionChoice};
+use crate::domain::ruleset::queue::QualitySpec;
 
 /// Steps that finding room for parties may take; beyond that the split decides.
 const FIT_STEPS_MAX: u32 = 2_000;
 
 /// Parties that may all meet.
-pub(in crate::domain::queue) struct Gathering<'g, 'a> {
-    field: &'g Field<'a>,
-    rows: Vec<u32>,
-    players: u16,
+pub(in crate::domain::queue) struct PartialMatch<'g, 'a> {
+    pass_state: &'g PassState<'a>,
+    ticket_indices: Vec<u32>,
+    player_count: u16,
 }
 
-impl<'g, 'a> Gathering<'g, 'a> {
-    pub(in crate::domain::queue) fn of(field: &'g Field<'a>, first: u32) -> Self {
-        Self { field, rows: vec![first], players: field.rows[first as usize].size }
+impl<'g, 'a> PartialMatch<'g, 'a> {
+    pub(in crate::domain::queue) fn new(field: &'g PassState<'a>, first: u32) -> Self {
+        Self {
+            pass_state: field,
+            ticket_indices: vec![first],
+            player_count: field.tickets[first as usize].player_count,
+        }
     }
 
-    pub(in crate::domain::queue) fn rows(&self) -> &[u32] {
-        &self.rows
+    pub(in crate::domain::queue) fn ticket_indices(&self) -> &[u32] {
+        &self.ticket_indices
     }
 
     /// They are as many as a match takes.
     pub(in crate::domain::queue) fn is_full(&self) -> bool {
-        self.players == self.field.input.teams.match_size()
+        self.player_count == self.pass_state.input.teams.players_per_match()
     }
 
     /// Lets `row` in, or says which rule keeps it out. `None` when there are no more looks.
-    pub(in crate::domain::queue) fn admit(&mut self, row: u32, desk: &mut Desk) -> Option<Result<(), Refusal>> {
-        let verdict = self.judge(row, desk)?;
+    pub(in crate::domain::queue) fn try_add(
+        &mut self,
+        row: u32,
+        desk: &mut PassProgress,
+    ) -> Option<Result<(), Refusal>> {
+        let verdict = self.check_candidate(row, desk)?;
         if verdict.is_ok() {
-            self.rows.push(row);
-            self.players += self.field.rows[row as usize].size;
+            self.ticket_indices.push(row);
+            self.player_count += self.pass_state.tickets[row as usize].player_count;
         }
         Some(verdict)
     }
 
     /// Lets the last one go.
-    pub(in crate::domain::queue) fn dismiss(&mut self) {
-        if let Some(row) = self.rows.pop() {
-            self.players -= self.field.rows[row as usize].size;
+    pub(in crate::domain::queue) fn remove_last(&mut self) {
+        if let Some(row) = self.ticket_indices.pop() {
+            self.player_count -= self.pass_state.tickets[row as usize].player_count;
         }
     }
 
-    fn judge(&self, row: u32, desk: &mut Desk) -> Option<Result<(), Refusal>> {
-        let (field, size) = (self.field, self.field.rows[row as usize].size);
-        if !self.has_room_for(size) {
-            return desk.look().then_some(Err(Refusal::Team));
+    fn check_candidate(&self, row: u32, desk: &mut PassProgress) -> Option<Result<(), Refusal>> {
+        let (field, size) = (self.pass_state, self.pass_state.tickets[row as usize].player_count);
+        if !self.has_room_for_party(size) {
+            return desk.spend_pair_check().then_some(Err(Refusal::TeamsNotFilled));
         }
-        for &one in &self.rows {
-            if !desk.look() {
+        for &one in &self.ticket_indices {
+            if !desk.spend_pair_check() {
                 return None;
             }
-            if let Err(refusal) = field.meet(one, row) {
+            if let Err(refusal) = field.check_pair(one, row) {
                 return Some(Err(refusal));
             }
         }
-        Some(self.suits(row))
+        Some(self.check_match_rules(row))
     }
 
     /// Rules that are known to fail before everybody is there. Two have nobody to wait for: their match is judged at once.
-    fn suits(&self, row: u32) -> Result<(), Refusal> {
-        let (field, queue) = (self.field, self.field.input.queue);
-        if let [_] = self.rows[..] {
+    fn check_match_rules(&self, row: u32) -> Result<(), Refusal> {
+        let (field, queue) = (self.pass_state, self.pass_state.input.queue);
+        if let [_] = self.ticket_indices[..] {
             return Ok(());
         }
         if let Some(rule) = queue.regions {
-            let everybody = self.rows.iter().chain([&row]).map(|&row| &field.rows[row as usize].reached);
-            let place = region::choose(rule, &field.names, &everybody.collect::<Vec<&Reached<'_>>>());
-            (place != Place::Nowhere).then_some(()).ok_or(Refusal::Region)?;
+            let everybody =
+                self.ticket_indices.iter().chain([&row]).map(|&row| &field.tickets[row as usize].reachable_regions);
+            let place =
+                region::choose_region(rule, &field.region_names, &everybody.collect::<Vec<&ReachableRegions<'_>>>());
+            (place != RegionChoice::NoCommonRegion).then_some(()).ok_or(Refusal::NoCommonRegion)?;
         }
-        if let (Quality::SoftScore { max_score }, None) = (queue.quality, queue.wait_bonus) {
-            let too_bad = |&one: &u32| max_score < field.columns.score(one, row);
-            (!self.rows.iter().any(too_bad)).then_some(()).ok_or(Refusal::Quality)?;
+        if let (QualitySpec::SoftScore { max_score }, None) = (queue.quality, queue.wait_bonus) {
+            let too_bad = |&one: &u32| max_score < field.filter_columns.pair_score(one, row);
+            (!self.ticket_indices.iter().any(too_bad)).then_some(()).ok_or(Refusal::LowQuality)?;
         }
         Ok(())
     }
 
-    fn has_room_for(&self, size: u16) -> bool {
-        let teams = self.field.input.teams;
-        if teams.match_size() < self.players.saturating_add(size) {
+    fn has_room_for_party(&self, size: u16) -> bool {
+        let teams = self.pass_state.input.teams;
+        if teams.players_per_match() < self.player_count.saturating_add(size) {
             return false;
         }
         if size == 1 {
             return true;
         }
-        let mut parties: Vec<u16> = self.rows.iter().map(|&row| self.field.rows[row as usize].size).collect();
+        let mut parties: Vec<u16> =
+            self.ticket_indices.iter().map(|&row| self.pass_state.tickets[row as usize].player_count).collect();
         parties.push(size);
         parties.sort_unstable_by(|one, other| other.cmp(one));
         let mut steps = FIT_STEPS_MAX;
-        fits(&parties, &mut teams.sizes.to_vec(), &mut steps)
+        parties_fit_in_teams(&parties, &mut teams.team_sizes.to_vec(), &mut steps)
     }
 }
 
 /// Whether whole parties, largest first, find room in teams with so many seats. Out of steps they are said to.
-fn fits(parties: &[u16], seats: &mut [u16], steps: &mut u32) -> bool {
+fn parties_fit_in_teams(parties: &[u16], seats: &mut [u16], steps: &mut u32) -> bool {
     let Some((&party, rest)) = parties.split_first() else { return true };
     let Some(left) = steps.checked_sub(1) else { return true };
     *steps = left;
@@ -109,7 +120,7 @@ fn fits(parties: &[u16], seats: &mut [u16], steps: &mut u32) -> bool {
             continue;
         }
         seats[team] -= party;
-        if fits(rest, seats, steps) {
+        if parties_fit_in_teams(rest, seats, steps) {
             return true;
         }
         seats[team] += party;
@@ -123,10 +134,10 @@ mod tests {
 
     /// B-7: parties are not split, so what adds up need not fit.
     #[test]
-    fn whole_parties_need_whole_room() {
+    fn parties_fit_in_teams_only_unsplit() {
         let check = |parties: &[u16], seats: &[u16], wanted| {
             let mut steps = FIT_STEPS_MAX;
-            assert_eq!(fits(parties, &mut seats.to_vec(), &mut steps), wanted, "{parties:?} {seats:?}");
+            assert_eq!(parties_fit_in_teams(parties, &mut seats.to_vec(), &mut steps), wanted, "{parties:?} {seats:?}");
         };
         check(&[3, 3], &[5, 5], true);
         check(&[3, 3, 3], &[5, 5], false);

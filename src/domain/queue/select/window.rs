@@ -2,61 +2,63 @@
 //! or has waited longest, is served first.
 
 use crate::domain::filter::Refusal;
-use crate::domain::queue::made::Made;
-use crate::domain::queue::select::{Gathering, Work};
-use crate::domain::ruleset::queue::StartWith;
+use crate::domain::queue::made::CandidateMatch;
+use crate::domain::queue::select::{PartialMatch, Selector};
+use crate::domain::ruleset::queue::SelectionOrder;
 
-impl<'a> Work<'_, 'a> {
-    pub(super) fn windows(&mut self, pool: &[u32]) {
-        match self.field.input.queue.selection.start_with {
-            StartWith::HighestRated => self.in_turn(pool, |work, row| work.window_from(row, None)),
-            StartWith::LongestWaiting => self.in_turn(pool, Self::window_around),
+impl<'a> Selector<'_, 'a> {
+    pub(super) fn select_first_windows(&mut self, pool: &[u32]) {
+        match self.pass_state.input.queue.selection.start_with {
+            SelectionOrder::HighestRated => {
+                self.match_each_in_turn(pool, |work, row| work.window_starting_at(row, None))
+            }
+            SelectionOrder::LongestWaiting => self.match_each_in_turn(pool, Self::first_window_around),
         }
     }
 
     /// The first window that is good enough of those that have `row` in them, from the highest down.
-    pub(super) fn window_around(&mut self, row: u32) -> Option<Made<'a>> {
+    pub(super) fn first_window_around(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
         let mut starts = vec![row];
-        for _ in 1..self.field.input.teams.match_size() {
-            let Some(above) = starts.last().and_then(|&it| self.line.above(it)) else { break };
+        for _ in 1..self.pass_state.input.teams.players_per_match() {
+            let Some(above) = starts.last().and_then(|&it| self.waiting_list.waiting_above(it)) else { break };
             starts.push(above);
         }
-        starts.into_iter().rev().find_map(|start| self.window_from(start, Some(row)))
+        starts.into_iter().rev().find_map(|start| self.window_starting_at(start, Some(row)))
     }
 
     /// The window that begins with `start` and goes down: those below who may meet everybody above them, until they are as many
     /// as a match takes.
-    fn window_from(&mut self, start: u32, wanted: Option<u32>) -> Option<Made<'a>> {
-        let (field, desk) = (self.field, &mut *self.desk);
+    fn window_starting_at(&mut self, start: u32, wanted: Option<u32>) -> Option<CandidateMatch<'a>> {
+        let (field, desk) = (self.pass_state, &mut *self.progress);
         let asks = wanted.unwrap_or(start);
-        let mut gathering = Gathering::of(field, start);
-        let mut next = self.line.below(start);
+        let mut gathering = PartialMatch::new(field, start);
+        let mut next = self.waiting_list.waiting_below(start);
         let mut looked = 0;
         while let Some(row) = next.filter(|_| !gathering.is_full()) {
             if looked == field.input.queue.selection.look_at.max(1) {
-                desk.narrowed = true;
+                desk.candidate_limit_reached = true;
                 break;
             }
             looked += 1;
-            if let Some(refusal) = field.beyond(start, row) {
-                desk.refused(asks, refusal);
+            if let Some(refusal) = field.out_of_reach(start, row) {
+                desk.record_refusal(asks, refusal);
                 break;
             }
-            if let Err(refusal) = gathering.admit(row, desk)? {
-                desk.refused(asks, refusal);
+            if let Err(refusal) = gathering.try_add(row, desk)? {
+                desk.record_refusal(asks, refusal);
                 if wanted == Some(row) {
                     return None;
                 }
             }
-            next = self.line.below(row);
+            next = self.waiting_list.waiting_below(row);
         }
-        let has_wanted = wanted.is_none_or(|wanted| gathering.rows().contains(&wanted));
+        let has_wanted = wanted.is_none_or(|wanted| gathering.ticket_indices().contains(&wanted));
         if !gathering.is_full() || !has_wanted {
-            if desk.why(asks).is_none() {
-                desk.refused(asks, if looked == 0 { Refusal::Taken } else { Refusal::Team });
+            if desk.leading_refusal(asks).is_none() {
+                desk.record_refusal(asks, if looked == 0 { Refusal::CandidatesTaken } else { Refusal::TeamsNotFilled });
             }
             return None;
         }
-        field.finish(gathering.rows(), desk).map_err(|refusal| desk.refused(asks, refusal)).ok()
+        field.build_match(gathering.ticket_indices(), desk).map_err(|refusal| desk.record_refusal(asks, refusal)).ok()
     }
 }

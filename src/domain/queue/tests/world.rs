@@ -2,29 +2,32 @@
 
 use std::sync::Arc;
 
-use crate::domain::attribute::{Attribute, Origin, Reduction, Source, Trust, Value, ValueKind};
-use crate::domain::expansion::{Expansion, Step};
+use crate::domain::attribute::{
+    Attribute, AttributeSource, AttributeValue, PartyAggregation, Trust, ValueOrigin, ValueType,
+};
+use crate::domain::expansion::{Expansion, ExpansionStep};
 use crate::domain::id::{RulesetHash, SetId, SiloId, TicketId, UserKey};
-use crate::domain::latency::DEFAULT_LINE;
+use crate::domain::latency::DEFAULT_LATENCY_MODEL;
 use crate::domain::locality::Locality;
 use crate::domain::measure::Measure;
-use crate::domain::queue::avoid::{Meeting, Meetings};
+use crate::domain::queue::avoid::{PastMatch, PastMatches};
 use crate::domain::queue::backfill::OpenSession;
-use crate::domain::queue::dice::Dice;
-use crate::domain::queue::entrant::Entrant;
-use crate::domain::queue::gate::Crowd;
+use crate::domain::queue::dice::SplitMix64;
+use crate::domain::queue::entrant::PreparedTicket;
+use crate::domain::queue::gate::QueueCounts;
 use crate::domain::queue::pass::{self, PassInput, PassOutcome};
-use crate::domain::queue::ticket::{Rated, Ticket};
+use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::role::AdvertiseChances;
 use crate::domain::ruleset::queue::{
-    Avoid, AvoidHow, AvoidWhom, BucketRounding, CombineBounds, Gate, GateRounding, Group, Groups, Quality, QueueSpec,
-    Regions, Satisfaction, Selection, SelectionMode, StartWith, WaitBonus, Window, WindowClock, WindowRule,
+    AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
+    RatingGroup, RatingGroups, RatingWindow, RegionMode, SatisfactionSpec, SelectionMode, SelectionOrder,
+    SelectionSpec, WaitBonus, WindowBoundChoice, WindowClock, WindowMatchRule,
 };
 use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
-use crate::domain::ruleset::teams::{ServerMode, ServerSpec, TeamsSpec};
+use crate::domain::ruleset::teams::{HostingMode, HostingSpec, TeamsSpec};
 use crate::domain::ruleset::{
-    Consent, Curve, HardFilter, HardRule, MissingHard, MissingSoft, Ruleset, SearchLimits, SiloRule, SoftFilter,
-    SoftMode,
+    DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos,
+    SoftFilter, SoftFilterMode, SoftMissingPolicy,
 };
 use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
@@ -33,97 +36,101 @@ use crate::domain::time::UnixMs;
 pub(in crate::domain::queue) const NOW: UnixMs = UnixMs(1_700_000_000_000);
 
 /// A queue and those who wait in it.
-pub(in crate::domain::queue) struct World {
+pub(in crate::domain::queue) struct QueueFixture {
     pub(in crate::domain::queue) ruleset: Ruleset,
     pub(in crate::domain::queue) tickets: Vec<Arc<Ticket>>,
-    pub(in crate::domain::queue) places: Vec<Option<f64>>,
-    pub(in crate::domain::queue) sessions: Vec<OpenSession>,
-    pub(in crate::domain::queue) meetings: Meetings,
-    pub(in crate::domain::queue) crowd: Crowd,
+    pub(in crate::domain::queue) leaderboard_positions: Vec<Option<f64>>,
+    pub(in crate::domain::queue) open_sessions: Vec<OpenSession>,
+    pub(in crate::domain::queue) past_matches: PastMatches,
+    pub(in crate::domain::queue) queue_counts: QueueCounts,
     pub(in crate::domain::queue) now: UnixMs,
-    pub(in crate::domain::queue) seed: u64,
-    pub(in crate::domain::queue) looks_max: u64,
+    pub(in crate::domain::queue) rng_seed: u64,
+    pub(in crate::domain::queue) max_pair_checks: u64,
 }
 
-impl World {
+impl QueueFixture {
     /// Nobody yet, and rules that refuse nothing: one against one.
-    pub(in crate::domain::queue) fn plain() -> Self {
+    pub(in crate::domain::queue) fn one_vs_one() -> Self {
         Self {
-            ruleset: ruleset(Vec::new(), Vec::new(), Vec::new()),
+            ruleset: new_ruleset(Vec::new(), Vec::new(), Vec::new()),
             tickets: Vec::new(),
-            places: Vec::new(),
-            sessions: Vec::new(),
-            meetings: Meetings::default(),
-            crowd: Crowd::default(),
+            leaderboard_positions: Vec::new(),
+            open_sessions: Vec::new(),
+            past_matches: PastMatches::default(),
+            queue_counts: QueueCounts::default(),
             now: NOW,
-            seed: 1,
-            looks_max: u64::MAX,
+            rng_seed: 1,
+            max_pair_checks: u64::MAX,
         }
     }
 
-    pub(in crate::domain::queue) fn queue(&mut self) -> &mut QueueSpec {
+    pub(in crate::domain::queue) fn queue_mut(&mut self) -> &mut QueueSpec {
         self.ruleset.queue.as_mut().unwrap()
     }
 
-    pub(in crate::domain::queue) fn sizes(&mut self, sizes: &[u16]) {
+    pub(in crate::domain::queue) fn set_team_sizes(&mut self, sizes: &[u16]) {
         let teams = self.ruleset.teams.as_mut().unwrap();
-        teams.sizes = sizes.into();
-        teams.max_party_size = teams.largest();
+        teams.team_sizes = sizes.into();
+        teams.max_party_size = teams.largest_team_size();
     }
 
     /// A party of these ratings enters, so many milliseconds before `now`; its id is its number.
-    pub(in crate::domain::queue) fn enters(&mut self, ratings: &[f64], waited_ms: u64) -> TicketId {
+    pub(in crate::domain::queue) fn add_ticket(&mut self, ratings: &[f64], waited_ms: u64) -> TicketId {
         let number = self.tickets.len() as u64;
-        let ticket = ticket(number, ratings, UnixMs(self.now.0 - waited_ms));
+        let ticket = new_ticket(number, ratings, UnixMs(self.now.0 - waited_ms));
         let id = ticket.id;
         self.tickets.push(Arc::new(ticket));
-        self.places.push(None);
+        self.leaderboard_positions.push(None);
         id
     }
 
-    pub(in crate::domain::queue) fn entrants(&self) -> Vec<Entrant> {
+    pub(in crate::domain::queue) fn prepared_tickets(&self) -> Vec<PreparedTicket> {
         let queue = self.ruleset.queue.as_ref().unwrap();
-        let each = self.tickets.iter().zip(&self.places);
-        let entrant = |(ticket, place): (&Arc<Ticket>, &Option<f64>)| Entrant {
+        let each = self.tickets.iter().zip(&self.leaderboard_positions);
+        let entrant = |(ticket, place): (&Arc<Ticket>, &Option<f64>)| PreparedTicket {
             // Some are frustrated, whatever the order; that only matters where the queue looks after them.
-            frustrated: number_of(ticket.id) % 3 == 1,
-            ..Entrant::of(&self.ruleset, queue, Arc::clone(ticket), *place)
+            frustrated: ticket_number(ticket.id) % 3 == 1,
+            ..PreparedTicket::new(&self.ruleset, queue, Arc::clone(ticket), *place)
         };
         each.map(entrant).collect()
     }
 
-    pub(in crate::domain::queue) fn with<T>(&self, entrants: &[Entrant], act: impl FnOnce(&PassInput<'_>) -> T) -> T {
-        let entrants: Vec<&Entrant> = entrants.iter().collect();
+    pub(in crate::domain::queue) fn with_input<T>(
+        &self,
+        entrants: &[PreparedTicket],
+        act: impl FnOnce(&PassInput<'_>) -> T,
+    ) -> T {
+        let entrants: Vec<&PreparedTicket> = entrants.iter().collect();
         act(&PassInput {
             ruleset: &self.ruleset,
             queue: self.ruleset.queue.as_ref().unwrap(),
             teams: self.ruleset.teams.as_ref().unwrap(),
-            entrants: &entrants,
-            sessions: &self.sessions,
-            meetings: &self.meetings,
-            crowd: self.crowd,
+            tickets: &entrants,
+            open_sessions: &self.open_sessions,
+            past_matches: &self.past_matches,
+            queue_counts: self.queue_counts,
             now: self.now,
-            seed: self.seed,
-            looks_max: self.looks_max,
+            rng_seed: self.rng_seed,
+            max_pair_checks: self.max_pair_checks,
         })
     }
 
-    pub(in crate::domain::queue) fn pass(&self) -> PassOutcome {
-        self.with(&self.entrants(), pass::run)
+    pub(in crate::domain::queue) fn run_pass(&self) -> PassOutcome {
+        self.with_input(&self.prepared_tickets(), pass::run_pass)
     }
 
     /// The tickets of each match, by the order in which they entered; teams are not told apart.
-    pub(in crate::domain::queue) fn matches(&self) -> Vec<Vec<u64>> {
+    pub(in crate::domain::queue) fn matched_ticket_numbers(&self) -> Vec<Vec<u64>> {
         let numbers = |it: &crate::domain::queue::proposal::Proposal| {
-            let mut numbers: Vec<u64> = it.teams.iter().flatten().map(|it| number_of(it.ticket)).collect();
+            let mut numbers: Vec<u64> = it.teams.iter().flatten().map(|it| ticket_number(it.ticket_id)).collect();
             numbers.sort_unstable();
             numbers
         };
-        self.pass().proposals.iter().map(numbers).collect()
+        self.run_pass().proposals.iter().map(numbers).collect()
     }
 }
 
-pub(in crate::domain::queue) fn number_of(id: TicketId) -> u64 {
+pub(in crate::domain::queue) fn ticket_number(id: TicketId) -> u64 {
     u64::from_be_bytes(*id.as_bytes().last_chunk().unwrap())
 }
 
@@ -131,36 +138,36 @@ pub(in crate::domain::queue) fn ticket_id(number: u64) -> TicketId {
     TicketId::from_bytes(u128::from(number).to_be_bytes())
 }
 
-pub(in crate::domain::queue) fn user(number: u64, player: usize) -> UserKey {
+pub(in crate::domain::queue) fn user_key(number: u64, player: usize) -> UserKey {
     UserKey::from_bytes((u128::from(number) << 8 | player as u128 | 1 << 100).to_be_bytes())
 }
 
-pub(in crate::domain::queue) fn ticket(number: u64, ratings: &[f64], entered: UnixMs) -> Ticket {
+pub(in crate::domain::queue) fn new_ticket(number: u64, ratings: &[f64], entered: UnixMs) -> Ticket {
     let player = |(place, rating): (usize, &f64)| Player {
-        user: user(number, place),
-        player: user(number, place),
-        skill: Some(*rating),
+        user: user_key(number, place),
+        client_key: user_key(number, place),
+        stated_skill: Some(*rating),
     };
     Ticket {
         id: ticket_id(number),
         set_id: SetId(1),
         subject: None,
-        entered,
+        entered_at: entered,
         session: Session {
             silo: SiloId(1),
             party_sizes: vec![ratings.len() as u8],
             players: ratings.iter().enumerate().map(player).collect(),
-            origin: Origin::Server,
+            origin: ValueOrigin::GameServer,
             ..Session::default()
         },
-        ratings: ratings.iter().map(|&rating| Rated { rating, deviation: 1.0 }).collect(),
-        blocked: Vec::new(),
-        alone: false,
+        player_ratings: ratings.iter().map(|&rating| PlayerRating { rating, deviation: 1.0 }).collect(),
+        blocked_users: Vec::new(),
+        exclusive: false,
     }
 }
 
 /// Teiserver's (S0-13 to S0-16).
-pub(in crate::domain::queue) const WINDOW: Window = Window {
+pub(in crate::domain::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
     bucket_width: 1.0,
     rounding: BucketRounding::Round,
     start: 0,
@@ -168,20 +175,20 @@ pub(in crate::domain::queue) const WINDOW: Window = Window {
     step_every_ms: 20_000,
     max: Some(10),
     max_percent: None,
-    combine: CombineBounds::Smaller,
+    combine: WindowBoundChoice::Smaller,
     reciprocal_percent: 100.0,
     clock: WindowClock::Queue,
-    rule: WindowRule::Contain,
+    rule: WindowMatchRule::Contain,
 };
 
 /// comprl's (S2-9, S2-12, B-27).
-pub(in crate::domain::queue) const GAUSS: Quality =
-    Quality::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
+pub(in crate::domain::queue) const GAUSS_QUALITY: QualitySpec =
+    QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
 
-fn spec() -> QueueSpec {
+fn default_queue_spec() -> QueueSpec {
     QueueSpec {
         pass_every_ms: 250,
-        party_rating: Reduction::Max,
+        party_rating: PartyAggregation::Max,
         several_queues: true,
         like_parties_first: false,
         backfill: false,
@@ -195,10 +202,10 @@ fn spec() -> QueueSpec {
         groups: None,
         regions: None,
         window: None,
-        quality: Quality::Any,
-        selection: Selection {
+        quality: QualitySpec::Any,
+        selection: SelectionSpec {
             mode: SelectionMode::Nearest,
-            start_with: StartWith::LongestWaiting,
+            start_with: SelectionOrder::LongestWaiting,
             look_at: 256,
             exact_up_to: 1_000,
         },
@@ -209,114 +216,121 @@ fn spec() -> QueueSpec {
     }
 }
 
-fn ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Expansion>) -> Ruleset {
+fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Expansion>) -> Ruleset {
     let attribute = |name: &str, kind, source| Attribute {
         name: name.into(),
-        kind,
+        value_type: kind,
         source,
-        range: None,
+        normalization_range: None,
         unit: "".into(),
-        reduction: Reduction::Max,
-        trust: Trust::Server,
+        party_aggregation: PartyAggregation::Max,
+        trust: Trust::GameServer,
     };
     Ruleset {
         name: "queue".into(),
         set_id: SetId(1),
         hash: RulesetHash(1),
-        silos: SiloRule::Any,
+        silos: ServedSilos::Any,
         attributes: [
-            attribute("skill", ValueKind::Number, Source::Skill),
-            attribute("mode", ValueKind::Text, Source::Map),
-            attribute("region", ValueKind::Text, Source::Map),
-            attribute("taste", ValueKind::Number, Source::Map),
+            attribute("skill", ValueType::Number, AttributeSource::Skill),
+            attribute("mode", ValueType::String, AttributeSource::AttributeMap),
+            attribute("region", ValueType::String, AttributeSource::AttributeMap),
+            attribute("taste", ValueType::Number, AttributeSource::AttributeMap),
         ]
         .into(),
-        hard: hard.into(),
-        soft: soft.into(),
+        hard_filters: hard.into(),
+        soft_filters: soft.into(),
         expansions: expansions.into(),
-        chances: AdvertiseChances::rule_of_thumb(2),
-        limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
-        line: DEFAULT_LINE,
+        advertise_chances: AdvertiseChances::from_game_size(2),
+        search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        latency_model: DEFAULT_LATENCY_MODEL,
         involved_phase_percent: 50.0,
-        consent: Consent::Assumed,
+        consent: PartyConsentPolicy::Assumed,
         teams: Some(TeamsSpec {
-            sizes: [1, 1].into(),
+            team_sizes: [1, 1].into(),
             max_party_size: 1,
             exact_up_to_size: 5,
             roles: Box::default(),
             role_attribute: None,
         }),
-        queue: Some(spec()),
+        queue: Some(default_queue_spec()),
         ready_check: None,
-        server: ServerSpec { mode: ServerMode::None, wait_ms: 0, play_max_ms: 0 },
-        rating: Some(RatingSpec::plain(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
-        xml: "".into(),
+        server: HostingSpec { mode: HostingMode::None, wait_ms: 0, play_max_ms: 0 },
+        rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
+        source_xml: "".into(),
     }
 }
 
 /// Anything that a ruleset may say, and a crowd that is unkind: ties, gaps, few values, blocks and old acquaintances.
-pub(in crate::domain::queue) fn random(seed: u64, most: u64) -> World {
-    let mut dice = Dice(seed);
-    let mut world = World::plain();
-    world.ruleset = random_rules(&mut dice);
-    world.seed = dice.next();
-    let count = 2 + below(&mut dice, most - 1);
+pub(in crate::domain::queue) fn random_queue_fixture(seed: u64, most: u64) -> QueueFixture {
+    let mut dice = SplitMix64(seed);
+    let mut world = QueueFixture::one_vs_one();
+    world.ruleset = random_ruleset(&mut dice);
+    world.rng_seed = dice.next_u64();
+    let count = 2 + random_below(&mut dice, most - 1);
     let party_max = world.ruleset.teams.as_ref().unwrap().max_party_size;
     for number in 0..count {
-        let size = 1 + below(&mut dice, party_max.into());
+        let size = 1 + random_below(&mut dice, party_max.into());
         let size = if one_in(&mut dice, 2) { 1 } else { size };
-        let ratings: Vec<f64> = (0..size).map(|_| below(&mut dice, 30) as f64 * 0.5).collect();
-        let waited_ms = below(&mut dice, 6) * 17_000 + below(&mut dice, 2) * 500;
-        let mut made = ticket(number, &ratings, UnixMs(NOW.0 - waited_ms));
+        let ratings: Vec<f64> = (0..size).map(|_| random_below(&mut dice, 30) as f64 * 0.5).collect();
+        let waited_ms = random_below(&mut dice, 6) * 17_000 + random_below(&mut dice, 2) * 500;
+        let mut made = new_ticket(number, &ratings, UnixMs(NOW.0 - waited_ms));
         random_session(&mut dice, &mut made.session);
         if one_in(&mut dice, 4) {
-            made.blocked = vec![user(below(&mut dice, count), 0)];
+            made.blocked_users = vec![user_key(random_below(&mut dice, count), 0)];
         }
         world.tickets.push(Arc::new(made));
-        let place = below(&mut dice, 60) as f64;
-        world.places.push((!one_in(&mut dice, 12)).then_some(place));
+        let place = random_below(&mut dice, 60) as f64;
+        world.leaderboard_positions.push((!one_in(&mut dice, 12)).then_some(place));
     }
-    let meeting = |_| Meeting {
-        one: user(below(&mut dice, count), 0),
-        other: user(below(&mut dice, count), 0),
+    let meeting = |_| PastMatch {
+        user: user_key(random_below(&mut dice, count), 0),
+        other_user: user_key(random_below(&mut dice, count), 0),
         same_team: one_in(&mut dice, 2),
-        began: UnixMs(NOW.0 - below(&mut dice, 10) * 600_000),
+        started_at: UnixMs(NOW.0 - random_below(&mut dice, 10) * 600_000),
     };
-    world.meetings = Meetings::of((0..count).map(meeting));
+    world.past_matches = PastMatches::latest_of((0..count).map(meeting));
     world
 }
 
-fn random_session(dice: &mut Dice, session: &mut Session) {
-    let text = |dice: &mut Dice| Value::Text(format!("t{}", below(dice, 3)).into());
+fn random_session(dice: &mut SplitMix64, session: &mut Session) {
+    let text = |dice: &mut SplitMix64| AttributeValue::String(format!("t{}", random_below(dice, 3)).into());
     for (name, missing) in [("mode", 9), ("region", 7), ("taste", 5)] {
         if !one_in(dice, missing) {
-            let value = if name == "taste" { Value::Number(below(dice, 10) as f64) } else { text(dice) };
+            let value =
+                if name == "taste" { AttributeValue::Number(random_below(dice, 10) as f64) } else { text(dice) };
             session.attributes.push((name.into(), value));
         }
     }
     if !one_in(dice, 4) {
-        session.locality = Locality::from_degrees(below(dice, 120) as f64 - 60.0, below(dice, 300) as f64 - 150.0);
+        session.locality =
+            Locality::from_degrees(random_below(dice, 120) as f64 - 60.0, random_below(dice, 300) as f64 - 150.0);
     }
     let regions = ["asia", "eu", "us"].into_iter().filter(|_| one_in(dice, 2)).collect::<Vec<_>>();
-    let latency = |region: &str| RegionLatency { region: region.into(), round_trip_ms: below(dice, 150) as f32 };
-    session.regions = regions.into_iter().map(latency).collect();
+    let latency = |region: &str| RegionLatency { region: region.into(), round_trip_ms: random_below(dice, 150) as f32 };
+    session.region_latencies = regions.into_iter().map(latency).collect();
 }
 
-fn random_rules(dice: &mut Dice) -> Ruleset {
+fn random_ruleset(dice: &mut SplitMix64) -> Ruleset {
     let steps = |values: [f64; 3]| {
-        values.into_iter().zip([0, 20_000, 40_000]).map(|(value, start_ms)| Step { start_ms, value }).collect()
+        values
+            .into_iter()
+            .zip([0, 20_000, 40_000])
+            .map(|(value, start_ms)| ExpansionStep { start_ms, limit: value })
+            .collect()
     };
     let expansions = vec![
-        Expansion::new("skill", Measure::Attribute(0), steps([2.0, 5.0, 12.0])).unwrap(),
+        Expansion::new("skill", Measure::AttributeDifference(0), steps([2.0, 5.0, 12.0])).unwrap(),
         Expansion::new("latency", Measure::Latency, steps([60.0, 110.0, 300.0])).unwrap(),
     ];
-    let missing = |dice: &mut Dice| if one_in(dice, 3) { MissingHard::Refuse } else { MissingHard::Pass };
+    let missing =
+        |dice: &mut SplitMix64| if one_in(dice, 3) { HardMissingPolicy::Refuse } else { HardMissingPolicy::Pass };
     let mut hard = Vec::new();
     let rules = [
         HardRule::Equal { attribute: 1, value: None },
-        HardRule::NotEqual { attribute: 1, value: Some(Value::Text("t0".into())) },
+        HardRule::NotEqual { attribute: 1, value: Some(AttributeValue::String("t0".into())) },
         HardRule::Range { attribute: 3, min: 0.0, max: 8.0 },
-        HardRule::Within { measure: Measure::Attribute(0), expansion: 0, reciprocal_percent: 100.0 },
+        HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 },
         HardRule::Within { measure: Measure::Latency, expansion: 1, reciprocal_percent: 50.0 },
     ];
     for rule in rules {
@@ -330,91 +344,92 @@ fn random_rules(dice: &mut Dice) -> Ruleset {
         measure,
         mode,
         curve,
-        missing: MissingSoft::Worst,
+        missing: SoftMissingPolicy::Worst,
         min: 0.0,
         max,
     };
-    let curve = pick(dice, &[Curve::Linear, Curve::Quadratic, Curve::SquareRoot]);
+    let curve = pick_random(dice, &[DistanceCurve::Linear, DistanceCurve::Quadratic, DistanceCurve::SquareRoot]);
     let soft = vec![
-        soft("skill", 0.6, Measure::Attribute(0), SoftMode::Difference, curve, 15.0),
-        soft("distance", 0.4, Measure::Distance, SoftMode::LowerIsBetter, Curve::Linear, 8_000.0),
-        soft("latency", 0.2, Measure::Latency, SoftMode::LowerIsBetter, Curve::Linear, 300.0),
-        soft("taste", 0.1, Measure::Attribute(3), SoftMode::LowerIsBetter, Curve::Linear, 10.0),
+        soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterMode::Difference, curve, 15.0),
+        soft("distance", 0.4, Measure::Distance, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
+        soft("latency", 0.2, Measure::Latency, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 300.0),
+        soft("taste", 0.1, Measure::AttributeDifference(3), SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 10.0),
     ];
     let soft = soft.into_iter().filter(|_| !one_in(dice, 3)).collect();
-    let mut rules = ruleset(hard, soft, expansions);
+    let mut rules = new_ruleset(hard, soft, expansions);
     let sizes: [&[u16]; 7] = [&[1, 1], &[1, 1], &[1, 1], &[2, 2], &[3, 3], &[1, 1, 1], &[2, 1]];
     let teams = rules.teams.as_mut().unwrap();
-    teams.sizes = pick(dice, &sizes).into();
-    teams.max_party_size = teams.largest();
-    random_queue(dice, rules.queue.as_mut().unwrap());
-    if matches!(rules.queue.as_ref().unwrap().quality, Quality::DrawProbability { .. }) {
+    teams.team_sizes = pick_random(dice, &sizes).into();
+    teams.max_party_size = teams.largest_team_size();
+    random_queue_spec(dice, rules.queue.as_mut().unwrap());
+    if matches!(rules.queue.as_ref().unwrap().quality, QualitySpec::DrawProbability { .. }) {
         let system = RatingSystem::TrueSkill { mu: 0.0, sigma: 8.0, beta: 4.0, tau: 0.0, draw_percent: 5.0 };
-        rules.rating = Some(RatingSpec::plain(system));
+        rules.rating = Some(RatingSpec::with_defaults(system));
     }
     rules
 }
 
 #[expect(clippy::too_many_lines, reason = "one draw after another")]
-fn random_queue(dice: &mut Dice, queue: &mut QueueSpec) {
-    queue.party_rating = pick(dice, &[Reduction::Max, Reduction::Mean]);
+fn random_queue_spec(dice: &mut SplitMix64, queue: &mut QueueSpec) {
+    queue.party_rating = pick_random(dice, &[PartyAggregation::Max, PartyAggregation::Mean]);
     queue.like_parties_first = one_in(dice, 3);
     if one_in(dice, 4) {
-        let group = |place: u32| Group {
+        let group = |place: u32| RatingGroup {
             name: format!("g{place}").into(),
             from: f64::from(place) * 4.0,
             to: f64::from(place) * 4.0 + 4.0,
         };
-        let neighbour_every_ms = pick(dice, &[None, Some(20_000)]);
-        queue.groups = Some(Groups { groups: (0..4).map(group).collect(), neighbour_every_ms, max_neighbours: 2 });
+        let neighbour_every_ms = pick_random(dice, &[None, Some(20_000)]);
+        queue.groups =
+            Some(RatingGroups { groups: (0..4).map(group).collect(), neighbour_every_ms, max_neighbours: 2 });
     }
-    queue.regions = pick(
+    queue.regions = pick_random(
         dice,
         &[
             None,
             None,
-            Some(Regions::Separate { attribute: 2 }),
-            Some(Regions::Stage { expansion: 1 }),
-            Some(Regions::Quality { weight: 0.2, span_ms: 100.0 }),
+            Some(RegionMode::Separate { attribute: 2 }),
+            Some(RegionMode::Stage { expansion: 1 }),
+            Some(RegionMode::Quality { weight: 0.2, span_ms: 100.0 }),
         ],
     );
     if one_in(dice, 2) {
-        queue.window = Some(Window {
-            bucket_width: pick(dice, &[1.0, 2.5]),
-            start: pick(dice, &[0, 1, 3]),
-            max: pick(dice, &[None, Some(4)]),
-            max_percent: pick(dice, &[None, Some(40.0)]),
-            combine: pick(dice, &[CombineBounds::Smaller, CombineBounds::Larger]),
-            reciprocal_percent: pick(dice, &[100.0, 50.0, 0.0]),
-            clock: pick(dice, &[WindowClock::Queue, WindowClock::Ticket]),
-            rule: pick(dice, &[WindowRule::Contain, WindowRule::Contain, WindowRule::Overlap]),
-            ..WINDOW
+        queue.window = Some(RatingWindow {
+            bucket_width: pick_random(dice, &[1.0, 2.5]),
+            start: pick_random(dice, &[0, 1, 3]),
+            max: pick_random(dice, &[None, Some(4)]),
+            max_percent: pick_random(dice, &[None, Some(40.0)]),
+            combine: pick_random(dice, &[WindowBoundChoice::Smaller, WindowBoundChoice::Larger]),
+            reciprocal_percent: pick_random(dice, &[100.0, 50.0, 0.0]),
+            clock: pick_random(dice, &[WindowClock::Queue, WindowClock::Ticket]),
+            rule: pick_random(dice, &[WindowMatchRule::Contain, WindowMatchRule::Contain, WindowMatchRule::Overlap]),
+            ..UNIT_WINDOW
         });
     }
     if queue.window.is_some() {
-        let plain = Satisfaction::default();
-        let rule = |widen, shift_down| Some(Satisfaction { widen, shift_down, ..plain });
-        queue.satisfaction = pick(dice, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
+        let plain = SatisfactionSpec::default();
+        let rule = |widen, shift_down| Some(SatisfactionSpec { widen, shift_down, ..plain });
+        queue.satisfaction = pick_random(dice, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
     }
-    queue.quality = pick(
+    queue.quality = pick_random(
         dice,
         &[
-            Quality::Any,
-            GAUSS,
-            Quality::SoftScore { max_score: 0.5 },
-            Quality::AverageSimilarity { rating_span: 15.0, required_percent: 80.0 },
-            Quality::CategorySimilarity {
+            QualitySpec::Any,
+            GAUSS_QUALITY,
+            QualitySpec::SoftScore { max_score: 0.5 },
+            QualitySpec::AverageSimilarity { rating_span: 15.0, required_percent: 80.0 },
+            QualitySpec::CategorySimilarity {
                 categories: 8,
                 category_width: 2.0,
                 divisor: 8,
-                curve: Curve::Linear,
+                curve: DistanceCurve::Linear,
                 required_percent: 80.0,
             },
-            Quality::WinProbability { min_percent: 30.0, max_percent: 70.0 },
-            Quality::DrawProbability { threshold: 0.4 },
+            QualitySpec::WinProbability { min_percent: 30.0, max_percent: 70.0 },
+            QualitySpec::DrawProbability { threshold: 0.4 },
         ],
     );
-    queue.selection.mode = pick(
+    queue.selection.mode = pick_random(
         dice,
         &[
             SelectionMode::Nearest,
@@ -423,27 +438,31 @@ fn random_queue(dice: &mut Dice, queue: &mut QueueSpec) {
             SelectionMode::MaximumWeight,
         ],
     );
-    queue.selection.start_with = pick(dice, &[StartWith::LongestWaiting, StartWith::HighestRated]);
-    queue.selection.exact_up_to = pick(dice, &[0, 1_000]);
-    queue.wait_bonus = pick(dice, &[None, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 })]);
+    queue.selection.start_with = pick_random(dice, &[SelectionOrder::LongestWaiting, SelectionOrder::HighestRated]);
+    queue.selection.exact_up_to = pick_random(dice, &[0, 1_000]);
+    queue.wait_bonus = pick_random(dice, &[None, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 })]);
     let whom = [
-        AvoidWhom::Blocked,
-        AvoidWhom::RecentOpponents { for_ms: 3_600_000 },
-        AvoidWhom::RecentTeammates { for_ms: 1_800_000 },
+        AvoidTarget::Blocked,
+        AvoidTarget::RecentOpponents { for_ms: 3_600_000 },
+        AvoidTarget::RecentTeammates { for_ms: 1_800_000 },
     ];
-    let hows = [AvoidHow::Never, AvoidHow::NotSameTeam, AvoidHow::RatherNot { cost: 0.1, half_life_ms: 1_200_000 }];
+    let hows = [
+        AvoidStrictness::Never,
+        AvoidStrictness::NotSameTeam,
+        AvoidStrictness::RatherNot { cost: 0.1, half_life_ms: 1_200_000 },
+    ];
     let avoid = whom.into_iter().filter(|_| one_in(dice, 3)).collect::<Vec<_>>();
-    queue.avoid = avoid.into_iter().map(|whom| Avoid { whom, how: pick(dice, &hows) }).collect();
+    queue.avoid = avoid.into_iter().map(|whom| AvoidanceRule { whom, how: pick_random(dice, &hows) }).collect();
 }
 
-pub(in crate::domain::queue) fn below(dice: &mut Dice, below: u64) -> u64 {
-    dice.next() % below
+pub(in crate::domain::queue) fn random_below(dice: &mut SplitMix64, below: u64) -> u64 {
+    dice.next_u64() % below
 }
 
-pub(in crate::domain::queue) fn one_in(dice: &mut Dice, times: u64) -> bool {
-    below(dice, times) == 0
+pub(in crate::domain::queue) fn one_in(dice: &mut SplitMix64, times: u64) -> bool {
+    random_below(dice, times) == 0
 }
 
-pub(in crate::domain::queue) fn pick<T: Clone>(dice: &mut Dice, from: &[T]) -> T {
-    from[below(dice, from.len() as u64) as usize].clone()
+pub(in crate::domain::queue) fn pick_random<T: Clone>(dice: &mut SplitMix64, from: &[T]) -> T {
+    from[random_below(dice, from.len() as u64) as usize].clone()
 }

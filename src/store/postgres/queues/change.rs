@@ -12,123 +12,131 @@ use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
-use crate::domain::rating::Played;
+use crate::domain::rating::SetActivity;
 use crate::store::StoreError;
-use crate::store::postgres::Desk;
-use crate::store::postgres::attempt::{self, Attempt, Trouble, Work};
-use crate::store::postgres::change::names;
+use crate::store::postgres::WriteSession;
+use crate::store::postgres::attempt::{self, BatchWork, CommitAttempt, CommitError};
+use crate::store::postgres::change::to_uuids;
 use crate::store::postgres::queues::{read, statements as sql, write};
-use crate::store::queues::difference::Difference;
-use crate::store::queues::picture::Picture;
-use crate::store::queues::touched::Touched;
-use crate::store::queues::{QueueOutcome, QueueWrite, transaction};
+use crate::store::queues::difference::QueueRowChanges;
+use crate::store::queues::picture::QueueRows;
+use crate::store::queues::touched::TouchedQueueKeys;
+use crate::store::queues::{QueueOutcome, QueueWrite, transaction_label};
 
 /// Makes all changes and answers each. On an error none has happened, or nobody knows.
-pub(super) async fn commit(desk: &mut Desk, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
-    attempt::commit(desk, Changes { batch, touched: Touched::by(batch) }).await
+pub(super) async fn commit_batch(
+    desk: &mut WriteSession,
+    batch: &[QueueWrite],
+) -> Result<Vec<QueueOutcome>, StoreError> {
+    attempt::commit_with_retries(desk, QueueTransaction { batch, touched_keys: TouchedQueueKeys::of_batch(batch) })
+        .await
 }
 
 /// A batch, and what it touches.
-struct Changes<'a> {
+struct QueueTransaction<'a> {
     batch: &'a [QueueWrite],
-    touched: Touched,
+    touched_keys: TouchedQueueKeys,
 }
 
-impl Work for Changes<'_> {
-    type Done = Vec<QueueOutcome>;
+impl BatchWork for QueueTransaction<'_> {
+    type Output = Vec<QueueOutcome>;
 
-    fn name(&self) -> &'static str {
-        transaction(self.batch)
+    fn transaction_label(&self) -> &'static str {
+        transaction_label(self.batch)
     }
 
-    fn changes(&self) -> usize {
+    fn write_count(&self) -> usize {
         self.batch.len()
     }
 
-    async fn make(&self, connection: &mut PgConnection, attempt: &Attempt) -> Result<Self::Done, Trouble> {
-        let before = self.look(connection).await?;
+    async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<Self::Output, CommitError> {
+        let before = self.lock_and_read(connection).await?;
         let mut after = before.clone();
-        let outcomes = after.apply_all(self.batch);
+        let outcomes = after.apply_batch(self.batch);
         // Tickets are read before their users: one that another server entered in between is its own obstacle.
-        if self.batch.iter().zip(&outcomes).any(is_in_its_own_way) {
-            return Err(Trouble::Overtaken);
+        if self.batch.iter().zip(&outcomes).any(conflicts_with_itself) {
+            return Err(CommitError::WriteConflict);
         }
-        let difference = Difference::between(&before, &after);
-        write::write(&difference, connection).await?;
-        note(&difference, connection, attempt).await?;
+        let difference = QueueRowChanges::between(&before, &after);
+        write::write_changes(&difference, connection).await?;
+        record_change(&difference, connection, attempt).await?;
         Ok(outcomes)
     }
 
-    async fn what_became(&self, _: &mut Desk, _: Uuid) -> Result<Self::Done, StoreError> {
+    async fn read_committed_result(&self, _: &mut WriteSession, _: Uuid) -> Result<Self::Output, StoreError> {
         Err(StoreError::Unavailable("postgres: a commit has happened, and nobody knows what it came to".into()))
     }
 }
 
-impl Changes<'_> {
+impl QueueTransaction<'_> {
     /// Begins, locks and reads.
-    async fn look(&self, connection: &mut PgConnection) -> Result<Picture, Trouble> {
-        let touched = &self.touched;
-        let mut picture = Picture::default();
-        let begin = sql::begin(&places(&touched.entering));
+    async fn lock_and_read(&self, connection: &mut PgConnection) -> Result<QueueRows, CommitError> {
+        let touched = &self.touched_keys;
+        let mut picture = QueueRows::default();
+        let begin = sql::begin_with_entry_locks(&entry_locks(&touched.entering_users));
         sqlx::raw_sql(AssertSqlSafe(begin)).execute(&mut *connection).await?;
         if !touched.tickets.is_empty() {
-            let ids = names(touched.tickets.iter().map(TicketId::as_bytes));
+            let ids = to_uuids(touched.tickets.iter().map(TicketId::as_bytes));
             for row in &sqlx::query(sql::LOCK_TICKETS).bind(ids).fetch_all(&mut *connection).await? {
-                let stored = read::ticket(row)?;
+                let stored = read::decode_ticket(row)?;
                 picture.tickets.insert(stored.ticket.id, stored);
             }
         }
-        let played = names(touched.matches.iter().map(MatchId::as_bytes));
+        let played = to_uuids(touched.matches.iter().map(MatchId::as_bytes));
         if !played.is_empty() {
             for row in &sqlx::query(sql::LOCK_MATCHES).bind(&played).fetch_all(&mut *connection).await? {
-                let play = read::play(row)?;
+                let play = read::decode_match(row)?;
                 picture.matches.insert(play.id, play);
             }
         }
-        if !touched.punished.is_empty() {
-            let users = names(touched.punished.iter().map(UserKey::as_bytes));
+        if !touched.penalized_users.is_empty() {
+            let users = to_uuids(touched.penalized_users.iter().map(UserKey::as_bytes));
             sqlx::query(sql::LOCK_PENALTIES).bind(users).execute(&mut *connection).await?;
         }
         if !touched.users.is_empty() || !played.is_empty() {
-            let users = names(touched.users.iter().map(UserKey::as_bytes));
-            for row in &sqlx::query(sql::USERS).bind(users).bind(played).fetch_all(&mut *connection).await? {
-                read::user(row, &mut picture)?;
+            let users = to_uuids(touched.users.iter().map(UserKey::as_bytes));
+            for row in &sqlx::query(sql::READ_USER_ROWS).bind(users).bind(played).fetch_all(&mut *connection).await? {
+                read::decode_user_row(row, &mut picture)?;
             }
         }
-        self.look_at_results(connection, &mut picture).await?;
+        self.read_results_and_ratings(connection, &mut picture).await?;
         Ok(picture)
     }
 
     /// Locks and reads ratings, and reads what results and scores there are already.
-    async fn look_at_results(&self, connection: &mut PgConnection, picture: &mut Picture) -> Result<(), Trouble> {
-        let touched = &self.touched;
+    async fn read_results_and_ratings(
+        &self,
+        connection: &mut PgConnection,
+        picture: &mut QueueRows,
+    ) -> Result<(), CommitError> {
+        let touched = &self.touched_keys;
         if !touched.ratings.is_empty() {
             let users: BTreeSet<UserKey> = touched.ratings.iter().map(|(user, _)| *user).collect();
-            let users = names(users.iter().map(UserKey::as_bytes));
+            let users = to_uuids(users.iter().map(UserKey::as_bytes));
             for row in &sqlx::query(sql::LOCK_RATINGS).bind(&users).fetch_all(&mut *connection).await? {
-                let rating = read::rating(row)?;
+                let rating = read::decode_rating(row)?;
                 picture.ratings.insert((rating.user, rating.set_id), rating);
             }
-            for set_id in &touched.played {
-                let query = sqlx::query(sql::PLAYED).bind(i64::from(set_id.0)).bind(&users);
+            for set_id in &touched.period_sets {
+                let query = sqlx::query(sql::READ_LATEST_PERIOD).bind(i64::from(set_id.0)).bind(&users);
                 if let Some(row) = query.fetch_optional(&mut *connection).await? {
-                    let tells = read::rating(&row)?.skill();
-                    picture.played_elsewhere.insert(*set_id, Played::default().with(&tells));
+                    let tells = read::decode_rating(&row)?.skill();
+                    picture.periods_played_by_others.insert(*set_id, SetActivity::default().including_skill(&tells));
                 }
             }
         }
         if !touched.results.is_empty() {
-            let ids = names(touched.results.iter().map(MatchId::as_bytes));
-            for row in &sqlx::query(sql::RESULTS).bind(ids).fetch_all(&mut *connection).await? {
-                let result = read::result(row)?;
+            let ids = to_uuids(touched.results.iter().map(MatchId::as_bytes));
+            for row in &sqlx::query(sql::READ_RESULTS).bind(ids).fetch_all(&mut *connection).await? {
+                let result = read::decode_result(row)?;
                 picture.results.insert(result.report.match_id, result);
             }
         }
-        if !touched.scores.is_empty() {
-            let ids: BTreeSet<MatchId> = touched.scores.iter().map(|(id, _)| *id).collect();
-            let ids = names(ids.iter().map(MatchId::as_bytes));
-            for row in &sqlx::query(sql::SCORES).bind(ids).fetch_all(connection).await? {
-                read::score(row, picture)?;
+        if !touched.feedback.is_empty() {
+            let ids: BTreeSet<MatchId> = touched.feedback.iter().map(|(id, _)| *id).collect();
+            let ids = to_uuids(ids.iter().map(MatchId::as_bytes));
+            for row in &sqlx::query(sql::READ_FEEDBACK).bind(ids).fetch_all(connection).await? {
+                read::decode_feedback(row, picture)?;
             }
         }
         Ok(())
@@ -136,16 +144,18 @@ impl Changes<'_> {
 }
 
 /// Whether a party is refused for the very ticket that it asks for.
-fn is_in_its_own_way((write, outcome): (&QueueWrite, &QueueOutcome)) -> bool {
+fn conflicts_with_itself((write, outcome): (&QueueWrite, &QueueOutcome)) -> bool {
     match (write, outcome) {
-        (QueueWrite::Enter { ticket, .. }, QueueOutcome::AlreadyQueued { ticket: by, .. }) => *by == ticket.id,
+        (QueueWrite::EnterQueue { ticket, .. }, QueueOutcome::AlreadyQueued { other_ticket: by, .. }) => {
+            *by == ticket.id
+        }
         _ => false,
     }
 }
 
 /// The places of users who enter, in order, and whether anybody is to have one alone. There are few places, so that a batch of
 /// a thousand parties takes few locks; users of one place wait for each other for no reason, but not for long.
-fn places(entering: &BTreeSet<(UserKey, bool)>) -> Vec<(u8, bool)> {
+fn entry_locks(entering: &BTreeSet<(UserKey, bool)>) -> Vec<(u8, bool)> {
     let mut places: BTreeMap<u8, bool> = BTreeMap::new();
     for (user, alone) in entering {
         *places.entry(user.as_bytes()[0]).or_default() |= alone;
@@ -154,19 +164,23 @@ fn places(entering: &BTreeSet<(UserKey, bool)>) -> Vec<(u8, bool)> {
 }
 
 /// Leaves word of what has changed, if anything has.
-async fn note(difference: &Difference<'_>, connection: &mut PgConnection, attempt: &Attempt) -> Result<(), Trouble> {
-    let tickets = difference.made_tickets.iter().chain(&difference.changed_tickets);
-    let tickets = names(tickets.map(|stored| stored.ticket.id.as_bytes()));
-    let matches = difference.made_matches.iter().chain(&difference.changed_matches);
-    let matches = names(matches.map(|play| play.id.as_bytes()));
-    let ratings = difference.made_ratings.iter().chain(&difference.changed_ratings);
+async fn record_change(
+    difference: &QueueRowChanges<'_>,
+    connection: &mut PgConnection,
+    attempt: &CommitAttempt,
+) -> Result<(), CommitError> {
+    let tickets = difference.inserted_tickets.iter().chain(&difference.updated_tickets);
+    let tickets = to_uuids(tickets.map(|stored| stored.ticket.id.as_bytes()));
+    let matches = difference.inserted_matches.iter().chain(&difference.updated_matches);
+    let matches = to_uuids(matches.map(|play| play.id.as_bytes()));
+    let ratings = difference.inserted_ratings.iter().chain(&difference.updated_ratings);
     let rated: BTreeSet<UserKey> = ratings.map(|row| row.user).collect();
-    let written = !difference.made_results.is_empty() || !difference.made_scores.is_empty();
+    let written = !difference.inserted_results.is_empty() || !difference.inserted_feedback.is_empty();
     if tickets.is_empty() && matches.is_empty() && rated.is_empty() && !written {
         return Ok(());
     }
-    let rated = names(rated.iter().map(UserKey::as_bytes));
-    let noted = sqlx::query(sql::NOTE_CHANGE).bind(attempt.batch_id).bind(attempt.replica);
-    noted.bind(tickets).bind(matches).bind(rated).bind(attempt.ring).execute(connection).await?;
+    let rated = to_uuids(rated.iter().map(UserKey::as_bytes));
+    let noted = sqlx::query(sql::INSERT_CHANGE).bind(attempt.batch_id).bind(attempt.replica_id);
+    noted.bind(tickets).bind(matches).bind(rated).bind(attempt.notify).execute(connection).await?;
     Ok(())
 }

@@ -47,7 +47,7 @@ macro_rules! results {
 /// well, `own` of whom nobody may. A user who would wait alone in one queue and enters another at the same moment is in no row
 /// that both would write. `places` are numbers without a sign, in order, each once; with what else is open of the database's
 /// locks they must fit its table of them.
-pub(super) fn begin(places: &[(u8, bool)]) -> String {
+pub(super) fn begin_with_entry_locks(places: &[(u8, bool)]) -> String {
     if places.is_empty() {
         return "begin".to_owned();
     }
@@ -55,8 +55,8 @@ pub(super) fn begin(places: &[(u8, bool)]) -> String {
     let own: Vec<&str> = places.iter().map(|(_, own)| if *own { "t" } else { "f" }).collect();
     // Numbers and flags hurt nobody, and a text of two statements takes no parameters.
     format!(
-        "begin; select case when own then pg_advisory_xact_lock({USER_PLACES}, place)::text \
-         else pg_advisory_xact_lock_shared({USER_PLACES}, place)::text end \
+        "begin; select case when own then pg_advisory_xact_lock({ENTRY_LOCK_CLASS}, place)::text \
+         else pg_advisory_xact_lock_shared({ENTRY_LOCK_CLASS}, place)::text end \
          from unnest('{{{}}}'::integer[], '{{{}}}'::boolean[]) as u (place, own)",
         numbers.join(","),
         own.join(",")
@@ -64,7 +64,7 @@ pub(super) fn begin(places: &[(u8, bool)]) -> String {
 }
 
 /// The first number of the locks that `begin` takes, `ftqu` in ASCII: the database keeps one list of them for whoever uses it.
-const USER_PLACES: i32 = 0x6674_7175;
+const ENTRY_LOCK_CLASS: i32 = 0x6674_7175;
 
 /// Locks and reads the tickets in `$1`, in the order of ids, so that two batches that want the same rows wait for each other
 /// rather than each other's.
@@ -91,7 +91,7 @@ pub(super) const LOCK_RATINGS: &str =
 
 /// Of the ratings in set `$1` of users who are not in `$2`, the one that tells how far the set has been played. It is not locked: two
 /// matches that end at once in one period both say that it is played, and the next one is to both.
-pub(super) const PLAYED: &str = ratings!(
+pub(super) const READ_LATEST_PERIOD: &str = ratings!(
     " from rating r
      where r.set_id = $1 and 0 < r.played and 0 < r.matches and r.user_key <> all($2)
      order by r.played desc, r.last_ms desc
@@ -99,17 +99,17 @@ pub(super) const PLAYED: &str = ratings!(
 );
 
 /// What came of the matches in `$1`. After the lock on the match, so that whoever comes second sees the first.
-pub(super) const RESULTS: &str = results!(" from result r where r.match_id = any($1) order by r.match_id");
+pub(super) const READ_RESULTS: &str = results!(" from result r where r.match_id = any($1) order by r.match_id");
 
 /// What players thought of the matches in `$1`.
-pub(super) const SCORES: &str = "
+pub(super) const READ_FEEDBACK: &str = "
     select match_id, user_key, score, at_ms
       from score
      where match_id = any($1)
 ";
 
 /// The changes of the rating of user `$1` in set `$2`, latest first.
-pub(super) const RATING_CHANGES: &str = "
+pub(super) const READ_RATING_CHANGES: &str = "
     select user_key, set_id, number, match_id, at_ms, rank, sides, rating_before, deviation_before, rating_after,
            deviation_after
       from rating_change
@@ -118,7 +118,7 @@ pub(super) const RATING_CHANGES: &str = "
 ";
 
 /// The first `$3` results reported at `$1` of matches called more than `$2`, or later, and how players scored them.
-pub(super) const FINISHED: &str = results!(
+pub(super) const LIST_FINISHED_MATCHES: &str = results!(
     ", (select count(*) from score s where s.match_id = r.match_id),
            (select coalesce(sum(s.score), 0) from score s where s.match_id = r.match_id)
       from result r
@@ -130,7 +130,7 @@ pub(super) const FINISHED: &str = results!(
 
 /// Where the users in `$1` are, what bars them, and who is in the matches in `$2`: a kind, a user, a name and four numbers. A
 /// statement of its own: it must see what was committed while the locks were waited for.
-pub(super) const USERS: &str = "
+pub(super) const READ_USER_ROWS: &str = "
     select 0, user_key, ticket_id, set_id, silo_id, alone::integer::bigint, null::bigint
       from ticket_user
      where user_key = any($1)
@@ -149,17 +149,17 @@ pub(super) const USERS: &str = "
 ";
 
 /// Takes users out of tickets that are over.
-pub(super) const REMOVE_TICKET_USERS: &str = "
+pub(super) const DELETE_TICKET_USERS: &str = "
     delete from ticket_user t
      using unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (user_key, set_id, silo_id)
      where t.user_key = u.user_key and t.set_id = u.set_id and t.silo_id = u.silo_id
 ";
 
 /// Takes users out of matches.
-pub(super) const REMOVE_MATCH_USERS: &str = "delete from match_user where user_key = any($1)";
+pub(super) const DELETE_MATCH_USERS: &str = "delete from match_user where user_key = any($1)";
 
 /// Enters tickets. Fewer rows than ids: another server was quicker with the same key.
-pub(super) const MAKE_TICKETS: &str = "
+pub(super) const INSERT_TICKETS: &str = "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, payload, body, state, match_id, ending, expires_ms,
                         forget_at_ms, edition)
     select *
@@ -169,7 +169,7 @@ pub(super) const MAKE_TICKETS: &str = "
 ";
 
 /// Changes how tickets stand: nothing else about one ever changes.
-pub(super) const CHANGE_TICKETS: &str = "
+pub(super) const UPDATE_TICKET_STATES: &str = "
     update ticket t
        set state = u.state, match_id = u.match_id, ending = u.ending, expires_ms = u.expires_ms,
            forget_at_ms = u.forget_at_ms, edition = u.edition
@@ -179,7 +179,7 @@ pub(super) const CHANGE_TICKETS: &str = "
 ";
 
 /// Makes matches. Fewer rows than ids: another server was quicker with the same name.
-pub(super) const MAKE_MATCHES: &str = "
+pub(super) const INSERT_MATCHES: &str = "
     insert into match (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
@@ -188,7 +188,7 @@ pub(super) const MAKE_MATCHES: &str = "
 ";
 
 /// Replaces matches.
-pub(super) const CHANGE_MATCHES: &str = "
+pub(super) const UPDATE_MATCHES: &str = "
     update match m
        set silo_id = u.silo_id, set_id = u.set_id, proposed_ms = u.proposed_ms, edition = u.edition, stage = u.stage,
            forget_at_ms = u.forget_at_ms, body = u.body
@@ -199,7 +199,7 @@ pub(super) const CHANGE_MATCHES: &str = "
 ";
 
 /// Puts users into tickets. Fewer rows than users: another server was quicker with one of them.
-pub(super) const MAKE_TICKET_USERS: &str = "
+pub(super) const INSERT_TICKET_USERS: &str = "
     insert into ticket_user (user_key, set_id, silo_id, ticket_id, alone)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[], $5::boolean[])
@@ -207,7 +207,7 @@ pub(super) const MAKE_TICKET_USERS: &str = "
 ";
 
 /// Puts users into matches. Fewer rows than users: another server was quicker with one of them.
-pub(super) const MAKE_MATCH_USERS: &str = "
+pub(super) const INSERT_MATCH_USERS: &str = "
     insert into match_user (user_key, match_id)
     select *
       from unnest($1::uuid[], $2::uuid[])
@@ -215,7 +215,7 @@ pub(super) const MAKE_MATCH_USERS: &str = "
 ";
 
 /// Sets penalties where there were none. Fewer rows than users: another server was quicker.
-pub(super) const MAKE_PENALTIES: &str = "
+pub(super) const INSERT_PENALTIES: &str = "
     insert into penalty (user_key, set_id, rung, until_ms, resets_at_ms)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
@@ -223,7 +223,7 @@ pub(super) const MAKE_PENALTIES: &str = "
 ";
 
 /// Sets penalties where there were some.
-pub(super) const CHANGE_PENALTIES: &str = "
+pub(super) const UPDATE_PENALTIES: &str = "
     update penalty p
        set rung = u.rung, until_ms = u.until_ms, resets_at_ms = u.resets_at_ms
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
@@ -232,7 +232,7 @@ pub(super) const CHANGE_PENALTIES: &str = "
 ";
 
 /// Makes ratings. Fewer rows than users: another server was quicker with one of them.
-pub(super) const MAKE_RATINGS: &str = "
+pub(super) const INSERT_RATINGS: &str = "
     insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
                         score_sum, played)
     select *
@@ -242,7 +242,7 @@ pub(super) const MAKE_RATINGS: &str = "
 ";
 
 /// Sets ratings that are there.
-pub(super) const CHANGE_RATINGS: &str = "
+pub(super) const UPDATE_RATINGS: &str = "
     update rating r
        set rating = u.rating, deviation = u.deviation, volatility = u.volatility, matches = u.matches, last_ms = u.last_ms,
            streak = u.streak, abandoned = u.abandoned, scores = u.scores, score_sum = u.score_sum, played = u.played
@@ -254,7 +254,7 @@ pub(super) const CHANGE_RATINGS: &str = "
 ";
 
 /// Writes down what came of matches. Fewer rows than matches: another server was quicker with one of them.
-pub(super) const MAKE_RESULTS: &str = "
+pub(super) const INSERT_RESULTS: &str = "
     insert into result (match_id, silo_id, set_id, reported_ms, payload, body)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::text[])
@@ -262,7 +262,7 @@ pub(super) const MAKE_RESULTS: &str = "
 ";
 
 /// Remembers changes of ratings, each in the place of one that was there before. Whoever writes one has its rating locked.
-pub(super) const PUT_CHANGES: &str = "
+pub(super) const UPSERT_RATING_CHANGES: &str = "
     insert into rating_change (user_key, set_id, slot, number, match_id, at_ms, rank, sides, rating_before,
                                deviation_before, rating_after, deviation_after)
     select *
@@ -276,7 +276,7 @@ pub(super) const PUT_CHANGES: &str = "
 ";
 
 /// Notes what players thought of matches. Fewer rows than scores: another server was quicker with one of them.
-pub(super) const MAKE_SCORES: &str = "
+pub(super) const INSERT_FEEDBACK: &str = "
     insert into score (match_id, user_key, score, at_ms)
     select *
       from unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::bigint[])
@@ -284,7 +284,7 @@ pub(super) const MAKE_SCORES: &str = "
 ";
 
 /// Notes what the batch `$1` of server `$2` has touched, and rings the bell if `$6`.
-pub(super) const NOTE_CHANGE: &str = "
+pub(super) const INSERT_CHANGE: &str = "
     with noted as (
         insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated)
         values ($1, pg_current_xact_id()::text::bigint, $2, $3, $4, $5)
@@ -295,7 +295,7 @@ pub(super) const NOTE_CHANGE: &str = "
 ";
 
 /// Gives the batch `$1` up. No row: it has been committed. Waits for it while nobody knows.
-pub(in crate::store::postgres) const GIVE_UP: &str = "
+pub(in crate::store::postgres) const ABANDON_BATCH: &str = "
     insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated)
     values ($1, pg_current_xact_id()::text::bigint, $2, '{}', '{}', '{}')
         on conflict (batch_id) do nothing
@@ -320,34 +320,35 @@ pub(super) const READ_CHANGES: &str = "
 ";
 
 /// Everything that follows is of one moment.
-pub(super) const BEGIN_READING: &str = "begin isolation level repeatable read read only";
+pub(super) const BEGIN_SNAPSHOT_READ: &str = "begin isolation level repeatable read read only";
 
 /// The tickets in `$1`, in the silos `$2`, null for all.
-pub(super) const TICKETS: &str = tickets!(
+pub(super) const READ_TICKETS: &str = tickets!(
     " from ticket t where t.ticket_id = any($1) and ($2::bigint[] is null or t.silo_id = any($2)) order by t.ticket_id"
 );
 
 /// The matches in `$1`, likewise.
-pub(super) const MATCHES: &str = matches!(
+pub(super) const READ_MATCHES: &str = matches!(
     " from match m where m.match_id = any($1) and ($2::bigint[] is null or m.silo_id = any($2)) order by m.match_id"
 );
 
 /// All ratings of the users in `$1`.
-pub(super) const RATINGS: &str = ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id");
+pub(super) const READ_RATINGS: &str =
+    ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id");
 
 /// All tickets in the silos `$1`, null for all.
-pub(super) const ALL_TICKETS: &str =
+pub(super) const LOAD_TICKETS: &str =
     tickets!(" from ticket t where ($1::bigint[] is null or t.silo_id = any($1)) order by t.ticket_id");
 
 /// All matches, likewise.
-pub(super) const ALL_MATCHES: &str =
+pub(super) const LOAD_MATCHES: &str =
     matches!(" from match m where ($1::bigint[] is null or m.silo_id = any($1)) order by m.match_id");
 
 /// All ratings: a user has one in every silo.
-pub(super) const ALL_RATINGS: &str = ratings!(" from rating r order by r.user_key, r.set_id");
+pub(super) const LOAD_RATINGS: &str = ratings!(" from rating r order by r.user_key, r.set_id");
 
 /// A thousand rows of each kind that are due by `$1`; those that another server is at are left to it.
-pub(super) const FORGET: [&str; 5] = [
+pub(super) const PURGE: [&str; 5] = [
     "
     delete from ticket
      where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000 for update skip locked)
@@ -376,7 +377,7 @@ pub(super) const FORGET: [&str; 5] = [
 
 /// The same by the database's own clock: changes that every server has read, or will not miss; leases and attendance of
 /// servers that are gone.
-pub(super) const FORGET_BY_AGE: [&str; 3] = [
+pub(super) const PURGE_BY_AGE: [&str; 3] = [
     "
     delete from queue_change
      where batch_id in (select batch_id from queue_change where made_at < clock_timestamp() - interval '10 minutes'
@@ -397,7 +398,7 @@ pub(super) const FORGET_BY_AGE: [&str; 3] = [
 
 /// Server `$1` takes or keeps the leases of the sets `$2` in the silos `$3`, in order, for `$4` milliseconds; answers those it
 /// has now. A lease that has run out by the database's clock is anybody's.
-pub(super) const LEASE: &str = "
+pub(super) const ACQUIRE_LEASES: &str = "
     insert into lease as l (set_id, silo_id, replica, until)
     select u.set_id, u.silo_id, $1, clock_timestamp() + $4::bigint * interval '1 millisecond'
       from unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
@@ -408,7 +409,7 @@ pub(super) const LEASE: &str = "
 ";
 
 /// Server `$1` lets go of the leases of the sets `$2` in the silos `$3`, where it has them.
-pub(super) const RELEASE: &str = "
+pub(super) const RELEASE_LEASES: &str = "
     delete from lease l
      using unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
      where l.set_id = u.set_id and l.silo_id = u.silo_id and l.replica = $1
@@ -416,7 +417,7 @@ pub(super) const RELEASE: &str = "
 
 /// Server `$1` says that it has `$3` users in the silos `$2`; answers how many all have that said so within ten seconds, in
 /// the order of silos. What it says itself counts as it says it.
-pub(super) const ATTEND: &str = "
+pub(super) const REPORT_CONNECTED_USERS: &str = "
     with mine as (
         select u.silo_id, u.users
           from unnest($2::bigint[], $3::bigint[]) as u (silo_id, users)
@@ -441,7 +442,7 @@ mod tests {
 
     #[test]
     fn results_are_forgotten_when_they_are_due() {
-        let due = format!("$1 - {}", crate::store::queues::RESULTS_KEPT_MS);
-        assert!(FORGET[3].contains(&due) && FORGET[4].contains(&due), "{due}");
+        let due = format!("$1 - {}", crate::store::queues::RESULT_RETENTION_MS);
+        assert!(PURGE[3].contains(&due) && PURGE[4].contains(&due), "{due}");
     }
 }

@@ -4,9 +4,9 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, UserKey};
-use crate::domain::life::{Member, Outcome, Place, Seat, Stage};
-use crate::domain::queue::ticket::Rated;
-use crate::domain::result::Satisfaction;
+use crate::domain::life::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::result::SatisfactionStats;
 use crate::domain::session::Session;
 use crate::store::queues::RatingRow;
 use crate::store::rows::queue_user::rating_checksum;
@@ -22,7 +22,7 @@ fn moment() -> impl Strategy<Value = UnixMs> {
 }
 
 fn ticket() -> impl Strategy<Value = Ticket> {
-    let rated = (any_number(), any_number()).prop_map(|(rating, deviation)| Rated { rating, deviation });
+    let rated = (any_number(), any_number()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation });
     let names = (any::<[u8; 16]>(), any::<u32>(), prop::option::of(key()), moment());
     let lists = (prop::collection::vec(rated, 0..4), prop::collection::vec(key(), 0..4));
     (names, session(), lists, any::<bool>()).prop_map(
@@ -30,61 +30,75 @@ fn ticket() -> impl Strategy<Value = Ticket> {
             id: TicketId::from_bytes(id),
             set_id: SetId(set),
             subject,
-            entered,
+            entered_at: entered,
             session,
-            ratings,
-            blocked,
-            alone,
+            player_ratings: ratings,
+            blocked_users: blocked,
+            exclusive: alone,
         },
     )
 }
 
 fn state() -> impl Strategy<Value = TicketState> {
     let id = any::<[u8; 16]>().prop_map(MatchId::from_bytes);
-    let ending = prop::sample::select(ENDINGS.to_vec());
+    let ending = prop::sample::select(TICKET_END_REASONS.to_vec());
     prop_oneof![
         Just(TicketState::Waiting),
         id.clone().prop_map(TicketState::InMatch),
         (ending, prop::option::of(id), moment()).prop_map(|(how, by, forget_at)| TicketState::Ended {
-            how,
-            by,
-            forget_at
+            end_reason: how,
+            match_id: by,
+            purge_at: forget_at
         }),
     ]
 }
 
-fn stage() -> impl Strategy<Value = Stage> {
+fn stage() -> impl Strategy<Value = MatchStage> {
     let server = (any::<[u8; 16]>(), any::<[u8; 16]>(), prop::collection::vec(any::<u8>(), 0..20)).prop_map(
-        |(advertisement, reservation, connect_data)| Place::Server {
+        |(advertisement, reservation, connect_data)| Assignment::GameServer {
             advertisement: AdvertisementId::from_bytes(advertisement),
             reservation: ReservationId::from_bytes(reservation),
             connect_data,
         },
     );
-    let place = prop_oneof![server, key().prop_map(|host| Place::Peer { host }), Just(Place::Nowhere)];
+    let place = prop_oneof![server, key().prop_map(|host| Assignment::PeerHost { host }), Just(Assignment::Unhosted)];
     let outcomes = [
-        Outcome::Played,
-        Outcome::Lapsed,
-        Outcome::Declined,
-        Outcome::Unanswered,
-        Outcome::NoServer,
-        Outcome::ServerFailed,
-        Outcome::Cancelled,
+        MatchEndReason::Played,
+        MatchEndReason::TimedOut,
+        MatchEndReason::Declined,
+        MatchEndReason::NotAcceptedInTime,
+        MatchEndReason::NoServer,
+        MatchEndReason::ServerFailed,
+        MatchEndReason::Cancelled,
     ];
     prop_oneof![
-        moment().prop_map(|deadline| Stage::ReadyCheck { deadline }),
-        moment().prop_map(|deadline| Stage::Placing { deadline }),
-        (place.clone(), moment(), moment()).prop_map(|(place, began, until)| Stage::Playing { place, began, until }),
+        moment().prop_map(|deadline| MatchStage::ReadyCheck { deadline }),
+        moment().prop_map(|deadline| MatchStage::Placing { deadline }),
+        (place.clone(), moment(), moment()).prop_map(|(place, began, until)| MatchStage::Playing {
+            assignment: place,
+            started_at: began,
+            times_out_at: until
+        }),
         (prop::sample::select(outcomes.to_vec()), prop::option::of(moment()), prop::option::of(place), moment())
-            .prop_map(|(outcome, began, place, forget_at)| Stage::Over { outcome, began, place, forget_at }),
+            .prop_map(|(outcome, began, place, forget_at)| MatchStage::Ended {
+                end_reason: outcome,
+                began,
+                place,
+                purge_at: forget_at
+            }),
     ]
 }
 
 fn play() -> impl Strategy<Value = Match> {
     let seat = (key(), key(), any::<Option<u16>>(), any::<Option<bool>>())
-        .prop_map(|(user, player, role, answer)| Seat { user, player, role, answer });
+        .prop_map(|(user, player, role, answer)| MatchPlayer { user, client: player, role, accepted: answer });
     let member = (any::<[u8; 16]>(), moment(), any::<u16>(), prop::collection::vec(seat, 0..3)).prop_map(
-        |(ticket, entered, team, players)| Member { ticket: TicketId::from_bytes(ticket), entered, team, players },
+        |(ticket, entered, team, players)| MatchTicket {
+            ticket_id: TicketId::from_bytes(ticket),
+            entered_at: entered,
+            team,
+            players,
+        },
     );
     let names = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), moment(), any::<u64>());
     let rest = (any_number(), prop::option::of(text()), any::<Option<[u8; 16]>>());
@@ -93,14 +107,14 @@ fn play() -> impl Strategy<Value = Match> {
             id: MatchId::from_bytes(id),
             set_id: SetId(set),
             silo: SiloId(silo),
-            hash: RulesetHash(hash),
-            proposed,
-            edition,
+            ruleset_hash: RulesetHash(hash),
+            proposed_at: proposed,
+            version: edition,
             stage,
-            members,
+            tickets: members,
             quality,
             region,
-            backfills: backfills.map(AdvertisementId::from_bytes),
+            backfilled_session: backfills.map(AdvertisementId::from_bytes),
         },
     )
 }
@@ -110,14 +124,14 @@ proptest! {
     #[test]
     fn a_ticket_that_goes_in_comes_out(ticket in ticket(), state in state(), expires in moment(), edition: u64) {
         let payload = *ticket.id.as_bytes();
-        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires, edition, payload };
-        let read = TicketRow::of(&stored.ticket, stored.payload).stored(StandingRow::of(&stored)).unwrap();
+        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at: expires, version: edition, request_digest: payload };
+        let read = TicketRow::encode(&stored.ticket, stored.request_digest).decode(TicketStateRow::encode(&stored)).unwrap();
         prop_assert_eq!(format!("{read:?}"), format!("{stored:?}"));
     }
 
     #[test]
     fn a_match_that_goes_in_comes_out(play in play()) {
-        let read = MatchRow::of(&play).play().unwrap();
+        let read = MatchRow::encode(&play).decode().unwrap();
         prop_assert_eq!(format!("{read:?}"), format!("{play:?}"));
     }
 }
@@ -127,11 +141,11 @@ fn plain_ticket() -> Ticket {
         id: TicketId::from_bytes([1; 16]),
         set_id: SetId(3),
         subject: None,
-        entered: UnixMs(100),
+        entered_at: UnixMs(100),
         session: Session { party_sizes: vec![2], ..Session::default() },
-        ratings: vec![Rated { rating: 1500.5, deviation: 0.1 }],
-        blocked: vec![],
-        alone: true,
+        player_ratings: vec![PlayerRating { rating: 1500.5, deviation: 0.1 }],
+        blocked_users: vec![],
+        exclusive: true,
     }
 }
 
@@ -141,48 +155,48 @@ fn plain_match() -> Match {
         id: MatchId::from_bytes([2; 16]),
         set_id: SetId(3),
         silo: SiloId(4),
-        hash: RulesetHash(5),
-        proposed: UnixMs(6),
-        edition: 7,
-        stage: Stage::ReadyCheck { deadline: UnixMs(8) },
-        members: vec![Member {
-            ticket: TicketId::from_bytes([1; 16]),
-            entered: UnixMs(100),
+        ruleset_hash: RulesetHash(5),
+        proposed_at: UnixMs(6),
+        version: 7,
+        stage: MatchStage::ReadyCheck { deadline: UnixMs(8) },
+        tickets: vec![MatchTicket {
+            ticket_id: TicketId::from_bytes([1; 16]),
+            entered_at: UnixMs(100),
             team: 0,
-            players: vec![Seat { user, player: user, role: None, answer: Some(true) }],
+            players: vec![MatchPlayer { user, client: user, role: None, accepted: Some(true) }],
         }],
         quality: 0.5,
         region: None,
-        backfills: None,
+        backfilled_session: None,
     }
 }
 
 #[test]
 fn bodies_are_short_and_readable() {
-    let ticket = TicketRow::of(&plain_ticket(), [0; 16]);
+    let ticket = TicketRow::encode(&plain_ticket(), [0; 16]);
     assert_eq!(ticket.body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"a":true}"#);
     let (one, ab) = ("01".repeat(16), "ab".repeat(16));
     let expected = format!(r#"{{"h":5,"m":[["{one}",100,0,[["{ab}","{ab}",null,true]]]],"q":0.5,"d":8}}"#);
-    assert_eq!(MatchRow::of(&plain_match()).body, expected);
+    assert_eq!(MatchRow::encode(&plain_match()).body, expected);
 }
 
 /// A server that goes back a version reads what the newer one wrote.
 #[test]
 fn keys_of_queues_that_are_not_known_are_passed_over() {
     let plain = plain_match();
-    let mut row = MatchRow::of(&plain);
+    let mut row = MatchRow::encode(&plain);
     row.body.to_mut().insert_str(1, r#""zz":{"deep":[1]},"#);
-    assert_eq!(*row.play().unwrap(), plain);
+    assert_eq!(*row.decode().unwrap(), plain);
 }
 
 /// R16: what cannot be names its table and column.
 #[test]
 fn a_corrupt_column_of_queues_is_named() {
     let column = |refused: Result<StoreError, String>| match refused.unwrap() {
-        StoreError::Corrupt { table, column, .. } => (table, column),
+        StoreError::CorruptRow { table, column, .. } => (table, column),
         other => panic!("{other}"),
     };
-    type Spoil = fn(&mut TicketRow<'static>, &mut StandingRow);
+    type Spoil = fn(&mut TicketRow<'static>, &mut TicketStateRow);
     let spoils: [(&str, Spoil); 6] = [
         ("set_id", |row, _| row.set_id = -1),
         ("body", |row, _| row.body = "{".into()),
@@ -192,25 +206,25 @@ fn a_corrupt_column_of_queues_is_named() {
         ("forget_at_ms", |_, standing| (standing.state, standing.ending) = (2, Some(0))),
     ];
     for (expected, spoil) in spoils {
-        let mut row = TicketRow::of(&plain_ticket(), [0; 16]);
+        let mut row = TicketRow::encode(&plain_ticket(), [0; 16]);
         let mut standing =
-            StandingRow { state: 0, match_id: None, ending: None, expires_ms: 0, forget_at_ms: None, edition: 1 };
+            TicketStateRow { state: 0, match_id: None, ending: None, expires_ms: 0, forget_at_ms: None, version: 1 };
         spoil(&mut row, &mut standing);
-        assert_eq!(column(row.stored(standing).map_or_else(Ok, |it| Err(format!("{it:?}")))), ("ticket", expected));
+        assert_eq!(column(row.decode(standing).map_or_else(Ok, |it| Err(format!("{it:?}")))), ("ticket", expected));
     }
     for body in [r#"{"h":5}"#, r#"{"h":5,"d":1,"m":[["short",1,0,[]]]}"#] {
-        let mut row = MatchRow::of(&plain_match());
+        let mut row = MatchRow::encode(&plain_match());
         row.body = body.into();
-        assert_eq!(column(row.play().map_or_else(Ok, |it| Err(format!("{it:?}")))), ("match", "body"));
+        assert_eq!(column(row.decode().map_or_else(Ok, |it| Err(format!("{it:?}")))), ("match", "body"));
     }
-    let over = MatchRow { stage: 3, ..MatchRow::of(&plain_match()) };
-    assert_eq!(column(over.play().map_or_else(Ok, |it| Err(format!("{it:?}")))), ("match", "body"));
+    let over = MatchRow { stage: 3, ..MatchRow::encode(&plain_match()) };
+    assert_eq!(column(over.decode().map_or_else(Ok, |it| Err(format!("{it:?}")))), ("match", "body"));
 }
 
 /// R16: every column is under a checksum, and columns do not run into each other.
 #[test]
 fn every_column_of_queues_counts_for_a_checksum() {
-    let ticket = TicketRow::of(&plain_ticket(), [0; 16]);
+    let ticket = TicketRow::encode(&plain_ticket(), [0; 16]);
     let spoils: [fn(&mut TicketRow<'static>); 6] = [
         |row| row.id[3] ^= 1,
         |row| row.silo_id += 1,
@@ -224,22 +238,22 @@ fn every_column_of_queues_counts_for_a_checksum() {
         spoil(&mut row);
         assert_ne!(row.checksum(), ticket.checksum(), "ticket {index}");
     }
-    let standing = StandingRow {
+    let standing = TicketStateRow {
         state: 2,
         match_id: Some([1; 16]),
         ending: Some(0),
         expires_ms: 5,
         forget_at_ms: Some(6),
-        edition: 7,
+        version: 7,
     };
-    let spoils: [fn(&mut StandingRow); 8] = [
+    let spoils: [fn(&mut TicketStateRow); 8] = [
         |row| row.state -= 1,
         |row| row.match_id = None,
         |row| row.match_id = Some([2; 16]),
         |row| row.ending = None,
         |row| row.expires_ms += 1,
         |row| row.forget_at_ms = Some(0),
-        |row| row.edition += 1,
+        |row| row.version += 1,
         |row| (row.ending, row.forget_at_ms) = (row.forget_at_ms, row.ending),
     ];
     for (index, spoil) in spoils.into_iter().enumerate() {
@@ -248,13 +262,13 @@ fn every_column_of_queues_counts_for_a_checksum() {
         assert_ne!(row.checksum(&[9; 16]), standing.checksum(&[9; 16]), "standing {index}");
     }
     assert_ne!(standing.checksum(&[8; 16]), standing.checksum(&[9; 16]), "it is of one ticket");
-    let play = MatchRow::of(&plain_match());
+    let play = MatchRow::encode(&plain_match());
     let spoils: [fn(&mut MatchRow<'static>); 8] = [
         |row| row.id[3] ^= 1,
         |row| row.silo_id += 1,
         |row| row.set_id += 1,
         |row| row.proposed_ms += 1,
-        |row| row.edition += 1,
+        |row| row.version += 1,
         |row| row.stage += 1,
         |row| row.forget_at_ms = Some(0),
         |row| row.body.to_mut().push(' '),
@@ -267,13 +281,13 @@ fn every_column_of_queues_counts_for_a_checksum() {
     let rating = |rating| RatingRow {
         user: UserKey::from_bytes([1; 16]),
         set_id: SetId(1),
-        rated: Rated { rating, deviation: 0.0 },
+        rating: PlayerRating { rating, deviation: 0.0 },
         volatility: 0.0,
-        matches: 1,
-        last: UnixMs(1),
+        match_count: 1,
+        last_match_at: UnixMs(1),
         streak: 0,
-        satisfaction: Satisfaction::default(),
-        played: 0,
+        satisfaction: SatisfactionStats::default(),
+        periods_played: 0,
     };
     assert_ne!(rating_checksum(&rating(0.1)), rating_checksum(&rating(0.1 + f64::EPSILON / 8.0)));
     assert_eq!(rating_checksum(&rating(0.0)), rating_checksum(&rating(-0.0)), "as the file keeps it");

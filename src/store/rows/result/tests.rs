@@ -4,11 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::id::{RulesetHash, UserKey};
-use crate::domain::queue::ticket::Rated;
-use crate::domain::result::{Change, Placed, RatingChange, Report, Satisfaction, Unrated, Wanted};
+use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::result::{
+    MatchExpectation, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats, SideRank, UnratedReason,
+};
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
-use crate::store::rows::queue_user::{change_checksum, rating_checksum, score_checksum};
+use crate::store::rows::queue_user::{feedback_checksum, rating_change_checksum, rating_checksum};
 use crate::store::rows::tests::{key, number, text};
 
 fn any_number() -> impl Strategy<Value = f64> {
@@ -19,20 +21,20 @@ fn moment() -> impl Strategy<Value = UnixMs> {
     (0_u64..1 << 60).prop_map(UnixMs)
 }
 
-fn rated() -> impl Strategy<Value = Rated> {
-    (any_number(), any_number()).prop_map(|(rating, deviation)| Rated { rating, deviation })
+fn rated() -> impl Strategy<Value = PlayerRating> {
+    (any_number(), any_number()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation })
 }
 
-fn wanted() -> impl Strategy<Value = Wanted> {
+fn wanted() -> impl Strategy<Value = MatchExpectation> {
     let lists = (prop::collection::vec(any_number(), 0..3), prop::collection::vec(any::<u64>(), 0..3));
     let trips = prop::collection::vec(prop::option::of((0_u16..9_000).prop_map(f32::from)), 0..3);
     (any_number(), any_number(), lists, trips, prop::option::of(text())).prop_map(
-        |(quality, gap, (chances, waits_ms), round_trips_ms, region)| Wanted {
-            quality,
-            chances,
-            gap,
-            waits_ms,
-            round_trips_ms,
+        |(quality, gap, (chances, waits_ms), round_trips_ms, region)| MatchExpectation {
+            match_quality: quality,
+            win_probabilities: chances,
+            max_rating_gap: gap,
+            ticket_waits_ms: waits_ms,
+            ticket_round_trips_ms: round_trips_ms,
             region,
         },
     )
@@ -40,9 +42,17 @@ fn wanted() -> impl Strategy<Value = Wanted> {
 
 fn result() -> impl Strategy<Value = MatchResult> {
     let users = || prop::collection::vec(key(), 0..3);
-    let side = (any::<u16>(), users(), any::<u32>()).prop_map(|(team, users, rank)| Placed { team, users, rank });
-    let change = (key(), rated(), rated()).prop_map(|(user, before, after)| Change { user, before, after });
-    let unrated = prop::sample::select(vec![Unrated::NoSystem, Unrated::OneSide, Unrated::Disconnected]);
+    let side = (any::<u16>(), users(), any::<u32>()).prop_map(|(team, users, rank)| SideRank {
+        team_index: team,
+        users,
+        rank,
+    });
+    let change = (key(), rated(), rated()).prop_map(|(user, before, after)| RatingUpdate { user, before, after });
+    let unrated = prop::sample::select(vec![
+        UnratedReason::NoRatingSystem,
+        UnratedReason::SingleSide,
+        UnratedReason::PlayerLeftEarly,
+    ]);
     let names = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any::<[u8; 16]>());
     let moments = (moment(), moment(), any::<Option<u64>>());
     let lists = (prop::collection::vec(side, 0..3), users(), prop::collection::vec(change, 0..3));
@@ -54,18 +64,24 @@ fn result() -> impl Strategy<Value = MatchResult> {
             unrated,
             wanted,
         )| {
-            let report = Report {
+            let report = ResultReport {
                 match_id: MatchId::from_bytes(id),
                 set_id: SetId(set),
                 silo: SiloId(silo),
-                hash: RulesetHash(hash),
+                ruleset_hash: RulesetHash(hash),
                 sides,
-                disconnected,
-                began,
+                left_early: disconnected,
+                started_at: began,
                 duration_ms,
-                wanted,
+                expectation: wanted,
             };
-            MatchResult { report, payload, reported, changes, unrated }
+            MatchResult {
+                report,
+                report_digest: payload,
+                reported_at: reported,
+                rating_updates: changes,
+                unrated_reason: unrated,
+            }
         },
     )
 }
@@ -74,11 +90,11 @@ proptest! {
     /// `Debug` tells -0.0 from 0.0, and what is no number from itself, which `==` does not.
     #[test]
     fn a_result_that_goes_in_comes_out(result in result()) {
-        let row = ResultRow::of(&result);
+        let row = ResultRow::encode(&result);
         let sum = row.checksum();
-        let read = row.clone().result().unwrap();
+        let read = row.clone().decode().unwrap();
         prop_assert_eq!(format!("{read:?}"), format!("{:?}", Arc::new(result)));
-        prop_assert_eq!(ResultRow::of(&read).checksum(), sum);
+        prop_assert_eq!(ResultRow::encode(&read).checksum(), sum);
     }
 }
 
@@ -96,37 +112,39 @@ fn every_column_changes_the_checksum() {
     ];
     others.iter().for_each(|other| assert_ne!(other.checksum(), row.checksum(), "{other:?}"));
 
-    let rated = |rating| Rated { rating, deviation: 2.0 };
-    let change = RatingChange {
+    let rated = |rating| PlayerRating { rating, deviation: 2.0 };
+    let change = RatingHistoryEntry {
         user: UserKey::from_bytes([1; 16]),
         set_id: SetId(2),
-        number: 3,
+        rated_match_number: 3,
         match_id: MatchId::from_bytes([4; 16]),
-        at: UnixMs(5),
+        reported_at: UnixMs(5),
         rank: 6,
-        sides: 7,
+        side_count: 7,
         before: rated(8.0),
         after: rated(9.0),
     };
     let others = [
-        RatingChange { user: UserKey::from_bytes([9; 16]), ..change },
-        RatingChange { set_id: SetId(9), ..change },
-        RatingChange { number: 9, ..change },
-        RatingChange { match_id: MatchId::from_bytes([9; 16]), ..change },
-        RatingChange { at: UnixMs(9), ..change },
-        RatingChange { rank: 9, ..change },
-        RatingChange { sides: 9, ..change },
-        RatingChange { before: rated(1.0), ..change },
-        RatingChange { after: rated(1.0), ..change },
+        RatingHistoryEntry { user: UserKey::from_bytes([9; 16]), ..change },
+        RatingHistoryEntry { set_id: SetId(9), ..change },
+        RatingHistoryEntry { rated_match_number: 9, ..change },
+        RatingHistoryEntry { match_id: MatchId::from_bytes([9; 16]), ..change },
+        RatingHistoryEntry { reported_at: UnixMs(9), ..change },
+        RatingHistoryEntry { rank: 9, ..change },
+        RatingHistoryEntry { side_count: 9, ..change },
+        RatingHistoryEntry { before: rated(1.0), ..change },
+        RatingHistoryEntry { after: rated(1.0), ..change },
     ];
-    others.iter().for_each(|other| assert_ne!(change_checksum(other), change_checksum(&change), "{other:?}"));
+    others
+        .iter()
+        .for_each(|other| assert_ne!(rating_change_checksum(other), rating_change_checksum(&change), "{other:?}"));
 
     let (id, user) = (MatchId::from_bytes([1; 16]), UserKey::from_bytes([2; 16]));
-    let sum = score_checksum(id, user, 3, UnixMs(4));
-    assert_ne!(score_checksum(MatchId::from_bytes([9; 16]), user, 3, UnixMs(4)), sum);
-    assert_ne!(score_checksum(id, UserKey::from_bytes([9; 16]), 3, UnixMs(4)), sum);
-    assert_ne!(score_checksum(id, user, 4, UnixMs(4)), sum);
-    assert_ne!(score_checksum(id, user, 3, UnixMs(5)), sum);
+    let sum = feedback_checksum(id, user, 3, UnixMs(4));
+    assert_ne!(feedback_checksum(MatchId::from_bytes([9; 16]), user, 3, UnixMs(4)), sum);
+    assert_ne!(feedback_checksum(id, UserKey::from_bytes([9; 16]), 3, UnixMs(4)), sum);
+    assert_ne!(feedback_checksum(id, user, 4, UnixMs(4)), sum);
+    assert_ne!(feedback_checksum(id, user, 3, UnixMs(5)), sum);
 }
 
 /// The sum of a row of before, by the code of before.
@@ -138,24 +156,24 @@ fn what_came_later_counts_when_it_says_anything() {
     let row = RatingRow {
         user: UserKey::from_bytes([1; 16]),
         set_id: SetId(2),
-        rated: Rated { rating: 3.0, deviation: 4.0 },
+        rating: PlayerRating { rating: 3.0, deviation: 4.0 },
         volatility: 5.0,
-        matches: 6,
-        last: UnixMs(7),
+        match_count: 6,
+        last_match_at: UnixMs(7),
         streak: 0,
-        satisfaction: Satisfaction::default(),
-        played: 0,
+        satisfaction: SatisfactionStats::default(),
+        periods_played: 0,
     };
     assert_eq!(rating_checksum(&row), AS_BEFORE, "as the code before had it");
-    let all = Satisfaction { abandoned: 1, scores: 1, score_sum: 1 };
+    let all = SatisfactionStats { abandoned_matches: 1, feedback_count: 1, feedback_sum: 1 };
     let others = [
         RatingRow { streak: -1, ..row },
-        RatingRow { satisfaction: Satisfaction { abandoned: 1, ..row.satisfaction }, ..row },
-        RatingRow { satisfaction: Satisfaction { scores: 1, ..row.satisfaction }, ..row },
-        RatingRow { satisfaction: Satisfaction { score_sum: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: SatisfactionStats { abandoned_matches: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: SatisfactionStats { feedback_count: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: SatisfactionStats { feedback_sum: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: all, ..row },
-        RatingRow { played: 1, ..row },
-        RatingRow { played: 1, satisfaction: all, ..row },
+        RatingRow { periods_played: 1, ..row },
+        RatingRow { periods_played: 1, satisfaction: all, ..row },
     ];
     let mut sums: Vec<i64> = others.iter().chain([&row]).map(rating_checksum).collect();
     sums.sort_unstable();

@@ -9,105 +9,117 @@ use sqlx::sqlite::SqliteConnection;
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::life::Match;
 use crate::domain::life::penalty::Penalty;
-use crate::domain::rating::Played;
-use crate::domain::result::{MatchResult, RatingChange, Satisfaction};
+use crate::domain::rating::SetActivity;
+use crate::domain::result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;
-use crate::store::queues::conclude::slot;
-use crate::store::queues::difference::Difference;
-use crate::store::queues::picture::{Picture, Spot};
-use crate::store::queues::touched::Touched;
+use crate::store::queues::conclude::history_slot;
+use crate::store::queues::difference::QueueRowChanges;
+use crate::store::queues::picture::{QueueRows, TicketUser};
+use crate::store::queues::touched::TouchedQueueKeys;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
-use crate::store::rows::queue::{MatchRow, StandingRow, TicketRow};
+use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::rows::queue_user::{
-    change_checksum, penalty_checksum, player_checksum, rating_checksum, score_checksum, spot_checksum,
+    feedback_checksum, match_user_checksum, penalty_checksum, rating_change_checksum, rating_checksum,
+    ticket_user_checksum,
 };
 use crate::store::rows::result::ResultRow;
 use crate::store::rows::to_ms;
-use crate::store::sqlite::change::json_array;
-use crate::store::sqlite::log::Length;
+use crate::store::sqlite::change::hex_json_array;
+use crate::store::sqlite::log::WalLength;
 use crate::store::sqlite::queues::{read, statements as sql};
-use crate::store::sqlite::statements::{Binds, Script};
-use crate::store::sqlite::unavailable;
+use crate::store::sqlite::statements::{BindValues, SqlScript};
+use crate::store::sqlite::to_store_error;
 
 /// Makes all changes and answers each, and says how long the log has become. On an error none has happened, and the
 /// connection may be within a transaction: nothing but closing it is safe.
-pub(super) async fn commit(
+pub(super) async fn commit_batch(
     connection: &mut SqliteConnection,
     batch: &[QueueWrite],
-) -> Result<(Vec<QueueOutcome>, Length), StoreError> {
-    let before = look(connection, &Touched::by(batch)).await?;
+) -> Result<(Vec<QueueOutcome>, WalLength), StoreError> {
+    let before = begin_and_read(connection, &TouchedQueueKeys::of_batch(batch)).await?;
     let mut after = before.clone();
-    let outcomes = after.apply_all(batch);
-    let script = script(&Difference::between(&before, &after));
-    let row = script.run_and_commit(connection).await.map_err(unavailable)?;
-    let number = |index| row.try_get::<i64, _>(index).map_err(unavailable);
-    Ok((outcomes, Length { pages: number(1)?, moved: number(2)? }))
+    let outcomes = after.apply_batch(batch);
+    let script = to_script(&QueueRowChanges::between(&before, &after));
+    let row = script.execute_and_commit(connection).await.map_err(to_store_error)?;
+    let number = |index| row.try_get::<i64, _>(index).map_err(to_store_error);
+    Ok((outcomes, WalLength { pages: number(1)?, checkpointed_pages: number(2)? }))
 }
 
 /// Begins the transaction and reads what the database says about the ids that a batch names.
-async fn look(connection: &mut SqliteConnection, touched: &Touched) -> Result<Picture, StoreError> {
-    let mut picture = Picture::default();
-    sqlx::query(sql::BEGIN).execute(&mut *connection).await.map_err(unavailable)?;
+async fn begin_and_read(
+    connection: &mut SqliteConnection,
+    touched: &TouchedQueueKeys,
+) -> Result<QueueRows, StoreError> {
+    let mut picture = QueueRows::default();
+    sqlx::query(sql::BEGIN_IMMEDIATE).execute(&mut *connection).await.map_err(to_store_error)?;
     if !touched.tickets.is_empty() {
-        let wanted = json_array(touched.tickets.iter().map(TicketId::as_bytes));
-        let rows = sqlx::query(sql::TICKETS).bind(wanted).fetch_all(&mut *connection).await.map_err(unavailable)?;
+        let wanted = hex_json_array(touched.tickets.iter().map(TicketId::as_bytes));
+        let rows =
+            sqlx::query(sql::READ_TICKETS).bind(wanted).fetch_all(&mut *connection).await.map_err(to_store_error)?;
         for row in &rows {
-            let stored = read::ticket(row)?;
+            let stored = read::decode_ticket(row)?;
             picture.tickets.insert(stored.ticket.id, stored);
         }
     }
-    let played = json_array(touched.matches.iter().map(MatchId::as_bytes));
+    let played = hex_json_array(touched.matches.iter().map(MatchId::as_bytes));
     if !touched.matches.is_empty() {
-        let rows = sqlx::query(sql::MATCHES).bind(&played).fetch_all(&mut *connection).await.map_err(unavailable)?;
+        let rows =
+            sqlx::query(sql::READ_MATCHES).bind(&played).fetch_all(&mut *connection).await.map_err(to_store_error)?;
         for row in &rows {
-            let play = read::play(row)?;
+            let play = read::decode_match(row)?;
             picture.matches.insert(play.id, play);
         }
     }
     if !touched.users.is_empty() || !touched.matches.is_empty() {
-        let wanted = json_array(touched.users.iter().map(UserKey::as_bytes));
-        let query = sqlx::query(sql::USERS).bind(wanted).bind(played);
-        for row in &query.fetch_all(&mut *connection).await.map_err(unavailable)? {
-            read::user(row, &mut picture)?;
+        let wanted = hex_json_array(touched.users.iter().map(UserKey::as_bytes));
+        let query = sqlx::query(sql::READ_USER_ROWS).bind(wanted).bind(played);
+        for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
+            read::decode_user_row(row, &mut picture)?;
         }
     }
-    look_at_results(connection, touched, &mut picture).await?;
+    read_results_and_ratings(connection, touched, &mut picture).await?;
     Ok(picture)
 }
 
 /// Reads what results and ratings there are already.
-async fn look_at_results(
+async fn read_results_and_ratings(
     connection: &mut SqliteConnection,
-    touched: &Touched,
-    picture: &mut Picture,
+    touched: &TouchedQueueKeys,
+    picture: &mut QueueRows,
 ) -> Result<(), StoreError> {
     if !touched.results.is_empty() {
-        let wanted = json_array(touched.results.iter().map(MatchId::as_bytes));
-        for row in &sqlx::query(sql::RESULTS).bind(wanted).fetch_all(&mut *connection).await.map_err(unavailable)? {
-            let result = read::result(row)?;
+        let wanted = hex_json_array(touched.results.iter().map(MatchId::as_bytes));
+        for row in
+            &sqlx::query(sql::READ_RESULTS).bind(wanted).fetch_all(&mut *connection).await.map_err(to_store_error)?
+        {
+            let result = read::decode_result(row)?;
             picture.results.insert(result.report.match_id, result);
         }
     }
-    if !touched.scores.is_empty() {
-        let matches: BTreeSet<MatchId> = touched.scores.iter().map(|(id, _)| *id).collect();
-        let wanted = json_array(matches.iter().map(MatchId::as_bytes));
-        for row in &sqlx::query(sql::SCORES).bind(wanted).fetch_all(&mut *connection).await.map_err(unavailable)? {
-            read::score(row, picture)?;
+    if !touched.feedback.is_empty() {
+        let matches: BTreeSet<MatchId> = touched.feedback.iter().map(|(id, _)| *id).collect();
+        let wanted = hex_json_array(matches.iter().map(MatchId::as_bytes));
+        for row in
+            &sqlx::query(sql::READ_FEEDBACK).bind(wanted).fetch_all(&mut *connection).await.map_err(to_store_error)?
+        {
+            read::decode_feedback(row, picture)?;
         }
     }
     if !touched.ratings.is_empty() {
         let users: BTreeSet<UserKey> = touched.ratings.iter().map(|(user, _)| *user).collect();
-        let wanted = json_array(users.iter().map(UserKey::as_bytes));
-        for row in &sqlx::query(sql::RATINGS).bind(&wanted).fetch_all(&mut *connection).await.map_err(unavailable)? {
-            let rating = read::rating(row)?;
+        let wanted = hex_json_array(users.iter().map(UserKey::as_bytes));
+        for row in
+            &sqlx::query(sql::READ_RATINGS).bind(&wanted).fetch_all(&mut *connection).await.map_err(to_store_error)?
+        {
+            let rating = read::decode_rating(row)?;
             picture.ratings.insert((rating.user, rating.set_id), rating);
         }
-        for set_id in &touched.played {
-            let query = sqlx::query(sql::PLAYED).bind(i64::from(set_id.0)).bind(&wanted);
-            if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(unavailable)? {
-                let tells = read::rating(&row)?.skill();
-                picture.played_elsewhere.insert(*set_id, Played::default().with(&tells));
+        for set_id in &touched.period_sets {
+            let query = sqlx::query(sql::READ_LATEST_PERIOD).bind(i64::from(set_id.0)).bind(&wanted);
+            if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
+                let tells = read::decode_rating(&row)?.skill();
+                picture.periods_played_by_others.insert(*set_id, SetActivity::default().including_skill(&tells));
             }
         }
     }
@@ -115,102 +127,116 @@ async fn look_at_results(
 }
 
 /// What goes goes first: a user may leave one ticket or match and be in another.
-fn script(difference: &Difference<'_>) -> Script {
-    let mut script = Script::default();
-    script.add(&sql::REMOVE_TICKET_USERS, &difference.removed_spots, bind_queue_user);
-    script.add(&sql::REMOVE_MATCH_USERS, &difference.removed_players, bind_user);
-    script.add(&sql::MAKE_TICKETS, &difference.made_tickets, bind_ticket);
-    script.add(&sql::CHANGE_TICKETS, &difference.changed_tickets, bind_standing);
-    script.add(&sql::PUT_MATCHES, &difference.made_matches, bind_match);
-    script.add(&sql::PUT_MATCHES, &difference.changed_matches, bind_match);
-    script.add(&sql::MAKE_TICKET_USERS, &difference.made_spots, bind_spot);
-    script.add(&sql::MAKE_MATCH_USERS, &difference.made_players, bind_player);
-    script.add(&sql::PUT_PENALTIES, &difference.made_penalties, bind_penalty);
-    script.add(&sql::PUT_PENALTIES, &difference.changed_penalties, bind_penalty);
-    script.add(&sql::PUT_RATINGS, &difference.made_ratings, bind_rating);
-    script.add(&sql::PUT_RATINGS, &difference.changed_ratings, bind_rating);
-    script.add(&sql::MAKE_RESULTS, &difference.made_results, bind_result);
-    script.add(&sql::PUT_CHANGES, &difference.rating_changes, bind_change);
-    script.add(&sql::MAKE_SCORES, &difference.made_scores, bind_score);
+fn to_script(difference: &QueueRowChanges<'_>) -> SqlScript {
+    let mut script = SqlScript::default();
+    script.add_rows(&sql::DELETE_TICKET_USERS, &difference.deleted_ticket_users, bind_user_and_queue);
+    script.add_rows(&sql::DELETE_MATCH_USERS, &difference.deleted_match_users, bind_user);
+    script.add_rows(&sql::INSERT_TICKETS, &difference.inserted_tickets, bind_ticket);
+    script.add_rows(&sql::UPDATE_TICKET_STATES, &difference.updated_tickets, bind_ticket_state);
+    script.add_rows(&sql::UPSERT_MATCHES, &difference.inserted_matches, bind_match);
+    script.add_rows(&sql::UPSERT_MATCHES, &difference.updated_matches, bind_match);
+    script.add_rows(&sql::INSERT_TICKET_USERS, &difference.inserted_ticket_users, bind_ticket_user);
+    script.add_rows(&sql::INSERT_MATCH_USERS, &difference.inserted_match_users, bind_match_user);
+    script.add_rows(&sql::UPSERT_PENALTIES, &difference.inserted_penalties, bind_penalty);
+    script.add_rows(&sql::UPSERT_PENALTIES, &difference.updated_penalties, bind_penalty);
+    script.add_rows(&sql::UPSERT_RATINGS, &difference.inserted_ratings, bind_rating);
+    script.add_rows(&sql::UPSERT_RATINGS, &difference.updated_ratings, bind_rating);
+    script.add_rows(&sql::INSERT_RESULTS, &difference.inserted_results, bind_result);
+    script.add_rows(&sql::UPSERT_RATING_CHANGES, &difference.upserted_rating_changes, bind_rating_change);
+    script.add_rows(&sql::INSERT_FEEDBACK, &difference.inserted_feedback, bind_feedback);
     script
 }
 
-fn bind_user(user: &UserKey, to: &mut Binds) {
-    to.add(user.as_bytes().as_slice());
+fn bind_user(user: &UserKey, to: &mut BindValues) {
+    to.push(user.as_bytes().as_slice());
 }
 
-fn bind_queue_user((user, queue): &(UserKey, QueueKey), to: &mut Binds) {
+fn bind_user_and_queue((user, queue): &(UserKey, QueueKey), to: &mut BindValues) {
     bind_user(user, to);
-    to.add(i64::from(queue.set_id.0)).add(queue.silo.0.cast_signed());
+    to.push(i64::from(queue.set_id.0)).push(queue.silo.0.cast_signed());
 }
 
-fn bind_ticket(stored: &&StoredTicket, to: &mut Binds) {
-    let row = TicketRow::of(&stored.ticket, stored.payload);
-    to.add(row.id.as_slice()).add(row.silo_id).add(row.set_id).add(row.entered_ms).add(row.payload.as_slice());
-    to.add(&*row.body).add(row.checksum());
-    bind_columns(stored, to);
+fn bind_ticket(stored: &&StoredTicket, to: &mut BindValues) {
+    let row = TicketRow::encode(&stored.ticket, stored.request_digest);
+    to.push(row.id.as_slice()).push(row.silo_id).push(row.set_id).push(row.entered_ms).push(row.payload.as_slice());
+    to.push(&*row.body).push(row.checksum());
+    bind_ticket_state_columns(stored, to);
 }
 
-fn bind_standing(stored: &&StoredTicket, to: &mut Binds) {
-    to.add(stored.ticket.id.as_bytes().as_slice());
-    bind_columns(stored, to);
+fn bind_ticket_state(stored: &&StoredTicket, to: &mut BindValues) {
+    to.push(stored.ticket.id.as_bytes().as_slice());
+    bind_ticket_state_columns(stored, to);
 }
 
-fn bind_columns(stored: &StoredTicket, to: &mut Binds) {
-    let standing = StandingRow::of(stored);
-    to.add(standing.state).add(standing.match_id.as_ref().map(<[u8; 16]>::as_slice)).add(standing.ending);
-    to.add(standing.expires_ms).add(standing.forget_at_ms).add(standing.edition);
-    to.add(standing.checksum(stored.ticket.id.as_bytes()));
+fn bind_ticket_state_columns(stored: &StoredTicket, to: &mut BindValues) {
+    let standing = TicketStateRow::encode(stored);
+    to.push(standing.state).push(standing.match_id.as_ref().map(<[u8; 16]>::as_slice)).push(standing.ending);
+    to.push(standing.expires_ms).push(standing.forget_at_ms).push(standing.version);
+    to.push(standing.checksum(stored.ticket.id.as_bytes()));
 }
 
-fn bind_match(play: &&Arc<Match>, to: &mut Binds) {
-    let row = MatchRow::of(play);
-    to.add(row.id.as_slice()).add(row.silo_id).add(row.set_id).add(row.proposed_ms).add(row.edition).add(row.stage);
-    to.add(row.forget_at_ms).add(&*row.body).add(row.checksum());
+fn bind_match(play: &&Arc<Match>, to: &mut BindValues) {
+    let row = MatchRow::encode(play);
+    to.push(row.id.as_slice())
+        .push(row.silo_id)
+        .push(row.set_id)
+        .push(row.proposed_ms)
+        .push(row.version)
+        .push(row.stage);
+    to.push(row.forget_at_ms).push(&*row.body).push(row.checksum());
 }
 
-fn bind_spot((user, spot): &(UserKey, Spot), to: &mut Binds) {
-    bind_queue_user(&(*user, spot.queue), to);
-    to.add(spot.ticket.as_bytes().as_slice()).add(i64::from(spot.alone)).add(spot_checksum(*user, spot));
+fn bind_ticket_user((user, spot): &(UserKey, TicketUser), to: &mut BindValues) {
+    bind_user_and_queue(&(*user, spot.queue), to);
+    to.push(spot.ticket.as_bytes().as_slice()).push(i64::from(spot.exclusive)).push(ticket_user_checksum(*user, spot));
 }
 
-fn bind_player((user, play): &(UserKey, MatchId), to: &mut Binds) {
+fn bind_match_user((user, play): &(UserKey, MatchId), to: &mut BindValues) {
     bind_user(user, to);
-    to.add(play.as_bytes().as_slice()).add(player_checksum(*user, *play));
+    to.push(play.as_bytes().as_slice()).push(match_user_checksum(*user, *play));
 }
 
-fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), to: &mut Binds) {
+fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), to: &mut BindValues) {
     bind_user(&key.0, to);
-    to.add(i64::from(key.1.0)).add(i64::from(penalty.rung)).add(to_ms(penalty.until)).add(to_ms(penalty.resets_at));
-    to.add(penalty_checksum(*key, penalty));
+    to.push(i64::from(key.1.0))
+        .push(i64::from(penalty.level))
+        .push(to_ms(penalty.cooldown_until))
+        .push(to_ms(penalty.resets_at));
+    to.push(penalty_checksum(*key, penalty));
 }
 
-fn bind_rating(row: &&RatingRow, to: &mut Binds) {
+fn bind_rating(row: &&RatingRow, to: &mut BindValues) {
     bind_user(&row.user, to);
-    to.add(i64::from(row.set_id.0)).add(row.rated.rating).add(row.rated.deviation).add(row.volatility);
-    to.add(i64::from(row.matches)).add(to_ms(row.last)).add(i64::from(row.streak));
-    let Satisfaction { abandoned, scores, score_sum } = row.satisfaction;
-    to.add(i64::from(abandoned)).add(i64::from(scores)).add(i64::from(score_sum)).add(i64::from(row.played));
-    to.add(rating_checksum(row));
+    to.push(i64::from(row.set_id.0)).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
+    to.push(i64::from(row.match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
+    let SatisfactionStats { abandoned_matches: abandoned, feedback_count: scores, feedback_sum: score_sum } =
+        row.satisfaction;
+    to.push(i64::from(abandoned))
+        .push(i64::from(scores))
+        .push(i64::from(score_sum))
+        .push(i64::from(row.periods_played));
+    to.push(rating_checksum(row));
 }
 
-fn bind_result(result: &&MatchResult, to: &mut Binds) {
-    let row = ResultRow::of(result);
-    to.add(row.id.as_slice()).add(row.silo_id).add(row.set_id).add(row.reported_ms).add(row.payload.as_slice());
-    to.add(&*row.body).add(row.checksum());
+fn bind_result(result: &&MatchResult, to: &mut BindValues) {
+    let row = ResultRow::encode(result);
+    to.push(row.id.as_slice()).push(row.silo_id).push(row.set_id).push(row.reported_ms).push(row.payload.as_slice());
+    to.push(&*row.body).push(row.checksum());
 }
 
-fn bind_change(change: &&RatingChange, to: &mut Binds) {
+fn bind_rating_change(change: &&RatingHistoryEntry, to: &mut BindValues) {
     bind_user(&change.user, to);
-    to.add(i64::from(change.set_id.0)).add(i64::from(slot(change.number))).add(i64::from(change.number));
-    to.add(change.match_id.as_bytes().as_slice()).add(to_ms(change.at));
-    to.add(i64::from(change.rank)).add(i64::from(change.sides));
-    to.add(change.before.rating).add(change.before.deviation).add(change.after.rating).add(change.after.deviation);
-    to.add(change_checksum(change));
+    to.push(i64::from(change.set_id.0))
+        .push(i64::from(history_slot(change.rated_match_number)))
+        .push(i64::from(change.rated_match_number));
+    to.push(change.match_id.as_bytes().as_slice()).push(to_ms(change.reported_at));
+    to.push(i64::from(change.rank)).push(i64::from(change.side_count));
+    to.push(change.before.rating).push(change.before.deviation).push(change.after.rating).push(change.after.deviation);
+    to.push(rating_change_checksum(change));
 }
 
-fn bind_score((match_id, user, score, at): &(MatchId, UserKey, u8, UnixMs), to: &mut Binds) {
-    to.add(match_id.as_bytes().as_slice());
+fn bind_feedback((match_id, user, score, at): &(MatchId, UserKey, u8, UnixMs), to: &mut BindValues) {
+    to.push(match_id.as_bytes().as_slice());
     bind_user(user, to);
-    to.add(i64::from(*score)).add(to_ms(*at)).add(score_checksum(*match_id, *user, *score, *at));
+    to.push(i64::from(*score)).push(to_ms(*at)).push(feedback_checksum(*match_id, *user, *score, *at));
 }

@@ -1,7 +1,7 @@
 //! Every statement that the SQLite store makes about queues. As for advertisements, names to be looked up come as one JSON
 //! array of hexadecimal texts, and many rows are one statement.
 
-use crate::store::sqlite::statements::ManyRows;
+use crate::store::sqlite::statements::MultiRowStatement;
 
 /// A ticket as it is read.
 macro_rules! tickets {
@@ -46,19 +46,19 @@ macro_rules! results {
 }
 
 /// Begins a transaction that may write.
-pub(in crate::store::sqlite) const BEGIN: &str = "begin immediate";
+pub(in crate::store::sqlite) const BEGIN_IMMEDIATE: &str = "begin immediate";
 
 /// The tickets in `$1`, a JSON array of names.
-pub(in crate::store::sqlite) const TICKETS: &str =
+pub(in crate::store::sqlite) const READ_TICKETS: &str =
     tickets!(" from json_each($1) wanted join ticket t on t.ticket_id = unhex(wanted.value)");
 
 /// The matches in `$1`, another such array.
-pub(in crate::store::sqlite) const MATCHES: &str =
+pub(in crate::store::sqlite) const READ_MATCHES: &str =
     matches!(" from json_each($1) wanted join match m on m.match_id = unhex(wanted.value)");
 
 /// Where the users in `$1` are, what bars them, and who is in the matches in `$2`: a kind, a user, a name and four numbers,
 /// the checksum.
-pub(in crate::store::sqlite) const USERS: &str = "
+pub(in crate::store::sqlite) const READ_USER_ROWS: &str = "
     with wanted (user_key) as materialized (select unhex(value) from json_each($1))
     select 0, u.user_key, u.ticket_id, u.set_id, u.silo_id, u.alone, null, u.checksum
       from wanted join ticket_user u on u.user_key = wanted.user_key
@@ -83,11 +83,11 @@ pub(in crate::store::sqlite) const LOAD_MATCHES: &str = matches!(" from match m 
 pub(in crate::store::sqlite) const LOAD_RATINGS: &str = ratings!(" from rating r order by r.user_key, r.set_id");
 
 /// All ratings of the users in `$1`, a JSON array of names.
-pub(in crate::store::sqlite) const RATINGS: &str =
+pub(in crate::store::sqlite) const READ_RATINGS: &str =
     ratings!(" from json_each($1) wanted join rating r on r.user_key = unhex(wanted.value)");
 
 /// Of the ratings in set `$1` of users who are not in `$2`, another such array, the one that tells how far the set has been played.
-pub(in crate::store::sqlite) const PLAYED: &str = ratings!(
+pub(in crate::store::sqlite) const READ_LATEST_PERIOD: &str = ratings!(
     " from rating r
      where r.set_id = $1 and 0 < r.played and 0 < r.matches
        and r.user_key not in (select unhex(value) from json_each($2))
@@ -96,17 +96,17 @@ pub(in crate::store::sqlite) const PLAYED: &str = ratings!(
 );
 
 /// What came of the matches in `$1`, another such array.
-pub(in crate::store::sqlite) const RESULTS: &str =
+pub(in crate::store::sqlite) const READ_RESULTS: &str =
     results!(" from json_each($1) wanted join result r on r.match_id = unhex(wanted.value)");
 
 /// What players thought of the matches in `$1`.
-pub(in crate::store::sqlite) const SCORES: &str = "
+pub(in crate::store::sqlite) const READ_FEEDBACK: &str = "
     select s.match_id, s.user_key, s.score, s.at_ms, s.checksum
       from json_each($1) wanted join score s on s.match_id = unhex(wanted.value)
 ";
 
 /// The changes of the rating of user `$1` in set `$2`, latest first.
-pub(in crate::store::sqlite) const RATING_CHANGES: &str = "
+pub(in crate::store::sqlite) const READ_RATING_CHANGES: &str = "
     select user_key, set_id, number, match_id, at_ms, rank, sides, rating_before, deviation_before, rating_after,
            deviation_after, checksum
       from rating_change
@@ -115,7 +115,7 @@ pub(in crate::store::sqlite) const RATING_CHANGES: &str = "
 ";
 
 /// The first `$3` results reported at `$1` of matches called more than `$2`, or later, and how players scored them.
-pub(in crate::store::sqlite) const FINISHED: &str = results!(
+pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = results!(
     ", (select count(*) from score s where s.match_id = r.match_id),
            (select coalesce(sum(s.score), 0) from score s where s.match_id = r.match_id)
       from result r
@@ -126,7 +126,7 @@ pub(in crate::store::sqlite) const FINISHED: &str = results!(
 );
 
 /// Enters tickets.
-pub(in crate::store::sqlite) const MAKE_TICKETS: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowStatement = MultiRowStatement::new(
     "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, payload, body, checksum,
                         state, match_id, ending, expires_ms, forget_at_ms, edition, standing)
@@ -138,7 +138,7 @@ pub(in crate::store::sqlite) const MAKE_TICKETS: ManyRows = ManyRows::new(
 );
 
 /// Changes how tickets stand: nothing else about one ever changes.
-pub(in crate::store::sqlite) const CHANGE_TICKETS: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowStatement = MultiRowStatement::new(
     "
     update ticket
        set state = v.column2, match_id = v.column3, ending = v.column4, expires_ms = v.column5,
@@ -151,7 +151,7 @@ pub(in crate::store::sqlite) const CHANGE_TICKETS: ManyRows = ManyRows::new(
 );
 
 /// Makes matches, or replaces them.
-pub(in crate::store::sqlite) const PUT_MATCHES: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const UPSERT_MATCHES: MultiRowStatement = MultiRowStatement::new(
     "
     insert into match (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body, checksum)
     values ",
@@ -165,12 +165,16 @@ pub(in crate::store::sqlite) const PUT_MATCHES: ManyRows = ManyRows::new(
 );
 
 /// Takes users out of tickets that are over.
-pub(in crate::store::sqlite) const REMOVE_TICKET_USERS: ManyRows =
-    ManyRows::new("delete from ticket_user where (user_key, set_id, silo_id) in (values ", "(?, ?, ?)", ")", true);
+pub(in crate::store::sqlite) const DELETE_TICKET_USERS: MultiRowStatement = MultiRowStatement::new(
+    "delete from ticket_user where (user_key, set_id, silo_id) in (values ",
+    "(?, ?, ?)",
+    ")",
+    true,
+);
 
 /// Puts users into tickets. One who is in another of that queue fails it, whatever the code believed; one row of a batch that
 /// is there to fill up is the same again.
-pub(in crate::store::sqlite) const MAKE_TICKET_USERS: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const INSERT_TICKET_USERS: MultiRowStatement = MultiRowStatement::new(
     "insert into ticket_user (user_key, set_id, silo_id, ticket_id, alone, checksum) values ",
     "(?, ?, ?, ?, ?, ?)",
     "
@@ -180,11 +184,11 @@ pub(in crate::store::sqlite) const MAKE_TICKET_USERS: ManyRows = ManyRows::new(
 );
 
 /// Takes users out of matches.
-pub(in crate::store::sqlite) const REMOVE_MATCH_USERS: ManyRows =
-    ManyRows::new("delete from match_user where user_key in (", "?", ")", true);
+pub(in crate::store::sqlite) const DELETE_MATCH_USERS: MultiRowStatement =
+    MultiRowStatement::new("delete from match_user where user_key in (", "?", ")", true);
 
 /// Puts users into matches; likewise.
-pub(in crate::store::sqlite) const MAKE_MATCH_USERS: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const INSERT_MATCH_USERS: MultiRowStatement = MultiRowStatement::new(
     "insert into match_user (user_key, match_id, checksum) values ",
     "(?, ?, ?)",
     "
@@ -194,7 +198,7 @@ pub(in crate::store::sqlite) const MAKE_MATCH_USERS: ManyRows = ManyRows::new(
 );
 
 /// Sets penalties.
-pub(in crate::store::sqlite) const PUT_PENALTIES: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowStatement = MultiRowStatement::new(
     "insert into penalty (user_key, set_id, rung, until_ms, resets_at_ms, checksum) values ",
     "(?, ?, ?, ?, ?, ?)",
     "
@@ -205,7 +209,7 @@ pub(in crate::store::sqlite) const PUT_PENALTIES: ManyRows = ManyRows::new(
 );
 
 /// Sets ratings.
-pub(in crate::store::sqlite) const PUT_RATINGS: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowStatement = MultiRowStatement::new(
     "
     insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
                         score_sum, played, checksum)
@@ -222,7 +226,7 @@ pub(in crate::store::sqlite) const PUT_RATINGS: ManyRows = ManyRows::new(
 
 /// Writes down what came of matches. One that is there fails the batch, whatever the code believed, unless it is the same again
 /// to fill up.
-pub(in crate::store::sqlite) const MAKE_RESULTS: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowStatement = MultiRowStatement::new(
     "insert into result (match_id, silo_id, set_id, reported_ms, payload, body, checksum) values ",
     "(?, ?, ?, ?, ?, ?, ?)",
     "
@@ -232,7 +236,7 @@ pub(in crate::store::sqlite) const MAKE_RESULTS: ManyRows = ManyRows::new(
 );
 
 /// Remembers changes of ratings, each in the place of one that was there before.
-pub(in crate::store::sqlite) const PUT_CHANGES: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowStatement = MultiRowStatement::new(
     "
     insert into rating_change (user_key, set_id, slot, number, match_id, at_ms, rank, sides, rating_before,
                                deviation_before, rating_after, deviation_after, checksum)
@@ -248,7 +252,7 @@ pub(in crate::store::sqlite) const PUT_CHANGES: ManyRows = ManyRows::new(
 );
 
 /// Notes what players thought of matches; as for results.
-pub(in crate::store::sqlite) const MAKE_SCORES: ManyRows = ManyRows::new(
+pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowStatement = MultiRowStatement::new(
     "insert into score (match_id, user_key, score, at_ms, checksum) values ",
     "(?, ?, ?, ?, ?)",
     "
@@ -258,7 +262,7 @@ pub(in crate::store::sqlite) const MAKE_SCORES: ManyRows = ManyRows::new(
 );
 
 /// A thousand rows of each kind that are due to be forgotten.
-pub(in crate::store::sqlite) const FORGET: [&str; 5] = [
+pub(in crate::store::sqlite) const PURGE: [&str; 5] = [
     "
     delete from ticket
      where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000)
@@ -287,43 +291,43 @@ pub(in crate::store::sqlite) const FORGET: [&str; 5] = [
 pub(in crate::store::sqlite) mod tests {
     use super::*;
 
-    pub(in crate::store::sqlite) const SINGLE: [&str; 16] = [
-        TICKETS,
-        MATCHES,
-        USERS,
-        RATINGS,
-        RESULTS,
-        SCORES,
+    pub(in crate::store::sqlite) const SINGLE_STATEMENTS: [&str; 16] = [
+        READ_TICKETS,
+        READ_MATCHES,
+        READ_USER_ROWS,
+        READ_RATINGS,
+        READ_RESULTS,
+        READ_FEEDBACK,
         LOAD_TICKETS,
         LOAD_MATCHES,
         LOAD_RATINGS,
-        RATING_CHANGES,
-        FINISHED,
-        FORGET[0],
-        FORGET[1],
-        FORGET[2],
-        FORGET[3],
-        FORGET[4],
+        READ_RATING_CHANGES,
+        LIST_FINISHED_MATCHES,
+        PURGE[0],
+        PURGE[1],
+        PURGE[2],
+        PURGE[3],
+        PURGE[4],
     ];
 
-    pub(in crate::store::sqlite) const MANY: [ManyRows; 12] = [
-        MAKE_TICKETS,
-        CHANGE_TICKETS,
-        PUT_MATCHES,
-        REMOVE_TICKET_USERS,
-        MAKE_TICKET_USERS,
-        REMOVE_MATCH_USERS,
-        MAKE_MATCH_USERS,
-        PUT_PENALTIES,
-        PUT_RATINGS,
-        MAKE_RESULTS,
-        PUT_CHANGES,
-        MAKE_SCORES,
+    pub(in crate::store::sqlite) const MULTI_ROW_STATEMENTS: [MultiRowStatement; 12] = [
+        INSERT_TICKETS,
+        UPDATE_TICKET_STATES,
+        UPSERT_MATCHES,
+        DELETE_TICKET_USERS,
+        INSERT_TICKET_USERS,
+        DELETE_MATCH_USERS,
+        INSERT_MATCH_USERS,
+        UPSERT_PENALTIES,
+        UPSERT_RATINGS,
+        INSERT_RESULTS,
+        UPSERT_RATING_CHANGES,
+        INSERT_FEEDBACK,
     ];
 
     #[test]
     fn results_are_forgotten_when_they_are_due() {
-        let due = format!("$1 - {}", crate::store::queues::RESULTS_KEPT_MS);
-        assert!(FORGET[3].contains(&due) && FORGET[4].contains(&due), "{due}");
+        let due = format!("$1 - {}", crate::store::queues::RESULT_RETENTION_MS);
+        assert!(PURGE[3].contains(&due) && PURGE[4].contains(&due), "{due}");
     }
 }
