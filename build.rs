@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         server = server.boxed(field);
     }
     for message in ENCODED_BY_HAND {
-        server = server.extern_path(message, "crate::api::answer::EncodedResponse");
+        server = server.extern_path(message, "crate::api::response_encoder::EncodedResponse");
     }
     server.compile_fds(all.clone())?;
 

@@ -4,19 +4,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use async_trait::async_trait;
-use fireteam::api::answer::encode_static_candidate_fields;
-use fireteam::auth::credential::MatchKeys;
-use fireteam::auth::issuing::IssuingKey;
-use fireteam::auth::token::Signer;
+use fireteam::api::response_encoder::encode_static_candidate_fields;
+use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::match_credential::MatchCredentialKeys;
+use fireteam::auth::token::TokenSigner;
 use fireteam::clock::{Clock, ManualClock};
 use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
-use fireteam::domain::life::Match;
-use fireteam::domain::result::{MatchResult, RatingHistoryEntry};
+use fireteam::domain::lifecycle::Match;
+use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{Caller, UpdateAdvertCommand};
 use fireteam::engine::settings::EngineSettings;
 use fireteam::engine::{Engine, EngineDeps, PendingAnswer};
-use fireteam::geo::{LocatorHandle, LocatorSettings};
+use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
@@ -154,9 +154,12 @@ impl Hosts {
             clock: clock.clone(),
             store: store.clone(),
             rulesets: catalog,
-            geo_locator: Arc::new(LocatorHandle::new(Vec::new(), places)),
-            token_signer: Arc::new(Signer::new([7; 32], None)),
-            match_credential_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[8; 32]).expect("a key"), None)),
+            geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), places)),
+            token_signer: Arc::new(TokenSigner::new([7; 32], None)),
+            match_credential_keys: Arc::new(MatchCredentialKeys::new(
+                IssuingKey::from_seed(&[8; 32]).expect("a key"),
+                None,
+            )),
             metrics: Arc::new(Metrics::new()),
             settings: EngineSettings { allow_client_locality: true, ..EngineSettings::default() },
             served_silos: None,

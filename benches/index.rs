@@ -7,7 +7,7 @@ mod world;
 use std::sync::Arc;
 
 use fireteam::domain::attribute::AttributeValue;
-use fireteam::domain::facts::AttributeValues;
+use fireteam::domain::attribute_values::AttributeValues;
 use fireteam::domain::index::InstructionSet;
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::session::Session;

@@ -3,7 +3,7 @@
 use std::hint::black_box;
 
 use fireteam::domain::id::UserKey;
-use fireteam::domain::rating::board::{Leaderboard, LeaderboardEntry};
+use fireteam::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 
 use crate::harness::{Took, clock, compare, machine, quantile, together};
 use crate::population::Dice;

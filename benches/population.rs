@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
 use fireteam::domain::attribute::{Attribute, AttributeSource, AttributeValue, PartyAggregation, Trust, ValueType};
+use fireteam::domain::attribute_values::AttributeValues;
 use fireteam::domain::expansion::{Expansion, ExpansionStep};
-use fireteam::domain::facts::AttributeValues;
 use fireteam::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
 use fireteam::domain::index::IndexEntry;
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
 use fireteam::domain::locality::Locality;
+use fireteam::domain::matchmaking_action::AdvertiseChances;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::role::AdvertiseChances;
 use fireteam::domain::ruleset::teams::{HostingMode, HostingSpec};
 use fireteam::domain::ruleset::{
     DistanceCurve, HardFilter, HardMissingPolicy, HardRule, InFilterList, PartyConsentPolicy, Ruleset, SearchLimits,

@@ -7,10 +7,10 @@ use fireteam::domain::expansion::Expansion;
 use fireteam::domain::id::{SetId, TicketId};
 use fireteam::domain::matching::maximum_weight_matching;
 use fireteam::domain::measure::Measure;
-use fireteam::domain::queue::avoid::PastMatches;
-use fireteam::domain::queue::entrant::PreparedTicket;
+use fireteam::domain::queue::avoidance::PastMatches;
 use fireteam::domain::queue::gate::QueueCounts;
 use fireteam::domain::queue::pass::{self, PassInput, PassOutcome};
+use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::queue::{
     BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, RatingWindow, SelectionMode,

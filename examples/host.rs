@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use fireteam_client::{Advertised, Client, Error, Events, pb};
+use fireteam_client::{Advertisement, Client, Error, ReservationEvents, pb};
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -14,46 +14,50 @@ async fn main() -> Result<(), Error> {
 
     let client = Client::connect(endpoint).await?;
     // The stream hears of reservations; what is updated on it is what it hears about.
-    let (connection, mut events) = client.open().await?;
-    let mut advertised = connection.advertise(session(set_id)).await?;
+    let (connection, mut events) = client.open_stream().await?;
+    let mut advertised = connection.advertise(publish_request(set_id)).await?;
     println!("advertised as {}, believed for {} ms", advertised.id(), advertised.expires_in_ms);
 
     tokio::select! {
-        failed = host(&client, &mut advertised, &mut events) => failed?,
+        failed = run_host(&client, &mut advertised, &mut events) => failed?,
         _ = tokio::signal::ctrl_c() => println!("closing"),
     }
     advertised.delete().await
 }
 
 /// Keeps the advertisement alive and prints what happens to its seats; connects again when the server goes away.
-async fn host(client: &Client, advertised: &mut Advertised, events: &mut Events) -> Result<(), Error> {
+async fn run_host(
+    client: &Client,
+    advertised: &mut Advertisement,
+    events: &mut ReservationEvents,
+) -> Result<(), Error> {
     loop {
         // Three heartbeats a lifetime: two may be lost.
         let pause = Duration::from_millis(u64::from(advertised.expires_in_ms / 3).max(100));
         let done = tokio::select! {
             event = events.next() => match event {
-                Ok(event) => seats_changed(advertised, event).await,
+                Ok(event) => handle_reservation_event(advertised, event).await,
                 Err(why) => Err(why),
             },
             () = tokio::time::sleep(pause) => advertised.heartbeat().await.map(|_| ()),
         };
         let Err(why) = done else { continue };
-        if !matches!(why, Error::Ended(_) | Error::EventsOverflowed) {
+        if !matches!(why, Error::StreamEnded(_) | Error::EventBufferOverflow) {
             return Err(why);
         }
         println!("{why}; connecting again");
         // A crowd that was cut off at one moment should not come back in step: a game adds jitter here.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        if let Ok((connection, renewed)) = client.open().await {
+        if let Ok((connection, renewed)) = client.open_stream().await {
             *events = renewed;
-            advertised.over(connection);
+            advertised.use_connection(connection);
             // Subscribes the new stream; when that fails too, the next round sees it.
             let _ = advertised.heartbeat().await;
         }
     }
 }
 
-async fn seats_changed(advertised: &mut Advertised, event: pb::ReservationEvent) -> Result<(), Error> {
+async fn handle_reservation_event(advertised: &mut Advertisement, event: pb::ReservationEvent) -> Result<(), Error> {
     let state = event.state();
     let Some(reservation) = event.reservation else { return Ok(()) };
     println!("{} seats {}: reservation {}", reservation.seats, state.as_str_name(), reservation.reservation_id);
@@ -64,7 +68,7 @@ async fn seats_changed(advertised: &mut Advertised, event: pb::ReservationEvent)
     Ok(())
 }
 
-fn session(set_id: u32) -> pb::MatchmakingUpdateAdvertisementRequest {
+fn publish_request(set_id: u32) -> pb::MatchmakingUpdateAdvertisementRequest {
     let host = pb::PlayerData { user_id: "host".into(), skill: Some(200.0), ..Default::default() };
     let (players, seats) = (vec![host], Some(11));
     let session =

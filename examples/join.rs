@@ -4,10 +4,10 @@
 
 use std::time::Duration;
 
-use fireteam_client::{Client, Code, Error, Reserved, Searching, pb};
+use fireteam_client::{Client, Code, Error, Reservation, SearchSession, pb};
 
 /// How long to wait between searches when nothing is due to relax, milliseconds.
-const PAUSE_MS: u64 = 5_000;
+const SEARCH_INTERVAL_MS_MAX: u64 = 5_000;
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
@@ -18,10 +18,10 @@ async fn main() -> Result<(), Error> {
     let client = Client::connect(endpoint).await?;
     let player = pb::PlayerData { user_id: "ada".into(), skill: Some(250.0), ..Default::default() };
     let party = pb::SessionCompositionData { players: vec![player], ..Default::default() };
-    let mut searching = client.searching(set_id, party);
+    let mut searching = client.search_session(set_id, party);
 
     // A game would stop when its player does; this one stops after two minutes.
-    let found = tokio::time::timeout(Duration::from_secs(120), join(&mut searching)).await;
+    let found = tokio::time::timeout(Duration::from_secs(120), search_and_reserve(&mut searching)).await;
     match found {
         Ok(reserved) => {
             let reserved = reserved?;
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Error> {
 }
 
 /// Searches until seats are taken. Each round the limits are as wide as the time waited allows.
-async fn join(searching: &mut Searching) -> Result<Reserved, Error> {
+async fn search_and_reserve(searching: &mut SearchSession) -> Result<Reservation, Error> {
     loop {
         let found = searching.search().await?;
         println!("{} candidates among {} after {} ms", found.candidates.len(), found.evaluated, found.searching_for_ms);
@@ -58,7 +58,9 @@ async fn join(searching: &mut Searching) -> Result<Reserved, Error> {
                 Err(error) => return Err(error),
             }
         }
-        let pause_ms = searching.next_expansion_in_ms.map_or(PAUSE_MS, |due_ms| due_ms.clamp(250, PAUSE_MS));
+        let pause_ms = searching
+            .next_expansion_in_ms
+            .map_or(SEARCH_INTERVAL_MS_MAX, |due_ms| due_ms.clamp(250, SEARCH_INTERVAL_MS_MAX));
         tokio::time::sleep(Duration::from_millis(pause_ms)).await;
     }
 }

@@ -15,7 +15,7 @@ use ipnet::IpNet;
 use maxminddb::{PathElement, Reader, path};
 use mmdb_writer::{IpVersion, Value, Writer};
 
-type Source = Reader<Vec<u8>>;
+type CityReader = Reader<Vec<u8>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -25,7 +25,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut networks = BTreeMap::new();
     for line in stdin().lines() {
         let Ok(address) = line?.trim().parse::<IpAddr>() else { continue };
-        if let Some((network, record)) = look_up(&source, address)? {
+        if let Some((network, record)) = lookup_city(&source, address)? {
             networks.insert(network, record);
         }
     }
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// The network around `address` and what the source says of it; `None` when it has no place.
-fn look_up(source: &Source, address: IpAddr) -> Result<Option<(IpNet, Value)>, Box<dyn Error>> {
+fn lookup_city(source: &CityReader, address: IpAddr) -> Result<Option<(IpNet, Value)>, Box<dyn Error>> {
     let found = source.lookup(address)?;
     let text = |path: &[PathElement<'_>]| -> Result<Value, Box<dyn Error>> {
         Ok(Value::from(found.decode_path::<String>(path)?.unwrap_or_default()))

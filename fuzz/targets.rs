@@ -11,14 +11,14 @@ use std::task::{Context, Poll, Waker};
 use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
 use fireteam::auth::authenticator::Authenticator;
-use fireteam::auth::issuing::IssuingKey;
-use fireteam::auth::proxy::client_address;
-use fireteam::auth::token::{AdvertisementClaim, Claim, ReservationClaim, SearchClaim, Signer};
+use fireteam::auth::forwarded_for::client_address;
+use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::token::{AdvertisementClaim, Claim, ReservationClaim, SearchClaim, TokenSigner};
 use fireteam::clock::SystemClock;
 use fireteam::config::{Config, JwtSettings};
 use fireteam::domain::attribute::ValueOrigin;
 use fireteam::engine::command::Caller;
-use fireteam::geo::{Locator, LocatorSettings};
+use fireteam::geo::{GeoIpLocator, LocatorSettings};
 use fireteam::rules;
 use fireteam::server::proxy_header;
 use ipnet::IpNet;
@@ -87,22 +87,22 @@ pub(crate) fn tokens(bytes: &[u8]) {
 /// What a caller shows: an `authorization` header, and a certificate. Whoever is let in has shown a token of the one key.
 pub(crate) fn credentials(bytes: &[u8]) {
     static DOOR: LazyLock<Authenticator> = LazyLock::new(door);
-    if DOOR.identify(Some(bytes), None).is_ok() {
+    if DOOR.authenticate(Some(bytes), None).is_ok() {
         let token = bytes.split(|byte| *byte == b' ').next_back().unwrap_or_default();
         assert_eq!(token.split(|byte| *byte == b'.').count(), 3, "a token has three parts");
     }
-    let _ = DOOR.identify(None, Some(bytes));
+    let _ = DOOR.authenticate(None, Some(bytes));
 }
 
 /// Whose tokens the door takes; no secret.
 pub(crate) fn issuer() -> IssuingKey {
-    IssuingKey::of_seed(&[7; 32]).expect("a key")
+    IssuingKey::from_seed(&[7; 32]).expect("a key")
 }
 
 fn door() -> Authenticator {
     // Keys are read from files, so there is one for as long as that takes.
     let file = std::env::temp_dir().join(format!("fireteam-fuzz-{}.jwks.json", std::process::id()));
-    std::fs::write(&file, issuer().jwks()).expect("a file");
+    std::fs::write(&file, issuer().public_key_set()).expect("a file");
     let auth = JwtSettings { keys: vec![file.clone()], issuer: "fuzz".into(), audience: "fuzz".into() };
     let door = Authenticator::new(Some(auth), Arc::new(SystemClock::start())).expect("a key set");
     let _ = std::fs::remove_file(file);
@@ -125,13 +125,13 @@ pub(crate) fn proxied(bytes: &[u8]) {
 }
 
 /// The key that the corpus is signed with; no secret.
-pub(crate) fn signer() -> Signer {
-    Signer::new([7; 32], Some([8; 32]))
+pub(crate) fn signer() -> TokenSigner {
+    TokenSigner::new([7; 32], Some([8; 32]))
 }
 
-fn same_again<C: Claim>(signer: &Signer, bytes: &[u8]) {
-    if let Some(claim) = signer.open::<C>(bytes) {
-        assert!(!signer.would_seal_again(bytes) || signer.seal(&claim) == bytes);
+fn same_again<C: Claim>(signer: &TokenSigner, bytes: &[u8]) {
+    if let Some(claim) = signer.verify::<C>(bytes) {
+        assert!(!signer.is_signed_with_current_key(bytes) || signer.sign(&claim) == bytes);
     }
 }
 
@@ -148,7 +148,10 @@ pub(crate) fn forwarded(bytes: &[u8]) {
 
 /// A locality file: refused, or asked.
 pub(crate) fn localities(bytes: &[u8]) {
-    let Ok(locator) = Locator::read(Path::new("fuzz.mmdb"), bytes.to_vec(), LocatorSettings::default()) else { return };
+    let Ok(locator) = GeoIpLocator::from_bytes(Path::new("fuzz.mmdb"), bytes.to_vec(), LocatorSettings::default())
+    else {
+        return;
+    };
     for address in ["71.20.133.126", "2001:db8::1", "255.255.255.255", "2a00::"] {
         let _ = locator.locate(address.parse().expect("an address"));
     }

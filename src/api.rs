@@ -1,44 +1,45 @@
 //! The gRPC door: services, reflection, health, and the layer in front of them.
 
-pub mod admission;
-pub mod answer;
 pub mod asking;
-pub mod audit;
-pub mod caller;
+pub mod audit_layer;
+pub mod authorization;
+mod authorized;
+pub mod client_address;
 pub mod connect;
+pub mod consistency;
 pub mod convert;
-pub mod core;
 pub mod drain;
+pub mod envelope;
 mod explained;
-pub mod handler;
 pub mod health;
 pub mod layer;
-pub mod matchmaker;
-pub mod method;
+pub mod matchmaking;
+pub mod matchmaking_engine;
+pub mod matchmaking_handler;
 pub mod operator;
-pub mod oversight;
 pub mod pb;
 pub mod queue;
 pub mod ratings;
-mod reach;
+pub mod response_encoder;
+pub mod rpc_method;
 pub mod status;
-pub mod typed;
 
 use std::sync::Arc;
 
 use tonic::Status;
 use tonic::service::{Routes, RoutesBuilder};
 
-use crate::auth::quota::Quotas;
-use crate::engine::fault::EngineError;
+use crate::auth::rate_limit::RateLimits;
+use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
 
-use audit::ConsistencyChecker;
-use caller::ClientAddressResolver;
+use client_address::ClientAddressResolver;
+use consistency::ConsistencyChecker;
 use drain::Drain;
-use handler::MatchmakingHandler;
 use health::HealthState;
-use matchmaker::MatchmakingEngine;
+use matchmaking::MatchmakingApi;
+use matchmaking_engine::MatchmakingEngine;
+use matchmaking_handler::MatchmakingHandler;
 use operator::{OperatorApi, RulesetAdmin};
 use pb::matchmaking_service_server::MatchmakingServiceServer;
 use pb::operator_service_server::OperatorServiceServer;
@@ -47,7 +48,6 @@ use pb::rating_service_server::RatingServiceServer;
 use queue::QueueApi;
 use ratings::RatingsApi;
 use status::Rejection;
-use typed::MatchmakingApi;
 
 /// Bytes of a message to the server.
 pub const REQUEST_MESSAGE_BYTES_MAX: usize = 64 * 1024;
@@ -63,7 +63,7 @@ pub fn client_routes(
     engine: Arc<dyn MatchmakingEngine>,
     queues: Option<QueueEngine>,
     callers: ClientAddressResolver,
-    quotas: Arc<Quotas>,
+    quotas: Arc<RateLimits>,
     health: &HealthState,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {

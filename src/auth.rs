@@ -1,16 +1,16 @@
 //! Who is calling and what they may, and the tokens that let the server remember nothing about it.
 
 pub mod authenticator;
-pub mod certificate;
-pub mod credential;
+pub mod client_certificate;
+pub mod credential_error;
+pub mod forwarded_for;
 pub mod identity;
-pub mod issuing;
+pub mod issuing_key;
 pub mod jwt;
 pub mod key_file;
-pub mod keys;
+pub mod match_credential;
 pub mod policy;
-pub mod proxy;
-pub mod quota;
-pub mod refused;
+mod proof_cache;
+pub mod rate_limit;
 pub mod token;
-mod verified;
+pub mod verifying_keys;

@@ -1,12 +1,12 @@
 //! The command line: what was asked for, and which exit code says how it went.
 
+pub mod backtest;
 pub mod check;
 pub mod export_matches;
 pub mod health;
 pub mod import_ratings;
 pub mod keygen;
-pub mod operator;
-pub mod rate;
+pub mod operator_connection;
 pub mod serve;
 pub mod simulate;
 pub mod token;
@@ -83,7 +83,7 @@ enum Command {
     /// Write down what was wanted of finished matches and what came of them, from a running server's operator port.
     ExportMatches(Box<export_matches::ExportMatchesFlags>),
     /// Replay a file of matches through a rating system, and say how well it predicts and who is best.
-    Rate(rate::BacktestFlags),
+    Rate(backtest::BacktestFlags),
     /// Play a population through a ruleset in invented time, and show what it is like.
     Simulate(Box<simulate::SimulateFlags>),
     /// Sign a token, for operators and for trying things out, and print it.
@@ -108,7 +108,7 @@ pub fn run() -> ExitCode {
         }
         Some(Command::ImportRatings(flags)) => import_ratings::import_ratings(&flags, &mut io::stdout().lock()),
         Some(Command::ExportMatches(flags)) => report_result(export_matches::export_matches(&flags)),
-        Some(Command::Rate(flags)) => report_result(rate::backtest(&flags, &mut io::stdout().lock())),
+        Some(Command::Rate(flags)) => report_result(backtest::backtest(&flags, &mut io::stdout().lock())),
         Some(Command::Simulate(flags)) => simulate::simulate(&flags),
         Some(Command::Token(flags)) => {
             let token = token::sign_token(*flags, SystemClock::start().now());

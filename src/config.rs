@@ -3,11 +3,11 @@
 //! Flags beat variables, variables beat the file, the file beats the defaults. Whatever cannot be right is said at once
 //! and all together, before anything is opened; a configuration that exists is valid.
 
-mod check;
-mod quotas;
+mod postgres_url;
+mod rate_limits;
 pub mod raw;
-mod trust;
-mod url;
+mod security;
+mod validate;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -18,9 +18,9 @@ use thiserror::Error;
 
 use raw::{RawSettings, ServeFlags};
 
-pub use quotas::{AllowedRate, DEFAULT_RATE_LIMITS as QUOTA_DEFAULTS, RateLimitRule, RateLimitRules};
-pub use trust::{JwtSettings, TlsFiles};
-pub use url::PostgresUrl;
+pub use postgres_url::PostgresUrl;
+pub use rate_limits::{AllowedRate, DEFAULT_RATE_LIMITS as QUOTA_DEFAULTS, RateLimitRule, RateLimitRules};
+pub use security::{JwtSettings, TlsFiles};
 
 /// How long an advertisement may be believed, seconds: short enough to notice a crash, long enough for a heartbeat.
 pub const ADVERTISEMENT_TTL_S: RangeInclusive<u32> = 5..=600;
@@ -197,7 +197,7 @@ impl Config {
             Some(file) => raw::read_toml_file(file).map_err(|why| problems.extend(why)).unwrap_or_default(),
             None => RawSettings::default(),
         };
-        match check::validate_settings(flags.settings.with_fallback(from_file), Path::exists) {
+        match validate::validate_settings(flags.settings.with_fallback(from_file), Path::exists) {
             Ok(config) if problems.is_empty() => Ok(config),
             Ok(_) => Err(problems),
             Err(more) => {
@@ -209,14 +209,14 @@ impl Config {
 
     /// The configuration that a file of this text makes by itself; problems call it `name`.
     pub fn from_toml(name: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
-        check::validate_settings(raw::parse_toml(name, text)?, Path::exists)
+        validate::validate_settings(raw::parse_toml(name, text)?, Path::exists)
     }
 
     /// The whole configuration as TOML that loads again as the same one, but for a password in the store's URL. It holds no
     /// secret: keys are in files of their own, and only those files' names are here.
     /// Fails for a path that is not UTF-8, which TOML cannot hold.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
-        toml::to_string(&check::to_raw_settings(self))
+        toml::to_string(&validate::to_raw_settings(self))
     }
 }
 

@@ -2,22 +2,22 @@
 
 pub mod advertisement;
 pub mod attribute;
-pub mod coarse;
+pub mod attribute_values;
 pub mod expansion;
-pub mod facts;
 pub mod filter;
 pub mod id;
 pub mod index;
 pub mod latency;
-pub mod life;
+pub mod lifecycle;
 pub mod limit;
 pub mod locality;
+pub mod location_privacy;
+pub mod match_result;
 pub mod matching;
+pub mod matchmaking_action;
 pub mod measure;
 pub mod queue;
 pub mod rating;
-pub mod result;
-pub mod role;
 pub mod ruleset;
 pub mod score;
 pub mod session;

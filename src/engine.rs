@@ -1,37 +1,17 @@
 //! Runs the domain in time: takes commands, decides with memory, has the store confirm, tells who must hear.
 
-mod adopt;
-mod answer;
-mod apply;
-mod audit;
+mod adverts;
 pub mod command;
+mod consistency;
 mod core;
-mod directory;
-mod events;
-pub mod fault;
-mod hear;
-mod job;
+pub mod error;
 #[cfg(feature = "mutants")]
-mod mutant;
-mod others;
-mod outage;
-mod overrides;
-mod party;
-mod prepare;
+mod fail_points;
+mod party_consent;
 pub mod queues;
 pub mod ratings;
-mod receipt;
-mod reload;
-mod run;
-mod search;
-mod seats;
-mod seeker;
+mod ruleset_reload;
 pub mod settings;
-mod sharing;
-mod shelf;
-mod sweep;
-mod updates;
-mod writer;
 
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -47,20 +27,20 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant as planted};
 
+use self::adverts::advert_set::AdvertRecord;
 use self::command::{
     Caller, CandidateView, ChooseActionAnswer, ReportLatencyAnswer, ReportLatencyCommand, ReservationView,
     SearchAnswer, SearchCommand,
 };
 use self::core::Core;
-use self::fault::EngineError;
-use self::job::AdvertWriterCommand;
+use self::error::EngineError;
 use self::queues::QueueEngine;
-use self::sharing::{LocalChangeLog, ReplicationState};
-use self::shelf::AdvertRecord;
+use self::adverts::replication_state::{LocalChangeLog, ReplicationState};
+use self::adverts::writer_command::AdvertWriterCommand;
 
+pub use self::adverts::advert_set_map::EncodeAdvertFn;
 pub use self::core::EngineDeps;
-pub use self::directory::EncodeAdvertFn;
-pub use self::events::ReservationListener;
+pub use self::adverts::reservation_events::ReservationListener;
 
 /// An answer that is there already, or that comes when the store has confirmed it. Dropping it cancels nothing: what
 /// was submitted happens.
@@ -104,26 +84,27 @@ impl Engine {
         let sharing = feed.is_some().then(|| Arc::new(ReplicationState::default()));
         let core = Arc::new(Core::new(parts, sharing.clone()));
         let stop = CancellationToken::new();
-        let (inbox, jobs) = mpsc::channel(writer::WRITER_INBOX_CAPACITY);
+        let (inbox, jobs) = mpsc::channel(adverts::writer::WRITER_INBOX_CAPACITY);
         core.advert_sets.set_indexed_rulesets(core.rulesets.active_and_retired());
         let mut tasks = Vec::new();
         match (feed, sharing) {
             (Some(mut feed), Some(sharing)) => {
                 let (news, asked) = read_initial_feed(&core, &mut *feed).await?;
                 if !planted::is("expiry_by_the_local_clock") {
-                    core.clock.follow(news.read_at, asked);
+                    core.clock.sync_to_store_clock(news.read_at, asked);
                 }
                 sharing.record_store_success(core.clock.now());
                 core.apply_feed(news, 0, &mut LocalChangeLog::default(), &sharing);
-                let hearing = hear::follow_advert_feed(Arc::clone(&core), sharing, feed, inbox.clone(), stop.clone());
+                let hearing =
+                    adverts::follow_feed::follow_advert_feed(Arc::clone(&core), sharing, feed, inbox.clone(), stop.clone());
                 tasks.push(tokio::spawn(hearing));
             }
             _ => load_adverts(&core).await?,
         }
         // Whoever asks before the first sweep must not hear that there is nothing.
-        sweep::update_gauges(&core);
-        tasks.push(tokio::spawn(writer::run_advert_writer(Arc::clone(&core), jobs, stop.clone())));
-        tasks.push(tokio::spawn(sweep::run_expiry_sweeps(Arc::clone(&core), inbox.clone(), stop.clone())));
+        adverts::expiry::update_gauges(&core);
+        tasks.push(tokio::spawn(adverts::writer::run_advert_writer(Arc::clone(&core), jobs, stop.clone())));
+        tasks.push(tokio::spawn(adverts::expiry::run_expiry_sweeps(Arc::clone(&core), inbox.clone(), stop.clone())));
         let (queues, of_queues) = QueueEngine::start(Arc::clone(&core), inbox.clone(), &stop).await?;
         tasks.extend(of_queues);
         Ok(Self {
@@ -171,7 +152,7 @@ impl Engine {
     /// Draws a role from the ruleset's chances for this size of party (S1-5 to S1-8).
     pub fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError> {
         let ruleset = self.core.ruleset(set_id, None)?;
-        let role = ruleset.advertise_chances.choose_action(party_size, self.core.clock.dice());
+        let role = ruleset.advertise_chances.choose_action(party_size, self.core.clock.random_unit_f64());
         Ok(ChooseActionAnswer {
             action: role,
             advertise_percent: ruleset.advertise_chances.percent_for_party(party_size),
@@ -207,7 +188,7 @@ impl Engine {
     /// Takes what is due out now rather than at the next sweep, and returns when it is out; for tests that turn the
     /// clock.
     pub async fn sweep_expired(&self) {
-        sweep::sweep_expired_adverts(&self.core, &self.advert_writer).await;
+        adverts::expiry::sweep_expired_adverts(&self.core, &self.advert_writer).await;
         let _ = self.wait_for_advert_writer().await;
     }
 
@@ -241,7 +222,7 @@ impl Engine {
             return Err(EngineError::Draining);
         }
         self.advert_writer.try_send(job).map_err(|refused| match refused {
-            TrySendError::Full(_) => EngineError::Overloaded { retry_after_ms: writer::RETRY_AFTER_MS },
+            TrySendError::Full(_) => EngineError::Overloaded { retry_after_ms: adverts::writer::RETRY_AFTER_MS },
             TrySendError::Closed(_) => EngineError::Draining,
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! An address goes in and a place comes out; no address is ever logged, kept, or named in an error (SEC-9).
 
-mod file;
+mod mmdb_file;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -11,22 +11,22 @@ use std::sync::Arc;
 use arc_swap::ArcSwapOption;
 use thiserror::Error;
 
-use crate::domain::coarse::{self, snap_to_equal_width_grid};
 use crate::domain::locality::{self, Locality, snap_to_degree_grid};
+use crate::domain::location_privacy::{self, snap_to_equal_width_grid};
 
-use file::File;
+use mmdb_file::MmdbFile;
 
 /// Bytes in one locality file at most. The largest city editions sold today are a quarter of it.
-pub const FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
+pub const GEOIP_FILE_BYTES_MAX: u64 = 512 * 1024 * 1024;
 
 /// How a place that a file names becomes a locality.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LocatorSettings {
     /// The grid that places are snapped to, degrees; 0 leaves them alone.
-    pub cell_degrees: f64,
+    pub grid_degrees: f64,
     /// The coarser one that sessions are snapped to, by whose places others find them; where it is no coarser, there is
     /// but one.
-    pub session_cell_degrees: f64,
+    pub session_grid_degrees: f64,
     /// A place that the file itself doubts by more than this, kilometres, counts as unknown: it is the middle of a
     /// country (docs/decisions/0002-accuracy-radius.md).
     pub max_accuracy_radius_km: f64,
@@ -35,8 +35,8 @@ pub struct LocatorSettings {
 impl Default for LocatorSettings {
     fn default() -> Self {
         Self {
-            cell_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
-            session_cell_degrees: coarse::DEFAULT_SESSION_GRID_DEGREES,
+            grid_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
+            session_grid_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
             max_accuracy_radius_km: 500.0,
         }
     }
@@ -55,20 +55,20 @@ pub enum GeoError {
         why: std::io::Error,
     },
     /// It is larger than `FILE_BYTES_MAX`.
-    #[error("{}: larger than {FILE_BYTES_MAX} bytes", file.display())]
+    #[error("{}: larger than {GEOIP_FILE_BYTES_MAX} bytes", file.display())]
     TooLarge {
         /// Which file.
         file: PathBuf,
     },
     /// It grew or shrank while it was read: somebody writes it in place. Replace it by renaming another over it.
     #[error("{}: changed while it was read; replace it by renaming a finished file over it", file.display())]
-    Changing {
+    ChangedWhileRead {
         /// Which file.
         file: PathBuf,
     },
     /// It is not of MaxMind's format, or it is damaged.
     #[error("{}: not a sound MaxMind-format file: {what}", file.display())]
-    Broken {
+    InvalidFile {
         /// Which file.
         file: PathBuf,
         /// What is wrong; never an address.
@@ -76,7 +76,7 @@ pub enum GeoError {
     },
     /// It is sound, but none of the records looked at has a latitude and a longitude: a country or network edition.
     #[error("{}: has no coordinates; a city edition is needed", file.display())]
-    NoPlaces {
+    NoCoordinates {
         /// Which file.
         file: PathBuf,
     },
@@ -84,22 +84,22 @@ pub enum GeoError {
 
 /// Several files, asked in order.
 #[derive(Debug)]
-pub struct Locator {
-    files: Vec<File>,
+pub struct GeoIpLocator {
+    files: Vec<MmdbFile>,
     settings: LocatorSettings,
 }
 
-impl Locator {
+impl GeoIpLocator {
     /// Reads all of `files` to the heap and looks each over. One that fails, fails them all, so that a half-replaced set
     /// is never adopted.
-    pub fn load(files: &[PathBuf], settings: LocatorSettings) -> Result<Self, GeoError> {
-        let files = files.iter().map(|path| File::load(path)).collect::<Result<_, _>>()?;
+    pub fn load_files(files: &[PathBuf], settings: LocatorSettings) -> Result<Self, GeoError> {
+        let files = files.iter().map(|path| MmdbFile::load(path)).collect::<Result<_, _>>()?;
         Ok(Self { files, settings })
     }
 
     /// The same, of one file that is in memory already; problems call it `name`.
-    pub fn read(name: &Path, bytes: Vec<u8>, settings: LocatorSettings) -> Result<Self, GeoError> {
-        Ok(Self { files: vec![File::read(name, bytes)?], settings })
+    pub fn from_bytes(name: &Path, bytes: Vec<u8>, settings: LocatorSettings) -> Result<Self, GeoError> {
+        Ok(Self { files: vec![MmdbFile::from_bytes(name, bytes)?], settings })
     }
 
     /// Where `address` is: the first file that knows it decides. `None` for private and unknown addresses, for places
@@ -107,28 +107,28 @@ impl Locator {
     ///
     /// An IPv4 address in IPv6 clothes (`::ffff:1.2.3.4`) is looked up as IPv4.
     pub fn locate(&self, address: IpAddr) -> Option<Locality> {
-        let (latitude, longitude) = self.look_up(address)?;
-        let (latitude, longitude) = snap_to_degree_grid(latitude, longitude, self.settings.cell_degrees);
+        let (latitude, longitude) = self.coordinates_of(address)?;
+        let (latitude, longitude) = snap_to_degree_grid(latitude, longitude, self.settings.grid_degrees);
         Locality::from_degrees(latitude, longitude)
     }
 
     /// The same, as coarsely as others may know it (SEC-9).
-    pub fn locate_coarsely(&self, address: IpAddr) -> Option<Locality> {
-        if self.settings.session_cell_degrees <= self.settings.cell_degrees {
+    pub fn locate_on_session_grid(&self, address: IpAddr) -> Option<Locality> {
+        if self.settings.session_grid_degrees <= self.settings.grid_degrees {
             return self.locate(address);
         }
-        let (latitude, longitude) = self.look_up(address)?;
-        let (latitude, longitude) = snap_to_equal_width_grid(latitude, longitude, self.settings.session_cell_degrees);
+        let (latitude, longitude) = self.coordinates_of(address)?;
+        let (latitude, longitude) = snap_to_equal_width_grid(latitude, longitude, self.settings.session_grid_degrees);
         Locality::from_degrees(latitude, longitude)
     }
 
     /// Latitude and longitude, degrees, as the file has them.
-    fn look_up(&self, address: IpAddr) -> Option<(f64, f64)> {
+    fn coordinates_of(&self, address: IpAddr) -> Option<(f64, f64)> {
         let address = address.to_canonical();
         if !may_be_public(address) {
             return None;
         }
-        let place = self.files.iter().find_map(|file| file.look_up(address))?;
+        let place = self.files.iter().find_map(|file| file.lookup(address))?;
         if self.settings.max_accuracy_radius_km < place.accuracy_radius_km.unwrap_or(0.0) {
             return None;
         }
@@ -151,13 +151,13 @@ fn may_be_public(address: IpAddr) -> bool {
 
 /// The locator in use, shared by everyone who asks and replaced whole. Without files nobody is anywhere.
 #[derive(Debug)]
-pub struct LocatorHandle {
+pub struct ReloadableLocator {
     files: Vec<PathBuf>,
     settings: LocatorSettings,
-    current: ArcSwapOption<Locator>,
+    current: ArcSwapOption<GeoIpLocator>,
 }
 
-impl LocatorHandle {
+impl ReloadableLocator {
     /// Remembers which files to read; reads none of them yet.
     pub fn new(files: Vec<PathBuf>, settings: LocatorSettings) -> Self {
         Self { files, settings, current: ArcSwapOption::empty() }
@@ -171,7 +171,7 @@ impl LocatorHandle {
     /// Reads the files again and swaps them in; on an error the old ones stay (R18). Slow: keep it off the async threads.
     pub fn reload(&self) -> Result<(), GeoError> {
         if !self.files.is_empty() {
-            self.current.store(Some(Arc::new(Locator::load(&self.files, self.settings)?)));
+            self.current.store(Some(Arc::new(GeoIpLocator::load_files(&self.files, self.settings)?)));
         }
         Ok(())
     }
@@ -187,8 +187,8 @@ impl LocatorHandle {
     }
 
     /// As [`Locator::locate_coarsely`]; `None` while nothing is loaded.
-    pub fn locate_coarsely(&self, address: IpAddr) -> Option<Locality> {
-        self.current.load().as_ref()?.locate_coarsely(address)
+    pub fn locate_on_session_grid(&self, address: IpAddr) -> Option<Locality> {
+        self.current.load().as_ref()?.locate_on_session_grid(address)
     }
 }
 

@@ -2,20 +2,20 @@
 
 pub mod bundled;
 pub mod catalog;
+pub mod diagnostic;
 pub mod load;
-pub mod report;
 pub mod xml;
 
 use std::sync::Arc;
 
 use crate::domain::limit::RULESET_FILE_BYTES_MAX;
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::draft::{Diagnostic, RawElement, Span};
+use crate::domain::ruleset::raw::{Diagnostic, RawElement, Span};
 use crate::domain::ruleset::validate::{self, ExpansionFragment};
 
 pub use catalog::RulesetCatalog;
+pub use diagnostic::RenderedDiagnostic;
 pub use load::load_directory;
-pub use report::RenderedDiagnostic;
 
 /// The name of the root of a fragment, which holds expansions and nothing else.
 const FRAGMENT_ROOT: &str = "ExpansionConfigs";

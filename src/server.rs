@@ -1,21 +1,21 @@
 //! Puts the parts together: binds, starts in order, stops in reverse.
 
-pub mod assemble;
+pub mod accept;
+pub mod conn_limit;
 pub mod desk;
-pub mod edge;
-pub mod entrance;
-pub mod frames;
-mod front;
-pub mod gate;
-pub mod guarded;
-pub mod incoming;
-pub mod line;
-mod meters;
-pub mod port;
+pub mod h2_frame_limit;
+pub mod handshake;
+pub mod limits;
+mod metric_recorders;
+pub mod port_server;
 pub mod proxy_header;
+mod routing;
 mod run;
 pub mod signal;
+pub mod startup;
+pub mod timeouts;
 pub mod tls;
+pub mod transport;
 
 pub use run::{HealthCheckTls, is_serving, run_until_signal};
 
@@ -29,26 +29,26 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::api;
-use crate::api::admission::{AuthError, Authorizer};
-use crate::api::audit::ConsistencyChecker;
-use crate::api::caller::{ClientAddressResolver, ResolveClientAddress};
+use crate::api::audit_layer::AuditLayer;
+use crate::api::authorization::{AuthError, Authorizer};
+use crate::api::client_address::{ClientAddressResolver, ResolveClientAddress};
+use crate::api::consistency::ConsistencyChecker;
 use crate::api::drain::Drain;
 use crate::api::health::HealthState;
-use crate::api::layer::report::RpcObserver;
-use crate::api::matchmaker::MatchmakingEngine;
+use crate::api::layer::call_report::RpcObserver;
+use crate::api::matchmaking_engine::MatchmakingEngine;
 use crate::api::operator::RulesetAdmin;
-use crate::api::oversight::AuditLayer;
 use crate::auth::authenticator::Authenticator;
-use crate::auth::quota::Quotas;
+use crate::auth::rate_limit::RateLimits;
 use crate::clock::Clock;
 use crate::console::{self, PageAccess};
 use crate::engine::queues::QueueEngine;
 use crate::telemetry::audit::AuditLog;
 
-use edge::EdgeLimits;
-use entrance::{ConnectionHandshaker, ProxySettings};
-use incoming::IncomingConnections;
-use port::PortServer;
+use accept::IncomingConnections;
+use handshake::{ConnectionHandshaker, ProxySettings};
+use limits::EdgeLimits;
+use port_server::PortServer;
 use tls::TlsAcceptorSource;
 
 /// What a server is made of.
@@ -76,7 +76,7 @@ pub struct ServerDeps {
     /// Looks past proxies.
     pub resolve_client_address: ResolveClientAddress,
     /// How often callers may ask.
-    pub rate_limits: Arc<Quotas>,
+    pub rate_limits: Arc<RateLimits>,
     /// Where what operators do is written down.
     pub audit_log: Arc<AuditLog>,
     /// Dice for lifetimes, so that clients of replicas started together do not all come back together.
@@ -164,7 +164,7 @@ impl Server {
                 rate_limits: parts.rate_limits,
                 address_resolver: callers,
             },
-            age_jitter: parts.clock.dice(),
+            age_jitter: parts.clock.random_unit_f64(),
         };
         let ports = vec![
             tokio::spawn(port.clone().serve_clients(clients, routes, stopping.clone())),

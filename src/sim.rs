@@ -4,17 +4,17 @@
 //! A world is made of a scenario, a seed and a ruleset. Same three, same report, byte for byte. What people do is drawn from dice
 //! of their own, so that two rulesets are tried on the same people at the same hours with the same patience.
 
-pub mod agenda;
-pub mod compare;
-pub mod dice;
-pub mod figures;
-pub mod latencies;
-pub mod map;
-pub mod people;
+pub mod city_map;
+pub mod comparison;
+pub mod event_queue;
+pub mod ground_truth;
+pub mod latency_matrix;
+pub mod population;
+pub mod rating_study;
+pub mod rng;
 pub mod scenario;
-pub mod study;
+pub mod statistics;
 pub mod tally;
-pub mod truth;
 pub mod world;
 
 /// Why something cannot be simulated, and what would be right.

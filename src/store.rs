@@ -4,16 +4,16 @@
 //! removes it, however late it is, and a hold past its deadline frees its seats at once but stays `Held` until
 //! [`Write::End`]. So a store that was out of reach for a while can be told late what memory knew all along.
 
-mod decide;
+mod apply_writes;
 pub mod memory;
 pub mod metered;
+mod migration_error;
 pub mod mutant;
 pub mod postgres;
 pub mod queues;
 mod rows;
-mod schema;
 pub mod sqlite;
-mod touched;
+mod touched_keys;
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 
 use fireteam::domain::advertisement::AdvertisementKind;
-use fireteam::domain::facts::AttributeValues;
+use fireteam::domain::attribute_values::AttributeValues;
 use fireteam::domain::filter::Searcher;
 use fireteam::domain::id::{SiloId, UserKey};
 use fireteam::domain::index::{AdvertisementIndex, InstructionSet, SearchQuery, SearchResult, oracle};

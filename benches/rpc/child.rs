@@ -5,14 +5,14 @@ use std::net::SocketAddr;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use fireteam::auth::issuing::{Issued, IssuingKey};
+use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
 use fireteam::clock::{Clock as _, SystemClock};
 use fireteam::config::{Config, JwtSettings, LogFormat, PostgresUrl, RateLimitRules, RulesetSource, StoreTarget};
 use fireteam::domain::id::SetId;
-use fireteam::domain::{coarse, locality};
+use fireteam::domain::{locality, location_privacy};
 use fireteam::engine::Engine;
 use fireteam::engine::command::{Caller, UpdateAdvertCommand};
-use fireteam::server::assemble::start_app;
+use fireteam::server::startup::start_app;
 
 use tonic::metadata::AsciiMetadataValue;
 
@@ -51,15 +51,16 @@ const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
 pub(crate) const LOCKED: &str = "fireteam-locked";
 
 fn issuer() -> IssuingKey {
-    IssuingKey::of_seed(&[7; 32]).expect("a key")
+    IssuingKey::from_seed(&[7; 32]).expect("a key")
 }
 
 /// What a game server shows to a `LOCKED` server.
 pub(crate) fn header() -> AsciiMetadataValue {
     let iat = SystemClock::start().now().0 / 1000;
     let (iss, sub, aud) = ("bench".into(), "eu-1".into(), "bench".into());
-    let issued = Issued { iss, sub, aud, iat, exp: iat + 3_600 * 12, role: Some("server".into()), scope: None };
-    let header = format!("Bearer {}", issuer().sign(&issued).expect("a token"));
+    let issued =
+        CallerTokenClaims { iss, sub, aud, iat, exp: iat + 3_600 * 12, role: Some("server".into()), scope: None };
+    let header = format!("Bearer {}", issuer().sign_jwt(&issued).expect("a token"));
     header.parse().expect("a header")
 }
 
@@ -141,7 +142,7 @@ pub(crate) fn serve(what: &str, advertisements: u64) {
                 let mut config = config(RulesetSource::Directory(rules), store);
                 if what == LOCKED {
                     let keys = folder.path().join("jwks.json");
-                    std::fs::write(&keys, issuer().jwks()).expect("a file");
+                    std::fs::write(&keys, issuer().public_key_set()).expect("a file");
                     config.auth =
                         Some(JwtSettings { keys: vec![keys], issuer: "bench".into(), audience: "bench".into() });
                 }
@@ -184,7 +185,7 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         reservation_hold_s: 30,
         keep_retired_rulesets_s: 600,
         cell_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
-        session_cell_degrees: coarse::DEFAULT_SESSION_GRID_DEGREES,
+        session_cell_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
         max_accuracy_radius_km: 500.0,
         shutdown_deadline_s: 10,
     }

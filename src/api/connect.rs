@@ -16,16 +16,16 @@ use tokio_stream::Stream;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 use tonic::{Code, Status, Streaming};
 
-use crate::api::admission::{AuthorizedCaller, ClientOrGameServer, token_expired_rejection};
-use crate::api::convert::{EntryPoint, out};
-use crate::api::core::{AcceptedEnvelope, EnvelopeHeader, SubResponse};
+use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer, token_expired_rejection};
+use crate::api::convert::{EntryPoint, to_proto};
 use crate::api::drain::Drain;
-use crate::api::handler::MatchmakingHandler;
+use crate::api::envelope::{AcceptedEnvelope, EnvelopeHeader, SubResponse};
+use crate::api::matchmaking_handler::MatchmakingHandler;
 use crate::api::pb;
 use crate::api::pb::ErrorReason;
 use crate::api::pb::matchmaking_connect_response::Message;
 use crate::api::status::Rejection;
-use crate::auth::quota::Place;
+use crate::auth::rate_limit::StreamPermit;
 use crate::domain::id::AdvertisementId;
 use crate::engine::ReservationListener;
 use crate::engine::command::ReservationEvent;
@@ -63,7 +63,7 @@ pub struct ConnectResponses {
     close_reason: Option<CloseReason>,
     ended: bool,
     /// Its place among its caller's streams, until it has ended.
-    stream_permit: Option<Place>,
+    stream_permit: Option<StreamPermit>,
 }
 
 /// Why a conversation comes to its end.
@@ -106,7 +106,7 @@ impl ConnectResponses {
     }
 
     /// Holds `place` until it ends.
-    pub fn with_stream_permit(self, place: Option<Place>) -> Self {
+    pub fn with_stream_permit(self, place: Option<StreamPermit>) -> Self {
         Self { stream_permit: place, ..self }
     }
 
@@ -189,7 +189,7 @@ impl ConnectResponses {
             return Poll::Ready(Some(self.wrap_response(echo, answer)));
         }
         if let Poll::Ready(Some(event)) = self.reservation_events.poll_recv(cx) {
-            let event = out::reservation_event(event);
+            let event = to_proto::reservation_event(event);
             return Poll::Ready(Some(Ok(pb::ConnectResponse { message: Some(Message::Reservation(event)) })));
         }
         if self.event_overflow.as_mut().poll(cx).is_ready() {

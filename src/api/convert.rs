@@ -1,20 +1,20 @@
 //! Wire to domain, refusing with the path of every field at fault; domain to wire, never failing.
 
 pub mod advertisement;
-pub mod field;
-pub mod out;
+pub mod field_checks;
 pub mod queue;
 pub mod rating;
+pub mod reservation;
 pub mod search;
-pub mod seats;
 pub mod session;
+pub mod to_proto;
 
 use std::fmt::Display;
 
 use crate::api::status::Rejection;
-use crate::domain::facts::FieldProblem;
+use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::SetId;
-use crate::engine::fault::EngineError;
+use crate::engine::error::EngineError;
 
 /// How a request came in: alone, or inside an envelope that says something about it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,6 +1,6 @@
 //! Why a ticket waits, how queues fare, and ratings to set: between operators and the engine.
 
-use crate::api::convert::{EntryPoint, FieldErrors, field, session};
+use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::attribute::ValueOrigin;
@@ -50,7 +50,7 @@ pub(super) fn explain_query(wire: pb::ExplainRequest) -> Result<(ExplainSubject,
             ExplainSubject::Search(set_id, Box::new(session), search.searching_for_ms)
         }
         None => ExplainSubject::Ticket(TicketId::parse(&wire.ticket_id).unwrap_or_else(|| {
-            problems.add("ticket_id", field::invalid_id_message(&wire.ticket_id));
+            problems.add("ticket_id", field_checks::invalid_id_message(&wire.ticket_id));
             TicketId::from_bytes([0; 16])
         })),
     };
@@ -220,14 +220,14 @@ pub(super) fn import_ratings_command(
     if wire.ratings.is_empty() {
         problems.add("ratings", "is empty: give at least one");
     }
-    if !field::check_list_len(wire.ratings.len(), limit::RATINGS_PER_TRANSACTION_MAX, "ratings", &mut problems) {
+    if !field_checks::check_list_len(wire.ratings.len(), limit::RATINGS_PER_TRANSACTION_MAX, "ratings", &mut problems) {
         return problems.into_result((SetId::default(), Vec::new()));
     }
     let mut users = std::collections::BTreeSet::new();
     let mut given = Vec::with_capacity(wire.ratings.len());
     for (index, row) in wire.ratings.iter().enumerate() {
         let path = |name: &str| format!("ratings[{index}].{name}");
-        field::check_required_text(&row.user_id, &*path("user_id"), &mut problems);
+        field_checks::check_required_text(&row.user_id, &*path("user_id"), &mut problems);
         if !users.insert(&row.user_id) {
             problems.add(path("user_id"), "is here a second time: each user once");
         }
@@ -238,7 +238,7 @@ pub(super) fn import_ratings_command(
         let mut positive = |value: Option<f64>, name: &str| {
             value.map(|it| {
                 checked_rating_magnitude(
-                    field::checked_non_negative_number(it, &*path(name), &mut problems),
+                    field_checks::checked_non_negative_number(it, &*path(name), &mut problems),
                     &path(name),
                     &mut problems,
                 )
@@ -248,7 +248,7 @@ pub(super) fn import_ratings_command(
         given.push(ImportedRating {
             user: UserKey::from_name(&row.user_id),
             rating: checked_rating_magnitude(
-                field::checked_number(rating, &*path("rating"), &mut problems),
+                field_checks::checked_number(rating, &*path("rating"), &mut problems),
                 &path("rating"),
                 &mut problems,
             ),

@@ -6,9 +6,9 @@ use tonic_health::ServingStatus;
 use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
+use crate::api::matchmaking::MatchmakingApi;
 use crate::api::pb;
 use crate::api::pb::matchmaking_service_server::MatchmakingServiceServer;
-use crate::api::typed::MatchmakingApi;
 
 /// The names under which health is asked: the server as a whole, and its service.
 const HEALTH_SERVICE_NAMES: [&str; 2] = ["", <MatchmakingServiceServer<MatchmakingApi> as NamedService>::NAME];

@@ -1,9 +1,9 @@
 //! What every call passes through: the check of who is calling, deadline, panics caught, streams ended in good order, one
 //! count and, when it fails, one line in the log.
 
-pub mod body;
+pub mod call_report;
 pub mod deadline;
-pub mod report;
+pub mod response_body;
 
 use std::any::Any;
 use std::convert::Infallible;
@@ -22,18 +22,18 @@ use tonic::body::Body;
 use tonic::{Code, Status};
 use tower::{Layer, Service};
 
-use crate::api::admission::{AuthContext, AuthError, Authorizer};
-use crate::api::caller::ConnectionPeer;
+use crate::api::audit_layer::{self, AuditLayer, AuditedCall};
+use crate::api::authorization::{AuthContext, AuthError, Authorizer};
+use crate::api::client_address::ConnectionPeer;
 use crate::api::drain::Drain;
 use crate::api::internal_error_status;
-use crate::api::method::{self, RpcKind, RpcMethod};
-use crate::api::oversight::{self, AuditLayer, AuditedCall};
 use crate::api::pb::ErrorReason;
+use crate::api::rpc_method::{self, RpcKind, RpcMethod};
 use crate::api::status::Rejection;
-use crate::auth::refused::Refused;
+use crate::auth::credential_error::CredentialError;
 
-use body::{CallResponseBody, StreamLimits, StreamSlot};
-use report::{CallReport, RpcObserver};
+use call_report::{CallReport, RpcObserver};
+use response_body::{CallResponseBody, StreamLimits, StreamSlot};
 
 /// What a patient call may take, should its client wait as long.
 const LONG_CALL_DEADLINE: Duration = Duration::from_secs(600);
@@ -115,13 +115,13 @@ where
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if !is_grpc(&request) {
             // What is no call must not be taken for one further in.
-            if method::is_known_path(request.uri().path()) {
+            if rpc_method::is_known_path(request.uri().path()) {
                 return Box::pin(async { Ok(unsupported_media_type().map(CallResponseBody::passthrough)) });
             }
             let answer = self.inner.call(request);
             return Box::pin(async move { Ok(answer.await?.map(CallResponseBody::passthrough)) });
         }
-        let method = method::method_of_path(request.uri().path());
+        let method = rpc_method::method_of_path(request.uri().path());
         let asked = deadline::requested_timeout(request.headers());
         let report = CallReport::new(method.name, self.state.observer.clone());
         let mut watched = self.start_audit(method, &request);
@@ -153,7 +153,7 @@ where
                 Ok(Err(_panic)) => internal_error_status().into_http(),
                 Err(_elapsed) => deadline::deadline_exceeded_status().into_http(),
             };
-            Ok(finish_response(oversight::finish_audit(watched, response).await, report, guard))
+            Ok(finish_response(audit_layer::finish_audit(watched, response).await, report, guard))
         })
     }
 }
@@ -202,7 +202,9 @@ impl<S> CallService<S> {
             watched.set_role(role);
         }
         let is_worthless = match denied {
-            AuthError::Unauthenticated(refused) => !matches!(refused, Refused::Missing | Refused::Expired),
+            AuthError::Unauthenticated(refused) => {
+                !matches!(refused, CredentialError::Missing | CredentialError::Expired)
+            }
             AuthError::RoleNotAllowed(_) => false,
         };
         let charged = self.state.audit_layer.as_ref().map(|oversight| match is_worthless {
@@ -256,7 +258,7 @@ fn reject_call(
     watched: Option<AuditedCall>,
 ) -> BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>> {
     let response = rejection.into_status().into_http();
-    Box::pin(async move { Ok(finish_response(oversight::finish_audit(watched, response).await, report, None)) })
+    Box::pin(async move { Ok(finish_response(audit_layer::finish_audit(watched, response).await, report, None)) })
 }
 
 fn finish_response(

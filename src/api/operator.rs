@@ -4,21 +4,21 @@ use std::sync::Arc;
 
 use tonic::{Request, Response, Status};
 
-use crate::api::admission::{self, AuthorizedCaller};
-use crate::api::audit::{self, ConsistencyChecker};
-use crate::api::caller::ClientAddressResolver;
+use crate::api::audit_layer::AuditEntry;
+use crate::api::authorization::{self, AuthorizedCaller};
+use crate::api::client_address::ClientAddressResolver;
+use crate::api::consistency::{self, ConsistencyChecker};
 use crate::api::convert::{EntryPoint, rating};
 use crate::api::drain::Drain;
 use crate::api::explained::{self, ExplainSubject};
-use crate::api::oversight::AuditEntry;
 use crate::api::pb;
 use crate::api::pb::operator_service_server::OperatorService;
 use crate::api::status::Rejection;
-use crate::domain::facts::FieldProblem;
+use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::{RulesetHash, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::QueueEngine;
-use crate::telemetry::audit::Change;
+use crate::telemetry::audit::AuditedChange;
 
 /// Bytes of a ruleset file that is checked.
 const RULESET_BYTES_MAX: usize = 256 * 1024;
@@ -81,7 +81,7 @@ pub trait RulesetAdmin: Send + Sync + 'static {
 /// The service.
 #[derive(Clone)]
 pub struct OperatorApi {
-    backend: reach::OperatorBackend,
+    backend: authorized::OperatorBackend,
     address_resolver: ClientAddressResolver,
 }
 
@@ -95,27 +95,30 @@ impl OperatorApi {
     ) -> Self {
         // Nobody asks where operators are.
         Self {
-            backend: reach::OperatorBackend::new(rulesets, auditor, queues, drain),
+            backend: authorized::OperatorBackend::new(rulesets, auditor, queues, drain),
             address_resolver: ClientAddressResolver::new(Arc::new(|peer, _| peer)),
         }
     }
 
     /// The request, and the caller as which the check has let it in.
-    fn authorized_request<T>(&self, request: Request<T>) -> Result<(AuthorizedCaller<admission::Operator>, T), Status> {
+    fn authorized_request<T>(
+        &self,
+        request: Request<T>,
+    ) -> Result<(AuthorizedCaller<authorization::Operator>, T), Status> {
         let (metadata, extensions, wire) = request.into_parts();
         Ok((AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?, wire))
     }
 }
 
 /// What operators reach, and nobody else: there is no way to it without a caller who has passed the check.
-mod reach {
+mod authorized {
     use std::sync::Arc;
 
     use super::{ConsistencyChecker, RulesetAdmin};
-    use crate::api::admission::{AuthorizedCaller, Operator};
+    use crate::api::authorization::{AuthorizedCaller, Operator};
     use crate::api::drain::Drain;
     use crate::api::status::Rejection;
-    use crate::engine::fault::EngineError;
+    use crate::engine::error::EngineError;
     use crate::engine::queues::QueueEngine;
 
     /// The rulesets folder, whoever compares, and the switch.
@@ -211,10 +214,10 @@ impl OperatorService for OperatorApi {
         request: Request<pb::CheckConsistencyRequest>,
     ) -> ServiceResult<pb::CheckConsistencyResponse> {
         let (caller, wire) = self.authorized_request(request)?;
-        let listed_max = audit::max_differences_listed(&wire)?;
+        let listed_max = consistency::max_differences_listed(&wire)?;
         let answer =
             self.backend.consistency_checker(&caller).check_consistency(listed_max).await.map_err(Rejection::from)?;
-        Ok(Response::new(audit::consistency_response(answer)))
+        Ok(Response::new(consistency::consistency_response(answer)))
     }
 
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> ServiceResult<pb::ExplainResponse> {
@@ -288,7 +291,7 @@ const NAMED_FILES_MAX: usize = 8;
 
 /// What a reload did, for whoever writes it down.
 pub fn audit_entry_of_reload(reloaded: &ReloadReport) -> AuditEntry {
-    let changes = reloaded.changes.iter().map(|&(set, before, after)| Change {
+    let changes = reloaded.changes.iter().map(|&(set, before, after)| AuditedChange {
         set_id: set.0,
         before: before.map(|hash| hash.0),
         after: after.map(|hash| hash.0),

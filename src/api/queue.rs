@@ -8,13 +8,13 @@ use tokio::time::{Instant, Sleep};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
-use crate::api::caller::ClientAddressResolver;
+use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_from};
+use crate::api::client_address::ClientAddressResolver;
 use crate::api::convert::{EntryPoint, queue as out};
 use crate::api::pb;
 use crate::api::pb::queue_service_server::QueueService;
-use crate::api::reach::{AuthorizedQueues, ServiceResult, rejection_from};
-use crate::auth::policy::Charge;
-use crate::auth::quota::{Place, Quotas};
+use crate::auth::policy::RateLimitKind;
+use crate::auth::rate_limit::{RateLimits, StreamPermit};
 use crate::domain::id::TicketId;
 use crate::engine::queues::{QueueEngine, TicketWatch};
 
@@ -29,7 +29,7 @@ pub type TicketUpdates = Pin<Box<dyn Stream<Item = Result<pb::QueueWatchResponse
 
 impl QueueApi {
     /// A service over `queues`.
-    pub fn new(queues: QueueEngine, callers: ClientAddressResolver, quotas: Option<Arc<Quotas>>) -> Self {
+    pub fn new(queues: QueueEngine, callers: ClientAddressResolver, quotas: Option<Arc<RateLimits>>) -> Self {
         Self { authorized: AuthorizedQueues::new(queues, callers, quotas) }
     }
 }
@@ -37,7 +37,7 @@ impl QueueApi {
 #[tonic::async_trait]
 impl QueueService for QueueApi {
     async fn enter(&self, request: Request<pb::QueueEnterRequest>) -> ServiceResult<pb::QueueEnterResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, Charge::Update, |_| 1)?;
+        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
         let enter = EntryPoint::default().enter_command(caller.engine_caller(), wire)?;
         let answer =
             self.authorized.queues(&caller).enter_queue(caller.engine_caller(), enter).await.map_err(rejection_from)?;
@@ -45,7 +45,7 @@ impl QueueService for QueueApi {
     }
 
     async fn leave(&self, request: Request<pb::QueueLeaveRequest>) -> ServiceResult<pb::QueueLeaveResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, Charge::Update, |_| 1)?;
+        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
         let ticket = EntryPoint::default().ticket_to_leave(wire)?;
         let answer = self
             .authorized
@@ -59,7 +59,7 @@ impl QueueService for QueueApi {
     type WatchStream = TicketUpdates;
 
     async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> ServiceResult<TicketUpdates> {
-        let (caller, wire) = self.authorized.charged_request(request, Charge::Search, |_| 1)?;
+        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
         let tickets = EntryPoint::default().tickets_to_watch(wire)?;
         let place = self.authorized.acquire_stream_permit(&caller)?;
         let watch =
@@ -71,7 +71,8 @@ impl QueueService for QueueApi {
         &self,
         request: Request<pb::QueueHeartbeatRequest>,
     ) -> ServiceResult<pb::QueueHeartbeatResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, Charge::Heartbeat, |wire| wire.tickets.len())?;
+        let (caller, wire) =
+            self.authorized.charged_request(request, RateLimitKind::Heartbeat, |wire| wire.tickets.len())?;
         let beat = EntryPoint::default().heartbeat_command(wire)?;
         let ids: Vec<TicketId> = beat.tickets.iter().map(|ticket| ticket.id).collect();
         let answer = self
@@ -88,7 +89,7 @@ impl QueueService for QueueApi {
     }
 
     async fn respond(&self, request: Request<pb::QueueRespondRequest>) -> ServiceResult<pb::QueueRespondResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, Charge::Update, |_| 1)?;
+        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
         let respond = EntryPoint::default().respond_command(wire)?;
         let status = self
             .authorized
@@ -100,7 +101,7 @@ impl QueueService for QueueApi {
     }
 
     async fn end_match(&self, request: Request<pb::QueueEndMatchRequest>) -> ServiceResult<pb::QueueEndMatchResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, Charge::Update, |_| 1)?;
+        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
         let end = EntryPoint::default().end_match_command(wire)?;
         let outcome =
             self.authorized.queues(&caller).end_match(caller.engine_caller(), end).await.map_err(rejection_from)?;
@@ -119,11 +120,11 @@ struct WatchState {
     watch: TicketWatch,
     heartbeat_timer: Pin<Box<Sleep>>,
     /// Its place among its caller's streams, until it has ended.
-    _stream_permit: Option<Place>,
+    _stream_permit: Option<StreamPermit>,
 }
 
 /// Tells whatever `watch` has to tell, and keeps its tickets alive meanwhile.
-fn ticket_updates(watch: TicketWatch, place: Option<Place>) -> TicketUpdates {
+fn ticket_updates(watch: TicketWatch, place: Option<StreamPermit>) -> TicketUpdates {
     let begun = WatchState {
         watch,
         heartbeat_timer: Box::pin(tokio::time::sleep_until(Instant::now())),

@@ -9,10 +9,10 @@ use tonic_types::{ErrorDetails, FieldViolation, StatusExt};
 
 use crate::api::pb;
 use crate::api::pb::ErrorReason;
-use crate::auth::quota::OverQuota;
-use crate::domain::facts::FieldProblem;
+use crate::auth::rate_limit::RateLimitExceeded;
+use crate::domain::attribute_values::FieldProblem;
 use crate::domain::filter::RefusingSide;
-use crate::engine::fault::EngineError;
+use crate::engine::error::EngineError;
 
 /// Who speaks in an ErrorInfo.
 pub const ERROR_DOMAIN: &str = "fireteam";
@@ -120,9 +120,9 @@ impl From<Rejection> for Status {
     }
 }
 
-impl From<OverQuota> for Rejection {
-    fn from(over: OverQuota) -> Self {
-        let (quota, retry_after_ms) = (over.quota(), over.retry_after_ms);
+impl From<RateLimitExceeded> for Rejection {
+    fn from(over: RateLimitExceeded) -> Self {
+        let (quota, retry_after_ms) = (over.limit_name(), over.retry_after_ms);
         let text = format!("rate limit {quota} exceeded; retry in {retry_after_ms} ms");
         Self::new(Code::ResourceExhausted, ErrorReason::RateLimited, text)
             .with_metadata("limit", quota)

@@ -7,7 +7,7 @@ use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 
 /// What clocks may differ by: so long after its end a proof is still good, and so long before its beginning already.
-pub const LEEWAY_MS: u64 = 30_000;
+pub const CLOCK_LEEWAY_MS: u64 = 30_000;
 
 /// What kind of program somebody runs, and so what it may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -15,14 +15,14 @@ pub enum Role {
     /// A player's game: code that its owner may have changed.
     Client,
     /// A game server of the studio's own.
-    Server,
+    GameServer,
     /// Somebody who runs fireteam.
     Operator,
 }
 
 /// Some of the roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Roles(u8);
+pub struct CallerRoles(u8);
 
 /// Somebody whose word for who they are was verified.
 #[derive(Clone, PartialEq, Eq)]
@@ -36,33 +36,33 @@ pub struct Identity {
     /// What the issuer has allowed them beyond their role.
     pub scopes: Arc<[Box<str>]>,
     /// Names issuer, role and subject: what they advertise is theirs under this name.
-    pub key: UserKey,
+    pub caller_key: UserKey,
     /// When the proof runs out; none for a certificate, which ends with its connection.
-    pub until: Option<UnixMs>,
+    pub expires_at: Option<UnixMs>,
 }
 
 impl Role {
     /// Every role.
-    pub const ALL: [Role; 3] = [Role::Client, Role::Server, Role::Operator];
+    pub const ALL: [Role; 3] = [Role::Client, Role::GameServer, Role::Operator];
 
     /// The word in tokens, certificates, metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Client => "client",
-            Role::Server => "server",
+            Role::GameServer => "server",
             Role::Operator => "operator",
         }
     }
 
     /// The role of that name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == name)
     }
 }
 
-impl Roles {
+impl CallerRoles {
     /// These.
-    pub const fn of(roles: &[Role]) -> Self {
+    pub const fn from_roles(roles: &[Role]) -> Self {
         let (mut bits, mut at) = (0, 0);
         while at < roles.len() {
             bits |= 1 << roles[at] as u8;
@@ -72,7 +72,7 @@ impl Roles {
     }
 
     /// Whether `role` is among them.
-    pub fn has(self, role: Role) -> bool {
+    pub fn contains(self, role: Role) -> bool {
         self.0 & (1 << role as u8) != 0
     }
 }
@@ -85,18 +85,18 @@ impl Identity {
             subject: subject.into(),
             role,
             scopes: scopes.iter().map(|scope| Box::from(*scope)).collect(),
-            key: UserKey::from_parts(&[issuer, role.as_str(), subject]),
-            until,
+            caller_key: UserKey::from_parts(&[issuer, role.as_str(), subject]),
+            expires_at: until,
         }
     }
 
     /// When the proof is no longer taken: its end, and what clocks may differ by; none for a certificate.
-    pub fn good_until(&self) -> Option<UnixMs> {
-        self.until.map(|until| until.plus_ms(LEEWAY_MS))
+    pub fn accepted_until(&self) -> Option<UnixMs> {
+        self.expires_at.map(|until| until.plus_ms(CLOCK_LEEWAY_MS))
     }
 
     /// The user that a client plays for, as session compositions name it; none for programs that play for nobody.
-    pub fn user(&self) -> Option<UserKey> {
+    pub fn user_key(&self) -> Option<UserKey> {
         (self.role == Role::Client).then(|| UserKey::from_name(&self.subject))
     }
 }
@@ -114,8 +114,8 @@ mod tests {
 
     /// SEC-5: nobody else, and nobody in another role, has the same name.
     #[test]
-    fn each_identity_has_a_key_of_its_own() {
-        let key = |issuer, subject, role| Identity::new(issuer, subject, role, &[], None).key;
+    fn identity_caller_key_depends_on_issuer_role_and_subject() {
+        let key = |issuer, subject, role| Identity::new(issuer, subject, role, &[], None).caller_key;
         let mut keys = vec![UserKey::from_name("ana"), UserKey::from_name("aclientana")];
         for (issuer, subject) in [("a", "ana"), ("aa", "na"), ("ana", ""), ("", "ana"), ("b", "ana")] {
             keys.extend(Role::ALL.map(|role| key(issuer, subject, role)));
@@ -128,17 +128,17 @@ mod tests {
     }
 
     #[test]
-    fn only_clients_play() {
-        let user = |role| Identity::new("a", "ana", role, &[], None).user();
+    fn identity_user_key_exists_for_clients_only() {
+        let user = |role| Identity::new("a", "ana", role, &[], None).user_key();
         assert_eq!(Role::ALL.map(user), [Some(UserKey::from_name("ana")), None, None]);
     }
 
     #[test]
-    fn roles_are_sets() {
-        let some = Roles::of(&[Role::Client, Role::Operator]);
-        assert_eq!(Role::ALL.map(|role| some.has(role)), [true, false, true]);
-        assert_eq!(Role::ALL.map(|role| Roles::of(&[]).has(role)), [false; 3]);
-        assert_eq!(Role::ALL.map(|role| Role::of(role.as_str())), Role::ALL.map(Some));
-        assert_eq!(Role::of("root"), None);
+    fn caller_roles_contain_exactly_the_given_roles() {
+        let some = CallerRoles::from_roles(&[Role::Client, Role::Operator]);
+        assert_eq!(Role::ALL.map(|role| some.contains(role)), [true, false, true]);
+        assert_eq!(Role::ALL.map(|role| CallerRoles::from_roles(&[]).contains(role)), [false; 3]);
+        assert_eq!(Role::ALL.map(|role| Role::from_name(role.as_str())), Role::ALL.map(Some));
+        assert_eq!(Role::from_name("root"), None);
     }
 }

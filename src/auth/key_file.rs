@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
-use crate::auth::token::{KEY_BYTES, Signer};
+use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
 
 /// Bytes of a key file that are looked at: two keys and some white space.
-const FILE_BYTES_MAX: u64 = 1024;
+const SIGNING_KEY_FILE_BYTES_MAX: u64 = 1024;
 
 /// Why there are no keys. Each message is one line and says what would help.
 #[derive(Debug, Error)]
@@ -27,7 +27,7 @@ pub enum KeyFileError {
     },
     /// Others than its owner may read it.
     #[error("key file {0} can be read by others: run `chmod 600 {0}`", file.display())]
-    Exposed {
+    ReadableByOthers {
         /// Which file.
         file: PathBuf,
     },
@@ -36,7 +36,7 @@ pub enum KeyFileError {
         "key file {}: expected one or two lines of 64 hexadecimal digits; move it away to have a new one made",
         file.display()
     )]
-    Malformed {
+    MalformedHex {
         /// Which file.
         file: PathBuf,
     },
@@ -46,7 +46,7 @@ pub enum KeyFileError {
          move it away to have a new one made",
         file.display()
     )]
-    NoPem {
+    MalformedPem {
         /// Which file.
         file: PathBuf,
     },
@@ -56,47 +56,47 @@ pub enum KeyFileError {
 /// file, one is made with `fresh` in it, readable by its owner alone.
 ///
 /// To rotate: put a new line in front, drop the third.
-pub fn load_or_create(path: &Path, fresh: [u8; KEY_BYTES]) -> Result<Signer, KeyFileError> {
+pub fn load_or_create_signer(path: &Path, fresh: [u8; SIGNING_KEY_BYTES]) -> Result<TokenSigner, KeyFileError> {
     let line: String = fresh.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
-    match read_or_create(path, &line)? {
-        None => Ok(Signer::new(fresh, None)),
-        Some(text) => parse(&text).ok_or_else(|| KeyFileError::Malformed { file: path.into() }),
+    match read_or_create_private_file(path, &line)? {
+        None => Ok(TokenSigner::new(fresh, None)),
+        Some(text) => parse_signer(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() }),
     }
 }
 
 /// What a private file holds; `None` when there was none, and one was made with `fresh` in it.
-pub(super) fn read_or_create(path: &Path, fresh: &str) -> Result<Option<String>, KeyFileError> {
+pub(super) fn read_or_create_private_file(path: &Path, fresh: &str) -> Result<Option<String>, KeyFileError> {
     let io_error = |why| KeyFileError::Io { file: path.into(), why };
-    match create(path, fresh) {
+    match create_private_file(path, fresh) {
         Ok(()) => return Ok(None),
         Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
         Err(why) => return Err(io_error(why)),
     }
     let file = File::open(path).map_err(io_error)?;
     if is_exposed(&file).map_err(io_error)? {
-        return Err(KeyFileError::Exposed { file: path.into() });
+        return Err(KeyFileError::ReadableByOthers { file: path.into() });
     }
     let mut text = String::new();
-    file.take(FILE_BYTES_MAX).read_to_string(&mut text).map_err(io_error)?;
+    file.take(SIGNING_KEY_FILE_BYTES_MAX).read_to_string(&mut text).map_err(io_error)?;
     Ok(Some(text))
 }
 
-fn parse(text: &str) -> Option<Signer> {
+fn parse_signer(text: &str) -> Option<TokenSigner> {
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    let current = parse_key(lines.next()?)?;
+    let current = parse_hex_key(lines.next()?)?;
     let previous = match lines.next() {
-        Some(line) => Some(parse_key(line)?),
+        Some(line) => Some(parse_hex_key(line)?),
         None => None,
     };
-    lines.next().is_none().then(|| Signer::new(current, previous))
+    lines.next().is_none().then(|| TokenSigner::new(current, previous))
 }
 
-fn parse_key(line: &str) -> Option<[u8; KEY_BYTES]> {
+fn parse_hex_key(line: &str) -> Option<[u8; SIGNING_KEY_BYTES]> {
     let digits = line.as_bytes();
-    if digits.len() != 2 * KEY_BYTES {
+    if digits.len() != 2 * SIGNING_KEY_BYTES {
         return None;
     }
-    let mut key = [0; KEY_BYTES];
+    let mut key = [0; SIGNING_KEY_BYTES];
     for (byte, pair) in key.iter_mut().zip(digits.chunks_exact(2)) {
         let high = char::from(pair[0]).to_digit(16)?;
         let low = char::from(pair[1]).to_digit(16)?;
@@ -107,12 +107,12 @@ fn parse_key(line: &str) -> Option<[u8; KEY_BYTES]> {
 
 /// Makes the file, whole and durable before any token is signed with it; fails when it is there already, so that of two
 /// servers that start at once one makes it and the other reads it.
-fn create(path: &Path, text: &str) -> io::Result<()> {
+fn create_private_file(path: &Path, text: &str) -> io::Result<()> {
     if path.try_exists()? {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
-    let draft = draft_beside(path, text);
-    let made = write_draft(&draft, text).and_then(|()| match fs::hard_link(&draft, path) {
+    let draft = draft_path(path, text);
+    let made = write_draft_file(&draft, text).and_then(|()| match fs::hard_link(&draft, path) {
         // Some file systems have no links. Renaming would overwrite a file made this instant, but nothing older.
         Err(why) if why.kind() != io::ErrorKind::AlreadyExists => fs::rename(&draft, path),
         linked => linked,
@@ -135,13 +135,13 @@ fn sync_folder_of(_path: &Path) -> io::Result<()> {
 }
 
 /// A name of its own for every server that drafts: taken from the digest of keys that nobody else has.
-fn draft_beside(path: &Path, text: &str) -> PathBuf {
+fn draft_path(path: &Path, text: &str) -> PathBuf {
     let digest = Sha256::digest(text);
     let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     path.with_extension(format!("{name}.draft"))
 }
 
-fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
+fn write_draft_file(draft: &Path, text: &str) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -158,11 +158,11 @@ fn write_draft(draft: &Path, text: &str) -> io::Result<()> {
 pub(crate) fn is_exposed(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let metadata = file.metadata()?;
-    Ok(is_exposed_by(metadata.uid(), metadata.mode()))
+    Ok(mode_is_readable_by_others(metadata.uid(), metadata.mode()))
 }
 
 #[cfg(unix)]
-fn is_exposed_by(owner: u32, mode: u32) -> bool {
+fn mode_is_readable_by_others(owner: u32, mode: u32) -> bool {
     const ROOT: u32 = 0;
     const GROUP_READS: u32 = 0o040;
     let allowed = if owner == ROOT { GROUP_READS } else { 0 };
@@ -180,7 +180,7 @@ mod tests {
 
     /// SEC-15: a group may read what root owns, as in a mounted secret; nobody may do more, and nobody else anything.
     #[test]
-    fn a_key_is_for_its_owner_or_for_roots_group() {
+    fn key_file_is_readable_by_its_owner_or_by_the_group_of_root() {
         const SOMEBODY: u32 = 1_000;
         for (owner, mode, exposed) in [
             (SOMEBODY, 0o100_600, false),
@@ -195,7 +195,7 @@ mod tests {
             (0, 0o100_644, true),
             (0, 0o100_604, true),
         ] {
-            assert_eq!(is_exposed_by(owner, mode), exposed, "{owner} {mode:o}");
+            assert_eq!(mode_is_readable_by_others(owner, mode), exposed, "{owner} {mode:o}");
         }
     }
 }

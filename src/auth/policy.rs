@@ -1,19 +1,19 @@
 //! Who may make a call, and what calls are charged as.
 
-use crate::auth::identity::{Role, Roles};
+use crate::auth::identity::{CallerRoles, Role};
 
 /// Who may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Access {
+pub enum AccessPolicy {
     /// Strangers too: what balancers ask before anybody has shown who they are.
-    Anyone,
+    Public,
     /// Callers in one of these roles. Where nobody can show who they are, everybody.
-    Only(Roles),
+    RolesOnly(CallerRoles),
 }
 
 /// What is charged for a call. Searches, changes and streams have quotas of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Charge {
+pub enum RateLimitKind {
     /// Any call at all, when it comes in: one that cannot be read has been read, too.
     Call,
     /// A look at the index.
@@ -25,54 +25,55 @@ pub enum Charge {
     /// A change of seats.
     Seats,
     /// Anything that an operator asks.
-    Operate,
+    Operator,
     /// A stream, for as long as it is open; what is asked on it is charged as what it is.
     Stream,
     /// A proof of identity that was worth nothing; charged to the place that it came from.
-    Failure,
+    AuthFailure,
 }
 
-impl Charge {
+impl RateLimitKind {
     /// Everything that may be charged.
-    pub const ALL: [Charge; 8] = [
-        Charge::Call,
-        Charge::Search,
-        Charge::Update,
-        Charge::Heartbeat,
-        Charge::Seats,
-        Charge::Operate,
-        Charge::Stream,
-        Charge::Failure,
+    pub const ALL: [RateLimitKind; 8] = [
+        RateLimitKind::Call,
+        RateLimitKind::Search,
+        RateLimitKind::Update,
+        RateLimitKind::Heartbeat,
+        RateLimitKind::Seats,
+        RateLimitKind::Operator,
+        RateLimitKind::Stream,
+        RateLimitKind::AuthFailure,
     ];
 
     /// The word in settings, metrics and refusals.
     pub fn as_str(self) -> &'static str {
         match self {
-            Charge::Call => "call",
-            Charge::Search => "search",
-            Charge::Update => "update",
-            Charge::Heartbeat => "heartbeat",
-            Charge::Seats => "seats",
-            Charge::Operate => "operate",
-            Charge::Stream => "stream",
-            Charge::Failure => "failure",
+            RateLimitKind::Call => "call",
+            RateLimitKind::Search => "search",
+            RateLimitKind::Update => "update",
+            RateLimitKind::Heartbeat => "heartbeat",
+            RateLimitKind::Seats => "seats",
+            RateLimitKind::Operator => "operate",
+            RateLimitKind::Stream => "stream",
+            RateLimitKind::AuthFailure => "failure",
         }
     }
 }
 
 /// Players and the servers that they play on.
-pub const PLAYERS: Access = Access::Only(Roles::of(&[Role::Client, Role::Server]));
+pub const CLIENTS_AND_GAME_SERVERS: AccessPolicy =
+    AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Client, Role::GameServer]));
 /// Those who run fireteam.
-pub const OPERATORS: Access = Access::Only(Roles::of(&[Role::Operator]));
+pub const OPERATORS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Operator]));
 /// Whoever can show who they are.
-pub const IDENTIFIED: Access = Access::Only(Roles::of(&Role::ALL));
+pub const ALL_AUTHENTICATED: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&Role::ALL));
 
-impl Access {
+impl AccessPolicy {
     /// Whether somebody in `role` may.
-    pub fn admits(self, role: Role) -> bool {
+    pub fn allows(self, role: Role) -> bool {
         match self {
-            Access::Anyone => true,
-            Access::Only(roles) => roles.has(role),
+            AccessPolicy::Public => true,
+            AccessPolicy::RolesOnly(roles) => roles.contains(role),
         }
     }
 }

@@ -4,10 +4,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::outlook::{FinalLimit, QualityReached, WaitOutlook, wait_outlook};
 use crate::domain::ruleset::queue::{QualitySpec, QueueSpec, SatisfactionSpec};
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::ruleset::tradeoff::soft_filter_tradeoffs;
+use crate::domain::ruleset::wait_outlook::{FinalLimit, QualityReached, WaitOutlook, wait_outlook};
 use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::rules::{self, RenderedDiagnostic, RulesetFile};
 

@@ -15,7 +15,7 @@ use crate::api::asking::OperatorClient;
 use crate::api::pb;
 use crate::cli::ExitStatus;
 use crate::cli::import_ratings::rows::{ImportRow, ImportRows};
-use crate::cli::operator::{OperatorConnectionFlags, connect_to_operator_port};
+use crate::cli::operator_connection::{OperatorConnectionFlags, connect_to_operator_port};
 use crate::domain::limit::RATINGS_PER_TRANSACTION_MAX;
 
 /// How often a batch is sent that the server could not take just now, and how long it waits before each time.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-use crate::auth::issuing::IssuingKey;
+use crate::auth::issuing_key::IssuingKey;
 use crate::clock::Clock;
 
 /// Makes three files: the private key, for its owner's eyes alone, the public key, and the public key as a key set.
@@ -19,11 +19,11 @@ pub fn generate_issuing_key(out: &Path, clock: &dyn Clock, told: &mut dyn Write)
     for half in seed.chunks_mut(16) {
         half.copy_from_slice(&clock.random_bytes());
     }
-    let key = IssuingKey::of_seed(&seed).context("make a key")?;
+    let key = IssuingKey::from_seed(&seed).context("make a key")?;
     let files = [
-        (key_file_path(out, "key.pem"), key.private_pem(), 0o600),
-        (key_file_path(out, "pub.pem"), key.public_pem(), 0o644),
-        (key_file_path(out, "jwks.json"), key.jwks(), 0o644),
+        (key_file_path(out, "key.pem"), key.private_key_pem(), 0o600),
+        (key_file_path(out, "pub.pem"), key.public_key_pem(), 0o644),
+        (key_file_path(out, "jwks.json"), key.public_key_set(), 0o644),
     ];
     if let Some((there, ..)) = files.iter().find(|(file, ..)| file.exists()) {
         bail!("{} is there already and stays as it is: name another place with --out", there.display());
@@ -72,7 +72,7 @@ mod tests {
         generate_issuing_key(folder.path(), &clock, &mut told).unwrap();
         let private = folder.path().join("issuer.key.pem");
         let made = std::fs::read(&private).unwrap();
-        assert!(IssuingKey::of_pem(&made).is_ok());
+        assert!(IssuingKey::from_pem(&made).is_ok());
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;

@@ -27,7 +27,7 @@ pub(super) fn serve(flags: ServeFlags) -> ExitStatus {
     if print {
         return print_config(&config);
     }
-    if let Err(why) = log::init(config.log_format == LogFormat::Json, &config.log_level) {
+    if let Err(why) = log::init_logging(config.log_format == LogFormat::Json, &config.log_level) {
         eprintln!("fireteam: {why}");
         return ExitStatus::Failed;
     }

@@ -1,12 +1,12 @@
 //! Plays a population through a ruleset in invented time and shows what it is like: in text, as JSON, as a page of
 //! plots; two rulesets side by side; or the thesis's study of rating systems.
 
-mod page;
-mod plot;
-mod prepare;
+mod html_page;
+mod input;
+mod parallel_worlds;
 mod study;
-mod text;
-mod worlds;
+mod svg_plot;
+mod text_report;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -14,11 +14,11 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use serde::Serialize;
 
-use crate::cli::simulate::prepare::{RulesetWithMap, SimulationInput};
+use crate::cli::simulate::input::{RulesetWithMap, SimulationInput};
 use crate::cli::{ExitStatus, report_result};
 use crate::domain::ruleset::Ruleset;
-use crate::sim::compare::{StatisticDelta, compare_statistics};
-use crate::sim::figures::SimStatistics;
+use crate::sim::comparison::{StatisticDelta, compare_statistics};
+use crate::sim::statistics::SimStatistics;
 use crate::sim::tally::SimTally;
 
 pub use study::{StudyKind, StudySchemeFlag};
@@ -81,11 +81,11 @@ struct SimulationOutput {
 pub fn simulate(flags: &SimulateFlags) -> ExitStatus {
     let shown = match (&flags.study, &flags.compare) {
         (Some(_), _) => study::run_and_render_study(flags.study_reading, flags.seed, flags.plot.is_some()),
-        (None, Some(files)) => match prepare::load_input(flags, files) {
+        (None, Some(files)) => match input::load_input(flags, files) {
             Ok(stage) => compare_rulesets(flags, &stage),
             Err(why) => return report_usage_error(&why),
         },
-        (None, None) => match prepare::load_input(flags, flags.ruleset.as_slice()) {
+        (None, None) => match input::load_input(flags, flags.ruleset.as_slice()) {
             Ok(stage) => simulate_ruleset(flags, &stage),
             Err(why) => return report_usage_error(&why),
         },
@@ -166,13 +166,13 @@ fn seed_list(flags: &SimulateFlags, otherwise: u32) -> Vec<u64> {
 fn simulate_ruleset(flags: &SimulateFlags, stage: &SimulationInput) -> anyhow::Result<SimulationOutput> {
     let seeds = seed_list(flags, 1);
     let RulesetWithMap { ruleset, map, file } = &stage.rulesets[0];
-    let tallies = worlds::run_worlds(&stage.scenario, &[(ruleset, map)], &seeds)?.remove(0);
+    let tallies = parallel_worlds::run_worlds(&stage.scenario, &[(ruleset, map)], &seeds)?.remove(0);
     let by_seed: Vec<SimStatistics> = tallies.iter().map(|tally| SimStatistics::from_tally(tally, map)).collect();
     let tally = merge_tallies(tallies);
     let figures = SimStatistics::from_tally(&tally, map);
-    let head = text::format_header(stage, &[(file, ruleset)], &seeds, &figures);
+    let head = text_report::format_header(stage, &[(file, ruleset)], &seeds, &figures);
     let page = match flags.plot {
-        Some(_) => page::simulation_page(&head, &figures, &tally)?,
+        Some(_) => html_page::simulation_page(&head, &figures, &tally)?,
         None => String::new(),
     };
     let document = SimulationJson {
@@ -186,13 +186,17 @@ fn simulate_ruleset(flags: &SimulateFlags, stage: &SimulationInput) -> anyhow::R
         figures: figures.clone(),
     };
     let json = serde_json::to_value(&document)?;
-    Ok(SimulationOutput { text: format!("{head}\n{}", text::format_statistics(&figures)), json, html_page: page })
+    Ok(SimulationOutput {
+        text: format!("{head}\n{}", text_report::format_statistics(&figures)),
+        json,
+        html_page: page,
+    })
 }
 
 fn compare_rulesets(flags: &SimulateFlags, stage: &SimulationInput) -> anyhow::Result<SimulationOutput> {
     let seeds = seed_list(flags, COMPARISON_SEEDS_DEFAULT);
     let sets: Vec<_> = stage.rulesets.iter().map(|set| (&set.ruleset, &set.map)).collect();
-    let mut tallies = worlds::run_worlds(&stage.scenario, &sets, &seeds)?.into_iter();
+    let mut tallies = parallel_worlds::run_worlds(&stage.scenario, &sets, &seeds)?.into_iter();
     let (first, second) = (tallies.next().unwrap_or_default(), tallies.next().unwrap_or_default());
     let figures = |tallies: &[SimTally], set: &RulesetWithMap| -> Vec<SimStatistics> {
         tallies.iter().map(|tally| SimStatistics::from_tally(tally, &set.map)).collect()
@@ -202,10 +206,10 @@ fn compare_rulesets(flags: &SimulateFlags, stage: &SimulationInput) -> anyhow::R
     let (first, second) = (merge_tallies(first), merge_tallies(second));
     let whole = SimStatistics::from_tally(&first, &stage.rulesets[0].map);
     let files: Vec<(&PathBuf, &Ruleset)> = stage.rulesets.iter().map(|set| (&set.file, &set.ruleset)).collect();
-    let head = text::format_header(stage, &files, &seeds, &whole);
-    let table = text::format_differences(&differences);
+    let head = text_report::format_header(stage, &files, &seeds, &whole);
+    let table = text_report::format_differences(&differences);
     let page = match flags.plot {
-        Some(_) => page::comparison_page(&head, &table, &first, &second)?,
+        Some(_) => html_page::comparison_page(&head, &table, &first, &second)?,
         None => String::new(),
     };
     let document = ComparisonJson {

@@ -8,8 +8,8 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use crate::auth::identity::Role;
-use crate::auth::issuing::{Issued, IssuingKey};
-use crate::auth::jwt::{LIFETIME_MS_MAX, SCOPES_MAX, SUBJECT_BYTES_MAX};
+use crate::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use crate::auth::jwt::{JWT_LIFETIME_MS_MAX, SCOPES_MAX, SUBJECT_BYTES_MAX};
 use crate::domain::time::UnixMs;
 
 /// Bytes of a key file at most.
@@ -53,7 +53,7 @@ pub fn sign_token(flags: TokenFlags, now: UnixMs) -> anyhow::Result<String> {
         bail!("--scope has too many words: at most {SCOPES_MAX}");
     }
     let iat = now.0 / 1000;
-    let issued = Issued {
+    let issued = CallerTokenClaims {
         iss: flags.issuer,
         sub: flags.subject,
         aud: flags.audience,
@@ -62,23 +62,23 @@ pub fn sign_token(flags: TokenFlags, now: UnixMs) -> anyhow::Result<String> {
         role: Some(flags.role.as_str().to_owned()),
         scope: flags.scope,
     };
-    key.sign(&issued).context("sign")
+    key.sign_jwt(&issued).context("sign")
 }
 
 fn read_key(file: &Path) -> anyhow::Result<IssuingKey> {
     let mut pem = Vec::new();
     let opened = File::open(file).with_context(|| format!("open {}", file.display()))?;
     opened.take(KEY_FILE_BYTES_MAX).read_to_end(&mut pem).with_context(|| format!("read {}", file.display()))?;
-    IssuingKey::of_pem(&pem).with_context(|| file.display().to_string())
+    IssuingKey::from_pem(&pem).with_context(|| file.display().to_string())
 }
 
 fn role(word: &str) -> Result<Role, String> {
-    Role::of(word).ok_or_else(|| format!("`{word}` is no role: use client, server or operator"))
+    Role::from_name(word).ok_or_else(|| format!("`{word}` is no role: use client, server or operator"))
 }
 
 /// `90s`, `15m`, `1h`.
 fn seconds(text: &str) -> Result<u64, String> {
-    let most = LIFETIME_MS_MAX / 1000;
+    let most = JWT_LIFETIME_MS_MAX / 1000;
     let units = [("s", 1), ("m", 60), ("h", 3_600)];
     let read = units.iter().find_map(|(unit, seconds)| {
         let count: u64 = text.strip_suffix(unit)?.parse().ok()?;

@@ -11,7 +11,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{ConfigError, LogFormat};
-use crate::domain::ruleset::suggest::closest_name;
+use crate::domain::ruleset::spelling::closest_name;
 
 /// Bytes in a configuration file at most.
 const CONFIG_FILE_BYTES_MAX: u64 = 64 * 1024;

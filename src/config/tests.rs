@@ -37,7 +37,7 @@ fn error_text(loaded: Result<Config, Vec<String>>) -> String {
 
 #[test]
 fn config_defaults_match_the_manual() {
-    let config = check::validate_settings(RawSettings::default(), |_| false).unwrap();
+    let config = validate::validate_settings(RawSettings::default(), |_| false).unwrap();
     let expected = r#"listen = "127.0.0.1:50051"
 operator_listen = "127.0.0.1:50052"
 store = "sqlite:fireteam.db"
@@ -63,7 +63,7 @@ max_accuracy_radius_km = 500.0
 shutdown_deadline_s = 10
 "#;
     assert_eq!(config.to_toml().unwrap(), expected);
-    let in_a_clone = check::validate_settings(RawSettings::default(), |_| true).unwrap();
+    let in_a_clone = validate::validate_settings(RawSettings::default(), |_| true).unwrap();
     assert_eq!(in_a_clone.rulesets, RulesetSource::Directory("rulesets".into()));
     assert_eq!(in_a_clone.geoip_db_files, [PathBuf::from("data/dbip-tour.mmdb")]);
 }

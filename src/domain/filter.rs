@@ -8,7 +8,7 @@ pub use pair::{SessionView, WaitingSession, admit_mutually, admit_mutually_by_fi
 pub use refusal::{Refusal, RefusingSide};
 
 use crate::domain::advertisement::{Advertisement, AllowedRange};
-use crate::domain::facts::AttributeValues;
+use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::pair::DirectedPair;
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::locality::Locality;

@@ -3,36 +3,36 @@
 //! Partitions by silo, kind and the values that `Equal` filters ask for; in each a kd-B-tree whose leaves are columns
 //! (DESIGN section 8). Columns only prefilter: `filter::admit` and `score::score` define every answer.
 
-mod best;
-mod block;
-mod code;
-mod exact;
-mod gauge;
-mod guard;
+mod column_block;
+mod distance_bounds;
+mod exact_score;
+mod interner;
 mod kernel;
-mod key;
 mod layout;
 mod leaf;
+mod leaf_bounds;
 pub mod oracle;
+mod partition_key;
 mod plan;
-mod rules;
+mod row_rules;
+mod rule_compiler;
 mod search;
 mod slab;
-mod summary;
 #[cfg(test)]
 mod tests;
+mod top_k;
 mod tree;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
-use crate::domain::facts::AttributeValues;
+use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AdvertisementView, Refusal, Searcher};
 use crate::domain::id::{AdvertisementId, SiloId};
-use crate::domain::index::code::Interner;
-use crate::domain::index::key::{PartitionKey, WantedKeys};
-use crate::domain::index::layout::{ColumnLayout, RowBuffer, TickScale, word};
+use crate::domain::index::interner::Interner;
+use crate::domain::index::layout::{ColumnLayout, RowBuffer, TickScale, word_column};
+use crate::domain::index::partition_key::{PartitionKey, WantedKeys};
 use crate::domain::index::slab::EntrySlab;
 use crate::domain::index::tree::{KdTree, RowAddr};
 use crate::domain::ruleset::{Ruleset, SearchLimits};
@@ -252,12 +252,12 @@ impl AdvertisementIndex {
     /// Sets until when an advertisement is believed. `false` when it is not there.
     pub fn set_expires_at(&mut self, id: AdvertisementId, expires: UnixMs) -> bool {
         let tick = self.tick_scale.to_tick(expires);
-        self.update_entry_and_column(id, word::EXPIRES_AT, tick, |entry| entry.expires_at = expires)
+        self.update_entry_and_column(id, word_column::EXPIRES_AT, tick, |entry| entry.expires_at = expires)
     }
 
     /// Sets how many seats are open. `false` when it is not there.
     pub fn set_open_seats(&mut self, id: AdvertisementId, open_seats: u16) -> bool {
-        self.update_entry_and_column(id, word::SEATS_AND_OWNER, u32::from(open_seats), |entry| {
+        self.update_entry_and_column(id, word_column::SEATS_AND_OWNER, u32::from(open_seats), |entry| {
             entry.open_seats = open_seats
         })
     }
@@ -267,8 +267,11 @@ impl AdvertisementIndex {
         let tick = self.tick_scale.to_tick(now);
         let leaves = self.partitions.iter().flatten().flat_map(|(_, tree)| &tree.leaves);
         let perhaps = leaves.flat_map(|leaf| {
-            let rows =
-                leaf.word_column(word::EXPIRES_AT).iter().enumerate().filter(move |&(_, &expires)| expires <= tick);
+            let rows = leaf
+                .word_column(word_column::EXPIRES_AT)
+                .iter()
+                .enumerate()
+                .filter(move |&(_, &expires)| expires <= tick);
             rows.filter(|&(row, _)| !leaf.holes().contains(&(row as u32))).map(|(row, _)| leaf.slot(row))
         });
         let due = perhaps.map(|slot| self.entry(slot)).filter(|entry| entry.expires_at <= now);

@@ -5,11 +5,11 @@
 //! 1986), with all trees growing at once and left standing when others augment, and with a queue of the moments at
 //! which something becomes possible. No kept crate does this for weights of 64 bits without a graph library around it.
 
+mod alternating_forest;
+mod augmentation;
 mod blossom;
-mod forest;
-mod search;
 
-use crate::domain::matching::forest::AlternatingForest;
+use crate::domain::matching::alternating_forest::AlternatingForest;
 
 /// The heaviest that an edge counts; heavier ones count as this. Sums of four weights have to fit.
 pub const EDGE_WEIGHT_MAX: i64 = 1 << 60;

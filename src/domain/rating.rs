@@ -8,29 +8,31 @@
 //! that a match of teams counts as one game (S4-14, B-18). Glicko-2 sets each player against each other side as one opponent. Where
 //! a ruleset says so (`GamePer::Opponent`), every opponent is a game of its own.
 
-pub mod board;
-mod chance;
-mod check;
 mod elo;
 mod glicko;
 mod glicko2;
-mod idle;
+mod inactivity;
+pub mod leaderboard;
 pub mod percentile;
 mod plackett_luce;
 #[cfg(test)]
 mod tests;
 mod trueskill;
+mod validate;
+mod win_probability;
 
 use std::cmp::Ordering;
 
 use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::rating::check::validate_sides;
+use crate::domain::rating::validate::validate_sides;
 use crate::domain::ruleset::rating::{RatingSpec, RatingSystem};
 use crate::domain::time::UnixMs;
 
-pub use crate::domain::rating::idle::SetActivity;
+pub use crate::domain::rating::inactivity::SetActivity;
 
-pub(in crate::domain) use crate::domain::rating::chance::{TeamStrength, relative_draw_probability, win_probabilities};
+pub(in crate::domain) use crate::domain::rating::win_probability::{
+    TeamStrength, relative_draw_probability, win_probabilities,
+};
 
 /// Sides in one match, at most.
 pub const SIDES_MAX: usize = 64;

@@ -1,15 +1,15 @@
 //! A ruleset that has passed every check, and the hash that names its meaning.
 
-pub mod draft;
-mod fields;
+mod element_reader;
 pub mod hash;
-pub mod outlook;
 pub mod queue;
 pub mod rating;
-pub mod suggest;
+pub mod raw;
+pub mod spelling;
 pub mod teams;
 pub mod tradeoff;
 pub mod validate;
+pub mod wait_outlook;
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::domain::attribute::{Attribute, AttributeValue};
 use crate::domain::expansion::Expansion;
 use crate::domain::id::{RulesetHash, SetId, SiloId};
 use crate::domain::latency::LatencyModel;
+use crate::domain::matchmaking_action::AdvertiseChances;
 use crate::domain::measure::Measure;
-use crate::domain::role::AdvertiseChances;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};

@@ -1,15 +1,15 @@
 //! Divides a match into teams that are as even as can be, with parties kept whole and every role filled.
 
-mod board;
-mod bound;
-mod improve;
-mod roles;
-mod search;
+mod gap_bound;
+mod local_search;
+mod role_assignment;
+mod split_problem;
+mod split_search;
 
 use crate::domain::limit::PLAYERS_PER_SESSION_MAX;
 use crate::domain::ruleset::teams::TeamsSpec;
-use crate::domain::team::board::{PartialTeam, SplitProblem};
-use crate::domain::team::search::{SplitResult, search_best_split};
+use crate::domain::team::split_problem::{PartialTeam, SplitProblem};
+use crate::domain::team::split_search::{SplitResult, search_best_split};
 
 /// A party as a split sees it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,7 +64,7 @@ pub fn split_greedily(
     parties: &[TeamParty<'_>],
     apart: &dyn Fn(usize, usize) -> bool,
 ) -> Option<TeamSplit> {
-    solve_split(spec, parties, apart, search::search_greedy_split)
+    solve_split(spec, parties, apart, split_search::search_greedy_split)
 }
 
 fn solve_split(
@@ -80,7 +80,7 @@ fn solve_split(
     let found = how(&board)?;
     let teams = board.with_recomputed_sums(&found.teams);
     let named = |team: &PartialTeam| {
-        let plays = roles::assign_roles(&spec.roles, &board.player_roles(team.parties.iter().copied()))?;
+        let plays = role_assignment::assign_roles(&spec.roles, &board.player_roles(team.parties.iter().copied()))?;
         let mut plays = plays.into_iter();
         Some(
             team.parties.iter().map(|&party| (party, plays.by_ref().take(board.party_size(party)).collect())).collect(),

@@ -7,7 +7,7 @@ use crate::domain::advertisement::{AdvertisementKind, AllowedRange};
 use crate::domain::attribute::ValueOrigin;
 use crate::domain::filter::Refusal;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
-use crate::domain::role::MatchmakingAction;
+use crate::domain::matchmaking_action::MatchmakingAction;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 

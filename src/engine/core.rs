@@ -4,26 +4,26 @@ use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::auth::credential::MatchKeys;
-use crate::auth::token::Signer;
+use crate::auth::match_credential::MatchCredentialKeys;
+use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
-use crate::domain::coarse::round_region_latencies;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId};
 use crate::domain::locality::Locality;
+use crate::domain::location_privacy::round_region_latencies;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
+use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::advert_set_map::{AdvertSetMap, EncodeAdvertFn, LockedAdvertSet};
+use crate::engine::adverts::checked_session::field_error;
 use crate::engine::command::{Caller, ReservationView};
-use crate::engine::directory::{AdvertSetMap, EncodeAdvertFn, LockedAdvertSet};
-use crate::engine::events::ReservationEventHub;
-use crate::engine::fault::EngineError;
-use crate::engine::job::{InFlightChanges, InFlightGuard, ReplySender};
-use crate::engine::receipt::UpdateSnapshot;
-use crate::engine::seeker::field_error;
+use crate::engine::error::EngineError;
+use crate::engine::adverts::replication_state::ReplicationState;
+use crate::engine::adverts::reservation_events::ReservationEventHub;
 use crate::engine::settings::EngineSettings;
-use crate::engine::sharing::ReplicationState;
-use crate::engine::shelf::AdvertRecord;
-use crate::geo::LocatorHandle;
+use crate::engine::adverts::update_answer::UpdateSnapshot;
+use crate::engine::adverts::writer_command::{InFlightChanges, InFlightGuard, ReplySender};
+use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
 use crate::store::Store;
 use crate::telemetry::metric::Metrics;
@@ -37,11 +37,11 @@ pub struct EngineDeps {
     /// The rulesets.
     pub rulesets: Arc<RulesetCatalog>,
     /// Addresses to places.
-    pub geo_locator: Arc<LocatorHandle>,
+    pub geo_locator: Arc<ReloadableLocator>,
     /// Tokens.
-    pub token_signer: Arc<Signer>,
+    pub token_signer: Arc<TokenSigner>,
     /// Credentials for game servers.
-    pub match_credential_keys: Arc<MatchKeys>,
+    pub match_credential_keys: Arc<MatchCredentialKeys>,
     /// Counts.
     pub metrics: Arc<Metrics>,
     /// Bounds and switches.
@@ -57,9 +57,9 @@ pub(super) struct Core {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) store: Arc<dyn Store>,
     pub(super) rulesets: Arc<RulesetCatalog>,
-    pub(super) geo_locator: Arc<LocatorHandle>,
-    pub(super) token_signer: Arc<Signer>,
-    pub(super) match_credential_keys: Arc<MatchKeys>,
+    pub(super) geo_locator: Arc<ReloadableLocator>,
+    pub(super) token_signer: Arc<TokenSigner>,
+    pub(super) match_credential_keys: Arc<MatchCredentialKeys>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) settings: EngineSettings,
     served_silos: Option<Vec<SiloId>>,
@@ -128,7 +128,7 @@ impl Core {
         caller: &Caller,
         session: Session,
     ) -> Result<(Session, Vec<String>), EngineError> {
-        self.with_locality_from(caller, session, LocatorHandle::locate)
+        self.with_locality_from(caller, session, ReloadableLocator::locate)
     }
 
     /// The same of a session that others are to find: as coarse as they may know it, or a search could be asked where
@@ -139,14 +139,14 @@ impl Core {
         mut session: Session,
     ) -> Result<(Session, Vec<String>), EngineError> {
         round_region_latencies(&mut session);
-        self.with_locality_from(caller, session, LocatorHandle::locate_coarsely)
+        self.with_locality_from(caller, session, ReloadableLocator::locate_on_session_grid)
     }
 
     fn with_locality_from(
         &self,
         caller: &Caller,
         mut session: Session,
-        locate: impl FnOnce(&LocatorHandle, IpAddr) -> Option<Locality>,
+        locate: impl FnOnce(&ReloadableLocator, IpAddr) -> Option<Locality>,
     ) -> Result<(Session, Vec<String>), EngineError> {
         if self.served_silos.as_ref().is_some_and(|silos| !silos.contains(&session.silo)) {
             let what = format!("silo {} is not served by this server: ask the one for its region", session.silo);
@@ -158,7 +158,7 @@ impl Core {
         let set_aside = session.locality.is_some().then(|| "locality_info".to_owned());
         if let Some(address) = caller.ip_address.filter(|_| self.geo_locator.is_loaded()) {
             session.locality = locate(&self.geo_locator, address);
-            self.metrics.record_look_up(session.locality.is_some());
+            self.metrics.record_locality_lookup(session.locality.is_some());
         } else {
             session.locality = None;
         }

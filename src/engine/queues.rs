@@ -1,21 +1,21 @@
 //! Queues in time: parties enter and are told when their match is ready; passes are run, matches live, the store decides.
 
-mod bell;
+mod allocation;
+mod change_notifier;
 pub mod command;
-mod enter;
+mod connected_users;
+mod enter_queue;
 mod explain;
-mod hall;
-mod hear;
-mod host;
-mod keeper;
-mod picture;
-mod presence;
-mod reports;
-mod results;
-mod roster;
-mod runner;
-mod status;
-mod waits;
+mod follow_feed;
+mod leases;
+mod match_results;
+mod pass_reports;
+mod queue_runner;
+mod shared_state;
+mod snapshot;
+mod ticket_match_cache;
+mod ticket_status;
+mod wait_estimator;
 mod writer;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,29 +28,29 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use crate::auth::token::{AdvertisementClaim, HeardClaim, TicketClaim};
+use crate::auth::token::{AdvertisementClaim, ResumeClaim, TicketClaim};
 use crate::domain::id::{TicketId, UserKey};
-use crate::domain::life::event::{EventResult, MatchEvent};
-use crate::domain::life::{Assignment, Match, MatchStage};
+use crate::domain::lifecycle::event::{EventResult, MatchEvent};
+use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::queue::ticket::TicketEndReason;
+use crate::engine::adverts::checked_session::field_error;
 use crate::engine::command::Caller;
 use crate::engine::core::Core;
-use crate::engine::fault::EngineError;
-use crate::engine::job::AdvertWriterCommand;
+use crate::engine::error::EngineError;
 use crate::engine::queues::command::{
     EndMatchAnswer, EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer,
     QueueStatistics, ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus,
 };
-use crate::engine::queues::enter::ticket_expires_at;
-use crate::engine::queues::hall::{REPLICATION_DELAY_MAX, SharedState, WRITER_INBOX_CAPACITY};
-use crate::engine::queues::roster::QueueIndex;
-use crate::engine::queues::status::is_ticket_ended;
-use crate::engine::seeker::field_error;
+use crate::engine::queues::enter_queue::ticket_expires_at;
+use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState, WRITER_INBOX_CAPACITY};
+use crate::engine::queues::ticket_match_cache::QueueIndex;
+use crate::engine::queues::ticket_status::is_ticket_ended;
+use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::store::StoreError;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
-pub use self::bell::ChangeNotifier;
-pub use self::reports::rule_name;
+pub use self::change_notifier::ChangeNotifier;
+pub use self::pass_reports::rule_name;
 
 /// After how long a match that has begun can no longer be called a failure of its server, milliseconds.
 const SERVER_FAILURE_WINDOW_MS: u64 = 60_000;
@@ -88,7 +88,7 @@ impl QueueEngine {
         match feed {
             Some(mut feed) => {
                 hall.apply_feed(feed.read_batch().await?);
-                tasks.push(tokio::spawn(hear::follow_queue_feed(Arc::clone(&hall), feed, stop.clone())));
+                tasks.push(tokio::spawn(follow_feed::follow_queue_feed(Arc::clone(&hall), feed, stop.clone())));
             }
             None => {
                 let load = core.store.load_queues(core.clock.now()).await?;
@@ -104,7 +104,7 @@ impl QueueEngine {
         for (set_id, spec) in rated {
             hall.ratings.lock().leaderboard(set_id, &spec);
         }
-        tasks.push(tokio::spawn(keeper::run_lease_task(Arc::clone(&hall), stop.clone())));
+        tasks.push(tokio::spawn(leases::run_lease_task(Arc::clone(&hall), stop.clone())));
         Ok((Self { shared: hall }, tasks))
     }
 
@@ -126,8 +126,12 @@ impl QueueEngine {
         let claim = self.verify_ticket_token(caller, ticket)?;
         let now = self.shared.core.clock.now();
         let forget_at = now.plus_ms(self.shared.core.settings.ended_ticket_retention_ms);
-        let write =
-            QueueWrite::EndTicket { ticket_id: claim.id, end_reason: TicketEndReason::Left, purge_at: forget_at, now };
+        let write = QueueWrite::EndTicket {
+            ticket_id: claim.ticket_id,
+            end_reason: TicketEndReason::Left,
+            purge_at: forget_at,
+            now,
+        };
         match self.shared.write(write).await? {
             QueueOutcome::CurrentTicket(stored) => {
                 let status = self.shared.ticket_status(&stored, now);
@@ -157,7 +161,7 @@ impl QueueEngine {
             beat.tickets.iter().map(|ticket| self.verify_ticket_token(caller, ticket)).collect();
         self.shared.connected_users.lock().record_connected(beat.silo, beat.connected_users, now);
         let claims = claims?;
-        let kept = join_all(claims.iter().map(|claim| self.shared.heartbeat_ticket(claim.id))).await;
+        let kept = join_all(claims.iter().map(|claim| self.shared.heartbeat_ticket(claim.ticket_id))).await;
         let kept: Result<Vec<_>, EngineError> = kept.into_iter().collect();
         let kept = kept?;
         let least_ms = kept.iter().flatten().map(|(_, lapse_ms)| *lapse_ms).min();
@@ -173,10 +177,10 @@ impl QueueEngine {
         respond: ReadyCheckResponse,
     ) -> Result<TicketStatus, EngineError> {
         let claim = self.verify_ticket_token(caller, &respond.ticket)?;
-        let stored = self.shared.find_ticket(claim.id).await?;
+        let stored = self.shared.find_ticket(claim.ticket_id).await?;
         let in_it: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
         let users = if respond.users.is_empty() { in_it } else { respond.users };
-        let event = MatchEvent::Responded { ticket_id: claim.id, users, accepted: respond.accept };
+        let event = MatchEvent::Responded { ticket_id: claim.ticket_id, users, accepted: respond.accept };
         let heard_of = self.shared.wait_for_cached(|roster| roster.match_by_id(respond.match_id).map(|_| ())).await;
         heard_of.ok_or(EngineError::NotOwner)?;
         let came = self.shared.apply_match_event(respond.match_id, event).await?;
@@ -187,7 +191,7 @@ impl QueueEngine {
             }
             EventResult::UnknownParticipant => return Err(EngineError::NotOwner),
         }
-        let stored = self.shared.find_ticket(claim.id).await?;
+        let stored = self.shared.find_ticket(claim.ticket_id).await?;
         Ok(self.shared.ticket_status(&stored, self.shared.core.clock.now()))
     }
 
@@ -227,13 +231,14 @@ impl QueueEngine {
         let signer = &self.shared.core.token_signer;
         match &end.proof {
             EndMatchProof::GameServer(token) => {
-                let claim = signer.open::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
-                let here = play.stage.last_assignment().is_some_and(|place| place.is_on_game_server(claim.id));
+                let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
+                let here =
+                    play.stage.last_assignment().is_some_and(|place| place.is_on_game_server(claim.advertisement_id));
                 (claim.subject == caller.subject && here).then_some(None).ok_or(EngineError::NotOwner)
             }
             EndMatchProof::Ticket(token) => {
-                let claim = signer.open::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
-                let member = play.tickets.iter().find(|member| member.ticket_id == claim.id);
+                let claim = signer.verify::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
+                let member = play.tickets.iter().find(|member| member.ticket_id == claim.ticket_id);
                 let member = member.filter(|_| claim.subject == caller.subject).ok_or(EngineError::NotOwner)?;
                 match play.stage.last_assignment() {
                     Some(Assignment::GameServer { .. }) => Err(EngineError::NotOwner),
@@ -259,9 +264,9 @@ impl QueueEngine {
                 .shared
                 .core
                 .token_signer
-                .open::<HeardClaim>(&ticket.resume_token)
-                .filter(|heard| heard.id == claim.id);
-            told.insert(claim.id, heard.map(|heard| (heard.ticket, heard.play)));
+                .verify::<ResumeClaim>(&ticket.resume_token)
+                .filter(|heard| heard.ticket_id == claim.ticket_id);
+            told.insert(claim.ticket_id, heard.map(|heard| (heard.ticket_version, heard.match_version)));
         }
         let bell = Arc::new(ChangeNotifier::default());
         let mut roster = self.shared.cache.write();
@@ -286,8 +291,8 @@ impl QueueEngine {
     /// The claim in a ticket's token, if it is about that ticket and was given to this caller.
     fn verify_ticket_token(&self, caller: &Caller, ticket: &TicketReference) -> Result<TicketClaim, EngineError> {
         let claim =
-            self.shared.core.token_signer.open::<TicketClaim>(&ticket.ticket_token).ok_or(EngineError::NotOwner)?;
-        if claim.id != ticket.id || claim.subject != caller.subject {
+            self.shared.core.token_signer.verify::<TicketClaim>(&ticket.ticket_token).ok_or(EngineError::NotOwner)?;
+        if claim.ticket_id != ticket.id || claim.subject != caller.subject {
             return Err(EngineError::NotOwner);
         }
         Ok(claim)
@@ -340,8 +345,8 @@ impl TicketWatch {
             .shared
             .core
             .token_signer
-            .open::<HeardClaim>(&status.resume_token)
-            .map(|heard| (heard.ticket, heard.play));
+            .verify::<ResumeClaim>(&status.resume_token)
+            .map(|heard| (heard.ticket_version, heard.match_version));
         let told = self.sent_versions.get_mut(&id)?;
         if now.is_some() && *told == now && !is_ticket_ended(&stored) {
             return None;

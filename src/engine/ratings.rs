@@ -4,15 +4,15 @@
 //! is first asked for and then kept in order as rows change; it goes by what is stored: idle time makes somebody less sure, and
 //! moves nobody.
 
-mod answer;
 pub mod command;
+mod queries;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::domain::id::{BuildIdHasher, SetId, UserKey};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
-use crate::domain::rating::board::{Leaderboard, LeaderboardEntry};
+use crate::domain::rating::leaderboard::{Leaderboard, LeaderboardEntry};
 use crate::domain::rating::{SetActivity, Skill};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::SatisfactionSpec;
@@ -131,7 +131,7 @@ fn leaderboard_entry(row: &RatingRow, z: f64) -> LeaderboardEntry {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::domain::result;
+    use crate::domain::match_result;
     use crate::domain::ruleset::rating::RatingSystem;
 
     fn test_rating_row(user: u8, rating: f64) -> RatingRow {
@@ -143,7 +143,7 @@ mod tests {
             match_count: 1,
             last_match_at: UnixMs(0),
             streak: 0,
-            satisfaction: result::SatisfactionStats::default(),
+            satisfaction: match_result::SatisfactionStats::default(),
             periods_played: 0,
         }
     }

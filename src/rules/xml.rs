@@ -13,7 +13,7 @@ use quick_xml::reader::Reader;
 use crate::domain::limit::{
     RULESET_FILE_BYTES_MAX, RULESET_XML_ATTRIBUTES_PER_ELEMENT_MAX, RULESET_XML_DEPTH_MAX, RULESET_XML_ELEMENTS_MAX,
 };
-use crate::domain::ruleset::draft::{Diagnostic, RawAttribute, RawElement, Span, quoted_excerpt};
+use crate::domain::ruleset::raw::{Diagnostic, RawAttribute, RawElement, Span, quoted_excerpt};
 
 /// What editors put on a root element to find the schema; it says nothing to a server.
 const SCHEMA_PREFIX: &str = "xsi:";

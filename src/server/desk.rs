@@ -13,7 +13,7 @@ use crate::rules;
 use crate::rules::bundled;
 use crate::rules::catalog::{CatalogState, RulesetCatalog};
 use crate::rules::load;
-use crate::telemetry::label::Load;
+use crate::telemetry::label::LoadOutcome;
 use crate::telemetry::metric::Metrics;
 
 /// Where the rulesets come from and whom they are for.
@@ -47,11 +47,11 @@ impl RulesetReloader {
         metrics: Arc<Metrics>,
     ) -> Self {
         let desk = Self { source, engine, catalog, metrics, reload_lock: tokio::sync::Mutex::default() };
-        desk.record_load(Load::Adopted);
+        desk.record_load(LoadOutcome::Loaded);
         desk
     }
 
-    fn record_load(&self, load: Load) {
+    fn record_load(&self, load: LoadOutcome) {
         let state = self.catalog.snapshot();
         self.metrics.ruleset_loads.get_or_create(&load).inc();
         self.metrics.rulesets.set(i64::try_from(state.active.len()).unwrap_or(i64::MAX));
@@ -65,7 +65,7 @@ impl RulesetReloader {
         let told = problems.iter().map(ruleset_problem).collect();
         // Listed before it is logged: whoever reads the log and then asks gets the same answer.
         self.catalog.record_rejected_reload(problems.clone());
-        self.record_load(Load::Rejected);
+        self.record_load(LoadOutcome::Rejected);
         for problem in &problems {
             tracing::warn!(%problem, "ruleset refused; the old ones stay in force");
         }
@@ -101,7 +101,7 @@ impl RulesetAdmin for RulesetReloader {
                 ..Default::default()
             };
         }
-        self.record_load(Load::Adopted);
+        self.record_load(LoadOutcome::Loaded);
         let after = self.catalog.snapshot();
         let changes = ruleset_changes(&before, &after);
         for (set_id, old, new) in &changes {

@@ -13,16 +13,16 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::api::audit_layer::AuditEntry;
 use crate::api::operator::{RulesetAdmin as _, audit_entry_of_reload};
-use crate::api::oversight::AuditEntry;
 use crate::clock::SystemClock;
 use crate::config::{Config, RulesetSource};
-use crate::server::assemble::{App, start_app};
 use crate::server::signal::shutdown_signal;
+use crate::server::startup::{App, start_app};
 use crate::server::tls::TlsAcceptorSource;
-use crate::telemetry::audit::Record;
-use crate::telemetry::label::Load;
-use crate::watch::{DEFAULT_PACE, Watcher, watch};
+use crate::telemetry::audit::AuditRecord;
+use crate::telemetry::label::LoadOutcome;
+use crate::watch::{DEFAULT_DEBOUNCE, FileWatcher, watch_paths};
 
 /// How often retired rulesets are looked at.
 const RULESET_PURGE_INTERVAL: Duration = Duration::from_secs(5);
@@ -120,8 +120,16 @@ async fn reload_rulesets(house: &App) {
     let AuditEntry { target: object, ruleset_changes: changes } = audit_entry_of_reload(&reloaded);
     let outcome = if reloaded.problems.is_empty() { "OK" } else { "INVALID_ARGUMENT" };
     let (role, what, audit) = (Some("folder"), "rulesets edited", house.audit_log.clone());
-    let record = Record { role, what, object, changes, outcome, request_id: audit.request_id(), ..Record::default() };
-    let written = tokio::task::spawn_blocking(move || audit.write(&record)).await;
+    let record = AuditRecord {
+        role,
+        what,
+        object,
+        changes,
+        outcome,
+        request_id: audit.generate_request_id(),
+        ..AuditRecord::default()
+    };
+    let written = tokio::task::spawn_blocking(move || audit.append(&record)).await;
     if let Err(error) = written.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
         // The rules are in force already: there is nobody to refuse anything to.
         tracing::error!(%error, "the audit file cannot be written; edited rulesets are not in it");
@@ -134,7 +142,7 @@ fn reload_certificates(house: &App) {
     house.metrics.tls_loads.get_or_create(&log_reload("certificates", tls.reload())).inc();
 }
 
-fn watch_geoip_files(house: &App) -> anyhow::Result<Option<Watcher>> {
+fn watch_geoip_files(house: &App) -> anyhow::Result<Option<FileWatcher>> {
     let files: Vec<PathBuf> = house.locator.files().map(PathBuf::from).collect();
     if files.is_empty() {
         return Ok(None);
@@ -146,7 +154,7 @@ fn watch_geoip_files(house: &App) -> anyhow::Result<Option<Watcher>> {
     Ok(Some(watcher))
 }
 
-fn watch_auth_keys(house: &App) -> anyhow::Result<Option<Watcher>> {
+fn watch_auth_keys(house: &App) -> anyhow::Result<Option<FileWatcher>> {
     let Some(authenticator) = house.authenticator.clone().filter(|it| !it.key_files().is_empty()) else {
         return Ok(None);
     };
@@ -158,19 +166,19 @@ fn watch_auth_keys(house: &App) -> anyhow::Result<Option<Watcher>> {
 }
 
 /// Says in the log how it went to read `what` again, and says it in a word.
-fn log_reload<E: Display>(what: &'static str, reloaded: Result<(), E>) -> Load {
+fn log_reload<E: Display>(what: &'static str, reloaded: Result<(), E>) -> LoadOutcome {
     match reloaded {
         Ok(()) => {
             tracing::info!("{what} replaced");
-            Load::Adopted
+            LoadOutcome::Loaded
         }
         Err(error) => {
             tracing::warn!(%error, "{what} refused; the old ones stay in use");
-            Load::Rejected
+            LoadOutcome::Rejected
         }
     }
 }
 
-fn watch_files(paths: Vec<PathBuf>, on_change: impl FnMut() + Send + 'static) -> anyhow::Result<Watcher> {
-    watch(paths, DEFAULT_PACE, on_change).context("watch for changed files")
+fn watch_files(paths: Vec<PathBuf>, on_change: impl FnMut() + Send + 'static) -> anyhow::Result<FileWatcher> {
+    watch_paths(paths, DEFAULT_DEBOUNCE, on_change).context("watch for changed files")
 }

@@ -3,31 +3,31 @@
 //! The queue is run as the server's runner runs it: a pass when something has changed, never two within the ruleset's
 //! interval, again when the last one's report says that something changes by itself.
 
-mod coming;
-mod passing;
-mod playing;
+mod arrivals;
+mod matches;
+mod passes;
 
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::domain::filter::Refusal;
 use crate::domain::id::{MatchId, TicketId};
-use crate::domain::life::Match;
-use crate::domain::life::rules::LifecycleRules;
-use crate::domain::queue::avoid::{PastMatch, PastMatches};
-use crate::domain::queue::entrant::PreparedTicket;
+use crate::domain::lifecycle::Match;
+use crate::domain::lifecycle::rules::LifecycleRules;
+use crate::domain::queue::avoidance::{PastMatch, PastMatches};
 use crate::domain::queue::gate::{LastPass, QueueCounts};
 use crate::domain::queue::pass::{self, PassInput, PassOutcome};
+use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::rating::SetActivity;
-use crate::domain::rating::board::Leaderboard;
+use crate::domain::rating::leaderboard::Leaderboard;
 use crate::domain::ruleset::queue::{QualitySpec, QueueSpec, RegionMode};
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::ruleset::{HardRule, Ruleset};
 use crate::domain::time::UnixMs;
 use crate::sim::ScenarioError;
-use crate::sim::agenda::{EventQueue, ScheduledEvent};
-use crate::sim::latencies::LatencyMatrix;
-use crate::sim::map::CityMap;
-use crate::sim::people::{HOUR_MS, Population};
+use crate::sim::city_map::CityMap;
+use crate::sim::event_queue::{EventQueue, ScheduledEvent};
+use crate::sim::latency_matrix::LatencyMatrix;
+use crate::sim::population::{HOUR_MS, Population};
 use crate::sim::scenario::Scenario;
 use crate::sim::tally::{OutlierTally, SimTally};
 

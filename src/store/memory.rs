@@ -10,8 +10,8 @@ use async_trait::async_trait;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
-use crate::store::decide::{AdvertRowState, AdvertRows};
-use crate::store::queues::picture::QueueRows as Queued;
+use crate::store::apply_writes::{AdvertRowState, AdvertRows};
+use crate::store::queues::queue_rows::QueueRows as Queued;
 use crate::store::{
     AdvertVersion, AdvertWrite, CommitResult, ReservationState, Store, StoreError, StoredAdvertisement,
 };

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::domain::id::{AdvertisementId, MatchId, SetId, SiloId, UserKey};
-use crate::domain::life::Match;
-use crate::domain::result::{MatchResult, RatingHistoryEntry};
+use crate::domain::lifecycle::Match;
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::queues::{
     self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,

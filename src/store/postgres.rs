@@ -5,22 +5,22 @@
 //! the moment anything goes wrong with it, so that none is ever used again with somebody's transaction open in it (F1).
 //! Changes run in tasks that no caller can stop.
 
-mod attempt;
-mod change;
-mod copied;
+mod commit;
+mod connection;
+mod copy_decode;
+mod cursor;
+mod decode;
+mod fast_path;
 mod feed;
-mod line;
-mod mark;
+mod listen;
 #[cfg(feature = "mutants")]
 mod mutant;
 mod open;
-mod plain;
 mod queues;
-mod read;
-mod settle;
+mod resolve_commit;
 mod statements;
-mod wake;
-mod write;
+mod transaction;
+mod write_rows;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -33,9 +33,9 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::domain::id::{AdvertisementId, SiloId};
 use crate::domain::time::UnixMs;
+use crate::store::postgres::connection::{ConnectionSlot, ask};
 use crate::store::postgres::feed::AdvertChangeFeed;
-use crate::store::postgres::line::{ConnectionSlot, ask};
-use crate::store::postgres::settle::UnresolvedCommits;
+use crate::store::postgres::resolve_commit::UnresolvedCommits;
 use crate::store::postgres::statements as sql;
 use crate::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
 
@@ -84,7 +84,7 @@ struct WriteSession {
     replica_id: i64,
     /// Batches begun: with the replica's number, each one's name.
     batch_count: u64,
-    notify_throttle: attempt::NotifyThrottle,
+    notify_throttle: commit::NotifyThrottle,
     /// What gives a batch up: of advertisements, or of the queues.
     abandon_statement: &'static str,
     unresolved_commits: UnresolvedCommits,
@@ -155,7 +155,7 @@ impl WriteSession {
             connection: writes,
             replica_id: replica,
             batch_count: 0,
-            notify_throttle: attempt::NotifyThrottle::default(),
+            notify_throttle: commit::NotifyThrottle::default(),
             abandon_statement: give_up,
             unresolved_commits: unsettled,
             closed: false,
@@ -196,10 +196,10 @@ impl Store for PostgresStore {
         }
         #[cfg(feature = "mutants")]
         if crate::store::mutant::is("transaction_in_the_handler") {
-            return change::commit_batch(&mut *self.advert_session.lock().await, batch).await;
+            return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
         let batch = batch.to_vec();
-        self.run_exclusive(move |mut desk| async move { change::commit_batch(&mut desk, &batch).await }).await
+        self.run_exclusive(move |mut desk| async move { transaction::commit_batch(&mut desk, &batch).await }).await
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
@@ -271,7 +271,7 @@ async fn delete_expired(desk: &mut WriteSession, now: UnixMs) -> Result<(), Stor
             now,
             expected_version: None,
         };
-        change::commit_batch(desk, &due.iter().map(expire).collect::<Vec<_>>()).await?;
+        transaction::commit_batch(desk, &due.iter().map(expire).collect::<Vec<_>>()).await?;
     }
 }
 

@@ -4,21 +4,21 @@
 //! one place for every backend, and nothing is acknowledged before it is durable. Two rules need no code above the store to be
 //! right: a user is in one ticket of a queue, and in one match that is not over.
 
-pub(super) mod conclude;
-mod decide;
-pub(super) mod difference;
-pub(super) mod picture;
-pub(super) mod touched;
+mod apply_writes;
+pub(super) mod queue_rows;
+pub(super) mod record_result;
+pub(super) mod row_changes;
+pub(super) mod touched_keys;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId, UserKey};
-use crate::domain::life::{Match, TicketFate};
+use crate::domain::lifecycle::{Match, TicketFate};
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
 use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
-use crate::domain::result::{MatchResult, RatingHistoryEntry, ResultReport, SatisfactionStats};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;

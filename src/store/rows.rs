@@ -3,11 +3,11 @@
 //! What SQL decides by, and what an operator would ask for, are columns of their own; the rest of an advertisement is
 //! one JSON text, `body`, whose keys `rows/body.rs` documents.
 
+pub(super) mod advert_page;
 mod body;
-pub(super) mod page;
 pub(super) mod queue;
 mod queue_body;
-pub(super) mod queue_user;
+pub(super) mod queue_checksums;
 pub(super) mod result;
 mod result_body;
 

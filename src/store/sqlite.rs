@@ -5,14 +5,14 @@
 //! half-way left it in goes with it. Others help to read at a start, move the log into the file, and
 //! read for whoever compares.
 
-mod change;
 mod load;
 mod lock;
-mod log;
-mod look;
 mod open;
 mod queues;
+mod snapshot_read;
 mod statements;
+mod transaction;
+mod wal;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -26,8 +26,8 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::store::sqlite::lock::DatabaseLock;
-use crate::store::sqlite::log::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
 use crate::store::sqlite::statements as sql;
+use crate::store::sqlite::wal::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
 use crate::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
 
 /// How often one call of `forget` goes on to the next thousand rows.
@@ -175,7 +175,7 @@ impl Store for SqliteStore {
         let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
         self.run_exclusive(move |mut door| async move {
             let mut connection = door.take_write_connection(&path, &mover).await?;
-            let answer = change::commit_batch(&mut connection, &batch).await;
+            let answer = transaction::commit_batch(&mut connection, &batch).await;
             door.return_connection(connection, &answer);
             let (outcomes, length) = answer?;
             door.record_wal_length(length, &mover);
@@ -196,7 +196,7 @@ impl Store for SqliteStore {
     }
 
     async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        look::read_advertisements(&self.path, ids).await.map_err(|error| with_path(&self.path, error))
+        snapshot_read::read_advertisements(&self.path, ids).await.map_err(|error| with_path(&self.path, error))
     }
 
     async fn list_advertisement_ids(
@@ -204,7 +204,9 @@ impl Store for SqliteStore {
         first: AdvertisementId,
         most: usize,
     ) -> Result<Vec<AdvertisementId>, StoreError> {
-        look::list_advertisement_ids(&self.path, first, most).await.map_err(|error| with_path(&self.path, error))
+        snapshot_read::list_advertisement_ids(&self.path, first, most)
+            .await
+            .map_err(|error| with_path(&self.path, error))
     }
 
     async fn close(&self) {

@@ -62,7 +62,7 @@ label! {
     /// Report measured round trips.
     ReportLatency = "report_latency",
     /// Draw a role.
-    ChooseRole = "choose_role",
+    ChooseAction = "choose_role",
     /// Come along with another player.
     GrantConsent = "grant_consent",
     /// Begin to wait in a queue.
@@ -88,7 +88,7 @@ label! {
     /// What matches have made of a rating.
     GetRatingHistory = "get_rating_history",
     /// What a player thought of a match.
-    ScoreMatch = "score_match",
+    SubmitFeedback = "score_match",
     /// Any call to the operator's service.
     Operator = "operator",
     /// Health, reflection, and names that do not exist.
@@ -97,7 +97,7 @@ label! {
 
 label! {
     /// How a call ended: the sixteen codes of gRPC and success.
-    Code, "code",
+    GrpcCode, "code",
     /// 0.
     Ok = "ok",
     /// 1.
@@ -136,7 +136,7 @@ label! {
 
 impl Method {
     /// The method of that full name, such as `fireteam.v1.MatchmakingService/Search`; `Other` when there is none.
-    pub fn of_name(name: &str) -> Self {
+    pub fn from_rpc_name(name: &str) -> Self {
         let Some((service, name)) = name.strip_prefix("fireteam.v1.").and_then(|it| it.split_once('/')) else {
             return Method::Other;
         };
@@ -151,7 +151,7 @@ impl Method {
             ("Matchmaking", "Reserve") => Method::Reserve,
             ("Matchmaking", "Release") => Method::Release,
             ("Matchmaking", "ReportLatency") => Method::ReportLatency,
-            ("Matchmaking", "ChooseRole") => Method::ChooseRole,
+            ("Matchmaking", "ChooseRole") => Method::ChooseAction,
             ("Matchmaking", "GrantConsent") => Method::GrantConsent,
             ("Queue", "Enter") => Method::Enter,
             ("Queue", "Leave") => Method::Leave,
@@ -164,16 +164,16 @@ impl Method {
             ("Ratings", "GetLeaderboard") => Method::GetLeaderboard,
             ("Ratings", "PredictOutcome") => Method::PredictOutcome,
             ("Ratings", "GetRatingHistory") => Method::GetRatingHistory,
-            ("Ratings", "ScoreMatch") => Method::ScoreMatch,
+            ("Ratings", "ScoreMatch") => Method::SubmitFeedback,
             _ => Method::Other,
         }
     }
 }
 
-impl Code {
+impl GrpcCode {
     /// The code that gRPC sends as `number`.
-    pub fn of(number: i32) -> Self {
-        usize::try_from(number).ok().and_then(|at| Self::ALL.get(at).copied()).unwrap_or(Code::Unknown)
+    pub fn from_number(number: i32) -> Self {
+        usize::try_from(number).ok().and_then(|at| Self::ALL.get(at).copied()).unwrap_or(GrpcCode::Unknown)
     }
 }
 
@@ -183,7 +183,7 @@ label! {
     /// Another population.
     Silo = "silo",
     /// The searcher's own.
-    Own = "own",
+    OwnSession = "own",
     /// Not wanted again.
     Excluded = "excluded",
     /// No longer believed.
@@ -191,37 +191,37 @@ label! {
     /// Too few open seats.
     Full = "full",
     /// A hard filter of the ruleset.
-    Filter = "filter",
+    HardFilter = "filter",
     /// A range that the advertisement itself published.
-    Allowed = "allowed",
+    AllowedRange = "allowed",
 }
 
 impl RefusalKind {
     /// The kind of `refusal` under a ruleset with `hard_filters` hard filters.
-    pub fn of(refusal: Refusal, hard_filters: usize) -> Self {
+    pub fn from_refusal(refusal: Refusal, hard_filters: usize) -> Self {
         match refusal {
             Refusal::Silo => RefusalKind::Silo,
-            Refusal::OwnSession => RefusalKind::Own,
+            Refusal::OwnSession => RefusalKind::OwnSession,
             Refusal::Excluded => RefusalKind::Excluded,
             Refusal::Expired => RefusalKind::Expired,
             Refusal::NotEnoughSeats => RefusalKind::Full,
-            Refusal::HardFilter { filter_index: filter, side: _ } if filter < hard_filters => RefusalKind::Filter,
-            Refusal::HardFilter { .. } => RefusalKind::Allowed,
+            Refusal::HardFilter { filter_index: filter, side: _ } if filter < hard_filters => RefusalKind::HardFilter,
+            Refusal::HardFilter { .. } => RefusalKind::AllowedRange,
             // The rest are queues' refusals, which no search has.
-            _ => RefusalKind::Filter,
+            _ => RefusalKind::HardFilter,
         }
     }
 }
 
 label! {
     /// What the store was asked to do.
-    StoreVerb, "verb",
+    StoreOperation, "verb",
     /// Everything, for a start.
     Load = "load",
     /// A batch of changes.
     Commit = "commit",
     /// What is due.
-    Forget = "forget",
+    Purge = "forget",
     /// Flush and let go.
     Close = "close",
     /// Everything that queues keep, for a start.
@@ -229,12 +229,12 @@ label! {
     /// A batch of changes to the queues.
     CommitQueues = "commit_queues",
     /// What is due in the queues.
-    ForgetQueues = "forget_queues",
+    PurgeQueues = "forget_queues",
 }
 
 label! {
     /// What the changes of a transaction were.
-    Transaction, "transaction",
+    TransactionKind, "transaction",
     /// Advertisements published.
     Publish = "publish",
     /// Advertisements kept alive.
@@ -246,32 +246,32 @@ label! {
     /// Seats taken.
     Reserve = "reserve",
     /// Seats given back, or lapsed.
-    End = "end",
+    EndReservation = "end",
     /// More than one of these.
-    Several = "several",
+    Mixed = "several",
     /// Parties that begin to wait.
     Enter = "enter",
     /// Tickets kept alive.
-    Beat = "beat",
+    TicketHeartbeat = "beat",
     /// Tickets that end while they wait.
     Leave = "leave",
     /// Matches proposed.
     Propose = "propose",
     /// Matches that go on to their next stage.
-    Move = "move",
+    MatchTransition = "move",
     /// Ratings set.
-    Rate = "rate",
+    ImportRatings = "rate",
     /// Results written down.
-    Conclude = "conclude",
+    RecordResult = "conclude",
     /// What players thought of matches.
-    Score = "score",
+    Feedback = "score",
     /// More than one of these.
-    Queues = "queues",
+    MixedQueue = "queues",
 }
 
 label! {
     /// Whether an address had a place.
-    LookUp, "outcome",
+    LookupOutcome, "outcome",
     /// It had.
     Hit = "hit",
     /// It had none.
@@ -280,16 +280,16 @@ label! {
 
 label! {
     /// How an attempt to load something ended.
-    Load, "outcome",
+    LoadOutcome, "outcome",
     /// It was adopted.
-    Adopted = "adopted",
+    Loaded = "adopted",
     /// It was refused; the old one stays.
     Rejected = "rejected",
 }
 
 label! {
     /// Why what a caller showed was not taken; what of it the caller is told is less.
-    AuthRefusal, "reason",
+    AuthFailure, "reason",
     /// Nothing was shown.
     Missing = "missing",
     /// No token, or several.
@@ -297,61 +297,61 @@ label! {
     /// Larger than a token may be.
     TooLarge = "too_large",
     /// Signed in a way that none of the keys allows.
-    Algorithm = "algorithm",
+    AlgorithmNotAllowed = "algorithm",
     /// Names a key that nobody has.
     UnknownKey = "unknown_key",
     /// Nobody who is believed signed it.
-    Signature = "signature",
+    BadSignature = "signature",
     /// Issued by somebody else.
-    Issuer = "issuer",
+    WrongIssuer = "issuer",
     /// For somebody else.
-    Audience = "audience",
+    WrongAudience = "audience",
     /// For nobody in particular.
-    Subject = "subject",
+    InvalidSubject = "subject",
     /// Names a role that there is not.
-    Role = "role",
+    InvalidRole = "role",
     /// Not good yet.
-    NotYet = "not_yet",
+    NotYetValid = "not_yet",
     /// Good for longer than a token may be.
-    LivesTooLong = "lives_too_long",
+    LifetimeTooLong = "lives_too_long",
     /// Good once.
     Expired = "expired",
     /// The certificate names nobody.
-    Certificate = "certificate",
+    InvalidCertificate = "certificate",
     /// It is known who calls, and the call is for others.
     WrongRole = "wrong_role",
 }
 
 label! {
     /// Why a connection was turned away before it began, or ended for what it sent.
-    TurnedAway, "reason",
+    ConnectionRejection, "reason",
     /// There were too many in all.
-    TooMany = "too_many",
+    MaxConnections = "too_many",
     /// There were too many from there.
-    TooManyFromOnePlace = "too_many_from_one_place",
+    MaxPerIp = "too_many_from_one_place",
     /// They came too fast from there.
-    TooFastFromOnePlace = "too_fast_from_one_place",
+    RatePerIp = "too_fast_from_one_place",
     /// It was the oldest of too many that had not begun.
-    TooManyArriving = "too_many_arriving",
+    MaxHandshakes = "too_many_arriving",
     /// It came from none of the proxies from which alone connections are taken.
-    NoProxy = "no_proxy",
+    UntrustedPeer = "no_proxy",
     /// It did not begin with a PROXY header that can be read.
     ProxyHeader = "proxy_header",
     /// TLS could not be agreed on.
     Tls = "tls",
     /// It took too long to begin.
-    TooSlow = "too_slow",
+    HandshakeTimeout = "too_slow",
     /// It sent too many frames that ask for nothing.
-    TooManyFrames = "too_many_frames",
+    FrameRate = "too_many_frames",
 }
 
 label! {
     /// For whom a quota is.
-    QuotaRole, "role",
+    RateLimitRole, "role",
     /// Players' clients.
     Client = "client",
     /// Game servers.
-    Server = "server",
+    GameServer = "server",
     /// Operators.
     Operator = "operator",
     /// Whoever has not shown who they are, by where they come from.
@@ -360,7 +360,7 @@ label! {
 
 label! {
     /// What a quota is for.
-    QuotaCharge, "charge",
+    RateLimitLabel, "charge",
     /// Calling.
     Call = "call",
     /// Looking.
@@ -372,11 +372,11 @@ label! {
     /// Taking seats or giving them back.
     Seats = "seats",
     /// Operating.
-    Operate = "operate",
+    Operator = "operate",
     /// Streams at once.
     Stream = "stream",
     /// Proofs of identity that were worth nothing.
-    Failure = "failure",
+    AuthFailure = "failure",
 }
 
 #[cfg(test)]
@@ -385,15 +385,15 @@ mod tests {
     use crate::domain::filter::RefusingSide;
 
     #[test]
-    fn codes_are_numbered_as_grpc_numbers_them() {
-        let spelled: Vec<&str> = [0, 1, 4, 8, 14, 16, 17, -1].map(|it| Code::of(it).as_str()).into();
+    fn code_label_follows_the_grpc_numbering() {
+        let spelled: Vec<&str> = [0, 1, 4, 8, 14, 16, 17, -1].map(|it| GrpcCode::from_number(it).as_str()).into();
         let expected = "ok cancelled deadline_exceeded resource_exhausted unavailable unauthenticated unknown unknown";
         assert_eq!(spelled, expected.split(' ').collect::<Vec<_>>());
     }
 
     /// Every call of the wire contract is counted by its name, and nothing else has one.
     #[test]
-    fn every_call_has_its_label() {
+    fn method_label_exists_for_every_rpc() {
         let contracts = [
             ("Matchmaking", include_str!("../../proto/fireteam/v1/matchmaking.proto")),
             ("Queue", include_str!("../../proto/fireteam/v1/queue.proto")),
@@ -403,20 +403,20 @@ mod tests {
             let names = contract.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
             names.map(move |call| format!("fireteam.v1.{service}/{call}"))
         });
-        let labels: Vec<Method> = calls.map(|call| Method::of_name(&call)).collect();
+        let labels: Vec<Method> = calls.map(|call| Method::from_rpc_name(&call)).collect();
         let mut expected = Method::ALL.to_vec();
         expected.retain(|it| !matches!(it, Method::Operator | Method::Other));
         assert_eq!(labels, expected);
-        assert_eq!(Method::of_name("fireteam.v1.OperatorService/Drain"), Method::Operator);
+        assert_eq!(Method::from_rpc_name("fireteam.v1.OperatorService/Drain"), Method::Operator);
         for made_up in ["", "/", "/fireteam.v1.MatchmakingService/Nothing", "/grpc.health.v1.Health/Check", "Search"] {
-            assert_eq!(Method::of_name(made_up), Method::Other);
+            assert_eq!(Method::from_rpc_name(made_up), Method::Other);
         }
     }
 
     #[test]
-    fn a_filter_beyond_the_rulesets_own_is_the_advertisements() {
+    fn refusal_label_of_a_published_range_is_allowed_range() {
         let refusal = |filter| Refusal::HardFilter { filter_index: filter, side: RefusingSide::Advertiser };
-        assert_eq!(RefusalKind::of(refusal(1), 2), RefusalKind::Filter);
-        assert_eq!(RefusalKind::of(refusal(2), 2), RefusalKind::Allowed);
+        assert_eq!(RefusalKind::from_refusal(refusal(1), 2), RefusalKind::HardFilter);
+        assert_eq!(RefusalKind::from_refusal(refusal(2), 2), RefusalKind::AllowedRange);
     }
 }

@@ -12,9 +12,9 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
 /// Bytes in a line of text at most.
-pub const LINE_BYTES_MAX: usize = 1024;
+pub const LOG_LINE_BYTES_MAX: usize = 1024;
 /// Bytes that one text within a JSON line keeps when the line is too long.
-const JSON_TEXT_BYTES_MAX: usize = 160;
+const JSON_STRING_BYTES_MAX: usize = 160;
 
 /// Why there is no log.
 #[derive(Debug, Error)]
@@ -23,62 +23,62 @@ pub enum LogError {
     #[error(
         "log level `{0}` is not known: try error, warn, info, debug, trace, or directives such as `info,fireteam::store=debug`"
     )]
-    Level(String),
+    UnknownLevel(String),
     /// Somebody else has set up logging in this process.
     #[error("logging has been set up already")]
-    Taken,
+    AlreadyInitialized,
 }
 
 /// Checks a level without setting anything up.
 pub fn check_level(level: &str) -> Result<(), LogError> {
-    filter(level).map(drop)
+    parse_level_filter(level).map(drop)
 }
 
 /// Logs to standard error from here on: `level` as [`EnvFilter`] directives, lines as JSON or as text.
-pub fn init(json: bool, level: &str) -> Result<(), LogError> {
-    let filter = filter(level)?;
-    let lines = Lines { json };
+pub fn init_logging(json: bool, level: &str) -> Result<(), LogError> {
+    let filter = parse_level_filter(level)?;
+    let lines = LogLineWriterFactory { json };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)
         .with_ansi(false)
         .with_writer(lines);
     let done = if json { builder.json().try_init() } else { builder.try_init() };
-    done.map_err(|_| LogError::Taken)
+    done.map_err(|_| LogError::AlreadyInitialized)
 }
 
-fn filter(level: &str) -> Result<EnvFilter, LogError> {
+fn parse_level_filter(level: &str) -> Result<EnvFilter, LogError> {
     // A lone word that is no level would pass as the name of a module and silence everything.
     let is_level = |word: &str| ["off", "error", "warn", "info", "debug", "trace"].contains(&word);
     let plausible = level.split(',').all(|directive| directive.contains(['=', ':']) || is_level(directive));
     plausible
         .then(|| EnvFilter::builder().parse(level).ok())
         .flatten()
-        .ok_or_else(|| LogError::Level(level.chars().filter(|it| !it.is_control()).take(80).collect()))
+        .ok_or_else(|| LogError::UnknownLevel(level.chars().filter(|it| !it.is_control()).take(80).collect()))
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Lines {
+struct LogLineWriterFactory {
     json: bool,
 }
 
-impl MakeWriter<'_> for Lines {
-    type Writer = Line;
+impl MakeWriter<'_> for LogLineWriterFactory {
+    type Writer = LogLineWriter;
 
-    fn make_writer(&self) -> Line {
-        Line { json: self.json }
+    fn make_writer(&self) -> LogLineWriter {
+        LogLineWriter { json: self.json }
     }
 }
 
 /// One event, which the formatter writes in one piece.
-struct Line {
+struct LogLineWriter {
     json: bool,
 }
 
-impl Write for Line {
+impl Write for LogLineWriter {
     fn write(&mut self, event: &[u8]) -> io::Result<usize> {
         let text = String::from_utf8_lossy(event);
-        let line = if self.json { json_line(text.trim_end()) } else { text_line(text.trim_end()) };
+        let line = if self.json { format_json_line(text.trim_end()) } else { format_text_line(text.trim_end()) };
         io::stderr().lock().write_all(line.as_bytes())?;
         Ok(event.len())
     }
@@ -89,39 +89,39 @@ impl Write for Line {
 }
 
 /// The event on one line of at most `LINE_BYTES_MAX` bytes.
-fn text_line(event: &str) -> String {
+fn format_text_line(event: &str) -> String {
     let printable = event.chars().map(|it| if it.is_control() { ' ' } else { it }).collect::<String>();
-    let mut line = cut(&printable, LINE_BYTES_MAX - 1);
+    let mut line = truncate_text(&printable, LOG_LINE_BYTES_MAX - 1);
     line.push('\n');
     line
 }
 
 /// The event, still JSON; when it is too long its texts are cut, and when it still is, it says that it was.
-fn json_line(event: &str) -> String {
-    if event.len() < LINE_BYTES_MAX {
+fn format_json_line(event: &str) -> String {
+    if event.len() < LOG_LINE_BYTES_MAX {
         return format!("{event}\n");
     }
     let shorter = serde_json::from_str::<serde_json::Value>(event).ok().map(|mut value| {
-        cut_texts(&mut value);
+        truncate_json_strings(&mut value);
         value.to_string()
     });
     match shorter {
-        Some(line) if line.len() < LINE_BYTES_MAX => format!("{line}\n"),
+        Some(line) if line.len() < LOG_LINE_BYTES_MAX => format!("{line}\n"),
         Some(_) | None => "{\"level\":\"WARN\",\"fields\":{\"message\":\"an event too long for one line\"}}\n".into(),
     }
 }
 
 /// The formatter's events are two objects deep; anything deeper was not made by it and is dropped.
-fn cut_texts(value: &mut serde_json::Value) {
+fn truncate_json_strings(value: &mut serde_json::Value) {
     use serde_json::Value;
     let Value::Object(fields) = value else { return };
     for field in fields.values_mut() {
         match field {
-            Value::String(text) => *text = cut(text, JSON_TEXT_BYTES_MAX),
+            Value::String(text) => *text = truncate_text(text, JSON_STRING_BYTES_MAX),
             Value::Object(inner) => {
                 for text in inner.values_mut() {
                     match text {
-                        Value::String(text) => *text = cut(text, JSON_TEXT_BYTES_MAX),
+                        Value::String(text) => *text = truncate_text(text, JSON_STRING_BYTES_MAX),
                         Value::Null | Value::Bool(_) | Value::Number(_) => {}
                         Value::Array(_) | Value::Object(_) => *text = Value::Null,
                     }
@@ -134,7 +134,7 @@ fn cut_texts(value: &mut serde_json::Value) {
 }
 
 /// At most `bytes_max` bytes of `text`, with an ellipsis where something is missing.
-fn cut(text: &str, bytes_max: usize) -> String {
+fn truncate_text(text: &str, bytes_max: usize) -> String {
     const ELLIPSIS: char = '…';
     if text.len() <= bytes_max {
         return text.into();
@@ -152,31 +152,31 @@ mod tests {
 
     /// SEC-19: nothing in an event can begin a line of its own.
     #[test]
-    fn an_event_is_one_line() {
-        assert_eq!(text_line("INFO a\nERROR forged\r\u{1b}[31m"), "INFO a ERROR forged  [31m\n");
-        let long = text_line(&"é".repeat(5_000));
-        assert!(long.len() <= LINE_BYTES_MAX && long.ends_with("…\n"));
-        assert_eq!(text_line("short"), "short\n");
+    fn log_event_is_one_line() {
+        assert_eq!(format_text_line("INFO a\nERROR forged\r\u{1b}[31m"), "INFO a ERROR forged  [31m\n");
+        let long = format_text_line(&"é".repeat(5_000));
+        assert!(long.len() <= LOG_LINE_BYTES_MAX && long.ends_with("…\n"));
+        assert_eq!(format_text_line("short"), "short\n");
     }
 
     #[test]
-    fn a_long_json_event_is_still_json() {
+    fn log_event_in_json_stays_json_when_truncated() {
         let event = |text: &str| {
             let fields = serde_json::json!({ "message": text, "count": 3, "odd": [1] });
             serde_json::json!({ "level": "INFO", "fields": fields, "target": text }).to_string()
         };
-        assert_eq!(json_line(&event("short")), event("short") + "\n");
-        let line = json_line(&event(&"x\ny".repeat(5_000)));
-        assert!(line.len() <= LINE_BYTES_MAX && line.trim_end().lines().count() == 1);
+        assert_eq!(format_json_line(&event("short")), event("short") + "\n");
+        let line = format_json_line(&event(&"x\ny".repeat(5_000)));
+        assert!(line.len() <= LOG_LINE_BYTES_MAX && line.trim_end().lines().count() == 1);
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&read["level"], &read["fields"]["count"]), (&"INFO".into(), &3.into()));
         let many: serde_json::Map<_, _> = (0..500).map(|at| (format!("field{at}"), at.into())).collect();
-        let line = json_line(&serde_json::Value::Object(many).to_string());
+        let line = format_json_line(&serde_json::Value::Object(many).to_string());
         assert!(line.contains("too long") && serde_json::from_str::<serde_json::Value>(&line).is_ok());
     }
 
     #[test]
-    fn levels_and_directives_are_known_and_typos_are_not() {
+    fn log_level_with_a_typo_is_rejected() {
         for good in ["off", "error", "warn", "info", "debug", "trace", "info,fireteam::store=debug", "fireteam=trace"] {
             assert!(check_level(good).is_ok(), "{good}");
         }

@@ -8,13 +8,13 @@ use std::time::SystemTime;
 
 /// Files up to this size are read; larger ones are judged by size, time and identity, since nobody edits them by hand
 /// and reading hundreds of megabytes every few seconds would be felt.
-const READ_BYTES_MAX: u64 = 1 << 20;
+const HASHED_FILE_BYTES_MAX: u64 = 1 << 20;
 /// Entries of one directory that are looked at.
-const ENTRIES_MAX: usize = 4096;
+const DIRECTORY_ENTRIES_MAX: usize = 4096;
 
 /// A hash over the names and the content of `paths` and of the files directly in them. Equal means unchanged, but for
 /// one chance in 2^64. What cannot be read counts as absent.
-pub(super) fn content_of(paths: &[PathBuf]) -> u64 {
+pub(super) fn content_fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in paths {
         path.hash(&mut hasher);
@@ -22,7 +22,7 @@ pub(super) fn content_of(paths: &[PathBuf]) -> u64 {
             hash_file(path, &mut hasher);
             continue;
         };
-        let mut files: Vec<PathBuf> = entries.take(ENTRIES_MAX).flatten().map(|entry| entry.path()).collect();
+        let mut files: Vec<PathBuf> = entries.take(DIRECTORY_ENTRIES_MAX).flatten().map(|entry| entry.path()).collect();
         files.sort();
         for file in files {
             file.hash(&mut hasher);
@@ -35,8 +35,10 @@ pub(super) fn content_of(paths: &[PathBuf]) -> u64 {
 fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
     // Follows symbolic links: a ConfigMap's files are links.
     match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() && metadata.len() <= READ_BYTES_MAX => fs::read(path).ok().hash(hasher),
-        Ok(metadata) if metadata.is_file() => identity(&metadata).hash(hasher),
+        Ok(metadata) if metadata.is_file() && metadata.len() <= HASHED_FILE_BYTES_MAX => {
+            fs::read(path).ok().hash(hasher)
+        }
+        Ok(metadata) if metadata.is_file() => metadata_fingerprint(&metadata).hash(hasher),
         Ok(_) | Err(_) => 0_u8.hash(hasher),
     }
 }
@@ -44,20 +46,20 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
 /// What tells one directory from the next of the same name: where it is on disk and when it was made, because a freed
 /// place on disk is soon taken again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Identity {
-    node: (u64, u64),
-    created: Option<SystemTime>,
+pub(super) struct FileIdentity {
+    device_and_inode: (u64, u64),
+    created_at: Option<SystemTime>,
 }
 
 /// The identity of the directory that `path` stands for now; all zeros when there is none.
-pub(super) fn identity_of(path: &Path) -> Identity {
+pub(super) fn file_identity(path: &Path) -> FileIdentity {
     match fs::metadata(path) {
-        Ok(metadata) => Identity { node: node(&metadata), created: metadata.created().ok() },
-        Err(_) => Identity { node: (0, 0), created: None },
+        Ok(metadata) => FileIdentity { device_and_inode: node(&metadata), created_at: metadata.created().ok() },
+        Err(_) => FileIdentity { device_and_inode: (0, 0), created_at: None },
     }
 }
 
-fn identity(metadata: &Metadata) -> (u64, (u64, u64), Option<SystemTime>) {
+fn metadata_fingerprint(metadata: &Metadata) -> (u64, (u64, u64), Option<SystemTime>) {
     (metadata.len(), node(metadata), metadata.modified().ok())
 }
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing::{Issued, IssuingKey};
+use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
 use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -54,12 +54,12 @@ fn rounds() -> usize {
 }
 
 fn issuer() -> IssuingKey {
-    IssuingKey::of_seed(&[11; 32]).unwrap()
+    IssuingKey::from_seed(&[11; 32]).unwrap()
 }
 
 fn bearer(role: Role, name: &str) -> MetadataValue<tonic::metadata::Ascii> {
     let now_s = SystemTime::UNIX_EPOCH.elapsed().unwrap().as_secs();
-    let issued = Issued {
+    let issued = CallerTokenClaims {
         iss: ISSUER.into(),
         sub: name.into(),
         aud: AUDIENCE.into(),
@@ -68,7 +68,7 @@ fn bearer(role: Role, name: &str) -> MetadataValue<tonic::metadata::Ascii> {
         role: Some(role.as_str().into()),
         scope: None,
     };
-    format!("Bearer {}", issuer().sign(&issued).unwrap()).parse().unwrap()
+    format!("Bearer {}", issuer().sign_jwt(&issued).unwrap()).parse().unwrap()
 }
 
 /// A search by `name`, who plays for nobody else.
@@ -194,7 +194,7 @@ async fn greedy(address: SocketAddr, round: usize) -> Served {
 fn modest(address: SocketAddr, mut stop: oneshot::Receiver<()>) -> JoinHandle<Latencies> {
     tokio::task::spawn_blocking(move || {
         Builder::new_current_thread().enable_all().build().expect("a runtime").block_on(async {
-            let (mut client, shown) = (connect(address).await, bearer(Role::Server, "modest"));
+            let (mut client, shown) = (connect(address).await, bearer(Role::GameServer, "modest"));
             let mut taken = Vec::new();
             while stop.try_recv().is_err() {
                 let begun = Instant::now();
@@ -219,7 +219,7 @@ async fn beside<T>(victim: &Victim, what: impl Future<Output = T>) -> (Latencies
 fn start() -> Victim {
     let quota = format!("client.search={PER_SECOND}/{BURST}/10000");
     Victim::start_with(|folder| {
-        std::fs::write(folder.join("jwks.json"), issuer().jwks()).expect("write");
+        std::fs::write(folder.join("jwks.json"), issuer().public_key_set()).expect("write");
         let named = ["--auth-keys", "jwks.json", "--auth-issuer", ISSUER, "--auth-audience", AUDIENCE];
         named.map(str::to_owned).into_iter().chain(["--quotas".to_owned(), quota]).collect()
     })

@@ -9,12 +9,12 @@ use http::header::AUTHORIZATION;
 use http::{Extensions, HeaderMap};
 use tonic::Code;
 
-use fireteam::api::admission::{AuthError, AuthorizedCaller, Authorizer, ClientOrGameServer, Operator};
-use fireteam::api::caller::{ClientAddressResolver, ConnectionPeer};
+use fireteam::api::authorization::{AuthError, AuthorizedCaller, Authorizer, ClientOrGameServer, Operator};
+use fireteam::api::client_address::{ClientAddressResolver, ConnectionPeer};
 use fireteam::auth::authenticator::Authenticator;
+use fireteam::auth::credential_error::CredentialError;
 use fireteam::auth::identity::Role;
-use fireteam::auth::policy::{Access, IDENTIFIED, OPERATORS, PLAYERS};
-use fireteam::auth::refused::Refused;
+use fireteam::auth::policy::{ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY};
 use fireteam::domain::attribute::ValueOrigin;
 use fireteam::domain::id::UserKey;
 
@@ -52,22 +52,22 @@ fn nowhere() -> ClientAddressResolver {
 fn roles_are_let_in_where_they_belong() {
     let (badges, extensions) = (Badges::new(&HandClock::new()), Extensions::new());
     let keeper = keeper(&badges);
-    let all = [Access::Anyone, PLAYERS, OPERATORS, IDENTIFIED];
+    let all = [AccessPolicy::Public, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY, ALL_AUTHENTICATED];
     let check = |role: Role, wanted: [bool; 4]| {
         let admitted = all.map(|access| keeper.authorize(access, &headers(&badges, role), &extensions).is_ok());
         assert_eq!(admitted, wanted, "{role:?}");
     };
     check(Role::Client, [true, true, false, true]);
-    check(Role::Server, [true, true, false, true]);
+    check(Role::GameServer, [true, true, false, true]);
     check(Role::Operator, [true, false, true, true]);
     let nobody = all.map(|access| keeper.authorize(access, &HeaderMap::new(), &extensions).map(|_| ()));
-    let missing = Err(AuthError::Unauthenticated(Refused::Missing));
+    let missing = Err(AuthError::Unauthenticated(CredentialError::Missing));
     assert_eq!(nobody, [Ok(()), missing, missing, missing]);
     let mut twice = headers(&badges, Role::Client);
     twice.append(AUTHORIZATION, badges.header(Role::Client, "ana").parse().unwrap());
     assert_eq!(
-        keeper.authorize(PLAYERS, &twice, &extensions).unwrap_err(),
-        AuthError::Unauthenticated(Refused::Malformed)
+        keeper.authorize(CLIENTS_AND_GAME_SERVERS, &twice, &extensions).unwrap_err(),
+        AuthError::Unauthenticated(CredentialError::Malformed)
     );
 }
 
@@ -78,20 +78,20 @@ fn no_caller_without_the_check() {
     let (keeper, headers, mut extensions) = (keeper(&badges), headers(&badges, Role::Client), Extensions::new());
     let refused = AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &headers, &extensions).unwrap_err();
     assert_eq!(refused.code, Code::Unauthenticated);
-    for access in [Access::Anyone, IDENTIFIED] {
+    for access in [AccessPolicy::Public, ALL_AUTHENTICATED] {
         extensions.insert(keeper.authorize(access, &headers, &Extensions::new()).unwrap());
         assert!(
             AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &headers, &extensions).is_err(),
             "{access:?}"
         );
     }
-    extensions.insert(keeper.authorize(PLAYERS, &headers, &Extensions::new()).unwrap());
+    extensions.insert(keeper.authorize(CLIENTS_AND_GAME_SERVERS, &headers, &Extensions::new()).unwrap());
     assert!(AuthorizedCaller::<Operator>::from_request(&nowhere(), &headers, &extensions).is_err());
     let caller = AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &headers, &extensions).unwrap();
     let identity = caller.identity().unwrap();
     assert_eq!(
         (caller.engine_caller().subject, caller.engine_caller().user),
-        (Some(identity.key), Some(UserKey::from_name("ana")))
+        (Some(identity.caller_key), Some(UserKey::from_name("ana")))
     );
     assert_eq!(caller.engine_caller().origin, ValueOrigin::Client);
     let end = Duration::from_secs(3_600 + 30);
@@ -106,8 +106,8 @@ fn no_caller_without_the_check() {
 #[test]
 fn a_server_is_believed_and_plays_for_nobody() {
     let badges = Badges::new(&HandClock::new());
-    let (keeper, headers, mut extensions) = (keeper(&badges), headers(&badges, Role::Server), Extensions::new());
-    extensions.insert(keeper.authorize(PLAYERS, &headers, &Extensions::new()).unwrap());
+    let (keeper, headers, mut extensions) = (keeper(&badges), headers(&badges, Role::GameServer), Extensions::new());
+    extensions.insert(keeper.authorize(CLIENTS_AND_GAME_SERVERS, &headers, &Extensions::new()).unwrap());
     let caller = AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &headers, &extensions).unwrap();
     assert_eq!((caller.engine_caller().origin, caller.engine_caller().user), (ValueOrigin::GameServer, None));
 }
@@ -125,7 +125,7 @@ fn metrics_are_for_operators_and_for_this_machine() {
     check(&locked, "::1", &nobody, "::ffff:127.0.0.1", true);
     check(&locked, "0.0.0.0", &nobody, "127.0.0.1", false);
     check(&locked, "10.0.0.1", &nobody, "10.0.0.2", false);
-    check(&locked, "10.0.0.1", &headers(&badges, Role::Server), "10.0.0.2", false);
+    check(&locked, "10.0.0.1", &headers(&badges, Role::GameServer), "10.0.0.2", false);
     check(&locked, "10.0.0.1", &headers(&badges, Role::Operator), "10.0.0.2", true);
     check(&Authorizer::default(), "10.0.0.1", &nobody, "10.0.0.2", true);
 }
@@ -151,19 +151,31 @@ fn a_certificate_makes_a_caller() {
     };
     let nothing = HeaderMap::new();
     let mut server = named("fireteam://server/eu-1");
-    let admitted = keeper.authorize(PLAYERS, &nothing, &server).unwrap();
+    let admitted = keeper.authorize(CLIENTS_AND_GAME_SERVERS, &nothing, &server).unwrap();
     assert_eq!(admitted.valid_for(), None, "it ends with its connection");
     server.insert(admitted);
     let caller = AuthorizedCaller::<ClientOrGameServer>::from_request(&nowhere(), &nothing, &server).unwrap();
     assert_eq!((caller.engine_caller().origin, caller.engine_caller().user), (ValueOrigin::GameServer, None));
-    assert_eq!(keeper.authorize(OPERATORS, &nothing, &server).unwrap_err(), AuthError::RoleNotAllowed(Role::Server));
-    assert!(keeper.authorize(OPERATORS, &nothing, &named("fireteam://operator/ana")).is_ok());
-    let nobody = AuthError::Unauthenticated(Refused::Certificate);
-    assert_eq!(keeper.authorize(PLAYERS, &nothing, &named("fireteam://client/ana")).unwrap_err(), nobody);
+    assert_eq!(
+        keeper.authorize(OPERATORS_ONLY, &nothing, &server).unwrap_err(),
+        AuthError::RoleNotAllowed(Role::GameServer)
+    );
+    assert!(keeper.authorize(OPERATORS_ONLY, &nothing, &named("fireteam://operator/ana")).is_ok());
+    let nobody = AuthError::Unauthenticated(CredentialError::InvalidCertificate);
+    assert_eq!(
+        keeper.authorize(CLIENTS_AND_GAME_SERVERS, &nothing, &named("fireteam://client/ana")).unwrap_err(),
+        nobody
+    );
 
     let mut bad = HeaderMap::new();
     bad.insert(AUTHORIZATION, "Bearer x".parse().unwrap());
-    assert_eq!(keeper.authorize(PLAYERS, &bad, &server).unwrap_err(), AuthError::Unauthenticated(Refused::Malformed));
+    assert_eq!(
+        keeper.authorize(CLIENTS_AND_GAME_SERVERS, &bad, &server).unwrap_err(),
+        AuthError::Unauthenticated(CredentialError::Malformed)
+    );
     let token = headers(&badges, Role::Client);
-    assert_eq!(keeper.authorize(PLAYERS, &token, &server).unwrap().identity().unwrap().role, Role::Client);
+    assert_eq!(
+        keeper.authorize(CLIENTS_AND_GAME_SERVERS, &token, &server).unwrap().identity().unwrap().role,
+        Role::Client
+    );
 }

@@ -42,7 +42,7 @@ async fn an_advertisement_lives_as_long_as_promised_and_no_longer() {
         pb::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(10_000), ..host(&[("host", 0.0)], 5) };
     let mut advertised = client.advertise(request).await.expect("advertise");
     assert_eq!(advertised.expires_in_ms, 10_000);
-    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
     house.clock.turn(9_999);
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1, "not before its time");
     advertised.heartbeat().await.expect("heartbeat");

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fireteam::config::StoreTarget;
-use fireteam_client::{Client, Retries};
+use fireteam_client::{Client, RetryPolicy};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, PgConnection};
 use tonic::Code;
@@ -43,7 +43,7 @@ async fn live(client: &Client) -> Vec<String> {
     }
     let mut taken = Vec::new();
     for (n, hosted) in all.iter().enumerate().take(4) {
-        let mut searching = client.searching(1, party(&[(&format!("guest {n}"), 0.0)]));
+        let mut searching = client.search_session(1, party(&[(&format!("guest {n}"), 0.0)]));
         searching.search().await.expect("search");
         taken.push(searching.reserve(hosted.id()).await.expect("reserve"));
     }
@@ -144,7 +144,8 @@ async fn replicas_are_what_is_stored_or_say_so() {
     let mut moved = client.advertise(host(&[("moves", 0.0)], 3)).await.expect("advertise");
     // What has been deleted here may still be found there: the number alone says nothing.
     until("found at the other", async || {
-        let answer = there.client().await.searching(1, party(&[("a stranger", 0.0)])).search().await.expect("search");
+        let answer =
+            there.client().await.search_session(1, party(&[("a stranger", 0.0)])).search().await.expect("search");
         answer.candidates.len() == 8 && answer.candidates.iter().any(|it| it.advertisement_id == moved.id())
     })
     .await;
@@ -201,7 +202,7 @@ async fn change(client: Client, number: usize, over: Arc<AtomicBool>, changes: A
         round += 1;
         let name = format!("host {number} {round}");
         let Ok(mut advertised) = client.advertise(host(&[(&name, 0.0)], 4)).await else { continue };
-        let mut searching = client.searching(1, party(&[(&format!("guest {number} {round}"), 0.0)]));
+        let mut searching = client.search_session(1, party(&[(&format!("guest {number} {round}"), 0.0)]));
         if searching.search().await.is_ok()
             && let Ok(reserved) = searching.reserve(advertised.id()).await
         {
@@ -219,7 +220,7 @@ async fn audit_amid(clients: Vec<Client>, at: &[SocketAddr]) {
     let (over, changes) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let writers: Vec<_> = (0..16)
         .map(|number| {
-            let client = clients[number % clients.len()].clone().with_retries(Retries::NEVER);
+            let client = clients[number % clients.len()].clone().with_retry_policy(RetryPolicy::NEVER);
             tokio::spawn(change(client, number, Arc::clone(&over), Arc::clone(&changes)))
         })
         .collect();

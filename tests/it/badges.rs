@@ -3,15 +3,15 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fireteam::api::admission::{AuthorizedCaller, Authorizer, ClientOrGameServer};
-use fireteam::api::caller::ClientAddressResolver;
+use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameServer};
+use fireteam::api::client_address::ClientAddressResolver;
 use fireteam::auth::authenticator::Authenticator;
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing::{Issued, IssuingKey};
-use fireteam::auth::policy::PLAYERS;
+use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
 use fireteam::clock::Clock;
 use fireteam::config::JwtSettings;
-use fireteam_client::{Client, Tokens};
+use fireteam_client::{Client, TokenSource};
 
 use crate::harness::House;
 
@@ -29,19 +29,19 @@ pub(crate) struct Badges {
 impl Badges {
     /// The issuer that all tests know.
     pub(crate) fn new(clock: &dyn Clock) -> Self {
-        Self { key: IssuingKey::of_seed(&[7; 32]).unwrap(), now_s: clock.now().0 / 1000 }
+        Self { key: IssuingKey::from_seed(&[7; 32]).unwrap(), now_s: clock.now().0 / 1000 }
     }
 
     /// What a server is told of the issuer; its key goes into `folder`.
     pub(crate) fn auth(&self, folder: &Path) -> JwtSettings {
         let file = folder.join("jwks.json");
-        std::fs::write(&file, self.key.jwks()).unwrap();
+        std::fs::write(&file, self.key.public_key_set()).unwrap();
         JwtSettings { keys: vec![file], issuer: ISSUER.into(), audience: AUDIENCE.into() }
     }
 
     /// What a good token says, for an hour.
-    pub(crate) fn issued(&self, role: Role, subject: &str) -> Issued {
-        Issued {
+    pub(crate) fn issued(&self, role: Role, subject: &str) -> CallerTokenClaims {
+        CallerTokenClaims {
             iss: ISSUER.into(),
             sub: subject.into(),
             aud: AUDIENCE.into(),
@@ -54,7 +54,7 @@ impl Badges {
 
     /// A good token.
     pub(crate) fn token(&self, role: Role, subject: &str) -> String {
-        self.key.sign(&self.issued(role, subject)).unwrap()
+        self.key.sign_jwt(&self.issued(role, subject)).unwrap()
     }
 
     /// The header that shows it.
@@ -64,7 +64,7 @@ impl Badges {
 
     /// A client of `house` that shows it.
     pub(crate) async fn client(&self, house: &House, role: Role, subject: &str) -> Client {
-        house.client().await.with_tokens(Tokens::fixed(&self.token(role, subject)).unwrap())
+        house.client().await.with_token_source(TokenSource::fixed(&self.token(role, subject)).unwrap())
     }
 
     /// As the check lets it in, without a network.
@@ -72,7 +72,9 @@ impl Badges {
         let authenticator: Option<Arc<Authenticator>> = house.parts.authenticator.clone();
         let (mut headers, mut extensions) = (http::HeaderMap::new(), http::Extensions::new());
         headers.insert("authorization", self.header(role, subject).parse().unwrap());
-        let admitted = Authorizer::new(authenticator).authorize(PLAYERS, &headers, &extensions).expect("it is let in");
+        let admitted = Authorizer::new(authenticator)
+            .authorize(CLIENTS_AND_GAME_SERVERS, &headers, &extensions)
+            .expect("it is let in");
         extensions.insert(admitted);
         AuthorizedCaller::from_request(&ClientAddressResolver::new(Arc::new(|peer, _| peer)), &headers, &extensions)
             .expect("a player")

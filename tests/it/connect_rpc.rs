@@ -1,7 +1,7 @@
 //! The long-lived connection of a whole server: many in flight, order where order matters, news, and how one comes
 //! back.
 
-use fireteam_client::{Answer, Code, Connection, Error, pb};
+use fireteam_client::{Code, Connection, Error, PendingResponse, pb};
 
 use crate::harness::{House, host, party};
 use crate::replicas::until;
@@ -27,7 +27,7 @@ fn searching(name: &str) -> pb::MatchmakingCoreRequest {
     }
 }
 
-async fn send(connection: &Connection, core: pb::MatchmakingCoreRequest) -> Answer {
+async fn send(connection: &Connection, core: pb::MatchmakingCoreRequest) -> PendingResponse {
     connection.send(core).await.expect("send")
 }
 
@@ -35,7 +35,7 @@ async fn send(connection: &Connection, core: pb::MatchmakingCoreRequest) -> Answ
 #[tokio::test]
 async fn many_are_in_flight_and_each_is_answered() {
     let house = House::open().await;
-    let (connection, _events) = house.client().await.open().await.expect("open");
+    let (connection, _events) = house.client().await.open_stream().await.expect("open");
     let mut answers = Vec::new();
     for round in 0..20 {
         let mut update = host(&[(&format!("host {round}"), 0.0)], 3);
@@ -56,7 +56,7 @@ async fn many_are_in_flight_and_each_is_answered() {
     }
     let mut nonces = std::collections::BTreeSet::new();
     for (at, (round, answer)) in answers.into_iter().enumerate() {
-        let core = answer.settle().await.expect("an answer");
+        let core = answer.wait().await.expect("an answer");
         assert!(nonces.insert(core.request_nonce), "each nonce once");
         match at % 3 {
             0 => assert!(core.update_advertisement_response.expect("of an update").created),
@@ -74,7 +74,7 @@ async fn many_are_in_flight_and_each_is_answered() {
 async fn updates_of_one_advertisement_keep_their_order() {
     let house = House::open().await;
     let client = house.client().await;
-    let (connection, _events) = client.open().await.expect("open");
+    let (connection, _events) = client.open_stream().await.expect("open");
     let advertised = connection.advertise(host(&[("host", 0.0)], 3)).await.expect("advertise");
     let about = |update: pb::MatchmakingUpdateAdvertisementRequest| {
         updating(pb::MatchmakingUpdateAdvertisementRequest {
@@ -105,15 +105,15 @@ async fn updates_of_one_advertisement_keep_their_order() {
         let beat = send(&connection, about(heartbeat.clone())).await;
         let of =
             |core: pb::MatchmakingCoreResponse| core.update_advertisement_response.expect("of an update").expires_in_ms;
-        assert_eq!(of(first.settle().await.expect("first")), 10_000);
-        let refusal = wrong.settle().await.expect_err("refused");
+        assert_eq!(of(first.wait().await.expect("first")), 10_000);
+        let refusal = wrong.wait().await.expect_err("refused");
         assert_eq!(
             (refusal.code(), &*refusal.fields()[0].field),
             (Some(Code::InvalidArgument), "update_advertisement_request.connect_data")
         );
-        assert_eq!(of(second.settle().await.expect("second")), 10_000);
-        assert_eq!(of(beat.settle().await.expect("heartbeat")), 20_000, "after the second update, which said less");
-        let found = client.searching(1, party(&[("guest", 0.0)])).search().await.expect("search");
+        assert_eq!(of(second.wait().await.expect("second")), 10_000);
+        assert_eq!(of(beat.wait().await.expect("heartbeat")), 20_000, "after the second update, which said less");
+        let found = client.search_session(1, party(&[("guest", 0.0)])).search().await.expect("search");
         assert_eq!(found.candidates[0].connect_data, format!("second {round}").into_bytes());
     }
     let delete = pb::MatchmakingCoreRequest {
@@ -127,9 +127,9 @@ async fn updates_of_one_advertisement_keep_their_order() {
     let gone = send(&connection, delete).await;
     let late = send(&connection, about(said("late".into()))).await;
     let beat = send(&connection, about(heartbeat)).await;
-    gone.settle().await.expect("delete");
-    assert_eq!(late.settle().await.expect_err("deleted").code(), Some(Code::FailedPrecondition));
-    assert_eq!(beat.settle().await.expect_err("deleted").code(), Some(Code::NotFound));
+    gone.wait().await.expect("delete");
+    assert_eq!(late.wait().await.expect_err("deleted").code(), Some(Code::FailedPrecondition));
+    assert_eq!(beat.wait().await.expect_err("deleted").code(), Some(Code::NotFound));
 }
 
 /// A host that is away while seats are taken hears of all of them with its next update, and of those that come after it
@@ -138,10 +138,10 @@ async fn updates_of_one_advertisement_keep_their_order() {
 async fn coming_back_returns_all_reservations() {
     let house = House::open().await;
     let client = house.client().await;
-    let (connection, mut events) = client.open().await.expect("open");
+    let (connection, mut events) = client.open_stream().await.expect("open");
     let advertised = connection.advertise(host(&[("host", 0.0)], 4)).await.expect("advertise");
     let take = async |name: &str| {
-        let mut searching = client.searching(1, party(&[(name, 0.0)]));
+        let mut searching = client.search_session(1, party(&[(name, 0.0)]));
         searching.search().await.expect("search");
         searching.reserve(advertised.id()).await.expect("reserve")
     };
@@ -160,7 +160,7 @@ async fn coming_back_returns_all_reservations() {
     };
     drop((connection, events));
     let second = take("second").await;
-    let (connection, mut events) = client.open().await.expect("open again");
+    let (connection, mut events) = client.open_stream().await.expect("open again");
     let answer = connection.update_advertisement(heartbeat.clone()).await.expect("heartbeat");
     let mut known: Vec<&str> = answer.reservations.iter().map(|it| &*it.reservation_id).collect();
     known.sort_unstable();
@@ -182,7 +182,7 @@ async fn a_lapsed_hold_is_over_before_it_is_swept() {
     let house = House::open().await;
     let client = house.client().await;
     let mut advertised = client.advertise(host(&[("host", 0.0)], 2)).await.expect("advertise");
-    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
     let request = pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
         search_token: searching.search().await.expect("search").search_token,
@@ -198,7 +198,7 @@ async fn a_lapsed_hold_is_over_before_it_is_swept() {
     house.clock.turn(1_000);
     assert!(advertised.heartbeat().await.expect("heartbeat").reservations.is_empty());
     let error = client.reserve(request.clone()).await.expect_err("lapsed");
-    assert_eq!(error.failure().and_then(|it| it.reason.as_deref()), Some("RESERVATION_ENDED"), "{error}");
+    assert_eq!(error.server_error().and_then(|it| it.reason.as_deref()), Some("RESERVATION_ENDED"), "{error}");
     let anew = pb::MatchmakingReserveRequest { idempotency_key: "another sixteen characters".into(), ..request };
     client.reserve(anew).await.expect("the same user, a new key");
 }
@@ -210,7 +210,7 @@ async fn seats_are_judged_by_the_skill_that_was_searched_with() {
     let client = house.client().await;
     let mut advertised = client.advertise(host(&[("host", 0.0)], 2)).await.expect("advertise");
     let guest = party(&[("guest", 100.0)]);
-    let mut searching = client.searching(1, guest.clone());
+    let mut searching = client.search_session(1, guest.clone());
     let request = pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
         search_token: searching.search().await.expect("search").search_token,
@@ -220,7 +220,7 @@ async fn seats_are_judged_by_the_skill_that_was_searched_with() {
     };
     advertised.update(host(&[("host", 300.0)], 2)).await.expect("update");
     let error = client.reserve(request.clone()).await.expect_err("200 points apart");
-    assert_eq!(error.failure().expect("a status").facts["rule"], "skill", "{error}");
+    assert_eq!(error.server_error().expect("a status").metadata["rule"], "skill", "{error}");
     let other = pb::MatchmakingReserveRequest {
         players: vec![pb::PlayerData { user_id: "friend".into(), ..Default::default() }],
         ..request.clone()
@@ -245,7 +245,7 @@ async fn an_expired_advertisement_goes_on_where_it_was() {
         if sweeps {
             house.sweep().await;
         }
-        let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+        let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
         assert!(searching.search().await.expect("search").candidates.is_empty());
         let answer = advertised.update(request).await.expect("update");
         assert_eq!((answer.advertisement_id.as_str(), answer.expires_in_ms), (advertised.id(), 12_000));
@@ -262,9 +262,9 @@ async fn an_expired_advertisement_goes_on_where_it_was() {
 async fn a_host_that_does_not_read_loses_nothing_but_its_connection() {
     let house = House::open().await;
     let client = house.client().await;
-    let (connection, mut events) = client.open().await.expect("open");
+    let (connection, mut events) = client.open_stream().await.expect("open");
     let advertised = connection.advertise(host(&[("host", 0.0)], 1)).await.expect("advertise");
-    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     // Two events a round: more than the client keeps (256) and more than the server does (64).
     for _ in 0..200 {
@@ -277,14 +277,14 @@ async fn a_host_that_does_not_read_loses_nothing_but_its_connection() {
             Err(why) => break why,
         }
     };
-    let told = matches!(why, Error::EventsOverflowed) || why.code() == Some(Code::ResourceExhausted);
+    let told = matches!(why, Error::EventBufferOverflow) || why.code() == Some(Code::ResourceExhausted);
     assert!(told, "{why}");
     let heartbeat = pb::MatchmakingUpdateAdvertisementRequest {
         advertisement_id: advertised.id().into(),
         advertisement_token: advertised.token().to_vec(),
         ..Default::default()
     };
-    let (connection, _events) = client.open().await.expect("open again");
+    let (connection, _events) = client.open_stream().await.expect("open again");
     let answer = connection.update_advertisement(heartbeat).await.expect("heartbeat");
     assert_eq!(answer.reservations.iter().map(|it| &*it.reservation_id).collect::<Vec<_>>(), [&*last.id]);
 }
@@ -299,8 +299,8 @@ async fn what_is_open_is_counted() {
     };
     assert!(shows("fireteam_connections", 0) && shows("fireteam_streams", 0));
     let client = house.client().await;
-    let (connection, events) = client.open().await.expect("open");
-    send(&connection, searching("guest")).await.settle().await.expect("an answer");
+    let (connection, events) = client.open_stream().await.expect("open");
+    send(&connection, searching("guest")).await.wait().await.expect("an answer");
     assert!(shows("fireteam_connections", 1) && shows("fireteam_streams", 1));
     drop((connection, events, client));
     until("nothing is open", async || shows("fireteam_connections", 0) && shows("fireteam_streams", 0)).await;

@@ -81,7 +81,7 @@ async fn a_client_speaks_for_its_own_user() {
     };
     assert_eq!(fields(&eve.reserve(reserve).await.unwrap_err()), ["players"]);
 
-    let server = badges.client(&house, Role::Server, "eu-1").await;
+    let server = badges.client(&house, Role::GameServer, "eu-1").await;
     server.search(search(party(&[("ana", 0.0)]))).await.expect("a server speaks for all");
     server.search(search(sizes)).await.expect("a server speaks for all");
     // Without a ruleset that asks, the leader is believed about the others.
@@ -114,7 +114,12 @@ async fn nobody_is_taken_along_who_has_not_said_so() {
 
     ana.search(search(with(&[]))).await.expect("alone");
     ana.search(search(with(&[("ben", &ours)]))).await.expect("together");
-    badges.client(&house, Role::Server, "eu-1").await.search(search(with(&[("ben", b"")]))).await.expect("a server");
+    badges
+        .client(&house, Role::GameServer, "eu-1")
+        .await
+        .search(search(with(&[("ben", b"")])))
+        .await
+        .expect("a server");
 
     house.clock.turn(299_999);
     ana.search(search(with(&[("ben", &ours)]))).await.expect("still");
@@ -126,7 +131,7 @@ async fn nobody_is_taken_along_who_has_not_said_so() {
 #[tokio::test]
 async fn who_came_by_a_reservation_is_let_in() {
     let (house, badges, _book) = strict_house().await;
-    let server = badges.client(&house, Role::Server, "eu-1").await;
+    let server = badges.client(&house, Role::GameServer, "eu-1").await;
     let ana = badges.client(&house, Role::Client, "ana").await;
     let mut hosted = host(&[("zoe", 0.0)], 4);
     let zoe = badges.client(&house, Role::Client, "zoe").await;
@@ -189,17 +194,17 @@ async fn nobody_is_queued_by_another_or_by_a_skill_of_its_own_making() {
     let ignored = [0, 1].map(|at| format!("session_composition.players[{at}].skill"));
     assert_eq!(claimed.ignored_fields, ignored);
 
-    let server = badges.client(&house, Role::Server, "eu-1").await;
+    let server = badges.client(&house, Role::GameServer, "eu-1").await;
     let mut strong = server.enter(enter(party(&[("joe", 50.0), ("kim", 50.0)]))).await.expect("a server is believed");
     assert_eq!(strong.ignored_fields, [] as [String; 0]);
     let mut weak = server.enter(enter(party(&[("liv", 0.0), ("max", 0.0)]))).await.expect("a server is believed");
     until("a claim of 50 is as good as none", async || {
-        claimed.beat().await.expect("heartbeat").state() == pb::TicketState::Matched
+        claimed.heartbeat().await.expect("heartbeat").state() == pb::TicketState::Matched
     })
     .await;
-    assert_eq!(strong.beat().await.expect("heartbeat").state(), pb::TicketState::Waiting);
+    assert_eq!(strong.heartbeat().await.expect("heartbeat").state(), pb::TicketState::Waiting);
     let met = claimed.status.found_match.take().expect("a match").match_id;
-    assert_eq!(weak.beat().await.expect("heartbeat").found_match.as_ref().expect("a match").match_id, met);
+    assert_eq!(weak.heartbeat().await.expect("heartbeat").found_match.as_ref().expect("a match").match_id, met);
 }
 
 /// SEC-6: only game servers advertise as such, and only players come along with players.
@@ -211,9 +216,9 @@ async fn servers_and_players_are_kept_apart() {
         ..host(&[("ana", 0.0)], 4)
     };
     let error = badges.client(&house, Role::Client, "ana").await.advertise(as_server.clone()).await.unwrap_err();
-    let reason = error.failure().and_then(|failure| failure.reason.as_deref());
+    let reason = error.server_error().and_then(|failure| failure.reason.as_deref());
     assert_eq!((error.code(), reason), (Some(Code::PermissionDenied), Some("GAME_SERVER_ROLE_REQUIRED")));
-    let server = badges.client(&house, Role::Server, "eu-1").await;
+    let server = badges.client(&house, Role::GameServer, "eu-1").await;
     server.advertise(as_server.clone()).await.expect("a server");
     let error = server.grant_consent("ana").await.unwrap_err();
     assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");

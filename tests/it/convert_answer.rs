@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 use prost::Message;
 
-use fireteam::api::answer::{
+use fireteam::api::response_encoder::{
     EncodedResponse, RESPONSE_BYTES_MAX, SearchResponseEncoder, encode_static_candidate_fields,
 };
 use fireteam::domain::attribute::Trust;

@@ -6,11 +6,11 @@ use tonic_types::StatusExt;
 use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
 use fireteam::api::status::Rejection;
-use fireteam::domain::facts::FieldProblem;
+use fireteam::domain::attribute_values::FieldProblem;
 use fireteam::domain::filter::RefusingSide;
 use fireteam::domain::id::{RulesetHash, SetId, UserKey};
 use fireteam::engine::command::Caller;
-use fireteam::engine::fault::EngineError;
+use fireteam::engine::error::EngineError;
 
 const ID: &str = "0123456789abcdef0123456789ABCDEF";
 

@@ -19,8 +19,8 @@ async fn both(client: &Client, core: pb::MatchmakingCoreRequest) -> [pb::Matchma
     let called = client.core(core.clone()).await.expect("core");
     assert_eq!((called.request_nonce, called.managed_session_index), (Some(u64::MAX), Some(-1)));
     assert_eq!(called.request_type, core.request_type);
-    let (connection, _events) = client.open().await.expect("open");
-    let streamed = connection.send(core).await.expect("send").settle().await.expect("an answer");
+    let (connection, _events) = client.open_stream().await.expect("open");
+    let streamed = connection.send(core).await.expect("send").wait().await.expect("an answer");
     assert_eq!((streamed.request_nonce, streamed.managed_session_index), (Some(1), Some(-1)));
     [
         pb::MatchmakingCoreResponse { request_nonce: None, ..called },
@@ -108,7 +108,7 @@ async fn the_configuration_is_the_file() {
     let full = client.get_configuration(get(None)).await.expect("get");
     assert!(full.ruleset_xml == include_str!("../../rulesets/destiny_control_6v6.xml"), "byte for byte");
     assert!(!full.not_modified);
-    let found = client.searching(1, party(&[("guest", 0.0)])).search().await.expect("search");
+    let found = client.search_session(1, party(&[("guest", 0.0)])).search().await.expect("search");
     assert_eq!(full.service_configuration_hash, found.service_configuration_hash);
     let known = client.get_configuration(get(Some(full.service_configuration_hash))).await.expect("get");
     assert!(known.not_modified && known.ruleset_xml.is_empty());
@@ -147,14 +147,15 @@ async fn the_composition_has_what_the_print_lost() {
         };
         client.advertise(request).await.expect("advertise");
     }
-    let found = client.searching(2, composition("guest", 2, &["clash", "control"])).search().await.expect("search");
+    let found =
+        client.search_session(2, composition("guest", 2, &["clash", "control"])).search().await.expect("search");
     let shown: Vec<&[u8]> = found.candidates.iter().map(|it| &*it.connect_data).collect();
     assert_eq!(shown, [b"fits"]);
     for (rule, count) in [("big_parties", 1), ("modes", 1)] {
         let row = found.refusals.iter().find(|it| it.rule == rule).unwrap_or_else(|| panic!("{rule}: {found:?}"));
         assert_eq!(row.count, count, "{rule}");
     }
-    let error = client.searching(2, Default::default()).search().await.expect_err("nobody at all");
+    let error = client.search_session(2, Default::default()).search().await.expect_err("nobody at all");
     assert_eq!(error.fields()[0].field, "session_composition.party_size_composition");
     let mut odd = composition("guest", 0, &["clash"]);
     odd.attributes.insert(
@@ -162,7 +163,7 @@ async fn the_composition_has_what_the_print_lost() {
         pb::AttributeValue { value: Some(pb::attribute_value::Value::StringValue("clash".into())) },
     );
     odd.attributes.insert("mood".into(), texts(&["good"]));
-    let error = client.searching(2, odd).search().await.expect_err("one of another kind, one unknown");
+    let error = client.search_session(2, odd).search().await.expect_err("one of another kind, one unknown");
     let paths: Vec<&str> = error.fields().iter().map(|it| &*it.field).collect();
     assert_eq!(paths, ["session_composition.attributes[\"modes\"]", "session_composition.attributes[\"mood\"]"]);
 }
@@ -173,7 +174,7 @@ async fn a_report_lists_what_it_did_not_believe() {
     let house = House::open().await;
     let client = house.client().await;
     let advertised = client.advertise(host(&[("host", 0.0)], 1)).await.expect("advertise");
-    let mut searching = client.searching(
+    let mut searching = client.search_session(
         1,
         pb::SessionCompositionData {
             locality_info: Some(pb::LocalityData {

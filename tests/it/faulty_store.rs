@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use async_trait::async_trait;
-use fireteam::api::answer::encode_static_candidate_fields;
-use fireteam::auth::credential::MatchKeys;
-use fireteam::auth::issuing::IssuingKey;
-use fireteam::auth::token::Signer;
+use fireteam::api::response_encoder::encode_static_candidate_fields;
+use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::match_credential::MatchCredentialKeys;
+use fireteam::auth::token::TokenSigner;
 use fireteam::clock::Clock as _;
 use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
-use fireteam::domain::life::Match;
-use fireteam::domain::result::{MatchResult, RatingHistoryEntry};
+use fireteam::domain::lifecycle::Match;
+use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::settings::EngineSettings;
 use fireteam::engine::{Engine, EngineDeps};
-use fireteam::geo::{LocatorHandle, LocatorSettings};
+use fireteam::geo::{LocatorSettings, ReloadableLocator};
 use fireteam::rules::RulesetCatalog;
 use fireteam::store::memory::MemoryStore;
 use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
@@ -78,9 +78,9 @@ pub(crate) async fn engine(store: &Arc<Faulty>, rules: Vec<(PathBuf, Arc<Ruleset
         clock: clock.clone(),
         store: store.clone(),
         rulesets: catalog,
-        geo_locator: Arc::new(LocatorHandle::new(Vec::new(), nowhere)),
-        token_signer: Arc::new(Signer::new([1; 32], None)),
-        match_credential_keys: Arc::new(MatchKeys::new(IssuingKey::of_seed(&[2; 32]).unwrap(), None)),
+        geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), nowhere)),
+        token_signer: Arc::new(TokenSigner::new([1; 32], None)),
+        match_credential_keys: Arc::new(MatchCredentialKeys::new(IssuingKey::from_seed(&[2; 32]).unwrap(), None)),
         metrics: Arc::new(Metrics::new()),
         settings: EngineSettings::default(),
         served_silos: None,

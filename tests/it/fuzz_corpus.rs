@@ -7,7 +7,7 @@ use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 
-use fireteam::auth::issuing::Issued;
+use fireteam::auth::issuing_key::CallerTokenClaims;
 use fireteam::auth::token::{AdvertisementClaim, ReservationClaim, SearchClaim};
 use fireteam::config::Config;
 use fireteam::domain::advertisement::AdvertisementKind;
@@ -176,14 +176,31 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let (set_id, since, used) = (SetId(1), UnixMs(1_700_000_000_000), UnixMs(1_700_000_060_000));
     let id = AdvertisementId::from_bytes([3; 16]);
     let subject = Some(UserKey::from_name("ana"));
-    let claim = AdvertisementClaim { id, set_id, kind: AdvertisementKind::Session, subject, since };
-    seeds.push(("tokens", "advertisement", signer.seal(&claim)));
-    let claim = SearchClaim { set_id, hash: RulesetHash(5), silo: SiloId(6), party: [7; 16], since, used };
-    seeds.push(("tokens", "search", signer.seal(&claim)));
-    let claim =
-        ReservationClaim { id: ReservationId::from_bytes([4; 16]), advertisement_id: id, set_id, subject: None };
-    seeds.push(("tokens", "reservation", signer.seal(&claim)));
-    let issued = Issued {
+    let claim = AdvertisementClaim {
+        advertisement_id: id,
+        set_id,
+        kind: AdvertisementKind::Session,
+        subject,
+        advertised_since: since,
+    };
+    seeds.push(("tokens", "advertisement", signer.sign(&claim)));
+    let claim = SearchClaim {
+        set_id,
+        ruleset_hash: RulesetHash(5),
+        silo: SiloId(6),
+        party_digest: [7; 16],
+        started_at: since,
+        last_issued_at: used,
+    };
+    seeds.push(("tokens", "search", signer.sign(&claim)));
+    let claim = ReservationClaim {
+        reservation_id: ReservationId::from_bytes([4; 16]),
+        advertisement_id: id,
+        set_id,
+        subject: None,
+    };
+    seeds.push(("tokens", "reservation", signer.sign(&claim)));
+    let issued = CallerTokenClaims {
         iss: "fuzz".into(),
         sub: "ana".into(),
         aud: "fuzz".into(),
@@ -192,7 +209,7 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
         role: Some("operator".into()),
         scope: Some("a b".into()),
     };
-    let token = targets::issuer().sign(&issued).unwrap();
+    let token = targets::issuer().sign_jwt(&issued).unwrap();
     seeds.push(("credentials", "bearer", format!("Bearer {token}").into()));
     seeds.push(("credentials", "none", b"bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbmEifQ.".into()));
     for (name, bytes) in [

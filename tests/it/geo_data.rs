@@ -5,12 +5,12 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use fireteam::domain::locality::Locality;
-use fireteam::geo::{GeoError, Locator, LocatorSettings};
+use fireteam::geo::{GeoError, GeoIpLocator, LocatorSettings};
 
 use crate::shared_data::shared_data;
 
 const EXACT: LocatorSettings =
-    LocatorSettings { cell_degrees: 0.0, session_cell_degrees: 0.0, max_accuracy_radius_km: 500.0 };
+    LocatorSettings { grid_degrees: 0.0, session_grid_degrees: 0.0, max_accuracy_radius_km: 500.0 };
 /// A thousandth of a degree on the sphere of 4000 miles.
 const THOUSANDTH_OF_A_DEGREE_MILES: f64 = 0.001 * std::f64::consts::PI / 180.0 * 4000.0;
 
@@ -31,7 +31,7 @@ fn five_thousand_look_ups_agree() {
     let expected = fs::read_to_string(folder.join("expected_lookups.csv")).unwrap();
     for layout in ["geoip2", "flat"] {
         let file = folder.join(format!("dbip-city-lite-subset-{layout}-layout.mmdb"));
-        let locator = Locator::load(&[file], EXACT).unwrap();
+        let locator = GeoIpLocator::load_files(&[file], EXACT).unwrap();
         let mut checked = 0;
         for line in expected.lines().skip(1) {
             // City names may hold commas; the first and the last two fields do not.
@@ -50,7 +50,7 @@ fn five_thousand_look_ups_agree() {
 fn the_published_test_database_is_read() {
     let Some(folder) = shared_data("ip-maxmind-test") else { return };
     for name in ["GeoIP2-City-Test", "GeoLite2-City-Test"] {
-        let locator = Locator::load(&[folder.join(name).with_extension("mmdb")], EXACT).unwrap();
+        let locator = GeoIpLocator::load_files(&[folder.join(name).with_extension("mmdb")], EXACT).unwrap();
         let listing: Vec<serde_json::Map<String, serde_json::Value>> =
             serde_json::from_slice(&fs::read(folder.join(name).with_extension("json")).unwrap()).unwrap();
         let mut checked = 0;
@@ -104,10 +104,10 @@ fn broken_files_are_refused_without_a_panic() {
     let mut refused = 0;
     for file in files_under(&folder) {
         let name = file.file_name().unwrap().to_str().unwrap().to_owned();
-        match Locator::load(std::slice::from_ref(&file), EXACT) {
+        match GeoIpLocator::load_files(std::slice::from_ref(&file), EXACT) {
             Ok(_) => adopted.push(name),
             Err(why) => {
-                assert!(matches!(why, GeoError::Broken { .. } | GeoError::NoPlaces { .. }), "{name}: {why}");
+                assert!(matches!(why, GeoError::InvalidFile { .. } | GeoError::NoCoordinates { .. }), "{name}: {why}");
                 assert!(why.to_string().contains(&name));
                 refused += 1;
             }

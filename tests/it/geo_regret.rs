@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use fireteam::domain::locality::Locality;
-use fireteam::geo::{Locator, LocatorSettings};
+use fireteam::geo::{GeoIpLocator, LocatorSettings};
 
 use crate::shared_data::shared_data;
 
@@ -26,9 +26,15 @@ struct World {
 fn world(cell_degrees: f64, session_cell_degrees: f64) -> Option<World> {
     let (addresses, latency) = (shared_data("ip-dbip-subset")?, shared_data("latency-wonderproxy")?);
     let file = addresses.join("dbip-city-lite-subset-geoip2-layout.mmdb");
-    let locator =
-        Locator::load(&[file], LocatorSettings { cell_degrees, session_cell_degrees, ..LocatorSettings::default() })
-            .unwrap();
+    let locator = GeoIpLocator::load_files(
+        &[file],
+        LocatorSettings {
+            grid_degrees: cell_degrees,
+            session_grid_degrees: session_cell_degrees,
+            ..LocatorSettings::default()
+        },
+    )
+    .unwrap();
     let (mut sites, mut shown) = (BTreeMap::new(), BTreeMap::new());
     for line in fs::read_to_string(addresses.join("wonderproxy_site_ips.csv")).unwrap().lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
@@ -36,7 +42,7 @@ fn world(cell_degrees: f64, session_cell_degrees: f64) -> Option<World> {
         if id != MISPLACED && !sites.contains_key(&id) {
             let address = fields[3].parse().unwrap();
             sites.insert(id, locator.locate(address).unwrap());
-            shown.insert(id, locator.locate_coarsely(address).unwrap());
+            shown.insert(id, locator.locate_on_session_grid(address).unwrap());
         }
     }
     let mut round_trips_ms = BTreeMap::new();
@@ -95,7 +101,7 @@ fn mean_regret_ms(cell_degrees: f64, session_cell_degrees: f64) -> Option<f64> {
 #[test]
 fn probing_the_five_nearest_loses_little() {
     let usual = LocatorSettings::default();
-    for (cell_degrees, session_cell_degrees) in [(0.0, 0.0), (usual.cell_degrees, usual.session_cell_degrees)] {
+    for (cell_degrees, session_cell_degrees) in [(0.0, 0.0), (usual.grid_degrees, usual.session_grid_degrees)] {
         let Some(regret) = mean_regret_ms(cell_degrees, session_cell_degrees) else { return };
         assert!(regret <= 3.5, "cells {cell_degrees} and {session_cell_degrees}: {regret} ms");
     }
@@ -127,7 +133,7 @@ fn coarse_places_of_sessions_cost_little() {
     let Some(exact) = mean_regret_ms(0.0, 0.0) else { return };
     for session_cell_degrees in [2.0, 3.0, 4.0, 5.0] {
         let Some(regret) = mean_regret_ms(1.0, session_cell_degrees) else { return };
-        if session_cell_degrees == LocatorSettings::default().session_cell_degrees {
+        if session_cell_degrees == LocatorSettings::default().session_grid_degrees {
             assert!(regret < exact + 0.5, "{regret} ms");
             let of_twenty = |world: Option<World>| world.map(|it| it.mean_regret_ms(usize::MAX, 20)).unwrap();
             let (coarse, exact) = (of_twenty(world(1.0, session_cell_degrees)), of_twenty(world(0.0, 0.0)));

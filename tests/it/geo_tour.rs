@@ -4,14 +4,14 @@ use std::net::IpAddr;
 use std::path::Path;
 
 use fireteam::domain::locality::Locality;
-use fireteam::geo::{Locator, LocatorSettings};
+use fireteam::geo::{GeoIpLocator, LocatorSettings};
 
 /// Each row of the address table in data/README.md, from the shipped file, to a thousandth of a degree.
 #[test]
 fn the_tours_addresses_are_where_the_readme_says() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
-    let exact = LocatorSettings { cell_degrees: 0.0, ..LocatorSettings::default() };
-    let locator = Locator::load(&[data.join("dbip-tour.mmdb")], exact).unwrap();
+    let exact = LocatorSettings { grid_degrees: 0.0, ..LocatorSettings::default() };
+    let locator = GeoIpLocator::load_files(&[data.join("dbip-tour.mmdb")], exact).unwrap();
     let readme = std::fs::read_to_string(data.join("README.md")).unwrap();
     let mut cities = Vec::new();
     for line in readme.lines().filter(|line| line.starts_with('|') && line.contains('`')) {

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use fireteam::api::admission::{AuthorizedCaller, Authorizer, ClientOrGameServer};
-use fireteam::api::caller::ClientAddressResolver;
-use fireteam::auth::policy::PLAYERS;
+use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameServer};
+use fireteam::api::client_address::ClientAddressResolver;
+use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
 use fireteam::clock::Clock;
 use fireteam::config::{Config, RateLimitRules, RulesetSource, StoreTarget};
 use fireteam::domain::time::UnixMs;
-use fireteam::domain::{coarse, locality};
-use fireteam::server::assemble::{self, start_app};
+use fireteam::domain::{locality, location_privacy};
+use fireteam::server::startup::{self, start_app};
 use fireteam_client::Client;
 
 #[path = "../common/party.rs"]
@@ -23,7 +23,7 @@ pub(crate) struct House {
     /// The server's time and dice.
     pub(crate) clock: Arc<HandClock>,
     /// Its parts.
-    pub(crate) parts: assemble::App,
+    pub(crate) parts: startup::App,
     config: Config,
     /// Holds the token key, and whatever else a test puts there.
     pub(crate) folder: tempfile::TempDir,
@@ -66,7 +66,7 @@ impl House {
             reservation_hold_s: 30,
             keep_retired_rulesets_s: 600,
             cell_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
-            session_cell_degrees: coarse::DEFAULT_SESSION_GRID_DEGREES,
+            session_cell_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
             max_accuracy_radius_km: 500.0,
             shutdown_deadline_s: 10,
         };
@@ -108,7 +108,8 @@ impl House {
 /// A player who has shown nothing, where nobody has to.
 pub(crate) fn anonymous() -> AuthorizedCaller<ClientOrGameServer> {
     let (headers, mut extensions) = (http::HeaderMap::new(), http::Extensions::new());
-    let admitted = Authorizer::default().authorize(PLAYERS, &headers, &extensions).expect("everybody is let in");
+    let admitted =
+        Authorizer::default().authorize(CLIENTS_AND_GAME_SERVERS, &headers, &extensions).expect("everybody is let in");
     extensions.insert(admitted);
     AuthorizedCaller::from_request(&ClientAddressResolver::new(Arc::new(|peer, _| peer)), &headers, &extensions)
         .expect("a player")
@@ -146,7 +147,7 @@ impl Clock for HandClock {
         UnixMs(self.now_ms.load(Ordering::SeqCst))
     }
 
-    fn dice(&self) -> f64 {
+    fn random_unit_f64(&self) -> f64 {
         f64::from_bits(self.dice.load(Ordering::SeqCst))
     }
 
@@ -165,6 +166,6 @@ fn the_clock_moves_only_when_turned() {
     clock.turn(250);
     assert_eq!(clock.now().ms_since(before), 250);
     clock.load_dice(0.99);
-    assert_eq!(clock.dice(), 0.99);
+    assert_eq!(clock.random_unit_f64(), 0.99);
     assert_ne!(clock.random_bytes(), clock.random_bytes());
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::process::Output;
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing::IssuingKey;
-use fireteam_client::{Client, Code, Error, Tokens};
+use fireteam::auth::issuing_key::IssuingKey;
+use fireteam_client::{Client, Code, Error, TokenSource};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::badges::{AUDIENCE, ISSUER, locked_house};
@@ -19,15 +19,15 @@ async fn a_stream_ends_with_its_token() {
     let mut issued = badges.issued(Role::Client, "ana");
     // Run out, and taken for one second more.
     (issued.iat, issued.exp) = (issued.iat - 60, issued.iat - 29);
-    let token = badges.key.sign(&issued).unwrap();
-    let client = house.client().await.with_tokens(Tokens::fixed(&token).unwrap());
-    let (connection, mut events) = client.open().await.expect("open");
+    let token = badges.key.sign_jwt(&issued).unwrap();
+    let client = house.client().await.with_token_source(TokenSource::fixed(&token).unwrap());
+    let (connection, mut events) = client.open_stream().await.expect("open");
     connection.advertise(host(&[("ana", 0.0)], 2)).await.expect("the stream is good until then");
     let end = tokio::time::timeout(PATIENCE, events.next()).await.expect("in time").expect_err("the end");
     assert_eq!(end.code(), Some(Code::Unauthenticated), "{end}");
     assert!(end.to_string().contains("connect again with a fresh one"), "{end}");
 
-    let (lasting, _events) = badges.client(&house, Role::Client, "ana").await.open().await.expect("open");
+    let (lasting, _events) = badges.client(&house, Role::Client, "ana").await.open_stream().await.expect("open");
     lasting.search(search()).await.expect("a good token's stream goes on");
     house.clock.turn(3_600_000 + 30_000);
     let error = badges.client(&house, Role::Client, "ana").await.search(search()).await.unwrap_err();
@@ -53,10 +53,10 @@ async fn keys_change_while_serving() {
     std::fs::write(file, "no key").unwrap();
     assert!(authenticator.reload().is_err());
     client.search(search()).await.expect("still known");
-    std::fs::write(file, IssuingKey::of_seed(&[8; 32]).unwrap().jwks()).unwrap();
+    std::fs::write(file, IssuingKey::from_seed(&[8; 32]).unwrap().public_key_set()).unwrap();
     authenticator.reload().unwrap();
     assert_eq!(client.search(search()).await.unwrap_err().code(), Some(Code::Unauthenticated));
-    std::fs::write(file, badges.key.jwks()).unwrap();
+    std::fs::write(file, badges.key.public_key_set()).unwrap();
     authenticator.reload().unwrap();
     client.search(search()).await.expect("known again");
 }
@@ -90,7 +90,7 @@ async fn pages_are_for_those_whom_they_are_for() {
         ("/metrics", String::new(), "401"),
         ("/metrics", "authorization: Bearer x\r\n".into(), "401"),
         ("/metrics", shown(Role::Client), "403"),
-        ("/metrics", shown(Role::Server), "403"),
+        ("/metrics", shown(Role::GameServer), "403"),
         ("/metrics", shown(Role::Operator), "200"),
     ] {
         let answer = page(at, path, &header).await;
@@ -125,7 +125,7 @@ async fn the_commands_and_the_server_agree() {
     let settings = ["--auth-keys", "keys", "--auth-issuer", ISSUER, "--auth-audience", AUDIENCE, "--store", "memory:"];
     let process = Process::start(folder.path(), &settings);
     let shown = async |token: &str| -> Result<(), Error> {
-        let client: Client = process.client().await.with_tokens(Tokens::fixed(token)?);
+        let client: Client = process.client().await.with_token_source(TokenSource::fixed(token)?);
         client.search(search()).await.map(drop)
     };
     let (old, new) = (token("one.key.pem", "client", &["--ttl", "10m"]), token("two.key.pem", "client", &[]));

@@ -10,10 +10,10 @@ use tonic::{Code, Request, Status};
 use tonic_prost::ProstCodec;
 use tonic_types::StatusExt;
 
-use fireteam::api::{method, pb};
+use fireteam::api::{pb, rpc_method};
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing::{Issued, IssuingKey};
-use fireteam::auth::policy::Access;
+use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
+use fireteam::auth::policy::AccessPolicy;
 use fireteam::config::RateLimitRules;
 
 use crate::badges::{Badges, locked_house, locked_house_with};
@@ -27,15 +27,15 @@ struct Shown {
 }
 
 fn everybody(badges: &Badges) -> Vec<Shown> {
-    let change = |change: &dyn Fn(&mut Issued)| {
-        let mut issued = badges.issued(Role::Server, "eu-1");
+    let change = |change: &dyn Fn(&mut CallerTokenClaims)| {
+        let mut issued = badges.issued(Role::GameServer, "eu-1");
         change(&mut issued);
-        badges.key.sign(&issued).unwrap()
+        badges.key.sign_jwt(&issued).unwrap()
     };
-    let (public, good) = (badges.key.public_pem(), badges.issued(Role::Operator, "ana"));
+    let (public, good) = (badges.key.public_key_pem(), badges.issued(Role::Operator, "ana"));
     let by = |header: Header| encode(&header, &good, &EncodingKey::from_secret(public.as_bytes())).unwrap();
-    let hs256 = by(Header { kid: Some(badges.key.name()), ..Header::new(Algorithm::HS256) });
-    let stranger = IssuingKey::of_seed(&[9; 32]).unwrap();
+    let hs256 = by(Header { kid: Some(badges.key.key_id()), ..Header::new(Algorithm::HS256) });
+    let stranger = IssuingKey::from_seed(&[9; 32]).unwrap();
     let (_, rest) =
         badges.token(Role::Operator, "ana").split_once('.').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     // {"alg":"none"}
@@ -53,11 +53,11 @@ fn everybody(badges: &Badges) -> Vec<Shown> {
         refused("unknown role", change(&|it| it.role = Some("root".into())), "CREDENTIALS_REJECTED"),
         refused("alg=none", none, "MALFORMED_CREDENTIALS"),
         refused("HS256 with the public key", hs256, "CREDENTIALS_REJECTED"),
-        refused("unknown kid", stranger.sign(&good).unwrap(), "CREDENTIALS_REJECTED"),
+        refused("unknown kid", stranger.sign_jwt(&good).unwrap(), "CREDENTIALS_REJECTED"),
         known("client", Role::Client, "ana"),
         known("other client", Role::Client, "ben"),
-        known("server", Role::Server, "eu-1"),
-        known("other server", Role::Server, "eu-2"),
+        known("server", Role::GameServer, "eu-1"),
+        known("other server", Role::GameServer, "eu-2"),
         known("operator", Role::Operator, "ana"),
     ]
 }
@@ -103,11 +103,13 @@ async fn check(channel: &Channel, path: &str, shown: &Shown) {
     };
     let cell = format!("{path} by {}: {code:?} {reason}", shown.called);
     let is_let_in = !matches!(code, Code::Unauthenticated | Code::PermissionDenied);
-    match (method::method_of_path(path).access, shown.wanted) {
-        (Access::Anyone, _) => assert!(is_let_in, "{cell}"),
-        (Access::Only(_), Err(wanted)) => assert_eq!((code, &*reason), (Code::Unauthenticated, wanted), "{cell}"),
-        (Access::Only(roles), Ok(role)) if roles.has(role) => assert!(is_let_in, "{cell}"),
-        (Access::Only(_), Ok(_)) => {
+    match (rpc_method::method_of_path(path).access, shown.wanted) {
+        (AccessPolicy::Public, _) => assert!(is_let_in, "{cell}"),
+        (AccessPolicy::RolesOnly(_), Err(wanted)) => {
+            assert_eq!((code, &*reason), (Code::Unauthenticated, wanted), "{cell}")
+        }
+        (AccessPolicy::RolesOnly(roles), Ok(role)) if roles.contains(role) => assert!(is_let_in, "{cell}"),
+        (AccessPolicy::RolesOnly(_), Ok(_)) => {
             assert_eq!((code, &*reason), (Code::PermissionDenied, "ROLE_NOT_ALLOWED"), "{cell}");
         }
     }
@@ -135,7 +137,7 @@ async fn every_call_lets_in_whom_it_should_and_nobody_else() {
         all.sort_by_key(|path| path.ends_with("/Drain"));
         assert!(8 <= all.len(), "{all:?}");
         for path in &all {
-            assert!(method::is_known_path(path), "{path} has no row of policy");
+            assert!(rpc_method::is_known_path(path), "{path} has no row of policy");
             for shown in &everybody {
                 // A connection of its own: streams that go on would use up the places of one.
                 let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();

@@ -30,7 +30,7 @@ async fn every_row_is_imported_or_told_of() {
     let (code, out, err) = run(&house, folder.path(), &["import-ratings", "good.csv", "--set", &set]).await;
     assert_eq!((code, &*out), (0, "2500 imported, 0 of them as one win and one loss, 0 rows not imported\n"), "{err}");
     let client = house.client().await;
-    let last = client.ratings(SET, &["user-2499"]).await.unwrap().remove(0);
+    let last = client.get_ratings(SET, &["user-2499"]).await.unwrap().remove(0);
     assert_eq!(
         (last.rating.unwrap(), last.leaderboard_rank),
         (pb::RatingValue { rating: 3_499.0, deviation: 30.0 }, Some(1))
@@ -40,7 +40,7 @@ async fn every_row_is_imported_or_told_of() {
     let (code, out, err) = run(&house, folder.path(), &["import-ratings", "bad.csv", "--set", &set]).await;
     assert_eq!((code, &*out), (1, "2 imported, 0 of them as one win and one loss, 2 rows not imported\n"), "{err}");
     assert!(err.contains("bad.csv:3: rating is `x`") && err.contains("bad.csv:4: user_id is missing"), "{err}");
-    assert_eq!(client.ratings(SET, &["cid"]).await.unwrap()[0].rating.unwrap().rating, 1_800.0);
+    assert_eq!(client.get_ratings(SET, &["cid"]).await.unwrap()[0].rating.unwrap().rating, 1_800.0);
 
     let (code, out, err) = run(&house, folder.path(), &["import-ratings", "bad.csv", "--set", "99"]).await;
     assert_eq!((code, &*out), (1, "0 imported, 0 of them as one win and one loss, 4 rows not imported\n"), "{err}");
@@ -60,7 +60,7 @@ async fn wins_and_losses_become_ratings() {
     let (code, out, err) = run(&house, folder.path(), &[&arguments[..], &["--percentile"]].concat()).await;
     assert_eq!((code, &*out), (1, "2 imported, 1 of them as one win and one loss, 0 rows not imported\n"), "{err}");
     assert!(err.contains("w.csv:3: wins is `-3`"), "{err}");
-    let ratings = house.client().await.ratings(SET, &["ann", "bob"]).await.unwrap();
+    let ratings = house.client().await.get_ratings(SET, &["ann", "bob"]).await.unwrap();
     let ratings: Vec<f64> = ratings.iter().map(|it| it.rating.as_ref().unwrap().rating).collect();
     assert_eq!(ratings, [1_550.0, 1_036.0]);
 }

@@ -1,9 +1,9 @@
 //! What is whose: nobody changes, ends or confirms anything of somebody else's, and trying teaches nothing.
 
 use fireteam::api::convert::EntryPoint;
-use fireteam::api::handler::MatchmakingHandler;
+use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::status::Rejection;
-use fireteam::api::{admission, pb};
+use fireteam::api::{authorization, pb};
 use fireteam::auth::identity::Role;
 use fireteam::config::StoreTarget;
 use fireteam::domain::id::AdvertisementId;
@@ -16,7 +16,7 @@ use crate::badges::{Badges, locked_house, locked_house_with};
 use crate::harness::{House, host, party};
 use crate::plain;
 
-type Player = admission::AuthorizedCaller<admission::ClientOrGameServer>;
+type Player = authorization::AuthorizedCaller<authorization::ClientOrGameServer>;
 
 /// Callers, each with an advertisement and, in the next one's, a reservation.
 const OWNERS: usize = 12;
@@ -32,7 +32,7 @@ struct Owner {
 }
 
 fn role(number: usize) -> Role {
-    if number % 3 == 2 { Role::Server } else { Role::Client }
+    if number % 3 == 2 { Role::GameServer } else { Role::Client }
 }
 
 /// The same message of the client's and of the server's making.
@@ -207,7 +207,7 @@ async fn tokens_are_worth_nothing_in_other_hands() {
     let ana = badges.client(&house, Role::Client, "ana").await;
     let mut advertised = ana.advertise(host(&[("ana", 0.0)], 3)).await.expect("advertise");
     let ben = badges.client(&house, Role::Client, "ben").await;
-    let search_token = ben.searching(1, party(&[("ben", 0.0)])).search().await.expect("search").search_token;
+    let search_token = ben.search_session(1, party(&[("ben", 0.0)])).search().await.expect("search").search_token;
     let reserve = fireteam_client::pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
         search_token,
@@ -223,7 +223,7 @@ async fn tokens_are_worth_nothing_in_other_hands() {
         reservation_id: reserved.reservation_id.clone(),
         reservation_token: reserved.reservation_token.clone(),
     };
-    for (role, name) in [(Role::Client, "eve"), (Role::Server, "ana"), (Role::Server, "ben")] {
+    for (role, name) in [(Role::Client, "eve"), (Role::GameServer, "ana"), (Role::GameServer, "ben")] {
         let thief = badges.client(&house, role, name).await;
         let error = thief.delete_advertisement(delete.clone()).await.expect_err("not theirs");
         assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use fireteam::auth::identity::Role;
 use fireteam::clock::SystemClock;
-use fireteam_client::{Client, Code, Tokens, pb};
+use fireteam_client::{Client, Code, TokenSource, pb};
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -145,7 +145,7 @@ async fn queue(client: &Client, guest: &Client, name: &str) -> String {
     here.respond(&id, true).await.unwrap();
     let play = there.respond(&id, true).await.unwrap().found_match.clone().expect("a match");
     assert!(!play.own_players[0].credential.is_empty(), "it begins");
-    there.score(&id, 4).await.unwrap();
+    there.submit_feedback(&id, 4).await.unwrap();
     let around = pb::GetLeaderboardRequest {
         matchmaking_set_id: Some(RANKED),
         around_user_id: name.to_owned(),
@@ -153,7 +153,7 @@ async fn queue(client: &Client, guest: &Client, name: &str) -> String {
     };
     // Where callers show who they are no player says who has won.
     let reported = here.report_result(&id, &[(0, 1), (1, 2)]).await;
-    let entries = client.leaderboard(around).await.unwrap().entries;
+    let entries = client.get_leaderboard(around).await.unwrap().entries;
     assert_eq!(entries.is_empty(), reported.is_err(), "whoever has a result is on it");
     here.report_result(&id, &[(0, 2), (1, 1)]).await.unwrap_err().to_string()
 }
@@ -161,14 +161,14 @@ async fn queue(client: &Client, guest: &Client, name: &str) -> String {
 /// Two callers' whole life, mistakes included: `name` advertises, and `name` with `-too` comes along, who may be the same
 /// client where nobody shows who they are. Returns the text of every refusal.
 async fn whole_life(client: Client, guest: Client, name: &str) -> Vec<String> {
-    let (connection, mut events) = client.open().await.unwrap();
+    let (connection, mut events) = client.open_stream().await.unwrap();
     let mine = pb::MatchmakingUpdateAdvertisementRequest {
         connect_data: b"by arrangement".to_vec(),
         ..host(&[(name, 0.0)], 3)
     };
     let mut advertised = connection.advertise(mine.clone()).await.unwrap();
     advertised.heartbeat().await.unwrap();
-    let mut search = guest.searching(1, party(&[(&format!("{name}-too"), 0.0)]));
+    let mut search = guest.search_session(1, party(&[(&format!("{name}-too"), 0.0)]));
     let found = search.search().await.unwrap();
     let own = found.candidates.iter().find(|it| it.advertisement_id == advertised.id());
     assert!(own.is_some(), "whoever looks from the same city finds it: {found:?}");
@@ -177,16 +177,16 @@ async fn whole_life(client: Client, guest: Client, name: &str) -> Vec<String> {
     let held = search.reserve(advertised.id()).await.unwrap();
     events.next().await.unwrap();
     held.release().await.unwrap();
-    client.choose_role(1, 1).await.unwrap();
+    client.choose_action(1, 1).await.unwrap();
     let configuration = pb::MatchmakingGetConfigurationRequest { matchmaking_set_id: Some(1), ..Default::default() };
     client.get_configuration(configuration).await.unwrap();
 
     let mut refusals = vec![queue(&client, &guest, name).await];
     let stranger = party(&[(name, f64::NAN)]);
-    refusals.push(client.searching(1, stranger).search().await.unwrap_err().to_string());
-    refusals.push(client.searching(77, party(&[(name, 0.0)])).search().await.unwrap_err().to_string());
+    refusals.push(client.search_session(1, stranger).search().await.unwrap_err().to_string());
+    refusals.push(client.search_session(77, party(&[(name, 0.0)])).search().await.unwrap_err().to_string());
     let twice = party(&[(name, 0.0), (name, 0.0)]);
-    refusals.extend(client.searching(1, twice).search().await.err().map(|it| it.to_string()));
+    refusals.extend(client.search_session(1, twice).search().await.err().map(|it| it.to_string()));
     let forged = pb::MatchmakingDeleteAdvertisementRequest {
         advertisement_id: advertised.id().into(),
         advertisement_token: b"forged".to_vec(),
@@ -297,13 +297,14 @@ async fn no_canary_is_seen_where_callers_show_who_they_are() {
         let mut client = async |name: &str| {
             let token = token_of(&mut needles, Role::Client, name);
             let client = Client::connect(&*at).await.unwrap().with_metadata("x-forwarded-for", place).unwrap();
-            client.with_tokens(Tokens::fixed(&token).unwrap())
+            client.with_token_source(TokenSource::fixed(&token).unwrap())
         };
         let (one, other) = (client(name).await, client(&format!("{name}-too")).await);
         said.extend(whole_life(one, other, name).await);
     }
-    let worthless = Tokens::fixed(&(token_of(&mut needles, Role::Client, NAMES[0]) + "x")).unwrap();
-    let refused = Client::connect(&*at).await.unwrap().with_tokens(worthless).choose_role(1, 1).await.unwrap_err();
+    let worthless = TokenSource::fixed(&(token_of(&mut needles, Role::Client, NAMES[0]) + "x")).unwrap();
+    let refused =
+        Client::connect(&*at).await.unwrap().with_token_source(worthless).choose_action(1, 1).await.unwrap_err();
     assert_eq!(refused.code(), Some(Code::Unauthenticated));
     said.push_str(&refused.to_string());
 

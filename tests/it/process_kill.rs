@@ -88,7 +88,7 @@ async fn a_killed_server_loses_nothing_that_it_acknowledged() {
             let voice = lane.speak(server.client().await).await;
             lane.check(&voice).await;
         }
-        let target = CHANGES_MIN + (CHANGES_MORE * dice.dice()) as u64;
+        let target = CHANGES_MIN + (CHANGES_MORE * dice.random_unit_f64()) as u64;
         println!("round {round}: serving after {:?}, killed after {target} changes", server.started_in);
         lanes = live_until_killed(server, lanes, target).await;
         check_file(folder.path()).await;

@@ -73,9 +73,9 @@ impl Lane {
 
     /// Finds its voice on a server that has just started.
     pub(crate) async fn speak(&self, client: Client) -> Voice {
-        let client = client.with_retries(fireteam_client::Retries::NEVER);
+        let client = client.with_retry_policy(fireteam_client::RetryPolicy::NEVER);
         let stream = match self.number % 2 {
-            0 => Some(client.open().await.expect("a stream").0),
+            0 => Some(client.open_stream().await.expect("a stream").0),
             _ => None,
         };
         let mut voice = Voice { client, stream, search_tokens: Default::default() };
@@ -154,12 +154,12 @@ impl Lane {
 
     fn choose(&mut self) -> Asked {
         let alive: Vec<usize> = (0..self.sessions.len()).filter(|&at| !self.sessions[at].is_gone).collect();
-        let dice = self.dice.dice();
+        let dice = self.dice.random_unit_f64();
         if alive.is_empty() || (dice < 0.25 && alive.len() < ALIVE_MAX) {
             self.words += 1;
             return Asked::Create { word: self.words };
         }
-        let at = alive[(self.dice.dice() * alive.len() as f64) as usize];
+        let at = alive[(self.dice.random_unit_f64() * alive.len() as f64) as usize];
         let seats = &self.sessions[at].seats;
         match dice {
             ..0.35 => Asked::Delete { at },
@@ -256,7 +256,7 @@ impl Lane {
     }
 
     async fn search(&self, voice: &Voice, guest: usize) -> pb::MatchmakingSearchResponse {
-        voice.client.searching(1, self.guest(guest)).search().await.expect("a search")
+        voice.client.search_session(1, self.guest(guest)).search().await.expect("a search")
     }
 
     /// All that a searcher sees in this lane's silo, by id.

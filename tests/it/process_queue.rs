@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use fireteam_client::{Client, Queued, pb};
+use fireteam_client::{Client, Ticket, pb};
 use pb::{MatchEndReason, TicketState};
 use tokio::time::Instant;
 
@@ -38,7 +38,7 @@ struct Told {
 }
 
 /// Asks until the ticket stands so.
-async fn is(client: &Client, ticket: &Queued, state: TicketState) -> Told {
+async fn is(client: &Client, ticket: &Ticket, state: TicketState) -> Told {
     let mut last = pb::TicketStatus::default();
     until("it stands so", async || {
         let beat = pb::QueueHeartbeatRequest { tickets: vec![ticket.reference()], ..Default::default() };
@@ -51,7 +51,7 @@ async fn is(client: &Client, ticket: &Queued, state: TicketState) -> Told {
     Told { waited_ms: last.waited_ms, match_id, team, players, accepted }
 }
 
-async fn respond(client: &Client, ticket: &Queued, match_id: &str) {
+async fn respond(client: &Client, ticket: &Ticket, match_id: &str) {
     let reference = ticket.reference();
     let request = pb::QueueRespondRequest {
         ticket_id: reference.ticket_id,
@@ -64,7 +64,7 @@ async fn respond(client: &Client, ticket: &Queued, match_id: &str) {
 }
 
 /// The team of `winner` has won.
-async fn report(client: &Client, winner: &Queued, over: &Told) {
+async fn report(client: &Client, winner: &Ticket, over: &Told) {
     let rank = |team, rank| pb::TeamRank { team, rank };
     let request = pb::ReportResultRequest {
         match_id: over.match_id.clone(),
@@ -76,7 +76,7 @@ async fn report(client: &Client, winner: &Queued, over: &Told) {
 }
 
 async fn ratings(client: &Client, users: &[&str]) -> Vec<f64> {
-    let all = client.ratings(RATED, users).await.expect("ratings");
+    let all = client.get_ratings(RATED, users).await.expect("ratings");
     all.iter().map(|it| it.rating.expect("a rating").rating).collect()
 }
 

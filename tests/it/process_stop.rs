@@ -23,7 +23,7 @@ const MANY: usize = 3_000;
 async fn a_server_that_is_asked_to_stop_says_goodbye_and_goes() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start(folder.path(), &[]);
-    let (connection, mut events) = server.client().await.open().await.unwrap();
+    let (connection, mut events) = server.client().await.open_stream().await.unwrap();
     let advertised = connection.advertise(host(&[("host", 0.0)], 3)).await.unwrap();
     let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
     let mut health = HealthClient::new(channel.connect().await.unwrap());
@@ -50,7 +50,7 @@ async fn a_server_that_is_asked_to_stop_says_goodbye_and_goes() {
     }
 
     let server = Process::start(folder.path(), &[]);
-    let found = server.client().await.searching(1, party(&[("guest", 0.0)])).search().await.unwrap();
+    let found = server.client().await.search_session(1, party(&[("guest", 0.0)])).search().await.unwrap();
     assert_eq!(found.candidates.iter().map(|it| it.advertisement_id.as_str()).collect::<Vec<_>>(), [advertised.id()]);
 }
 
@@ -70,7 +70,7 @@ fn a_server_that_has_just_started_stops_in_good_order_too() {
 async fn a_restarted_server_has_every_advertisement() {
     let folder = tempfile::tempdir().unwrap();
     let server = Process::start(folder.path(), &[]);
-    let (connection, _events) = server.client().await.open().await.unwrap();
+    let (connection, _events) = server.client().await.open_stream().await.unwrap();
     let mut answers = Vec::new();
     for number in 0..MANY {
         let update = pb::MatchmakingUpdateAdvertisementRequest {
@@ -84,7 +84,7 @@ async fn a_restarted_server_has_every_advertisement() {
             ..Default::default()
         };
         let answer = connection.send(core).await.unwrap();
-        answers.push(tokio::spawn(answer.settle()));
+        answers.push(tokio::spawn(answer.wait()));
     }
     for answer in answers {
         let answer = answer.await.unwrap().unwrap();

@@ -44,7 +44,7 @@ async fn control_of(server: &Process) -> plain::RulesetStatus {
 
 /// How many sessions a stranger of skill 250 is shown.
 async fn shown(server: &Process) -> usize {
-    let mut search = server.client().await.searching(1, party(&[("guest", 250.0)]));
+    let mut search = server.client().await.search_session(1, party(&[("guest", 250.0)]));
     search.search().await.unwrap().candidates.len()
 }
 
@@ -175,7 +175,8 @@ async fn places_are_replaced_while_serving() {
     let server = Process::start(folder.path(), &trusting);
     let _host = server.client_from(LOS_ANGELES).await.advertise(host(&[("host", 0.0)], 3)).await.unwrap();
     let away = async || {
-        let found = server.client_from(SEATTLE).await.searching(1, party(&[("guest", 0.0)])).search().await.unwrap();
+        let found =
+            server.client_from(SEATTLE).await.search_session(1, party(&[("guest", 0.0)])).search().await.unwrap();
         found.candidates.first().and_then(|it| it.distance_miles)
     };
     let seen = away().await.expect("both places are known");

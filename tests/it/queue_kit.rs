@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fireteam::config::RulesetSource;
-use fireteam_client::{Client, Queued, Watched, pb};
+use fireteam_client::{Client, Ticket, TicketStream, pb};
 
 use crate::harness::{House, party};
 use crate::plain::operator_service_client::OperatorServiceClient;
@@ -48,8 +48,8 @@ pub(crate) fn asks(set: u32, players: &[(&str, f64)]) -> pb::QueueEnterRequest {
 /// A party that waits, on a connection of its own, and what it hears.
 pub(crate) struct Waiting {
     pub(crate) client: Client,
-    pub(crate) queued: Queued,
-    news: Watched,
+    pub(crate) queued: Ticket,
+    news: TicketStream,
 }
 
 impl Waiting {
@@ -93,7 +93,7 @@ impl Waiting {
 
     /// How it stands, asked.
     pub(crate) async fn stands(&mut self) -> pb::TicketStatus {
-        self.queued.beat().await.expect("heartbeat").clone()
+        self.queued.heartbeat().await.expect("heartbeat").clone()
     }
 }
 

@@ -111,7 +111,7 @@ async fn records_become_a_match_and_the_match_new_ratings() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let client = house.client().await;
     let ratings = async || -> Vec<f64> {
-        let all = client.ratings(CHALLENGE, &names).await.expect("ratings");
+        let all = client.get_ratings(CHALLENGE, &names).await.expect("ratings");
         all.iter().map(|it| it.rating.expect("a rating").rating).collect()
     };
     let before = ratings().await;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use fireteam::clock::Clock as _;
 use fireteam::domain::id::{SetId, UserKey};
-use fireteam::domain::life::{Match, MatchEndReason, MatchStage, TicketFate};
+use fireteam::domain::lifecycle::{Match, MatchEndReason, MatchStage, TicketFate};
 use fireteam::domain::queue::ticket::TicketEndReason;
 use fireteam::domain::session::{Player, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::Engine;
 use fireteam::engine::command::Caller;
-use fireteam::engine::fault::EngineError;
+use fireteam::engine::error::EngineError;
 use fireteam::engine::queues::command::{
     EnterQueueCommand, ReadyCheckResponse, TicketPhase, TicketReference, TicketStatus,
 };

@@ -8,10 +8,10 @@ use std::sync::Arc;
 
 use fireteam::domain::id::{TicketId, UserKey};
 use fireteam::domain::locality::Locality;
-use fireteam::domain::queue::avoid::{PastMatch, PastMatches};
-use fireteam::domain::queue::entrant::PreparedTicket;
+use fireteam::domain::queue::avoidance::{PastMatch, PastMatches};
 use fireteam::domain::queue::gate::QueueCounts;
 use fireteam::domain::queue::pass::{PassInput, run_pass};
+use fireteam::domain::queue::prepared_ticket::PreparedTicket;
 use fireteam::domain::queue::proposal::Proposal;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket};
 use fireteam::domain::ruleset::Ruleset;

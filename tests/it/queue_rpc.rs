@@ -342,7 +342,7 @@ async fn a_ticket_that_nobody_keeps_alive_lapses() {
     watched.stands().await;
     house.clock.turn(31_000);
     until("only one waits", async || waiting().await == 1).await;
-    assert_eq!(left_alone.beat().await.expect("beat").end_reason(), TicketEndReason::Expired);
+    assert_eq!(left_alone.heartbeat().await.expect("beat").end_reason(), TicketEndReason::Expired);
     assert_eq!(watched.stands().await.state(), TicketState::Waiting);
 }
 

@@ -1,7 +1,7 @@
 //! Quotas over the wire: by each door, by whom, with word of when to come back; and what operators do is written down.
 
 use fireteam::auth::identity::Role;
-use fireteam::auth::issuing::{Issued, IssuingKey};
+use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
 use fireteam::config::{AllowedRate, Config, QUOTA_DEFAULTS, RateLimitRule, RateLimitRules};
 use tokio::sync::mpsc;
 use tokio_stream::StreamExt;
@@ -142,15 +142,15 @@ async fn nothing_is_given_back() {
 async fn worthless_proofs_have_a_quota_of_their_own() {
     let (house, badges) = locked_house().await;
     let mut client = client(&house).await;
-    let mut ask = async |key: &IssuingKey, issued: &Issued| {
+    let mut ask = async |key: &IssuingKey, issued: &CallerTokenClaims| {
         let mut request = Request::new(search());
-        let header = format!("Bearer {}", key.sign(issued).unwrap());
+        let header = format!("Bearer {}", key.sign_jwt(issued).unwrap());
         request.metadata_mut().insert("authorization", header.parse().unwrap());
         client.search(request).await.err()
     };
     let good = badges.issued(Role::Client, "ana");
-    let old = Issued { iat: good.iat - 7_200, exp: good.iat - 3_600, ..good.clone() };
-    let stranger = IssuingKey::of_seed(&[9; 32]).unwrap();
+    let old = CallerTokenClaims { iat: good.iat - 7_200, exp: good.iat - 3_600, ..good.clone() };
+    let stranger = IssuingKey::from_seed(&[9; 32]).unwrap();
     for _ in 0..20 {
         assert_eq!(ask(&badges.key, &old).await.unwrap().code(), Code::Unauthenticated);
     }

@@ -58,7 +58,7 @@ fn rank(team: u32, rank: i32) -> pb::TeamRank {
 }
 
 async fn rating(client: &Client, user: &str) -> f64 {
-    client.ratings(SET, &[user]).await.expect("ratings")[0].rating.expect("a rating").rating
+    client.get_ratings(SET, &[user]).await.expect("ratings")[0].rating.expect("a rating").rating
 }
 
 fn refused<T: std::fmt::Debug>(answer: Result<T, Error>) -> (Code, String) {
@@ -90,20 +90,20 @@ async fn a_result_counts_once_and_ends_the_match() {
     assert!(code == Code::FailedPrecondition && text.contains(words), "{text}");
     assert_eq!((rating(&client, "ann").await, rating(&client, "bob").await), (1516.0, 1484.0));
 
-    let ann = client.ratings(SET, &["ann", "nobody"]).await.expect("ratings");
+    let ann = client.get_ratings(SET, &["ann", "nobody"]).await.expect("ratings");
     assert_eq!((ann[0].matches, ann[0].streak, ann[0].leaderboard_rank), (1, 1, Some(1)));
     assert_eq!(
         (ann[1].matches, ann[1].leaderboard_rank, ann[1].rating.expect("a newcomer's").rating),
         (0, None, 1500.0)
     );
-    let chances = client.predict(SET, &[&["ann"], &["bob"]]).await.expect("predict");
+    let chances = client.predict_outcome(SET, &[&["ann"], &["bob"]]).await.expect("predict");
     assert!(
         (chances[0] - 1.0 / (1.0 + 10_f64.powf(-32.0 / 400.0))).abs() < 1e-12
             && (chances[0] + chances[1] - 1.0).abs() < 1e-12
     );
     let asked =
         pb::GetRatingHistoryRequest { matchmaking_set_id: Some(SET), user_id: "bob".into(), ..Default::default() };
-    let history = client.rating_history(asked).await.expect("history").changes;
+    let history = client.get_rating_history(asked).await.expect("history").changes;
     assert_eq!((history.len(), history[0].match_id.as_str(), history[0].rank, history[0].sides), (1, duel.id(), 2, 2));
 }
 
@@ -123,16 +123,20 @@ async fn a_leaderboard_is_read_in_pages_and_around_a_user() {
     let ratings: Vec<_> = (0..50).map(row).collect();
     let request = plain::ImportRatingsRequest { matchmaking_set_id: Some(SET), ratings };
     operator(&house).await.import_ratings(request).await.expect("import");
-    let best = client.ratings(SET, &["user-49"]).await.expect("ratings").remove(0);
+    let best = client.get_ratings(SET, &["user-49"]).await.expect("ratings").remove(0);
     assert_eq!(
         (best.rating_low_95, best.rating_high_95, best.conservative_rating, best.leaderboard_rank),
         (949.0, 1_149.0, 949.0, Some(1))
     );
-    let new = client.ratings(SET, &["user-4"]).await.expect("ratings").remove(0);
+    let new = client.get_ratings(SET, &["user-4"]).await.expect("ratings").remove(0);
     assert!(new.provisional && !best.provisional);
 
     let page = |request: pb::GetLeaderboardRequest| {
-        client.leaderboard(pb::GetLeaderboardRequest { matchmaking_set_id: Some(SET), page_size: Some(20), ..request })
+        client.get_leaderboard(pb::GetLeaderboardRequest {
+            matchmaking_set_id: Some(SET),
+            page_size: Some(20),
+            ..request
+        })
     };
     let (mut places, mut token) = (Vec::new(), Vec::new());
     loop {
@@ -154,9 +158,9 @@ async fn a_leaderboard_is_read_in_pages_and_around_a_user() {
         matchmaking_set_id: Some(SET),
         ..Default::default()
     };
-    let around = client.leaderboard(around).await.expect("neighbours").entries;
+    let around = client.get_leaderboard(around).await.expect("neighbours").entries;
     assert_eq!(around.iter().map(|it| it.leaderboard_rank.expect("a place")).collect::<Vec<_>>(), [18, 19, 20, 21, 22]);
-    assert_eq!(around[2].user_key, client.ratings(SET, &["user-30"]).await.expect("ratings")[0].user_key);
+    assert_eq!(around[2].user_key, client.get_ratings(SET, &["user-30"]).await.expect("ratings")[0].user_key);
     let nobody = pb::GetLeaderboardRequest { around_user_id: "nobody".into(), ..Default::default() };
     assert_eq!(page(nobody).await.expect("nothing").entries, []);
 }
@@ -300,12 +304,12 @@ async fn matches_are_scored_and_exported() {
     let answer = operator.report_result(said).await.expect("report").into_inner().report.expect("an answer");
     assert_eq!((answer.rated, answer.changes.len()), (true, 2));
 
-    duel.ann.queued.score(duel.id(), 5).await.expect("score");
-    duel.ann.queued.score(duel.id(), 5).await.expect("the same again");
-    let (code, text) = refused(duel.ann.queued.score(duel.id(), 4).await);
+    duel.ann.queued.submit_feedback(duel.id(), 5).await.expect("score");
+    duel.ann.queued.submit_feedback(duel.id(), 5).await.expect("the same again");
+    let (code, text) = refused(duel.ann.queued.submit_feedback(duel.id(), 4).await);
     assert!(code == Code::FailedPrecondition && text.contains("5 before"), "{text}");
-    assert_eq!(refused(duel.bob.queued.score(duel.id(), 6).await).0, Code::InvalidArgument);
-    duel.bob.queued.score(duel.id(), 2).await.expect("score");
+    assert_eq!(refused(duel.bob.queued.submit_feedback(duel.id(), 6).await).0, Code::InvalidArgument);
+    duel.bob.queued.submit_feedback(duel.id(), 2).await.expect("score");
 
     let page = operator.export_matches(plain::ExportMatchesRequest::default()).await.expect("export").into_inner();
     let [finished] = &*page.matches else { panic!("{page:?}") };
@@ -347,7 +351,7 @@ async fn who_scores_matches_low_looks_further_down() {
     let mut waiting = Waiting::enter(&house, SET, &[("bob", 20.0)]).await;
     for (score, shifted_down) in [(None, None), (Some(2), Some(25.0))] {
         if let Some(score) = score {
-            duel.bob.queued.score(duel.id(), score).await.expect("score");
+            duel.bob.queued.submit_feedback(duel.id(), score).await.expect("score");
         }
         let ticket_id = waiting.queued.id().to_owned();
         let asked = plain::ExplainRequest { ticket_id, max_nearest: None, search: None };
@@ -366,7 +370,7 @@ async fn who_comes_back_at_once_waits() {
         let duel = Duel::begun(&house, ["ann", "bob"]).await;
         duel.ann.client.report_result(duel.ann_won()).await.expect("report");
         let mut back = duel.bob.client.enter(asks(SET, &[("bob", 20.0)])).await.expect("enter");
-        let stands = back.beat().await.expect("heartbeat").clone();
+        let stands = back.heartbeat().await.expect("heartbeat").clone();
         assert_eq!(stands.state(), TicketState::Waiting, "round {round}: {stands:?}");
         assert!(back.leave().await.expect("leave"), "round {round}");
     }
@@ -380,10 +384,10 @@ async fn a_set_without_ratings_says_so() {
     let duel = Duel::begun(&house, ["ann", "bob"]).await;
     let answer = client.report_result(duel.ann_won()).await.expect("report");
     assert_eq!((answer.rated, answer.unrated()), (false, pb::UnratedReason::NoRatingSystem));
-    let (code, text) = refused(client.ratings(SET, &["ann"]).await);
+    let (code, text) = refused(client.get_ratings(SET, &["ann"]).await);
     assert!(code == Code::FailedPrecondition && text.contains("no <Rating>"), "{text}");
-    assert_eq!(refused(client.ratings(99, &["ann"]).await).0, Code::NotFound);
-    assert_eq!(refused(client.ratings(SET, &[]).await).0, Code::InvalidArgument);
-    assert_eq!(refused(client.predict(SET, &[&["ann"]]).await).0, Code::InvalidArgument);
-    assert_eq!(refused(client.predict(SET, &[&["ann"], &["ann"]]).await).0, Code::InvalidArgument);
+    assert_eq!(refused(client.get_ratings(99, &["ann"]).await).0, Code::NotFound);
+    assert_eq!(refused(client.get_ratings(SET, &[]).await).0, Code::InvalidArgument);
+    assert_eq!(refused(client.predict_outcome(SET, &[&["ann"]]).await).0, Code::InvalidArgument);
+    assert_eq!(refused(client.predict_outcome(SET, &[&["ann"], &["ann"]]).await).0, Code::InvalidArgument);
 }

@@ -24,7 +24,7 @@ async fn search(
     set: u32,
     hash: Option<u32>,
 ) -> Result<pb::MatchmakingSearchResponse, fireteam_client::Error> {
-    let mut searching = client.searching(set, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(set, party(&[("guest", 0.0)]));
     searching.request_mut().service_configuration_hash = hash;
     searching.search().await
 }
@@ -59,7 +59,7 @@ async fn a_swap_empties_no_pool_and_old_hashes_live_on_for_a_while() {
     let mut near = client.advertise(keep(50.0, "near")).await.expect("advertise");
     client.advertise(keep(200.0, "far")).await.expect("advertise");
     assert_eq!(shown(&client, None).await, 1);
-    let mut before = client.searching(1, party(&[("before", 0.0)]));
+    let mut before = client.search_session(1, party(&[("before", 0.0)]));
     before.search().await.expect("search");
 
     book.write("one.xml", &rules(1, 10.0, ""));
@@ -77,10 +77,10 @@ async fn a_swap_empties_no_pool_and_old_hashes_live_on_for_a_while() {
     // A search is judged wholly by its own rules: who was shown a session by the old ones gets its seats by the old
     // ones.
     before.reserve(near.id()).await.expect("reserve");
-    let mut after = client.searching(1, party(&[("after", 0.0)]));
+    let mut after = client.search_session(1, party(&[("after", 0.0)]));
     after.search().await.expect("search");
     let error = after.reserve(near.id()).await.expect_err("40 points too many by the new rules");
-    assert_eq!(error.failure().expect("a status").facts["rule"], "skill", "{error}");
+    assert_eq!(error.server_error().expect("a status").metadata["rule"], "skill", "{error}");
     // And a report without a hash goes by the rules of its search.
     let measured = vec![(near.id().to_owned(), Some(20.0))];
     let report = before.report_latency(pb::LatencyPhase::Quick, measured.clone()).await.expect("report");
@@ -94,9 +94,9 @@ async fn a_swap_empties_no_pool_and_old_hashes_live_on_for_a_while() {
     forget(&house, 1).await;
     let error = search(&client, 1, Some(old)).await.expect_err("forgotten");
     assert_eq!(error.code(), Some(Code::FailedPrecondition));
-    assert_eq!(error.failure().expect("a status").facts["current_hash"], new.to_string());
+    assert_eq!(error.server_error().expect("a status").metadata["current_hash"], new.to_string());
     let error = before.reserve(near.id()).await.expect_err("its rules are gone");
-    assert_eq!(error.failure().and_then(|it| it.reason.as_deref()), Some("STALE_CONFIGURATION"), "{error}");
+    assert_eq!(error.server_error().and_then(|it| it.reason.as_deref()), Some("STALE_CONFIGURATION"), "{error}");
     assert_eq!(operator.list().await.len(), 1);
     near.heartbeat().await.expect("an advertisement outlives the rules that it was published under");
 
@@ -180,7 +180,7 @@ async fn a_set_may_go_and_come_back() {
     let request =
         pb::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(90_000), ..host(&[("host", 50.0)], 5) };
     let mut advertised = client.advertise(request).await.expect("advertise");
-    let mut early = client.searching(1, party(&[("early", 0.0)]));
+    let mut early = client.search_session(1, party(&[("early", 0.0)]));
     early.search().await.expect("search");
 
     book.remove("one.xml");

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fireteam_client::{Code, Events, pb};
+use fireteam_client::{Code, ReservationEvents, pb};
 use tokio::time::Instant;
 
 use crate::database::{Database, database};
@@ -44,13 +44,13 @@ pub(crate) async fn until(what: &str, mut right: impl AsyncFnMut() -> bool) -> D
 
 /// What a party finds at a server: connect data and open seats.
 pub(crate) async fn found(server: &Process, name: &str) -> Vec<(String, u32)> {
-    let mut searching = server.client().await.searching(1, party(&[(name, 0.0)]));
+    let mut searching = server.client().await.search_session(1, party(&[(name, 0.0)]));
     let answer = searching.search().await.expect("search");
     let seen = |it: pb::Candidate| (String::from_utf8(it.connect_data).unwrap(), it.open_seats);
     answer.candidates.into_iter().map(seen).collect()
 }
 
-async fn next(events: &mut Events) -> pb::ReservationEvent {
+async fn next(events: &mut ReservationEvents) -> pb::ReservationEvent {
     tokio::time::timeout(PATIENCE, events.next()).await.expect("in time").expect("an event")
 }
 
@@ -60,13 +60,13 @@ async fn what_is_done_at_one_server_is_so_at_the_other() {
     let Some(database) = database("what_is_done_at_one_server_is_so_at_the_other").await else { return };
     let replicas = Replicas::start(&database, 2, &[]);
     let [here, there] = &replicas.servers[..] else { unreachable!() };
-    let (connection, mut events) = here.client().await.open().await.expect("open");
+    let (connection, mut events) = here.client().await.open_stream().await.expect("open");
     let mut advertised = connection.advertise(host(&[("host", 0.0)], 3)).await.expect("advertise");
     let expected = vec![("host:7777".to_owned(), 3)];
     assert_eq!(found(here, "guest").await, expected, "one's own is found at once");
     until("found at the other", async || found(there, "guest").await == expected).await;
 
-    let mut searching = there.client().await.searching(1, party(&[("guest", 0.0), ("friend", 0.0)]));
+    let mut searching = there.client().await.search_session(1, party(&[("guest", 0.0), ("friend", 0.0)]));
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
     let heard = next(&mut events).await;

@@ -1,6 +1,6 @@
 //! Search or advertise: the table of the thesis, the rule of thumb beside it, and the dice.
 
-use fireteam::domain::role::{AdvertiseChances, MatchmakingAction};
+use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::rules;
 
 /// S1-6: the table for six against six, in percent.

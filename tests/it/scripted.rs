@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex};
 
 use tokio::sync::oneshot;
 
-use fireteam::api::answer::encode_static_candidate_fields;
-use fireteam::api::matchmaker::MatchmakingEngine;
+use fireteam::api::matchmaking_engine::MatchmakingEngine;
+use fireteam::api::response_encoder::encode_static_candidate_fields;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
 use fireteam::domain::filter::{Refusal, RefusingSide};
 use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
 use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
+use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::measure::Measure;
-use fireteam::domain::role::{AdvertiseChances, MatchmakingAction};
 use fireteam::domain::ruleset::teams::{HostingMode, HostingSpec};
 use fireteam::domain::ruleset::{
     DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
@@ -25,7 +25,7 @@ use fireteam::engine::command::{
     ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent, ReservationView, ReserveAnswer,
     ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
 };
-use fireteam::engine::fault::EngineError;
+use fireteam::engine::error::EngineError;
 use fireteam::engine::{PendingAnswer, ReservationListener};
 
 /// The one set that is ruled.

@@ -1,7 +1,7 @@
 //! What a search allocates, counted.
 
 use fireteam::api::convert::EntryPoint;
-use fireteam::api::handler::MatchmakingHandler;
+use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::pb;
 
 use prost::Message;

@@ -1,6 +1,6 @@
 //! No search costs more than its bound, whatever it asks.
 
-use fireteam::api::answer::RESPONSE_BYTES_MAX;
+use fireteam::api::response_encoder::RESPONSE_BYTES_MAX;
 use fireteam::domain::id::{SetId, UserKey};
 use fireteam::domain::session::{Player, Session};
 use fireteam::engine::command::{Caller, UpdateAdvertCommand};

@@ -26,7 +26,7 @@ async fn a_host_in_seattle_is_found_from_los_angeles() {
     let house = House::open().await;
     let host_client = house.client_from(SEATTLE).await;
     let advertised = host_client.advertise(host(&[("host", 33.0)], 5)).await.expect("advertise");
-    let mut searching = house.client_from(LOS_ANGELES).await.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = house.client_from(LOS_ANGELES).await.search_session(1, party(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     let [candidate] = &*found.candidates else { panic!("one candidate: {found:?}") };
     assert_eq!(candidate.advertisement_id, advertised.id());
@@ -56,7 +56,7 @@ async fn a_host_in_seattle_is_found_from_los_angeles() {
 async fn a_strangers_forwarded_address_is_not_believed() {
     let house = House::open_with(|config| config.trusted_proxies = Vec::new()).await;
     house.client_from(SEATTLE).await.advertise(host(&[("host", 0.0)], 5)).await.expect("advertise");
-    let mut searching = house.client_from(LOS_ANGELES).await.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = house.client_from(LOS_ANGELES).await.search_session(1, party(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     let [candidate] = &*found.candidates else { panic!("one candidate: {found:?}") };
     assert_eq!((candidate.distance_miles, candidate.round_trip_ms), (None, None));
@@ -69,7 +69,7 @@ async fn the_right_most_stranger_is_the_caller() {
     let house = House::open().await;
     house.client_from(SEATTLE).await.advertise(host(&[("host", 0.0)], 5)).await.expect("advertise");
     let forged = format!("{SEATTLE}, {LOS_ANGELES}, 127.0.0.9");
-    let mut searching = house.client_from(&forged).await.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = house.client_from(&forged).await.search_session(1, party(&[("guest", 0.0)]));
     let miles = searching.search().await.expect("search").candidates[0].distance_miles.expect("known");
     assert!(900.0 < miles, "{miles}");
 }
@@ -101,7 +101,7 @@ async fn every_refusal_is_counted_by_rule_and_side() {
     .await;
     let mut seeker = party(&[("one", 0.0), ("two", 0.0)]);
     seeker.nat_type = Some(2);
-    let mut searching = client.searching(1, seeker);
+    let mut searching = client.search_session(1, seeker);
     searching.exclude(&ids[1]);
     let found = searching.search().await.expect("search");
     let shown: Vec<&str> = found.candidates.iter().map(|it| &*it.advertisement_id).collect();
@@ -126,7 +126,7 @@ fn session(request: &mut pb::MatchmakingUpdateAdvertisementRequest) -> &mut pb::
 async fn acceptance_is_mutual_at_both_waiting_times() {
     let house = House::open().await;
     let client = house.client().await;
-    let mut early = client.searching(1, party(&[("early", 250.0)]));
+    let mut early = client.search_session(1, party(&[("early", 250.0)]));
     early.search().await.expect("search");
     house.clock.turn(10_000);
     client.advertise(host(&[("host", 0.0)], 5)).await.expect("advertise");
@@ -137,7 +137,7 @@ async fn acceptance_is_mutual_at_both_waiting_times() {
     assert_eq!((found.searching_for_ms, found.next_expansion_in_ms), (10_000, Some(5_000)), "latency is next");
 
     house.clock.turn(10_000);
-    let mut late = client.searching(1, party(&[("late", 250.0)]));
+    let mut late = client.search_session(1, party(&[("late", 250.0)]));
     let found = late.search().await.expect("search");
     assert_eq!(by_filter(&found, "skill", pb::RefusalSide::Searcher), 1, "{:?}", found.refusals);
     assert_eq!((found.searching_for_ms, found.next_expansion_in_ms), (0, Some(10_000)), "equal steps are no growth");
@@ -176,16 +176,16 @@ async fn populations_and_kinds_are_kept_apart() {
         [(Some(7), vec![seven.clone()]), (None, vec![none.clone()]), (Some(0), vec![none]), (Some(8), vec![])]
     {
         let seeker = pb::SessionCompositionData { silo_id: silo, ..party(&[("guest", 0.0)]) };
-        let found = client.searching(1, seeker).search().await.expect("search");
+        let found = client.search_session(1, seeker).search().await.expect("search");
         let ids: Vec<String> = found.candidates.into_iter().map(|it| it.advertisement_id).collect();
         assert_eq!(ids, shown, "silo {silo:?}");
     }
     // Knowing an id helps no more than finding it: seats are judged by silo and kind again.
-    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     for id in [&seven, &server] {
         let error = searching.reserve(id).await.expect_err("of another population");
-        assert_eq!(error.failure().expect("a status").facts["rule"], "silo", "{error}");
+        assert_eq!(error.server_error().expect("a status").metadata["rule"], "silo", "{error}");
     }
 }
 
@@ -199,15 +199,15 @@ async fn an_advertisements_own_range_includes_its_ends() {
         |allowed| pb::MatchmakingUpdateAdvertisementRequest { allowed_ranges: allowed, ..host(&[("host", 50.0)], 5) };
     let mut advertised = client.advertise(request(vec![range(Some(-0.0), Some(100.0))])).await.expect("advertise");
     for (skill, shown) in [(0.0, true), (-0.0, true), (100.0, true), (-0.5, false), (100.5, false)] {
-        let found = client.searching(1, party(&[("guest", skill)])).search().await.expect("search");
+        let found = client.search_session(1, party(&[("guest", skill)])).search().await.expect("search");
         assert_eq!(!found.candidates.is_empty(), shown, "skill {skill}");
         assert_eq!(by_filter(&found, "allowed", pb::RefusalSide::Advertiser), u32::from(!shown));
     }
     let mut silent = party(&[("guest", 0.0)]);
     silent.players[0].skill = None;
-    assert!(client.searching(1, silent).search().await.expect("search").candidates.is_empty());
+    assert!(client.search_session(1, silent).search().await.expect("search").candidates.is_empty());
     advertised.update(request(vec![range(None, Some(10.0))])).await.expect("update");
-    let found = client.searching(1, party(&[("guest", -90.0)])).search().await.expect("search");
+    let found = client.search_session(1, party(&[("guest", -90.0)])).search().await.expect("search");
     assert_eq!(found.candidates.len(), 1);
     let wrong = [
         (range(None, None), "allowed[0]"),

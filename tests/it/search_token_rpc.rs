@@ -90,9 +90,9 @@ async fn an_unknown_hash_is_answered_with_the_current_one() {
         client.advertise(update).await.expect_err("unknown"),
     ];
     for error in errors {
-        let failure = error.failure().expect("a status");
+        let failure = error.server_error().expect("a status");
         assert_eq!((failure.code, failure.reason.as_deref()), (Code::FailedPrecondition, Some("STALE_CONFIGURATION")));
-        assert_eq!(failure.facts["current_hash"], current.to_string());
+        assert_eq!(failure.metadata["current_hash"], current.to_string());
     }
     let nowhere = pb::MatchmakingSearchRequest { matchmaking_set_id: Some(77), ..search(guest(), Vec::new()) };
     assert_eq!(client.search(nowhere).await.expect_err("no set").code(), Some(Code::NotFound));
@@ -117,7 +117,7 @@ async fn overrides_are_refused_unless_allowed() {
     let house = House::open().await;
     let error = overriding(&house.client().await, Default::default()).await.expect_err("forbidden");
     assert_eq!(error.code(), Some(Code::PermissionDenied));
-    assert_eq!(error.failure().expect("a status").reason.as_deref(), Some("OVERRIDES_FORBIDDEN"));
+    assert_eq!(error.server_error().expect("a status").reason.as_deref(), Some("OVERRIDES_FORBIDDEN"));
 }
 
 /// S1-12: allowed, they change weights, limits, bounds and time for one search, and nothing after it.

@@ -7,7 +7,7 @@ use fireteam_client::{Code, pb};
 use crate::harness::{House, host, party};
 
 /// A house with one session that has `seats` open seats, and a searcher for each name that has found it.
-async fn with_session(seats: i32) -> (House, fireteam_client::Advertised) {
+async fn with_session(seats: i32) -> (House, fireteam_client::Advertisement) {
     let house = House::open().await;
     let client = house.client().await;
     let advertised = client.advertise(host(&[("host", 0.0)], seats)).await.expect("advertise");
@@ -23,7 +23,7 @@ async fn sixty_four_takers_never_get_more_seats_than_there_are() {
         let client = house.client().await;
         let id = advertised.id().to_owned();
         takers.spawn(async move {
-            let mut searching = client.searching(1, party(&[(&format!("taker {taker}"), 0.0)]));
+            let mut searching = client.search_session(1, party(&[(&format!("taker {taker}"), 0.0)]));
             searching.search().await.expect("search");
             searching.reserve(&id).await
         });
@@ -43,7 +43,7 @@ async fn sixty_four_takers_never_get_more_seats_than_there_are() {
     let answer = advertised.heartbeat().await.expect("heartbeat");
     let ids: BTreeSet<&str> = answer.reservations.iter().map(|held| held.reservation_id.as_str()).collect();
     assert_eq!(ids.len(), 10);
-    let mut late = house.client().await.searching(1, party(&[("late", 0.0)]));
+    let mut late = house.client().await.search_session(1, party(&[("late", 0.0)]));
     let found = late.search().await.expect("search");
     assert!(found.candidates.is_empty(), "a full session is shown to nobody");
     let full = found.refusals.iter().find(|it| it.kind() == pb::RefusalKind::Full).expect("the refusal is counted");
@@ -55,7 +55,7 @@ async fn sixty_four_takers_never_get_more_seats_than_there_are() {
 async fn a_retried_reservation_takes_no_second_seat() {
     let (house, advertised) = with_session(2).await;
     let client = house.client().await;
-    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     let request = pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
@@ -68,7 +68,7 @@ async fn a_retried_reservation_takes_no_second_seat() {
     let again = client.reserve(request.clone()).await.expect("reserve again").reservation.expect("a reservation");
     assert_eq!(first.reservation_id, again.reservation_id);
 
-    let mut other = client.searching(1, party(&[("stranger", 0.0)]));
+    let mut other = client.search_session(1, party(&[("stranger", 0.0)]));
     let token = other.search().await.expect("search").search_token;
     let stolen = pb::MatchmakingReserveRequest {
         search_token: token,
@@ -84,7 +84,7 @@ async fn a_retried_reservation_takes_no_second_seat() {
 async fn released_seats_are_open_again() {
     let (house, advertised) = with_session(1).await;
     let client = house.client().await;
-    let mut first = client.searching(1, party(&[("first", 0.0)]));
+    let mut first = client.search_session(1, party(&[("first", 0.0)]));
     let found = first.search().await.expect("search");
     let reserve = pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
@@ -104,7 +104,7 @@ async fn released_seats_are_open_again() {
     client.release(release.clone()).await.expect("release");
     client.release(release).await.expect("release again");
 
-    let mut second = client.searching(1, party(&[("second", 0.0)]));
+    let mut second = client.search_session(1, party(&[("second", 0.0)]));
     assert_eq!(second.search().await.expect("search").candidates.len(), 1);
     second.reserve(advertised.id()).await.expect("the seat is open again");
 }
@@ -114,11 +114,11 @@ async fn released_seats_are_open_again() {
 async fn holds_lapse_and_confirmed_seats_do_not() {
     let house = House::open().await;
     let client = house.client().await;
-    let (connection, mut events) = client.open().await.expect("open a connection");
+    let (connection, mut events) = client.open_stream().await.expect("open a connection");
     let mut advertised = connection.advertise(host(&[("host", 0.0)], 2)).await.expect("advertise");
     let mut ids = Vec::new();
     for name in ["stays", "goes"] {
-        let mut searching = client.searching(1, party(&[(name, 0.0)]));
+        let mut searching = client.search_session(1, party(&[(name, 0.0)]));
         searching.search().await.expect("search");
         ids.push(searching.reserve(advertised.id()).await.expect("reserve").id);
         let heard = events.next().await.expect("an event");
@@ -144,14 +144,14 @@ async fn holds_lapse_and_confirmed_seats_do_not() {
 async fn settling_moves_a_party_from_its_reservation_to_the_players() {
     let (house, mut advertised) = with_session(3).await;
     let client = house.client().await;
-    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
     let mut whole = host(&[("host", 0.0), ("guest", 0.0)], 2);
     whole.joined_reservation_ids = vec![reserved.id.clone()];
     let answer = advertised.update(whole).await.expect("update");
     assert!(answer.reservations.is_empty());
-    let mut looking = client.searching(1, party(&[("third", 0.0)]));
+    let mut looking = client.search_session(1, party(&[("third", 0.0)]));
     assert_eq!(looking.search().await.expect("search").candidates[0].open_seats, 2);
 }
 
@@ -160,7 +160,7 @@ async fn settling_moves_a_party_from_its_reservation_to_the_players() {
 async fn a_session_that_changed_its_mind_refuses_by_rule() {
     let (house, mut advertised) = with_session(4).await;
     let client = house.client().await;
-    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1);
     advertised.update(host(&[("host", 900.0)], 4)).await.expect("update");
     let error = searching.reserve(advertised.id()).await.expect_err("skill is now too far");
@@ -173,9 +173,9 @@ async fn a_session_that_changed_its_mind_refuses_by_rule() {
 async fn one_user_never_sits_twice() {
     let (house, advertised) = with_session(4).await;
     let client = house.client().await;
-    let mut own = client.searching(1, party(&[("host", 0.0)]));
+    let mut own = client.search_session(1, party(&[("host", 0.0)]));
     assert!(own.search().await.expect("search").candidates.is_empty(), "S1-50: never one's own");
-    let mut searching = client.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = client.search_session(1, party(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     searching.reserve(advertised.id()).await.expect("reserve");
     let again = searching.reserve(advertised.id()).await.expect_err("the same user under a new key");

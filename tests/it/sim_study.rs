@@ -1,7 +1,7 @@
 //! The thesis's study of Elo and Glicko, held against its headlines and against what was recomputed.
 
 use fireteam::domain::ruleset::rating::{RatingSpec, RatingSystem};
-use fireteam::sim::study::{
+use fireteam::sim::rating_study::{
     ConvergencePoint, EXTENDED_STUDY_MATCHES, HISTOGRAM_BIN_POINTS, STUDY_MATCHES, STUDY_PLAYERS, StudyResult,
     StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
 };

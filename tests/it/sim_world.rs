@@ -7,10 +7,10 @@ use fireteam::domain::latency::LatencyModel;
 use fireteam::domain::queue::pass::{self, PassInput};
 use fireteam::domain::ruleset::Ruleset;
 use fireteam::domain::ruleset::queue::SatisfactionSpec;
-use fireteam::sim::figures::SimStatistics;
-use fireteam::sim::latencies::LatencyMatrix;
-use fireteam::sim::map::CityMap;
+use fireteam::sim::city_map::CityMap;
+use fireteam::sim::latency_matrix::LatencyMatrix;
 use fireteam::sim::scenario::Scenario;
+use fireteam::sim::statistics::SimStatistics;
 use fireteam::sim::tally::SimTally;
 use fireteam::sim::world::{SimWorld, build_city_map};
 

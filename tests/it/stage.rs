@@ -9,17 +9,17 @@ use tokio::sync::Notify;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-use fireteam::api::audit::ConsistencyChecker;
-use fireteam::api::layer::report::{RpcObserver, status_code_name};
+use fireteam::api::consistency::ConsistencyChecker;
+use fireteam::api::layer::call_report::{RpcObserver, status_code_name};
 use fireteam::api::operator::{ReloadReport, RulesetAdmin, RulesetListing, RulesetProblem};
-use fireteam::auth::quota::Quotas;
+use fireteam::auth::rate_limit::RateLimits;
 use fireteam::clock::Clock;
 use fireteam::domain::id::{RulesetHash, SetId};
 use fireteam::domain::time::UnixMs;
 use fireteam::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
-use fireteam::engine::fault::EngineError;
-use fireteam::server::edge::EdgeLimits;
-use fireteam::server::entrance::ProxySettings;
+use fireteam::engine::error::EngineError;
+use fireteam::server::handshake::ProxySettings;
+use fireteam::server::limits::EdgeLimits;
 use fireteam::server::tls::TlsAcceptorSource;
 use fireteam::server::{RunningServer, Server, ServerDeps};
 use fireteam::telemetry::audit::AuditLog;
@@ -97,7 +97,7 @@ impl Clock for StillClock {
         UnixMs(1_000)
     }
 
-    fn dice(&self) -> f64 {
+    fn random_unit_f64(&self) -> f64 {
         0.5
     }
 
@@ -188,7 +188,7 @@ impl Stage {
             rpc_observer: counted.clone(),
             authenticator: None,
             resolve_client_address: Arc::new(|peer, hops| hops.last().and_then(|hop| hop.parse().ok()).unwrap_or(peer)),
-            rate_limits: Arc::new(Quotas::off()),
+            rate_limits: Arc::new(RateLimits::unlimited()),
             audit_log: Arc::new(AuditLog::open(None, Box::new(|| UnixMs(1_000))).unwrap()),
             clock: Arc::new(StillClock),
             is_fresh: Arc::new(|| true),

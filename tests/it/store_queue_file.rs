@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fireteam::domain::id::SetId;
-use fireteam::domain::result::SatisfactionStats;
+use fireteam::domain::match_result::SatisfactionStats;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{QueueOutcome as Out, QueueStore, QueueWrite, RatingRow};
 use fireteam::store::sqlite::SqliteStore;
@@ -108,7 +108,7 @@ async fn a_corrupt_row_of_queues_names_its_table_and_column() {
         let path = folder.path().join(format!("{n}.db"));
         let store = SqliteStore::open(&path).await.unwrap();
         let (first, second) = (play(1, 1, &[(1, &[1])]), play(2, 1, &[(2, &[2])]));
-        let fails = then(&second, over(fireteam::domain::life::MatchEndReason::Declined));
+        let fails = then(&second, over(fireteam::domain::lifecycle::MatchEndReason::Declined));
         let fails = move_on(fails, &Fates { returns: vec![(2, 50)], punished: vec![2], ..Fates::default() });
         let all = [
             enter(ticket(1, 1, &[1]), 50, 0),

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use fireteam::domain::attribute::{AttributeValue, ValueOrigin};
 use fireteam::domain::id::{AdvertisementId, MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
-use fireteam::domain::life::{Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
+use fireteam::domain::lifecycle::{Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
 use fireteam::domain::locality::Locality;
+use fireteam::domain::match_result::SatisfactionStats;
 use fireteam::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
-use fireteam::domain::result::SatisfactionStats;
 use fireteam::domain::session::{Player, RegionLatency, Session};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::{PenaltySchedule, QueueWrite, RatingRow, StoredTicket, TicketState};

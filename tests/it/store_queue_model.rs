@@ -4,14 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
-use fireteam::domain::life::penalty::{Penalty, next_penalty};
-use fireteam::domain::life::{Match, MatchStage, TicketFate};
+use fireteam::domain::lifecycle::penalty::{Penalty, next_penalty};
+use fireteam::domain::lifecycle::{Match, MatchStage, TicketFate};
 use fireteam::domain::limit::RATING_HISTORY_ENTRIES_MAX;
-use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
-use fireteam::domain::rating::{SetActivity, Side};
-use fireteam::domain::result::{
+use fireteam::domain::match_result::{
     MatchResult, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats, SideRank,
 };
+use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
+use fireteam::domain::rating::{SetActivity, Side};
 use fireteam::domain::ruleset::rating::RatingSpec;
 use fireteam::domain::time::UnixMs;
 use fireteam::store::queues::TicketState as State;

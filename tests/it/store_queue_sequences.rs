@@ -5,9 +5,11 @@
 use std::sync::Arc;
 
 use fireteam::domain::id::{MatchId, SetId, TicketId, UserKey};
-use fireteam::domain::life::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate};
+use fireteam::domain::lifecycle::{
+    Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket, TicketFate,
+};
+use fireteam::domain::match_result::{MatchExpectation, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
-use fireteam::domain::result::{MatchExpectation, ResultReport, SideRank};
 use fireteam::domain::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatingSpec, RatingSystem,
 };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use fireteam::domain::id::{SetId, SiloId};
-use fireteam::domain::life::MatchEndReason;
+use fireteam::domain::lifecycle::MatchEndReason;
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::postgres::{PostgresStore, Replica};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fireteam::domain::id::ReservationId;
 use fireteam::domain::id::{AdvertisementId, SiloId};
-use fireteam::domain::life::{Assignment, Match, MatchEndReason, MatchStage};
+use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
 use fireteam::domain::queue::ticket::{Ticket, TicketEndReason};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::Store;

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use fireteam::domain::id::{MatchId, SetId, UserKey};
-use fireteam::domain::life::{Assignment, Match, MatchEndReason, MatchStage};
+use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
+use fireteam::domain::match_result::{MatchExpectation, ResultReport, SideRank};
 use fireteam::domain::queue::ticket::TicketEndReason;
 use fireteam::domain::rating::{SetActivity, Skill};
-use fireteam::domain::result::{MatchExpectation, ResultReport, SideRank};
 use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatingSpec, RatingSystem};
 use fireteam::domain::time::UnixMs;
 use fireteam::store::memory::MemoryStore;

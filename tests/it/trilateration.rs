@@ -3,9 +3,9 @@
 
 use std::path::PathBuf;
 
-use fireteam::domain::coarse::{self, snap_to_equal_width_grid};
 use fireteam::domain::locality::{self, KM_PER_MILE, Locality, snap_to_degree_grid};
-use fireteam_client::{Client, Searching, pb};
+use fireteam::domain::location_privacy::{self, snap_to_equal_width_grid};
+use fireteam_client::{Client, SearchSession, pb};
 use mmdb_writer::{IpVersion, Value, Writer};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -19,7 +19,7 @@ const ROUNDS: usize = 20;
 /// Time between two rounds: all of Control's expansions are seen.
 const ROUND_MS: u64 = 2_000;
 /// Degrees of the default grids: where searches are made from, and where sessions are found.
-const DEFAULT: [f64; 2] = [locality::DEFAULT_LOCATION_GRID_DEGREES, coarse::DEFAULT_SESSION_GRID_DEGREES];
+const DEFAULT: [f64; 2] = [locality::DEFAULT_LOCATION_GRID_DEGREES, location_privacy::DEFAULT_SESSION_GRID_DEGREES];
 /// Places as they are.
 const NONE: [f64; 2] = [0.0, 0.0];
 
@@ -96,9 +96,9 @@ impl World {
         self.people[person].advertise(advertised).await.expect("advertise");
     }
 
-    fn search(&self, origin: usize, silo: u64, skill: f64) -> Searching {
+    fn search(&self, origin: usize, silo: u64, skill: f64) -> SearchSession {
         let asks = pb::SessionCompositionData { silo_id: Some(silo), ..party(&[("asks", skill)]) };
-        self.origins[origin].searching(1, asks)
+        self.origins[origin].search_session(1, asks)
     }
 }
 

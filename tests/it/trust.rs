@@ -1,8 +1,8 @@
 //! What a client says of itself: believed where the ruleset says so, and otherwise as if it had not been said.
 
 use fireteam::api::convert::EntryPoint;
-use fireteam::api::handler::MatchmakingHandler;
-use fireteam::api::{admission, pb};
+use fireteam::api::matchmaking_handler::MatchmakingHandler;
+use fireteam::api::{authorization, pb};
 use fireteam::auth::identity::Role;
 use fireteam::config::RulesetSource;
 use proptest::prelude::*;
@@ -13,7 +13,7 @@ use crate::badges::locked_house_with;
 use crate::plain;
 use crate::rulebook::Rulebook;
 
-type Player = admission::AuthorizedCaller<admission::ClientOrGameServer>;
+type Player = authorization::AuthorizedCaller<authorization::ClientOrGameServer>;
 
 /// Rulesets that are tried; each searches a dozen times.
 const RULESETS: u32 = 24;
@@ -137,7 +137,7 @@ async fn play(trust: [usize; 8], hosts: Vec<(bool, Said)>, seekers: Vec<Said>) {
     };
     for (number, (by_server, said)) in hosts.iter().enumerate() {
         let user = format!("host {number}");
-        let role = if *by_server { Role::Server } else { Role::Client };
+        let role = if *by_server { Role::GameServer } else { Role::Client };
         let caller = badges.caller(&house, role, &user);
         let mut ignored = publish(&handler, &caller, session(&user, said, &[false; 8])).await;
         ignored.iter_mut().for_each(|path| path.insert_str(0, "session_composition."));
@@ -146,7 +146,7 @@ async fn play(trust: [usize; 8], hosts: Vec<(bool, Said)>, seekers: Vec<Said>) {
     }
     for (number, said) in seekers.iter().enumerate() {
         let user = format!("seeker {number}");
-        for (role, untrusted) in [(Role::Client, &of_client), (Role::Server, &of_server)] {
+        for (role, untrusted) in [(Role::Client, &of_client), (Role::GameServer, &of_server)] {
             let caller = badges.caller(&house, role, &user);
             let claimed = search(&handler, &caller, session(&user, said, &[false; 8]));
             let silent = search(&handler, &caller, session(&user, said, untrusted));

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use fireteam::api::convert::EntryPoint;
-use fireteam::api::handler::MatchmakingHandler;
+use fireteam::api::matchmaking_handler::MatchmakingHandler;
 use fireteam::api::pb;
-use fireteam::engine::fault::EngineError;
+use fireteam::engine::error::EngineError;
 use prost::Message;
 
 use crate::harness::{House, anonymous};

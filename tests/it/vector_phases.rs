@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use fireteam::domain::locality::Locality;
-use fireteam_client::{Client, Code, Searching, pb};
+use fireteam_client::{Client, Code, SearchSession, pb};
 use serde::Deserialize;
 
 use crate::harness::{House, host, party};
@@ -53,7 +53,7 @@ struct World {
     client: Client,
     places: BTreeMap<String, Place>,
     names: BTreeMap<String, String>,
-    searching: Searching,
+    searching: SearchSession,
 }
 
 impl World {
@@ -62,7 +62,7 @@ impl World {
         let house = book.open_with(|config| config.allow_client_locality = true).await;
         let client = house.client().await;
         let Places { points: places } = serde_json::from_str(include_str!("../vectors/locality.json")).unwrap();
-        let searching = client.searching(1, at(party(&[(&vectors.searcher, 0.0)]), &places[&vectors.searcher]));
+        let searching = client.search_session(1, at(party(&[(&vectors.searcher, 0.0)]), &places[&vectors.searcher]));
         let mut world = Self { house, client, places, names: BTreeMap::new(), searching };
         for name in hosts {
             world.publish(name, name, 0.0).await;
@@ -143,7 +143,7 @@ async fn three_phases_end_in_a_join() {
 
     for (name, result) in &vectors.join_results {
         if result == "full" {
-            let mut faster = world.client.searching(1, party(&[("faster", 0.0)]));
+            let mut faster = world.client.search_session(1, party(&[("faster", 0.0)]));
             faster.search().await.expect("search");
             faster.reserve(world.id(name)).await.expect("somebody else is faster");
         }
@@ -157,7 +157,11 @@ async fn three_phases_end_in_a_join() {
             }
             Err(error) => {
                 assert_eq!(vectors.join_results[&name], "full");
-                assert_eq!(error.failure().and_then(|it| it.reason.clone()).as_deref(), Some("SEATS_TAKEN"), "{error}");
+                assert_eq!(
+                    error.server_error().and_then(|it| it.reason.clone()).as_deref(),
+                    Some("SEATS_TAKEN"),
+                    "{error}"
+                );
             }
         }
     }
@@ -174,7 +178,7 @@ async fn when_all_joins_fail_the_search_expands() {
     assert_eq!(found.candidates.len(), 6);
     assert_eq!(found.next_expansion_in_ms, Some(10_000));
     for (at, candidate) in found.candidates.iter().enumerate() {
-        let mut faster = world.client.searching(1, party(&[(&format!("faster {at}"), 0.0)]));
+        let mut faster = world.client.search_session(1, party(&[(&format!("faster {at}"), 0.0)]));
         faster.search().await.expect("search");
         faster.reserve(&candidate.advertisement_id).await.expect("somebody else is faster");
         let error = world.searching.reserve(&candidate.advertisement_id).await.expect_err("full");

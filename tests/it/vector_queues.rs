@@ -4,10 +4,10 @@
 use serde::Deserialize;
 
 use fireteam::domain::queue::gate;
-use fireteam::domain::queue::group::group_of_rating;
 use fireteam::domain::queue::quality::{
     average_similarity, bonus_for_waiting, category_similarity, gaussian_quality, quality_threshold,
 };
+use fireteam::domain::queue::rating_group::group_of_rating;
 use fireteam::domain::queue::window::{bucket_of, range_accepts, range_at};
 use fireteam::domain::ruleset::DistanceCurve;
 use fireteam::domain::ruleset::queue::{

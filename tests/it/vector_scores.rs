@@ -9,7 +9,7 @@ use serde::Deserialize;
 use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
 use fireteam::domain::attribute::AttributeValue;
 use fireteam::domain::attribute::ValueOrigin;
-use fireteam::domain::facts::AttributeValues;
+use fireteam::domain::attribute_values::AttributeValues;
 use fireteam::domain::filter::Searcher;
 use fireteam::domain::id::{AdvertisementId, SiloId, UserKey};
 use fireteam::domain::index::{AdvertisementIndex, IndexEntry, SearchQuery, SearchResult};
@@ -255,7 +255,7 @@ async fn the_sort_example_comes_over_the_wire() {
                 client.advertise(host(&[(&candidate.id, candidate.raw.skill)], 1)).await.expect("advertise");
             ids.insert(advertised.id().to_owned(), candidate);
         }
-        let mut searching = client.searching(1, party(&[("searcher", sort.client.skill)]));
+        let mut searching = client.search_session(1, party(&[("searcher", sort.client.skill)]));
         assert_eq!(searching.search().await.expect("search").candidates.len(), 6);
         let measured = ids.iter().map(|(id, candidate)| (id.clone(), Some(candidate.raw.latency as f32)));
         let answer = searching.report_latency(pb::LatencyPhase::Quick, measured).await.expect("report");

@@ -88,7 +88,7 @@ async fn hard_filters_hold_exactly_and_both_ways() {
     let mut session = party(&[("one", seeks.skill), ("two", seeks.skill)]);
     (session.silo_id, session.attributes) = (Some(seeks.silo), mode(&seeks.mode));
     session.party_size_composition = vec![seeks.party];
-    let found = client.searching(1, session).search().await.expect("search");
+    let found = client.search_session(1, session).search().await.expect("search");
     let mut shown: Vec<&str> = found.candidates.iter().map(|it| names[&it.advertisement_id]).collect();
     shown.sort_unstable();
     let mut accepted: Vec<&str> = vectors.accepted.iter().map(String::as_str).collect();
@@ -131,17 +131,17 @@ async fn loaded_dice_choose_the_role_of_the_vectors() {
     let client = house.client().await;
     for decision in &vectors.decision {
         house.clock.load_dice(decision.u);
-        let answer = client.choose_role(1, decision.party).await.expect("choose");
+        let answer = client.choose_action(1, decision.party).await.expect("choose");
         let wanted = if decision.advertise { pb::MatchmakingAction::Advertise } else { pb::MatchmakingAction::Search };
         assert_eq!(answer.action(), wanted, "a party of {} draws {}", decision.party, decision.u);
         assert_eq!(answer.advertise_percent, vectors.table_percent[&decision.party]);
     }
-    assert_eq!(client.choose_role(1, 12).await.expect("choose").advertise_percent, 99.0);
+    assert_eq!(client.choose_action(1, 12).await.expect("choose").advertise_percent, 99.0);
     for size in [0, 65] {
-        let error = client.choose_role(1, size).await.expect_err("no party");
+        let error = client.choose_action(1, size).await.expect_err("no party");
         assert_eq!((error.code(), &*error.fields()[0].field), (Some(Code::InvalidArgument), "party_size"));
     }
-    assert_eq!(client.choose_role(99, 1).await.expect_err("no set").code(), Some(Code::NotFound));
+    assert_eq!(client.choose_action(99, 1).await.expect_err("no set").code(), Some(Code::NotFound));
 }
 
 /// S1-8: the chances are the set's own: the casual set goes by the rule of thumb for sixteen.
@@ -150,12 +150,12 @@ async fn another_set_has_other_chances() {
     let house = House::open().await;
     let client = house.client().await;
     house.clock.load_dice(0.2);
-    let casual = client.choose_role(2, 2).await.expect("choose");
+    let casual = client.choose_action(2, 2).await.expect("choose");
     assert_eq!((casual.action(), casual.advertise_percent), (pb::MatchmakingAction::Advertise, 25.0));
     house.clock.load_dice(0.3);
-    assert_eq!(client.choose_role(2, 2).await.expect("choose").action(), pb::MatchmakingAction::Search);
+    assert_eq!(client.choose_action(2, 2).await.expect("choose").action(), pb::MatchmakingAction::Search);
     assert_eq!(
-        client.choose_role(1, 2).await.expect("choose").action(),
+        client.choose_action(1, 2).await.expect("choose").action(),
         pb::MatchmakingAction::Advertise,
         "33 % there"
     );
@@ -187,7 +187,7 @@ async fn the_window_of_skill_two_hundred_opens_as_told() {
     let skills = windows.iter().flat_map(|it| [it.min, it.max, it.min - 1.0, it.max + 1.0]);
     let mut searchers = Vec::new();
     for skill in skills {
-        let mut searching = client.searching(1, party(&[("guest", skill)]));
+        let mut searching = client.search_session(1, party(&[("guest", skill)]));
         searching.search().await.expect("search");
         searchers.push((skill, searching));
     }

@@ -1,6 +1,6 @@
 //! The client's state machine walked whole: choose a role, search, evaluate, expand; or advertise, fill up, leave.
 
-use fireteam_client::{Advertised, Client, Searching, pb};
+use fireteam_client::{Advertisement, Client, SearchSession, pb};
 
 use crate::harness::{House, host, party};
 
@@ -17,8 +17,8 @@ enum State {
 struct Walker {
     client: Client,
     players: Vec<(&'static str, f64)>,
-    searching: Option<Searching>,
-    advertised: Option<Advertised>,
+    searching: Option<SearchSession>,
+    advertised: Option<Advertisement>,
     steps: Vec<&'static str>,
 }
 
@@ -32,9 +32,9 @@ impl Walker {
     async fn choose(&mut self) -> State {
         self.steps.push("choose");
         let size = u32::try_from(self.players.len()).expect("few");
-        match self.client.choose_role(1, size).await.expect("choose").action() {
+        match self.client.choose_action(1, size).await.expect("choose").action() {
             pb::MatchmakingAction::Search => {
-                self.searching = Some(self.client.searching(1, party(&self.players)));
+                self.searching = Some(self.client.search_session(1, party(&self.players)));
                 State::Searching
             }
             pb::MatchmakingAction::Advertise => {
@@ -132,12 +132,12 @@ async fn what_is_stored_passes() {
     let house = House::open_with(|config| config.store = fireteam::config::StoreTarget::Sqlite(file.clone())).await;
     let mut advertised = house.client().await.advertise(host(&[("host", 0.0)], 5)).await.expect("advertise");
     let other = house.client().await;
-    let found = other.searching(1, party(&[("guest", 0.0)])).search().await.expect("search");
+    let found = other.search_session(1, party(&[("guest", 0.0)])).search().await.expect("search");
     assert_eq!(found.candidates[0].connect_data, b"host:7777");
     let changed =
         pb::MatchmakingUpdateAdvertisementRequest { connect_data: b"host:8888".to_vec(), ..host(&[("host", 0.0)], 4) };
     advertised.update(changed).await.expect("update");
-    let mut searching = other.searching(1, party(&[("guest", 0.0)]));
+    let mut searching = other.search_session(1, party(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     assert_eq!((&*found.candidates[0].connect_data, found.candidates[0].open_seats), (b"host:8888".as_slice(), 4));
     searching.reserve(advertised.id()).await.expect("reserve");

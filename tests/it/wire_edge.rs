@@ -10,7 +10,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Channel;
 use tonic::{Code, Status};
 
-use fireteam::server::edge::EdgeLimits;
+use fireteam::server::limits::EdgeLimits;
 
 use crate::plain;
 use crate::plain::matchmaking_service_client::MatchmakingServiceClient;

@@ -11,8 +11,8 @@ use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::Endpoint;
 
-use fireteam::server::edge::EdgeLimits;
-use fireteam::server::frames::Rate;
+use fireteam::server::h2_frame_limit::Rate;
+use fireteam::server::limits::EdgeLimits;
 
 use crate::cpp_client::{demo, play};
 use crate::harness::House;

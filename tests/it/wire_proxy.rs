@@ -11,9 +11,9 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 
 use fireteam::clock::SystemClock;
-use fireteam::server::edge::EdgeLimits;
-use fireteam::server::entrance::{ConnectionHandshaker, ProxySettings};
-use fireteam::server::incoming::IncomingConnections;
+use fireteam::server::accept::IncomingConnections;
+use fireteam::server::handshake::{ConnectionHandshaker, ProxySettings};
+use fireteam::server::limits::EdgeLimits;
 
 use crate::stage::{Counted, PATIENCE};
 use crate::wire_edge::until_closed;

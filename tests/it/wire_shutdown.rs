@@ -9,7 +9,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-use fireteam::server::edge::EdgeLimits;
+use fireteam::server::limits::EdgeLimits;
 
 use crate::plain;
 use crate::scripted::{WAITS_MS, id, updated};

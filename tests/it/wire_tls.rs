@@ -18,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use tonic::transport::server::Connected;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Error};
 
-use fireteam::api::caller::ConnectionPeer;
+use fireteam::api::client_address::ConnectionPeer;
 use fireteam::clock::SystemClock;
 use fireteam::config;
-use fireteam::server::edge::EdgeLimits;
-use fireteam::server::entrance::{ConnectionHandshaker, ProxySettings};
-use fireteam::server::incoming::IncomingConnections;
+use fireteam::server::accept::IncomingConnections;
+use fireteam::server::handshake::{ConnectionHandshaker, ProxySettings};
+use fireteam::server::limits::EdgeLimits;
 use fireteam::server::tls::TlsAcceptorSource;
 
 use crate::papers::{Authority, Papers, write, write_server};

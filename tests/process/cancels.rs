@@ -72,7 +72,7 @@ impl Quitter {
         for guest in 0..SEATS {
             let user = format!("guest {guest} {name}");
             let session = pb::SessionCompositionData { silo_id: silo, ..party(&[(&user, 0.0)]) };
-            let Some(found) = self.hear(steady.searching(1, session.clone()).search().await) else { return };
+            let Some(found) = self.hear(steady.search_session(1, session.clone()).search().await) else { return };
             let request = pb::MatchmakingReserveRequest {
                 advertisement_id: made.advertisement_id.clone(),
                 idempotency_key: user,

@@ -33,7 +33,7 @@ fn library() -> Option<PathBuf> {
 /// What a stranger is shown at `at`, by what the hosts said.
 async fn shown(fleet: &Fleet, at: usize) -> Vec<String> {
     let client = fleet.client(at, 0).expect("somebody is there");
-    let found = client.searching(1, party(&[("a stranger", 0.0)])).search().await.expect("a search");
+    let found = client.search_session(1, party(&[("a stranger", 0.0)])).search().await.expect("a search");
     found.candidates.into_iter().map(|it| String::from_utf8(it.connect_data).expect("text")).collect()
 }
 

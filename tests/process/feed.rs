@@ -37,7 +37,7 @@ fn named(number: usize, word: &str) -> pb::MatchmakingUpdateAdvertisementRequest
 /// Until the server at `at` shows `word`. `None`: it never does.
 async fn found(fleet: &Fleet, at: usize, word: &str) -> Option<Duration> {
     let session = pb::SessionCompositionData { silo_id: Some(1), ..party(&[("a stranger", 0.0)]) };
-    let mut searching = fleet.client(at, 0).expect("somebody is there").searching(1, session);
+    let mut searching = fleet.client(at, 0).expect("somebody is there").search_session(1, session);
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE / 6 {
         let answer = searching.search().await.expect("a search");

@@ -24,12 +24,12 @@ pub(crate) struct Dice(ManualClock);
 impl Dice {
     /// A whole number below `end`.
     pub(crate) fn below(&self, end: usize) -> usize {
-        (self.0.dice() * end as f64) as usize
+        (self.0.random_unit_f64() * end as f64) as usize
     }
 
     /// True this often.
     pub(crate) fn chance(&self, often: f64) -> bool {
-        self.0.dice() < often
+        self.0.random_unit_f64() < often
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::{Mutex, RwLock};
 use std::time::Duration;
 
-use fireteam_client::{Client, Retries};
+use fireteam_client::{Client, RetryPolicy};
 use tonic::transport::Endpoint;
 
 use crate::process::Process;
@@ -109,5 +109,5 @@ impl Fleet {
 pub(crate) fn client(address: &str) -> Client {
     let endpoint = Endpoint::from_shared(format!("http://{address}")).expect("an address");
     let channel = endpoint.tcp_nodelay(true).connect_timeout(DEADLINE).connect_lazy();
-    Client::over(channel).with_retries(Retries::NEVER).with_deadline(DEADLINE)
+    Client::from_channel(channel).with_retry_policy(RetryPolicy::NEVER).with_deadline(DEADLINE)
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use fireteam_client::{Client, Code, Error, Retries, pb};
+use fireteam_client::{Client, Code, Error, RetryPolicy, pb};
 use sqlx::PgConnection;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -29,7 +29,7 @@ const HEALED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Asks for a seat in `id` for `user`, once.
 async fn take(client: Client, user: &str, id: &str) -> Result<(), Error> {
-    let mut searching = client.with_retries(Retries::NEVER).searching(1, party(&[(user, 0.0)]));
+    let mut searching = client.with_retry_policy(RetryPolicy::NEVER).search_session(1, party(&[(user, 0.0)]));
     searching.search().await?;
     searching.reserve(id).await.map(drop)
 }
@@ -101,7 +101,7 @@ impl Stage {
         };
         let id = self.client(at).update_advertisement(request).await.expect("advertise").advertisement_id;
         until("it is known everywhere", async || {
-            let found = self.client(WELL).searching(1, party(&[("a stranger", 0.0)])).search().await;
+            let found = self.client(WELL).search_session(1, party(&[("a stranger", 0.0)])).search().await;
             found.expect("a search").candidates.iter().any(|it| it.advertisement_id == id)
         })
         .await;

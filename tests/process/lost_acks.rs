@@ -56,7 +56,7 @@ impl Call {
     async fn make(&self, client: &Client) -> Result<Answer, Error> {
         match self {
             Call::Publish(request) => match client.update_advertisement((**request).clone()).await? {
-                answer if answer.not_yet_durable => Err(Error::Incomplete("what the store says")),
+                answer if answer.not_yet_durable => Err(Error::MissingField("what the store says")),
                 answer => Ok(Answer(answer.advertisement_id, 0, answer.advertisement_token)),
             },
             Call::Reserve(request, _) => client.reserve((**request).clone()).await.map(|answer| {
@@ -132,7 +132,7 @@ impl Lane {
     async fn searched(&self, user: &str) -> (pb::SessionCompositionData, Vec<u8>) {
         let session = pb::SessionCompositionData { silo_id: Some(self.silo()), ..party(&[(user, 0.0)]) };
         let client = self.fleet.client(self.servers[1], self.number).expect("somebody is there");
-        let found = client.searching(1, session.clone()).search().await.expect("a search");
+        let found = client.search_session(1, session.clone()).search().await.expect("a search");
         (session, found.search_token)
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fireteam_client::{Client, Code, Retries, pb};
+use fireteam_client::{Client, Code, RetryPolicy, pb};
 use tokio::time::Instant;
 
 use crate::apart::{Apart, FAR, Network, network};
@@ -144,7 +144,7 @@ async fn keep_alive(fleet: Arc<Fleet>, notes: Arc<Notes>, number: usize) -> (Str
 
 /// Searches at one server until it is over: always an answer, and one that says how old it is while the store is out.
 async fn look(client: Client, notes: Arc<Notes>, at: usize) {
-    let mut searching = client.searching(1, party(&[(&format!("seeker {at}"), 0.0)]));
+    let mut searching = client.search_session(1, party(&[(&format!("seeker {at}"), 0.0)]));
     let mut out_since: Option<Instant> = None;
     while !notes.is_over() {
         tokio::time::sleep(SEARCH_EVERY).await;
@@ -172,7 +172,7 @@ async fn look(client: Client, notes: Arc<Notes>, at: usize) {
 
 /// Asks for seats at one server, one after the other, until it is over. Answers when each was given.
 async fn take(client: Client, notes: Arc<Notes>, at: usize, ids: Vec<String>) -> Vec<Instant> {
-    let mut searching = client.searching(1, party(&[(&format!("taker {at}"), 0.0)]));
+    let mut searching = client.search_session(1, party(&[(&format!("taker {at}"), 0.0)]));
     searching.search().await.expect("a search");
     let mut given = Vec::new();
     for asked in 0.. {
@@ -222,7 +222,7 @@ async fn weather(name: &'static str, outage: Outage) {
         crate::figures::until("all are shown", async || shown(&fleet, at).await.len() == HOSTS).await;
     }
     let ids = shown(&fleet, 0).await;
-    let client = |at: usize| fleet.client(at, 0).expect("somebody is there").with_retries(Retries::NEVER);
+    let client = |at: usize| fleet.client(at, 0).expect("somebody is there").with_retry_policy(RetryPolicy::NEVER);
     let lookers: Vec<_> = (0..SERVERS).map(|at| tokio::spawn(look(client(at), Arc::clone(&notes), at))).collect();
     let takers: Vec<_> =
         (0..SERVERS).map(|at| tokio::spawn(take(client(at), Arc::clone(&notes), at, ids.clone()))).collect();
@@ -282,7 +282,7 @@ async fn weather(name: &'static str, outage: Outage) {
 /// The ids that a stranger is shown.
 async fn shown(fleet: &Fleet, at: usize) -> Vec<String> {
     let client = fleet.client(at, 0).expect("somebody is there");
-    let found = client.searching(1, party(&[("a stranger", 0.0)])).search().await.expect("a search");
+    let found = client.search_session(1, party(&[("a stranger", 0.0)])).search().await.expect("a search");
     found.candidates.into_iter().map(|it| it.advertisement_id).collect()
 }
 

@@ -36,7 +36,7 @@ async fn silence_in_a_transaction_is_not_waited_for() {
             ..host(&[(name, 0.0)], 4)
         };
         let made = client.update_advertisement(request).await.expect("advertise");
-        let mut searching = client.searching(1, party(&[("a guest", 0.0)]));
+        let mut searching = client.search_session(1, party(&[("a guest", 0.0)]));
         searching.search().await.expect("a search");
 
         // Somebody else's lock, for which the server waits in vain and then takes its transaction back.

@@ -245,7 +245,7 @@ impl Tables {
 async fn shown(fleet: &Fleet, at: usize, silo: u64) -> BTreeMap<String, (String, u32)> {
     let client = fleet.client(at, 0).expect("somebody is there");
     let session = pb::SessionCompositionData { silo_id: Some(silo), ..party(&[("a stranger", 0.0)]) };
-    let Ok(found) = client.searching(1, session).search().await else { return BTreeMap::new() };
+    let Ok(found) = client.search_session(1, session).search().await else { return BTreeMap::new() };
     let open =
         |it: pb::Candidate| (it.advertisement_id, (String::from_utf8(it.connect_data).expect("text"), it.open_seats));
     found.candidates.into_iter().map(open).collect()

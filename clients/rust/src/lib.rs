@@ -29,29 +29,29 @@
 //!
 //! All calls run on the caller's tokio runtime. Nothing here keeps global state, logs, or reads the environment.
 
-mod advertised;
+mod advertisement;
 mod client;
 mod connection;
-mod dice;
 mod error;
 pub mod pb;
-mod queueing;
+mod random;
 mod ratings;
 mod retry;
-mod searching;
+mod search;
 #[cfg(test)]
 mod tests;
-mod tokens;
+mod ticket;
+mod token_source;
 
-pub use advertised::Advertised;
+pub use advertisement::Advertisement;
 pub use client::Client;
-pub use connection::{Answer, Connection, Events};
-pub use error::{Error, Failure, FieldProblem};
-pub use queueing::{Queued, Watched};
-pub use ratings::Side;
-pub use retry::Retries;
-pub use searching::{Reserved, Searching};
-pub use tokens::{Token, Tokens};
+pub use connection::{Connection, PendingResponse, ReservationEvents};
+pub use error::{Error, FieldViolation, ServerError};
+pub use ratings::SideUserIds;
+pub use retry::RetryPolicy;
+pub use search::{Reservation, SearchSession};
+pub use ticket::{Ticket, TicketStream};
+pub use token_source::{Token, TokenSource};
 /// What a failed call is filed under, as gRPC has it.
 pub use tonic::Code;
 /// How TLS is spoken: whose certificates are believed, and which is shown.

@@ -7,10 +7,10 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::pb;
 use crate::pb::rating_service_client::RatingServiceClient;
-use crate::queueing::Queued;
+use crate::ticket::Ticket;
 
 /// Users of one side, by their accounts.
-pub type Side<'a> = &'a [&'a str];
+pub type SideUserIds<'a> = &'a [&'a str];
 
 impl Client {
     /// Says what came of a match, with a proof in it. Once is enough, and again changes nothing: it is repeated when the server is out
@@ -20,7 +20,7 @@ impl Client {
     }
 
     /// How good users are in a set, in the order asked.
-    pub async fn ratings(&self, set_id: u32, user_ids: &[&str]) -> Result<Vec<pb::UserRating>, Error> {
+    pub async fn get_ratings(&self, set_id: u32, user_ids: &[&str]) -> Result<Vec<pb::UserRating>, Error> {
         let user_ids = user_ids.iter().map(|&user| user.to_owned()).collect();
         let request = pb::GetRatingsRequest { matchmaking_set_id: Some(set_id), user_ids };
         let asked =
@@ -29,14 +29,18 @@ impl Client {
     }
 
     /// A part of a set's leaderboard.
-    pub async fn leaderboard(&self, request: pb::GetLeaderboardRequest) -> Result<pb::GetLeaderboardResponse, Error> {
+    pub async fn get_leaderboard(
+        &self,
+        request: pb::GetLeaderboardRequest,
+    ) -> Result<pb::GetLeaderboardResponse, Error> {
         self.call_ratings(request, |mut stub, request| async move { stub.get_leaderboard(request).await }).await
     }
 
     /// The chance of each side to come in first, if they met now.
-    pub async fn predict(&self, set_id: u32, sides: &[Side<'_>]) -> Result<Vec<f64>, Error> {
-        let side =
-            |users: &Side<'_>| pb::PredictedSide { user_ids: users.iter().map(|&user| user.to_owned()).collect() };
+    pub async fn predict_outcome(&self, set_id: u32, sides: &[SideUserIds<'_>]) -> Result<Vec<f64>, Error> {
+        let side = |users: &SideUserIds<'_>| pb::PredictedSide {
+            user_ids: users.iter().map(|&user| user.to_owned()).collect(),
+        };
         let sides = sides.iter().map(side).collect();
         let request = pb::PredictOutcomeRequest { matchmaking_set_id: Some(set_id), sides };
         let asked =
@@ -45,7 +49,7 @@ impl Client {
     }
 
     /// What matches have made of a user's rating, latest first.
-    pub async fn rating_history(
+    pub async fn get_rating_history(
         &self,
         request: pb::GetRatingHistoryRequest,
     ) -> Result<pb::GetRatingHistoryResponse, Error> {
@@ -53,7 +57,10 @@ impl Client {
     }
 
     /// Says what a player thought of a match, 1 to 5.
-    pub async fn score_match(&self, request: pb::SubmitFeedbackRequest) -> Result<pb::SubmitFeedbackResponse, Error> {
+    pub async fn submit_feedback(
+        &self,
+        request: pb::SubmitFeedbackRequest,
+    ) -> Result<pb::SubmitFeedbackResponse, Error> {
         self.call_ratings(request, |mut stub, request| async move { stub.submit_feedback(request).await }).await
     }
 
@@ -66,11 +73,11 @@ impl Client {
         Question: Clone,
         Asked: Future<Output = Result<Response<Reply>, Status>>,
     {
-        self.repeat(question, |channel, request| ask(RatingServiceClient::new(channel), request)).await
+        self.call_with_retries(question, |channel, request| ask(RatingServiceClient::new(channel), request)).await
     }
 }
 
-impl Queued {
+impl Ticket {
     /// Says what came of the match `match_id`, which this ticket's own player hosts: where each team came in, by their numbers,
     /// 1 for the best.
     pub async fn report_result(&self, match_id: &str, ranks: &[(u32, i32)]) -> Result<pb::ReportResultResponse, Error> {
@@ -84,13 +91,13 @@ impl Queued {
     }
 
     /// Says what this ticket's only player thought of the match `match_id`, 1 to 5.
-    pub async fn score(&self, match_id: &str, score: u32) -> Result<(), Error> {
+    pub async fn submit_feedback(&self, match_id: &str, score: u32) -> Result<(), Error> {
         let request = pb::SubmitFeedbackRequest {
             match_id: match_id.to_owned(),
             ticket_token: self.reference().ticket_token,
             player_key: String::new(),
             stars: score,
         };
-        self.client().score_match(request).await.map(|_| ())
+        self.client().submit_feedback(request).await.map(|_| ())
     }
 }

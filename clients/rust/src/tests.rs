@@ -1,5 +1,5 @@
 //! The client against a stand-in server that says what each test wants to hear, over a real socket.
 
 mod calls;
-mod stand_in;
+mod scripted_server;
 mod stream;

@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use crate::api::convert::{EntryPoint, FieldErrors, field, session};
+use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::advertisement::{AdvertisementKind, AllowedRange};
@@ -26,9 +26,14 @@ impl EntryPoint {
         };
         let key = wire.idempotency_key;
         if !key.is_empty() {
-            field::check_idempotency_key(&key, caller.subject.is_none(), "idempotency_key", &mut problems);
+            field_checks::check_idempotency_key(&key, caller.subject.is_none(), "idempotency_key", &mut problems);
         }
-        field::check_byte_len(wire.connect_data.len(), limit::CONNECT_DATA_BYTES_MAX, "connect_data", &mut problems);
+        field_checks::check_byte_len(
+            wire.connect_data.len(),
+            limit::CONNECT_DATA_BYTES_MAX,
+            "connect_data",
+            &mut problems,
+        );
         let mut composition = wire.session_composition;
         let update = UpdateAdvertCommand {
             existing_advert: existing_advertisement(&wire.advertisement_id, wire.advertisement_token, &mut problems),
@@ -59,8 +64,8 @@ impl EntryPoint {
     /// Withdraw.
     pub fn delete_command(&self, wire: pb::DeleteAdvertisementRequest) -> Result<DeleteAdvertCommand, Rejection> {
         let mut problems = self.field_errors();
-        let id = field::parse_advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
-        let token = field::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
+        let id = field_checks::parse_advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
+        let token = field_checks::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
         let id = id.unwrap_or(AdvertisementId::from_bytes([0; 16]));
         problems.into_result(DeleteAdvertCommand { id, advertisement_token: token })
     }
@@ -84,7 +89,7 @@ fn reject_changes_in_heartbeat(wire: &pb::UpdateAdvertisementRequest, creates: b
 }
 
 fn existing_advertisement(id: &str, token: Vec<u8>, problems: &mut FieldErrors) -> Option<(AdvertisementId, Vec<u8>)> {
-    let token = field::checked_token(token, "advertisement_token", problems);
+    let token = field_checks::checked_token(token, "advertisement_token", problems);
     if id.is_empty() {
         if !token.is_empty() {
             problems
@@ -92,18 +97,18 @@ fn existing_advertisement(id: &str, token: Vec<u8>, problems: &mut FieldErrors) 
         }
         return None;
     }
-    Some((field::parse_advertisement_id(id, "advertisement_id", problems)?, token))
+    Some((field_checks::parse_advertisement_id(id, "advertisement_id", problems)?, token))
 }
 
 fn allowed_ranges(wire: Vec<pb::AllowedRange>, problems: &mut FieldErrors) -> Vec<AllowedRange> {
-    if !field::check_list_len(wire.len(), limit::ALLOWED_RANGES_MAX, "allowed", problems) {
+    if !field_checks::check_list_len(wire.len(), limit::ALLOWED_RANGES_MAX, "allowed", problems) {
         return Vec::new();
     }
     let ranges = wire.into_iter().enumerate().map(|(index, range)| {
         let path = format_args!("allowed[{index}]");
-        field::check_required_text(&range.attribute, format_args!("{path}.attribute"), problems);
-        let min = range.min.map(|min| field::checked_number(min, format_args!("{path}.min"), problems));
-        let max = range.max.map(|max| field::checked_number(max, format_args!("{path}.max"), problems));
+        field_checks::check_required_text(&range.attribute, format_args!("{path}.attribute"), problems);
+        let min = range.min.map(|min| field_checks::checked_number(min, format_args!("{path}.min"), problems));
+        let max = range.max.map(|max| field_checks::checked_number(max, format_args!("{path}.max"), problems));
         match (min, max) {
             (None, None) => problems.add(path, "has neither min nor max: give one or both"),
             (Some(min), Some(max)) if max < min => problems.add(path, format!("has min {min} above max {max}")),
@@ -127,9 +132,10 @@ fn advertisement_kind(wire: i32, problems: &mut FieldErrors) -> Option<Advertise
 }
 
 fn reservation_ids(wire: &[String], path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<ReservationId> {
-    if !field::check_list_len(wire.len(), limit::RESERVATION_IDS_PER_UPDATE_MAX, path, problems) {
+    if !field_checks::check_list_len(wire.len(), limit::RESERVATION_IDS_PER_UPDATE_MAX, path, problems) {
         return Vec::new();
     }
     let ids = wire.iter().enumerate();
-    ids.filter_map(|(index, id)| field::parse_reservation_id(id, format_args!("{path}[{index}]"), problems)).collect()
+    ids.filter_map(|(index, id)| field_checks::parse_reservation_id(id, format_args!("{path}[{index}]"), problems))
+        .collect()
 }

@@ -1,10 +1,10 @@
 //! Queues: requests from the wire, and how tickets stand to it.
 
-use crate::api::convert::{EntryPoint, FieldErrors, field, session};
+use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{MatchId, RulesetHash, SiloId, TicketId, UserKey};
-use crate::domain::life::{Assignment, MatchEndReason};
+use crate::domain::lifecycle::{Assignment, MatchEndReason};
 use crate::domain::limit;
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::command::Caller;
@@ -22,7 +22,7 @@ impl EntryPoint {
         if wire.idempotency_key.is_empty() {
             problems.add("idempotency_key", "is missing: choose one, and keep it when you try again");
         } else {
-            field::check_idempotency_key(
+            field_checks::check_idempotency_key(
                 &wire.idempotency_key,
                 caller.subject.is_none(),
                 "idempotency_key",
@@ -49,7 +49,7 @@ impl EntryPoint {
     pub fn ticket_to_leave(&self, wire: pb::QueueLeaveRequest) -> Result<TicketReference, Rejection> {
         let mut problems = self.field_errors();
         let id = parse_ticket_id(&wire.ticket_id, "ticket_id", &mut problems);
-        let token = field::checked_token(wire.ticket_token, "ticket_token", &mut problems);
+        let token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
         problems.into_result(TicketReference { id, ticket_token: token, resume_token: Vec::new() })
     }
 
@@ -83,7 +83,7 @@ impl EntryPoint {
     pub fn respond_command(&self, wire: pb::QueueRespondRequest) -> Result<ReadyCheckResponse, Rejection> {
         let mut problems = self.field_errors();
         let id = parse_ticket_id(&wire.ticket_id, "ticket_id", &mut problems);
-        let token = field::checked_token(wire.ticket_token, "ticket_token", &mut problems);
+        let token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
         let respond = ReadyCheckResponse {
             ticket: TicketReference { id, ticket_token: token, resume_token: Vec::new() },
             match_id: parse_match_id(&wire.match_id, &mut problems),
@@ -97,8 +97,8 @@ impl EntryPoint {
     pub fn end_match_command(&self, wire: pb::QueueEndMatchRequest) -> Result<EndMatchCommand, Rejection> {
         let mut problems = self.field_errors();
         let match_id = parse_match_id(&wire.match_id, &mut problems);
-        let server = field::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
-        let ticket = field::checked_token(wire.ticket_token, "ticket_token", &mut problems);
+        let server = field_checks::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
+        let ticket = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
         let proof = match (server.is_empty(), ticket.is_empty()) {
             (false, true) => EndMatchProof::GameServer(server),
             (true, false) => EndMatchProof::Ticket(ticket),
@@ -114,37 +114,45 @@ impl EntryPoint {
 
 fn parse_ticket_id(text: &str, path: &str, problems: &mut FieldErrors) -> TicketId {
     TicketId::parse(text).unwrap_or_else(|| {
-        problems.add(path, field::invalid_id_message(text));
+        problems.add(path, field_checks::invalid_id_message(text));
         TicketId::from_bytes([0; 16])
     })
 }
 
 fn parse_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
     MatchId::parse(text).unwrap_or_else(|| {
-        problems.add("match_id", field::invalid_id_message(text));
+        problems.add("match_id", field_checks::invalid_id_message(text));
         MatchId::from_bytes([0; 16])
     })
 }
 
 fn ticket_references(wire: Vec<pb::TicketReference>, problems: &mut FieldErrors) -> Vec<TicketReference> {
-    if !field::check_list_len(wire.len(), limit::TICKETS_PER_CALL_MAX, "tickets", problems) {
+    if !field_checks::check_list_len(wire.len(), limit::TICKETS_PER_CALL_MAX, "tickets", problems) {
         return Vec::new();
     }
     let reference = |(index, wire): (usize, pb::TicketReference)| TicketReference {
         id: parse_ticket_id(&wire.ticket_id, &format!("tickets[{index}].ticket_id"), problems),
-        ticket_token: field::checked_token(wire.ticket_token, format_args!("tickets[{index}].ticket_token"), problems),
-        resume_token: field::checked_token(wire.resume_token, format_args!("tickets[{index}].resume_token"), problems),
+        ticket_token: field_checks::checked_token(
+            wire.ticket_token,
+            format_args!("tickets[{index}].ticket_token"),
+            problems,
+        ),
+        resume_token: field_checks::checked_token(
+            wire.resume_token,
+            format_args!("tickets[{index}].resume_token"),
+            problems,
+        ),
     };
     wire.into_iter().enumerate().map(reference).collect()
 }
 
 /// Accounts, sorted, each once.
 fn sorted_user_keys(wire: &[String], most: usize, path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
-    if !field::check_list_len(wire.len(), most, path, problems) {
+    if !field_checks::check_list_len(wire.len(), most, path, problems) {
         return Vec::new();
     }
     for (index, user) in wire.iter().enumerate() {
-        field::check_required_text(user, format_args!("{path}[{index}]"), problems);
+        field_checks::check_required_text(user, format_args!("{path}[{index}]"), problems);
     }
     let mut users: Vec<UserKey> = wire.iter().map(|user| UserKey::from_name(user)).collect();
     users.sort_unstable();

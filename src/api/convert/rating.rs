@@ -1,18 +1,18 @@
 //! Results and ratings: requests from the wire.
 
-mod out;
+mod to_proto;
 
-pub use self::out::{
+pub use self::to_proto::{
     export_matches_response, leaderboard_response, rating_history_response, ratings_response, report_result_response,
 };
 
-use crate::api::convert::{EntryPoint, FieldErrors, field};
+use crate::api::convert::{EntryPoint, FieldErrors, field_checks};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::limit;
 use crate::domain::rating::SIDES_MAX;
-use crate::domain::rating::board::LeaderboardEntry;
+use crate::domain::rating::leaderboard::LeaderboardEntry;
 use crate::domain::time::UnixMs;
 use crate::engine::ratings::command::{
     LeaderboardQuery, LeaderboardRange, ReportResultCommand, ReportedRanks, ResultReporter, SubmitFeedbackCommand,
@@ -41,9 +41,12 @@ impl EntryPoint {
     /// What came of a match, by whoever hosted it.
     pub fn report_result_command(&self, mut wire: pb::ReportResultRequest) -> Result<ReportResultCommand, Rejection> {
         let mut problems = self.field_errors();
-        let server =
-            field::checked_token(std::mem::take(&mut wire.advertisement_token), "advertisement_token", &mut problems);
-        let ticket = field::checked_token(std::mem::take(&mut wire.ticket_token), "ticket_token", &mut problems);
+        let server = field_checks::checked_token(
+            std::mem::take(&mut wire.advertisement_token),
+            "advertisement_token",
+            &mut problems,
+        );
+        let ticket = field_checks::checked_token(std::mem::take(&mut wire.ticket_token), "ticket_token", &mut problems);
         let by = match (server.is_empty(), ticket.is_empty()) {
             (false, true) => ResultReporter::GameServer(server),
             (true, false) => ResultReporter::Ticket(ticket),
@@ -108,7 +111,7 @@ impl EntryPoint {
                 }
             },
             None if !wire.around_user_id.is_empty() => {
-                field::check_required_text(&wire.around_user_id, "around_user_id", &mut problems);
+                field_checks::check_required_text(&wire.around_user_id, "around_user_id", &mut problems);
                 LeaderboardRange::AroundUser(UserKey::from_name(&wire.around_user_id), (most - 1) / 2)
             }
             None => LeaderboardRange::FromRank(0),
@@ -127,8 +130,8 @@ impl EntryPoint {
             problems.add("sides", format!("has {} entries, at least 2 are needed", wire.sides.len()));
         }
         let all: usize = wire.sides.iter().map(|side| side.user_ids.len()).sum();
-        let fits = field::check_list_len(wire.sides.len(), SIDES_MAX, "sides", &mut problems)
-            && field::check_list_len(all, limit::RATING_USERS_PER_CALL_MAX, "sides.user_ids", &mut problems);
+        let fits = field_checks::check_list_len(wire.sides.len(), SIDES_MAX, "sides", &mut problems)
+            && field_checks::check_list_len(all, limit::RATING_USERS_PER_CALL_MAX, "sides.user_ids", &mut problems);
         let mut sides = Vec::with_capacity(wire.sides.len());
         let mut seen = std::collections::BTreeSet::new();
         for (index, side) in wire.sides.iter().enumerate().filter(|_| fits) {
@@ -151,7 +154,7 @@ impl EntryPoint {
     pub fn rating_history_query(&self, wire: &pb::GetRatingHistoryRequest) -> Result<RatingHistoryQuery, Rejection> {
         let mut problems = self.field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
-        field::check_required_text(&wire.user_id, "user_id", &mut problems);
+        field_checks::check_required_text(&wire.user_id, "user_id", &mut problems);
         let most = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
         let before = (!wire.page_token.is_empty()).then(|| {
             let (at, number) = wire.page_token.split_at_checked(8)?;
@@ -173,7 +176,7 @@ impl EntryPoint {
         let mut problems = self.field_errors();
         let said = SubmitFeedbackCommand {
             match_id: parse_match_id(&wire.match_id, &mut problems),
-            ticket_token: field::checked_token(wire.ticket_token, "ticket_token", &mut problems),
+            ticket_token: field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems),
             player_key: (!wire.player_key.is_empty())
                 .then(|| parse_player_key(&wire.player_key, "player_key", &mut problems)),
             stars: match wire.stars {
@@ -216,14 +219,15 @@ fn result_report(
 ) -> Result<ReportResultCommand, Rejection> {
     let problems_of = &mut problems;
     let match_id = parse_match_id(&wire.match_id, problems_of);
-    let fits = field::check_list_len(wire.team_ranks.len(), limit::PLAYERS_PER_SESSION_MAX, "team_ranks", problems_of)
-        & field::check_list_len(wire.player_ranks.len(), MATCH_PLAYERS_MAX, "player_ranks", problems_of)
-        & field::check_list_len(
-            wire.disconnected_player_keys.len(),
-            MATCH_PLAYERS_MAX,
-            "disconnected_player_keys",
-            problems_of,
-        );
+    let fits =
+        field_checks::check_list_len(wire.team_ranks.len(), limit::PLAYERS_PER_SESSION_MAX, "team_ranks", problems_of)
+            & field_checks::check_list_len(wire.player_ranks.len(), MATCH_PLAYERS_MAX, "player_ranks", problems_of)
+            & field_checks::check_list_len(
+                wire.disconnected_player_keys.len(),
+                MATCH_PLAYERS_MAX,
+                "disconnected_player_keys",
+                problems_of,
+            );
     let ranks = match (wire.team_ranks.is_empty(), wire.player_ranks.is_empty()) {
         _ if !fits => ReportedRanks::ByTeam(Vec::new()),
         (false, true) => {
@@ -287,25 +291,25 @@ fn checked_page_size(size: Option<u32>, default: usize, problems: &mut FieldErro
 
 fn parse_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
     MatchId::parse(text).unwrap_or_else(|| {
-        problems.add("match_id", field::invalid_id_message(text));
+        problems.add("match_id", field_checks::invalid_id_message(text));
         MatchId::from_bytes([0; 16])
     })
 }
 
 fn parse_player_key(text: &str, path: &str, problems: &mut FieldErrors) -> UserKey {
     UserKey::parse(text).unwrap_or_else(|| {
-        problems.add(path, field::invalid_id_message(text));
+        problems.add(path, field_checks::invalid_id_message(text));
         UserKey::from_bytes([0; 16])
     })
 }
 
 /// Accounts, in the order given.
 fn user_keys(wire: &[String], path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
-    if !field::check_list_len(wire.len(), limit::RATING_USERS_PER_CALL_MAX, path, problems) {
+    if !field_checks::check_list_len(wire.len(), limit::RATING_USERS_PER_CALL_MAX, path, problems) {
         return Vec::new();
     }
     for (index, user) in wire.iter().enumerate() {
-        field::check_required_text(user, format_args!("{path}[{index}]"), problems);
+        field_checks::check_required_text(user, format_args!("{path}[{index}]"), problems);
     }
     wire.iter().map(|user| UserKey::from_name(user)).collect()
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 
-use crate::api::convert::{EntryPoint, FieldErrors, field, session};
+use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
 use crate::api::status::Rejection;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
@@ -19,7 +19,7 @@ impl EntryPoint {
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
             consents: session::take_consent_tokens(wire.session_composition.as_mut(), &mut problems),
             session: session::required_session(wire.session_composition, caller.origin, &mut problems),
-            search_token: field::checked_token(wire.search_token, "search_token", &mut problems),
+            search_token: field_checks::checked_token(wire.search_token, "search_token", &mut problems),
             excluded_adverts: excluded_advertisement_ids(&wire.exclude_advertisement_ids, &mut problems),
             overrides: wire.search_config_overrides.map(|wire| search_config_overrides(wire, &mut problems)),
         };
@@ -58,14 +58,15 @@ impl EntryPoint {
         let mut problems = self.field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         let size = i32::try_from(wire.party_size).unwrap_or(i32::MAX);
-        let size = field::checked_integer(size, 1, limit::PLAYERS_PER_SESSION_MAX as i32, "party_size", &mut problems);
+        let size =
+            field_checks::checked_integer(size, 1, limit::PLAYERS_PER_SESSION_MAX as i32, "party_size", &mut problems);
         problems.into_result((set_id, u16::try_from(size).unwrap_or(1)))
     }
 
     /// The user who may take the caller along.
     pub fn consent_leader(&self, wire: pb::GrantConsentRequest) -> Result<UserKey, Rejection> {
         let mut problems = self.field_errors();
-        field::check_required_text(&wire.leader_user_id, "leader_user_id", &mut problems);
+        field_checks::check_required_text(&wire.leader_user_id, "leader_user_id", &mut problems);
         problems.into_result(UserKey::from_name(&wire.leader_user_id))
     }
 
@@ -85,18 +86,18 @@ pub(super) fn checked_search_token(token: Vec<u8>, problems: &mut FieldErrors) -
     if token.is_empty() {
         problems.add("search_token", "is missing: send the one of the search that found it");
     }
-    field::checked_token(token, "search_token", problems)
+    field_checks::checked_token(token, "search_token", problems)
 }
 
 /// Sorted, each once: what a filter may search by halves.
 fn excluded_advertisement_ids(wire: &[String], problems: &mut FieldErrors) -> Vec<AdvertisementId> {
     let path = "exclude_advertisement_ids";
-    if !field::check_list_len(wire.len(), limit::EXCLUDED_ADVERTISEMENTS_MAX, path, problems) {
+    if !field_checks::check_list_len(wire.len(), limit::EXCLUDED_ADVERTISEMENTS_MAX, path, problems) {
         return Vec::new();
     }
     let ids = wire.iter().enumerate();
-    let ids =
-        ids.filter_map(|(index, id)| field::parse_advertisement_id(id, format_args!("{path}[{index}]"), problems));
+    let ids = ids
+        .filter_map(|(index, id)| field_checks::parse_advertisement_id(id, format_args!("{path}[{index}]"), problems));
     let mut ids: Vec<AdvertisementId> = ids.collect();
     ids.sort_unstable();
     ids.dedup();
@@ -107,19 +108,22 @@ fn latency_measurements(
     wire: &[pb::LatencyMeasurement],
     problems: &mut FieldErrors,
 ) -> Vec<(AdvertisementId, Option<f32>)> {
-    if !field::check_list_len(wire.len(), limit::LATENCY_MEASUREMENTS_MAX, "measurements", problems) {
+    if !field_checks::check_list_len(wire.len(), limit::LATENCY_MEASUREMENTS_MAX, "measurements", problems) {
         return Vec::new();
     }
     let mut seen = BTreeSet::new();
     let mut measured = Vec::with_capacity(wire.len());
     for (index, measurement) in wire.iter().enumerate() {
         let path = format_args!("measurements[{index}].advertisement_id");
-        let Some(id) = field::parse_advertisement_id(&measurement.advertisement_id, path, problems) else { continue };
+        let Some(id) = field_checks::parse_advertisement_id(&measurement.advertisement_id, path, problems) else {
+            continue;
+        };
         if !seen.insert(id) {
             problems.add(path, "is measured twice: each candidate once");
         }
         let path = format_args!("measurements[{index}].round_trip_ms");
-        measured.push((id, measurement.round_trip_ms.map(|ms| field::checked_round_trip_ms(ms, path, problems))));
+        measured
+            .push((id, measurement.round_trip_ms.map(|ms| field_checks::checked_round_trip_ms(ms, path, problems))));
     }
     measured
 }
@@ -146,13 +150,13 @@ fn named_non_negative_numbers(
     path: impl Display + Copy,
     problems: &mut FieldErrors,
 ) -> Vec<(String, f64)> {
-    if !field::check_list_len(wire.len(), limit::RULESET_ENTRIES_PER_KIND_MAX, path, problems) {
+    if !field_checks::check_list_len(wire.len(), limit::RULESET_ENTRIES_PER_KIND_MAX, path, problems) {
         return Vec::new();
     }
     let named = wire.into_iter().map(|(name, value)| {
         let path = format_args!("{path}[{name:?}]");
-        field::check_required_text(&name, path, problems);
-        let value = field::checked_non_negative_number(value, path, problems);
+        field_checks::check_required_text(&name, path, problems);
+        let value = field_checks::checked_non_negative_number(value, path, problems);
         (name, value)
     });
     named.collect()

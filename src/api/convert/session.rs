@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Display;
 
-use crate::api::convert::{FieldErrors, field};
+use crate::api::convert::{FieldErrors, field_checks};
 use crate::api::pb;
 use crate::domain::attribute::{AttributeValue, ValueOrigin};
 use crate::domain::id::{SiloId, UserKey};
@@ -50,7 +50,7 @@ pub(super) fn take_player_consent_tokens(
         if !player.consent_token.is_empty() {
             let path = format_args!("{players_path}[{index}].consent_token");
             tokens.resize(index, Vec::new());
-            tokens.push(field::checked_token(std::mem::take(&mut player.consent_token), path, problems));
+            tokens.push(field_checks::checked_token(std::mem::take(&mut player.consent_token), path, problems));
         }
     }
     PartyConsents { players_field_path: players_path, consent_tokens: tokens }
@@ -67,12 +67,18 @@ pub(super) fn session_from_proto(
     let party_sizes = party_sizes(&wire.party_size_composition, wire.players.len(), players_path, problems);
     let not_negative = |value: Option<i32>, name: &str, problems: &mut FieldErrors| {
         value.map(|value| {
-            field::checked_integer(value, 0, i32::MAX, format_args!("{SESSION_COMPOSITION_FIELD}.{name}"), problems)
+            field_checks::checked_integer(
+                value,
+                0,
+                i32::MAX,
+                format_args!("{SESSION_COMPOSITION_FIELD}.{name}"),
+                problems,
+            )
         })
     };
     let seats_path = format_args!("{SESSION_COMPOSITION_FIELD}.max_allowed_join_reservation_count");
     let seats = wire.max_allowed_join_reservation_count.unwrap_or(0);
-    let seats = field::checked_integer(seats, 0, i32::from(limit::OPEN_SEATS_MAX), seats_path, problems);
+    let seats = field_checks::checked_integer(seats, 0, i32::from(limit::OPEN_SEATS_MAX), seats_path, problems);
     Session {
         silo: SiloId(wire.silo_id.unwrap_or(0)),
         party_sizes,
@@ -101,12 +107,12 @@ fn party_sizes(
         }
         return vec![u8::try_from(player_count.clamp(1, limit::PLAYERS_PER_SESSION_MAX)).unwrap_or(1)];
     }
-    if !field::check_list_len(wire.len(), limit::PARTIES_PER_SESSION_MAX, path, problems) {
+    if !field_checks::check_list_len(wire.len(), limit::PARTIES_PER_SESSION_MAX, path, problems) {
         return Vec::new();
     }
     let max = limit::PLAYERS_PER_SESSION_MAX as i32;
     for (index, &size) in wire.iter().enumerate() {
-        field::checked_integer(size, 1, max, format_args!("{path}[{index}]"), problems);
+        field_checks::checked_integer(size, 1, max, format_args!("{path}[{index}]"), problems);
     }
     let sum: i64 = wire.iter().map(|&size| i64::from(size)).sum();
     if i64::from(max) < sum {
@@ -118,14 +124,14 @@ fn party_sizes(
 }
 
 fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<Player> {
-    if !field::check_list_len(wire.len(), limit::PLAYERS_PER_SESSION_MAX, path, problems) {
+    if !field_checks::check_list_len(wire.len(), limit::PLAYERS_PER_SESSION_MAX, path, problems) {
         return Vec::new();
     }
     let mut players = Vec::with_capacity(wire.len());
     for (index, player) in wire.iter().enumerate() {
         let user_path = format_args!("{path}[{index}].user_id");
-        field::check_required_text(&player.user_id, user_path, problems);
-        field::check_text_len(&player.player_id, format_args!("{path}[{index}].player_id"), problems);
+        field_checks::check_required_text(&player.user_id, user_path, problems);
+        field_checks::check_text_len(&player.player_id, format_args!("{path}[{index}].player_id"), problems);
         // Few enough, by the limit above, for looking through them all.
         let same_user = |other: &pb::PlayerData| other.user_id == player.user_id;
         if !player.user_id.is_empty()
@@ -133,8 +139,9 @@ fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut Fi
         {
             problems.add(user_path, format!("is the user of {path}[{first}] too: two players of one user never meet"));
         }
-        let skill =
-            player.skill.map(|skill| field::checked_number(skill, format_args!("{path}[{index}].skill"), problems));
+        let skill = player
+            .skill
+            .map(|skill| field_checks::checked_number(skill, format_args!("{path}[{index}].skill"), problems));
         let user = UserKey::from_name(&player.user_id);
         let player = if player.player_id.is_empty() { user } else { UserKey::from_name(&player.player_id) };
         players.push(Player { user, client_key: player, stated_skill: skill });
@@ -159,7 +166,7 @@ fn attributes(
     wire: BTreeMap<String, pb::AttributeValue>,
     problems: &mut FieldErrors,
 ) -> Vec<(Box<str>, AttributeValue)> {
-    if !field::check_list_len(
+    if !field_checks::check_list_len(
         wire.len(),
         limit::ATTRIBUTES_MAX,
         format_args!("{SESSION_COMPOSITION_FIELD}.attributes"),
@@ -170,7 +177,7 @@ fn attributes(
     // A BTreeMap goes in name order, which is the order that a session promises.
     let named = wire.into_iter().filter_map(|(name, value)| {
         let path = format_args!("{SESSION_COMPOSITION_FIELD}.attributes[{name:?}]");
-        field::check_required_text(&name, path, problems);
+        field_checks::check_required_text(&name, path, problems);
         let value = attribute_value(value.value, path, problems)?;
         Some((name.into_boxed_str(), value))
     });
@@ -189,18 +196,18 @@ fn attribute_value(
             None
         }
         Some(Wire::NumberValue(number)) => {
-            Some(AttributeValue::Number(field::checked_number(number, format_args!("{path}.number"), problems)))
+            Some(AttributeValue::Number(field_checks::checked_number(number, format_args!("{path}.number"), problems)))
         }
         Some(Wire::StringValue(text)) => {
-            field::check_text_len(&text, format_args!("{path}.text"), problems);
+            field_checks::check_text_len(&text, format_args!("{path}.text"), problems);
             Some(AttributeValue::String(text.into()))
         }
         Some(Wire::BoolValue(flag)) => Some(AttributeValue::Bool(flag)),
         Some(Wire::StringList(list)) => {
             let path = format_args!("{path}.texts.values");
-            if field::check_list_len(list.values.len(), limit::STRING_LIST_ENTRIES_MAX, path, problems) {
+            if field_checks::check_list_len(list.values.len(), limit::STRING_LIST_ENTRIES_MAX, path, problems) {
                 for (index, text) in list.values.iter().enumerate() {
-                    field::check_text_len(text, format_args!("{path}[{index}]"), problems);
+                    field_checks::check_text_len(text, format_args!("{path}[{index}]"), problems);
                 }
             }
             Some(AttributeValue::string_list(list.values.into_iter().map(String::into_boxed_str).collect()))
@@ -210,14 +217,17 @@ fn attribute_value(
 
 fn region_latencies(wire: Vec<pb::RegionLatency>, problems: &mut FieldErrors) -> Box<[RegionLatency]> {
     let path = format_args!("{SESSION_COMPOSITION_FIELD}.region_latencies");
-    if !field::check_list_len(wire.len(), limit::REGIONS_PER_SESSION_MAX, path, problems) {
+    if !field_checks::check_list_len(wire.len(), limit::REGIONS_PER_SESSION_MAX, path, problems) {
         return Box::default();
     }
     let mut regions = Vec::with_capacity(wire.len());
     for (index, region) in wire.into_iter().enumerate() {
-        field::check_required_text(&region.region, format_args!("{path}[{index}].region"), problems);
-        let ms =
-            field::checked_round_trip_ms(region.round_trip_ms, format_args!("{path}[{index}].round_trip_ms"), problems);
+        field_checks::check_required_text(&region.region, format_args!("{path}[{index}].region"), problems);
+        let ms = field_checks::checked_round_trip_ms(
+            region.round_trip_ms,
+            format_args!("{path}[{index}].round_trip_ms"),
+            problems,
+        );
         if regions.iter().any(|known: &RegionLatency| *known.region == *region.region) {
             problems.add(format_args!("{path}[{index}].region"), "is named twice: each region once");
         }

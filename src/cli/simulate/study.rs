@@ -2,9 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::cli::simulate::plot::{Series, line_plot};
-use crate::cli::simulate::{SimulationOutput, page, worlds};
-use crate::sim::study::{
+use crate::cli::simulate::svg_plot::{Series, line_plot};
+use crate::cli::simulate::{SimulationOutput, html_page, parallel_worlds};
+use crate::sim::rating_study::{
     CHECKPOINT_MATCHES, EXTENDED_STUDY_MATCHES, RatingHistory, STUDY_MATCH_PLAYERS_MAX, STUDY_MATCHES, STUDY_PLAYERS,
     StudyResult, StudyScheme, TRUE_SKILL_SD, run_study, studied_systems,
 };
@@ -52,7 +52,7 @@ pub(super) fn run_and_render_study(
 ) -> anyhow::Result<SimulationOutput> {
     let (reading, words) = reading.scheme_and_description();
     let systems = studied_systems();
-    let bar = worlds::progress_bar(1_000 * systems.len() as u64);
+    let bar = parallel_worlds::progress_bar(1_000 * systems.len() as u64);
     let mut outcomes = Vec::new();
     for (number, (name, spec)) in systems.iter().enumerate() {
         let mut progress = |share: f64| bar.set_position(1_000 * number as u64 + (share * 1_000.0) as u64);
@@ -64,7 +64,7 @@ pub(super) fn run_and_render_study(
          of up to {STUDY_MATCH_PLAYERS_MAX} players, seed {seed}\nreading: {words}\n"
     );
     let table = format_table(&outcomes);
-    let page = if with_page { page::render_page(&head, &table, &draw_plots(&outcomes)?) } else { String::new() };
+    let page = if with_page { html_page::render_page(&head, &table, &draw_plots(&outcomes)?) } else { String::new() };
     let json = serde_json::json!({
         "fireteam": env!("CARGO_PKG_VERSION"),
         "study": "elo-glicko",

@@ -1,7 +1,7 @@
 //! How hard filters judge two sessions: a searcher and an advertisement, or two parties of one queue.
 
 use crate::domain::attribute::AttributeValue;
-use crate::domain::facts::AttributeValues;
+use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::refusal::{Refusal, RefusingSide};
 use crate::domain::id::RulesetHash;
 use crate::domain::latency::{LatencyEndpoint, expected_round_trip_ms};

@@ -2,12 +2,12 @@
 //! wider one that the machine may have. The same source and no fused operations, so all give the same bits.
 
 use crate::domain::filter::Refusal;
-use crate::domain::index::block::ColumnBlock;
-use crate::domain::index::code::{MISSING_CODE, OVERFLOW_CODE};
-use crate::domain::index::gauge::{BoundValues, fast_max};
-use crate::domain::index::guard::{RowOwner, SEATS_MASK};
-use crate::domain::index::layout::word;
+use crate::domain::index::column_block::ColumnBlock;
+use crate::domain::index::distance_bounds::{BoundValues, fast_max};
+use crate::domain::index::interner::{MISSING_CODE, OVERFLOW_CODE};
+use crate::domain::index::layout::word_column;
 use crate::domain::index::plan::{ColumnCheck, ColumnTerm, QueryPlan, TermSource};
+use crate::domain::index::row_rules::{RowOwner, SEATS_MASK};
 use crate::domain::ruleset::DistanceCurve;
 
 /// Rows or leaves in one block at most.
@@ -132,7 +132,7 @@ impl<B: ColumnBlock> pulp::NullaryFnOnce for BlockEvaluation<'_, B> {
 #[inline(always)]
 fn refuse_expired_and_full<B: ColumnBlock>(block: &B, plan: &QueryPlan, bound: &mut [f32]) -> [u32; 3] {
     let (mut expired, mut full, mut waiting) = (0, 0, 0);
-    let rows = block.fixed_words(word::EXPIRES_AT).iter().zip(block.fixed_words(word::SEATS_AND_OWNER));
+    let rows = block.fixed_words(word_column::EXPIRES_AT).iter().zip(block.fixed_words(word_column::SEATS_AND_OWNER));
     for (bound, (&expires, &seats)) in bound.iter_mut().zip(rows) {
         let here = *bound < f32::INFINITY;
         // The portable instruction set compares signed numbers only.
@@ -150,7 +150,7 @@ fn refuse_expired_and_full<B: ColumnBlock>(block: &B, plan: &QueryPlan, bound: &
 #[inline(always)]
 fn refuse_own_rows<B: ColumnBlock>(block: &B, owner: &RowOwner, bound: &mut [f32], hits: &mut [u32]) -> u32 {
     let mut near = 0;
-    for (hit, &seats) in hits.iter_mut().zip(block.fixed_words(word::SEATS_AND_OWNER)) {
+    for (hit, &seats) in hits.iter_mut().zip(block.fixed_words(word_column::SEATS_AND_OWNER)) {
         *hit = u32::from(seats >> 16 == owner.tag);
         near += *hit;
     }
@@ -204,7 +204,7 @@ fn apply_check<B: ColumnBlock>(
         } => {
             limits.fill(*first);
             for &(tick, value) in steps {
-                for (limit, &since) in limits.iter_mut().zip(block.fixed_words(word::ADVERTISED_SINCE)) {
+                for (limit, &since) in limits.iter_mut().zip(block.fixed_words(word_column::ADVERTISED_SINCE)) {
                     *limit = if since as i32 <= tick as i32 { value } else { *limit };
                 }
             }

@@ -6,8 +6,8 @@
 
 use crate::domain::attribute::{AttributeValue, ValueType};
 use crate::domain::index::IndexEntry;
-use crate::domain::index::code::Interner;
-use crate::domain::index::guard::{self, PublishedRange, RowOwner};
+use crate::domain::index::interner::Interner;
+use crate::domain::index::row_rules::{self, PublishedRange, RowOwner};
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::{HardRule, InFilterList, Ruleset, SoftFilter};
 use crate::domain::time::UnixMs;
@@ -70,7 +70,7 @@ pub(super) struct ColumnLayout {
 }
 
 /// Word columns that every index has.
-pub(super) mod word {
+pub(super) mod word_column {
     /// Ticks of the expiry.
     pub(in crate::domain::index) const EXPIRES_AT: usize = 0;
     /// Open seats; above them the mark of the row's owner.
@@ -199,24 +199,24 @@ impl ColumnLayout {
 
     /// The word column of an interned attribute.
     pub(super) fn interned_column(&self, attribute: usize) -> Option<usize> {
-        Some(word::FIXED_COUNT + self.interned_attributes.iter().position(|&known| known == attribute)?)
+        Some(word_column::FIXED_COUNT + self.interned_attributes.iter().position(|&known| known == attribute)?)
     }
 
     /// The first of two word columns of a texts attribute.
     pub(super) fn bloom_column(&self, attribute: usize) -> Option<usize> {
         let at = self.bloom_attributes.iter().position(|&known| known == attribute)?;
-        Some(word::FIXED_COUNT + self.interned_attributes.len() + 2 * at)
+        Some(word_column::FIXED_COUNT + self.interned_attributes.len() + 2 * at)
     }
 
     /// The word column of the ruleset's hash.
     pub(super) fn ruleset_hash_column(&self) -> Option<usize> {
         self.has_ruleset_hash
-            .then_some(word::FIXED_COUNT + self.interned_attributes.len() + 2 * self.bloom_attributes.len())
+            .then_some(word_column::FIXED_COUNT + self.interned_attributes.len() + 2 * self.bloom_attributes.len())
     }
 
     /// How many word columns there are.
     pub(super) fn word_column_count(&self) -> usize {
-        word::FIXED_COUNT
+        word_column::FIXED_COUNT
             + self.interned_attributes.len()
             + 2 * self.bloom_attributes.len()
             + usize::from(self.has_ruleset_hash)
@@ -258,7 +258,7 @@ impl ColumnLayout {
         (row.slot, row.id_prefix) = (slot, u32::from_be_bytes([a, b, c, d]));
         let owner = RowOwner::of_advertisement(advertisement);
         row.owner_key = owner.key;
-        guard::published_ranges(ruleset, advertisement, &mut row.published_ranges);
+        row_rules::published_ranges(ruleset, advertisement, &mut row.published_ranges);
         row.word_columns.extend([expires, u32::from(entry.open_seats) | (owner.tag << 16), since]);
         for (column, &attribute) in self.interned_attributes.iter().enumerate() {
             row.word_columns.push(codes.intern(column, entry.attribute_values.get(attribute)));

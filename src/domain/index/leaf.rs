@@ -1,7 +1,7 @@
 //! A few hundred rows that lie close together: what searches pass over column by column, the rest row by row.
 
-use crate::domain::index::guard::LeafRanges;
 use crate::domain::index::layout::RowBuffer;
+use crate::domain::index::row_rules::LeafRanges;
 
 /// Rows that a leaf holds when it is split.
 pub(super) const ROWS_PER_LEAF: usize = 512;

@@ -8,8 +8,8 @@
 use crate::domain::attribute::AttributeValue;
 use crate::domain::filter::{Refusal, RefusingSide};
 use crate::domain::index::SearchQuery;
-use crate::domain::index::guard::{RowOwner, value_interval};
 use crate::domain::index::layout::{ColumnLayout, TickScale};
+use crate::domain::index::row_rules::{RowOwner, value_interval};
 use crate::domain::locality::Locality;
 use crate::domain::measure::Measure;
 use crate::domain::ruleset::{DistanceCurve, HardFilter, HardMissingPolicy, SoftFilter, SoftFilterMode};
@@ -140,7 +140,7 @@ impl QueryPlan {
     pub(super) fn for_query(
         query: &SearchQuery<'_>,
         layout: &ColumnLayout,
-        codes: &super::code::Interner,
+        codes: &super::interner::Interner,
         clock: &TickScale,
     ) -> Self {
         let weights = query.ruleset.soft_filters.iter().map(|soft| soft.weight);
@@ -167,7 +167,7 @@ impl QueryPlan {
             exact_from_columns: false,
             searcher_has_regions: !query.searcher.region_latencies.is_empty(),
         };
-        super::rules::compile_hard_filters(&mut plan, query, layout, codes, clock);
+        super::rule_compiler::compile_hard_filters(&mut plan, query, layout, codes, clock);
         // Beyond these a weight's own rounding could pass the margins; bounds are then 0 and every row is scored.
         if (1e-290..1e290).contains(&plan.score_unit) {
             query.ruleset.soft_filters.iter().for_each(|soft| plan.add_term(query, layout, soft));

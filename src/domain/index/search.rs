@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 use crate::domain::filter::{Refusal, admit};
-use crate::domain::index::best::{ScoredRow, TopK};
-use crate::domain::index::block::{LeafBlock, RowBlock};
-use crate::domain::index::exact::exact_score;
+use crate::domain::index::column_block::{LeafBlock, RowBlock};
+use crate::domain::index::exact_score::exact_score;
 use crate::domain::index::kernel::{BLOCK_LEN_MAX, InstructionSet, KernelBuffers, evaluate_block};
 use crate::domain::index::leaf::Leaf;
 use crate::domain::index::plan::QueryPlan;
+use crate::domain::index::top_k::{ScoredRow, TopK};
 use crate::domain::index::tree::RowAddr;
 use crate::domain::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
 

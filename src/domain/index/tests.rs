@@ -1,13 +1,13 @@
 //! Judges the index by the oracle over random worlds, and by hand where a story is worth telling.
 
 mod explain;
-mod story;
-mod world;
+mod random_world;
+mod scenarios;
 
 use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::facts::AttributeValues;
+use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{Searcher, admit};
 use crate::domain::id::{AdvertisementId, UserKey};
 use crate::domain::index::tree::RowAddr;
@@ -16,7 +16,7 @@ use crate::domain::ruleset::{Ruleset, SearchLimits};
 use crate::domain::score::{score, soft_filter_term};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use world::{IndexTestRng, NOW_MS, ValueDistribution};
+use random_world::{IndexTestRng, NOW_MS, ValueDistribution};
 
 /// Populations in an ordinary run; the environment's `SCALE` says otherwise.
 const DEFAULT_SEED_COUNT: u64 = 8_000;
@@ -35,7 +35,7 @@ fn index_search_matches_the_oracle() {
 
 fn test_random_index(seed: u64) {
     let dice = &mut IndexTestRng(seed);
-    let ruleset = Arc::new(world::random_ruleset(dice));
+    let ruleset = Arc::new(random_world::random_ruleset(dice));
     let taste = ValueDistribution {
         common_one_in: dice.pick(&[1, 2, 4, 1000]),
         missing_one_in: dice.pick(&[2, 6, 50, 1000]),
@@ -49,8 +49,8 @@ fn test_random_index(seed: u64) {
     let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
     let mut ids: Vec<AdvertisementId> = Vec::new();
     for _ in 0..size {
-        ids.push(world::random_id(dice));
-        index.upsert(world::random_entry(dice, &ruleset, ids[ids.len() - 1], taste));
+        ids.push(random_world::random_id(dice));
+        index.upsert(random_world::random_entry(dice, &ruleset, ids[ids.len() - 1], taste));
     }
     let mut found = SearchResult::default();
     for round in 0..3 {
@@ -78,12 +78,12 @@ fn count_by_pages(index: &AdvertisementIndex, most: u32) -> usize {
 #[test]
 fn is_consistent_detects_a_wrong_or_missing_row() {
     let dice = &mut IndexTestRng(7);
-    let ruleset = Arc::new(world::random_ruleset(dice));
+    let ruleset = Arc::new(random_world::random_ruleset(dice));
     let taste = ValueDistribution { common_one_in: 1000, missing_one_in: 1000, user_count: 200 };
-    let id = world::random_id(dice);
+    let id = random_world::random_id(dice);
     let fresh = |dice: &mut IndexTestRng| {
         let mut index = AdvertisementIndex::new(Arc::clone(&ruleset));
-        index.upsert(world::random_entry(dice, &ruleset, id, taste));
+        index.upsert(random_world::random_entry(dice, &ruleset, id, taste));
         assert!(index.is_consistent(id));
         index
     };
@@ -127,14 +127,14 @@ fn mutate_randomly(
         let id = ids[at];
         match dice.below(8 + removals) {
             0..3 => {
-                let old = index.upsert(world::random_entry(dice, &ruleset, id, taste));
+                let old = index.upsert(random_world::random_entry(dice, &ruleset, id, taste));
                 assert!(old.is_some_and(|entry| entry.advertisement.id == id));
             }
             3 => {
-                ids.push(world::random_id(dice));
-                index.upsert(world::random_entry(dice, &ruleset, ids[ids.len() - 1], taste));
+                ids.push(random_world::random_id(dice));
+                index.upsert(random_world::random_entry(dice, &ruleset, ids[ids.len() - 1], taste));
             }
-            4 => assert!(index.set_expires_at(id, world::random_expiry(dice))),
+            4 => assert!(index.set_expires_at(id, random_world::random_expiry(dice))),
             5 => assert!(index.set_open_seats(id, dice.below(5) as u16)),
             6 => index.maintain(),
             7 => assert!(index.get(id).is_some_and(|entry| entry.advertisement.id == id)),
@@ -157,8 +157,9 @@ fn search_randomly(
     found: &mut SearchResult,
 ) {
     let own = Arc::clone(index.ruleset());
-    let ruleset: Ruleset = if dice.one_in(3) { world::with_random_overrides(dice, &own) } else { (*own).clone() };
-    let session: Session = world::random_session(dice, taste);
+    let ruleset: Ruleset =
+        if dice.one_in(3) { random_world::with_random_overrides(dice, &own) } else { (*own).clone() };
+    let session: Session = random_world::random_session(dice, taste);
     let (facts, users) = (AttributeValues::from_session(&ruleset, &session), session.sorted_users());
     let mut excluded: Vec<AdvertisementId> =
         (0..dice.below(4)).filter(|_| !ids.is_empty()).map(|_| dice.pick(ids)).collect();

@@ -1,10 +1,10 @@
 //! One partition: a kd-B-tree whose leaves are columns. It grows by splitting full leaves and shrinks by joining
 //! leaves that have run empty.
 
-use crate::domain::index::guard::SEATS_MASK;
-use crate::domain::index::layout::{ColumnLayout, MISSING_SPLIT_VALUE, RowBuffer, word};
+use crate::domain::index::layout::{ColumnLayout, MISSING_SPLIT_VALUE, RowBuffer, word_column};
 use crate::domain::index::leaf::{Leaf, ROWS_PER_LEAF};
-use crate::domain::index::summary::LeafBounds;
+use crate::domain::index::leaf_bounds::LeafBounds;
+use crate::domain::index::row_rules::SEATS_MASK;
 
 /// Where a row is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -137,12 +137,12 @@ impl KdTree {
     /// Changes one word of a row; `bound` is the bound that it may widen.
     pub(super) fn set_word(&mut self, column: usize, leaf: u32, row: u32, value: u32) {
         let at = leaf as usize;
-        let bits = if column == word::SEATS_AND_OWNER { SEATS_MASK } else { u32::MAX };
+        let bits = if column == word_column::SEATS_AND_OWNER { SEATS_MASK } else { u32::MAX };
         self.leaves[at].set_word(column, row as usize, value, bits);
-        if column == word::EXPIRES_AT {
+        if column == word_column::EXPIRES_AT {
             self.leaf_bounds.latest_expiry[at] = self.leaf_bounds.latest_expiry[at].max(value);
         }
-        if column == word::SEATS_AND_OWNER {
+        if column == word_column::SEATS_AND_OWNER {
             self.leaf_bounds.max_open_seats[at] = self.leaf_bounds.max_open_seats[at].max(value);
         }
     }
@@ -155,8 +155,8 @@ impl KdTree {
             return false;
         };
         leaf.slot(row) == slot
-            && leaf.word_column(word::EXPIRES_AT)[row] == expires
-            && leaf.word_column(word::SEATS_AND_OWNER)[row] & SEATS_MASK == seats
+            && leaf.word_column(word_column::EXPIRES_AT)[row] == expires
+            && leaf.word_column(word_column::SEATS_AND_OWNER)[row] & SEATS_MASK == seats
             && expires <= self.leaf_bounds.latest_expiry[at]
             && seats <= self.leaf_bounds.max_open_seats[at]
     }

@@ -1,6 +1,8 @@
 //! Odd cycles: made one, turned so that another of their nodes is the one to be matched outside, and taken apart again.
 
-use crate::domain::matching::forest::{AlternatingForest, Blossom, BlossomLabel, HalfEdge, opposite_half_edge};
+use crate::domain::matching::alternating_forest::{
+    AlternatingForest, Blossom, BlossomLabel, HalfEdge, opposite_half_edge,
+};
 
 impl AlternatingForest {
     /// The edge of `half` joins two even blossoms of one tree: the cycle that it closes becomes an even blossom.

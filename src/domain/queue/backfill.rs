@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use crate::domain::advertisement::Advertisement;
-use crate::domain::facts::AttributeValues;
+use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::{AdvertisementView, Refusal, Searcher, SessionView, admit};
 use crate::domain::id::{AdvertisementId, UserKey};
-use crate::domain::queue::avoid::{self, AvoidanceSide};
-use crate::domain::queue::desk::PassProgress;
-use crate::domain::queue::field::PassState;
-use crate::domain::queue::group;
-use crate::domain::queue::line::WaitingList;
-use crate::domain::queue::made::CandidateMatch;
+use crate::domain::queue::avoidance::{self, AvoidanceSide};
+use crate::domain::queue::candidate_match::CandidateMatch;
+use crate::domain::queue::pass_progress::PassProgress;
+use crate::domain::queue::pass_state::PassState;
 use crate::domain::queue::quality::{self, QualityInput};
+use crate::domain::queue::rating_group;
 use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::queue::waiting_list::WaitingList;
 use crate::domain::queue::window::{self, BucketRange};
 use crate::domain::ruleset::queue::{QualitySpec, RegionMode};
 use crate::domain::time::UnixMs;
@@ -154,9 +154,12 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         admit(input.ruleset, &searcher, &listed, None, input.now)?;
         let since = advertisement.advertised_since;
         if let (Some(groups), Some(rating)) = (&queue.groups, self.session_rating) {
-            let host = (group::group_of_rating(groups, rating), group::extra_groups(groups, input.now.ms_since(since)));
+            let host = (
+                rating_group::group_of_rating(groups, rating),
+                rating_group::extra_groups(groups, input.now.ms_since(since)),
+            );
             let guest = (row.prepared.rating_group, row.extra_groups);
-            group::groups_may_meet(host, guest).then_some(()).ok_or(Refusal::RatingGroup)?;
+            rating_group::groups_may_meet(host, guest).then_some(()).ok_or(Refusal::RatingGroup)?;
         }
         if let Some(RegionMode::Separate { attribute }) = queue.regions {
             let same = facts.get(attribute).is_some() && facts.get(attribute) == seen.attribute_values.get(attribute);
@@ -170,7 +173,7 @@ impl<'h, 'a> SessionFill<'h, 'a> {
         }
         let inside = AvoidanceSide { users: &self.users, blocked_users: &[] };
         let avoided =
-            avoid::evaluate_avoidance(&queue.avoid, input.past_matches, row.avoidance_side(), inside, input.now);
+            avoidance::evaluate_avoidance(&queue.avoid, input.past_matches, row.avoidance_side(), inside, input.now);
         (!avoided.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
     }
 
@@ -205,7 +208,8 @@ impl<'h, 'a> SessionFill<'h, 'a> {
             team,
         };
         let inside = AvoidanceSide { users: &self.users, blocked_users: &[] };
-        let grudges = |rule| avoid::avoidance_cost(rule, input.past_matches, row.avoidance_side(), inside, input.now);
+        let grudges =
+            |rule| avoidance::avoidance_cost(rule, input.past_matches, row.avoidance_side(), inside, input.now);
         let costs: f64 = queue.avoid.iter().map(grudges).sum();
         let members = [host, row.quality_input(team)];
         let worth =

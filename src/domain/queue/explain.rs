@@ -1,15 +1,15 @@
 //! Why a ticket still waits: what each rule refuses it, who comes nearest, and the least that would have to give.
 
-mod miss;
-mod remedy;
+mod near_miss;
+mod relaxation;
 
 use crate::domain::filter::Refusal;
 use crate::domain::id::TicketId;
-use crate::domain::queue::entrant::PreparedTicket;
-use crate::domain::queue::explain::remedy::RelaxationTrial;
-use crate::domain::queue::field::{PassState, PassTicket};
+use crate::domain::queue::explain::relaxation::RelaxationTrial;
 use crate::domain::queue::gate::{self, GateReason};
 use crate::domain::queue::pass::PassInput;
+use crate::domain::queue::pass_state::{PassState, PassTicket};
+use crate::domain::queue::prepared_ticket::PreparedTicket;
 
 /// What is asked.
 #[derive(Clone, Copy, Debug)]
@@ -148,7 +148,7 @@ pub fn explain_ticket(input: &PassInput<'_>, question: &ExplainQuery) -> Option<
     let mut misses = Vec::new();
     let mut suitable = 0;
     for &other in &near {
-        match miss::failed_rules_between(&field, row, other) {
+        match near_miss::failed_rules_between(&field, row, other) {
             None => suitable += 1,
             Some(miss) => {
                 counts[miss.near_miss.first_refusal.counter_index()] += 1;

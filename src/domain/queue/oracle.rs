@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use crate::domain::filter::{SessionView, WaitingSession, admit_mutually};
 use crate::domain::id::TicketId;
-use crate::domain::queue::avoid::{self, AvoidanceSide};
-use crate::domain::queue::entrant::PreparedTicket;
+use crate::domain::queue::avoidance::{self, AvoidanceSide};
 use crate::domain::queue::pass::{PassInput, PassOutcome};
+use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::quality::{self, MatchQuality, QualityInput};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::ruleset::queue::{
@@ -171,7 +171,7 @@ fn avoidance_cost(input: &PassInput<'_>, all: &[&PreparedTicket]) -> f64 {
         let pairs = all.iter().flat_map(|one| all.iter().map(move |other| (*one, *other)));
         let strangers = pairs.filter(|(one, other)| one.ticket.id < other.ticket.id);
         let cost = |(one, other)| {
-            avoid::avoidance_cost(rule, input.past_matches, avoidance_side(one), avoidance_side(other), input.now)
+            avoidance::avoidance_cost(rule, input.past_matches, avoidance_side(one), avoidance_side(other), input.now)
         };
         strangers.map(cost).fold(0.0, f64::max)
     };
@@ -239,7 +239,8 @@ pub(super) fn nearest_pairs(input: &PassInput<'_>) -> Vec<[TicketId; 2]> {
     for one in &order {
         let free = order.iter().filter(|it| it.ticket.id != one.ticket.id && !taken.contains(&it.ticket.id));
         let would_do = free.filter(|other| two_ticket_quality(input, one, other).is_some());
-        let key = |it: &&&PreparedTicket| (super::field::ordered_bits(key_distance(input, one, it)), seniority_key(it));
+        let key =
+            |it: &&&PreparedTicket| (super::pass_state::ordered_bits(key_distance(input, one, it)), seniority_key(it));
         let Some(other) = would_do.min_by_key(key).filter(|_| !taken.contains(&one.ticket.id)) else { continue };
         taken.extend([one.ticket.id, other.ticket.id]);
         made.push([one.ticket.id, other.ticket.id]);

@@ -3,19 +3,19 @@
 
 use crate::domain::filter::Refusal;
 use crate::domain::id::AdvertisementId;
-use crate::domain::queue::avoid::PastMatches;
+use crate::domain::queue::avoidance::PastMatches;
 use crate::domain::queue::backfill::{self, OpenSession};
-use crate::domain::queue::desk::PassProgress;
-use crate::domain::queue::dice::SplitMix64;
-use crate::domain::queue::entrant::PreparedTicket;
-use crate::domain::queue::field::PassState;
+use crate::domain::queue::candidate_match::CandidateMatch;
+use crate::domain::queue::duel_fast_path;
 use crate::domain::queue::gate::{self, GateReason, QueueCounts};
-use crate::domain::queue::lean;
-use crate::domain::queue::line::WaitingList;
-use crate::domain::queue::made::CandidateMatch;
+use crate::domain::queue::pass_progress::PassProgress;
+use crate::domain::queue::pass_state::PassState;
+use crate::domain::queue::prepared_ticket::PreparedTicket;
 use crate::domain::queue::proposal::Proposal;
 use crate::domain::queue::report::{self, PassReport, UnmatchedTicket};
+use crate::domain::queue::rng::SplitMix64;
 use crate::domain::queue::select::Selector;
+use crate::domain::queue::waiting_list::WaitingList;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::teams::TeamsSpec;
@@ -63,7 +63,7 @@ pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
         Err(GateReason::TooManyMatches { .. }) if has_sessions_to_backfill(input) => 0,
         Err(closed) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, closed) },
     };
-    let lean = if room == usize::MAX { lean::try_run(input) } else { None };
+    let lean = if room == usize::MAX { duel_fast_path::try_run(input) } else { None };
     lean.unwrap_or_else(|| run_general_pass(input, room))
 }
 

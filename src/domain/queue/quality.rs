@@ -1,11 +1,11 @@
 //! How good a match is, and whether that is good enough: soft score, leaderboard distance, similarity or chances to win,
 //! plus what waiting adds, minus what regions and grudges take.
 
-mod chances;
 mod similarity;
+mod win_probability;
 
-pub use chances::{draw_probability, win_probabilities};
 pub use similarity::{average_similarity, category_of, category_similarity};
+pub use win_probability::{draw_probability, win_probabilities};
 
 use crate::domain::filter::SessionView;
 use crate::domain::queue::ticket::PlayerRating;

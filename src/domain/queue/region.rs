@@ -1,7 +1,7 @@
 //! What a player's region means, in the three ways of S3-8: separate queues, a stage of its own, or part of quality.
 
 use crate::domain::attribute::AttributeValue;
-use crate::domain::facts::AttributeValues;
+use crate::domain::attribute_values::AttributeValues;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::RegionMode;
 use crate::domain::session::RegionLatency;

@@ -2,12 +2,12 @@
 
 use crate::domain::filter::Refusal;
 use crate::domain::id::TicketId;
-use crate::domain::queue::avoid;
-use crate::domain::queue::desk::PassProgress;
-use crate::domain::queue::field::{PassState, PassTicket};
+use crate::domain::queue::avoidance;
 use crate::domain::queue::gate::GateReason;
-use crate::domain::queue::group;
-use crate::domain::queue::line::WaitingList;
+use crate::domain::queue::pass_progress::PassProgress;
+use crate::domain::queue::pass_state::{PassState, PassTicket};
+use crate::domain::queue::rating_group;
+use crate::domain::queue::waiting_list::WaitingList;
 use crate::domain::queue::window;
 use crate::domain::ruleset::HardRule;
 use crate::domain::ruleset::queue::RegionMode;
@@ -80,13 +80,14 @@ pub(super) fn next_change_at(field: &PassState<'_>, line: &WaitingList, desk: &P
         let (waited_ms, entered) = (row.waiting_session.waited_ms, row.prepared.ticket.entered_at);
         let growth = input.queue.window.as_ref();
         let growth = growth.and_then(|it| window::next_growth_at(it, row.prepared.party_rating, entered, input.now));
-        let groups = input.queue.groups.as_ref().and_then(|groups| group::ms_until_next_group(groups, waited_ms));
+        let groups =
+            input.queue.groups.as_ref().and_then(|groups| rating_group::ms_until_next_group(groups, waited_ms));
         let limits = limits.iter().filter_map(|&limit| input.ruleset.expansions[limit].ms_until_next_growth(waited_ms));
         let in_ms = limits.chain(groups).min().map(|ms| input.now.plus_ms(ms));
         growth.into_iter().chain(in_ms).min()
     };
     let rows = field.tickets.iter().zip(0_u32..).filter(|(_, row)| line.is_waiting(*row));
     let of_rows = rows.filter_map(|(row, _)| of_row(row)).min();
-    let of_grudges = avoid::next_avoidance_end(&input.queue.avoid, input.past_matches, input.now);
+    let of_grudges = avoidance::next_avoidance_end(&input.queue.avoid, input.past_matches, input.now);
     of_rows.into_iter().chain(of_grudges).chain(desk.next_change_at).min()
 }

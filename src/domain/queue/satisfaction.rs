@@ -1,12 +1,12 @@
 //! Who is frustrated, as far as it shows in what is kept of a user (S1-97).
 
-use crate::domain::result;
+use crate::domain::match_result;
 use crate::domain::ruleset::queue::SatisfactionSpec;
 
 impl SatisfactionSpec {
     /// Whether a queue looks after somebody with this streak, so many matches that count in the rating, and these signs of
     /// content: one sign is enough.
-    pub fn is_frustrated(&self, streak: i32, matches: u32, shown: &result::SatisfactionStats) -> bool {
+    pub fn is_frustrated(&self, streak: i32, matches: u32, shown: &match_result::SatisfactionStats) -> bool {
         let loses = |least: u32| streak < 0 && least <= streak.unsigned_abs();
         let leaves = |percent: f64| {
             let enough = 0 < matches && self.min_matches <= matches;
@@ -24,8 +24,12 @@ impl SatisfactionSpec {
 mod tests {
     use super::*;
 
-    fn satisfaction_stats(abandoned: u32, scores: u32, score_sum: u32) -> result::SatisfactionStats {
-        result::SatisfactionStats { abandoned_matches: abandoned, feedback_count: scores, feedback_sum: score_sum }
+    fn satisfaction_stats(abandoned: u32, scores: u32, score_sum: u32) -> match_result::SatisfactionStats {
+        match_result::SatisfactionStats {
+            abandoned_matches: abandoned,
+            feedback_count: scores,
+            feedback_sum: score_sum,
+        }
     }
 
     /// S1-97: each sign by itself, up to the very number that the ruleset names.

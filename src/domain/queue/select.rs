@@ -1,20 +1,20 @@
 //! Which of the matches that would do is made: the nearest, one that is drawn, the first window, or all at once.
 
-mod draw;
-mod gather;
+mod fill_match;
+mod first_window;
+mod maximum_weight;
 mod nearest;
-mod together;
-mod tree;
-mod window;
+mod soft_kd_tree;
+mod weighted_sample;
 
-pub(super) use gather::PartialMatch;
+pub(super) use fill_match::PartialMatch;
 
 use crate::domain::filter::Refusal;
-use crate::domain::queue::desk::PassProgress;
-use crate::domain::queue::dice::SplitMix64;
-use crate::domain::queue::field::{PassState, ordered_bits};
-use crate::domain::queue::line::WaitingList;
-use crate::domain::queue::made::CandidateMatch;
+use crate::domain::queue::candidate_match::CandidateMatch;
+use crate::domain::queue::pass_progress::PassProgress;
+use crate::domain::queue::pass_state::{PassState, ordered_bits};
+use crate::domain::queue::rng::SplitMix64;
+use crate::domain::queue::waiting_list::WaitingList;
 use crate::domain::ruleset::queue::{SelectionMode, SelectionOrder};
 use crate::domain::time::UnixMs;
 

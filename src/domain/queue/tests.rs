@@ -1,6 +1,6 @@
 //! Passes held against the obvious way, and what the documents say about them.
 
-mod explains;
-mod judges;
-mod stories;
-pub(super) mod world;
+mod explain_reports;
+pub(super) mod fixture;
+mod oracle_comparison;
+mod scenarios;

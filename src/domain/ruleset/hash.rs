@@ -12,7 +12,7 @@ use crate::domain::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
 use crate::domain::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
-use crate::domain::ruleset::validate::life::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
+use crate::domain::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::domain::ruleset::{
     HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter,
 };

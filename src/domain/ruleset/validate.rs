@@ -4,17 +4,17 @@
 //! ruleset comes of it, but the next mistake is found as well.
 
 mod attributes;
-mod avoid;
+mod avoidance;
+mod cross_checks;
 mod expansions;
-mod hard;
-pub(super) mod life;
+mod hard_filters;
+pub(super) mod lifecycle;
 mod quality;
 pub(super) mod queue;
 mod rating;
 mod regions;
 mod search;
-mod sense;
-mod soft;
+mod soft_filters;
 mod teams;
 mod window;
 
@@ -23,10 +23,10 @@ use std::sync::Arc;
 use crate::domain::expansion::Expansion;
 use crate::domain::id::{RulesetHash, SetId, SiloId};
 use crate::domain::limit::RULESET_ENTRIES_PER_KIND_MAX;
-use crate::domain::ruleset::draft::{Diagnostic, Diagnostics, RawElement, quoted_excerpt};
-use crate::domain::ruleset::fields::ElementReader;
+use crate::domain::ruleset::element_reader::ElementReader;
 use crate::domain::ruleset::hash::ruleset_hash;
-use crate::domain::ruleset::suggest::suggestion;
+use crate::domain::ruleset::raw::{Diagnostic, Diagnostics, RawElement, quoted_excerpt};
+use crate::domain::ruleset::spelling::suggestion;
 use crate::domain::ruleset::{Ruleset, ServedSilos};
 
 /// Expansions that stand alone, as the thesis prints them; what their types mean, a ruleset has to say.
@@ -73,8 +73,8 @@ fn read_ruleset(root: &RawElement, mistakes: &Diagnostics, xml: Arc<str>) -> Rul
     let hard_filters = at.single_child("HardFilters");
     let soft_filters = at.single_child("SoftFilters");
     let mut expansions = expansions::read_expansions(at.single_child("ExpansionConfigs"), &declared, mistakes);
-    let hard = hard::read_hard_filters(hard_filters, &declared, &mut expansions, mistakes);
-    let soft = soft::read_soft_filters(soft_filters, &declared, mistakes);
+    let hard = hard_filters::read_hard_filters(hard_filters, &declared, &mut expansions, mistakes);
+    let soft = soft_filters::read_soft_filters(soft_filters, &declared, mistakes);
     let chances = at.single_child("AdvertiseChances");
     let limits = search::read_search_limits(at.single_child("Limits"), mistakes);
     let (line, involved_phase_percent) = search::read_latency(at.single_child("Latency"), mistakes);
@@ -84,14 +84,14 @@ fn read_ruleset(root: &RawElement, mistakes: &Diagnostics, xml: Arc<str>) -> Rul
     let chances = search::read_advertise_chances(chances, teams.as_ref(), mistakes);
     let queue =
         at.single_child("Queue").map(|element| queue::read_queue(element, &declared, &expansions, set_id, mistakes));
-    let ready_check = at.single_child("ReadyCheck").map(|element| life::read_ready_check(element, mistakes));
-    let server = life::read_hosting(at.single_child("Server"), mistakes);
+    let ready_check = at.single_child("ReadyCheck").map(|element| lifecycle::read_ready_check(element, mistakes));
+    let server = lifecycle::read_hosting(at.single_child("Server"), mistakes);
     let rating = at.single_child("Rating").map(|element| rating::read_rating(element, mistakes));
     // Whether parts go together can be asked of sound ones alone: a mistake would be told twice.
     if mistakes.count() == before {
-        sense::check_sections_agree(&at, teams.as_ref(), queue.as_ref(), rating.as_ref());
+        cross_checks::check_sections_agree(&at, teams.as_ref(), queue.as_ref(), rating.as_ref());
     }
-    sense::check_required_sections(&at);
+    cross_checks::check_required_sections(&at);
     at.report_unread();
     Ruleset {
         name,

@@ -152,7 +152,7 @@ fn split_count_counts_each_split_once() {
     let count = |sizes: &[u16]| {
         let ratings = vec![0.0; usize::from(sizes.iter().sum::<u16>())];
         let (spec, parties) = (teams_spec(sizes, 5, &[]), solo_parties(&ratings));
-        search::count_splits(&SplitProblem::new(&spec, &as_team_parties(&parties), &none_apart).unwrap()).round()
+        split_search::count_splits(&SplitProblem::new(&spec, &as_team_parties(&parties), &none_apart).unwrap()).round()
     };
     assert_eq!([3, 4, 5, 6].map(|half| count(&[half, half])), [10.0, 35.0, 126.0, 462.0]);
     assert_eq!(count(&[2, 3]), 10.0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::domain::filter::explain::SearchExplanation;
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId, TicketId, UserKey};
-use crate::domain::life::{Match, MatchEndReason};
+use crate::domain::lifecycle::{Match, MatchEndReason};
 use crate::domain::queue::explain::Explanation;
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::domain::ruleset::Ruleset;

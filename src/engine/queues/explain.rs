@@ -3,21 +3,21 @@
 use std::sync::Arc;
 
 use crate::domain::advertisement::AdvertisementKind;
-use crate::domain::facts::AttributeValues;
+use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::explain::{SearchExplanation, explain_search};
 use crate::domain::id::{SetId, TicketId};
 use crate::domain::limit::PAIR_CHECKS_PER_PASS_MAX;
+use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::result::SatisfactionStats;
 use crate::domain::session::Session;
+use crate::engine::adverts::advert_set::{AdvertRecord, candidate_of_record};
+use crate::engine::adverts::checked_session::{CheckedSession, field_error};
 use crate::engine::command::Caller;
-use crate::engine::fault::EngineError;
+use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
 use crate::engine::queues::command::{ExplainSearchAnswer, ExplainTicketAnswer, ImportedRating};
-use crate::engine::queues::picture::PreparedTicketCache;
-use crate::engine::seeker::{CheckedSession, field_error};
-use crate::engine::shelf::{AdvertRecord, candidate_of_record};
+use crate::engine::queues::snapshot::PreparedTicketCache;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, TicketState};
 
 impl QueueEngine {

@@ -11,19 +11,19 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{BuildIdHasher, MatchId, TicketId};
-use crate::domain::life::event::{EventResult, MatchEffect, MatchEvent, Transition};
-use crate::domain::life::rules::LifecycleRules;
-use crate::domain::life::step::apply_event;
-use crate::domain::life::{Match, MatchStage};
+use crate::domain::lifecycle::event::{EventResult, MatchEffect, MatchEvent, Transition};
+use crate::domain::lifecycle::rules::LifecycleRules;
+use crate::domain::lifecycle::transition::apply_event;
+use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::engine::fault::EngineError;
-use crate::engine::job::ReplySender;
-use crate::engine::queues::enter::ticket_expires_at;
-use crate::engine::queues::hall::{RETRY_AFTER_MS, SharedState};
-use crate::engine::queues::roster::TicketMatchCache;
-use crate::engine::queues::status::nearest_region;
-use crate::engine::queues::waits::WaitClass;
+use crate::engine::error::EngineError;
+use crate::engine::queues::enter_queue::ticket_expires_at;
+use crate::engine::queues::shared_state::{RETRY_AFTER_MS, SharedState};
+use crate::engine::queues::ticket_match_cache::TicketMatchCache;
+use crate::engine::queues::ticket_status::nearest_region;
+use crate::engine::queues::wait_estimator::WaitClass;
+use crate::engine::adverts::writer_command::ReplySender;
 use crate::store::StoreError;
 use crate::store::queues::{
     PenaltySchedule, QueueFeedBatch, QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket,

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::match_result::{MatchResult, RatingUpdate, SatisfactionStats};
 use crate::domain::rating::Skill;
-use crate::domain::rating::board::LeaderboardEntry;
-use crate::domain::result::{MatchResult, RatingUpdate, SatisfactionStats};
+use crate::domain::rating::leaderboard::LeaderboardEntry;
 
 pub use crate::store::queues::FinishedMatch;
 

@@ -5,12 +5,12 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use async_trait::async_trait;
 
 use crate::domain::id::{MatchId, SetId, UserKey};
-use crate::domain::life::Match;
-use crate::domain::result::{MatchResult, RatingHistoryEntry};
+use crate::domain::lifecycle::Match;
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;
 use crate::store::memory::MemoryStore;
-use crate::store::queues::picture::QueueRows;
+use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
 
 /// The least name that a user can have.

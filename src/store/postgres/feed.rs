@@ -9,13 +9,13 @@ use sqlx::types::Uuid;
 use tokio_stream::StreamExt;
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
-use crate::store::postgres::line::{ConnectionSlot, ask, to_store_error};
-use crate::store::postgres::mark::{
+use crate::store::postgres::connection::{ConnectionSlot, ask, to_store_error};
+use crate::store::postgres::cursor::{
     CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
 };
-use crate::store::postgres::settle::UnresolvedCommits;
-use crate::store::postgres::wake::{self, ListenTask};
-use crate::store::postgres::{Replica, copied, open, read, statements as sql};
+use crate::store::postgres::listen::{self, ListenTask};
+use crate::store::postgres::resolve_commit::UnresolvedCommits;
+use crate::store::postgres::{Replica, copy_decode, decode, open, statements as sql};
 use crate::store::{AdvertFeed, FeedBatch, Reservation, StoreError, StoredAdvertisement, rows};
 
 /// Rows that are read together.
@@ -81,7 +81,7 @@ impl AdvertChangeFeed {
                 .fetch_all(&mut *connection))?;
         let mut seats: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
         for row in &rows {
-            let Some(reservation) = read::decode_reservation(row, 0)? else { continue };
+            let Some(reservation) = decode::decode_reservation(row, 0)? else { continue };
             seats.entry(reservation.advertisement_id).or_default().push(reservation);
         }
         attach_reservations(&mut changed, seats);
@@ -121,7 +121,7 @@ impl AdvertChangeFeed {
 impl AdvertFeed for AdvertChangeFeed {
     async fn wait_for_changes(&mut self) {
         let wake =
-            self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, wake::ADVERT_CHANNEL));
+            self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, listen::ADVERT_CHANNEL));
         wake.wait(POLL_INTERVAL).await;
     }
 
@@ -134,7 +134,7 @@ impl AdvertFeed for AdvertChangeFeed {
 }
 
 fn decode_chunk(messages: &[impl AsRef<[u8]>], replica: i64) -> Result<Vec<StoredAdvertisement>, StoreError> {
-    let read = messages.iter().map(|message| copied::decode_advertisement(message.as_ref(), replica));
+    let read = messages.iter().map(|message| copy_decode::decode_advertisement(message.as_ref(), replica));
     // The last one is the end of the copy.
     read.filter_map(Result::transpose).collect()
 }
@@ -152,10 +152,10 @@ pub(super) fn decode_changes(
     let (mut changed, mut gone) = (Vec::with_capacity(rows.len()), Vec::new());
     let mut seats: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
     for row in rows {
-        let id = read::decode_advertisement_id(row, first)?;
-        let reservation = read::decode_reservation(row, first + read::ADVERTISEMENT_COLUMN_COUNT)?;
+        let id = decode::decode_advertisement_id(row, first)?;
+        let reservation = decode::decode_reservation(row, first + decode::ADVERTISEMENT_COLUMN_COUNT)?;
         if reservation.is_none() || !seats.contains_key(&id) {
-            match read::decode_advertisement(row, first, replica)? {
+            match decode::decode_advertisement(row, first, replica)? {
                 Some(stored) => changed.push(stored),
                 None => gone.push(id),
             }

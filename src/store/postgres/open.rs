@@ -9,8 +9,8 @@ use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
 use crate::store::StoreError;
-use crate::store::postgres::line::{timeout_error, to_store_error};
-use crate::store::schema::{self, RecoveryHint};
+use crate::store::migration_error::{self, RecoveryHint};
+use crate::store::postgres::connection::{timeout_error, to_store_error};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
 
@@ -84,7 +84,7 @@ pub(super) async fn check_and_migrate(options: &PgConnectOptions) -> Result<(), 
         MIGRATIONS
             .run_direct(None, &mut connection, false)
             .await
-            .map_err(|error| schema::to_store_error(error, &MIGRATIONS, RECOVERY_HINT, to_store_error))?;
+            .map_err(|error| migration_error::to_store_error(error, &MIGRATIONS, RECOVERY_HINT, to_store_error))?;
         connection.close().await.map_err(to_store_error)
     };
     tokio::time::timeout(PREPARE_TIMEOUT, prepared)

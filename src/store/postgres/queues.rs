@@ -1,10 +1,10 @@
 //! The queues of the store that several servers share: connections of their own, the same bargain.
 
-mod change;
+mod decode;
 mod feed;
-mod read;
 mod statements;
-mod write;
+mod transaction;
+mod write_rows;
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use async_trait::async_trait;
 use sqlx::types::Uuid;
 
 use crate::domain::id::{MatchId, SetId, SiloId, UserKey};
-use crate::domain::life::Match;
-use crate::domain::result::{MatchResult, RatingHistoryEntry};
+use crate::domain::lifecycle::Match;
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::line::{ConnectionSlot, ask};
+use crate::store::postgres::connection::{ConnectionSlot, ask};
 use crate::store::postgres::queues::feed::QueueChangeFeed;
 use crate::store::postgres::queues::statements as sql;
 pub(super) use crate::store::postgres::queues::statements::ABANDON_BATCH;
@@ -42,8 +42,11 @@ impl QueueStore for PostgresStore {
             return Ok(Vec::new());
         }
         let batch = batch.to_vec();
-        run_exclusive_on(&self.queue_session, |mut desk| async move { change::commit_batch(&mut desk, &batch).await })
-            .await
+        run_exclusive_on(
+            &self.queue_session,
+            |mut desk| async move { transaction::commit_batch(&mut desk, &batch).await },
+        )
+        .await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
@@ -53,7 +56,7 @@ impl QueueStore for PostgresStore {
             .bind(vec![Uuid::from_bytes(*id.as_bytes())])
             .bind(&none)
             .fetch_optional(&mut *connection))?;
-        row.as_ref().map(read::decode_match).transpose()
+        row.as_ref().map(decode::decode_match).transpose()
     }
 
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
@@ -61,7 +64,7 @@ impl QueueStore for PostgresStore {
         let row = ask!(chores, OPERATION_TIMEOUT, "looking", |connection| sqlx::query(sql::READ_RESULTS)
             .bind(vec![Uuid::from_bytes(*id.as_bytes())])
             .fetch_optional(&mut *connection))?;
-        row.as_ref().map(read::decode_result).transpose()
+        row.as_ref().map(decode::decode_result).transpose()
     }
 
     async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
@@ -70,7 +73,7 @@ impl QueueStore for PostgresStore {
             .bind(Uuid::from_bytes(*user.as_bytes()))
             .bind(i64::from(set_id.0))
             .fetch_all(&mut *connection))?;
-        rows.iter().map(read::decode_rating_change).collect()
+        rows.iter().map(decode::decode_rating_change).collect()
     }
 
     async fn list_finished_matches(
@@ -85,7 +88,7 @@ impl QueueStore for PostgresStore {
             .bind(Uuid::from_bytes(*id.as_bytes()))
             .bind(most)
             .fetch_all(&mut *connection))?;
-        rows.iter().map(read::decode_finished_match).collect()
+        rows.iter().map(decode::decode_finished_match).collect()
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {

@@ -5,11 +5,11 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, SiloId, TicketId};
-use crate::domain::life::Match;
+use crate::domain::lifecycle::Match;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;
-use crate::store::queues::picture::forget_at;
+use crate::store::queues::queue_rows::forget_at;
 use crate::store::queues::{StoredTicket, TicketState};
 use crate::store::rows::queue_body::{decode_match, decode_ticket, encode_match, encode_ticket};
 use crate::store::rows::{RowChecksum, from_ms, to_ms};

@@ -22,7 +22,7 @@ use serde::de::Error;
 use serde::{Deserialize, Serialize};
 
 use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
-use crate::domain::life::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::time::UnixMs;
 use crate::store::rows::body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, SiloId};
-use crate::domain::result::MatchResult;
+use crate::domain::match_result::MatchResult;
 use crate::store::StoreError;
 use crate::store::rows::result_body::{decode_result, encode_result};
 use crate::store::rows::{RowChecksum, from_ms, to_ms};

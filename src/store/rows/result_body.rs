@@ -16,8 +16,8 @@
 use serde::{Deserialize, Serialize};
 
 use crate::domain::id::{MatchId, RulesetHash, SetId, SiloId};
+use crate::domain::match_result::{MatchExpectation, MatchResult, RatingUpdate, ResultReport, SideRank, UnratedReason};
 use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::result::{MatchExpectation, MatchResult, RatingUpdate, ResultReport, SideRank, UnratedReason};
 use crate::domain::time::UnixMs;
 use crate::store::rows::body::{HexKey, to_json_text};
 

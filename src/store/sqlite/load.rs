@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
-use crate::store::rows::{self, page::AdvertPage};
+use crate::store::rows::{self, advert_page::AdvertPage};
 use crate::store::sqlite::statements as sql;
-use crate::store::sqlite::{change, open, purge_rows, to_store_error};
+use crate::store::sqlite::{open, purge_rows, to_store_error, transaction};
 use crate::store::{AdvertVersion, Reservation, StoreError, StoredAdvertisement};
 
 /// Advertisements from which on more than one connection reads.
@@ -56,7 +56,7 @@ pub(super) async fn load_advertisements(
     }
     let LoadedRows { mut stored, expired_ids: expired } = loaded;
     stored.sort_unstable_by_key(|(id, _)| *id);
-    change::delete_advertisements(connection, &expired).await.map_err(to_store_error)?;
+    transaction::delete_advertisements(connection, &expired).await.map_err(to_store_error)?;
     purge_rows(connection, now).await?;
 
     let mut reservations: HashMap<AdvertisementId, Vec<Reservation>> = HashMap::new();

@@ -8,7 +8,7 @@ use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
 use crate::store::StoreError;
-use crate::store::schema::{self, RecoveryHint};
+use crate::store::migration_error::{self, RecoveryHint};
 use crate::store::sqlite::lock::open_private_file;
 use crate::store::sqlite::statements::STATEMENT_CACHE_CAPACITY;
 use crate::store::sqlite::to_store_error;
@@ -59,7 +59,7 @@ pub(super) async fn open_and_migrate(path: &Path) -> Result<SqliteConnection, St
     MIGRATIONS
         .run_direct(None, &mut connection, false)
         .await
-        .map_err(|error| schema::to_store_error(error, &MIGRATIONS, RECOVERY_HINT, to_store_error))?;
+        .map_err(|error| migration_error::to_store_error(error, &MIGRATIONS, RECOVERY_HINT, to_store_error))?;
     Ok(connection)
 }
 

@@ -1,8 +1,8 @@
 //! The queues of the store in one file: the same connection, the same bargain.
 
-mod change;
-mod read;
+mod decode;
 pub(super) mod statements;
+mod transaction;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,12 +12,12 @@ use sqlx::Connection;
 use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
 
 use crate::domain::id::{MatchId, SetId, UserKey};
-use crate::domain::life::Match;
-use crate::domain::result::{MatchResult, RatingHistoryEntry};
+use crate::domain::lifecycle::Match;
+use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
-use crate::store::sqlite::change::hex_json_array;
 use crate::store::sqlite::queues::statements as sql;
+use crate::store::sqlite::transaction::hex_json_array;
 use crate::store::sqlite::{PURGE_STATEMENTS_MAX, SqliteStore, open, to_store_error, with_path};
 use crate::store::{StoreError, rows};
 
@@ -41,7 +41,7 @@ impl QueueStore for SqliteStore {
         let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
         self.run_exclusive(move |mut door| async move {
             let mut connection = door.take_write_connection(&path, &mover).await?;
-            let answer = change::commit_batch(&mut connection, &batch).await;
+            let answer = transaction::commit_batch(&mut connection, &batch).await;
             door.return_connection(connection, &answer);
             let (outcomes, length) = answer?;
             door.record_wal_length(length, &mover);
@@ -54,20 +54,20 @@ impl QueueStore for SqliteStore {
         let names = hex_json_array([id.as_bytes()].into_iter());
         let rows = fetch_rows(&self.path, sqlx::query(sql::READ_MATCHES).bind(names)).await;
         let rows = rows.map_err(|error| with_path(&self.path, error))?;
-        rows.first().map(read::decode_match).transpose()
+        rows.first().map(decode::decode_match).transpose()
     }
 
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
         let names = hex_json_array([id.as_bytes()].into_iter());
         let rows = fetch_rows(&self.path, sqlx::query(sql::READ_RESULTS).bind(names)).await;
         let rows = rows.map_err(|error| with_path(&self.path, error))?;
-        rows.first().map(read::decode_result).transpose()
+        rows.first().map(decode::decode_result).transpose()
     }
 
     async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
         let query = sqlx::query(sql::READ_RATING_CHANGES).bind(user.as_bytes().to_vec()).bind(i64::from(set_id.0));
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
-        rows.iter().map(read::decode_rating_change).collect()
+        rows.iter().map(decode::decode_rating_change).collect()
     }
 
     async fn list_finished_matches(
@@ -79,7 +79,7 @@ impl QueueStore for SqliteStore {
         let query =
             sqlx::query(sql::LIST_FINISHED_MATCHES).bind(rows::to_ms(at)).bind(id.as_bytes().to_vec()).bind(most);
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
-        rows.iter().map(read::decode_finished_match).collect()
+        rows.iter().map(decode::decode_finished_match).collect()
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
@@ -109,13 +109,13 @@ async fn load_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<Sto
     purge_rows(connection, now).await?;
     let mut load = StoredQueueData::default();
     for row in sqlx::query(sql::LOAD_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
-        load.tickets.push(read::decode_ticket(&row)?);
+        load.tickets.push(decode::decode_ticket(&row)?);
     }
     for row in sqlx::query(sql::LOAD_MATCHES).fetch_all(&mut *connection).await.map_err(to_store_error)? {
-        load.matches.push(read::decode_match(&row)?);
+        load.matches.push(decode::decode_match(&row)?);
     }
     for row in sqlx::query(sql::LOAD_RATINGS).fetch_all(connection).await.map_err(to_store_error)? {
-        load.ratings.push(read::decode_rating(&row)?);
+        load.ratings.push(decode::decode_rating(&row)?);
     }
     Ok(load)
 }

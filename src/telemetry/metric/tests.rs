@@ -6,7 +6,7 @@ use super::*;
 use crate::domain::filter::RefusingSide;
 
 /// Names and kinds in a scrape, as its `# TYPE` lines give them, with `_total` and `_info` put back.
-fn scraped(text: &str) -> BTreeSet<(String, String)> {
+fn metric_names_and_kinds(text: &str) -> BTreeSet<(String, String)> {
     let of_line = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
         let suffix = match kind {
@@ -20,29 +20,29 @@ fn scraped(text: &str) -> BTreeSet<(String, String)> {
 }
 
 #[test]
-fn the_table_and_the_scrape_are_the_same() {
+fn metric_table_equals_the_scrape() {
     let metrics = Metrics::new();
-    metrics.record_call(Method::Search, Code::Ok, 0.001);
-    metrics.record_store(StoreVerb::Commit, 3, 0.001, false);
-    let table = ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
-    assert_eq!(scraped(&metrics.render()), table);
+    metrics.record_call(Method::Search, GrpcCode::Ok, 0.001);
+    metrics.record_store(StoreOperation::Commit, 3, 0.001, false);
+    let table = METRIC_ROWS.iter().map(|row| (row.name.to_owned(), row.kind.to_owned())).collect();
+    assert_eq!(metric_names_and_kinds(&metrics.render()), table);
 }
 
 /// docs/METRICS.md has exactly one row for each metric, in this order, with its kind, labels and help.
 #[test]
-fn the_document_has_every_row() {
+fn metric_table_equals_the_document() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/METRICS.md")).unwrap();
     let documented: Vec<&str> = text.lines().filter(|line| line.starts_with("| `fireteam_")).collect();
-    let of_row = |row: &Row| {
+    let of_row = |row: &MetricRow| {
         let labels: Vec<String> = row.labels.iter().map(|label| format!("`{label}`")).collect();
         format!("| `{}` | {} | {} | {} |", row.name, row.kind, labels.join(", "), row.help)
     };
-    assert_eq!(documented, ROWS.iter().map(of_row).collect::<Vec<_>>());
+    assert_eq!(documented, METRIC_ROWS.iter().map(of_row).collect::<Vec<_>>());
 }
 
 #[test]
-fn names_follow_the_customs_of_prometheus() {
-    for row in ROWS {
+fn metric_names_follow_the_prometheus_conventions() {
+    for row in METRIC_ROWS {
         assert!(row.name.starts_with("fireteam_"), "{}", row.name);
         assert_eq!(row.kind == "counter", row.name.ends_with("_total"), "{}", row.name);
         assert!(row.help.ends_with('.') && !row.help.contains('|'), "{}", row.help);
@@ -50,7 +50,7 @@ fn names_follow_the_customs_of_prometheus() {
 }
 
 #[test]
-fn a_search_is_recorded_whole() {
+fn metrics_record_a_search_with_its_refusals() {
     let metrics = Metrics::new();
     let filter = |filter| Refusal::HardFilter { filter_index: filter, side: RefusingSide::Searcher };
     metrics.record_search(
@@ -75,12 +75,12 @@ fn a_search_is_recorded_whole() {
 }
 
 #[test]
-fn calls_look_ups_and_store_verbs_are_recorded() {
+fn metrics_record_calls_lookups_and_store_operations() {
     let metrics = Metrics::new();
-    metrics.record_call(Method::Reserve, Code::of(9), 0.25);
-    metrics.record_store(StoreVerb::Commit, 3, 0.5, true);
-    metrics.record_store(StoreVerb::Commit, 2, 0.5, false);
-    metrics.record_look_up(true);
+    metrics.record_call(Method::Reserve, GrpcCode::from_number(9), 0.25);
+    metrics.record_store(StoreOperation::Commit, 3, 0.5, true);
+    metrics.record_store(StoreOperation::Commit, 2, 0.5, false);
+    metrics.record_locality_lookup(true);
     let text = metrics.render();
     for line in [
         "fireteam_rpc_calls_total{method=\"reserve\",code=\"failed_precondition\"} 1",
@@ -97,13 +97,13 @@ fn calls_look_ups_and_store_verbs_are_recorded() {
 
 /// SEC-19: however much is recorded, the series are those that the closed lists allow.
 #[test]
-fn the_number_of_series_is_bounded() {
+fn metric_series_count_is_bounded() {
     let metrics = Metrics::new();
     let all = |metrics: &Metrics| {
         for method in Method::ALL {
-            metrics.rpc_seconds.get_or_create(method).observe(0.1);
+            metrics.rpc_duration_seconds.get_or_create(method).observe(0.1);
             for number in -50..50 {
-                metrics.rpc_calls.get_or_create(&(*method, Code::of(number))).inc();
+                metrics.rpc_calls.get_or_create(&(*method, GrpcCode::from_number(number))).inc();
             }
         }
         for filter in 0..1_000 {

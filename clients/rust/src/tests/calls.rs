@@ -11,23 +11,23 @@ use tonic_types::{ErrorDetails, StatusExt};
 use crate::client::Client;
 use crate::error::Error;
 use crate::pb;
-use crate::retry::Retries;
-use crate::tokens::{Token, Tokens};
+use crate::retry::RetryPolicy;
+use crate::token_source::{Token, TokenSource};
 
-use super::stand_in::Script;
+use super::scripted_server::ServerScript;
 
-const SOON: Retries =
-    Retries { attempts: 3, first_wait: Duration::from_millis(1), longest_wait: Duration::from_millis(5) };
+const FAST_RETRIES: RetryPolicy =
+    RetryPolicy { max_attempts: 3, initial_backoff: Duration::from_millis(1), max_backoff: Duration::from_millis(5) };
 
-fn failing(failures: Vec<Status>) -> Script {
-    Script { failures: failures.into(), ..Default::default() }
+fn script_with_failures(failures: Vec<Status>) -> ServerScript {
+    ServerScript { failures: failures.into(), ..Default::default() }
 }
 
 fn party() -> pb::SessionCompositionData {
     pb::SessionCompositionData { party_size_composition: vec![2], ..Default::default() }
 }
 
-fn session() -> pb::MatchmakingUpdateAdvertisementRequest {
+fn publish_request() -> pb::MatchmakingUpdateAdvertisementRequest {
     pb::MatchmakingUpdateAdvertisementRequest {
         session_composition: Some(party()),
         matchmaking_set_id: Some(7),
@@ -38,11 +38,11 @@ fn session() -> pb::MatchmakingUpdateAdvertisementRequest {
 /// The client's half of exactly-once: a create or a reservation that is sent again carries the key of its first
 /// attempt, and another one carries another.
 #[tokio::test]
-async fn a_repeated_create_keeps_its_key_and_another_create_has_another() {
-    let (script, client) = failing(vec![Status::unavailable("b"), Status::unavailable("a")]).play().await;
-    let client = client.with_retries(SOON);
-    client.advertise(session()).await.unwrap();
-    client.advertise(session()).await.unwrap();
+async fn retry_of_a_create_keeps_its_idempotency_key() {
+    let (script, client) = script_with_failures(vec![Status::unavailable("b"), Status::unavailable("a")]).start().await;
+    let client = client.with_retry_policy(FAST_RETRIES);
+    client.advertise(publish_request()).await.unwrap();
+    client.advertise(publish_request()).await.unwrap();
     let keys: Vec<String> = script.updates.lock().unwrap().iter().map(|it| it.idempotency_key.clone()).collect();
     assert_eq!(keys.len(), 4);
     assert!(keys[0] == keys[1] && keys[1] == keys[2], "one create, one key: {keys:?}");
@@ -50,7 +50,7 @@ async fn a_repeated_create_keeps_its_key_and_another_create_has_another() {
     assert!(16 <= keys[0].len());
 
     script.failures.lock().unwrap().push(Status::unavailable(""));
-    let reserved = client.searching(7, party()).reserve("ad").await.unwrap();
+    let reserved = client.search_session(7, party()).reserve("ad").await.unwrap();
     let reserves = script.reserves.lock().unwrap().clone();
     assert_eq!(reserves.len(), 2);
     assert!(!reserves[0].idempotency_key.is_empty());
@@ -59,13 +59,13 @@ async fn a_repeated_create_keeps_its_key_and_another_create_has_another() {
 }
 
 #[tokio::test]
-async fn the_last_refusal_is_handed_over_when_patience_ends() {
+async fn retry_ends_with_the_last_error() {
     let later = |ms| {
         let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(ms)));
         Status::with_error_details(Code::Unavailable, "draining", details)
     };
-    let (script, client) = failing(vec![later(60_000), later(1)]).play().await;
-    let error = client.with_retries(SOON).search(Default::default()).await.unwrap_err();
+    let (script, client) = script_with_failures(vec![later(60_000), later(1)]).start().await;
+    let error = client.with_retry_policy(FAST_RETRIES).search(Default::default()).await.unwrap_err();
     // The first asked for a millisecond and got it; the second asked for more than this client waits.
     assert_eq!(script.searches.lock().unwrap().len(), 2);
     assert_eq!(error.code(), Some(Code::Unavailable));
@@ -73,19 +73,19 @@ async fn the_last_refusal_is_handed_over_when_patience_ends() {
 }
 
 #[tokio::test]
-async fn a_wrong_request_is_asked_once_and_names_its_field() {
+async fn retry_never_repeats_an_invalid_request() {
     let details = ErrorDetails::with_bad_request_violation("matchmaking_set_id", "a set that has a ruleset");
     let wrong = Status::with_error_details(Code::InvalidArgument, "no such set", details);
-    let (script, client) = failing(vec![wrong]).play().await;
-    let error = client.with_retries(SOON).search(Default::default()).await.unwrap_err();
+    let (script, client) = script_with_failures(vec![wrong]).start().await;
+    let error = client.with_retry_policy(FAST_RETRIES).search(Default::default()).await.unwrap_err();
     assert_eq!(script.searches.lock().unwrap().len(), 1);
     assert_eq!(error.fields()[0].field, "matchmaking_set_id");
 }
 
 #[tokio::test]
-async fn metadata_and_a_deadline_travel_with_every_attempt() {
-    let (script, client) = failing(vec![Status::unavailable("")]).play().await;
-    let client = client.with_retries(SOON).with_metadata("x-forwarded-for", "203.0.113.9").unwrap();
+async fn retry_sends_metadata_and_deadline_with_every_attempt() {
+    let (script, client) = script_with_failures(vec![Status::unavailable("")]).start().await;
+    let client = client.with_retry_policy(FAST_RETRIES).with_metadata("x-forwarded-for", "203.0.113.9").unwrap();
     client.search(Default::default()).await.unwrap();
     let metadata = script.metadata.lock().unwrap();
     assert_eq!(metadata.len(), 2);
@@ -93,12 +93,12 @@ async fn metadata_and_a_deadline_travel_with_every_attempt() {
         assert_eq!(sent.get("x-forwarded-for").unwrap(), "203.0.113.9");
         assert!(sent.contains_key("grpc-timeout"));
     }
-    assert!(matches!(client.clone().with_metadata("no good", ""), Err(Error::Metadata(_))));
+    assert!(matches!(client.clone().with_metadata("no good", ""), Err(Error::InvalidMetadata(_))));
 }
 
 #[tokio::test]
-async fn a_place_where_nobody_answers_is_an_error_at_once() {
-    assert!(matches!(Client::connect("not a uri").await, Err(Error::Endpoint(_))));
+async fn connect_without_a_listener_fails_at_once() {
+    assert!(matches!(Client::connect("not a uri").await, Err(Error::InvalidEndpoint(_))));
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
@@ -107,7 +107,7 @@ async fn a_place_where_nobody_answers_is_an_error_at_once() {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_with_the_call_in_hand_is_out_of_reach_and_asked_again() {
+async fn retry_follows_a_connection_lost_during_the_call() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());
     let deaths = Arc::new(AtomicU32::new(0));
@@ -121,18 +121,18 @@ async fn a_server_that_dies_with_the_call_in_hand_is_out_of_reach_and_asked_agai
             socket.read_exact(&mut [0; 24]).await.unwrap();
         }
     });
-    let client = Client::connect(uri).await.unwrap().with_retries(SOON);
+    let client = Client::connect(uri).await.unwrap().with_retry_policy(FAST_RETRIES);
     let error = client.search(Default::default()).await.unwrap_err();
     assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
     // One connection may have died before the call; a call that is made once sees at most one more.
-    assert!(SOON.attempts <= deaths.load(Ordering::SeqCst));
+    assert!(FAST_RETRIES.max_attempts <= deaths.load(Ordering::SeqCst));
     dying.abort();
 }
 
 #[tokio::test]
-async fn a_search_carries_its_token_from_answer_to_answer() {
-    let (script, client) = Script::default().play().await;
-    let mut searching = client.searching(7, party());
+async fn search_session_sends_the_latest_search_token() {
+    let (script, client) = ServerScript::default().start().await;
+    let mut searching = client.search_session(7, party());
     searching.search().await.unwrap();
     searching.exclude("gone");
     searching.search().await.unwrap();
@@ -152,9 +152,9 @@ async fn a_search_carries_its_token_from_answer_to_answer() {
 
 /// S1-44, the client's half: a heartbeat that nobody knows turns into the whole advertisement, with its token.
 #[tokio::test]
-async fn a_forgotten_advertisement_is_told_again_whole() {
-    let (script, client) = Script::default().play().await;
-    let mut advertised = client.advertise(session()).await.unwrap();
+async fn heartbeat_of_an_unknown_advertisement_publishes_it_again() {
+    let (script, client) = ServerScript::default().start().await;
+    let mut advertised = client.advertise(publish_request()).await.unwrap();
     script.failures.lock().unwrap().push(Status::not_found("never heard of it"));
     advertised.heartbeat().await.unwrap();
     advertised.delete().await.unwrap();
@@ -168,12 +168,12 @@ async fn a_forgotten_advertisement_is_told_again_whole() {
 }
 
 #[tokio::test]
-async fn settled_reservations_are_said_once() {
-    let (script, client) = Script::default().play().await;
-    let mut advertised = client.advertise(session()).await.unwrap();
+async fn update_sends_joined_reservations_once() {
+    let (script, client) = ServerScript::default().start().await;
+    let mut advertised = client.advertise(publish_request()).await.unwrap();
     advertised.confirm(vec!["seat".into()]).await.unwrap();
     let settling =
-        pb::MatchmakingUpdateAdvertisementRequest { joined_reservation_ids: vec!["seat".into()], ..session() };
+        pb::MatchmakingUpdateAdvertisementRequest { joined_reservation_ids: vec!["seat".into()], ..publish_request() };
     advertised.update(settling).await.unwrap();
     script.failures.lock().unwrap().push(Status::not_found(""));
     advertised.heartbeat().await.unwrap();
@@ -186,53 +186,58 @@ async fn settled_reservations_are_said_once() {
 }
 
 /// The tokens that the server was shown, in order.
-fn shown(script: &Script) -> Vec<String> {
+fn authorization_headers(script: &ServerScript) -> Vec<String> {
     let metadata = script.metadata.lock().unwrap();
     metadata.iter().map(|sent| sent.get("authorization").unwrap().to_str().unwrap().to_owned()).collect()
 }
 
 /// Tokens numbered from 1, each good for as long.
-fn numbered(good_for: Option<Duration>) -> Tokens {
+fn numbered_tokens(good_for: Option<Duration>) -> TokenSource {
     let fetched = Arc::new(AtomicU32::new(0));
-    Tokens::fetched(move || {
+    TokenSource::from_fn(move || {
         let text = format!("t{}", fetched.fetch_add(1, Ordering::SeqCst) + 1);
-        async move { Ok(Token { text, good_for }) }
+        async move { Ok(Token { text, expires_in: good_for }) }
     })
 }
 
 #[tokio::test]
-async fn a_token_travels_until_it_is_no_longer_taken() {
-    let (script, client) = failing(vec![Status::unauthenticated(""), Status::unavailable("")]).play().await;
-    let client = client.with_retries(SOON).with_tokens(numbered(None));
-    client.searching(7, party()).search().await.unwrap();
-    client.searching(7, party()).search().await.unwrap();
-    assert_eq!(shown(&script), ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2"], "one more attempt, with another");
+async fn token_is_replaced_when_the_server_rejects_it() {
+    let (script, client) =
+        script_with_failures(vec![Status::unauthenticated(""), Status::unavailable("")]).start().await;
+    let client = client.with_retry_policy(FAST_RETRIES).with_token_source(numbered_tokens(None));
+    client.search_session(7, party()).search().await.unwrap();
+    client.search_session(7, party()).search().await.unwrap();
+    assert_eq!(
+        authorization_headers(&script),
+        ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2"],
+        "one more attempt, with another"
+    );
 
     script.failures.lock().unwrap().extend([Status::unauthenticated(""), Status::unauthenticated("")]);
-    let error = client.searching(7, party()).search().await.unwrap_err();
+    let error = client.search_session(7, party()).search().await.unwrap_err();
     assert_eq!(error.code(), Some(Code::Unauthenticated), "and not for ever");
 }
 
 #[tokio::test]
-async fn a_token_is_replaced_before_it_runs_out() {
-    let (script, client) = failing(Vec::new()).play().await;
-    let client = client.with_tokens(numbered(Some(Duration::ZERO)));
+async fn token_is_replaced_before_it_expires() {
+    let (script, client) = script_with_failures(Vec::new()).start().await;
+    let client = client.with_token_source(numbered_tokens(Some(Duration::ZERO)));
     for _ in 0..2 {
-        client.searching(7, party()).search().await.unwrap();
+        client.search_session(7, party()).search().await.unwrap();
     }
-    assert_eq!(shown(&script), ["Bearer t1", "Bearer t2"]);
+    assert_eq!(authorization_headers(&script), ["Bearer t1", "Bearer t2"]);
 }
 
 #[tokio::test]
-async fn a_fixed_token_is_all_there_is_and_never_shown() {
-    let (script, client) = failing(vec![Status::unauthenticated("")]).play().await;
-    let client = client.with_tokens(Tokens::fixed("secret").unwrap());
+async fn token_that_is_fixed_is_never_replaced_or_printed() {
+    let (script, client) = script_with_failures(vec![Status::unauthenticated("")]).start().await;
+    let client = client.with_token_source(TokenSource::fixed("secret").unwrap());
     assert!(!format!("{client:?}").contains("secret"));
-    assert_eq!(client.searching(7, party()).search().await.unwrap_err().code(), Some(Code::Unauthenticated));
-    assert_eq!(shown(&script), ["Bearer secret"]);
-    assert!(matches!(Tokens::fixed("no\ngood"), Err(Error::Metadata(_))));
+    assert_eq!(client.search_session(7, party()).search().await.unwrap_err().code(), Some(Code::Unauthenticated));
+    assert_eq!(authorization_headers(&script), ["Bearer secret"]);
+    assert!(matches!(TokenSource::fixed("no\ngood"), Err(Error::InvalidMetadata(_))));
 
-    let broken = client.with_tokens(Tokens::fetched(|| async { Err("nobody is logged in".to_owned()) }));
-    let error = broken.searching(7, party()).search().await.unwrap_err();
+    let broken = client.with_token_source(TokenSource::from_fn(|| async { Err("nobody is logged in".to_owned()) }));
+    let error = broken.search_session(7, party()).search().await.unwrap_err();
     assert_eq!(error.to_string(), "no token: nobody is logged in");
 }

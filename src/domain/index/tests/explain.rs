@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
+use crate::domain::attribute_values::AttributeValues;
 use crate::domain::expansion::Expansion;
-use crate::domain::facts::AttributeValues;
 use crate::domain::filter::explain::explain_search;
 use crate::domain::filter::{AdvertisementView, Searcher, admit};
 use crate::domain::index::IndexEntry;
-use crate::domain::index::tests::world::{self, IndexTestRng, NOW_MS, ValueDistribution};
+use crate::domain::index::tests::random_world::{self, IndexTestRng, NOW_MS, ValueDistribution};
 use crate::domain::time::UnixMs;
 
 /// What is counted is what `admit` says of every row, and the remedy, applied, lets somebody through.
@@ -16,7 +16,7 @@ fn search_explanation_agrees_with_admit() {
     let mut remedies = 0;
     for seed in 0..2_000 {
         let dice = &mut IndexTestRng(seed);
-        let ruleset = Arc::new(world::random_ruleset(dice));
+        let ruleset = Arc::new(random_world::random_ruleset(dice));
         let taste = ValueDistribution {
             common_one_in: dice.pick(&[2, 1000]),
             missing_one_in: dice.pick(&[6, 1000]),
@@ -24,11 +24,11 @@ fn search_explanation_agrees_with_admit() {
         };
         let entries: Vec<IndexEntry> = (0..dice.below(30))
             .map(|_| {
-                let id = world::random_id(dice);
-                world::random_entry(dice, &ruleset, id, taste)
+                let id = random_world::random_id(dice);
+                random_world::random_entry(dice, &ruleset, id, taste)
             })
             .collect();
-        let session = world::random_session(dice, taste);
+        let session = random_world::random_session(dice, taste);
         let (facts, users) = (AttributeValues::from_session(&ruleset, &session), session.sorted_users());
         let searcher = Searcher {
             attribute_values: &facts,

@@ -1,9 +1,9 @@
 //! The nearest partners first, ties by longest wait (S0-12).
 
 use crate::domain::filter::Refusal;
-use crate::domain::queue::line::NearestIter;
-use crate::domain::queue::made::CandidateMatch;
+use crate::domain::queue::candidate_match::CandidateMatch;
 use crate::domain::queue::select::{PartialMatch, Selector};
+use crate::domain::queue::waiting_list::NearestIter;
 
 /// Full matches that are judged for one ticket; dividing teams is the dearest step.
 const BUILD_ATTEMPTS_MAX: u32 = 16;

@@ -2,9 +2,9 @@
 
 use crate::domain::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
 use crate::domain::limit::{ATTRIBUTES_MAX, NUMBER_MAGNITUDE_MAX};
-use crate::domain::ruleset::draft::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
-use crate::domain::ruleset::fields::{ElementReader, NumberBounds};
-use crate::domain::ruleset::suggest::suggestion;
+use crate::domain::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::domain::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
+use crate::domain::ruleset::spelling::suggestion;
 
 /// The two measures that nobody declares.
 pub(super) const MEASURED_BY_SERVER: [&str; 2] = ["latency", "distance"];

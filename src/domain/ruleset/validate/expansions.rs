@@ -6,9 +6,9 @@ use crate::domain::attribute::ValueType;
 use crate::domain::expansion::{Expansion, ExpansionStep};
 use crate::domain::limit::{NUMBER_MAGNITUDE_MAX, RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::draft::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
-use crate::domain::ruleset::fields::{ElementReader, NumberBounds};
-use crate::domain::ruleset::suggest::{closest_name, suggestion};
+use crate::domain::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::domain::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
+use crate::domain::ruleset::spelling::{closest_name, suggestion};
 use crate::domain::ruleset::validate::ExpansionFragment;
 use crate::domain::ruleset::validate::attributes::{DeclaredAttributes, MEASURED_BY_SERVER};
 

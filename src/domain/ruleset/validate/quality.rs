@@ -2,11 +2,11 @@
 
 use crate::domain::limit::RULESET_ENTRIES_PER_KIND_MAX;
 use crate::domain::ruleset::DistanceCurve;
-use crate::domain::ruleset::draft::{Diagnostics, RawElement};
-use crate::domain::ruleset::fields::{ElementReader, NumberBounds};
+use crate::domain::ruleset::element_reader::{ElementReader, NumberBounds};
 use crate::domain::ruleset::queue::{QualitySpec, WaitBonus};
+use crate::domain::ruleset::raw::{Diagnostics, RawElement};
 use crate::domain::ruleset::validate::queue::POSITIVE_NUMBER;
-use crate::domain::ruleset::validate::soft::DISTANCE_CURVE_KEYWORDS;
+use crate::domain::ruleset::validate::soft_filters::DISTANCE_CURVE_KEYWORDS;
 
 const QUALITY_ELEMENTS: [&str; 6] =
     ["SoftScore", "LeaderboardGauss", "AverageSimilarity", "CategorySimilarity", "WinProbability", "DrawProbability"];

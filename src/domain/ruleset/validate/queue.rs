@@ -3,17 +3,17 @@
 use crate::domain::attribute::PartyAggregation;
 use crate::domain::id::SetId;
 use crate::domain::limit::{RULESET_DURATION_MS_MAX, RULESET_ENTRIES_PER_KIND_MAX};
-use crate::domain::ruleset::draft::{Diagnostics, RawElement, quoted_excerpt};
-use crate::domain::ruleset::fields::{ElementReader, NumberBounds};
+use crate::domain::ruleset::element_reader::{ElementReader, NumberBounds};
 use crate::domain::ruleset::queue::{
     AlternativeSetOffer, Gate, GateRounding, QualitySpec, QueueSpec, RatingGroup, RatingGroups, SatisfactionSpec,
     SelectionMode, SelectionOrder, SelectionSpec,
 };
+use crate::domain::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::domain::ruleset::validate::attributes::{
     ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttributes, PARTY_AGGREGATION_KEYWORDS,
 };
 use crate::domain::ruleset::validate::expansions::DeclaredExpansions;
-use crate::domain::ruleset::validate::{avoid, quality, regions, window};
+use crate::domain::ruleset::validate::{avoidance, quality, regions, window};
 
 /// How often a pass runs where a file does not say, milliseconds (S0-17).
 const DEFAULT_PASS_INTERVAL_MS: u64 = 250;
@@ -87,7 +87,7 @@ pub(super) fn read_queue(
             .map_or(QualitySpec::Any, |element| quality::read_quality(element, mistakes)),
         selection: read_selection(at.single_child("Selection"), mistakes),
         wait_bonus: at.single_child("WaitBonus").map(|element| quality::read_wait_bonus(element, mistakes)),
-        avoid: avoid::read_avoidance_rules(&at.children_named(&["Avoid"]), mistakes).into(),
+        avoid: avoidance::read_avoidance_rules(&at.children_named(&["Avoid"]), mistakes).into(),
         offer: at.single_child("Offer").and_then(|element| read_alternative_set_offer(element, own_set, mistakes)),
         satisfaction: at.single_child("Satisfaction").map(|element| read_satisfaction(element, mistakes)),
     };

@@ -1,11 +1,11 @@
 //! `<Rating>`: one system, its constants, and the order of its leaderboard.
 
 use crate::domain::limit::RULESET_DURATION_MS_MAX;
-use crate::domain::ruleset::draft::{Diagnostics, RawElement};
-use crate::domain::ruleset::fields::{ElementReader, NumberBounds};
+use crate::domain::ruleset::element_reader::{ElementReader, NumberBounds};
 use crate::domain::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, InactivityDecay, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
+use crate::domain::ruleset::raw::{Diagnostics, RawElement};
 use crate::domain::ruleset::validate::attributes::ATTRIBUTE_NUMBER_BOUNDS;
 
 /// Numbers that must be more than nothing: factors, deviations, scales.

@@ -3,9 +3,9 @@
 use crate::domain::attribute::ValueType;
 use crate::domain::limit::SOFT_FILTER_WEIGHT_MAX;
 use crate::domain::measure::Measure;
-use crate::domain::ruleset::draft::{Diagnostics, RawElement, quoted_excerpt};
-use crate::domain::ruleset::fields::{ElementReader, NumberBounds};
+use crate::domain::ruleset::element_reader::{ElementReader, NumberBounds};
 use crate::domain::ruleset::queue::RegionMode;
+use crate::domain::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::domain::ruleset::validate::attributes::DeclaredAttributes;
 use crate::domain::ruleset::validate::expansions::DeclaredExpansions;
 

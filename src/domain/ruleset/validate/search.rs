@@ -4,9 +4,9 @@ use crate::domain::latency::{DEFAULT_LATENCY_MODEL, LatencyModel};
 use crate::domain::limit::{
     PLAYERS_PER_SESSION_MAX, RULESET_ENTRIES_PER_KIND_MAX, SEARCH_EVALUATED_ROWS_MAX, SEARCH_RESULTS_MAX,
 };
-use crate::domain::role::{ADVERTISE_PERCENT_MAX, AdvertiseChances};
-use crate::domain::ruleset::draft::{Diagnostics, RawElement};
-use crate::domain::ruleset::fields::{ElementReader, NumberBounds};
+use crate::domain::matchmaking_action::{ADVERTISE_PERCENT_MAX, AdvertiseChances};
+use crate::domain::ruleset::element_reader::{ElementReader, NumberBounds};
+use crate::domain::ruleset::raw::{Diagnostics, RawElement};
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::ruleset::{PartyConsentPolicy, SearchLimits};
 

@@ -2,9 +2,9 @@
 
 use crate::domain::attribute::ValueType;
 use crate::domain::limit::PLAYERS_PER_SESSION_MAX;
-use crate::domain::ruleset::draft::{Diagnostics, RawElement, quoted_excerpt};
-use crate::domain::ruleset::fields::ElementReader;
-use crate::domain::ruleset::suggest::closest_name;
+use crate::domain::ruleset::element_reader::ElementReader;
+use crate::domain::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
+use crate::domain::ruleset::spelling::closest_name;
 use crate::domain::ruleset::teams::{TeamRole, TeamsSpec};
 use crate::domain::ruleset::validate::attributes::DeclaredAttributes;
 

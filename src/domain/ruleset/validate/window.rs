@@ -1,9 +1,9 @@
 //! `<Window>`: how far ratings may be apart, and how that grows.
 
 use crate::domain::limit::RULESET_DURATION_MS_MAX;
-use crate::domain::ruleset::draft::{Diagnostics, RawElement};
-use crate::domain::ruleset::fields::{ElementReader, NumberBounds};
+use crate::domain::ruleset::element_reader::{ElementReader, NumberBounds};
 use crate::domain::ruleset::queue::{BucketRounding, RatingWindow, WindowBoundChoice, WindowClock, WindowMatchRule};
+use crate::domain::ruleset::raw::{Diagnostics, RawElement};
 use crate::domain::ruleset::validate::queue::POSITIVE_NUMBER;
 
 /// Buckets to either side; enough for any scale of ratings.

@@ -6,13 +6,13 @@ use sqlx::types::Uuid;
 use sqlx::{Executor, Row};
 
 use crate::domain::id::{MatchId, TicketId};
-use crate::store::postgres::line::{ConnectionSlot, ask, to_store_error};
-use crate::store::postgres::mark::{
+use crate::store::postgres::connection::{ConnectionSlot, ask, to_store_error};
+use crate::store::postgres::cursor::{
     CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
 };
-use crate::store::postgres::queues::{read, statements as sql};
-use crate::store::postgres::settle::UnresolvedCommits;
-use crate::store::postgres::wake::{self, ListenTask};
+use crate::store::postgres::listen::{self, ListenTask};
+use crate::store::postgres::queues::{decode, statements as sql};
+use crate::store::postgres::resolve_commit::UnresolvedCommits;
 use crate::store::postgres::{Replica, open, statements};
 use crate::store::queues::{QueueFeed, QueueFeedBatch};
 use crate::store::{StoreError, rows};
@@ -93,7 +93,8 @@ impl QueueChangeFeed {
 #[async_trait]
 impl QueueFeed for QueueChangeFeed {
     async fn wait_for_changes(&mut self) {
-        let wake = self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, wake::QUEUE_CHANNEL));
+        let wake =
+            self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, listen::QUEUE_CHANNEL));
         wake.wait(POLL_INTERVAL).await;
     }
 
@@ -166,9 +167,9 @@ async fn fetch_all_rows(connection: &mut PgConnection, silos: &Option<Vec<i64>>)
 
 fn decode_rows([tickets, matches, ratings]: &FetchedRows) -> Result<QueueFeedBatch, StoreError> {
     Ok(QueueFeedBatch {
-        tickets: tickets.iter().map(read::decode_ticket).collect::<Result<_, _>>()?,
-        matches: matches.iter().map(read::decode_match).collect::<Result<_, _>>()?,
-        ratings: ratings.iter().map(read::decode_rating).collect::<Result<_, _>>()?,
+        tickets: tickets.iter().map(decode::decode_ticket).collect::<Result<_, _>>()?,
+        matches: matches.iter().map(decode::decode_match).collect::<Result<_, _>>()?,
+        ratings: ratings.iter().map(decode::decode_rating).collect::<Result<_, _>>()?,
         ..QueueFeedBatch::default()
     })
 }

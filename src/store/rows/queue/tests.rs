@@ -4,12 +4,12 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, UserKey};
-use crate::domain::life::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::result::SatisfactionStats;
 use crate::domain::session::Session;
 use crate::store::queues::RatingRow;
-use crate::store::rows::queue_user::rating_checksum;
+use crate::store::rows::queue_checksums::rating_checksum;
 use crate::store::rows::tests::{key, number, session, text};
 
 /// Numbers, and one that JSON has no word for.

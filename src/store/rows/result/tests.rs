@@ -4,13 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::domain::id::{RulesetHash, UserKey};
-use crate::domain::queue::ticket::PlayerRating;
-use crate::domain::result::{
+use crate::domain::match_result::{
     MatchExpectation, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats, SideRank, UnratedReason,
 };
+use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
-use crate::store::rows::queue_user::{feedback_checksum, rating_change_checksum, rating_checksum};
+use crate::store::rows::queue_checksums::{feedback_checksum, rating_change_checksum, rating_checksum};
 use crate::store::rows::tests::{key, number, text};
 
 fn any_number() -> impl Strategy<Value = f64> {

@@ -1,0 +1,64 @@
+//! Reservations and releases from the wire.
+
+use crate::api::convert::{EntryPoint, field_checks, search, session};
+use crate::api::pb;
+use crate::api::status::Rejection;
+use crate::domain::id::{AdvertisementId, ReservationId};
+use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveCommand};
+
+impl EntryPoint {
+    /// Take seats. The request's own players, where given, are those who will sit.
+    pub fn reserve_command(&self, caller: &Caller, wire: pb::ReserveRequest) -> Result<ReserveCommand, Rejection> {
+        let mut problems = self.field_errors();
+        let id = field_checks::parse_advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
+        if wire.idempotency_key.is_empty() {
+            problems.add("idempotency_key", "is missing: choose one, and keep it when you try again");
+        } else {
+            field_checks::check_idempotency_key(
+                &wire.idempotency_key,
+                caller.subject.is_none(),
+                "idempotency_key",
+                &mut problems,
+            );
+        }
+        let mut composition = wire.session_composition.unwrap_or_default();
+        let players_path = match wire.players.is_empty() {
+            true => "session_composition.players",
+            false => "players",
+        };
+        if !wire.players.is_empty() {
+            let searched = std::mem::replace(&mut composition.players, wire.players);
+            copy_missing_skills(&mut composition.players, &searched);
+        }
+        let consents = session::take_player_consent_tokens(&mut composition.players, players_path, &mut problems);
+        let reserve = ReserveCommand {
+            advertisement_id: id.unwrap_or(AdvertisementId::from_bytes([0; 16])),
+            set_id: self.resolve_set_id(wire.matchmaking_set_id, &mut problems),
+            consents,
+            session: session::session_from_proto(composition, players_path, caller.origin, &mut problems),
+            idempotency_key: wire.idempotency_key,
+            hold_for_ms: wire.hold_for_ms,
+            search_token: search::checked_search_token(wire.search_token, &mut problems),
+        };
+        problems.into_result(reserve)
+    }
+
+    /// Give seats back.
+    pub fn release_command(&self, wire: pb::ReleaseRequest) -> Result<ReleaseReservationCommand, Rejection> {
+        let mut problems = self.field_errors();
+        let id = field_checks::parse_reservation_id(&wire.reservation_id, "reservation_id", &mut problems);
+        let token = field_checks::checked_token(wire.reservation_token, "reservation_token", &mut problems);
+        problems.into_result(ReleaseReservationCommand {
+            id: id.unwrap_or(ReservationId::from_bytes([0; 16])),
+            reservation_token: token,
+        })
+    }
+}
+
+/// Who is named twice, once with a skill and once without, is as good as when the party searched: a skill that was left
+/// out would pass every filter that lets the unknown through.
+fn copy_missing_skills(sitting: &mut [pb::PlayerData], searched: &[pb::PlayerData]) {
+    for player in sitting.iter_mut().filter(|player| player.skill.is_none()) {
+        player.skill = searched.iter().find(|known| known.user_id == player.user_id).and_then(|known| known.skill);
+    }
+}

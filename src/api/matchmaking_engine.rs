@@ -1,0 +1,113 @@
+//! What the doors ask of the engine. Tests put a scripted one in its place: one that waits, fails or panics at will.
+
+use std::sync::Arc;
+
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId, UserKey};
+use crate::domain::ruleset::Ruleset;
+use crate::engine::command::{
+    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, ReleaseReservationCommand,
+    ReportLatencyAnswer, ReportLatencyCommand, ReservationView, ReserveAnswer, ReserveCommand, SearchAnswer,
+    SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+};
+use crate::engine::error::EngineError;
+use crate::engine::{Engine, PendingAnswer, ReservationListener};
+
+/// The engine's verbs, with the engine's meaning: see `Engine`.
+#[expect(missing_docs, reason = "each method is the engine's of the same name")]
+pub trait MatchmakingEngine: Send + Sync + 'static {
+    fn search(
+        &self,
+        caller: &Caller,
+        search: SearchCommand,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> Result<SearchAnswer, EngineError>;
+    fn update(
+        &self,
+        caller: &Caller,
+        update: UpdateAdvertCommand,
+    ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError>;
+    fn delete(&self, caller: &Caller, delete: DeleteAdvertCommand) -> Result<PendingAnswer<()>, EngineError>;
+    fn reserve(&self, caller: &Caller, reserve: ReserveCommand) -> Result<PendingAnswer<ReserveAnswer>, EngineError>;
+    fn release(&self, caller: &Caller, release: ReleaseReservationCommand) -> Result<PendingAnswer<()>, EngineError>;
+    fn report_latency(
+        &self,
+        caller: &Caller,
+        report: ReportLatencyCommand,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> Result<ReportLatencyAnswer, EngineError>;
+    fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError>;
+    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError>;
+    fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError>;
+    fn ruleset_of_search(
+        &self,
+        set_id: SetId,
+        hash: Option<RulesetHash>,
+        token: &[u8],
+    ) -> Result<Arc<Ruleset>, EngineError>;
+    fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) -> Vec<ReservationView>;
+}
+
+impl MatchmakingEngine for Engine {
+    fn search(
+        &self,
+        caller: &Caller,
+        search: SearchCommand,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> Result<SearchAnswer, EngineError> {
+        Engine::search(self, caller, search, each)
+    }
+
+    fn update(
+        &self,
+        caller: &Caller,
+        update: UpdateAdvertCommand,
+    ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
+        Engine::update_advertisement(self, caller, update)
+    }
+
+    fn delete(&self, caller: &Caller, delete: DeleteAdvertCommand) -> Result<PendingAnswer<()>, EngineError> {
+        Engine::delete_advertisement(self, caller, delete)
+    }
+
+    fn reserve(&self, caller: &Caller, reserve: ReserveCommand) -> Result<PendingAnswer<ReserveAnswer>, EngineError> {
+        Engine::reserve_seats(self, caller, reserve)
+    }
+
+    fn release(&self, caller: &Caller, release: ReleaseReservationCommand) -> Result<PendingAnswer<()>, EngineError> {
+        Engine::release_reservation(self, caller, release)
+    }
+
+    fn report_latency(
+        &self,
+        caller: &Caller,
+        report: ReportLatencyCommand,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> Result<ReportLatencyAnswer, EngineError> {
+        Engine::report_latency(self, caller, report, each)
+    }
+
+    fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError> {
+        Engine::choose_action(self, set_id, party_size)
+    }
+
+    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
+        Engine::grant_consent(self, caller, leader)
+    }
+
+    fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
+        Engine::ruleset(self, set_id, hash)
+    }
+
+    fn ruleset_of_search(
+        &self,
+        set_id: SetId,
+        hash: Option<RulesetHash>,
+        token: &[u8],
+    ) -> Result<Arc<Ruleset>, EngineError> {
+        Engine::ruleset_of_search(self, set_id, hash, token)
+    }
+
+    fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) -> Vec<ReservationView> {
+        Engine::subscribe_to_reservations(self, id, listener)
+    }
+}

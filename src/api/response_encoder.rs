@@ -1,0 +1,326 @@
+//! Answers full of candidates, written straight into one buffer: nothing is allocated for a single candidate.
+//!
+//! What an advertisement always says is encoded once, when it is published (`encode_static`). An answer splices those
+//! bytes and appends what depends on the search. Protobuf lets fields come in any order, so a spliced candidate is as
+//! good as a generated one.
+
+use std::sync::Arc;
+
+use prost::bytes::{Buf, BufMut};
+use prost::encoding::{self, DecodeContext, WireType};
+use prost::{DecodeError, Message};
+
+use crate::api::pb;
+use crate::domain::advertisement::Advertisement;
+use crate::domain::attribute::Trust;
+use crate::domain::filter::{Refusal, RefusingSide};
+use crate::domain::limit;
+use crate::domain::location_privacy::{DISTANCE_ROUNDING_MILES, ROUND_TRIP_ROUNDING_MS, round_to_step};
+use crate::domain::measure::Measure;
+use crate::domain::ruleset::{Ruleset, SoftFilter};
+use crate::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
+
+/// Bytes of a whole answer: no search costs more to send, whatever it asks (SEC-10).
+pub const RESPONSE_BYTES_MAX: usize = 64 * 1024;
+
+/// Bytes of an answer that are kept for what is not a candidate: a count for each rule and each side, and the paths of
+/// what was not believed.
+const NON_CANDIDATE_BYTES_MAX: usize = 20 * 1024;
+
+/// Bytes of candidates in one answer.
+const CANDIDATES_BYTES_MAX: usize = RESPONSE_BYTES_MAX - NON_CANDIDATE_BYTES_MAX;
+
+/// Bytes of one count of refusals: a rule's name, two small numbers and a count, with their keys and lengths.
+const REFUSAL_COUNT_BYTES_MAX: usize = limit::STRING_BYTES_MAX + 24;
+
+/// Each hard rule may refuse on either side, and there are the reasons that need no rule.
+const _: () =
+    assert!((2 * limit::RULESET_ENTRIES_PER_KIND_MAX + 16) * REFUSAL_COUNT_BYTES_MAX <= NON_CANDIDATE_BYTES_MAX);
+
+/// Bytes that a candidate usually takes, for a buffer that seldom grows.
+const CANDIDATE_BYTES_TYPICAL: usize = 160;
+
+/// Digits of an id.
+const ID_HEX_DIGITS: usize = 32;
+
+/// A party's size is written as one byte.
+const _: () = assert!(limit::PLAYERS_PER_SESSION_MAX < 128);
+
+/// A message that is encoded already. Stands for the generated `MatchmakingSearchResponse` and
+/// `MatchmakingReportLatencyResponse`; `build.rs` says so.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct EncodedResponse {
+    bytes: Vec<u8>,
+}
+
+impl Message for EncodedResponse {
+    fn encode_raw(&self, buf: &mut impl BufMut) {
+        buf.put_slice(&self.bytes);
+    }
+
+    /// Keeps the field as it came: whoever reads the bytes later gives it a meaning.
+    fn merge_field(
+        &mut self,
+        tag: u32,
+        wire_type: WireType,
+        buf: &mut impl Buf,
+        ctx: DecodeContext,
+    ) -> Result<(), DecodeError> {
+        let out = &mut self.bytes;
+        match wire_type {
+            WireType::Varint => {
+                let value = encoding::decode_varint(buf)?;
+                encoding::uint64::encode(tag, &value, out);
+            }
+            WireType::LengthDelimited => {
+                let mut value = Vec::new();
+                encoding::bytes::merge(wire_type, &mut value, buf, ctx)?;
+                encoding::bytes::encode(tag, &value, out);
+            }
+            WireType::SixtyFourBit => {
+                let mut value = 0u64;
+                encoding::fixed64::merge(wire_type, &mut value, buf, ctx)?;
+                encoding::fixed64::encode(tag, &value, out);
+            }
+            WireType::ThirtyTwoBit => {
+                let mut value = 0u32;
+                encoding::fixed32::merge(wire_type, &mut value, buf, ctx)?;
+                encoding::fixed32::encode(tag, &value, out);
+            }
+            WireType::StartGroup | WireType::EndGroup => encoding::skip_field(wire_type, tag, buf, ctx)?,
+        }
+        Ok(())
+    }
+
+    fn encoded_len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+    }
+}
+
+/// Encodes the part of a candidate that no search changes: id, party sizes and connect data.
+pub fn encode_static_candidate_fields(advertisement: &Advertisement) -> Arc<[u8]> {
+    let Advertisement { session, connect_data, .. } = advertisement;
+    // Two keys with short lengths, and one with a length of up to three bytes.
+    let room = 2 + ID_HEX_DIGITS + 2 + session.party_sizes.len() + 4 + connect_data.len();
+    let mut out = Vec::with_capacity(room);
+    put_length_prefix(1, ID_HEX_DIGITS, &mut out);
+    out.extend_from_slice(&advertisement.id.digits());
+    // A size below 128 is one byte, and no party is larger.
+    put_length_prefix(7, session.party_sizes.len(), &mut out);
+    out.extend_from_slice(&session.party_sizes);
+    if !connect_data.is_empty() {
+        put_length_prefix(8, connect_data.len(), &mut out);
+        out.extend_from_slice(connect_data);
+    }
+    out.into()
+}
+
+/// Begins a field of so many bytes.
+fn put_length_prefix(tag: u32, length: usize, out: &mut Vec<u8>) {
+    encoding::encode_key(tag, WireType::LengthDelimited, out);
+    encoding::encode_varint(length as u64, out);
+}
+
+/// Writes candidates, best first, and then the rest of the answer that they belong to.
+#[derive(Debug)]
+pub struct SearchResponseEncoder<'a> {
+    bytes: Vec<u8>,
+    terms: Vec<ScoreTermEncoder<'a>>,
+    /// The values of one candidate's terms as they leave.
+    term_values: Vec<f64>,
+}
+
+/// What is known of a term before its value.
+#[derive(Debug)]
+struct ScoreTermEncoder<'a> {
+    name: &'a str,
+    /// Whether the value is rounded before it leaves.
+    rounded: bool,
+    /// Bytes before the value, without the key and the length of the whole.
+    name_field_len: usize,
+}
+
+impl<'a> SearchResponseEncoder<'a> {
+    /// A writer of candidates that are judged by `ruleset`.
+    pub fn new(ruleset: &'a Ruleset) -> Self {
+        let usual = ruleset.search_limits.max_results as usize * CANDIDATE_BYTES_TYPICAL + 256;
+        let shapes: Vec<_> = ruleset.soft_filters.iter().map(|soft| ScoreTermEncoder::new(ruleset, soft)).collect();
+        Self { bytes: Vec::with_capacity(usual), term_values: Vec::with_capacity(shapes.len()), terms: shapes }
+    }
+
+    /// Appends a candidate. One that would make the answer larger than a client accepts is left out, and so are all
+    /// that come after it, which are worse.
+    pub fn push_candidate(&mut self, candidate: &CandidateView<'_>) {
+        let score = round_to_thousandths(candidate.score);
+        let Self { terms: shapes, term_values: values, .. } = self;
+        values.clear();
+        values.extend(shapes.iter().zip(candidate.score_terms).map(|(shape, &exact)| shape.value_to_send(exact)));
+        let distance_miles = candidate.distance_miles.map(|it| round_to_step(it, DISTANCE_ROUNDING_MILES));
+        let round_trip_ms = candidate.round_trip.map(disclosed_round_trip_ms);
+        let length = candidate.encoded_advert.len()
+            + double_field_len(score)
+            + shapes.iter().zip(&*values).map(|(shape, &value)| shape.encoded_len(value)).sum::<usize>()
+            + optional_float_field_len(distance_miles)
+            + optional_float_field_len(round_trip_ms)
+            + open_seats_field_len(candidate.open_seats);
+        if CANDIDATES_BYTES_MAX < self.bytes.len() + length {
+            return;
+        }
+        let out = &mut self.bytes;
+        encoding::encode_key(1, WireType::LengthDelimited, out);
+        encoding::encode_varint(length as u64, out);
+        out.extend_from_slice(candidate.encoded_advert);
+        put_double_field(2, score, out);
+        for (shape, &value) in shapes.iter().zip(&*values) {
+            shape.encode(value, out);
+        }
+        put_optional_float_field(4, distance_miles, out);
+        put_optional_float_field(5, round_trip_ms, out);
+        if candidate.open_seats != 0 {
+            encoding::uint32::encode(6, &u32::from(candidate.open_seats), out);
+        }
+    }
+
+    /// Appends what else a search says.
+    pub fn finish_search_response(self, answer: SearchAnswer) -> EncodedResponse {
+        let mut bytes = self.bytes;
+        let out = &mut bytes;
+        encoding::uint32::encode(2, &answer.evaluated_rows, out);
+        encoding::bool::encode(3, &answer.truncated, out);
+        for (refusal, count) in &answer.refusal_counts {
+            encoding::message::encode(4, &refusal_count(&answer.ruleset, *refusal, *count), out);
+        }
+        encoding::uint32::encode(5, &answer.ruleset.hash.0, out);
+        encoding::bytes::encode(6, &answer.search_token, out);
+        encoding::uint64::encode(7, &answer.searching_for_ms, out);
+        if let Some(ms) = answer.next_expansion_in_ms {
+            encoding::uint64::encode(8, &ms, out);
+        }
+        if let Some(ms) = answer.store_staleness_ms {
+            encoding::uint64::encode(9, &ms, out);
+        }
+        encoding::string::encode_repeated(10, &session_composition_paths(&answer.ignored_fields), out);
+        EncodedResponse { bytes }
+    }
+
+    /// Appends what else a latency report's answer says.
+    pub fn finish_latency_response(self, answer: &ReportLatencyAnswer) -> EncodedResponse {
+        let mut bytes = self.bytes;
+        encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
+        let mut not_believed = session_composition_paths(&answer.ignored_fields);
+        not_believed
+            .extend(answer.implausible_measurements.iter().map(|at| format!("measurements[{at}].round_trip_ms")));
+        encoding::string::encode_repeated(3, &not_believed, &mut bytes);
+        EncodedResponse { bytes }
+    }
+}
+
+impl<'a> ScoreTermEncoder<'a> {
+    fn new(ruleset: &Ruleset, soft: &'a SoftFilter) -> Self {
+        let name_len = 1 + encoding::encoded_len_varint(soft.name.len() as u64) + soft.name.len();
+        Self { name: &soft.name, rounded: is_rounded(ruleset, soft.measure), name_field_len: name_len }
+    }
+
+    fn value_to_send(&self, exact: f64) -> f64 {
+        if self.rounded { round_to_thousandths(exact) } else { exact }
+    }
+
+    fn body_len(&self, value: f64) -> usize {
+        self.name_field_len + double_field_len(value)
+    }
+
+    /// The length of the whole term with its key.
+    fn encoded_len(&self, value: f64) -> usize {
+        let body = self.body_len(value);
+        1 + encoding::encoded_len_varint(body as u64) + body
+    }
+
+    fn encode(&self, value: f64, out: &mut Vec<u8>) {
+        encoding::encode_key(3, WireType::LengthDelimited, out);
+        encoding::encode_varint(self.body_len(value) as u64, out);
+        encoding::encode_key(1, WireType::LengthDelimited, out);
+        encoding::encode_varint(self.name.len() as u64, out);
+        out.extend_from_slice(self.name.as_bytes());
+        put_double_field(2, value, out);
+    }
+}
+
+/// Terms from which somebody's place or rating could be computed are rounded: all but those of attributes that clients
+/// state themselves (DESIGN section 4).
+fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
+    match measure {
+        Measure::AttributeDifference(index) => ruleset.attributes[index].trust != Trust::Client,
+        Measure::Latency | Measure::Distance => true,
+    }
+}
+
+/// Paths as the typed request has them.
+fn session_composition_paths(paths: &[String]) -> Vec<String> {
+    paths.iter().map(|path| format!("session_composition.{path}")).collect()
+}
+
+/// What a caller measured is the caller's; anything else is told in steps (SEC-9).
+fn disclosed_round_trip_ms(round_trip: RoundTrip) -> f64 {
+    match round_trip {
+        RoundTrip::Estimated(ms) => round_to_step(ms, ROUND_TRIP_ROUNDING_MS),
+        RoundTrip::Measured(ms) => ms,
+    }
+}
+
+fn round_to_thousandths(exact: f64) -> f64 {
+    (exact * 1000.0).round() / 1000.0
+}
+
+fn double_field_len(value: f64) -> usize {
+    if value == 0.0 { 0 } else { 9 }
+}
+
+fn put_double_field(tag: u32, value: f64, out: &mut Vec<u8>) {
+    if value != 0.0 {
+        encoding::double::encode(tag, &value, out);
+    }
+}
+
+fn optional_float_field_len(value: Option<f64>) -> usize {
+    if value.is_some() { 5 } else { 0 }
+}
+
+fn put_optional_float_field(tag: u32, value: Option<f64>, out: &mut Vec<u8>) {
+    if let Some(value) = value {
+        encoding::float::encode(tag, &(value as f32), out);
+    }
+}
+
+fn open_seats_field_len(seats: u16) -> usize {
+    if seats == 0 { 0 } else { 1 + encoding::encoded_len_varint(u64::from(seats)) }
+}
+
+fn refusal_count(ruleset: &Ruleset, refusal: Refusal, count: u32) -> pb::RefusalCount {
+    use pb::RefusalKind as Kind;
+    let plain = |kind: Kind| (kind, pb::RefusalSide::Unspecified, String::new());
+    let (kind, side, rule) = match refusal {
+        Refusal::Silo => plain(Kind::Silo),
+        Refusal::OwnSession => plain(Kind::Own),
+        Refusal::Excluded => plain(Kind::Excluded),
+        Refusal::Expired => plain(Kind::Expired),
+        Refusal::NotEnoughSeats => plain(Kind::Full),
+        Refusal::HardFilter { filter_index: filter, side } => {
+            let rule = ruleset.hard_filters.get(filter).map_or("allowed", |hard| &*hard.name);
+            (Kind::Filter, refusal_side(side), rule.to_owned())
+        }
+        // The rest are queues' refusals, which no search has.
+        other => (Kind::Unspecified, pb::RefusalSide::Unspecified, other.as_str().to_owned()),
+    };
+    pb::RefusalCount { rule, count, kind: kind.into(), side: side.into() }
+}
+
+fn refusal_side(side: RefusingSide) -> pb::RefusalSide {
+    match side {
+        RefusingSide::Searcher => pb::RefusalSide::Searcher,
+        RefusingSide::Advertiser => pb::RefusalSide::Advertiser,
+    }
+}

@@ -1,0 +1,169 @@
+//! The methods that there are: how each speaks and who may call it. What is not in this table is
+//! refused, and what a stranger writes into a path never becomes a label or a log line (SEC-4, SEC-19).
+
+use crate::auth::policy::{ALL_AUTHENTICATED, AccessPolicy, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY};
+
+/// How a method speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RpcKind {
+    /// One request, one answer.
+    Unary,
+    /// The same, but the more there is in memory the longer it takes: its client says how long it will wait.
+    LongUnary,
+    /// A stream that the layer ends when the server goes away.
+    LayerEndedStream,
+    /// A stream that ends itself, after its last answers.
+    SelfEndedStream,
+}
+
+/// One method.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RpcMethod {
+    /// `package.Service/Method`; the label in metrics and logs.
+    pub name: &'static str,
+    /// How it speaks.
+    pub kind: RpcKind,
+    /// Who may call it.
+    pub access: AccessPolicy,
+}
+
+/// What every unknown path is called. Whoever calls it has to show who they are before they hear that it is not there.
+const UNKNOWN_METHOD: RpcMethod = RpcMethod { name: "other", kind: RpcKind::Unary, access: ALL_AUTHENTICATED };
+
+/// Every method that the server serves, on either port; the most frequent first.
+const RPC_METHODS: [RpcMethod; 37] = [
+    unary_method("fireteam.v1.MatchmakingService/UpdateAdvertisement", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/Search", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/Core", CLIENTS_AND_GAME_SERVERS),
+    RpcMethod {
+        kind: RpcKind::SelfEndedStream,
+        ..unary_method("fireteam.v1.MatchmakingService/Connect", CLIENTS_AND_GAME_SERVERS)
+    },
+    unary_method("fireteam.v1.MatchmakingService/DeleteAdvertisement", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/GetConfiguration", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/Reserve", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/Release", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/ReportLatency", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/ChooseAction", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.MatchmakingService/GrantConsent", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.QueueService/Heartbeat", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.QueueService/Enter", CLIENTS_AND_GAME_SERVERS),
+    stream_method("fireteam.v1.QueueService/Watch", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.QueueService/Respond", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.QueueService/Leave", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.QueueService/EndMatch", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.RatingService/ReportResult", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.RatingService/GetRatings", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.RatingService/GetLeaderboard", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.RatingService/PredictOutcome", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.RatingService/GetRatingHistory", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.RatingService/SubmitFeedback", CLIENTS_AND_GAME_SERVERS),
+    unary_method("fireteam.v1.OperatorService/CheckRuleset", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ReloadRulesets", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ListRulesets", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/Drain", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/Explain", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/GetStatistics", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ImportRatings", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ReportResult", OPERATORS_ONLY),
+    unary_method("fireteam.v1.OperatorService/ExportMatches", OPERATORS_ONLY),
+    RpcMethod {
+        kind: RpcKind::LongUnary,
+        ..unary_method("fireteam.v1.OperatorService/CheckConsistency", OPERATORS_ONLY)
+    },
+    unary_method("grpc.health.v1.Health/Check", AccessPolicy::Public),
+    stream_method("grpc.health.v1.Health/Watch", AccessPolicy::Public),
+    stream_method("grpc.reflection.v1.ServerReflection/ServerReflectionInfo", ALL_AUTHENTICATED),
+    stream_method("grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", ALL_AUTHENTICATED),
+];
+
+/// Every method of `proto/`, as `build.rs` has read it.
+const PROTO_METHODS: &[&str] = &include!(concat!(env!("OUT_DIR"), "/served.rs"));
+
+/// A method without a row does not build (SEC-4).
+const _: () = {
+    let mut at = 0;
+    while at < PROTO_METHODS.len() {
+        assert!(is_in_table(PROTO_METHODS[at]), "a method of proto/ has no row in METHODS");
+        at += 1;
+    }
+};
+
+const fn is_in_table(name: &str) -> bool {
+    let mut at = 0;
+    while at < RPC_METHODS.len() {
+        if bytes_equal(RPC_METHODS[at].name.as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        at += 1;
+    }
+    false
+}
+
+const fn bytes_equal(one: &[u8], other: &[u8]) -> bool {
+    let mut at = 0;
+    while at < one.len() && at < other.len() && one[at] == other[at] {
+        at += 1;
+    }
+    at == one.len() && at == other.len()
+}
+
+const fn unary_method(name: &'static str, access: AccessPolicy) -> RpcMethod {
+    RpcMethod { name, kind: RpcKind::Unary, access }
+}
+
+const fn stream_method(name: &'static str, access: AccessPolicy) -> RpcMethod {
+    RpcMethod { name, kind: RpcKind::LayerEndedStream, access }
+}
+
+/// Whether there is a method behind a path.
+pub fn is_known_path(path: &str) -> bool {
+    method_of_path(path) != UNKNOWN_METHOD
+}
+
+/// The method behind a path.
+pub fn method_of_path(path: &str) -> RpcMethod {
+    let name = path.strip_prefix('/').unwrap_or(path);
+    RPC_METHODS.iter().copied().find(|method| method.name == name).unwrap_or(UNKNOWN_METHOD)
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+    use prost_types::FileDescriptorSet;
+
+    use super::*;
+    use crate::api::pb;
+
+    /// SEC-4: a call without a row does not build; one with the row of others fails here.
+    #[test]
+    fn method_table_has_every_proto_method_with_its_access() {
+        for descriptors in [pb::MATCHMAKING_DESCRIPTORS, pb::OPERATOR_DESCRIPTORS] {
+            let set = FileDescriptorSet::decode(descriptors).unwrap();
+            for file in &set.file {
+                for service in &file.service {
+                    for method in &service.method {
+                        let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                        let known = method_of_path(&path);
+                        assert_eq!(format!("/{}", known.name), path);
+                        let streams = !matches!(known.kind, RpcKind::Unary | RpcKind::LongUnary);
+                        assert_eq!(streams, method.server_streaming(), "{path}");
+                        let wanted =
+                            if service.name() == "Operator" { OPERATORS_ONLY } else { CLIENTS_AND_GAME_SERVERS };
+                        assert_eq!(known.access, wanted, "{path}");
+                    }
+                }
+            }
+        }
+    }
+
+    /// SEC-19: strangers' paths are all one label.
+    #[test]
+    fn unknown_method_paths_share_one_label() {
+        for path in
+            ["", "/", "/fireteam.v1.MatchmakingService/Nothing", "/fireteam.v1.MatchmakingService/Search/", "/x\ny"]
+        {
+            assert_eq!(method_of_path(path), UNKNOWN_METHOD, "{path:?}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Files that hold keys, and every way in which one holds none.
+
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384};
+
+use super::*;
+use crate::auth::issuing_key::IssuingKey;
+
+fn issuing_key(seed: u8) -> IssuingKey {
+    IssuingKey::from_seed(&[seed; 32]).unwrap()
+}
+
+fn jwks_text(keys: &[&str]) -> String {
+    format!("{{\"keys\":[{}]}}", keys.join(","))
+}
+
+const ED25519_JWK: &str =
+    r#"{"kty":"OKP","crv":"Ed25519","kid":"a","x":"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo"}"#;
+
+#[test]
+fn jwks_yields_the_signature_keys_and_skips_the_others() {
+    let others = [
+        ED25519_JWK,
+        r#"{"kty":"RSA","use":"enc","n":"AQAB","e":"AQAB"}"#,
+        r#"{"kty":"RSA","alg":"PS256","n":"AQAB","e":"AQAB"}"#,
+        r#"{"kty":"EC","crv":"P-384","x":"AQAB","y":"AQAB"}"#,
+        r#"{"kty":"OKP","crv":"X25519","x":"AQAB","of_later_times":{"a":1}}"#,
+    ];
+    let keys = parse_key_file(jwks_text(&others).as_bytes()).unwrap();
+    assert_eq!(keys.len(), 1);
+    assert_eq!((keys[0].key_id.as_deref(), keys[0].algorithm), (Some("a"), Algorithm::EdDSA));
+}
+
+/// SEC-4: nothing that is no public key, and nothing that should not be here at all, is taken for one.
+#[test]
+fn key_file_without_public_keys_is_rejected_with_a_reason() {
+    let check = |bytes: &[u8], wanted: &str| {
+        let what = parse_key_file(bytes).unwrap_err();
+        assert!(what.contains(wanted), "{what:?} should say {wanted:?}");
+    };
+    let curve = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
+    check(curve.public_key_pem().as_bytes(), "not of P-256");
+    check(issuing_key(1).private_key_pem().as_bytes(), "holds a private key");
+    check(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "something else than public keys");
+    check(b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read");
+    check(b"", "holds no key");
+    check(b"hello", "holds no key");
+    check(b"{\"keys\":[", "is no JWKS");
+    check(b"{\"keys\":[]}", "holds no key");
+    check(jwks_text(&[r#"{"kty":"oct","k":"AQAB"}"#]).as_bytes(), "keys[0] is secret");
+    check(jwks_text(&[&ED25519_JWK.replace("\"kid\"", "\"d\":\"AQAB\",\"kid\"")]).as_bytes(), "keys[0] is secret");
+    check(jwks_text(&[&ED25519_JWK.replace("11qY", "")]).as_bytes(), "wrong length");
+    check(jwks_text(&[&ED25519_JWK.replace("11qY", "????")]).as_bytes(), "not in base64url");
+    check(jwks_text(&[r#"{"kty":"OKP","crv":"Ed25519"}"#]).as_bytes(), "lacks `x`");
+    check(jwks_text(&[r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#]).as_bytes(), "RSA key of 17 bits");
+    check(jwks_text(&[&ED25519_JWK.replace("\"a\"", "\"\"")]).as_bytes(), "`kid`");
+    check(&vec![b' '; PUBLIC_KEY_FILE_BYTES_MAX as usize + 1], "larger than");
+}
+
+#[test]
+fn key_files_load_together_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let file = folder.path().join(name);
+        std::fs::write(&file, text).unwrap();
+        file
+    };
+    let one = write("one.json", &issuing_key(1).public_key_set());
+    let two = write("two.pem", &(issuing_key(2).public_key_pem() + &issuing_key(3).public_key_pem()));
+    assert_eq!(read_key_files(&[one.clone(), two.clone()]).unwrap().len(), 3);
+    let absent = folder.path().join("absent");
+    assert!(matches!(read_key_files(&[one.clone(), absent]), Err(VerifyingKeysError::Io { .. })));
+    let broken = write("broken", "?");
+    let error = read_key_files(&[one.clone(), broken]).unwrap_err().to_string();
+    assert!(error.contains("broken: holds no key"), "{error}");
+    assert!(
+        matches!(read_key_files(&[one.clone(), one]), Err(VerifyingKeysError::DuplicateKeyId(_))),
+        "a name means one key"
+    );
+    let many: String = (0..=VERIFYING_KEYS_MAX as u8).map(|seed| issuing_key(seed).public_key_pem()).collect();
+    let many = write("many.pem", &many);
+    assert!(
+        matches!(read_key_files(&[many]), Err(VerifyingKeysError::TooManyKeys(count)) if count == VERIFYING_KEYS_MAX + 1)
+    );
+}
+
+#[test]
+fn p256_key_is_the_same_from_jwks_and_from_pem() {
+    use base64::Engine as _;
+    let pair = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).unwrap();
+    let point = pair.public_key_raw();
+    let text = |bytes: &[u8]| base64::engine::general_purpose::URL_SAFE_NO_PAD.encode(bytes);
+    let (x, y) = (text(&point[1..33]), text(&point[33..]));
+    let jwk = format!(r#"{{"kty":"EC","crv":"P-256","alg":"ES256","x":"{x}","y":"{y}"}}"#);
+    let (of_set, of_pem) = (
+        parse_key_file(jwks_text(&[&jwk]).as_bytes()).unwrap(),
+        parse_key_file(pair.public_key_pem().as_bytes()).unwrap(),
+    );
+    assert_eq!(of_set[0].decoding_key.as_bytes(), of_pem[0].decoding_key.as_bytes());
+}

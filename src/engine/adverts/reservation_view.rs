@@ -1,0 +1,14 @@
+//! Reservations as clients see them.
+
+use crate::domain::time::UnixMs;
+use crate::engine::command::ReservationView;
+use crate::store::{Reservation, ReservationState};
+
+/// A reservation with the token that its reader may have.
+pub(in crate::engine) fn reservation_view(reservation: &Reservation, token: Vec<u8>, now: UnixMs) -> ReservationView {
+    let expires_in_ms = match reservation.state {
+        ReservationState::Held => Some(u32::try_from(reservation.deadline.ms_since(now)).unwrap_or(u32::MAX)),
+        ReservationState::Confirmed | ReservationState::Ended => None,
+    };
+    ReservationView { id: reservation.id, reservation_token: token, seats: reservation.seats, expires_in_ms }
+}

@@ -1,0 +1,121 @@
+//! A party enters: from a command to a ticket for the store.
+
+use std::sync::Arc;
+
+use crate::auth::token::{TicketClaim, TokenSigner};
+use crate::domain::attribute_values;
+use crate::domain::id::UserKey;
+use crate::domain::queue::ticket::{PlayerRating, Ticket};
+use crate::domain::ruleset::Ruleset;
+use crate::domain::ruleset::queue::QueueSpec;
+use crate::domain::ruleset::teams::TeamsSpec;
+use crate::domain::session::{Player, Session};
+use crate::domain::time::UnixMs;
+use crate::engine::adverts::checked_session::{check_session, field_error};
+use crate::engine::command::Caller;
+use crate::engine::error::EngineError;
+use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
+use crate::engine::queues::shared_state::SharedState;
+use crate::store::queues::{QueueOutcome, QueueWrite};
+
+impl SharedState {
+    /// A party begins to wait. Durable when it is answered; dropping the answer cancels nothing.
+    pub(super) async fn enter_queue(
+        &self,
+        caller: &Caller,
+        enter: EnterQueueCommand,
+    ) -> Result<EnterQueueAnswer, EngineError> {
+        let now = self.core.clock.now();
+        let ruleset = self.core.ruleset(enter.set_id, enter.ruleset_hash)?;
+        let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
+            return Err(EngineError::NoQueue(enter.set_id));
+        };
+        let key = &enter.idempotency_key;
+        check_party_size(&enter.session, teams)?;
+        self.core.check_party_consents(caller, &ruleset, &enter.session, &enter.consents, now)?;
+        let (session, mut ignored) = self.core.with_resolved_locality(caller, enter.session)?;
+        check_session(&ruleset, &session)?;
+        ignored.extend(attribute_values::untrusted_fields(&ruleset, &session));
+        let id = self.core.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
+        let payload = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
+        let ratings = self.entry_ratings(&ruleset, &session, now);
+        let ticket = Arc::new(Ticket {
+            id,
+            set_id: enter.set_id,
+            subject: caller.subject,
+            entered_at: now,
+            session,
+            player_ratings: ratings,
+            blocked_users: enter.blocked_users,
+            exclusive: !queue.several_queues,
+        });
+        let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
+        let silo = ticket.session.silo;
+        let write =
+            QueueWrite::EnterQueue { ticket, expires_at: ticket_expires_at(queue, now), request_digest: payload, now };
+        match self.write(write).await? {
+            QueueOutcome::Entered { ticket: stored, .. } => {
+                self.connected_users.lock().record_connected(silo, users, now);
+                let claim = TicketClaim { ticket_id: id, set_id: enter.set_id, subject: caller.subject };
+                let status = self.ticket_status(&stored, now);
+                let token = self.core.token_signer.sign(&claim);
+                Ok(EnterQueueAnswer {
+                    status,
+                    ticket_token: token,
+                    expires_in_ms: queue.ticket_lapse_ms,
+                    ignored_fields: ignored,
+                })
+            }
+            QueueOutcome::AlreadyQueued { user, other_ticket: ticket } => {
+                let own = self.cache.read().ticket(ticket).is_some_and(|it| it.ticket.subject == caller.subject);
+                let ticket = (own && caller.subject.is_some()).then_some(ticket);
+                Err(EngineError::AlreadyQueued { player_index: player_index(&users, user), own_ticket: ticket })
+            }
+            QueueOutcome::AlreadyInMatch { user, .. } => {
+                Err(EngineError::AlreadyInMatch { player_index: player_index(&users, user) })
+            }
+            QueueOutcome::OnCooldown { user, until } => {
+                let retry_after_ms = u32::try_from(until.ms_since(now)).unwrap_or(u32::MAX).max(1);
+                Err(EngineError::QueueCooldown { player_index: player_index(&users, user), retry_after_ms })
+            }
+            QueueOutcome::IdempotencyKeyReused => Err(EngineError::IdempotencyKeyReused),
+            _ => Err(EngineError::Internal),
+        }
+    }
+
+    /// The players' ratings as of now.
+    fn entry_ratings(&self, ruleset: &Ruleset, session: &Session, now: UnixMs) -> Vec<PlayerRating> {
+        let ratings = self.ratings.lock();
+        let rated = |player: &Player| {
+            let known = ratings.rating_at(ruleset, player.user, now);
+            PlayerRating::at_queue_entry(ruleset, known, player.stated_skill, session.origin)
+        };
+        session.players.iter().map(rated).collect()
+    }
+}
+
+/// Until when a ticket is believed that was heard of at `now`.
+pub(super) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
+    now.plus_ms(u64::from(queue.ticket_lapse_ms))
+}
+
+/// A ticket is one party, all of it named, that fits into a team.
+fn check_party_size(session: &Session, teams: &TeamsSpec) -> Result<(), EngineError> {
+    if session.players.is_empty() {
+        return Err(field_error("session_composition.players", "is required: a queue must know who waits"));
+    }
+    if session.party_sizes.len() != 1 {
+        let what = "has several parties: a ticket is one party; enter each with its own";
+        return Err(field_error("session_composition.party_size_composition", what));
+    }
+    let (size, most) = (session.player_count(), teams.max_party_size);
+    if most < size {
+        return Err(EngineError::PartyTooLarge { size, max: most });
+    }
+    Ok(())
+}
+
+/// Which of the players it is about.
+fn player_index(users: &[UserKey], user: UserKey) -> usize {
+    users.iter().position(|known| *known == user).unwrap_or(0)
+}

@@ -1,0 +1,100 @@
+//! The client port's two ways in: native gRPC goes straight to its call, everything else passes CORS and gRPC-Web first.
+//!
+//! Those two layers are copied for every request and add headers to every answer; nobody but a browser reads them.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::future::BoxFuture;
+use http::header::CONTENT_TYPE;
+use http::{HeaderName, Method, Request, Response, Version};
+use tonic::body::Body;
+use tonic::service::Routes;
+use tonic_web::{GrpcWebLayer, GrpcWebService};
+use tower::{Layer, Service, ServiceExt as _};
+use tower_http::cors::{Any, Cors, CorsLayer};
+
+use crate::api::layer::response_body::CallResponseBody;
+use crate::api::layer::{CallLayer, CallService};
+
+/// How long a browser may remember what CORS allows.
+const CORS_MAX_AGE: Duration = Duration::from_secs(60 * 60);
+
+/// Puts both ways in front of the routes.
+#[derive(Clone)]
+pub(super) struct ClientRoutingLayer(pub(super) CallLayer);
+
+/// Routes with both ways in front of them.
+#[derive(Clone)]
+pub(super) struct ClientRouter {
+    grpc: CallService<Routes>,
+    grpc_web: Arc<Cors<GrpcWebService<CallService<Routes>>>>,
+}
+
+impl Layer<Routes> for ClientRoutingLayer {
+    type Service = ClientRouter;
+
+    fn layer(&self, routes: Routes) -> ClientRouter {
+        let calls = self.0.layer(routes);
+        let browsers = Arc::new(cors_layer().layer(GrpcWebLayer::new().layer(calls.clone())));
+        ClientRouter { grpc: calls, grpc_web: browsers }
+    }
+}
+
+impl Service<Request<Body>> for ClientRouter {
+    type Response = Response<CallResponseBody>;
+    type Error = Infallible;
+    type Future = BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.grpc.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        if is_native_grpc(&request) {
+            return self.grpc.call(request);
+        }
+        let browsers = Cors::clone(&self.grpc_web);
+        Box::pin(async move { Ok(browsers.oneshot(request).await?.map(CallResponseBody::passthrough)) })
+    }
+}
+
+/// A gRPC call as the protocol has it. Of gRPC-Web's content types all begin as gRPC's do; and gRPC needs HTTP/2.
+fn is_native_grpc(request: &Request<Body>) -> bool {
+    let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
+    let rest = content_type.strip_prefix(b"application/grpc");
+    request.version() == Version::HTTP_2 && rest.is_some_and(|rest| !rest.starts_with(b"-web"))
+}
+
+/// Any page may ask; there are no cookies to steal, and what is answered is what anyone may have.
+fn cors_layer() -> CorsLayer {
+    let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin", "grpc-retry-pushback-ms"];
+    CorsLayer::new()
+        .allow_origin(Any)
+        .allow_methods([Method::POST])
+        .allow_headers(Any)
+        .expose_headers(exposed.map(HeaderName::from_static))
+        .max_age(CORS_MAX_AGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn native_grpc_needs_http2_and_its_content_type() {
+        let check = |version, content_type: &str, wanted| {
+            let request = Request::builder().version(version).header(CONTENT_TYPE, content_type);
+            assert_eq!(is_native_grpc(&request.body(Body::empty()).unwrap()), wanted, "{version:?} {content_type}");
+        };
+        check(Version::HTTP_2, "application/grpc", true);
+        check(Version::HTTP_2, "application/grpc+proto", true);
+        check(Version::HTTP_11, "application/grpc", false);
+        check(Version::HTTP_2, "application/grpc-web", false);
+        check(Version::HTTP_2, "application/grpc-web-text+proto", false);
+        check(Version::HTTP_2, "text/html", false);
+        check(Version::HTTP_2, "", false);
+    }
+}
