@@ -28,6 +28,8 @@ use crate::domain::time::UnixMs;
 use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant as planted};
 
 use self::adverts::advert_set::AdvertRecord;
+use self::adverts::replication_state::{LocalChangeLog, ReplicationState};
+use self::adverts::writer_command::AdvertWriterCommand;
 use self::command::{
     Caller, CandidateView, ChooseActionAnswer, ReportLatencyAnswer, ReportLatencyCommand, ReservationView,
     SearchAnswer, SearchCommand,
@@ -35,12 +37,10 @@ use self::command::{
 use self::core::Core;
 use self::error::EngineError;
 use self::queues::QueueEngine;
-use self::adverts::replication_state::{LocalChangeLog, ReplicationState};
-use self::adverts::writer_command::AdvertWriterCommand;
 
 pub use self::adverts::advert_set_map::EncodeAdvertFn;
-pub use self::core::EngineDeps;
 pub use self::adverts::reservation_events::ReservationListener;
+pub use self::core::EngineDeps;
 
 /// An answer that is there already, or that comes when the store has confirmed it. Dropping it cancels nothing: what
 /// was submitted happens.
@@ -95,8 +95,13 @@ impl Engine {
                 }
                 sharing.record_store_success(core.clock.now());
                 core.apply_feed(news, 0, &mut LocalChangeLog::default(), &sharing);
-                let hearing =
-                    adverts::follow_feed::follow_advert_feed(Arc::clone(&core), sharing, feed, inbox.clone(), stop.clone());
+                let hearing = adverts::follow_feed::follow_advert_feed(
+                    Arc::clone(&core),
+                    sharing,
+                    feed,
+                    inbox.clone(),
+                    stop.clone(),
+                );
                 tasks.push(tokio::spawn(hearing));
             }
             _ => load_adverts(&core).await?,

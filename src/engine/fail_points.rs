@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::engine::core::Core;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
+use crate::engine::core::Core;
 use crate::store::{AdvertWrite, CommitResult, StoreError, mutant};
 
 /// Has the store confirm a batch; as it would be if the handler of one of its calls did so itself.

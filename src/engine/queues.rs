@@ -34,6 +34,7 @@ use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::queue::ticket::TicketEndReason;
 use crate::engine::adverts::checked_session::field_error;
+use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::command::Caller;
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
@@ -45,7 +46,6 @@ use crate::engine::queues::enter_queue::ticket_expires_at;
 use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState, WRITER_INBOX_CAPACITY};
 use crate::engine::queues::ticket_match_cache::QueueIndex;
 use crate::engine::queues::ticket_status::is_ticket_ended;
-use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::store::StoreError;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState};
 

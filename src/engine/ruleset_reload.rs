@@ -7,8 +7,8 @@ use tokio::sync::oneshot;
 
 use crate::domain::ruleset::Ruleset;
 use crate::engine::Engine;
-use crate::engine::error::EngineError;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
+use crate::engine::error::EngineError;
 use crate::rules::catalog::CatalogChanges;
 
 impl Engine {

@@ -50,7 +50,12 @@ impl AdvertRecord {
     }
 
     /// Whether one of `users`, sorted, already has a seat coming, other than by reservation `but`.
-    pub(in crate::engine) fn has_valid_reservation_for(&self, users: &[UserKey], but: ReservationId, now: UnixMs) -> bool {
+    pub(in crate::engine) fn has_valid_reservation_for(
+        &self,
+        users: &[UserKey],
+        but: ReservationId,
+        now: UnixMs,
+    ) -> bool {
         let theirs = |reservation: &Reservation| reservation.users.iter().any(|user| users.binary_search(user).is_ok());
         self.valid_reservations(now).any(|reservation| reservation.id != but && theirs(reservation))
     }
@@ -281,7 +286,10 @@ pub(in crate::engine) fn build_index(ruleset: &Arc<Ruleset>, records: &[AdvertRe
 }
 
 /// A record as filters and scores see it through facts of some ruleset.
-pub(in crate::engine) fn candidate_of_record<'a>(record: &'a AdvertRecord, facts: &'a AttributeValues) -> AdvertisementView<'a> {
+pub(in crate::engine) fn candidate_of_record<'a>(
+    record: &'a AdvertRecord,
+    facts: &'a AttributeValues,
+) -> AdvertisementView<'a> {
     AdvertisementView {
         advertisement: &record.advertisement,
         attribute_values: facts,

@@ -4,13 +4,13 @@ use crate::auth::token::ReservationClaim;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::is_expired_hold;
-use crate::engine::command::{ReservationChange, ReservationEvent, ReserveAnswer, UpdateAdvertAnswer};
-use crate::engine::core::Core;
-use crate::engine::error::EngineError;
 use crate::engine::adverts::publish_batch::PublishBatch;
 use crate::engine::adverts::reservation_view;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, ReserveSeats};
+use crate::engine::command::{ReservationChange, ReservationEvent, ReserveAnswer, UpdateAdvertAnswer};
+use crate::engine::core::Core;
+use crate::engine::error::EngineError;
 use crate::store::{AdvertWrite, Reservation, ReservationState, WriteOutcome};
 
 impl Core {

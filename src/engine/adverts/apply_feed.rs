@@ -8,9 +8,9 @@ use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, ReplacedRecords, index_entry};
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
+use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::engine::command::ReservationChange;
 use crate::engine::core::Core;
-use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::store::{
     ENDED_RESERVATION_RETENTION_MS, FeedBatch, Reservation, ReservationState as State, StoredAdvertisement,
 };

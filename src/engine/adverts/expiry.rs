@@ -9,8 +9,8 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
-use crate::engine::core::Core;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
+use crate::engine::core::Core;
 
 /// How often to look. What is expired is invisible at once; this bounds how long it takes up room and, for a lapsed
 /// hold, how long its seats stay closed: well under the 2 s that are promised (R10).

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use crate::engine::core::Core;
 use crate::engine::adverts::replication_state::ReplicationState;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
+use crate::engine::core::Core;
 use crate::store::{AdvertFeed, mutant};
 
 /// Reads until told to stop. What is read goes through the writer's inbox, so that memory changes in one place.

@@ -10,9 +10,9 @@ use crate::domain::id::{AdvertisementId, ReservationId, SetId};
 use crate::domain::limit;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, candidate_of_record};
+use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
-use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::store::{AdvertWrite, Reservation, ReservationState};
 
 /// How long a server waits for the one that is nearest to the host before it ends a lapsed hold itself.

@@ -7,11 +7,11 @@ use crate::domain::id::SetId;
 use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, ReplacedRecords, index_entry};
+use crate::engine::adverts::update_answer::UpdateSnapshot;
+use crate::engine::adverts::writer_command::{InFlightGuard, PublishAdvert, ReplySender};
 use crate::engine::command::{ReservationChange, UpdateAdvertAnswer};
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
-use crate::engine::adverts::update_answer::UpdateSnapshot;
-use crate::engine::adverts::writer_command::{InFlightGuard, PublishAdvert, ReplySender};
 use crate::store::{AdvertVersion, AdvertWrite, Reservation, WriteOutcome};
 
 /// Publications under one hold of the lock: enough that their waits for memory overlap, few enough that no search waits

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use crate::domain::id::{AdvertisementId, SetId};
-use crate::engine::core::Core;
-#[cfg(feature = "mutants")]
-use crate::engine::fail_points;
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::engine::adverts::store_outage::UnwrittenAdverts;
 use crate::engine::adverts::writer::apply_committed_batch;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
+use crate::engine::core::Core;
+#[cfg(feature = "mutants")]
+use crate::engine::fail_points;
 use crate::store::{AdvertWrite, FeedBatch, VersionStep};
 
 /// What the writer keeps about the others.
@@ -27,7 +27,12 @@ impl ReplicatedWriter {
     }
 
     /// Has the store confirm a batch, and brings it to memory; without the store, does what can be done.
-    pub(in crate::engine) async fn commit(&mut self, core: &Arc<Core>, jobs: Vec<AdvertWriterCommand>, writes: &[AdvertWrite]) {
+    pub(in crate::engine) async fn commit(
+        &mut self,
+        core: &Arc<Core>,
+        jobs: Vec<AdvertWriterCommand>,
+        writes: &[AdvertWrite],
+    ) {
         if self.replication.is_store_down() {
             return self.handle_without_store(core, jobs);
         }

@@ -6,9 +6,9 @@ use crate::auth::token::{ReservationClaim, SearchClaim, TokenSigner};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::SetId;
 use crate::engine::adverts::checked_session::{CheckedSession, field_error};
+use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveAnswer, ReserveCommand};
 use crate::engine::error::EngineError;
-use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::engine::{Engine, PendingAnswer};
 
 impl Engine {

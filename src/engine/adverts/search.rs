@@ -16,13 +16,13 @@ use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::candidate_of_record;
 use crate::engine::adverts::checked_session::{CheckedSession, field_error};
+use crate::engine::adverts::search_overrides::apply_overrides;
 use crate::engine::command::{
     Caller, CandidateView, LatencyPhase, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
     SearchCommand,
 };
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
-use crate::engine::adverts::search_overrides::apply_overrides;
 
 thread_local! {
     /// What one thread's searches write into, kept so that a search allocates nothing per candidate.

@@ -8,7 +8,10 @@ use crate::engine::command::SearchOverrides;
 use crate::engine::error::EngineError;
 
 /// The ruleset as `overrides` would have it: other weights, constant limits, other bounds. Filters themselves stay.
-pub(in crate::engine) fn apply_overrides(ruleset: &Ruleset, overrides: &SearchOverrides) -> Result<Ruleset, EngineError> {
+pub(in crate::engine) fn apply_overrides(
+    ruleset: &Ruleset,
+    overrides: &SearchOverrides,
+) -> Result<Ruleset, EngineError> {
     let mut changed = ruleset.clone();
     let mut problems = Vec::new();
     for (name, weight) in &overrides.soft_filter_weights {

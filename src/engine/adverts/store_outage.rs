@@ -7,12 +7,12 @@ use std::sync::Arc;
 use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::command::UpdateAdvertAnswer;
-use crate::engine::core::Core;
-use crate::engine::error::EngineError;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
 use crate::engine::adverts::writer::RETRY_AFTER_MS;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
+use crate::engine::command::UpdateAdvertAnswer;
+use crate::engine::core::Core;
+use crate::engine::error::EngineError;
 use crate::store::{AdvertWrite, VersionStep, WriteOutcome};
 
 /// Advertisements that are written together when the store is back.
@@ -35,7 +35,12 @@ impl UnwrittenAdverts {
 
 impl Core {
     /// Does without the store what can be done without it, and refuses the rest.
-    pub(in crate::engine) fn handle_without_store(&self, job: AdvertWriterCommand, pending: &mut UnwrittenAdverts, now: UnixMs) {
+    pub(in crate::engine) fn handle_without_store(
+        &self,
+        job: AdvertWriterCommand,
+        pending: &mut UnwrittenAdverts,
+        now: UnixMs,
+    ) {
         let fault = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
         match job {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
@@ -129,7 +134,11 @@ impl Core {
     }
 
     /// What to write of what is pending, a batch at most; what has expired meanwhile is let go.
-    pub(in crate::engine) fn catch_up_writes(&self, pending: &mut UnwrittenAdverts, now: UnixMs) -> Vec<(SetId, AdvertWrite)> {
+    pub(in crate::engine) fn catch_up_writes(
+        &self,
+        pending: &mut UnwrittenAdverts,
+        now: UnixMs,
+    ) -> Vec<(SetId, AdvertWrite)> {
         let mut writes = Vec::new();
         for (id, set_id) in pending.next_batch() {
             let write = self.advert_sets.get(set_id).and_then(|shelf| {

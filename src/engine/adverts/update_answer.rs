@@ -5,9 +5,9 @@ use crate::domain::id::RulesetHash;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::reservation_view;
 use crate::engine::command::{ReservationView, UpdateAdvertAnswer};
 use crate::engine::core::Core;
-use crate::engine::adverts::reservation_view;
 
 /// A token that says `claim` and is signed with the current key, so that it need not be signed again while the claim
 /// stays as it is.

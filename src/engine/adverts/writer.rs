@@ -9,11 +9,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
-use crate::engine::core::Core;
-use crate::engine::error::EngineError;
 use crate::engine::adverts::publish_batch::PublishBatch;
 use crate::engine::adverts::replicated_writer::ReplicatedWriter;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
+use crate::engine::core::Core;
+use crate::engine::error::EngineError;
 use crate::store::{AdvertWrite, StoreError, WriteOutcome};
 
 /// Jobs that may wait; more are refused with a retry delay.

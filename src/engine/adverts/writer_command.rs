@@ -12,9 +12,9 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::update_answer::SignedToken;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::error::EngineError;
-use crate::engine::adverts::update_answer::SignedToken;
 use crate::store::FeedBatch;
 
 /// Where an answer goes. Nobody may be waiting any more; the change happens all the same.

@@ -18,9 +18,9 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::{RegionLatency, Session};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
 use crate::store::queues::QueueKey;
 
 /// Sessions with open seats that a pass may fill.

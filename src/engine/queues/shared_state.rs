@@ -11,6 +11,7 @@ use tokio::time::{Instant, timeout_at};
 use crate::domain::id::{MatchId, RulesetHash, SetId};
 use crate::domain::lifecycle::event::MatchEvent;
 use crate::domain::ruleset::Ruleset;
+use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
 use crate::engine::queues::connected_users::ConnectedUsers;
@@ -19,7 +20,6 @@ use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::ratings::RatingCache;
-use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Changes that may wait to be written; more are refused.

@@ -1,0 +1,466 @@
+//! Queues to try passes on: plain ones for stories, random and unkind ones for judges.
+
+use std::sync::Arc;
+
+use crate::attribute::{Attribute, AttributeSource, AttributeValue, PartyAggregation, Trust, ValueOrigin, ValueType};
+use crate::expansion::{Expansion, ExpansionStep};
+use crate::id::{RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::latency::DEFAULT_LATENCY_MODEL;
+use crate::locality::Locality;
+use crate::matchmaking_action::AdvertiseChances;
+use crate::measure::Measure;
+use crate::queue::avoidance::{PastMatch, PastMatches};
+use crate::queue::backfill::OpenSession;
+use crate::queue::gate::QueueCounts;
+use crate::queue::pass::{self, PassInput, PassOutcome};
+use crate::queue::prepared_ticket::PreparedTicket;
+use crate::queue::rng::SplitMix64;
+use crate::queue::ticket::{PlayerRating, Ticket};
+use crate::ruleset::queue::{
+    AvoidStrictness, AvoidTarget, AvoidanceRule, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
+    RatingGroup, RatingGroups, RatingWindow, RegionMode, SatisfactionSpec, SelectionMode, SelectionOrder,
+    SelectionSpec, WaitBonus, WindowBoundChoice, WindowClock, WindowMatchRule,
+};
+use crate::ruleset::rating::{RatingSpec, RatingSystem};
+use crate::ruleset::teams::{HostingMode, HostingSpec, TeamsSpec};
+use crate::ruleset::{
+    DistanceCurve, HardFilter, HardMissingPolicy, HardRule, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos,
+    SoftFilter, SoftFilterMode, SoftMissingPolicy,
+};
+use crate::session::{Player, RegionLatency, Session};
+use crate::time::UnixMs;
+
+/// The moment of every pass, unless a story says otherwise.
+pub(in crate::queue) const NOW: UnixMs = UnixMs(1_700_000_000_000);
+
+/// A queue and those who wait in it.
+pub(in crate::queue) struct QueueFixture {
+    pub(in crate::queue) ruleset: Ruleset,
+    pub(in crate::queue) tickets: Vec<Arc<Ticket>>,
+    pub(in crate::queue) leaderboard_positions: Vec<Option<f64>>,
+    pub(in crate::queue) open_sessions: Vec<OpenSession>,
+    pub(in crate::queue) past_matches: PastMatches,
+    pub(in crate::queue) queue_counts: QueueCounts,
+    pub(in crate::queue) now: UnixMs,
+    pub(in crate::queue) rng_seed: u64,
+    pub(in crate::queue) max_pair_checks: u64,
+}
+
+impl QueueFixture {
+    /// Nobody yet, and rules that refuse nothing: one against one.
+    pub(in crate::queue) fn one_vs_one() -> Self {
+        Self {
+            ruleset: new_ruleset(Vec::new(), Vec::new(), Vec::new()),
+            tickets: Vec::new(),
+            leaderboard_positions: Vec::new(),
+            open_sessions: Vec::new(),
+            past_matches: PastMatches::default(),
+            queue_counts: QueueCounts::default(),
+            now: NOW,
+            rng_seed: 1,
+            max_pair_checks: u64::MAX,
+        }
+    }
+
+    pub(in crate::queue) fn queue_mut(&mut self) -> &mut QueueSpec {
+        self.ruleset.queue.as_mut().unwrap()
+    }
+
+    pub(in crate::queue) fn set_team_sizes(&mut self, sizes: &[u16]) {
+        let teams = self.ruleset.teams.as_mut().unwrap();
+        teams.team_sizes = sizes.into();
+        teams.max_party_size = teams.largest_team_size();
+    }
+
+    /// A party of these ratings enters, so many milliseconds before `now`; its id is its number.
+    pub(in crate::queue) fn add_ticket(&mut self, ratings: &[f64], waited_ms: u64) -> TicketId {
+        let number = self.tickets.len() as u64;
+        let ticket = new_ticket(number, ratings, UnixMs(self.now.0 - waited_ms));
+        let id = ticket.id;
+        self.tickets.push(Arc::new(ticket));
+        self.leaderboard_positions.push(None);
+        id
+    }
+
+    pub(in crate::queue) fn prepared_tickets(&self) -> Vec<PreparedTicket> {
+        let queue = self.ruleset.queue.as_ref().unwrap();
+        let each = self.tickets.iter().zip(&self.leaderboard_positions);
+        let entrant = |(ticket, place): (&Arc<Ticket>, &Option<f64>)| PreparedTicket {
+            // Some are frustrated, whatever the order; that only matters where the queue looks after them.
+            frustrated: ticket_number(ticket.id) % 3 == 1,
+            ..PreparedTicket::new(&self.ruleset, queue, Arc::clone(ticket), *place)
+        };
+        each.map(entrant).collect()
+    }
+
+    pub(in crate::queue) fn with_input<T>(
+        &self,
+        entrants: &[PreparedTicket],
+        act: impl FnOnce(&PassInput<'_>) -> T,
+    ) -> T {
+        let entrants: Vec<&PreparedTicket> = entrants.iter().collect();
+        act(&PassInput {
+            ruleset: &self.ruleset,
+            queue: self.ruleset.queue.as_ref().unwrap(),
+            teams: self.ruleset.teams.as_ref().unwrap(),
+            tickets: &entrants,
+            open_sessions: &self.open_sessions,
+            past_matches: &self.past_matches,
+            queue_counts: self.queue_counts,
+            now: self.now,
+            rng_seed: self.rng_seed,
+            max_pair_checks: self.max_pair_checks,
+        })
+    }
+
+    pub(in crate::queue) fn run_pass(&self) -> PassOutcome {
+        self.with_input(&self.prepared_tickets(), pass::run_pass)
+    }
+
+    /// The tickets of each match, by the order in which they entered; teams are not told apart.
+    pub(in crate::queue) fn matched_ticket_numbers(&self) -> Vec<Vec<u64>> {
+        let numbers = |it: &crate::queue::proposal::Proposal| {
+            let mut numbers: Vec<u64> = it.teams.iter().flatten().map(|it| ticket_number(it.ticket_id)).collect();
+            numbers.sort_unstable();
+            numbers
+        };
+        self.run_pass().proposals.iter().map(numbers).collect()
+    }
+}
+
+pub(in crate::queue) fn ticket_number(id: TicketId) -> u64 {
+    u64::from_be_bytes(*id.as_bytes().last_chunk().unwrap())
+}
+
+pub(in crate::queue) fn ticket_id(number: u64) -> TicketId {
+    TicketId::from_bytes(u128::from(number).to_be_bytes())
+}
+
+pub(in crate::queue) fn user_key(number: u64, player: usize) -> UserKey {
+    UserKey::from_bytes((u128::from(number) << 8 | player as u128 | 1 << 100).to_be_bytes())
+}
+
+pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered: UnixMs) -> Ticket {
+    let player = |(place, rating): (usize, &f64)| Player {
+        user: user_key(number, place),
+        client_key: user_key(number, place),
+        stated_skill: Some(*rating),
+    };
+    Ticket {
+        id: ticket_id(number),
+        set_id: SetId(1),
+        subject: None,
+        entered_at: entered,
+        session: Session {
+            silo: SiloId(1),
+            party_sizes: vec![ratings.len() as u8],
+            players: ratings.iter().enumerate().map(player).collect(),
+            origin: ValueOrigin::GameServer,
+            ..Session::default()
+        },
+        player_ratings: ratings.iter().map(|&rating| PlayerRating { rating, deviation: 1.0 }).collect(),
+        blocked_users: Vec::new(),
+        exclusive: false,
+    }
+}
+
+/// Teiserver's (S0-13 to S0-16).
+pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
+    bucket_width: 1.0,
+    rounding: BucketRounding::Round,
+    start: 0,
+    step: 1,
+    step_every_ms: 20_000,
+    max: Some(10),
+    max_percent: None,
+    combine: WindowBoundChoice::Smaller,
+    reciprocal_percent: 100.0,
+    clock: WindowClock::Queue,
+    rule: WindowMatchRule::Contain,
+};
+
+/// comprl's (S2-9, S2-12, B-27).
+pub(in crate::queue) const GAUSS_QUALITY: QualitySpec =
+    QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
+
+fn default_queue_spec() -> QueueSpec {
+    QueueSpec {
+        pass_every_ms: 250,
+        party_rating: PartyAggregation::Max,
+        several_queues: true,
+        like_parties_first: false,
+        backfill: false,
+        ticket_lapse_ms: 60_000,
+        gate: Gate {
+            min_waiting_percent: 0.0,
+            rounding: GateRounding::Up,
+            max_parallel_matches: None,
+            skip_unchanged: true,
+        },
+        groups: None,
+        regions: None,
+        window: None,
+        quality: QualitySpec::Any,
+        selection: SelectionSpec {
+            mode: SelectionMode::Nearest,
+            start_with: SelectionOrder::LongestWaiting,
+            look_at: 256,
+            exact_up_to: 1_000,
+        },
+        wait_bonus: None,
+        avoid: Box::default(),
+        offer: None,
+        satisfaction: None,
+    }
+}
+
+fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Expansion>) -> Ruleset {
+    let attribute = |name: &str, kind, source| Attribute {
+        name: name.into(),
+        value_type: kind,
+        source,
+        normalization_range: None,
+        unit: "".into(),
+        party_aggregation: PartyAggregation::Max,
+        trust: Trust::GameServer,
+    };
+    Ruleset {
+        name: "queue".into(),
+        set_id: SetId(1),
+        hash: RulesetHash(1),
+        silos: ServedSilos::Any,
+        attributes: [
+            attribute("skill", ValueType::Number, AttributeSource::Skill),
+            attribute("mode", ValueType::String, AttributeSource::AttributeMap),
+            attribute("region", ValueType::String, AttributeSource::AttributeMap),
+            attribute("taste", ValueType::Number, AttributeSource::AttributeMap),
+        ]
+        .into(),
+        hard_filters: hard.into(),
+        soft_filters: soft.into(),
+        expansions: expansions.into(),
+        advertise_chances: AdvertiseChances::from_game_size(2),
+        search_limits: SearchLimits { max_results: 50, max_evaluated: u32::MAX },
+        latency_model: DEFAULT_LATENCY_MODEL,
+        involved_phase_percent: 50.0,
+        consent: PartyConsentPolicy::Assumed,
+        teams: Some(TeamsSpec {
+            team_sizes: [1, 1].into(),
+            max_party_size: 1,
+            exact_up_to_size: 5,
+            roles: Box::default(),
+            role_attribute: None,
+        }),
+        queue: Some(default_queue_spec()),
+        ready_check: None,
+        server: HostingSpec { mode: HostingMode::None, wait_ms: 0, play_max_ms: 0 },
+        rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
+        source_xml: "".into(),
+    }
+}
+
+/// Anything that a ruleset may say, and a crowd that is unkind: ties, gaps, few values, blocks and old acquaintances.
+pub(in crate::queue) fn random_queue_fixture(seed: u64, most: u64) -> QueueFixture {
+    let mut dice = SplitMix64(seed);
+    let mut world = QueueFixture::one_vs_one();
+    world.ruleset = random_ruleset(&mut dice);
+    world.rng_seed = dice.next_u64();
+    let count = 2 + random_below(&mut dice, most - 1);
+    let party_max = world.ruleset.teams.as_ref().unwrap().max_party_size;
+    for number in 0..count {
+        let size = 1 + random_below(&mut dice, party_max.into());
+        let size = if one_in(&mut dice, 2) { 1 } else { size };
+        let ratings: Vec<f64> = (0..size).map(|_| random_below(&mut dice, 30) as f64 * 0.5).collect();
+        let waited_ms = random_below(&mut dice, 6) * 17_000 + random_below(&mut dice, 2) * 500;
+        let mut made = new_ticket(number, &ratings, UnixMs(NOW.0 - waited_ms));
+        random_session(&mut dice, &mut made.session);
+        if one_in(&mut dice, 4) {
+            made.blocked_users = vec![user_key(random_below(&mut dice, count), 0)];
+        }
+        world.tickets.push(Arc::new(made));
+        let place = random_below(&mut dice, 60) as f64;
+        world.leaderboard_positions.push((!one_in(&mut dice, 12)).then_some(place));
+    }
+    let meeting = |_| PastMatch {
+        user: user_key(random_below(&mut dice, count), 0),
+        other_user: user_key(random_below(&mut dice, count), 0),
+        same_team: one_in(&mut dice, 2),
+        started_at: UnixMs(NOW.0 - random_below(&mut dice, 10) * 600_000),
+    };
+    world.past_matches = PastMatches::latest_of((0..count).map(meeting));
+    world
+}
+
+fn random_session(dice: &mut SplitMix64, session: &mut Session) {
+    let text = |dice: &mut SplitMix64| AttributeValue::String(format!("t{}", random_below(dice, 3)).into());
+    for (name, missing) in [("mode", 9), ("region", 7), ("taste", 5)] {
+        if !one_in(dice, missing) {
+            let value =
+                if name == "taste" { AttributeValue::Number(random_below(dice, 10) as f64) } else { text(dice) };
+            session.attributes.push((name.into(), value));
+        }
+    }
+    if !one_in(dice, 4) {
+        session.locality =
+            Locality::from_degrees(random_below(dice, 120) as f64 - 60.0, random_below(dice, 300) as f64 - 150.0);
+    }
+    let regions = ["asia", "eu", "us"].into_iter().filter(|_| one_in(dice, 2)).collect::<Vec<_>>();
+    let latency = |region: &str| RegionLatency { region: region.into(), round_trip_ms: random_below(dice, 150) as f32 };
+    session.region_latencies = regions.into_iter().map(latency).collect();
+}
+
+fn random_ruleset(dice: &mut SplitMix64) -> Ruleset {
+    let steps = |values: [f64; 3]| {
+        values
+            .into_iter()
+            .zip([0, 20_000, 40_000])
+            .map(|(value, start_ms)| ExpansionStep { start_ms, limit: value })
+            .collect()
+    };
+    let expansions = vec![
+        Expansion::new("skill", Measure::AttributeDifference(0), steps([2.0, 5.0, 12.0])).unwrap(),
+        Expansion::new("latency", Measure::Latency, steps([60.0, 110.0, 300.0])).unwrap(),
+    ];
+    let missing =
+        |dice: &mut SplitMix64| if one_in(dice, 3) { HardMissingPolicy::Refuse } else { HardMissingPolicy::Pass };
+    let mut hard = Vec::new();
+    let rules = [
+        HardRule::Equal { attribute: 1, value: None },
+        HardRule::NotEqual { attribute: 1, value: Some(AttributeValue::String("t0".into())) },
+        HardRule::Range { attribute: 3, min: 0.0, max: 8.0 },
+        HardRule::Within { measure: Measure::AttributeDifference(0), expansion: 0, reciprocal_percent: 100.0 },
+        HardRule::Within { measure: Measure::Latency, expansion: 1, reciprocal_percent: 50.0 },
+    ];
+    for rule in rules {
+        if one_in(dice, 4) {
+            hard.push(HardFilter { name: "hard".into(), missing: missing(dice), rule });
+        }
+    }
+    let soft = |name: &str, weight, measure, mode, curve, max| SoftFilter {
+        name: name.into(),
+        weight,
+        measure,
+        mode,
+        curve,
+        missing: SoftMissingPolicy::Worst,
+        min: 0.0,
+        max,
+    };
+    let curve = pick_random(dice, &[DistanceCurve::Linear, DistanceCurve::Quadratic, DistanceCurve::SquareRoot]);
+    let soft = vec![
+        soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterMode::Difference, curve, 15.0),
+        soft("distance", 0.4, Measure::Distance, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
+        soft("latency", 0.2, Measure::Latency, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 300.0),
+        soft("taste", 0.1, Measure::AttributeDifference(3), SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 10.0),
+    ];
+    let soft = soft.into_iter().filter(|_| !one_in(dice, 3)).collect();
+    let mut rules = new_ruleset(hard, soft, expansions);
+    let sizes: [&[u16]; 7] = [&[1, 1], &[1, 1], &[1, 1], &[2, 2], &[3, 3], &[1, 1, 1], &[2, 1]];
+    let teams = rules.teams.as_mut().unwrap();
+    teams.team_sizes = pick_random(dice, &sizes).into();
+    teams.max_party_size = teams.largest_team_size();
+    random_queue_spec(dice, rules.queue.as_mut().unwrap());
+    if matches!(rules.queue.as_ref().unwrap().quality, QualitySpec::DrawProbability { .. }) {
+        let system = RatingSystem::TrueSkill { mu: 0.0, sigma: 8.0, beta: 4.0, tau: 0.0, draw_percent: 5.0 };
+        rules.rating = Some(RatingSpec::with_defaults(system));
+    }
+    rules
+}
+
+#[expect(clippy::too_many_lines, reason = "one draw after another")]
+fn random_queue_spec(dice: &mut SplitMix64, queue: &mut QueueSpec) {
+    queue.party_rating = pick_random(dice, &[PartyAggregation::Max, PartyAggregation::Mean]);
+    queue.like_parties_first = one_in(dice, 3);
+    if one_in(dice, 4) {
+        let group = |place: u32| RatingGroup {
+            name: format!("g{place}").into(),
+            from: f64::from(place) * 4.0,
+            to: f64::from(place) * 4.0 + 4.0,
+        };
+        let neighbour_every_ms = pick_random(dice, &[None, Some(20_000)]);
+        queue.groups =
+            Some(RatingGroups { groups: (0..4).map(group).collect(), neighbour_every_ms, max_neighbours: 2 });
+    }
+    queue.regions = pick_random(
+        dice,
+        &[
+            None,
+            None,
+            Some(RegionMode::Separate { attribute: 2 }),
+            Some(RegionMode::Stage { expansion: 1 }),
+            Some(RegionMode::Quality { weight: 0.2, span_ms: 100.0 }),
+        ],
+    );
+    if one_in(dice, 2) {
+        queue.window = Some(RatingWindow {
+            bucket_width: pick_random(dice, &[1.0, 2.5]),
+            start: pick_random(dice, &[0, 1, 3]),
+            max: pick_random(dice, &[None, Some(4)]),
+            max_percent: pick_random(dice, &[None, Some(40.0)]),
+            combine: pick_random(dice, &[WindowBoundChoice::Smaller, WindowBoundChoice::Larger]),
+            reciprocal_percent: pick_random(dice, &[100.0, 50.0, 0.0]),
+            clock: pick_random(dice, &[WindowClock::Queue, WindowClock::Ticket]),
+            rule: pick_random(dice, &[WindowMatchRule::Contain, WindowMatchRule::Contain, WindowMatchRule::Overlap]),
+            ..UNIT_WINDOW
+        });
+    }
+    if queue.window.is_some() {
+        let plain = SatisfactionSpec::default();
+        let rule = |widen, shift_down| Some(SatisfactionSpec { widen, shift_down, ..plain });
+        queue.satisfaction = pick_random(dice, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
+    }
+    queue.quality = pick_random(
+        dice,
+        &[
+            QualitySpec::Any,
+            GAUSS_QUALITY,
+            QualitySpec::SoftScore { max_score: 0.5 },
+            QualitySpec::AverageSimilarity { rating_span: 15.0, required_percent: 80.0 },
+            QualitySpec::CategorySimilarity {
+                categories: 8,
+                category_width: 2.0,
+                divisor: 8,
+                curve: DistanceCurve::Linear,
+                required_percent: 80.0,
+            },
+            QualitySpec::WinProbability { min_percent: 30.0, max_percent: 70.0 },
+            QualitySpec::DrawProbability { threshold: 0.4 },
+        ],
+    );
+    queue.selection.mode = pick_random(
+        dice,
+        &[
+            SelectionMode::Nearest,
+            SelectionMode::WeightedSample,
+            SelectionMode::BestWindow,
+            SelectionMode::MaximumWeight,
+        ],
+    );
+    queue.selection.start_with = pick_random(dice, &[SelectionOrder::LongestWaiting, SelectionOrder::HighestRated]);
+    queue.selection.exact_up_to = pick_random(dice, &[0, 1_000]);
+    queue.wait_bonus = pick_random(dice, &[None, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 })]);
+    let whom = [
+        AvoidTarget::Blocked,
+        AvoidTarget::RecentOpponents { for_ms: 3_600_000 },
+        AvoidTarget::RecentTeammates { for_ms: 1_800_000 },
+    ];
+    let hows = [
+        AvoidStrictness::Never,
+        AvoidStrictness::NotSameTeam,
+        AvoidStrictness::RatherNot { cost: 0.1, half_life_ms: 1_200_000 },
+    ];
+    let avoid = whom.into_iter().filter(|_| one_in(dice, 3)).collect::<Vec<_>>();
+    queue.avoid = avoid.into_iter().map(|whom| AvoidanceRule { whom, how: pick_random(dice, &hows) }).collect();
+}
+
+pub(in crate::queue) fn random_below(dice: &mut SplitMix64, below: u64) -> u64 {
+    dice.next_u64() % below
+}
+
+pub(in crate::queue) fn one_in(dice: &mut SplitMix64, times: u64) -> bool {
+    random_below(dice, times) == 0
+}
+
+pub(in crate::queue) fn pick_random<T: Clone>(dice: &mut SplitMix64, from: &[T]) -> T {
+    from[random_below(dice, from.len() as u64) as usize].clone()
+}

@@ -1,0 +1,255 @@
+//! Splits against every split there is, and the rules that each must keep to.
+
+mod oracle;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::ruleset::teams::TeamRole;
+use oracle::{find_violation, smallest_gap};
+
+/// A party as tests own it: ratings, roles.
+type OwnedParty = (Vec<f64>, Vec<u16>);
+
+pub(super) fn teams_spec(sizes: &[u16], exact_up_to_size: u16, per_team: &[u16]) -> TeamsSpec {
+    let role = |(at, &per_team): (usize, &u16)| TeamRole { name: format!("role{at}").into(), per_team };
+    TeamsSpec {
+        team_sizes: sizes.into(),
+        max_party_size: sizes.iter().copied().max().unwrap_or(1),
+        exact_up_to_size,
+        roles: per_team.iter().enumerate().map(role).collect(),
+        role_attribute: None,
+    }
+}
+
+fn as_team_parties(parties: &[OwnedParty]) -> Vec<TeamParty<'_>> {
+    parties.iter().map(|(ratings, roles)| TeamParty { ratings, offered_roles: roles }).collect()
+}
+
+fn solo_parties(ratings: &[f64]) -> Vec<OwnedParty> {
+    ratings.iter().map(|&rating| (vec![rating], Vec::new())).collect()
+}
+
+fn none_apart(_: usize, _: usize) -> bool {
+    false
+}
+
+fn parties_by_team(split: &TeamSplit) -> Vec<Vec<usize>> {
+    split.teams.iter().map(|team| team.iter().map(|(party, _)| *party).collect()).collect()
+}
+
+/// S4-13, by hand: 10 to B, 9 to A, 8 to A, 7 to B; the teams are level, so 6 goes to B, which is full, and 5 to A.
+#[test]
+fn greedy_split_adds_the_next_player_to_the_lower_total_and_to_the_later_team_on_ties() {
+    let parties = solo_parties(&[10.0, 9.0, 8.0, 7.0, 6.0, 5.0]);
+    let greedy = split_greedily(&teams_spec(&[3, 3], 0, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+    assert_eq!(parties_by_team(&greedy), [[1, 2, 5], [0, 3, 4]]);
+}
+
+#[test]
+fn split_keeps_a_party_whole_even_if_teams_get_less_even() {
+    let parties = vec![(vec![100.0, 100.0], vec![]), (vec![0.0], vec![]), (vec![0.0], vec![])];
+    let split = split_into_teams(&teams_spec(&[2, 2], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+    assert_eq!(parties_by_team(&split), [vec![1, 2], vec![0]]);
+    assert_eq!((split.rating_gap, split.is_optimal), (200.0, true));
+}
+
+#[test]
+fn split_compares_teams_of_different_size_by_mean_rating() {
+    let parties = solo_parties(&[30.0, 10.0, 10.0, 10.0]);
+    let split = split_into_teams(&teams_spec(&[3, 1], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+    // (30 + 10 + 10) / 3 against 10, rather than 10 against 30.
+    assert!((split.rating_gap - 20.0 / 3.0).abs() < 1e-9, "{split:?}");
+}
+
+#[test]
+fn split_of_one_player_teams_is_optimal_at_once() {
+    let ratings: Vec<f64> = (0..64).map(f64::from).collect();
+    let split = split_into_teams(&teams_spec(&[1; 64], 5, &[]), &as_team_parties(&solo_parties(&ratings)), &none_apart)
+        .unwrap();
+    assert_eq!((split.rating_gap, split.is_optimal), (63.0, true));
+}
+
+#[test]
+fn split_beyond_the_work_limit_is_not_called_optimal() {
+    let ratings: Vec<f64> = (0..25).map(|at| f64::from(at * at)).collect();
+    let split =
+        split_into_teams(&teams_spec(&[5; 5], 5, &[]), &as_team_parties(&solo_parties(&ratings)), &none_apart).unwrap();
+    assert!(!split.is_optimal);
+    assert!(split.rating_gap < 20.0, "{}", split.rating_gap);
+}
+
+#[test]
+fn split_puts_parties_kept_apart_into_different_teams() {
+    let parties = solo_parties(&[4.0, 1.0, 3.0, 2.0]);
+    let best = split_into_teams(&teams_spec(&[2, 2], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+    assert_eq!(best.rating_gap, 0.0);
+    let apart = |a: usize, b: usize| (a, b) == (0, 1) || (a, b) == (2, 3);
+    let split = split_into_teams(&teams_spec(&[2, 2], 5, &[]), &as_team_parties(&parties), &apart).unwrap();
+    assert_eq!(split.rating_gap, 2.0, "4 and 2 against 3 and 1");
+}
+
+#[test]
+fn split_is_none_when_no_split_is_valid() {
+    let parties = solo_parties(&[1.0, 2.0, 3.0, 4.0]);
+    let parties = as_team_parties(&parties);
+    assert_eq!(split_into_teams(&teams_spec(&[2, 2], 5, &[]), &parties, &|_, _| true), None);
+    assert_eq!(split_into_teams(&teams_spec(&[2, 3], 5, &[]), &parties, &none_apart), None, "a player too few");
+    assert_eq!(split_into_teams(&teams_spec(&[1, 2], 5, &[]), &parties, &none_apart), None, "a player too many");
+    assert_eq!(split_into_teams(&teams_spec(&[2, 2], 5, &[1]), &parties, &none_apart), None, "nobody offers the role");
+    assert_eq!(split_into_teams(&teams_spec(&[2, 2], 0, &[]), &parties, &|_, _| true), None, "greedily as well");
+    let trios = vec![(vec![1.0; 3], vec![]), (vec![1.0; 3], vec![]), (vec![1.0; 2], vec![])];
+    assert_eq!(
+        split_into_teams(&teams_spec(&[4, 4], 5, &[]), &as_team_parties(&trios), &none_apart),
+        None,
+        "3 + 3 + 2 make no 4 + 4"
+    );
+}
+
+#[test]
+fn offered_roles_are_all_without_an_attribute_and_none_for_unknown_names() {
+    let spec = teams_spec(&[2, 2], 5, &[1, 1]);
+    let said =
+        |names: &[&str]| offered_roles(&spec, Some(&names.iter().map(|&it| it.into()).collect::<Vec<Box<str>>>()));
+    assert_eq!(offered_roles(&spec, None), [0, 1]);
+    assert_eq!(said(&["role1"]), [1]);
+    assert_eq!(said(&["cook"]), [] as [u16; 0]);
+}
+
+#[test]
+fn split_fills_every_role_of_every_team() {
+    // Two who can heal: they must be in different teams, though together they would make it even.
+    let parties: Vec<OwnedParty> =
+        vec![(vec![5.0], vec![0]), (vec![5.0], vec![0]), (vec![2.0], vec![1]), (vec![8.0], vec![1])];
+    let split = split_into_teams(&teams_spec(&[2, 2], 5, &[1, 1]), &as_team_parties(&parties), &none_apart).unwrap();
+    assert_eq!(split.rating_gap, 6.0);
+    for team in &split.teams {
+        let mut roles: Vec<u16> = team.iter().flat_map(|(_, roles)| roles.clone()).collect();
+        roles.sort_unstable();
+        assert_eq!(roles, [0, 1]);
+    }
+}
+
+#[test]
+fn split_of_large_teams_is_more_even_than_greedy() {
+    let mut last = 12345_u64;
+    let ratings: Vec<f64> = (0..64)
+        .map(|_| {
+            last = last.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+            (last >> 33) as f64 / 1e6
+        })
+        .collect();
+    let parties = solo_parties(&ratings);
+    let (spec, parties) = (teams_spec(&[32, 32], 10, &[]), as_team_parties(&parties));
+    let greedy = split_greedily(&spec, &parties, &none_apart).unwrap();
+    let split = split_into_teams(&spec, &parties, &none_apart).unwrap();
+    assert!(split.rating_gap < greedy.rating_gap / 10.0, "{} against {}", split.rating_gap, greedy.rating_gap);
+}
+
+/// B-19: splits are counted, and not the orders in which players are chosen; teams of one size are interchangeable.
+#[test]
+fn split_count_counts_each_split_once() {
+    let count = |sizes: &[u16]| {
+        let ratings = vec![0.0; usize::from(sizes.iter().sum::<u16>())];
+        let (spec, parties) = (teams_spec(sizes, 5, &[]), solo_parties(&ratings));
+        split_search::count_splits(&SplitProblem::new(&spec, &as_team_parties(&parties), &none_apart).unwrap()).round()
+    };
+    assert_eq!([3, 4, 5, 6].map(|half| count(&[half, half])), [10.0, 35.0, 126.0, 462.0]);
+    assert_eq!(count(&[2, 3]), 10.0);
+    assert_eq!(count(&[4; 4]), 2_627_625.0);
+    assert_eq!(count(&[1; 9]), 1.0);
+}
+
+/// Sizes of teams, ten players at most, and parties that add up to them.
+fn any_match() -> impl Strategy<Value = (Vec<u16>, Vec<OwnedParty>)> {
+    proptest::collection::vec(1_u16..5, 2..5)
+        .prop_filter("ten players at most", |sizes| sizes.iter().sum::<u16>() <= 10)
+        .prop_flat_map(|sizes| {
+            let players = usize::from(sizes.iter().sum::<u16>());
+            let largest = usize::from(sizes.iter().copied().max().unwrap_or(1));
+            let ratings = proptest::collection::vec((0_i32..60).prop_map(|it| f64::from(it) / 4.0), players);
+            let parts = proptest::collection::vec(1..=largest, players);
+            let roles = proptest::collection::vec(0_u16..8, players);
+            (Just(sizes), ratings, parts, roles)
+        })
+        .prop_map(|(sizes, ratings, parts, roles)| {
+            let mut left = &ratings[..];
+            let mut parties = Vec::new();
+            for (part, offers) in parts.into_iter().zip(roles) {
+                let (party, rest) = left.split_at(part.min(left.len()));
+                left = rest;
+                if !party.is_empty() {
+                    let offers = (0..3).filter(|role| offers >> role & 1 == 1).collect();
+                    parties.push((party.to_vec(), offers));
+                }
+            }
+            (sizes, parties)
+        })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
+
+    /// S4-10, B-19, B-23: nothing is better than what is found, whatever is cut off on the way; and where there is a
+    /// split at all, one is found. Parties, teams of different size, roles and those who are apart included.
+    #[test]
+    fn no_split_is_better_than_an_exact_one(
+        (sizes, parties) in any_match(),
+        per_team in prop_oneof![Just(vec![]), Just(vec![1, 0, 0]), Just(vec![1, 1, 0])],
+        apart in proptest::collection::vec((0_usize..6, 0_usize..6), 0..3),
+    ) {
+        let spec = teams_spec(&sizes, 10, &per_team);
+        let parties = as_team_parties(&parties);
+        let apart = |a: usize, b: usize| a != b && apart.contains(&(a, b));
+        let found = split_into_teams(&spec, &parties, &apart);
+        let best = smallest_gap(&spec, &parties, &apart);
+        prop_assert_eq!(found.is_some(), best.is_some());
+        if let (Some(found), Some(best)) = (found, best) {
+            prop_assert_eq!(find_violation(&spec, &parties, &apart, &found), None);
+            prop_assert!(found.is_optimal);
+            prop_assert!((found.rating_gap - best).abs() < 1e-9, "{} where {best} can be had", found.rating_gap);
+        }
+    }
+
+    /// S4-13: what is found greedily and then improved keeps to the same rules, is never worse than greedy, and is
+    /// found wherever there is a split.
+    #[test]
+    fn a_greedy_split_keeps_to_the_rules_and_is_only_ever_improved(
+        (sizes, parties) in any_match(),
+        per_team in prop_oneof![Just(vec![]), Just(vec![1, 1, 0])],
+        apart in proptest::collection::vec((0_usize..6, 0_usize..6), 0..3),
+    ) {
+        let spec = teams_spec(&sizes, 0, &per_team);
+        let parties = as_team_parties(&parties);
+        let apart = |a: usize, b: usize| a != b && apart.contains(&(a, b));
+        let found = split_into_teams(&spec, &parties, &apart);
+        let best = smallest_gap(&spec, &parties, &apart);
+        prop_assert_eq!(found.is_some(), best.is_some());
+        if let (Some(found), Some(best)) = (found, best) {
+            prop_assert_eq!(find_violation(&spec, &parties, &apart, &found), None);
+            let greedy = split_greedily(&spec, &parties, &apart).unwrap();
+            prop_assert!(best - 1e-9 <= found.rating_gap && found.rating_gap <= greedy.rating_gap + 1e-9);
+            prop_assert!(!found.is_optimal || found.rating_gap < best + 1e-9);
+        }
+    }
+
+    /// S4-10: the seed's own words, for two teams of one size: take the worst player's rating off everybody, and choose
+    /// n/2 - 1 others for his team whose sum comes nearest to half of what is left. It is the same minimum.
+    #[test]
+    fn the_formula_with_the_worst_player_taken_off_has_the_same_minimum(
+        ratings in (1_usize..6).prop_flat_map(|half| proptest::collection::vec(0.0..3000.0, 2 * half)),
+    ) {
+        let half = ratings.len() / 2;
+        let worst = ratings.iter().copied().fold(f64::INFINITY, f64::min);
+        let mut others: Vec<f64> = ratings.iter().map(|rating| rating - worst).collect();
+        let at = others.iter().position(|&it| it == 0.0).unwrap();
+        others.remove(at);
+        let total: f64 = others.iter().sum();
+        let objective = oracle::combinations(others.len(), half - 1)
+            .map(|chosen| (chosen.iter().map(|&at| others[at]).sum::<f64>() - total / 2.0).abs())
+            .fold(f64::INFINITY, f64::min);
+        let parties = solo_parties(&ratings);
+        let split = split_into_teams(&teams_spec(&[half as u16; 2], 5, &[]), &as_team_parties(&parties), &none_apart).unwrap();
+        prop_assert!((split.rating_gap - 2.0 * objective).abs() < 1e-6, "{} and twice {objective}", split.rating_gap);
+    }
+}

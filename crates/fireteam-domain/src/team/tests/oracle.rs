@@ -1,0 +1,112 @@
+//! Every split there is, slowly and obviously; and what is wrong with one.
+
+use crate::ruleset::teams::TeamsSpec;
+use crate::team::{TeamParty, TeamSplit};
+
+/// The smallest gap of all splits that keep to the rules.
+pub(super) fn smallest_gap(
+    spec: &TeamsSpec,
+    parties: &[TeamParty<'_>],
+    apart: &dyn Fn(usize, usize) -> bool,
+) -> Option<f64> {
+    let teams = spec.team_sizes.len();
+    let mut best: Option<f64> = None;
+    let mut team_of = vec![0; parties.len()];
+    loop {
+        if is_valid_split(spec, parties, apart, &team_of) {
+            let gap = gap_of_assignment(spec, parties, &team_of);
+            best = Some(best.map_or(gap, |best| best.min(gap)));
+        }
+        // Counts upwards, a digit for each party.
+        let Some(at) = team_of.iter().position(|&team| team + 1 < teams) else { return best };
+        team_of[at] += 1;
+        team_of[..at].fill(0);
+    }
+}
+
+fn is_valid_split(
+    spec: &TeamsSpec,
+    parties: &[TeamParty<'_>],
+    apart: &dyn Fn(usize, usize) -> bool,
+    team_of: &[usize],
+) -> bool {
+    spec.team_sizes.iter().enumerate().all(|(team, &size)| {
+        let members: Vec<usize> = (0..parties.len()).filter(|&party| team_of[party] == team).collect();
+        let players: usize = members.iter().map(|&party| parties[party].ratings.len()).sum();
+        let together = members.iter().any(|&a| members.iter().any(|&b| apart(a, b) || apart(b, a)));
+        players == usize::from(size) && !together && {
+            let offers: Vec<&[u16]> = members
+                .iter()
+                .flat_map(|&party| parties[party].ratings.iter().map(move |_| parties[party].offered_roles))
+                .collect();
+            spec.roles.is_empty() || can_fill_roles_by_trial(spec, &offers, &mut vec![0; spec.roles.len()])
+        }
+    })
+}
+
+/// Tries every role that each offers.
+fn can_fill_roles_by_trial(spec: &TeamsSpec, offers: &[&[u16]], filled: &mut Vec<u16>) -> bool {
+    let Some((first, rest)) = offers.split_first() else {
+        return spec.roles.iter().zip(filled.iter()).all(|(role, filled)| role.per_team <= *filled);
+    };
+    first.iter().any(|&role| {
+        filled[usize::from(role)] += 1;
+        let can = can_fill_roles_by_trial(spec, rest, filled);
+        filled[usize::from(role)] -= 1;
+        can
+    })
+}
+
+fn gap_of_assignment(spec: &TeamsSpec, parties: &[TeamParty<'_>], team_of: &[usize]) -> f64 {
+    let alike = spec.team_sizes.iter().all(|size| *size == spec.team_sizes[0]);
+    let measure = |(team, size): (usize, &u16)| {
+        let members = (0..parties.len()).filter(|&party| team_of[party] == team);
+        let sum: f64 = members.flat_map(|party| parties[party].ratings).sum();
+        if alike { sum } else { sum / f64::from(*size) }
+    };
+    let measures: Vec<f64> = spec.team_sizes.iter().enumerate().map(measure).collect();
+    let pairs = measures.iter().flat_map(|a| measures.iter().map(move |b| (a - b).abs()));
+    pairs.fold(0.0, f64::max)
+}
+
+/// What is wrong with a split.
+pub(super) fn find_violation(
+    spec: &TeamsSpec,
+    parties: &[TeamParty<'_>],
+    apart: &dyn Fn(usize, usize) -> bool,
+    split: &TeamSplit,
+) -> Option<String> {
+    let mut team_of = vec![usize::MAX; parties.len()];
+    if split.teams.len() != spec.team_sizes.len() {
+        return Some(format!("{} teams", split.teams.len()));
+    }
+    for (team, members) in split.teams.iter().enumerate() {
+        for (party, roles) in members {
+            if team_of[*party] != usize::MAX {
+                return Some(format!("party {party} is in two teams"));
+            }
+            team_of[*party] = team;
+            let expected = if spec.roles.is_empty() { 0 } else { parties[*party].ratings.len() };
+            if roles.len() != expected || roles.iter().any(|role| !parties[*party].offered_roles.contains(role)) {
+                return Some(format!("party {party} plays {roles:?}"));
+            }
+        }
+        for (at, role) in spec.roles.iter().enumerate() {
+            let plays = members.iter().flat_map(|(_, roles)| roles).filter(|role| usize::from(**role) == at).count();
+            if plays < usize::from(role.per_team) {
+                return Some(format!("team {team} has {plays} for role {at}"));
+            }
+        }
+    }
+    if team_of.contains(&usize::MAX) || !is_valid_split(spec, parties, apart, &team_of) {
+        return Some(format!("not allowed: {team_of:?}"));
+    }
+    let gap = gap_of_assignment(spec, parties, &team_of);
+    (1e-9 < (gap - split.rating_gap).abs()).then(|| format!("says {}, and is {gap}", split.rating_gap))
+}
+
+/// Every way to choose `count` of `0..of`.
+pub(super) fn combinations(of: usize, count: usize) -> impl Iterator<Item = Vec<usize>> {
+    let chosen = move |bits: u32| (0..of).filter(|at| bits >> at & 1 == 1).collect();
+    (0..1_u32 << of).filter(move |bits| bits.count_ones() as usize == count).map(chosen)
+}
