@@ -1,6 +1,6 @@
 //! What it takes to refuse rulesets that were written to hurt: SEC-14 allows 50 ms for the worst.
 
-#[path = "../tests/it/hostile_documents.rs"]
+#[path = "../tests/it/support/hostile_documents.rs"]
 mod hostile_documents;
 
 use fireteam::rules;
@@ -15,7 +15,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
         return;
     }
     let mut worst = (0.0, "");
-    for (name, bytes, _) in hostile_documents::documents() {
+    for (name, bytes, _) in hostile_documents::hostile_documents() {
         let once = || {
             let began = clock();
             let read = rules::decode_utf8("hostile.xml", &bytes)

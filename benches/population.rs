@@ -133,7 +133,7 @@ pub(crate) fn ruleset(rules: Rules) -> Ruleset {
         teams: None,
         queue: None,
         ready_check: None,
-        server: HostingSpec { mode: HostingMode::None, wait_ms: 0, play_max_ms: 0 },
+        hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
         rating: None,
         source_xml: "".into(),
     }

@@ -192,23 +192,23 @@ fn duel() -> TeamsSpec {
 
 fn queue(mode: SelectionMode, quality: QualitySpec) -> QueueSpec {
     QueueSpec {
-        pass_every_ms: 250,
+        pass_interval_ms: 250,
         party_rating: PartyAggregation::Max,
-        several_queues: true,
-        like_parties_first: false,
+        allow_other_queues: true,
+        prefer_same_party_size: false,
         backfill: false,
-        ticket_lapse_ms: 60_000,
+        ticket_ttl_ms: 60_000,
         gate: Gate {
             min_waiting_percent: 0.0,
             rounding: GateRounding::Up,
-            max_parallel_matches: None,
+            max_concurrent_matches: None,
             skip_unchanged: true,
         },
         groups: None,
         regions: None,
         window: None,
         quality,
-        selection: SelectionSpec { mode, start_with: SelectionOrder::HighestRated, look_at: 256, exact_up_to: 0 },
+        selection: SelectionSpec { mode, start_with: SelectionOrder::HighestRated, max_candidates: 256, exact_up_to_tickets: 0 },
         wait_bonus: None,
         avoid: Box::default(),
         offer: None,
@@ -229,7 +229,7 @@ fn rating_and_place() -> Ruleset {
 const SCORE: QualitySpec = QualitySpec::SoftScore { max_score: 10.0 };
 
 fn by_rating() {
-    let crowd = Crowded::new(ruleset(Rules::default()), queue(SelectionMode::BestWindow, QualitySpec::Any), 100_000);
+    let crowd = Crowded::new(ruleset(Rules::default()), queue(SelectionMode::FirstWindow, QualitySpec::Any), 100_000);
     let keys: Vec<u64> = crowd.entrants.iter().map(|it| it.party_rating.to_bits()).collect();
     let sorted = || {
         let mut keys = keys.clone();
@@ -257,7 +257,7 @@ fn cost(outcome: &PassOutcome) -> f64 {
 fn beside_the_optimum() {
     let mut crowd = Crowded::new(rating_and_place(), queue(SelectionMode::MaximumWeight, SCORE), 1_000);
     let quick = cost(&crowd.pass());
-    crowd.under(|queue, _| queue.selection.exact_up_to = 1_000);
+    crowd.under(|queue, _| queue.selection.exact_up_to_tickets = 1_000);
     let exact = cost(&crowd.pass());
     let begin = clock();
     let optimum = optimum(&crowd, 1.0);
@@ -291,7 +291,7 @@ fn beside_it(crowd: &mut Crowded, costs: &str, optimum: f64) {
         ("nearest, the longest wait first", SelectionMode::Nearest, SelectionOrder::LongestWaiting),
         ("nearest, the highest rated first", SelectionMode::Nearest, SelectionOrder::HighestRated),
         ("drawn", SelectionMode::WeightedSample, SelectionOrder::LongestWaiting),
-        ("windows from the highest rated down", SelectionMode::BestWindow, SelectionOrder::HighestRated),
+        ("windows from the highest rated down", SelectionMode::FirstWindow, SelectionOrder::HighestRated),
     ];
     for (name, mode, start_with) in ways {
         crowd.under(|queue, _| (queue.selection.mode, queue.selection.start_with) = (mode, start_with));
@@ -323,7 +323,7 @@ fn optimum(crowd: &Crowded, places: f64) -> f64 {
 
 fn exactly() {
     let mut crowd = Crowded::new(rating_and_place(), queue(SelectionMode::MaximumWeight, SCORE), 1_000);
-    crowd.under(|queue, _| queue.selection.exact_up_to = 1_000);
+    crowd.under(|queue, _| queue.selection.exact_up_to_tickets = 1_000);
     let took: Vec<Took> = (0..9).map(|_| crowd.took()).collect();
     let rounds: Vec<(f64, f64)> = took.iter().map(|it| (it.wall_us / 1e3, EXACT_MS)).collect();
     let cpu_us = took.iter().map(|it| it.cpu_us).sum::<f64>() / took.len() as f64;
@@ -384,8 +384,8 @@ fn passes(count: u64) {
         (queue.quality, queue.wait_bonus) = (QualitySpec::Any, None);
         queue.groups = Some(RatingGroups {
             groups: (0..7).map(group).collect(),
-            neighbour_every_ms: Some(30_000),
-            max_neighbours: 1,
+            widen_every_ms: Some(30_000),
+            max_extra_groups: 1,
         });
         queue.selection.mode = SelectionMode::Nearest;
         teams.team_sizes = [5, 5].into();
@@ -394,7 +394,7 @@ fn passes(count: u64) {
     crowd.under(|queue, _| {
         queue.groups = None;
         queue.quality = QualitySpec::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 };
-        queue.selection.mode = SelectionMode::BestWindow;
+        queue.selection.mode = SelectionMode::FirstWindow;
     });
     measure("PQ6", "similarity, 5 v 5, windows", &crowd);
     crowd.under(|queue, _| {

@@ -31,7 +31,7 @@ pub(crate) fn run(wanted: &dyn Fn(&str) -> bool) {
     let rulesets = bundled::load_bundled().expect("the bundled rulesets are sound");
     for (scenario, hours) in [("normal", 2.0), ("launch_day", 1.0)] {
         // Everything counts, so that all who come are counted.
-        let scenario = Scenario { hours, settle_minutes: 0.0, ..Scenario::bundled(scenario).expect("it ships") };
+        let scenario = Scenario { hours, warm_up_minutes: 0.0, ..Scenario::bundled(scenario).expect("it ships") };
         for (path, ruleset) in rulesets.iter().filter(|(path, _)| SYSTEMS.iter().any(|name| path.ends_with(name))) {
             let name = path.file_stem().unwrap_or_default().to_string_lossy();
             world(&format!("{name}, {}", scenario.title), &scenario, ruleset);

@@ -1,4 +1,4 @@
-//! A host's whole life: advertise, keep alive, and print who takes seats until Ctrl-C.
+//! Example host: publishes an advertisement, sends heartbeats and prints reservations until Ctrl-C.
 //!
 //! `cargo run --example host -- http://127.0.0.1:50051 1`
 
@@ -13,57 +13,57 @@ async fn main() -> Result<(), Error> {
     let set_id = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(1);
 
     let client = Client::connect(endpoint).await?;
-    // The stream hears of reservations; what is updated on it is what it hears about.
+    // The stream receives the reservation events of advertisements that are updated on it.
     let (connection, mut events) = client.open_stream().await?;
-    let mut advertised = connection.advertise(publish_request(set_id)).await?;
-    println!("advertised as {}, believed for {} ms", advertised.id(), advertised.expires_in_ms);
+    let mut advertisement = connection.advertise(publish_request(set_id)).await?;
+    println!("published advertisement {}, expires in {} ms", advertisement.id(), advertisement.expires_in_ms);
 
     tokio::select! {
-        failed = run_host(&client, &mut advertised, &mut events) => failed?,
-        _ = tokio::signal::ctrl_c() => println!("closing"),
+        result = run_host(&client, &mut advertisement, &mut events) => result?,
+        _ = tokio::signal::ctrl_c() => println!("interrupted, deleting the advertisement"),
     }
-    advertised.delete().await
+    advertisement.delete().await
 }
 
-/// Keeps the advertisement alive and prints what happens to its seats; connects again when the server goes away.
+/// Sends heartbeats and handles reservation events; opens another stream when the current one ends.
 async fn run_host(
     client: &Client,
-    advertised: &mut Advertisement,
+    advertisement: &mut Advertisement,
     events: &mut ReservationEvents,
 ) -> Result<(), Error> {
     loop {
-        // Three heartbeats a lifetime: two may be lost.
-        let pause = Duration::from_millis(u64::from(advertised.expires_in_ms / 3).max(100));
-        let done = tokio::select! {
+        // Three heartbeats per TTL, so that two may be lost.
+        let heartbeat_interval = Duration::from_millis((advertisement.expires_in_ms / 3).max(100));
+        let result = tokio::select! {
             event = events.next() => match event {
-                Ok(event) => handle_reservation_event(advertised, event).await,
-                Err(why) => Err(why),
+                Ok(event) => handle_reservation_event(advertisement, event).await,
+                Err(error) => Err(error),
             },
-            () = tokio::time::sleep(pause) => advertised.heartbeat().await.map(|_| ()),
+            () = tokio::time::sleep(heartbeat_interval) => advertisement.heartbeat().await.map(|_| ()),
         };
-        let Err(why) = done else { continue };
-        if !matches!(why, Error::StreamEnded(_) | Error::EventBufferOverflow) {
-            return Err(why);
+        let Err(error) = result else { continue };
+        if !matches!(error, Error::StreamEnded(_) | Error::EventBufferOverflow) {
+            return Err(error);
         }
-        println!("{why}; connecting again");
-        // A crowd that was cut off at one moment should not come back in step: a game adds jitter here.
+        println!("{error}; reconnecting");
+        // A game adds jitter here, so that clients that lost the same server do not reconnect together.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        if let Ok((connection, renewed)) = client.open_stream().await {
-            *events = renewed;
-            advertised.use_connection(connection);
-            // Subscribes the new stream; when that fails too, the next round sees it.
-            let _ = advertised.heartbeat().await;
+        if let Ok((connection, new_events)) = client.open_stream().await {
+            *events = new_events;
+            advertisement.use_connection(connection);
+            // Subscribes the new stream to reservation events. After a failure the next iteration tries again.
+            let _ = advertisement.heartbeat().await;
         }
     }
 }
 
-async fn handle_reservation_event(advertised: &mut Advertisement, event: pb::ReservationEvent) -> Result<(), Error> {
+async fn handle_reservation_event(advertisement: &mut Advertisement, event: pb::ReservationEvent) -> Result<(), Error> {
     let state = event.state();
     let Some(reservation) = event.reservation else { return Ok(()) };
     println!("{} seats {}: reservation {}", reservation.seats, state.as_str_name(), reservation.reservation_id);
     if state == pb::ReservationState::Held {
-        // A game would wait here until it sees the party arrive.
-        advertised.confirm(vec![reservation.reservation_id]).await?;
+        // A game would wait here until the party connects.
+        advertisement.confirm(vec![reservation.reservation_id]).await?;
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
-//! Cuts a small locality file out of a large one: the networks of the addresses given, one a line on standard input.
+//! Extracts a small GeoIP file from a large one: the networks of given addresses, one address per line on standard input.
 //!
 //! `cut -d, -f4 site_ips.csv | cargo run --example trim_locality_db -- FULL.mmdb data/dbip-tour.mmdb`
 //!
-//! Lines that are no address are passed over. Records come out in MaxMind's own layout with country, city and place, and
-//! nothing else. The same input gives the same bytes.
+//! Lines without a valid address are skipped. Records are in MaxMind's own layout, with country, city and coordinates
+//! only. The same input gives the same bytes.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -19,8 +19,10 @@ type CityReader = Reader<Vec<u8>>;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
-    let [from, to] = arguments.as_slice() else { return Err("expected: FULL.mmdb SMALL.mmdb < addresses".into()) };
-    let source = Reader::open_readfile(from)?;
+    let [source_path, target_path] = arguments.as_slice() else {
+        return Err("wrong number of arguments; usage: trim_locality_db FULL.mmdb SMALL.mmdb < addresses".into());
+    };
+    let source = Reader::open_readfile(source_path)?;
 
     let mut networks = BTreeMap::new();
     for line in stdin().lines() {
@@ -39,12 +41,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         writer.insert_value(*network, record.clone())?;
     }
     let bytes = writer.to_bytes()?;
-    std::fs::write(to, &bytes)?;
+    std::fs::write(target_path, &bytes)?;
     println!("{} networks, {} bytes", networks.len(), bytes.len());
     Ok(())
 }
 
-/// The network around `address` and what the source says of it; `None` when it has no place.
+/// Network of `address` and its record; `None` if the record has no coordinates.
 fn lookup_city(source: &CityReader, address: IpAddr) -> Result<Option<(IpNet, Value)>, Box<dyn Error>> {
     let found = source.lookup(address)?;
     let text = |path: &[PathElement<'_>]| -> Result<Value, Box<dyn Error>> {
@@ -57,11 +59,11 @@ fn lookup_city(source: &CityReader, address: IpAddr) -> Result<Option<(IpNet, Va
         return Ok(None);
     };
     let names = Value::map([("en", text(&path!["city", "names", "en"])?)]);
-    let place = Value::map([("latitude", Value::Double(latitude)), ("longitude", Value::Double(longitude))]);
+    let location = Value::map([("latitude", Value::Double(latitude)), ("longitude", Value::Double(longitude))]);
     let record = Value::map([
         ("city", Value::map([("names", names)])),
         ("country", Value::map([("iso_code", text(&path!["country", "iso_code"])?)])),
-        ("location", place),
+        ("location", location),
     ]);
     let network = found.network()?;
     Ok(Some((IpNet::new(network.ip(), network.prefix())?, record)))

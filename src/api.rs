@@ -1,4 +1,4 @@
-//! The gRPC door: services, reflection, health, and the layer in front of them.
+//! gRPC services, server reflection, health, and the middleware in front of them.
 
 pub mod asking;
 pub mod audit_layer;
@@ -49,39 +49,41 @@ use queue::QueueApi;
 use ratings::RatingsApi;
 use status::Rejection;
 
-/// Bytes of a message to the server.
+/// Size limit of a request message on the client port, bytes.
 pub const REQUEST_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of a message to a client: a whole ruleset file of 256 KiB, and what is around it.
+/// Size limit of a response message on the client port, bytes: a ruleset file of 256 KiB and its envelope.
 pub const RESPONSE_MESSAGE_BYTES_MAX: usize = 260 * 1024;
 
-/// Bytes of a message to the operator's service: a whole ruleset file, and its name.
+/// Size limit of a request message on the operator port, bytes: a ruleset file of 256 KiB and its name.
 pub const OPERATOR_REQUEST_MESSAGE_BYTES_MAX: usize = 260 * 1024;
 
-/// What clients are served.
+/// Routes of the client port: Matchmaking, Queue and Rating services, health, reflection.
+///
+/// Without `queues` the Queue and Rating services are left out. Fails if the reflection descriptors cannot be decoded.
 pub fn client_routes(
     engine: Arc<dyn MatchmakingEngine>,
     queues: Option<QueueEngine>,
-    callers: ClientAddressResolver,
-    quotas: Arc<RateLimits>,
+    address_resolver: ClientAddressResolver,
+    rate_limits: Arc<RateLimits>,
     health: &HealthState,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let handler = MatchmakingHandler::new(engine).with_rate_limits(quotas.clone());
-    let service = MatchmakingApi::new(handler, callers.clone(), drain.clone());
+    let handler = MatchmakingHandler::new(engine).with_rate_limits(rate_limits.clone());
+    let service = MatchmakingApi::new(handler, address_resolver.clone(), drain.clone());
     let service = MatchmakingServiceServer::new(service)
         .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
         .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
     if let Some(queues) = queues {
-        let ratings = RatingsApi::new(queues.clone(), callers.clone(), Some(quotas.clone()));
+        let ratings = RatingsApi::new(queues.clone(), address_resolver.clone(), Some(rate_limits.clone()));
         routes.add_service(
             RatingServiceServer::new(ratings)
                 .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
                 .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX),
         );
-        let service = QueueServiceServer::new(QueueApi::new(queues, callers, Some(quotas)))
+        let service = QueueServiceServer::new(QueueApi::new(queues, address_resolver, Some(rate_limits)))
             .max_decoding_message_size(REQUEST_MESSAGE_BYTES_MAX)
             .max_encoding_message_size(RESPONSE_MESSAGE_BYTES_MAX);
         routes.add_service(service);
@@ -91,15 +93,15 @@ pub fn client_routes(
     Ok(routes.routes())
 }
 
-/// What operators are served.
+/// Routes of the operator port: Operator service, health, reflection. Fails if the descriptors cannot be decoded.
 pub fn operator_routes(
     rulesets: Arc<dyn RulesetAdmin>,
-    auditor: Arc<dyn ConsistencyChecker>,
+    consistency_checker: Arc<dyn ConsistencyChecker>,
     queues: Option<QueueEngine>,
     health: &HealthState,
     drain: &Drain,
 ) -> Result<Routes, tonic_reflection::server::Error> {
-    let service = OperatorServiceServer::new(OperatorApi::new(rulesets, auditor, queues, drain.clone()))
+    let service = OperatorServiceServer::new(OperatorApi::new(rulesets, consistency_checker, queues, drain.clone()))
         .max_decoding_message_size(OPERATOR_REQUEST_MESSAGE_BYTES_MAX);
     let mut routes = RoutesBuilder::default();
     routes.add_service(service);
@@ -108,7 +110,7 @@ pub fn operator_routes(
     Ok(routes.routes())
 }
 
-/// What a call says when the server broke a promise to itself.
+/// Status of a call that failed because of a bug in the server.
 fn internal_error_status() -> Status {
     Rejection::from(EngineError::Internal).into_status()
 }

@@ -1,4 +1,4 @@
-//! Who is calling and what they may, and the tokens that let the server remember nothing about it.
+//! Authentication, access policy and rate limits of callers, and the signed tokens that keep the server stateless.
 
 pub mod authenticator;
 pub mod client_certificate;

@@ -1,4 +1,4 @@
-//! The command line: what was asked for, and which exit code says how it went.
+//! Command line: subcommands and the exit status of each.
 
 pub mod backtest;
 pub mod check;
@@ -21,27 +21,27 @@ use clap::{Parser, Subcommand};
 use crate::clock::{Clock as _, SystemClock};
 use crate::config::raw::ServeFlags;
 
-/// How a command went, as the system is told.
+/// Exit status of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitStatus {
-    /// 0: all is well.
+    /// 0: success.
     Success = 0,
-    /// 1: it failed, or `check` found problems, or `health` found no health.
+    /// 1: failed; also if `check` found problems or `health` found the server not serving.
     Failed = 1,
-    /// 2: the command line or the configuration is wrong; nothing was started.
+    /// 2: invalid command line or configuration; nothing was started.
     UsageError = 2,
-    /// 3: the store is held by another server, damaged, or of an unknown version.
+    /// 3: the store is in use by another server, damaged, or of an unknown version.
     StoreUnusable = 3,
 }
 
-/// A server-side matchmaker: clients advertise sessions and search for them; designers swap the rules while it runs.
+/// Matchmaking server: advertised sessions, search, queues and ratings, with rulesets that reload at runtime.
 #[derive(Debug, Parser)]
 #[command(
     name = "fireteam",
     version,
     args_conflicts_with_subcommands = true,
-    after_help = "Exit codes: 0 well; 1 failed, problems found or not healthy; 2 wrong usage or configuration; \
-                  3 the store is in use, damaged or of an unknown version."
+    after_help = "Exit codes: 0 success; 1 failure, problems found or not serving; 2 invalid usage or configuration; \
+                  3 store in use, damaged or of an unknown version."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -52,55 +52,55 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve. The same as no command at all.
+    /// Run the server; the default without a subcommand.
     Serve(Box<ServeFlags>),
-    /// Check ruleset files and directories, and show every problem.
+    /// Validate ruleset files and directories, and print every problem.
     Check {
-        /// Files and directories.
+        /// Ruleset files and directories; at least one.
         #[arg(required = true, value_name = "PATH")]
         paths: Vec<PathBuf>,
     },
-    /// Ask a running server whether it serves.
+    /// Check that a running server is serving; exit status 1 if it is not.
     Health {
-        /// Where it listens.
+        /// Address of the server's client port.
         #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:50051")]
         address: SocketAddr,
-        /// Certificates that sign the server's own, PEM; ask over TLS [default: plaintext].
+        /// CA certificates for verifying the server's certificate, PEM file; enables TLS [default: plaintext].
         #[arg(long, value_name = "FILE")]
         ca: Option<PathBuf>,
-        /// The name in the server's certificate [default: the address].
+        /// Expected name in the server's certificate [default: the address].
         #[arg(long, value_name = "NAME", requires = "ca")]
         server_name: Option<String>,
     },
-    /// Make the key that signs callers' tokens: a private key, its public half, and that as a key set.
+    /// Generate a key pair for signing callers' tokens: private key, public key and JWKS.
     Keygen {
-        /// A directory, or what the files' names begin with.
+        /// Directory for the files, or prefix of their names.
         #[arg(long, value_name = "PATH")]
         out: PathBuf,
     },
-    /// Give a set the ratings that a game has already, from a CSV file, through a running server's operator port.
+    /// Import existing ratings of a set from a CSV file, through a running server's operator port.
     ImportRatings(Box<import_ratings::ImportRatingsFlags>),
-    /// Write down what was wanted of finished matches and what came of them, from a running server's operator port.
+    /// Export finished matches with predictions and results, from a running server's operator port.
     ExportMatches(Box<export_matches::ExportMatchesFlags>),
-    /// Replay a file of matches through a rating system, and say how well it predicts and who is best.
-    Rate(backtest::BacktestFlags),
-    /// Play a population through a ruleset in invented time, and show what it is like.
+    /// Backtest a rating system on a file of matches: prediction quality and leaderboard.
+    Backtest(backtest::BacktestFlags),
+    /// Simulate a queue with a generated population, and print its statistics.
     Simulate(Box<simulate::SimulateFlags>),
-    /// Sign a token, for operators and for trying things out, and print it.
+    /// Sign and print a token, for operators and for testing.
     Token(Box<token::TokenFlags>),
 }
 
-/// Does what the process's command line says.
+/// Runs the subcommand of the process's command line.
 pub fn run() -> ExitCode {
-    // Prints help and usage errors itself; the latter end with code 2.
+    // Prints help and usage errors itself; usage errors exit with status 2.
     let cli = Cli::parse();
-    let exit = match cli.command {
+    let status = match cli.command {
         None => serve::serve(cli.serve),
         Some(Command::Serve(flags)) => serve::serve(*flags),
         Some(Command::Check { paths }) => {
             let mut out = io::stdout().lock();
-            let good = check::check_rulesets(&paths, &mut out) && out.flush().is_ok();
-            if good { ExitStatus::Success } else { ExitStatus::Failed }
+            let succeeded = check::check_rulesets(&paths, &mut out) && out.flush().is_ok();
+            if succeeded { ExitStatus::Success } else { ExitStatus::Failed }
         }
         Some(Command::Health { address, ca, server_name }) => health::check_health(address, ca, server_name),
         Some(Command::Keygen { out }) => {
@@ -108,22 +108,22 @@ pub fn run() -> ExitCode {
         }
         Some(Command::ImportRatings(flags)) => import_ratings::import_ratings(&flags, &mut io::stdout().lock()),
         Some(Command::ExportMatches(flags)) => report_result(export_matches::export_matches(&flags)),
-        Some(Command::Rate(flags)) => report_result(backtest::backtest(&flags, &mut io::stdout().lock())),
+        Some(Command::Backtest(flags)) => report_result(backtest::backtest(&flags, &mut io::stdout().lock())),
         Some(Command::Simulate(flags)) => simulate::simulate(&flags),
         Some(Command::Token(flags)) => {
             let token = token::sign_token(*flags, SystemClock::start().now());
             report_result(token.and_then(|token| Ok(writeln!(io::stdout().lock(), "{token}")?)))
         }
     };
-    ExitCode::from(exit as u8)
+    ExitCode::from(status as u8)
 }
 
-/// Says why a command failed.
-fn report_result(outcome: anyhow::Result<()>) -> ExitStatus {
-    match outcome {
+/// Prints the error of a failed command.
+fn report_result(result: anyhow::Result<()>) -> ExitStatus {
+    match result {
         Ok(()) => ExitStatus::Success,
-        Err(why) => {
-            eprintln!("fireteam: {why:#}");
+        Err(error) => {
+            eprintln!("fireteam: {error:#}");
             ExitStatus::Failed
         }
     }

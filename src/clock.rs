@@ -1,4 +1,6 @@
-//! The only file that may ask what time it is or roll dice.
+//! Clock and source of randomness, as a trait: the system's, and a manual one for tests.
+//!
+//! No other file reads the time or generates random numbers.
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,55 +11,57 @@ use rand::{Rng, SeedableRng, TryRngCore};
 
 use crate::domain::time::UnixMs;
 
-/// Where time and chance come from; tests turn theirs by hand.
+/// Source of time and randomness.
 pub trait Clock: Send + Sync + 'static {
-    /// Now. Never runs backwards within one process.
+    /// Current time. Never runs backwards within one process.
     fn now(&self) -> UnixMs;
 
-    /// Uniform in [0, 1).
+    /// Random number, uniform in [0, 1).
     fn random_unit_f64(&self) -> f64;
 
-    /// Sixteen bytes that nobody can guess.
+    /// Sixteen random bytes from a cryptographic generator.
     fn random_bytes(&self) -> [u8; 16];
 
-    /// From here on goes by a store's clock, which said that it was `theirs` at some moment since this one said `asked`. Servers
-    /// that share a store must agree on the time, and its clock is the one that they all have (R10).
-    fn sync_to_store_clock(&self, theirs: UnixMs, asked: UnixMs) {
-        let _ = (theirs, asked);
+    /// Adjusts this clock to the store's clock. `store_time` is the store's answer to a request sent at `requested_at` of
+    /// this clock.
+    ///
+    /// Servers that share a store must agree on the time, and all of them can read the store's clock.
+    fn sync_to_store_clock(&self, store_time: UnixMs, requested_at: UnixMs) {
+        let _ = (store_time, requested_at);
     }
 }
 
-/// The machine's time and the system's randomness.
+/// The system's clock and random number generator.
 ///
-/// The wall clock is read once, at the start; from there on time is what has elapsed, so that an administrator or a time
-/// service that sets the clock moves no deadline (R10). When it follows a store's clock, the wall clock no longer counts.
+/// The wall clock is read once, at the start. From then on the monotonic clock counts, so setting the wall clock moves no
+/// deadline. After a sync to the store's clock, the wall clock no longer matters.
 #[derive(Debug)]
 pub struct SystemClock {
     started_at: UnixMs,
     started_instant: Instant,
-    /// What to add to go by a store's clock, milliseconds; two's complement.
+    /// Offset to the store's clock, milliseconds.
     offset_ms: AtomicI64,
     is_synced: AtomicBool,
-    /// The latest moment that was told while following: a store's clock may be set back, this one may not.
+    /// Latest time returned since the first sync: the store's clock may be set back, this one never runs backwards.
     last_returned_ms: AtomicU64,
 }
 
-/// What two clocks may differ by before one is moved: less is the time that an answer takes, and moving is not free.
+/// Offset up to which a sync changes nothing, milliseconds: a smaller difference is response time.
 const OFFSET_TOLERANCE_MS: u64 = 20;
 
-/// What they may differ by at first before somebody should know.
+/// Offset above which a sync logs a warning, milliseconds.
 const OFFSET_WARNING_MS: u64 = 2_000;
 
 impl SystemClock {
-    /// Reads the wall clock. A machine that believes to live before 1970 starts at 0.
-    #[expect(clippy::disallowed_methods, reason = "this is the file that others ask")]
+    /// Reads the wall clock; a time before 1970 counts as 0.
+    #[expect(clippy::disallowed_methods, reason = "the only file that reads the system's clock")]
     pub fn start() -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let started_at = UnixMs(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX));
         Self::starting_at(started_at)
     }
 
-    #[expect(clippy::disallowed_methods, reason = "this is the file that others ask")]
+    #[expect(clippy::disallowed_methods, reason = "the only file that reads the system's clock")]
     fn starting_at(started_at: UnixMs) -> Self {
         Self {
             started_at,
@@ -68,11 +72,10 @@ impl SystemClock {
         }
     }
 
-    /// By what has elapsed, and by the store's clock where one is followed.
+    /// Start time plus elapsed time plus the offset to the store's clock.
     fn elapsed_plus_offset(&self) -> UnixMs {
-        let own =
-            self.started_at.plus_ms(u64::try_from(self.started_instant.elapsed().as_millis()).unwrap_or(u64::MAX));
-        UnixMs(own.0.saturating_add_signed(self.offset_ms.load(Ordering::Relaxed)))
+        let elapsed_ms = u64::try_from(self.started_instant.elapsed().as_millis()).unwrap_or(u64::MAX);
+        UnixMs(self.started_at.plus_ms(elapsed_ms).0.saturating_add_signed(self.offset_ms.load(Ordering::Relaxed)))
     }
 }
 
@@ -85,62 +88,63 @@ impl Clock for SystemClock {
         UnixMs(now.0.max(self.last_returned_ms.fetch_max(now.0, Ordering::Relaxed)))
     }
 
-    fn sync_to_store_clock(&self, theirs: UnixMs, asked: UnixMs) {
-        let ours = self.elapsed_plus_offset();
-        // The answer may have taken long: the two need not differ where they were alike at any moment since it was asked for.
-        let apart = |ours: UnixMs| theirs.0.cast_signed().saturating_sub(ours.0.cast_signed());
-        let apart_ms = 0_i64.clamp(apart(ours), apart(asked.min(ours)));
-        let first = !self.is_synced.load(Ordering::Relaxed);
-        if first {
-            self.last_returned_ms.store(ours.0.min(theirs.0), Ordering::Relaxed);
+    fn sync_to_store_clock(&self, store_time: UnixMs, requested_at: UnixMs) {
+        let own_time = self.elapsed_plus_offset();
+        // The response may have been slow: the clocks agree if they agreed at any time since the request.
+        let offset_at = |time: UnixMs| store_time.0.cast_signed().saturating_sub(time.0.cast_signed());
+        let offset_ms = 0_i64.clamp(offset_at(own_time), offset_at(requested_at.min(own_time)));
+        let is_first = !self.is_synced.load(Ordering::Relaxed);
+        if is_first {
+            self.last_returned_ms.store(own_time.0.min(store_time.0), Ordering::Relaxed);
         }
-        if apart_ms.unsigned_abs() <= OFFSET_TOLERANCE_MS && !first {
+        if offset_ms.unsigned_abs() <= OFFSET_TOLERANCE_MS && !is_first {
             return;
         }
-        if OFFSET_WARNING_MS < apart_ms.unsigned_abs() {
-            tracing::warn!(apart_ms, "this machine's clock is not the store's: going by the store's");
+        if offset_ms.unsigned_abs() > OFFSET_WARNING_MS {
+            tracing::warn!(
+                offset_ms,
+                limit_ms = OFFSET_WARNING_MS,
+                "clock offset limit exceeded, synced to the store clock"
+            );
         }
-        self.offset_ms.fetch_add(apart_ms, Ordering::Relaxed);
+        self.offset_ms.fetch_add(offset_ms, Ordering::Relaxed);
         self.is_synced.store(true, Ordering::Relaxed);
     }
 
     fn random_unit_f64(&self) -> f64 {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&self.random_bytes()[..8]);
-        // The upper 53 bits: as many as a double holds.
+        // The upper 53 bits: the precision of an f64.
         (u64::from_be_bytes(bytes) >> 11) as f64 / (1_u64 << 53) as f64
     }
 
-    #[expect(
-        clippy::expect_used,
-        reason = "a system without randomness can sign nothing; better no server than that one"
-    )]
+    #[expect(clippy::expect_used, reason = "without randomness no token can be signed safely, so the server must stop")]
     fn random_bytes(&self) -> [u8; 16] {
         let mut bytes = [0; 16];
-        OsRng.try_fill_bytes(&mut bytes).expect("the system has randomness");
+        OsRng.try_fill_bytes(&mut bytes).expect("the system provides randomness");
         bytes
     }
 }
 
-/// Time that stands still until it is turned, and dice that fall alike for the same seed.
+/// Manual clock for tests: time changes only on request, and random numbers depend on the seed only.
 #[derive(Debug)]
 pub struct ManualClock {
     state: Mutex<(UnixMs, StdRng)>,
 }
 
 impl ManualClock {
-    /// Starts at `now`, with dice from `seed`.
+    /// Starts at `now`, with random numbers from `seed`.
     pub fn new(now: UnixMs, seed: u64) -> Self {
         Self { state: Mutex::new((now, StdRng::seed_from_u64(seed))) }
     }
 
-    /// Turns the clock forward.
+    /// Advances the clock, milliseconds.
     pub fn advance_ms(&self, ms: u64) {
         let mut state = self.state();
         state.0 = state.0.plus_ms(ms);
     }
 
-    /// Sets the clock; a moment that has passed leaves it as it is, for no clock here runs backwards.
+    /// Sets the clock; ignores a time in the past, because no clock runs backwards.
     pub fn set(&self, now: UnixMs) {
         let mut state = self.state();
         state.0 = state.0.max(now);
@@ -172,49 +176,49 @@ mod tests {
     #[test]
     fn system_clock_is_monotonic_and_starts_after_2020() {
         let clock = SystemClock::start();
-        let moments: Vec<UnixMs> = (0..1_000).map(|_| clock.now()).collect();
-        assert!(moments.is_sorted());
-        // 2020-09-13; a machine before that has no clock at all.
-        assert!(UnixMs(1_600_000_000_000) < moments[0]);
+        let times: Vec<UnixMs> = (0..1_000).map(|_| clock.now()).collect();
+        assert!(times.is_sorted());
+        // 2020-09-13; an earlier time means that the machine's clock is not set.
+        assert!(times[0] > UnixMs(1_600_000_000_000));
     }
 
-    /// R10: whatever a machine's own clock says, servers of one store agree, and none goes back.
+    /// R10: servers of one store agree on the time for any wall clock, and no clock runs backwards.
     #[test]
     fn system_clock_synced_to_the_store_clock_never_runs_backwards() {
         let hour = 3_600_000;
         let store = UnixMs(1_800_000_000_000);
-        for wrong in [store.0 - hour, store.0, store.0 + hour] {
-            let clock = SystemClock::starting_at(UnixMs(wrong));
+        for wall_clock in [store.0 - hour, store.0, store.0 + hour] {
+            let clock = SystemClock::starting_at(UnixMs(wall_clock));
             clock.sync_to_store_clock(store, clock.now());
-            let told = clock.now();
-            assert!(told.ms_since(store) < 1_000, "{told:?} by {wrong}");
+            let synced = clock.now();
+            assert!(synced.ms_since(store) < 1_000, "{synced:?} from {wall_clock}");
             clock.sync_to_store_clock(UnixMs(store.0 - hour), clock.now());
-            assert!(told <= clock.now(), "it stands still until the store's clock has caught up");
+            assert!(clock.now() >= synced, "the clock stands still until the store's clock has caught up");
             clock.sync_to_store_clock(UnixMs(store.0 + hour), clock.now());
-            assert!(hour <= clock.now().ms_since(store));
+            assert!(clock.now().ms_since(store) >= hour);
         }
     }
 
-    /// R10: a store that takes four seconds to load a million rows has not got a clock that is four seconds slow.
+    /// R10: a store that needs four seconds to respond does not have a clock that is four seconds slow.
     #[test]
     fn system_clock_sync_ignores_the_response_delay() {
         let started = UnixMs(1_800_000_000_000);
         let clock = SystemClock::starting_at(started);
-        let asked = UnixMs(started.0 - 4_000);
-        for theirs in [asked.0, asked.0 + 2_000, started.0] {
-            clock.sync_to_store_clock(UnixMs(theirs), asked);
-            assert!(clock.now().ms_since(started) < 1_000, "{theirs}");
+        let requested_at = UnixMs(started.0 - 4_000);
+        for store_time in [requested_at.0, requested_at.0 + 2_000, started.0] {
+            clock.sync_to_store_clock(UnixMs(store_time), requested_at);
+            assert!(clock.now().ms_since(started) < 1_000, "{store_time}");
         }
-        clock.sync_to_store_clock(UnixMs(asked.0 - 10_000), asked);
-        assert_eq!(clock.offset_ms.load(Ordering::Relaxed), -10_000, "what no delay explains is a difference");
+        clock.sync_to_store_clock(UnixMs(requested_at.0 - 10_000), requested_at);
+        assert_eq!(clock.offset_ms.load(Ordering::Relaxed), -10_000, "a difference larger than the delay is an offset");
     }
 
     #[test]
     fn system_clock_random_numbers_are_uniform_and_bytes_differ() {
         let clock = SystemClock::start();
-        let throws: Vec<f64> = (0..2_000).map(|_| clock.random_unit_f64()).collect();
-        assert!(throws.iter().all(|dice| (0.0..1.0).contains(dice)));
-        let mean = throws.iter().sum::<f64>() / throws.len() as f64;
+        let samples: Vec<f64> = (0..2_000).map(|_| clock.random_unit_f64()).collect();
+        assert!(samples.iter().all(|sample| (0.0..1.0).contains(sample)));
+        let mean = samples.iter().sum::<f64>() / samples.len() as f64;
         assert!((0.4..0.6).contains(&mean), "{mean}");
         assert_ne!(clock.random_bytes(), clock.random_bytes());
     }

@@ -1,7 +1,7 @@
-//! How the server is set up: a TOML file, FIRETEAM_* variables and flags go in, one checked configuration comes out.
+//! Server configuration: defaults, units and bounds; merged from a TOML file, `FIRETEAM_*` variables and flags.
 //!
-//! Flags beat variables, variables beat the file, the file beats the defaults. Whatever cannot be right is said at once
-//! and all together, before anything is opened; a configuration that exists is valid.
+//! Flags override variables, variables override the file, the file overrides defaults. All invalid values are reported
+//! at once, before anything is opened. A `Config` that exists is valid.
 
 mod postgres_url;
 mod rate_limits;
@@ -19,202 +19,208 @@ use thiserror::Error;
 use raw::{RawSettings, ServeFlags};
 
 pub use postgres_url::PostgresUrl;
-pub use rate_limits::{AllowedRate, DEFAULT_RATE_LIMITS as QUOTA_DEFAULTS, RateLimitRule, RateLimitRules};
+pub use rate_limits::{AllowedRate, DEFAULT_RATE_LIMITS, RateLimitRule, RateLimitRules};
 pub use security::{JwtSettings, TlsFiles};
 
-/// How long an advertisement may be believed, seconds: short enough to notice a crash, long enough for a heartbeat.
+/// Advertisement TTL, seconds: short enough to notice a crash, long enough for a heartbeat.
 pub const ADVERTISEMENT_TTL_S: RangeInclusive<u32> = 5..=600;
-/// How long seats may be held for a party that has not come, seconds.
+/// Reservation TTL, seconds: time for a party to join.
 pub const RESERVATION_TTL_S: RangeInclusive<u32> = 1..=120;
-/// How long a ruleset that was replaced may stay resolvable, seconds (S1-37).
+/// Time for which a replaced ruleset can be found by its hash, seconds.
 pub const RULESET_RETENTION_S: RangeInclusive<u32> = 0..=86_400;
-/// How long a shutdown may take, seconds; Kubernetes kills after 30.
+/// Shutdown grace period, seconds. Kubernetes kills after 30.
 pub const SHUTDOWN_GRACE_PERIOD_S: RangeInclusive<u32> = 1..=25;
-/// How long the store may be out of reach before the server says that it is not ready, seconds.
+/// Store outage after which the server reports not ready, seconds.
 pub const MAX_STALENESS_S: RangeInclusive<u32> = 1..=3_600;
-/// Silos that a server can be told to serve; more are better served as all.
+/// Maximum number of silos to name; serve all for more.
 pub const SILOS_MAX: usize = 256;
-/// A grid that places are snapped to, degrees. Beyond ten a cell is a continent.
+/// Grid size for rounding locations, degrees. A cell of more than 10 degrees covers a continent.
 pub const LOCATION_GRID_DEGREES: RangeInclusive<f64> = 0.0..=10.0;
-/// The doubt about a place that is put up with, kilometres; half of Earth's girth at most.
+/// Maximum accuracy radius of a geolocation record, kilometers; at most half the circumference of the Earth.
 pub const GEOIP_MAX_ACCURACY_RADIUS_KM: RangeInclusive<f64> = 0.0..=20_040.0;
 
-/// Used for locality when nothing else is named and it is there: the piece of data that the tour needs.
+/// Default geolocation file if it exists: the sample that the README's tour needs.
 pub const DEFAULT_GEOIP_DB: &str = "data/dbip-tour.mmdb";
 
-/// Everything the server needs to know before it starts.
+/// Server configuration. A value that exists is valid.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where players' calls come in.
+    /// Address of the client port.
     pub listen: SocketAddr,
-    /// Where operators look in: metrics, health, the operator's service.
+    /// Address of the operator port: metrics, health and the operator service.
     pub operator_listen: SocketAddr,
-    /// Where advertisements are kept.
+    /// Database.
     pub store: StoreTarget,
-    /// The populations that are loaded and served; none for all.
+    /// Silos to load and serve; `None` for all.
     pub silos: Option<Vec<u64>>,
-    /// How long the store may be out of reach before the server says that it is not ready, seconds.
+    /// Store outage after which the server reports not ready, seconds, in `MAX_STALENESS_S`.
     pub max_staleness_s: u32,
-    /// Where the rules come from.
+    /// Source of rulesets.
     pub rulesets: RulesetSource,
-    /// MaxMind-format files, asked in order. Empty: nobody has a locality from an address.
+    /// Geolocation files in MaxMind format, searched in order. Empty: addresses have no location.
     pub geoip_db_files: Vec<PathBuf>,
-    /// Networks whose `x-forwarded-for` is believed.
+    /// Networks whose `x-forwarded-for` is trusted.
     pub trusted_proxies: Vec<IpNet>,
-    /// The client port takes connections that begin with the PROXY protocol alone, from `trusted_proxies`.
+    /// Whether the client port requires the PROXY protocol, from `trusted_proxies` only.
     pub proxy_protocol: bool,
-    /// How connections are encrypted; none: they are not.
+    /// TLS files; `None` for plaintext.
     pub tls: Option<TlsFiles>,
-    /// Who vouches for callers; none: whoever has a certificate that `tls` knows, or else everyone is anonymous.
+    /// JWT verification. `None`: callers authenticate by a client certificate that `tls` verifies, or are anonymous.
     pub auth: Option<JwtSettings>,
-    /// How often callers may ask.
-    pub quotas: RateLimitRules,
-    /// Where what operators do is written down; none: in the log alone.
-    pub audit_file: Option<PathBuf>,
-    /// Where the token keys are; none with the memory store: a key is drawn at the start and dies with it.
+    /// Rate limits of callers.
+    pub rate_limits: RateLimitRules,
+    /// Audit log of operator actions; `None` to write them to the log only.
+    pub audit_log_file: Option<PathBuf>,
+    /// File with the token keys. `None` with the memory store: a key is generated at startup and lost at shutdown.
     pub token_key_file: Option<PathBuf>,
-    /// Where the keys are that sign players' credentials for game servers; none with the memory store, as above.
+    /// File with the keys that sign players' credentials for game servers. `None` with the memory store, as for
+    /// `token_key_file`.
     pub match_key_file: Option<PathBuf>,
-    /// Whether a locality that a client states is believed where its address gives none (B-37).
+    /// Whether to use a client's own locality if its address has none.
     pub allow_client_locality: bool,
-    /// Whether searches may override the rules, for developers (S1-12).
+    /// Whether searches may override rules; for development.
     pub allow_search_overrides: bool,
-    /// Plaintext on addresses that others can reach.
+    /// Whether to allow plaintext on public addresses.
     pub insecure_allow_plaintext: bool,
-    /// Anonymous callers on addresses that others can reach.
+    /// Whether to allow anonymous callers on public addresses.
     pub insecure_allow_anonymous: bool,
-    /// How log lines look.
+    /// Format of log lines.
     pub log_format: LogFormat,
-    /// What is logged: a level or directives.
+    /// Log level or filter directives.
     pub log_level: String,
-    /// How long an advertisement is believed that does not say, seconds, in `TIME_TO_LIVE_S`. Clients may ask for any in
-    /// that range.
-    pub time_to_live_s: u32,
-    /// How long seats are held when the caller does not say, seconds, in `RESERVATION_HOLD_S`. Callers may ask for any in
-    /// that range.
-    pub reservation_hold_s: u32,
-    /// How long a ruleset that was replaced stays resolvable, seconds.
-    pub keep_retired_rulesets_s: u32,
-    /// The grid that places are snapped to, degrees; 0 for none.
-    pub cell_degrees: f64,
-    /// The grid that the places of advertised sessions are snapped to, degrees; 0 for that of `cell_degrees`.
-    pub session_cell_degrees: f64,
-    /// A place that its file doubts by more than this is unknown, kilometres.
-    pub max_accuracy_radius_km: f64,
-    /// How long a shutdown may take, seconds.
-    pub shutdown_deadline_s: u32,
+    /// Default advertisement TTL, seconds, in `ADVERTISEMENT_TTL_S`. Clients may request any TTL in that range.
+    pub advertisement_ttl_s: u32,
+    /// Default reservation TTL, seconds, in `RESERVATION_TTL_S`. Callers may request any TTL in that range.
+    pub reservation_ttl_s: u32,
+    /// Time for which a replaced ruleset can be found by its hash, seconds.
+    pub ruleset_retention_s: u32,
+    /// Grid size for rounding locations, degrees; 0 for no rounding.
+    pub location_grid_degrees: f64,
+    /// Grid size for rounding the locations of advertised sessions, degrees; 0 to use `location_grid_degrees`.
+    pub session_location_grid_degrees: f64,
+    /// Maximum accuracy radius, kilometers; less accurate locations are ignored.
+    pub geoip_max_accuracy_radius_km: f64,
+    /// Shutdown grace period, seconds.
+    pub shutdown_grace_period_s: u32,
 }
 
-/// Where advertisements are kept.
+/// Database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreTarget {
-    /// `memory:`: gone with the process.
+    /// `memory:`: lost at shutdown.
     Memory,
     /// `sqlite:PATH`: one file.
     Sqlite(PathBuf),
-    /// `postgres://…`: a database that several servers share.
+    /// `postgres://…`: a database shared by several servers.
     Postgres(PostgresUrl),
 }
 
-/// Where the rules come from.
+/// Source of rulesets.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RulesetSource {
-    /// A directory, watched.
+    /// Directory, watched for changes.
     Directory(PathBuf),
-    /// `bundled:`: those that the program carries.
+    /// `bundled:`: the bundled rulesets.
     Bundled,
 }
 
-/// How log lines look.
+/// Format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// For people.
+    /// Text for people.
     Text,
-    /// For machines: one object a line.
+    /// JSON: one object per line.
     Json,
 }
 
-/// Something in the configuration that cannot be right. Each message says what would be.
+/// Invalid configuration. Each message says how to fix it.
 #[derive(Debug, Error)]
 pub enum ConfigError {
     /// The file cannot be read.
-    #[error("{}: cannot be read: {why}", file.display())]
+    #[error("{}: cannot be read: {error}; check the path and its permissions", file.display())]
     UnreadableFile {
-        /// Which file.
+        /// File.
         file: PathBuf,
-        /// What the system said.
+        /// I/O error.
         #[source]
-        why: std::io::Error,
+        error: std::io::Error,
     },
-    /// The file is no TOML, or a value in it is of the wrong type.
-    #[error("{}: {what}", file.display())]
+    /// The file is not TOML, or a value has the wrong type.
+    #[error("{}: {message}", file.display())]
     InvalidToml {
-        /// Which file.
+        /// File.
         file: PathBuf,
-        /// Where and what.
-        what: String,
+        /// Position and problem.
+        message: String,
     },
-    /// A key that means nothing.
-    #[error("{origin}: unknown key `{key}`{}", suggestion.as_ref().map(|it| format!(", did you mean `{it}`?")).unwrap_or_default())]
+    /// Unknown key.
+    #[error("{origin}: unknown key `{key}`; {}", unknown_key_fix(suggestion.as_deref()))]
     UnknownKey {
         /// The file, or `environment`.
         origin: String,
-        /// As written.
+        /// Key as written.
         key: String,
-        /// The nearest that means something.
+        /// Closest known key, if any.
         suggestion: Option<String>,
     },
-    /// A value that cannot be used.
-    #[error("{key}: {what}")]
+    /// Invalid value.
+    #[error("{key}: {message}")]
     InvalidValue {
-        /// Which setting.
+        /// Setting.
         key: &'static str,
-        /// What is wrong and what would be right.
-        what: String,
+        /// Problem and fix.
+        message: String,
     },
-    /// An address that others can reach, without what keeps strangers out.
+    /// Public address without TLS or authentication.
     #[error(
-        "{key} = {address} can be reached from outside, and calls are not {}: use a loopback address such as 127.0.0.1",
+        "{key} = {address} can be reached from outside, and calls are not {}; or use a loopback address such as 127.0.0.1",
         missing.join(", and not ")
     )]
     InsecurePublicAddress {
         /// `listen` or `operator_listen`.
         key: &'static str,
-        /// The address.
+        /// Address.
         address: SocketAddr,
-        /// What is missing, each with the flags that would mend it.
+        /// Missing protections, each with the flags that add it.
         missing: Vec<&'static str>,
     },
 }
 
+fn unknown_key_fix(suggestion: Option<&str>) -> String {
+    suggestion.map_or("remove it".into(), |name| format!("did you mean `{name}`?"))
+}
+
 impl Config {
-    /// The configuration that `flags`, which the variables have already filled in, and the file that they name make.
-    /// `variables` are the names of all variables of the environment: those that look like ours and are none are errors.
+    /// Merges `flags`, which already include the variables, with the file that they name, and validates the result.
+    /// `variables` are the names of all environment variables; unknown `FIRETEAM_*` names are errors.
     pub fn load(flags: ServeFlags, variables: impl Iterator<Item = String>) -> Result<Self, Vec<ConfigError>> {
-        let mut problems = raw::unknown_variable_errors(variables);
+        let mut errors = raw::unknown_variable_errors(variables);
         let from_file = match &flags.config {
-            Some(file) => raw::read_toml_file(file).map_err(|why| problems.extend(why)).unwrap_or_default(),
+            Some(file) => {
+                raw::read_toml_file(file).map_err(|file_errors| errors.extend(file_errors)).unwrap_or_default()
+            }
             None => RawSettings::default(),
         };
         match validate::validate_settings(flags.settings.with_fallback(from_file), Path::exists) {
-            Ok(config) if problems.is_empty() => Ok(config),
-            Ok(_) => Err(problems),
-            Err(more) => {
-                problems.extend(more);
-                Err(problems)
+            Ok(config) if errors.is_empty() => Ok(config),
+            Ok(_) => Err(errors),
+            Err(setting_errors) => {
+                errors.extend(setting_errors);
+                Err(errors)
             }
         }
     }
 
-    /// The configuration that a file of this text makes by itself; problems call it `name`.
+    /// Configuration from the text of a TOML file only. `name` is the file name in errors.
     pub fn from_toml(name: &Path, text: &str) -> Result<Self, Vec<ConfigError>> {
         validate::validate_settings(raw::parse_toml(name, text)?, Path::exists)
     }
 
-    /// The whole configuration as TOML that loads again as the same one, but for a password in the store's URL. It holds no
-    /// secret: keys are in files of their own, and only those files' names are here.
-    /// Fails for a path that is not UTF-8, which TOML cannot hold.
+    /// Complete configuration as TOML. It loads as the same configuration, except for a password in the store URL. It
+    /// contains no secrets: keys are in separate files.
+    ///
+    /// Fails for a path that is not UTF-8.
     pub fn to_toml(&self) -> Result<String, toml::ser::Error> {
         toml::to_string(&validate::to_raw_settings(self))
     }

@@ -1,4 +1,4 @@
-//! Runs the domain in time: takes commands, decides with memory, has the store confirm, tells who must hear.
+//! Matchmaking engine: takes commands, decides from memory, commits through the store and notifies listeners.
 
 mod adverts;
 pub mod command;
@@ -25,7 +25,7 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant as planted};
+use crate::store::{AdvertFeed, FeedBatch, StoreError, mutant};
 
 use self::adverts::advert_set::AdvertRecord;
 use self::adverts::replication_state::{LocalChangeLog, ReplicationState};
@@ -42,18 +42,17 @@ pub use self::adverts::advert_set_map::EncodeAdvertFn;
 pub use self::adverts::reservation_events::ReservationListener;
 pub use self::core::EngineDeps;
 
-/// An answer that is there already, or that comes when the store has confirmed it. Dropping it cancels nothing: what
-/// was submitted happens.
+/// Answer that is either ready or pending on a store commit. Dropping it does not cancel the submitted change.
 #[derive(Debug)]
 pub enum PendingAnswer<T> {
-    /// Done.
+    /// The answer is available.
     Ready(T),
-    /// On its way.
+    /// The writer sends the answer after the commit.
     Pending(oneshot::Receiver<Result<T, EngineError>>),
 }
 
 impl<T> PendingAnswer<T> {
-    /// Waits for the answer.
+    /// Waits for the answer. Returns [`EngineError::Internal`] if the writer dropped the reply.
     pub async fn wait(self) -> Result<T, EngineError> {
         match self {
             PendingAnswer::Ready(answer) => Ok(answer),
@@ -62,79 +61,85 @@ impl<T> PendingAnswer<T> {
     }
 }
 
-/// The matchmaker at work.
+/// Running matchmaker: memory, the advertisement writer, the queue engine and their background tasks.
 #[derive(Debug)]
 pub struct Engine {
     core: Arc<Core>,
     advert_writer: mpsc::Sender<AdvertWriterCommand>,
     is_draining: AtomicBool,
     shutdown: CancellationToken,
-    /// Held while rulesets change hands: who builds views must know what the others are about to put in force.
+    /// Held during a ruleset change. Each change builds indexes for all cached rulesets, so changes must not
+    /// overlap.
     ruleset_change_lock: tokio::sync::Mutex<()>,
-    /// Held while memory and store are compared: one at a time.
+    /// Held during a consistency check, so that only one runs at a time.
     consistency_check_lock: tokio::sync::Mutex<()>,
     queue_engine: QueueEngine,
     background_tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl Engine {
-    /// Loads what the store has and starts the tasks. Ready to serve when it returns.
-    pub async fn start(parts: EngineDeps) -> Result<Self, StoreError> {
-        let feed = parts.store.open_feed().await;
-        let sharing = feed.is_some().then(|| Arc::new(ReplicationState::default()));
-        let core = Arc::new(Core::new(parts, sharing.clone()));
-        let stop = CancellationToken::new();
-        let (inbox, jobs) = mpsc::channel(adverts::writer::WRITER_INBOX_CAPACITY);
+    /// Loads the store's data and starts the background tasks. The engine is ready to serve when this returns.
+    pub async fn start(deps: EngineDeps) -> Result<Self, StoreError> {
+        let feed = deps.store.open_feed().await;
+        let replication = feed.is_some().then(|| Arc::new(ReplicationState::default()));
+        let core = Arc::new(Core::new(deps, replication.clone()));
+        let shutdown = CancellationToken::new();
+        let (advert_writer, commands) = mpsc::channel(adverts::writer::WRITER_INBOX_CAPACITY);
         core.advert_sets.set_indexed_rulesets(core.rulesets.active_and_retired());
         let mut tasks = Vec::new();
-        match (feed, sharing) {
-            (Some(mut feed), Some(sharing)) => {
-                let (news, asked) = read_initial_feed(&core, &mut *feed).await?;
-                if !planted::is("expiry_by_the_local_clock") {
-                    core.clock.sync_to_store_clock(news.read_at, asked);
+        match (feed, replication) {
+            (Some(mut feed), Some(replication)) => {
+                let (feed_batch, read_started_at) = read_initial_feed(&core, &mut *feed).await?;
+                if !mutant::is("expiry_by_the_local_clock") {
+                    core.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
                 }
-                sharing.record_store_success(core.clock.now());
-                core.apply_feed(news, 0, &mut LocalChangeLog::default(), &sharing);
-                let hearing = adverts::follow_feed::follow_advert_feed(
+                replication.record_store_success(core.clock.now());
+                core.apply_feed(feed_batch, 0, &mut LocalChangeLog::default(), &replication);
+                let feed_listener = adverts::follow_feed::follow_advert_feed(
                     Arc::clone(&core),
-                    sharing,
+                    replication,
                     feed,
-                    inbox.clone(),
-                    stop.clone(),
+                    advert_writer.clone(),
+                    shutdown.clone(),
                 );
-                tasks.push(tokio::spawn(hearing));
+                tasks.push(tokio::spawn(feed_listener));
             }
             _ => load_adverts(&core).await?,
         }
-        // Whoever asks before the first sweep must not hear that there is nothing.
+        // Set the gauges before the first sweep; until then they would read zero.
         adverts::expiry::update_gauges(&core);
-        tasks.push(tokio::spawn(adverts::writer::run_advert_writer(Arc::clone(&core), jobs, stop.clone())));
-        tasks.push(tokio::spawn(adverts::expiry::run_expiry_sweeps(Arc::clone(&core), inbox.clone(), stop.clone())));
-        let (queues, of_queues) = QueueEngine::start(Arc::clone(&core), inbox.clone(), &stop).await?;
-        tasks.extend(of_queues);
+        tasks.push(tokio::spawn(adverts::writer::run_advert_writer(Arc::clone(&core), commands, shutdown.clone())));
+        tasks.push(tokio::spawn(adverts::expiry::run_expiry_sweeps(
+            Arc::clone(&core),
+            advert_writer.clone(),
+            shutdown.clone(),
+        )));
+        let (queue_engine, queue_tasks) =
+            QueueEngine::start(Arc::clone(&core), advert_writer.clone(), &shutdown).await?;
+        tasks.extend(queue_tasks);
         Ok(Self {
             core,
-            advert_writer: inbox,
+            advert_writer,
             is_draining: AtomicBool::new(false),
-            shutdown: stop,
+            shutdown,
             ruleset_change_lock: tokio::sync::Mutex::default(),
             consistency_check_lock: tokio::sync::Mutex::default(),
-            queue_engine: queues,
+            queue_engine,
             background_tasks: Mutex::new(tasks),
         })
     }
 
-    /// Where parties wait.
+    /// Queue operations.
     pub fn queues(&self) -> &QueueEngine {
         &self.queue_engine
     }
 
-    /// How long the store has been out of reach, if it is one that servers share and has been for a moment.
+    /// Milliseconds since the shared store last answered. `None` for an unshared store and below one second.
     pub fn store_staleness_ms(&self) -> Option<u64> {
         self.core.store_staleness_ms(self.core.clock.now())
     }
 
-    /// Finds sessions; `each` sees the candidates, best first, while the set's index is held, and must be quick.
+    /// Finds sessions. Calls `each` per candidate, best first, while the set's index is locked; `each` must be quick.
     pub fn search(
         &self,
         caller: &Caller,
@@ -144,7 +149,7 @@ impl Engine {
         self.core.search(caller, search, each)
     }
 
-    /// Orders candidates by measured round trips (S1-28 to S1-31); `each` sees those still standing, best first.
+    /// Ranks candidates by measured round trips. Calls `each` per remaining candidate, best first.
     pub fn report_latency(
         &self,
         caller: &Caller,
@@ -154,22 +159,19 @@ impl Engine {
         self.core.report_latency(caller, report, each)
     }
 
-    /// Draws a role from the ruleset's chances for this size of party (S1-5 to S1-8).
+    /// Chooses at random between search and advertise, with the ruleset's probability for this party size.
     pub fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError> {
         let ruleset = self.core.ruleset(set_id, None)?;
-        let role = ruleset.advertise_chances.choose_action(party_size, self.core.clock.random_unit_f64());
-        Ok(ChooseActionAnswer {
-            action: role,
-            advertise_percent: ruleset.advertise_chances.percent_for_party(party_size),
-        })
+        let action = ruleset.advertise_chances.choose_action(party_size, self.core.clock.random_unit_f64());
+        Ok(ChooseActionAnswer { action, advertise_percent: ruleset.advertise_chances.percent_for_party(party_size) })
     }
 
-    /// The ruleset of a set: the current one, or the one of `hash` while it is still known.
+    /// Current ruleset of a set, or the ruleset with `hash` while it is still cached.
     pub fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
         self.core.ruleset(set_id, hash)
     }
 
-    /// The ruleset that a search went by: the one of `hash`, else the one that its token names, else the current one.
+    /// Ruleset that a search used: that of `hash`, else that named in the search token, else the current one.
     pub fn ruleset_of_search(
         &self,
         set_id: SetId,
@@ -179,8 +181,9 @@ impl Engine {
         self.core.ruleset_of_search(set_id, hash, token)
     }
 
-    /// Lets `listener` hear of an advertisement's reservations from now on, and says which there are: none that is taken
-    /// at this very moment falls between the two.
+    /// Subscribes `listener` to an advertisement's reservation events and returns its current reservations.
+    ///
+    /// Subscribes before it reads, so no reservation is missed in between.
     pub fn subscribe_to_reservations(
         &self,
         id: AdvertisementId,
@@ -190,19 +193,18 @@ impl Engine {
         self.core.reservation_views_of(id)
     }
 
-    /// Takes what is due out now rather than at the next sweep, and returns when it is out; for tests that turn the
-    /// clock.
+    /// Runs an expiry sweep now and waits until its changes are applied. For tests with a manual clock.
     pub async fn sweep_expired(&self) {
         adverts::expiry::sweep_expired_adverts(&self.core, &self.advert_writer).await;
         let _ = self.wait_for_advert_writer().await;
     }
 
-    /// Takes no more changes; searches and what was submitted before go on.
+    /// Rejects further changes. Searches continue, and changes already submitted are committed.
     pub fn drain(&self) {
         self.is_draining.store(true, Ordering::Release);
     }
 
-    /// Drains, writes what was submitted, closes the store.
+    /// Drains, commits submitted changes, stops the tasks and closes the store.
     pub async fn close(&self) {
         self.drain();
         self.shutdown.cancel();
@@ -214,52 +216,51 @@ impl Engine {
         self.core.store.close().await;
     }
 
-    /// Waits until the writer has done everything that it was given so far.
+    /// Waits until the advertisement writer has processed its current inbox.
     async fn wait_for_advert_writer(&self) -> Result<(), EngineError> {
-        let (passed, written) = oneshot::channel();
-        self.advert_writer.send(AdvertWriterCommand::Flush(passed)).await.map_err(|_| EngineError::Draining)?;
-        written.await.map_err(|_| EngineError::Draining)
+        let (flushed, flush_done) = oneshot::channel();
+        self.advert_writer.send(AdvertWriterCommand::Flush(flushed)).await.map_err(|_| EngineError::Draining)?;
+        flush_done.await.map_err(|_| EngineError::Draining)
     }
 
-    /// Puts a change in the writer's inbox; from here on nobody can cancel it.
-    fn send_to_advert_writer(&self, job: AdvertWriterCommand) -> Result<(), EngineError> {
+    /// Puts a command in the writer's inbox. The caller cannot cancel it afterwards.
+    fn send_to_advert_writer(&self, command: AdvertWriterCommand) -> Result<(), EngineError> {
         if self.is_draining.load(Ordering::Acquire) {
             return Err(EngineError::Draining);
         }
-        self.advert_writer.try_send(job).map_err(|refused| match refused {
+        self.advert_writer.try_send(command).map_err(|refused| match refused {
             TrySendError::Full(_) => EngineError::Overloaded { retry_after_ms: adverts::writer::RETRY_AFTER_MS },
             TrySendError::Closed(_) => EngineError::Draining,
         })
     }
 }
 
-/// How often a start begins to read: a store that has just answered may be busy, as when many servers start at once.
+/// Maximum attempts of the initial read. The store may be slow when several replicas start at once.
 const INITIAL_READ_ATTEMPTS_MAX: usize = 5;
 
-/// Everything there is, and when it was asked for. A start has more time than a call: it asks again when the answer is late.
+/// Reads everything in the store, and returns it with the time at which the read began. Retries if the store is slow.
 async fn read_initial_feed(core: &Core, feed: &mut dyn AdvertFeed) -> Result<(FeedBatch, UnixMs), StoreError> {
-    let mut read = 0;
+    let mut attempts = 0;
     loop {
-        let asked = core.clock.now();
-        read += 1;
+        let read_started_at = core.clock.now();
+        attempts += 1;
         match feed.read_batch(&[]).await {
-            Err(StoreError::Unavailable(why)) if read < INITIAL_READ_ATTEMPTS_MAX => {
-                tracing::warn!(why, "the store is slow to say what there is");
+            Err(StoreError::Unavailable(reason)) if attempts < INITIAL_READ_ATTEMPTS_MAX => {
+                tracing::warn!(reason, attempts, "initial store read failed, retrying");
             }
-            news => return Ok((news?, asked)),
+            feed_batch => return Ok((feed_batch?, read_started_at)),
         }
     }
 }
 
-/// Fills memory from the store.
+/// Loads all stored advertisements into memory.
 async fn load_adverts(core: &Core) -> Result<(), StoreError> {
     for stored in core.store.load_advertisements(core.clock.now()).await? {
-        let time_to_live_ms = core.settings.default_ttl_ms;
         let record = AdvertRecord {
             encoded_advert: (core.encode_advert)(&stored.advertisement),
             expires_at: stored.expires_at,
             stored_expires_at: stored.expires_at,
-            ttl_ms: time_to_live_ms,
+            ttl_ms: core.settings.default_ttl_ms,
             reservations: stored.reservations,
             version: stored.version,
             is_heartbeat_owner: true,

@@ -1,4 +1,4 @@
-//! A server-side matchmaker: `domain` is what it decides, `engine` when, `api` how it is asked.
+//! Server-side matchmaker. `domain` holds the matchmaking rules, `engine` the state and the tasks, `api` the gRPC services.
 
 pub mod api;
 pub mod auth;

@@ -1,8 +1,8 @@
-//! Hands the command line to `cli` and its exit code to the system.
+//! Entry point of the `fireteam` binary: runs `cli` and returns its exit code.
 
 use std::process::ExitCode;
 
-/// Under many small allocations from many threads it is a good deal faster than the system's.
+/// mimalloc: faster than the system allocator for many small allocations from many threads.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,5 @@
-//! The rulesets in memory: loaded whole, swapped whole, the last good ones kept when new ones are bad.
+//! Ruleset loading and catalog: parses ruleset files, loads a directory, swaps rulesets atomically, and keeps the last
+//! valid version.
 
 pub mod bundled;
 pub mod catalog;
@@ -17,39 +18,39 @@ pub use catalog::RulesetCatalog;
 pub use diagnostic::RenderedDiagnostic;
 pub use load::load_directory;
 
-/// The name of the root of a fragment, which holds expansions and nothing else.
+/// Root element of an expansion fragment.
 const FRAGMENT_ROOT: &str = "ExpansionConfigs";
 
-/// What a file turned out to be.
+/// Parsed content of a ruleset file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RulesetFile {
-    /// A whole ruleset.
+    /// Complete ruleset.
     Ruleset(Box<Ruleset>),
-    /// Expansions alone.
+    /// Expansions only.
     ExpansionFragment(ExpansionFragment),
 }
 
-/// Reads one ruleset. Every mistake is in the answer, in file order; a syntax error alone, for nothing after it is sure.
-/// `file` is what problems call the file.
+/// Parses and validates one ruleset. Returns all problems, in file order; after a syntax error only that one. `file` is
+/// the file name in problems.
 pub fn parse_ruleset(file: &str, text: &str) -> Result<Ruleset, Vec<RenderedDiagnostic>> {
-    let draft = parse_xml(file, text)?;
-    if &*draft.name == FRAGMENT_ROOT {
-        let what = "the file holds expansions alone, which cannot rule a set";
-        let right = "put them into a <Ruleset>, or keep the file out of the directory";
-        let mistake = Diagnostic { span: draft.name_span, problem: what.into(), fix: right.into() };
-        return Err(vec![RenderedDiagnostic::at_span(file, text, mistake)]);
+    let root = parse_xml(file, text)?;
+    if &*root.name == FRAGMENT_ROOT {
+        let problem = "the file has only expansions, which are no ruleset";
+        let fix = "put them into a <Ruleset>, or move the file out of the directory";
+        let diagnostic = Diagnostic { span: root.name_span, problem: problem.into(), fix: fix.into() };
+        return Err(vec![RenderedDiagnostic::at_span(file, text, diagnostic)]);
     }
-    let xml: Arc<str> = text.into();
-    validate::validate_ruleset(&draft, xml).map_err(|mistakes| render_diagnostics(file, text, mistakes))
+    let source_xml: Arc<str> = xml::remove_comments(text).into();
+    validate::validate_ruleset(&root, source_xml).map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
 }
 
-/// Reads expansions that stand alone, as the thesis prints them (S1-34).
+/// Parses and validates an `<ExpansionConfigs>` outside a ruleset, as the thesis prints it.
 pub fn parse_expansion_fragment(file: &str, text: &str) -> Result<ExpansionFragment, Vec<RenderedDiagnostic>> {
     validate::validate_expansion_fragment(&parse_xml(file, text)?)
-        .map_err(|mistakes| render_diagnostics(file, text, mistakes))
+        .map_err(|diagnostics| render_diagnostics(file, text, diagnostics))
 }
 
-/// Reads whichever of the two the file is.
+/// Parses and validates a ruleset or an expansion fragment.
 pub fn parse_ruleset_file(file: &str, text: &str) -> Result<RulesetFile, Vec<RenderedDiagnostic>> {
     if parse_xml(file, text)?.name.as_ref() == FRAGMENT_ROOT {
         parse_expansion_fragment(file, text).map(RulesetFile::ExpansionFragment)
@@ -58,26 +59,29 @@ pub fn parse_ruleset_file(file: &str, text: &str) -> Result<RulesetFile, Vec<Ren
     }
 }
 
-/// The text of a file that came as bytes, from a disk or a wire.
+/// Text of a file from its bytes. Fails if it is too large or not UTF-8.
 pub fn decode_utf8<'a>(file: &str, bytes: &'a [u8]) -> Result<&'a str, Vec<RenderedDiagnostic>> {
-    if RULESET_FILE_BYTES_MAX < bytes.len() {
-        let what = format!("the file has more than {RULESET_FILE_BYTES_MAX} bytes");
-        return Err(vec![RenderedDiagnostic::for_file(file, what, "split it, or delete what is not needed")]);
+    if bytes.len() > RULESET_FILE_BYTES_MAX {
+        let problem = format!("the file has more than {RULESET_FILE_BYTES_MAX} bytes");
+        return Err(vec![RenderedDiagnostic::for_file(file, problem, "split it, or shorten it")]);
     }
     std::str::from_utf8(bytes).map_err(|error| {
-        let sound = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
-        let span = Span { start: sound.len(), end: sound.len() };
-        let what = "what follows is not UTF-8".to_owned();
-        let mistake = Diagnostic { span, problem: what, fix: "save the file as UTF-8".into() };
-        vec![RenderedDiagnostic::at_span(file, sound, mistake)]
+        let valid_text = std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default();
+        let span = Span { start: valid_text.len(), end: valid_text.len() };
+        let problem = "invalid UTF-8 starts here".to_owned();
+        let diagnostic = Diagnostic { span, problem, fix: "save the file as UTF-8".into() };
+        vec![RenderedDiagnostic::at_span(file, valid_text, diagnostic)]
     })
 }
 
 fn parse_xml(file: &str, text: &str) -> Result<RawElement, Vec<RenderedDiagnostic>> {
-    xml::parse_document(text).map_err(|mistake| vec![RenderedDiagnostic::at_span(file, text, mistake)])
+    xml::parse_document(text).map_err(|diagnostic| vec![RenderedDiagnostic::at_span(file, text, diagnostic)])
 }
 
-fn render_diagnostics(file: &str, text: &str, mistakes: Vec<Diagnostic>) -> Vec<RenderedDiagnostic> {
+fn render_diagnostics(file: &str, text: &str, diagnostics: Vec<Diagnostic>) -> Vec<RenderedDiagnostic> {
     let source: Arc<str> = text.into();
-    mistakes.into_iter().map(|mistake| RenderedDiagnostic::with_shared_source(file, &source, mistake)).collect()
+    diagnostics
+        .into_iter()
+        .map(|diagnostic| RenderedDiagnostic::with_shared_source(file, &source, diagnostic))
+        .collect()
 }

@@ -1,4 +1,4 @@
-//! Puts the parts together: binds, starts in order, stops in reverse.
+//! Startup and shutdown of a server: binds both ports, starts tasks, drains, stops in reverse order.
 
 pub mod accept;
 pub mod conn_limit;
@@ -51,67 +51,68 @@ use limits::EdgeLimits;
 use port_server::PortServer;
 use tls::TlsAcceptorSource;
 
-/// What a server is made of.
+/// Dependencies of a server.
 pub struct ServerDeps {
-    /// Where clients come; port 0 takes any that is free.
+    /// Address of the client port; port number 0 chooses a free port.
     pub listen: SocketAddr,
-    /// Where operators come.
+    /// Address of the operator port; port number 0 chooses a free port.
     pub operator_listen: SocketAddr,
-    /// Answers.
+    /// Engine behind the Matchmaking service.
     pub engine: Arc<dyn MatchmakingEngine>,
-    /// Where parties wait; none where a test stands in for the engine.
+    /// Queues and ratings; `None` in tests that replace the engine.
     pub queues: Option<QueueEngine>,
-    /// The rulesets folder.
+    /// Ruleset administration for the Operator service.
     pub rulesets: Arc<dyn RulesetAdmin>,
     /// Compares memory with the store.
     pub consistency_checker: Arc<dyn ConsistencyChecker>,
-    /// All metrics, as OpenMetrics text.
+    /// Renders all metrics as OpenMetrics text.
     pub render_metrics: Arc<dyn Fn() -> String + Send + Sync>,
-    /// The key set that players' credentials are verified with, for game servers.
+    /// JWKS with the public keys for verifying match credentials.
     pub match_jwks: Arc<str>,
     /// Counts calls and connections.
     pub rpc_observer: Arc<dyn RpcObserver>,
-    /// Tells who is calling; none: everybody may do everything.
+    /// Authenticates callers; `None`: authentication is off, and each call is allowed.
     pub authenticator: Option<Arc<Authenticator>>,
-    /// Looks past proxies.
+    /// Derives the client's address behind trusted proxies.
     pub resolve_client_address: ResolveClientAddress,
-    /// How often callers may ask.
+    /// Rate limits per caller.
     pub rate_limits: Arc<RateLimits>,
-    /// Where what operators do is written down.
+    /// Log of operator actions.
     pub audit_log: Arc<AuditLog>,
-    /// Dice for lifetimes, so that clients of replicas started together do not all come back together.
+    /// Source of jitter for connection lifetimes, so that clients of replicas started together do not reconnect
+    /// together.
     pub clock: Arc<dyn Clock>,
-    /// Whether what is searched is fresh enough for clients to be sent here.
+    /// Whether the data searched is fresh enough to serve clients.
     pub is_fresh: FreshnessCheck,
-    /// Limits on connections.
+    /// Connection limits and timeouts.
     pub limits: EdgeLimits,
-    /// How connections to both ports are encrypted; none: they are not.
+    /// TLS for both ports; `None`: plaintext.
     pub tls: Option<Arc<TlsAcceptorSource>>,
-    /// Who stands before the client port. Operators come to theirs by themselves.
+    /// Proxies in front of the client port. The operator port expects no PROXY header.
     pub proxies: ProxySettings,
 }
 
-/// Says whether what is searched is fresh enough for clients to be sent here.
+/// Whether the data searched is fresh enough to serve clients.
 pub type FreshnessCheck = Arc<dyn Fn() -> bool + Send + Sync>;
 
-/// How often freshness is looked at; balancers look about as often.
+/// Interval of freshness checks, about that of load balancers' health checks.
 const FRESHNESS_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Starts servers.
+/// Entry point for starting a server.
 #[derive(Debug)]
 pub struct Server;
 
-/// A server that runs until it is told to stop; dropping this stops it at once.
+/// Running server; dropping it stops it at once.
 #[derive(Debug)]
 pub struct RunningServer {
-    /// Where clients come.
+    /// Bound address of the client port.
     pub address: SocketAddr,
-    /// Where operators come.
+    /// Bound address of the operator port.
     pub operator_address: SocketAddr,
     drain: Drain,
-    /// Ends every port's accepting.
+    /// Stops accepting on both ports.
     stop_accepting: CancellationToken,
-    /// Ends every connection.
+    /// Closes all connections.
     hard_stop: CancellationToken,
     port_tasks: Vec<JoinHandle<()>>,
     drain_delay: Duration,
@@ -119,83 +120,88 @@ pub struct RunningServer {
 }
 
 impl Server {
-    /// Binds both ports, then serves them. Healthy when it returns.
-    pub async fn start(parts: ServerDeps) -> anyhow::Result<RunningServer> {
-        let edge = Arc::new(parts.limits);
+    /// Binds both ports and serves them. The server is ready when this returns. Fails if a port cannot be bound.
+    pub async fn start(deps: ServerDeps) -> anyhow::Result<RunningServer> {
+        let limits = Arc::new(deps.limits);
         let health = HealthState::not_serving().await;
         let drain = Drain::new(health.clone());
-        let (stopping, hard_stop) = (CancellationToken::new(), CancellationToken::new());
+        let (stop_accepting, hard_stop) = (CancellationToken::new(), CancellationToken::new());
 
-        let bind = |listen, proxies, what: &'static str| {
-            let (clock, observer) = (parts.clock.clone(), parts.rpc_observer.clone());
-            let entrance =
-                ConnectionHandshaker::new(edge.clone(), clock, observer, hard_stop.clone(), parts.tls.clone(), proxies);
-            IncomingConnections::bind(listen, entrance).with_context(|| format!("bind the {what} port at {listen}"))
+        let bind = |listen, proxies, port_name: &'static str| {
+            let (clock, observer) = (deps.clock.clone(), deps.rpc_observer.clone());
+            let handshaker = ConnectionHandshaker::new(
+                limits.clone(),
+                clock,
+                observer,
+                hard_stop.clone(),
+                deps.tls.clone(),
+                proxies,
+            );
+            IncomingConnections::bind(listen, handshaker)
+                .with_context(|| format!("bind the {port_name} port at {listen}"))
         };
-        let operators = ProxySettings { require_proxy_header: false, ..parts.proxies.clone() };
-        let clients = bind(parts.listen, parts.proxies, "client")?;
-        let operators = bind(parts.operator_listen, operators, "operator")?;
+        let operator_proxies = ProxySettings { require_proxy_header: false, ..deps.proxies.clone() };
+        let clients = bind(deps.listen, deps.proxies, "client")?;
+        let operators = bind(deps.operator_listen, operator_proxies, "operator")?;
         let (address, operator_address) = (clients.address(), operators.address());
 
-        let callers = ClientAddressResolver::new(parts.resolve_client_address);
-        let (engine, queues) = (parts.engine, parts.queues.clone());
-        let routes = api::client_routes(engine, queues, callers.clone(), parts.rate_limits.clone(), &health, &drain)
-            .context("describe the service")?;
-        let desk = api::operator_routes(parts.rulesets, parts.consistency_checker, parts.queues, &health, &drain)
-            .context("describe the operator's service")?;
-        let (ready, is_fresh) = (drain.clone(), parts.is_fresh.clone());
-        let is_ready = Arc::new(move || ready.is_serving() && is_fresh());
-        let keeper = Authorizer::new(parts.authenticator);
+        let address_resolver = ClientAddressResolver::new(deps.resolve_client_address);
+        let (engine, queues) = (deps.engine, deps.queues.clone());
+        let client_routes =
+            api::client_routes(engine, queues, address_resolver.clone(), deps.rate_limits.clone(), &health, &drain)
+                .context("register reflection of the client port")?;
+        let operator_routes =
+            api::operator_routes(deps.rulesets, deps.consistency_checker, deps.queues, &health, &drain)
+                .context("register reflection of the operator port")?;
+        let (serving, is_fresh) = (drain.clone(), deps.is_fresh.clone());
+        let is_ready = Arc::new(move || serving.is_serving() && is_fresh());
+        let authorizer = Authorizer::new(deps.authenticator);
         let pages = console::ConsolePages {
-            render_metrics: parts.render_metrics,
-            check_metrics_access: metrics_access_check(keeper.clone(), operator_address),
+            render_metrics: deps.render_metrics,
+            check_metrics_access: metrics_access_check(authorizer.clone(), operator_address),
             is_ready,
-            jwks: parts.match_jwks,
+            jwks: deps.match_jwks,
         };
-        let desk = Routes::from(console::add_console_pages(desk.into_axum_router(), pages));
+        let operator_routes = Routes::from(console::add_console_pages(operator_routes.into_axum_router(), pages));
 
-        let port = PortServer {
-            limits: edge.clone(),
-            observer: parts.rpc_observer,
-            authorizer: keeper,
+        let port_server = PortServer {
+            limits: limits.clone(),
+            observer: deps.rpc_observer,
+            authorizer,
             drain: drain.clone(),
-            audit_layer: AuditLayer {
-                audit_log: parts.audit_log,
-                rate_limits: parts.rate_limits,
-                address_resolver: callers,
-            },
-            age_jitter: parts.clock.random_unit_f64(),
+            audit_layer: AuditLayer { audit_log: deps.audit_log, rate_limits: deps.rate_limits, address_resolver },
+            age_jitter: deps.clock.random_unit_f64(),
         };
-        let ports = vec![
-            tokio::spawn(port.clone().serve_clients(clients, routes, stopping.clone())),
-            tokio::spawn(port.serve_operators(operators, desk, stopping.clone())),
+        let port_tasks = vec![
+            tokio::spawn(port_server.clone().serve_clients(clients, client_routes, stop_accepting.clone())),
+            tokio::spawn(port_server.serve_operators(operators, operator_routes, stop_accepting.clone())),
         ];
-        health.set_serving((parts.is_fresh)()).await;
-        tokio::spawn(follow_freshness_with_health(parts.is_fresh, health, drain.clone()));
-        let (linger, grace) = (edge.drain_delay, edge.shutdown_grace);
+        health.set_serving((deps.is_fresh)()).await;
+        tokio::spawn(follow_freshness_with_health(deps.is_fresh, health, drain.clone()));
+        let (drain_delay, shutdown_grace) = (limits.drain_delay, limits.shutdown_grace);
         Ok(RunningServer {
             address,
             operator_address,
             drain,
-            stop_accepting: stopping,
+            stop_accepting,
             hard_stop,
-            port_tasks: ports,
-            drain_delay: linger,
-            shutdown_grace: grace,
+            port_tasks,
+            drain_delay,
+            shutdown_grace,
         })
     }
 }
 
-/// Who sees the metrics of the port at `address`.
-fn metrics_access_check(keeper: Authorizer, address: SocketAddr) -> console::CheckPageAccess {
-    Arc::new(move |headers, extensions| match keeper.authorize_metrics(address.ip(), headers, extensions) {
+/// Access check for the metrics of the operator port at `address`.
+fn metrics_access_check(authorizer: Authorizer, address: SocketAddr) -> console::CheckPageAccess {
+    Arc::new(move |headers, extensions| match authorizer.authorize_metrics(address.ip(), headers, extensions) {
         Ok(()) => PageAccess::Allowed,
         Err(AuthError::Unauthenticated(_)) => PageAccess::Unauthenticated,
         Err(AuthError::RoleNotAllowed(_)) => PageAccess::Forbidden,
     })
 }
 
-/// Keeps health in step with freshness until the server drains.
+/// Reports NOT_SERVING while the data is stale, until the server drains.
 async fn follow_freshness_with_health(is_fresh: FreshnessCheck, health: HealthState, drain: Drain) {
     let mut was_fresh = is_fresh();
     loop {
@@ -203,37 +209,37 @@ async fn follow_freshness_with_health(is_fresh: FreshnessCheck, health: HealthSt
             () = drain.stream_cancellation().cancelled() => return health.set_serving(false).await,
             () = tokio::time::sleep(FRESHNESS_CHECK_INTERVAL) => {}
         }
-        let fresh = is_fresh();
-        if fresh != std::mem::replace(&mut was_fresh, fresh) && drain.is_serving() {
-            tracing::warn!(fresh, "freshness has changed: health says so");
-            health.set_serving(fresh).await;
+        let is_fresh_now = is_fresh();
+        if is_fresh_now != std::mem::replace(&mut was_fresh, is_fresh_now) && drain.is_serving() {
+            tracing::warn!(is_fresh = is_fresh_now, "health status changed with data freshness");
+            health.set_serving(is_fresh_now).await;
         }
     }
 }
 
 impl RunningServer {
-    /// The first half of a shutdown: not serving any more, streams end, calls are still answered.
+    /// First half of a shutdown: reports NOT_SERVING and ends streams. Unary calls are still served.
     pub async fn drain(&self) {
         self.drain.start().await;
     }
 
-    /// Stops in good order: drains, lingers for balancers to look away, closes the ports, lets calls finish, and after
-    /// the grace period closes what is still open (R11).
+    /// Stops gracefully: drains, waits for load balancers to notice, stops accepting, lets calls finish. After the
+    /// grace period, closes the remaining connections.
     pub async fn shutdown(mut self) {
         self.drain().await;
-        let ports = std::mem::take(&mut self.port_tasks);
-        let stopping = self.stop_accepting.clone();
-        let linger = self.drain_delay;
-        let in_order = async {
-            tokio::time::sleep(linger).await;
-            stopping.cancel();
-            for port in ports {
-                // A port's task ends with its last connection; that it panicked is in the log already.
-                drop(port.await);
+        let port_tasks = std::mem::take(&mut self.port_tasks);
+        let stop_accepting = self.stop_accepting.clone();
+        let drain_delay = self.drain_delay;
+        let graceful = async {
+            tokio::time::sleep(drain_delay).await;
+            stop_accepting.cancel();
+            for port_task in port_tasks {
+                // The task ends with the port's last connection. If it panicked, the panic is in the log.
+                let _ = port_task.await;
             }
         };
-        if tokio::time::timeout(self.shutdown_grace, in_order).await.is_err() {
-            tracing::warn!("connections were still open after the grace period; closing them");
+        if tokio::time::timeout(self.shutdown_grace, graceful).await.is_err() {
+            tracing::warn!("shutdown grace period exceeded; open connections closed");
         }
         self.hard_stop.cancel();
     }

@@ -1,8 +1,10 @@
-//! What must survive a restart, as a handful of verbs; never asked while searching.
+//! Persistence traits: advertisements, reservations and, in `queues`, tickets, matches and ratings. Not called on the
+//! search path.
 //!
-//! Rows are judged as they stand: an advertisement is there until [`Write::Expire`], [`Write::Delete`] or [`Store::load`]
-//! removes it, however late it is, and a hold past its deadline frees its seats at once but stays `Held` until
-//! [`Write::End`]. So a store that was out of reach for a while can be told late what memory knew all along.
+//! The store does not apply time limits by itself. An advertisement stays until [`AdvertWrite::Expire`],
+//! [`AdvertWrite::Delete`] or [`Store::load_advertisements`] removes it, even after its expiry. A hold past its
+//! deadline frees its seats at once, but stays `Held` until [`AdvertWrite::EndReservation`]. So writes can arrive late
+//! after an outage.
 
 mod apply_writes;
 pub mod memory;
@@ -25,140 +27,142 @@ use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
 use crate::domain::time::UnixMs;
 use crate::store::queues::QueueStore;
 
-/// How long a settled reservation is remembered, so that a retried `Reserve` is still recognised: 24 hours, as R5 asks
-/// of every idempotency key. An advertisement that goes takes its reservations with it, so few last so long.
+/// Retention of a reservation that ended because its party joined: 24 hours, in milliseconds. A retried `Reserve` is
+/// recognized for that long, as for every idempotency key. Removing an advertisement removes its reservations earlier.
 pub const ENDED_RESERVATION_RETENTION_MS: u64 = 24 * 60 * 60 * 1_000;
 
 /// Seats held in an advertisement for a party.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reservation {
-    /// Its name; derived from the caller and the idempotency key.
+    /// Reservation id, derived from the caller and the idempotency key.
     pub id: ReservationId,
-    /// Where the seats are.
+    /// Advertisement that the seats are in.
     pub advertisement_id: AdvertisementId,
-    /// How many.
+    /// Number of seats.
     pub seats: u16,
-    /// The users who will sit in them, sorted.
+    /// Users the seats are held for, sorted.
     pub users: Vec<UserKey>,
-    /// A digest of what was asked, so that a key used for something else is noticed.
+    /// Digest of the request; detects reuse of an idempotency key for another request.
     pub request_digest: [u8; 16],
-    /// How it stands.
+    /// State.
     pub state: ReservationState,
-    /// For `Held`: when it lapses. For `Ended`: when it is forgotten. For `Confirmed`: meaningless.
+    /// `Held`: expiry of the hold. `Ended`: when the row may be purged. `Confirmed`: not used.
     pub deadline: UnixMs,
 }
 
-/// How a reservation stands. Held and confirmed seats are not open; ended ones are kept a while to recognise retries.
+/// State of a reservation. Held and confirmed seats are not open. Ended reservations are kept to recognize retries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservationState {
-    /// Taken until a deadline.
+    /// Held until a deadline.
     Held,
-    /// The host has seen the party coming: no deadline.
+    /// Confirmed by the host: the party is joining. No deadline.
     Confirmed,
-    /// Released, settled or lapsed.
+    /// Ended: released, joined or expired.
     Ended,
 }
 
-/// The state that an advertisement is in, seats included, where several servers share a store: equal means the same, and
-/// no more. Zero where nothing is there, and always zero in a store that serves one server.
+/// Version of an advertisement with its reservations, in a store that several servers share. Versions can only be
+/// compared for equality. Zero if there is no advertisement, and always zero in a store that serves one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AdvertVersion(pub i64);
 
-/// An advertisement as a server finds it that starts, or that hears of another server's change.
+/// Advertisement as loaded at startup or read from the change feed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredAdvertisement {
-    /// As published.
+    /// Advertisement as published.
     pub advertisement: Arc<Advertisement>,
-    /// Until when it is believed: never before what was acknowledged.
+    /// Expiry; never earlier than the expiry that was acknowledged.
     pub expires_at: UnixMs,
-    /// Its reservations, ended ones included.
+    /// Reservations, including ended ones.
     pub reservations: Vec<Reservation>,
-    /// The state that all this is.
+    /// Version of the advertisement and its reservations.
     pub version: AdvertVersion,
-    /// Whether this very server, since it started, took its last heartbeat. Always false in a store that serves one.
+    /// Whether this server, since it started, received the last heartbeat. Always false in a store that serves one
+    /// server.
     pub is_heartbeat_owner: bool,
 }
 
-/// One change. `now` is the moment of the decision, by the server's clock.
+/// One write. `now` is the time of the decision by the server's clock.
 #[derive(Clone, Debug)]
 pub enum AdvertWrite {
-    /// Publishes an advertisement whole, whether it was there or not; what is there keeps its `since` and its
-    /// reservations. It may offer fewer seats than are held: the host decides, and no seat is open then.
+    /// Publishes or replaces an advertisement. A replaced one keeps its start of advertising and its reservations. It
+    /// may offer fewer seats than are held; then no seat is open.
     Publish {
-        /// What to publish.
+        /// Advertisement to publish.
         advertisement: Arc<Advertisement>,
-        /// The expiry to keep.
+        /// Expiry to store.
         expires_at: UnixMs,
-        /// Reservations of this advertisement that now have no deadline, if they are held and have not lapsed by `now`.
+        /// Reservations of this advertisement to confirm, if they are held and have not expired by `now`.
         confirmed_reservations: Vec<ReservationId>,
-        /// Reservations of this advertisement that end with this change, remembered for [`SETTLED_KEPT_MS`].
+        /// Reservations of this advertisement that end with this write; kept for [`ENDED_RESERVATION_RETENTION_MS`].
         joined_reservations: Vec<ReservationId>,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Extends an advertisement's expiry, never shortens it, and confirms or settles reservations.
+    /// Extends an advertisement's expiry, never shortens it, and confirms or ends reservations.
     ExtendTtl {
-        /// Which.
+        /// Advertisement id.
         advertisement_id: AdvertisementId,
-        /// The expiry to keep.
+        /// Expiry to store.
         expires_at: UnixMs,
-        /// Reservations of this advertisement that now have no deadline, if they are held and have not lapsed by `now`.
+        /// Reservations of this advertisement to confirm, if they are held and have not expired by `now`.
         confirmed_reservations: Vec<ReservationId>,
-        /// Reservations of this advertisement that end with this change, remembered for [`SETTLED_KEPT_MS`].
+        /// Reservations of this advertisement that end with this write; kept for [`ENDED_RESERVATION_RETENTION_MS`].
         joined_reservations: Vec<ReservationId>,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Removes an advertisement with its reservations; it stays deleted until `tombstone_until`, or until whichever is
-    /// later of two deletes. Also deletes what is not there: the store may have forgotten it, a late update has not.
+    /// Removes an advertisement with its reservations and leaves a tombstone until `tombstone_until`. Of two deletes,
+    /// the later time counts. Also leaves a tombstone if there is no advertisement, because a late update can still
+    /// arrive.
     Delete {
-        /// Which.
+        /// Advertisement id.
         advertisement_id: AdvertisementId,
-        /// How long a late update must not bring it back.
+        /// Until this time, a late update cannot publish the advertisement again.
         tombstone_until: UnixMs,
     },
-    /// Removes an advertisement that has expired by `now`, with its reservations; leaves no tombstone.
+    /// Removes an advertisement that has expired by `now`, with its reservations. Leaves no tombstone.
     Expire {
-        /// Which.
+        /// Advertisement id.
         advertisement_id: AdvertisementId,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
-        /// Only if nobody has changed it since.
+        /// Version that the advertisement must still have, if given.
         expected_version: Option<AdvertVersion>,
     },
-    /// Takes seats: all or none, once per reservation id. Open are those of `join_seats` that no reservation of the same
-    /// advertisement has, confirmed or held past `now`; at most `limit::RESERVATIONS_MAX` such reservations at a time.
+    /// Reserves seats: all or none, once per reservation id. Open seats are `join_seats` less the seats of the
+    /// advertisement's live reservations: confirmed ones, and ones held past `now`. At most `limit::RESERVATIONS_PER_ADVERTISEMENT_MAX`
+    /// can be live at a time.
     ReserveSeats {
-        /// What to take, in state `Held`.
+        /// Reservation to store, in state `Held`.
         reservation: Reservation,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Ends a reservation: released, or lapsed. Remembered until `forget_at`. One that has ended stays as it is.
+    /// Ends a reservation that was released or has expired. No effect if it has ended already.
     EndReservation {
-        /// Which.
+        /// Reservation id.
         reservation_id: ReservationId,
-        /// The advertisement that it is in.
+        /// Advertisement that the reservation is in.
         advertisement_id: AdvertisementId,
-        /// When the row may go.
+        /// When the row may be purged.
         purge_at: UnixMs,
     },
 }
 
 impl AdvertWrite {
-    /// Which advertisement it is about.
+    /// Id of the advertisement that this writes.
     pub fn advertisement_id(&self) -> AdvertisementId {
         match self {
             AdvertWrite::Publish { advertisement, .. } => advertisement.id,
-            AdvertWrite::ExtendTtl { advertisement_id: id, .. }
-            | AdvertWrite::Delete { advertisement_id: id, .. }
-            | AdvertWrite::Expire { advertisement_id: id, .. } => *id,
             AdvertWrite::ReserveSeats { reservation, .. } => reservation.advertisement_id,
-            AdvertWrite::EndReservation { advertisement_id, .. } => *advertisement_id,
+            AdvertWrite::ExtendTtl { advertisement_id, .. }
+            | AdvertWrite::Delete { advertisement_id, .. }
+            | AdvertWrite::Expire { advertisement_id, .. }
+            | AdvertWrite::EndReservation { advertisement_id, .. } => *advertisement_id,
         }
     }
 
-    /// What kind of change it is, in a word for operators.
     fn operation_label(&self) -> &'static str {
         match self {
             AdvertWrite::Publish { .. } => "publish",
@@ -166,158 +170,157 @@ impl AdvertWrite {
             AdvertWrite::Delete { .. } => "delete",
             AdvertWrite::Expire { .. } => "expire",
             AdvertWrite::ReserveSeats { .. } => "reserve",
-            AdvertWrite::EndReservation { .. } => "end",
+            AdvertWrite::EndReservation { .. } => "end_reservation",
         }
     }
 }
 
-/// What operators know a transaction of these changes by: the word of their kind, `several` if there is more than one kind.
+/// Label of a transaction in logs and metrics: the kind of its writes, or one label for several kinds.
 pub fn transaction_label(batch: &[AdvertWrite]) -> &'static str {
-    let Some(first) = batch.first().map(AdvertWrite::operation_label) else { return "several" };
-    if batch.iter().all(|write| write.operation_label() == first) { first } else { "several" }
+    let Some(first) = batch.first().map(AdvertWrite::operation_label) else { return "mixed" };
+    if batch.iter().all(|write| write.operation_label() == first) { first } else { "mixed" }
 }
 
-/// What one change did.
+/// Result of one [`AdvertWrite`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum WriteOutcome {
-    /// `Put` happened.
+    /// `Publish` was applied.
     Published {
-        /// Nothing was there before.
+        /// Whether the advertisement is new.
         created: bool,
-        /// Since when it has been advertised.
+        /// Start of advertising.
         advertised_since: UnixMs,
     },
-    /// `Put` did not happen, nor what it would have confirmed and settled: the advertisement was deleted.
+    /// `Publish` was not applied, nor its confirmed and joined reservations: the advertisement has a tombstone.
     Tombstoned,
-    /// `Extend`, `Delete`, `Expire` or `End` happened, or was no longer needed.
+    /// `ExtendTtl`, `Delete`, `Expire` or `EndReservation` was applied, or was no longer needed.
     Applied,
-    /// `Extend`, `Reserve` or `End`: there is no such advertisement or reservation.
+    /// `ExtendTtl`, `ReserveSeats` or `EndReservation`: the advertisement or reservation does not exist.
     NotFound,
-    /// `Reserve` happened now, or had happened before: the reservation as it stands, be it `Ended`, or `Held` with a
-    /// deadline that has passed.
+    /// `ReserveSeats` was applied, now or by an earlier call. The stored reservation may have ended or expired since.
     SeatsReserved {
-        /// As stored.
+        /// Reservation as stored.
         reservation: Reservation,
-        /// An earlier call had made it.
+        /// Whether an earlier call made the reservation.
         is_replay: bool,
     },
-    /// `Reserve` did not happen: the id stands for another payload or advertisement.
+    /// `ReserveSeats` was not applied: the id is in use for another request or advertisement.
     IdempotencyKeyReused,
-    /// `Reserve` did not happen: fewer seats are open.
+    /// `ReserveSeats` was not applied: fewer seats are open.
     NotEnoughSeats {
         /// Seats open now.
         open_seats: u16,
     },
-    /// `Reserve` did not happen: the advertisement has as many live reservations as it may.
+    /// `ReserveSeats` was not applied: the advertisement has the maximum number of live reservations.
     TooManyReservations,
 }
 
-/// What a batch did.
+/// Result of a batch of [`AdvertWrite`]s.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CommitResult {
-    /// One for each change, in order.
+    /// One outcome per write, in order.
     pub outcomes: Vec<WriteOutcome>,
-    /// Likewise, of the advertisement that the change is about. Empty in a store that serves one server.
+    /// One version step per write, in order. Empty in a store that serves one server.
     pub version_steps: Vec<VersionStep>,
 }
 
-/// How a whole batch moved one advertisement.
+/// Versions of one advertisement before and after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VersionStep {
-    /// The state that the batch found.
+    /// Version before the batch.
     pub before: AdvertVersion,
-    /// The state that it left.
+    /// Version after the batch.
     pub after: AdvertVersion,
 }
 
-/// Why the store could not do what was asked. The world's fault, never the client's.
+/// Store failure. Never caused by a client's request.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// It could not be reached, or gave up; nothing of the batch happened, or nobody knows.
+    /// The store cannot be reached, or timed out. The batch was not committed, or the outcome is unknown.
     #[error("store is unavailable: {0}")]
     Unavailable(String),
-    /// Another server holds it.
-    #[error("{0} is in use by another server")]
+    /// Another server holds the lock on the database file.
+    #[error("{0} is in use by another server; stop that server or use another file")]
     Locked(String),
-    /// A row cannot be what it is.
-    #[error("corrupt row in {table}, column {column}: {reason}")]
+    /// A row failed validation or its checksum.
+    #[error("corrupt row in table {table}, column {column}: {reason}; restore a backup")]
     CorruptRow {
-        /// The table.
+        /// Table name.
         table: &'static str,
-        /// The column.
+        /// Column name.
         column: &'static str,
-        /// What is wrong with it.
+        /// Problem found.
         reason: String,
     },
-    /// The file, or the database library, is of a version that this server does not know. The text says what to do.
+    /// The schema, the database library or the database's settings do not suit this server. The text says what to do.
     #[error("{0}")]
     Incompatible(String),
-    /// The file is no sound database. The text says what to do.
+    /// The file is corrupt or not a database. The text says what to do.
     #[error("{0}")]
     DamagedFile(String),
 }
 
-/// Where advertisements are kept, and queues beside them.
+/// Store of advertisements and queues.
 #[async_trait]
 pub trait Store: QueueStore {
-    /// Everything in it that has not expired by `now`, in the order of ids, for a start. What has expired is removed,
-    /// ended reservations and tombstones that are due are forgotten on the way.
+    /// Loads all advertisements that have not expired by `now`, in id order. Removes expired ones, and purges due
+    /// reservations and tombstones.
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError>;
 
-    /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns. On an error none has
-    /// happened, or, when a database that servers share could not be asked what became of the commit, nobody knows yet:
-    /// the feed will tell. A caller that stops waiting changes nothing about that (R4): the batch happens, or does not,
-    /// whole.
+    /// Applies a batch in order, in one transaction, and returns one outcome per write. The batch is durable on return.
+    ///
+    /// On an error the batch was not committed, or the outcome of its commit is unknown; the feed then delivers it.
+    /// Dropping the returned future does not split the batch: it is committed whole or not at all.
     async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError>;
 
-    /// Forgets tombstones and ended reservations that are due, at most a thousand rows in one transaction.
+    /// Purges tombstones and ended reservations that are due, at most 1,000 rows per transaction.
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError>;
 
-    /// Those of `ids` that are there, expired or not, with their reservations, in the order of ids and all as of one moment.
-    /// For whoever compares: it changes nothing and holds no change up.
+    /// Reads the advertisements among `ids` that exist, expired or not, with their reservations, in id order. All come
+    /// from one snapshot. For the consistency check: takes no locks and delays no write.
     async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError>;
 
-    /// The first `most` names of advertisements, from `first` on, in order. Likewise.
+    /// Lists at most `limit` advertisement ids from `first` on, in order. For the consistency check.
     async fn list_advertisement_ids(
         &self,
         first: AdvertisementId,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<AdvertisementId>, StoreError>;
 
-    /// What other servers change here; `None` where there can be no others. Asked for once.
+    /// Opens the feed of other servers' changes; `None` if the store serves one server. Called once.
     async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
         None
     }
 
-    /// Flushes and lets go. No verb may follow.
+    /// Flushes and closes. No other call may follow.
     async fn close(&self);
 }
 
-/// What other servers change, read again and again.
+/// Feed of other servers' changes to advertisements.
 #[async_trait]
 pub trait AdvertFeed: Send {
-    /// Waits until there may be something to read: a moment at most.
+    /// Waits until a change may be available, or for the poll interval.
     async fn wait_for_changes(&mut self);
 
-    /// Reads what has changed since the last time, and `also`, whether changed or not. The first time, and whenever it
-    /// cannot be sure to know what it has missed, it reads everything.
+    /// Reads the changes since the last read, and the current state of the ids in `also`. The first read, and a read
+    /// after possibly missed changes, returns a full snapshot.
     ///
-    /// Nothing that was committed is missed, however late; what is read is as it stood after this call began, and may be
-    /// read again. On an error nothing was read, and the next call makes up for it.
+    /// Every committed change is delivered at least once, however late it commits. The rows are as of a time after this
+    /// call began. On an error nothing was read, and the next call reads it again.
     async fn read_batch(&mut self, also: &[AdvertisementId]) -> Result<FeedBatch, StoreError>;
 }
 
-/// What a feed has read.
+/// Batch of changes read from the feed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FeedBatch {
-    /// When, by the store's own clock.
+    /// Time of the read, by the store's clock.
     pub read_at: UnixMs,
-    /// This is all there is: what is not in it is not there.
+    /// Whether this is a full snapshot: an advertisement that is not in it does not exist.
     pub is_snapshot: bool,
-    /// There is more to read at once.
+    /// Whether more changes can be read at once.
     pub has_more: bool,
-    /// As they now are.
+    /// Changed advertisements, in their current state.
     pub changed: Vec<StoredAdvertisement>,
-    /// No longer there. Empty where `whole`.
+    /// Ids of removed advertisements. Empty in a snapshot.
     pub removed: Vec<AdvertisementId>,
 }

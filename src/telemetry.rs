@@ -1,5 +1,4 @@
-//! What operators see of the server: metrics and logs, neither of which a client can make grow; and what is written down
-//! of operators themselves.
+//! Metrics, logs and the audit log of operators. Clients cannot add metric series or lengthen log lines.
 
 pub mod audit;
 pub mod label;

@@ -1,9 +1,9 @@
-//! Notices that files on disk have changed: tells once, when it has become quiet, and never for nothing.
+//! File watcher: calls back once after files have changed, with debouncing, and only if their content is different.
 //!
 //! Editors, deployment tools and Kubernetes replace files in different ways: renaming over, writing a backup first,
-//! swapping the symbolic link `..data`. All of them are seen in the directory and none of them reliably in the file, so
-//! directories are watched, and a look at the content decides. A slow poll stands behind it, for network file systems and
-//! for what the kernel forgets to say.
+//! swapping the symbolic link `..data`. All of them cause events in the directory, but not reliably on the file.
+//! Therefore directories are watched, and a fingerprint of the content decides. Slow polling covers network file systems
+//! and lost events.
 
 mod fingerprint;
 
@@ -22,25 +22,25 @@ use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
 
 use fingerprint::{FileIdentity, content_fingerprint, file_identity};
 
-/// How patient a watcher is.
+/// Debounce and poll intervals of a watcher.
 #[derive(Clone, Copy, Debug)]
 pub struct DebounceTiming {
-    /// How long nothing must happen before a change counts as finished.
+    /// Time without events after which a change counts as finished.
     pub quiet_period: Duration,
-    /// After how much unrest the callback is called all the same.
+    /// Time after which the callback runs although events continue.
     pub max_delay: Duration,
-    /// How often the content is looked at although nothing was heard.
+    /// Interval at which the content is checked without events.
     pub poll_interval: Duration,
 }
 
-/// 150 ms of quiet, 2 s of unrest, a look every 5 s.
+/// Default timing: 150 ms quiet period, 2 s maximum delay, polling every 5 s.
 pub const DEFAULT_DEBOUNCE: DebounceTiming = DebounceTiming {
     quiet_period: Duration::from_millis(150),
     max_delay: Duration::from_secs(2),
     poll_interval: Duration::from_secs(5),
 };
 
-/// A thread that watches until this is dropped.
+/// Handle of the watcher thread; dropping it stops the thread.
 #[derive(Debug)]
 pub struct FileWatcher {
     stop: Arc<AtomicBool>,
@@ -48,55 +48,51 @@ pub struct FileWatcher {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Watches `paths`, directories (the files directly in them) or single files, and calls `on_change` on a thread of its
-/// own whenever their content has become another. Paths need not exist yet.
+/// Watches `paths` and calls `on_change` on a separate thread when their content changes.
 ///
-/// Start watching first, then load: what changes in between is told. A callback that fails to load says so itself; it is
-/// called again when the content changes again. Errors only if the thread or the system's watcher cannot be had.
+/// A path is a single file, or a directory with the files directly in it. Paths need not exist yet. Start watching before
+/// loading, so that a change in between is reported. A callback that fails to load the files reports that itself; it is
+/// called again after the next change. Fails only if the thread or the system's watcher cannot be created.
 pub fn watch_paths(
     paths: Vec<PathBuf>,
-    pace: DebounceTiming,
+    timing: DebounceTiming,
     on_change: impl FnMut() + Send + 'static,
 ) -> io::Result<FileWatcher> {
-    let (wake, woken) = sync_channel(1);
+    let (wake, wake_receiver) = sync_channel(1);
     let stop = Arc::new(AtomicBool::new(false));
-    let places: Arc<[WatchedPath]> = paths.iter().map(|path| WatchedPath::new(path)).collect();
-    let rearm = Arc::new(AtomicBool::new(false));
-    let ears = {
-        let (wake, rearm, places) = (wake.clone(), rearm.clone(), places.clone());
-        notify::recommended_watcher(move |event| handle_fs_event(event, &places, &rearm, &wake))
+    let watched_paths: Arc<[WatchedPath]> = paths.iter().map(|path| WatchedPath::new(path)).collect();
+    let needs_rewatch = Arc::new(AtomicBool::new(false));
+    let os_watcher = {
+        let (wake, needs_rewatch, watched_paths) = (wake.clone(), needs_rewatch.clone(), watched_paths.clone());
+        notify::recommended_watcher(move |event| handle_fs_event(event, &watched_paths, &needs_rewatch, &wake))
             .map_err(io::Error::other)?
     };
-    let mut rounds = WatchLoop {
-        paths,
-        watched_paths: places,
-        os_watcher: ears,
-        watched_directories: BTreeMap::new(),
-        needs_rewatch: rearm,
-        last_fingerprint: 0,
-    };
-    rounds.watch_directories();
-    rounds.last_fingerprint = content_fingerprint(&rounds.paths);
+    let watched_directories = BTreeMap::new();
+    let mut watch_loop =
+        WatchLoop { paths, watched_paths, os_watcher, watched_directories, needs_rewatch, last_fingerprint: 0 };
+    watch_loop.watch_directories();
+    watch_loop.last_fingerprint = content_fingerprint(&watch_loop.paths);
     let thread = {
         let stop = stop.clone();
-        thread::Builder::new().name("watch".into()).spawn(move || rounds.run(&stop, &woken, pace, on_change))?
+        let run = move || watch_loop.run(&stop, &wake_receiver, timing, on_change);
+        thread::Builder::new().name("watch".into()).spawn(run)?
     };
     Ok(FileWatcher { stop, wake, thread: Some(thread) })
 }
 
 impl Drop for FileWatcher {
-    /// Ends the thread, and waits for a callback that is running.
+    /// Stops the thread, after waiting for a running callback.
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Release);
-        // A full channel is as good: the thread is about to wake anyway.
+        // A full channel is fine: the thread is about to wake.
         let _ = self.wake.try_send(());
-        if let Some(thread) = self.thread.take().filter(|it| it.thread().id() != thread::current().id()) {
+        if let Some(thread) = self.thread.take().filter(|handle| handle.thread().id() != thread::current().id()) {
             drop(thread.join());
         }
     }
 }
 
-/// One watched path and the directories whose events concern it.
+/// One watched path and its parent directory.
 #[derive(Debug)]
 struct WatchedPath {
     path: PathBuf,
@@ -110,42 +106,48 @@ impl WatchedPath {
         Self { path, parent }
     }
 
-    /// Whether something happened here: to the path, to an entry of it, or to one of the `..` entries beside it through
-    /// which Kubernetes swaps a file. What other files of the parent directory do is no concern of ours.
+    /// Whether an event on `touched` affects this path. It does for the path itself, for an entry in it, and for a `..`
+    /// entry beside it, which Kubernetes uses to swap files. Other files of the parent directory do not count.
     fn is_affected_by(&self, touched: &Path) -> bool {
-        let beside = touched.parent() == Some(&self.parent);
-        let swapped = touched.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(".."));
-        touched.starts_with(&self.path) || (beside && swapped)
+        let is_sibling = touched.parent() == Some(&self.parent);
+        let is_swap_entry = touched.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(".."));
+        touched.starts_with(&self.path) || (is_sibling && is_swap_entry)
     }
 }
 
-/// Runs on the system's watcher thread. Our own reading is an `Access` event and must not wake us.
-fn handle_fs_event(event: notify::Result<Event>, places: &[WatchedPath], rearm: &AtomicBool, wake: &SyncSender<()>) {
-    let concerns = match &event {
+/// Handles an event on the system's watcher thread. Ignores `Access` events, which this watcher's own reads cause.
+fn handle_fs_event(
+    event: notify::Result<Event>,
+    watched_paths: &[WatchedPath],
+    needs_rewatch: &AtomicBool,
+    wake: &SyncSender<()>,
+) {
+    let is_relevant = match &event {
         Ok(event) if matches!(event.kind, EventKind::Access(_)) => false,
         Ok(event) if event.paths.is_empty() => true,
         Ok(event) => {
-            let is_watched = |it: &PathBuf| places.iter().any(|place| place.path == *it || place.parent == *it);
+            let is_watched =
+                |path: &PathBuf| watched_paths.iter().any(|watched| watched.path == *path || watched.parent == *path);
             if event.paths.iter().any(is_watched) {
-                rearm.store(true, Ordering::Release);
+                needs_rewatch.store(true, Ordering::Release);
             }
-            event
-                .paths
-                .iter()
-                .any(|touched| places.iter().any(|it| it.is_affected_by(touched) || it.parent == *touched))
+            event.paths.iter().any(|touched| {
+                watched_paths.iter().any(|watched| watched.is_affected_by(touched) || watched.parent == *touched)
+            })
         }
-        // An overflow or a lost watch: look for ourselves.
+        // An event overflow or a lost watch: check the content.
         Err(_) => {
-            rearm.store(true, Ordering::Release);
+            needs_rewatch.store(true, Ordering::Release);
             true
         }
     };
-    if concerns {
-        // A full channel means that a look is already due.
+    if is_relevant {
+        // A full channel means that a check is already due.
         let _ = wake.try_send(());
     }
 }
 
+/// State of the watcher thread.
 struct WatchLoop {
     paths: Vec<PathBuf>,
     watched_paths: Arc<[WatchedPath]>,
@@ -156,10 +158,11 @@ struct WatchLoop {
 }
 
 impl WatchLoop {
-    fn run(mut self, stop: &AtomicBool, woken: &Receiver<()>, pace: DebounceTiming, mut on_change: impl FnMut()) {
+    /// Waits for events or the poll interval, and calls `on_change` if the fingerprint differs. Returns after `stop`.
+    fn run(mut self, stop: &AtomicBool, wake: &Receiver<()>, timing: DebounceTiming, mut on_change: impl FnMut()) {
         loop {
-            match woken.recv_timeout(pace.poll_interval) {
-                Ok(()) => wait_until_quiet(stop, woken, pace),
+            match wake.recv_timeout(timing.poll_interval) {
+                Ok(()) => wait_until_quiet(stop, wake, timing),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
@@ -167,23 +170,23 @@ impl WatchLoop {
                 return;
             }
             self.watch_directories();
-            let content = content_fingerprint(&self.paths);
-            if content != self.last_fingerprint {
-                self.last_fingerprint = content;
+            let fingerprint = content_fingerprint(&self.paths);
+            if fingerprint != self.last_fingerprint {
+                self.last_fingerprint = fingerprint;
                 on_change();
             }
         }
     }
 
-    /// Listens at every path that is a directory and at every parent. A directory that was replaced has the same name
-    /// and another identity, and the ears are still at the old one.
+    /// Watches every path that is a directory, and every parent. A replaced directory has the same name but another
+    /// identity; its watch is renewed, because the old one refers to the former directory.
     fn watch_directories(&mut self) {
-        let again = self.needs_rewatch.swap(false, Ordering::AcqRel);
-        let wanted: Vec<PathBuf> =
-            self.watched_paths.iter().flat_map(|it| [&it.path, &it.parent]).filter(|it| it.is_dir()).cloned().collect();
-        for directory in wanted {
+        let renew_all = self.needs_rewatch.swap(false, Ordering::AcqRel);
+        let paths = self.watched_paths.iter().flat_map(|watched| [&watched.path, &watched.parent]);
+        let directories: Vec<PathBuf> = paths.filter(|path| path.is_dir()).cloned().collect();
+        for directory in directories {
             let identity = file_identity(&directory);
-            if !again && self.watched_directories.get(&directory) == Some(&identity) {
+            if !renew_all && self.watched_directories.get(&directory) == Some(&identity) {
                 continue;
             }
             if self.watched_directories.remove(&directory).is_some() {
@@ -196,17 +199,17 @@ impl WatchLoop {
     }
 }
 
-/// Waits until nothing has happened for `quiet`, or until there has been unrest for `unrest_max`.
-fn wait_until_quiet(stop: &AtomicBool, woken: &Receiver<()>, pace: DebounceTiming) {
-    let quiet_ms = pace.quiet_period.as_millis().max(1);
-    // Every round lasts `quiet`, so counting rounds bounds the wait without asking a clock.
-    let rounds_max = (pace.max_delay.as_millis() / quiet_ms).max(1);
+/// Waits until no event has arrived for `quiet_period`, at most `max_delay`.
+fn wait_until_quiet(stop: &AtomicBool, wake: &Receiver<()>, timing: DebounceTiming) {
+    let quiet_ms = timing.quiet_period.as_millis().max(1);
+    // Every round lasts `quiet_period`, so the number of rounds bounds the wait without a clock.
+    let rounds_max = (timing.max_delay.as_millis() / quiet_ms).max(1);
     for _ in 0..rounds_max {
         if stop.load(Ordering::Acquire) {
             return;
         }
-        thread::sleep(pace.quiet_period);
-        if woken.try_recv().is_err() {
+        thread::sleep(timing.quiet_period);
+        if wake.try_recv().is_err() {
             return;
         }
     }

@@ -26,8 +26,8 @@ pub(crate) const WORD: &str = "--serve";
 const RULESET: &str = r#"<Ruleset Name="bench" SetId="1">
   <Attributes>
     <Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/>
-    <Attribute Name="mode" Type="text" Trust="client"/>
-    <Attribute Name="playlist" Type="text" Trust="client"/>
+    <Attribute Name="mode" Type="string" Trust="client"/>
+    <Attribute Name="playlist" Type="string" Trust="client"/>
   </Attributes>
   <SoftFilters>
     <SoftFilter Attribute="skill" Weight="60%"/>
@@ -43,7 +43,7 @@ pub(crate) const QUEUE: u32 = 2;
 const QUEUE_RULESET: &str = r#"<Ruleset Name="bench queue" SetId="2">
   <Attributes><Attribute Name="skill" Type="number" Min="0" Max="3000" Trust="client"/></Attributes>
   <Teams Count="2" Size="1"/>
-  <Queue PassEveryMs="10"><Window BucketWidth="100" Start="2" Max="2"/></Queue>
+  <Queue PassIntervalMs="10"><RatingWindow BucketWidth="100" Start="2" Max="2"/></Queue>
 </Ruleset>
 "#;
 
@@ -171,8 +171,8 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         proxy_protocol: false,
         tls: None,
         auth: None,
-        quotas: RateLimitRules::Off,
-        audit_file: None,
+        rate_limits: RateLimitRules::Off,
+        audit_log_file: None,
         token_key_file: None,
         match_key_file: None,
         allow_client_locality: true,
@@ -181,13 +181,13 @@ fn config(rulesets: RulesetSource, store: StoreTarget) -> Config {
         insecure_allow_anonymous: false,
         log_format: LogFormat::Text,
         log_level: "warn".into(),
-        time_to_live_s: 600,
-        reservation_hold_s: 30,
-        keep_retired_rulesets_s: 600,
-        cell_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
-        session_cell_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
-        max_accuracy_radius_km: 500.0,
-        shutdown_deadline_s: 10,
+        advertisement_ttl_s: 600,
+        reservation_ttl_s: 30,
+        ruleset_retention_s: 600,
+        location_grid_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
+        session_location_grid_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
+        geoip_max_accuracy_radius_km: 500.0,
+        shutdown_grace_period_s: 10,
     }
 }
 

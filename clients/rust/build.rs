@@ -1,4 +1,4 @@
-//! Compiles proto/ with protox, so that building the client needs no protoc.
+//! Compiles the proto files with protox, so that building the client needs no protoc.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -11,8 +11,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     compiler.include_source_info(true).include_imports(true);
     compiler.open_files(proto_files(&root.join("fireteam/v1"))?)?;
 
-    // Servers exist in tests alone: a stand-in that answers what a test wants to hear.
-    // No generated `connect()` to a server: it would have the name of the rpc `Connect`, and lib.rs has its own.
+    // Server stubs are for the scripted server of the tests only.
+    // No generated `connect()`: its name would clash with the RPC `Connect`, and lib.rs has its own.
     tonic_prost_build::configure()
         .build_transport(false)
         .server_mod_attribute(".", "#[cfg(test)]")
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The files of one package, in name order, so that the generated code does not depend on the disk.
+/// Proto files of one package, in name order, so that the generated code is deterministic.
 fn proto_files(folder: &Path) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {

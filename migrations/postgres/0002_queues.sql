@@ -1,109 +1,108 @@
--- What queues keep: tickets, matches, who is in which, penalties and ratings, and which server runs which queue.
+-- Queues: tickets, matches, memberships of users, penalties, ratings, and queue leases.
 --
--- Tables are the durable copy; a pass never reads them. Each server loads them once, at start, and from then on reads what
--- the others change. Moments are milliseconds since the Unix epoch, by this database's clock. Names are 16 bytes. Nothing here
--- refers to an advertisement, so that either can be forgotten without the other; nor does one table refer to another: each row
--- is changed under the lock of its ticket or match, and a check for each row would be as dear as writing it.
+-- Tables are the durable copy; passes do not read them. Each server loads them once at startup, and then reads the
+-- changes of the other servers. Times are milliseconds since the Unix epoch, by this database's clock. Ids have 16
+-- bytes.
+--
+-- No foreign keys. Queues and advertisements can be purged independently. Within the queues, each row is changed under
+-- the lock of its ticket or match. Checking a foreign key would cost as much as writing the row.
 
--- A party that waits, plays, or has done so; kept a while after its end, so that a retry is told what became of it.
+-- Tickets of parties: waiting, in a match, or ended. Ended tickets are kept for a while to answer retries.
 create table ticket
 (
-    -- Derived from the caller and the idempotency key, so that a retry is recognised, on whatever server.
+    -- Derived from the caller and the idempotency key, so that any server recognizes a retry.
     ticket_id      uuid     primary key,
 
-    -- The queue: a population and a set. A silo is 64 bits without a sign, kept as the signed number of the same bits.
+    -- Silo and set of the queue. A silo is an unsigned 64-bit number, stored as the signed number with the same bits.
     silo_id        bigint   not null,
     set_id         bigint   not null check (set_id between 0 and 4294967295),
-    -- Since when its clock runs. Never changes, not even when it comes back from a match.
+    -- Start of waiting. Never changes, not even when the ticket returns from a match.
     entered_ms     bigint   not null,
-    -- A digest of what was asked; the same id with another digest is refused.
+    -- Digest of the request; the same id with another digest is rejected.
     payload        uuid     not null,
-    -- The rest of what was entered, as JSON; src/store/rows/queue_body.rs documents the keys. Text, so that it comes back to
-    -- the byte.
+    -- Other values as JSON; src/store/rows/queue_body.rs documents the keys. Text, so that the bytes do not change.
     body           text     not null,
 
-    -- 0: waits. 1: is in `match_id`. 2: is over, perhaps by `match_id`.
+    -- 0: waiting. 1: in `match_id`. 2: ended, perhaps by `match_id`.
     state          smallint not null check (state in (0, 1, 2)),
     match_id       uuid,
-    -- Why it is over: 0 left, 1 lapsed, 2 played, 3 played elsewhere, 4 declined, 5 absent, 6 dismissed.
+    -- End reason: 0 left, 1 expired, 2 played, 3 matched elsewhere, 4 declined, 5 not accepted in time, 6 cancelled.
     ending         smallint check (ending between 0 and 6),
-    -- Until when it is believed while it waits.
+    -- Expiry while it waits. Heartbeats extend it.
     expires_ms     bigint   not null,
-    -- When it may be forgotten; null while it is not over.
+    -- When it may be purged; null until it has ended.
     forget_at_ms   bigint,
-    -- Counts its changes.
+    -- Number of changes, from 1.
     edition        bigint   not null,
 
     check ((state = 2) = (forget_at_ms is not null) and (state = 2) = (ending is not null)),
     check (state <> 1 or match_id is not null)
-) with (fillfactor = 70); -- A heartbeat or a match rewrites the row: room for it in the same page spares the index.
+) with (fillfactor = 70); -- Heartbeats and matches rewrite the row; free space in the page avoids index updates.
 
--- For forgetting.
+-- For purging.
 create index ticket_by_end on ticket (forget_at_ms) where forget_at_ms is not null;
 
--- Who is in a ticket that is not over. The primary key is the rule: a user is in one ticket of a queue, whatever servers
--- believe at the same moment.
+-- Users of tickets that have not ended. The primary key enforces one ticket per user and queue, for all servers.
 create table ticket_user
 (
     user_key  uuid    not null,
     set_id    bigint  not null,
     silo_id   bigint  not null,
     ticket_id uuid    not null,
-    -- It stays beside no other ticket of this user.
+    -- The user cannot have another ticket beside it.
     alone     boolean not null,
     primary key (user_key, set_id, silo_id)
 );
 
--- A match, from the proposal on; kept a while after its end. Written whole whenever it changes.
+-- Matches, from the proposal on. Ended matches are kept for a while. Each change replaces the whole row.
 create table match
 (
     match_id     uuid     primary key,
     silo_id      bigint   not null,
     set_id       bigint   not null check (set_id between 0 and 4294967295),
     proposed_ms  bigint   not null,
-    -- Counts its changes: a change names the one that it is based on.
+    -- Number of changes, from 1; a change must name the version that it replaces.
     edition      bigint   not null,
-    -- 0: ready check. 1: a server is wanted. 2: it is played. 3: it is over.
+    -- 0: ready check. 1: placing. 2: playing. 3: ended.
     stage        smallint not null check (stage between 0 and 3),
-    -- When it may be forgotten; null while it is not over.
+    -- When it may be purged; null until it has ended.
     forget_at_ms bigint,
-    -- The rest, as JSON; src/store/rows/queue_body.rs documents the keys.
+    -- Other values as JSON; src/store/rows/queue_body.rs documents the keys.
     body         text     not null,
     check ((stage = 3) = (forget_at_ms is not null))
 ) with (fillfactor = 70);
 
--- For forgetting.
+-- For purging.
 create index match_by_end on match (forget_at_ms) where forget_at_ms is not null;
 
--- Who is in a match that is not over. The primary key is the rule: a user is in one, whatever servers believe at the same
--- moment, and whatever is wrong in their code.
+-- Users of matches that have not ended. The primary key enforces one match per user, for all servers.
 create table match_user
 (
     user_key uuid primary key,
     match_id uuid not null
 );
 
--- For everybody in a match.
+-- For all users of a match.
 create index match_user_by_match on match_user (match_id);
 
--- Who let ready checks fail, and may not enter a set's queue for a while.
+-- Cooldowns after failed ready checks, per user and set.
 create table penalty
 (
     user_key     uuid   not null,
     set_id       bigint not null,
-    -- Failed checks since the ladder last began anew.
+    -- Failed checks since the count was last reset.
     rung         bigint not null check (0 < rung),
-    -- Until when they may not enter.
+    -- End of the cooldown.
     until_ms     bigint not null,
-    -- When the ladder begins anew.
+    -- When the count of failed checks resets.
     resets_at_ms bigint not null,
     primary key (user_key, set_id)
 );
 
--- For forgetting the spent ones.
+-- For purging.
 create index penalty_by_end on penalty (greatest(until_ms, resets_at_ms));
 
--- How good users are, on the scale of a set's rating system.
+-- Ratings of users, on the scale of the set's rating system.
 create table rating
 (
     user_key   uuid             not null,
@@ -111,39 +110,38 @@ create table rating
     rating     double precision not null,
     deviation  double precision not null,
     volatility double precision not null,
-    -- Matches that count in it.
+    -- Number of rated matches.
     matches    bigint           not null check (0 <= matches),
-    -- When it last changed by a match.
+    -- Time of the last rated match.
     last_ms    bigint           not null,
     primary key (user_key, set_id)
 ) with (fillfactor = 80);
 
--- What changed, a row for each transaction, as `change` is for advertisements: what the other servers read, and how a server
--- that lost its connection while it committed finds out what became of it.
+-- Change log of the queues, one row per transaction, as `advertisement_change` is for advertisements.
 create table queue_change
 (
     batch_id   uuid        primary key,
     version    bigint      not null,
     replica    bigint      not null,
-    -- What it touched. All empty: given up.
+    -- Changed rows. All empty: abandoned.
     ticket_ids uuid[]      not null,
     match_ids  uuid[]      not null,
-    -- Whose ratings it set.
+    -- Users whose ratings changed.
     rated      uuid[]      not null,
     made_at    timestamptz not null default clock_timestamp()
 );
--- Names are as good as random: nothing to compress.
+-- Ids are random and do not compress.
 alter table queue_change alter column ticket_ids set storage external;
 alter table queue_change alter column match_ids set storage external;
 alter table queue_change alter column rated set storage external;
 
--- For reading what is new.
+-- For reading new changes.
 create index queue_change_by_version on queue_change (version);
--- For forgetting.
+-- For purging.
 create index queue_change_by_age on queue_change (made_at);
 
--- Which server runs the passes of a queue, until when. It saves work and decides nothing: two that both believe it propose, and
--- one of them is refused.
+-- Server that runs the passes of a queue, and until when. Only divides the work: if two servers run a queue, one of two
+-- proposals of a ticket is rejected.
 create table lease
 (
     set_id  bigint      not null,
@@ -153,7 +151,7 @@ create table lease
     primary key (set_id, silo_id)
 );
 
--- How many users each server has connected.
+-- Connected users per server and silo.
 create table attendance
 (
     replica bigint      not null,
@@ -163,7 +161,7 @@ create table attendance
     primary key (replica, silo_id)
 );
 
--- Rows come and go by the thousand: keep the pages from filling up with old ones.
+-- Rows are inserted and deleted by the thousand: vacuum early, so that old row versions do not fill the pages.
 alter table ticket set (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
 alter table ticket_user set (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);
 alter table match set (autovacuum_vacuum_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 1);

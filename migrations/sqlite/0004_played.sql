@@ -1,10 +1,11 @@
--- Decay that stands still while nobody plays.
+-- Rating decay that pauses while a set is not played.
 --
--- Conventions are those of 0002. The new column of `rating` counts in its checksum where it says anything, so that the rows that are
--- there keep theirs.
+-- Conventions as in 0002. The new column of `rating` counts in its checksum only if it is not zero, so that existing
+-- rows keep their checksums.
 
--- Periods in which the set had been played, up to and with that of the user's last match, where the ruleset counts them; else 0.
+-- Decay periods in which the set had been played, up to and including that of the user's last match. 0 if the ruleset
+-- does not count them.
 alter table rating add column played integer not null default 0;
 
--- For asking how far a set has been played. Empty where no ruleset counts it.
+-- For the highest count of played periods of a set. Empty if no ruleset counts them.
 create index rating_by_played on rating (set_id, played, last_ms) where 0 < played;

@@ -1,4 +1,4 @@
-//! An operator's calls as this program's own commands make them, to a server that runs elsewhere.
+//! gRPC client of the Operator service, used by the subcommands of this program.
 
 use http::uri::PathAndQuery;
 use tonic::client::Grpc;
@@ -9,10 +9,10 @@ use tonic_prost::ProstCodec;
 
 use crate::api::{OPERATOR_REQUEST_MESSAGE_BYTES_MAX, pb};
 
-/// Bytes of one answer: two hundred matches of a thousand players are less.
+/// Size limit of a response message, bytes. A page of 200 matches with 1,000 players each is smaller.
 const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// The Operator service of a server.
+/// Client of the Operator service.
 #[derive(Clone, Debug)]
 pub struct OperatorClient {
     grpc: Grpc<Channel>,
@@ -20,7 +20,8 @@ pub struct OperatorClient {
 }
 
 impl OperatorClient {
-    /// Over `channel`, with a bearer token where the server asks for one. `None` when the token cannot be in a header.
+    /// Creates a client over `channel` that sends `token`, if any, as a bearer token. Returns `None` if the token is
+    /// not a valid header value.
     pub fn new(channel: Channel, token: Option<&str>) -> Option<Self> {
         let authorization = match token {
             Some(token) => Some(format!("Bearer {token}").parse().ok()?),
@@ -32,34 +33,34 @@ impl OperatorClient {
         Some(Self { grpc, authorization })
     }
 
-    /// Sets ratings.
+    /// Calls ImportRatings.
     pub async fn import_ratings(
         &mut self,
-        asked: pb::ImportRatingsRequest,
+        request: pb::ImportRatingsRequest,
     ) -> Result<pb::ImportRatingsResponse, Status> {
-        self.call("/fireteam.v1.OperatorService/ImportRatings", asked).await
+        self.call("/fireteam.v1.OperatorService/ImportRatings", request).await
     }
 
-    /// Finished matches.
+    /// Calls ExportMatches.
     pub async fn export_matches(
         &mut self,
-        asked: pb::ExportMatchesRequest,
+        request: pb::ExportMatchesRequest,
     ) -> Result<pb::ExportMatchesResponse, Status> {
-        self.call("/fireteam.v1.OperatorService/ExportMatches", asked).await
+        self.call("/fireteam.v1.OperatorService/ExportMatches", request).await
     }
 
-    async fn call<Q, A>(&mut self, path: &'static str, asked: Q) -> Result<A, Status>
+    async fn call<Q, A>(&mut self, path: &'static str, message: Q) -> Result<A, Status>
     where
         Q: prost::Message + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
-        let mut request = Request::new(asked);
+        let mut request = Request::new(message);
         if let Some(value) = &self.authorization {
             request.metadata_mut().insert("authorization", value.clone());
         }
         self.grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         let path = PathAndQuery::from_static(path);
-        let answer = self.grpc.unary(request, path, ProstCodec::<Q, A>::default()).await?;
-        Ok(answer.into_inner())
+        let response = self.grpc.unary(request, path, ProstCodec::<Q, A>::default()).await?;
+        Ok(response.into_inner())
     }
 }

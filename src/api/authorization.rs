@@ -1,5 +1,5 @@
-//! The one check that every call passes: who is calling, and whether the call is theirs to make. It comes before a byte
-//! of the request's body is read, and nothing behind it can be reached without what it gives.
+//! Authentication and role check of each call, made before the request body is read. The engine can only be reached
+//! with an `AuthorizedCaller`, which only this check creates.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -21,14 +21,14 @@ use crate::auth::policy::{AccessPolicy, CLIENTS_AND_GAME_SERVERS, OPERATORS_ONLY
 use crate::domain::attribute::ValueOrigin;
 use crate::engine::command;
 
-/// Lets calls in, or says why not.
+/// Authenticates callers and checks their role.
 #[derive(Clone, Default)]
 pub struct Authorizer {
-    /// None: nobody can show who they are, and everybody may do everything.
+    /// `None`: authentication is off, and each call is allowed.
     authenticator: Option<Arc<Authenticator>>,
 }
 
-/// A call that was let in. Made by `Keeper::admit` and nowhere else.
+/// Outcome of a passed check. Only `Authorizer::authorize` creates it.
 #[derive(Clone, Debug)]
 pub struct AuthContext {
     identity: Option<Arc<Identity>>,
@@ -36,40 +36,40 @@ pub struct AuthContext {
     access: AccessPolicy,
 }
 
-/// Why a call is not let in.
+/// Reason why a call is not authorized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthError {
-    /// Nobody knows who is calling.
+    /// The caller could not be authenticated.
     Unauthenticated(CredentialError),
-    /// It is known, and the call is for others.
+    /// The caller is authenticated, and its role may not make this call.
     RoleNotAllowed(Role),
 }
 
 impl Authorizer {
-    /// A keeper that goes by what `authenticator` says; without one, everybody is let in.
+    /// Creates the check with `authenticator`; without one, each call is allowed.
     pub fn new(authenticator: Option<Arc<Authenticator>>) -> Self {
         Self { authenticator }
     }
 
-    /// Whether callers must show who they are.
+    /// Whether callers must authenticate.
     pub fn requires_authentication(&self) -> bool {
         self.authenticator.is_some()
     }
 
-    /// Judges a call by its headers and its connection.
+    /// Authenticates a call by its headers and its client certificate, and checks that the role is in `access`.
     pub fn authorize(
         &self,
         access: AccessPolicy,
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<AuthContext, AuthError> {
-        let stranger = AuthContext { identity: None, valid_for: None, access };
+        let anonymous = AuthContext { identity: None, valid_for: None, access };
         let (Some(authenticator), AccessPolicy::RolesOnly(roles)) = (&self.authenticator, access) else {
-            return Ok(stranger);
+            return Ok(anonymous);
         };
-        let mut shown = headers.get_all(AUTHORIZATION).iter().map(http::HeaderValue::as_bytes);
-        let authorization = shown.next();
-        if shown.next().is_some() {
+        let mut authorizations = headers.get_all(AUTHORIZATION).iter().map(http::HeaderValue::as_bytes);
+        let authorization = authorizations.next();
+        if authorizations.next().is_some() {
             return Err(AuthError::Unauthenticated(CredentialError::Malformed));
         }
         let certificate = extensions.get::<ConnectionPeer>().and_then(|peer| peer.certificate.as_deref());
@@ -77,21 +77,21 @@ impl Authorizer {
         if !roles.contains(identity.role) {
             return Err(AuthError::RoleNotAllowed(identity.role));
         }
-        let good_for = authenticator.identity_expires_in_ms(&identity).map(Duration::from_millis);
-        Ok(AuthContext { identity: Some(identity), valid_for: good_for, access })
+        let valid_for = authenticator.identity_expires_in_ms(&identity).map(Duration::from_millis);
+        Ok(AuthContext { identity: Some(identity), valid_for, access })
     }
 
-    /// Judges who asks for the metrics: operators may; and where only this machine can reach the port at all, whoever is
-    /// on it, because whatever gathers metrics there has no token.
+    /// Authorizes a request for the metrics. Operators may read them. If the operator port listens on loopback, so may
+    /// processes on this machine, because metric scrapers there have no token.
     pub fn authorize_metrics(
         &self,
         port: IpAddr,
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<(), AuthError> {
-        let is_here = |address: IpAddr| address.to_canonical().is_loopback();
-        let from_here = extensions.get::<ConnectionPeer>().is_some_and(|peer| is_here(peer.address));
-        if is_here(port) && from_here {
+        let is_loopback = |address: IpAddr| address.to_canonical().is_loopback();
+        let is_local_caller = extensions.get::<ConnectionPeer>().is_some_and(|peer| is_loopback(peer.address));
+        if is_loopback(port) && is_local_caller {
             return Ok(());
         }
         self.authorize(OPERATORS_ONLY, headers, extensions).map(|_| ())
@@ -100,68 +100,68 @@ impl Authorizer {
 
 impl fmt::Debug for Authorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Keeper").field("authenticates", &self.requires_authentication()).finish()
+        f.debug_struct("Authorizer").field("requires_authentication", &self.requires_authentication()).finish()
     }
 }
 
 impl AuthContext {
-    /// How long the proof is still good; none when it has no end of its own.
+    /// Remaining validity of the credentials; `None` if they do not expire.
     pub fn valid_for(&self) -> Option<Duration> {
         self.valid_for
     }
 
-    /// Who it is; none where nobody shows it.
+    /// Authenticated identity; `None` if authentication is off or the call is public.
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.identity.as_ref()
     }
 }
 
 impl From<AuthError> for Rejection {
-    /// One text for each of the few things that a caller can do something about; what exactly was wrong with what was
-    /// shown is counted, and not said.
-    fn from(denied: AuthError) -> Self {
-        let unknown = |reason, text: &str| Rejection::new(Code::Unauthenticated, reason, text);
-        match denied {
-            AuthError::Unauthenticated(refused) => match refused.public_reason() {
+    /// One message for each reason that a caller can act on. The exact reason is counted in metrics and not disclosed.
+    fn from(error: AuthError) -> Self {
+        let unauthenticated = |reason, text: &str| Rejection::new(Code::Unauthenticated, reason, text);
+        match error {
+            AuthError::Unauthenticated(credential_error) => match credential_error.public_reason() {
                 PublicReason::Missing => {
-                    unknown(ErrorReason::NoCredentials, "say who is calling: send `authorization: Bearer <token>`")
+                    unauthenticated(ErrorReason::NoCredentials, "no credentials; send `authorization: Bearer <token>`")
                 }
-                PublicReason::Malformed => unknown(
+                PublicReason::Malformed => unauthenticated(
                     ErrorReason::MalformedCredentials,
-                    "this is no token: send `authorization: Bearer <token>`, once",
+                    "malformed credentials; send `authorization: Bearer <token>` exactly once",
                 ),
                 PublicReason::Expired => {
-                    unknown(ErrorReason::CredentialsExpired, "the token has run out: send a fresh one")
+                    unauthenticated(ErrorReason::CredentialsExpired, "token expired; send a new token")
                 }
-                PublicReason::Rejected => {
-                    unknown(ErrorReason::CredentialsRejected, "this server does not accept what was shown")
-                }
+                PublicReason::Rejected => unauthenticated(
+                    ErrorReason::CredentialsRejected,
+                    "credentials rejected; send a token or client certificate that this server trusts",
+                ),
             },
             AuthError::RoleNotAllowed(role) => {
-                let text = format!("this call is not for the role `{}`", role.as_str());
+                let text = format!("role `{}` may not make this call; use a token with an allowed role", role.as_str());
                 Rejection::new(Code::PermissionDenied, ErrorReason::RoleNotAllowed, text)
             }
         }
     }
 }
 
-/// What a stream says when its token has run out.
+/// Error that ends a stream whose caller's credentials have expired.
 pub fn token_expired_rejection() -> Rejection {
-    let text = "the token has run out: connect again with a fresh one";
+    let text = "token expired; connect again with a new token";
     Rejection::new(Code::Unauthenticated, ErrorReason::CredentialsExpired, text)
 }
 
-/// Who a caller is to a handler.
+/// Kind of caller that a handler accepts, as a type parameter.
 pub trait CallerKind: sealed::Sealed {
-    /// Who may be one.
+    /// Roles that belong to this kind.
     const ACCESS: AccessPolicy;
 }
 
-/// Players and game servers.
+/// Marker: players' clients and game servers.
 #[derive(Clone, Copy, Debug)]
 pub enum ClientOrGameServer {}
 
-/// Those who run fireteam.
+/// Marker: operators of this server.
 #[derive(Clone, Copy, Debug)]
 pub enum Operator {}
 
@@ -179,40 +179,40 @@ mod sealed {
     impl Sealed for super::Operator {}
 }
 
-/// A caller who has passed the check as one of `P`. Handlers take one, the engine and the operator's desk are behind the
-/// handlers, and there is no way to a caller but by the check:
+/// Caller that has passed authentication and the role check as kind `P`. Handlers require one, so an unchecked caller
+/// does not compile:
 ///
 /// ```compile_fail
-/// use fireteam::api::convert::Door;
-/// use fireteam::api::{handler::Handler, pb};
+/// use fireteam::api::convert::EntryPoint;
+/// use fireteam::api::{matchmaking_handler::MatchmakingHandler, pb};
 /// use fireteam::engine::command::Caller;
 ///
-/// fn unchecked(handler: &Handler) {
-///     let _ = handler.search(Door::default(), &Caller::default(), pb::SearchRequest::default());
+/// fn unchecked(handler: &MatchmakingHandler) {
+///     let _ = handler.search(EntryPoint::default(), &Caller::default(), pb::SearchRequest::default());
 /// }
 /// ```
 ///
-/// nor is one of the wrong sort of any use:
+/// A caller of another kind does not compile either:
 ///
 /// ```compile_fail
-/// use fireteam::api::admission::{Caller, Operator};
-/// use fireteam::api::convert::Door;
-/// use fireteam::api::{handler::Handler, pb};
+/// use fireteam::api::authorization::{AuthorizedCaller, Operator};
+/// use fireteam::api::convert::EntryPoint;
+/// use fireteam::api::{matchmaking_handler::MatchmakingHandler, pb};
 ///
-/// fn wrong_sort(handler: &Handler, caller: &Caller<Operator>) {
-///     let _ = handler.search(Door::default(), caller, pb::SearchRequest::default());
+/// fn wrong_kind(handler: &MatchmakingHandler, caller: &AuthorizedCaller<Operator>) {
+///     let _ = handler.search(EntryPoint::default(), caller, pb::SearchRequest::default());
 /// }
 /// ```
 ///
-/// With the right one it is as easy as that:
+/// A caller of the right kind compiles:
 ///
 /// ```
-/// use fireteam::api::admission::{Caller, Player};
-/// use fireteam::api::convert::Door;
-/// use fireteam::api::{handler::Handler, pb};
+/// use fireteam::api::authorization::{AuthorizedCaller, ClientOrGameServer};
+/// use fireteam::api::convert::EntryPoint;
+/// use fireteam::api::{matchmaking_handler::MatchmakingHandler, pb};
 ///
-/// fn checked(handler: &Handler, caller: &Caller<Player>) {
-///     let _ = handler.search(Door::default(), caller, pb::SearchRequest::default());
+/// fn checked(handler: &MatchmakingHandler, caller: &AuthorizedCaller<ClientOrGameServer>) {
+///     let _ = handler.search(EntryPoint::default(), caller, pb::SearchRequest::default());
 /// }
 /// ```
 #[derive(Clone, Debug)]
@@ -223,39 +223,39 @@ pub struct AuthorizedCaller<P> {
 }
 
 impl<P: CallerKind> AuthorizedCaller<P> {
-    /// The caller of a request that the check has let in, which left word of it in `extensions`. A request that has come
-    /// past the check, or was let in as something else, has none.
+    /// Reads the caller from the `AuthContext` that the check has left in `extensions`. Fails as unauthenticated if
+    /// there is none, or if the check was made for another kind.
     pub fn from_request(
-        callers: &ClientAddressResolver,
+        address_resolver: &ClientAddressResolver,
         headers: &HeaderMap,
         extensions: &Extensions,
     ) -> Result<Self, Rejection> {
-        let admitted = extensions.get::<AuthContext>().filter(|it| it.access == P::ACCESS);
-        let admitted = admitted.ok_or(AuthError::Unauthenticated(CredentialError::Missing))?.clone();
-        let asking = command::Caller {
-            ip_address: callers.client_address(headers, extensions),
-            ..engine_caller_of(admitted.identity())
+        let auth = extensions.get::<AuthContext>().filter(|auth| auth.access == P::ACCESS);
+        let auth = auth.ok_or(AuthError::Unauthenticated(CredentialError::Missing))?.clone();
+        let engine_caller = command::Caller {
+            ip_address: address_resolver.client_address(headers, extensions),
+            ..engine_caller_of(auth.identity())
         };
-        Ok(Self { engine_caller: asking, auth: admitted, _kind: PhantomData })
+        Ok(Self { engine_caller, auth, _kind: PhantomData })
     }
 
-    /// As the engine sees it.
+    /// The caller as the engine's type.
     pub fn engine_caller(&self) -> &command::Caller {
         &self.engine_caller
     }
 
-    /// Who it is; none where nobody shows it.
+    /// Authenticated identity; `None` if authentication is off.
     pub fn identity(&self) -> Option<&Arc<Identity>> {
         self.auth.identity()
     }
 
-    /// How long the proof is still good; none when it has no end of its own.
+    /// Remaining validity of the credentials; `None` if they do not expire.
     pub fn valid_for(&self) -> Option<Duration> {
         self.auth.valid_for()
     }
 }
 
-/// An identity as the engine sees it, without its address.
+/// Converts an identity to the engine's caller, without an address.
 fn engine_caller_of(identity: Option<&Arc<Identity>>) -> command::Caller {
     let Some(identity) = identity else { return command::Caller::default() };
     let origin = match identity.role {

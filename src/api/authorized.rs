@@ -1,5 +1,4 @@
-//! The way of players' calls to the queues and to what came of their matches: nothing is reached without a caller whom the check
-//! has let in, and who has paid.
+//! Queues and ratings behind authentication and rate limits: access needs an authorized caller whose call is charged.
 
 use std::sync::Arc;
 
@@ -15,10 +14,10 @@ use crate::auth::rate_limit::{RateLimits, StreamPermit};
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
 
-/// What a call answers.
+/// Result of a service method.
 pub(super) type ServiceResult<T> = Result<Response<T>, Status>;
 
-/// The queues, behind the check and the quotas.
+/// Queues behind the role check and the rate limits.
 #[derive(Clone, Debug)]
 pub(super) struct AuthorizedQueues {
     queues: QueueEngine,
@@ -27,25 +26,30 @@ pub(super) struct AuthorizedQueues {
 }
 
 impl AuthorizedQueues {
-    pub(super) fn new(queues: QueueEngine, callers: ClientAddressResolver, quotas: Option<Arc<RateLimits>>) -> Self {
-        Self { queues, address_resolver: callers, rate_limits: quotas }
+    pub(super) fn new(
+        queues: QueueEngine,
+        address_resolver: ClientAddressResolver,
+        rate_limits: Option<Arc<RateLimits>>,
+    ) -> Self {
+        Self { queues, address_resolver, rate_limits }
     }
 
-    /// The request, and the caller as which the check has let it in; charged, before anything is looked at.
+    /// Splits a request into its authorized caller and its message, and charges `cost`. Fails if the caller is not
+    /// authorized or is over a limit. The charge comes first, so that an invalid request costs as much as a valid one.
     pub(super) fn charged_request<T>(
         &self,
         request: Request<T>,
         kind: RateLimitKind,
         cost: impl Fn(&T) -> usize,
     ) -> Result<(AuthorizedCaller<ClientOrGameServer>, T), Status> {
-        let (metadata, extensions, wire) = request.into_parts();
+        let (metadata, extensions, message) = request.into_parts();
         let caller = AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?;
-        let cost = u32::try_from(cost(&wire)).unwrap_or(u32::MAX).max(1);
+        let cost = u32::try_from(cost(&message)).unwrap_or(u32::MAX).max(1);
         charge_rate_limit(self.rate_limits.as_deref(), &caller, kind, cost)?;
-        Ok((caller, wire))
+        Ok((caller, message))
     }
 
-    /// A place for one more stream of a caller.
+    /// Permit for one more stream of the caller; `None` without rate limits. Fails if the caller has too many streams.
     pub(super) fn acquire_stream_permit(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
@@ -53,13 +57,13 @@ impl AuthorizedQueues {
         acquire_stream_permit(self.rate_limits.as_deref(), caller)
     }
 
-    /// The queues, for a caller.
+    /// The queues. The parameter proves that the caller is authorized.
     pub(super) fn queues(&self, _: &AuthorizedCaller<ClientOrGameServer>) -> &QueueEngine {
         &self.queues
     }
 }
 
-/// What the caller is told of a refusal.
-pub(super) fn rejection_from(fault: EngineError) -> Rejection {
-    EntryPoint::default().rejection_from(fault)
+/// Converts an engine error of a call outside an envelope.
+pub(super) fn rejection_from(error: EngineError) -> Rejection {
+    EntryPoint::default().rejection_from(error)
 }

@@ -1,4 +1,4 @@
-//! Where a call comes from: read from the connection and the headers, in this one place.
+//! Client address of a call, from the connection's peer and the `x-forwarded-for` header.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,56 +6,56 @@ use std::sync::atomic::AtomicU32;
 
 use http::{Extensions, HeaderMap};
 
-/// Hops of a forwarded-for header that are looked at, from the right: what is further left was written by strangers.
+/// Entries of `x-forwarded-for` that are read, from the right. Entries further left are set by untrusted clients.
 const FORWARDED_FOR_HOPS_MAX: usize = 16;
 
-/// The other end of a connection.
+/// Remote end of a connection.
 #[derive(Clone, Debug)]
 pub struct ConnectionPeer {
-    /// Its address; an IPv4 address written as IPv6 is IPv4.
+    /// IP address; an IPv4-mapped IPv6 address is converted to IPv4.
     pub address: IpAddr,
-    /// Streams that it has open on this connection.
+    /// Streams open on this connection.
     pub open_streams: Arc<AtomicU32>,
-    /// Streams that it may have open at once.
+    /// Limit of `open_streams`.
     pub streams_max: u32,
-    /// The certificate that it has shown and TLS has verified, DER.
+    /// Client certificate that TLS has verified, DER.
     pub certificate: Option<Arc<[u8]>>,
 }
 
-/// The client's address, from the peer's and the hops that proxies noted, left to right as they came.
+/// Derives the client's address from the peer's address and the forwarded entries, left to right.
 pub type ResolveClientAddress = Arc<dyn Fn(IpAddr, &[&str]) -> IpAddr + Send + Sync>;
 
-/// Tells where callers are.
+/// Finds the client address of a request.
 #[derive(Clone)]
 pub struct ClientAddressResolver {
     resolve: ResolveClientAddress,
 }
 
 impl ClientAddressResolver {
-    /// Uses `client_address` to look past proxies.
-    pub fn new(client_address: ResolveClientAddress) -> Self {
-        Self { resolve: client_address }
+    /// Uses `resolve` to skip trusted proxies.
+    pub fn new(resolve: ResolveClientAddress) -> Self {
+        Self { resolve }
     }
 
-    /// The address that a request came from, as far as proxies are believed; none without a network.
+    /// Client address of a request; `None` for a request without a network connection, as in tests.
     pub fn client_address(&self, headers: &HeaderMap, extensions: &Extensions) -> Option<IpAddr> {
         extensions.get::<ConnectionPeer>().map(|peer| {
-            let mut hops: Vec<&str> = headers
+            let mut forwarded: Vec<&str> = headers
                 .get_all("x-forwarded-for")
                 .iter()
                 .filter_map(|value| value.to_str().ok())
                 .flat_map(|value| value.split(','))
                 .map(str::trim)
                 .collect();
-            hops.drain(..hops.len().saturating_sub(FORWARDED_FOR_HOPS_MAX));
-            (self.resolve)(peer.address, &hops).to_canonical()
+            forwarded.drain(..forwarded.len().saturating_sub(FORWARDED_FOR_HOPS_MAX));
+            (self.resolve)(peer.address, &forwarded).to_canonical()
         })
     }
 }
 
 impl std::fmt::Debug for ClientAddressResolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Callers").finish_non_exhaustive()
+        f.debug_struct("ClientAddressResolver").finish_non_exhaustive()
     }
 }
 
@@ -63,10 +63,11 @@ impl std::fmt::Debug for ClientAddressResolver {
 mod tests {
     use super::*;
 
-    /// SEC-7 asks the rule of the configuration; here: it sees the peer and every hop in order, never more than 16.
+    /// SEC-7: the resolver receives the peer and the forwarded entries in order, at most 16. The trust rule itself is
+    /// tested in `auth::forwarded_for`.
     #[test]
     fn client_address_receives_the_last_16_forwarded_hops_in_order() {
-        let check = |headers: &[&'static str], wanted: &'static [&'static str]| {
+        let check = |headers: &[&'static str], expected: &'static [&'static str]| {
             let mut map = HeaderMap::new();
             for value in headers {
                 map.append("x-forwarded-for", value.parse().unwrap());
@@ -79,11 +80,11 @@ mod tests {
                 streams_max: 4,
                 certificate: None,
             });
-            let callers = ClientAddressResolver::new(Arc::new(move |given, hops| {
-                assert_eq!((given, hops), (peer, wanted));
+            let resolver = ClientAddressResolver::new(Arc::new(move |given, forwarded| {
+                assert_eq!((given, forwarded), (peer, expected));
                 given
             }));
-            assert_eq!(callers.client_address(&map, &extensions), Some("10.0.0.1".parse().unwrap()));
+            assert_eq!(resolver.client_address(&map, &extensions), Some("10.0.0.1".parse().unwrap()));
         };
         check(&[], &[]);
         check(&["1.1.1.1, 2.2.2.2", "3.3.3.3"], &["1.1.1.1", "2.2.2.2", "3.3.3.3"]);

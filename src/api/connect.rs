@@ -1,8 +1,8 @@
-//! One long-lived connection: requests are put to the engine in the order sent, answered in any order by nonce, and
-//! news of reservations is pushed in between.
+//! Connect stream: pipelined requests, executed in the order sent; responses in any order, matched by nonce;
+//! reservation events in between.
 //!
-//! The stream of answers is itself the loop: it is polled when the client has room for more, and reads a request only
-//! then. A client that stops reading is therefore no longer read from, and no task or channel stands in between.
+//! The response stream drives the loop: it is polled when the client has room for more, and only then reads a request.
+//! A client that stops reading is no longer read from. There is no extra task or channel.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -30,24 +30,24 @@ use crate::domain::id::AdvertisementId;
 use crate::engine::ReservationListener;
 use crate::engine::command::ReservationEvent;
 
-/// Requests that one connection may have unanswered; past that, it is not read from.
+/// Unanswered requests per connection. At the limit, the server stops reading from the connection.
 pub const IN_FLIGHT_REQUESTS_MAX: usize = 256;
 
-/// Requests that are read in a row before anything else is looked at: enough that the looking costs each of them little.
+/// Requests read in a row before responses and events are polled. Spreads the cost of polling over several requests.
 const CONSECUTIVE_READS_MAX: u8 = 16;
 
-/// Events that wait for a slow client, before the connection is ended.
+/// Reservation events buffered for a slow client. When the buffer overflows, the connection ends.
 pub const BUFFERED_EVENTS_MAX: usize = 64;
 
-/// Advertisements that one connection hears of. A host of more opens another connection.
+/// Advertisements whose reservation events one connection receives. A host with more opens another connection.
 pub const SUBSCRIPTIONS_MAX: usize = 4_096;
 
-/// The answers of one connection.
+/// Response stream of one connection.
 #[derive(Debug)]
 pub struct ConnectResponses {
     handler: MatchmakingHandler,
     caller: AuthorizedCaller<ClientOrGameServer>,
-    /// None when the client has said all that it wanted.
+    /// `None` after the client has closed its side.
     requests: Option<Streaming<pb::ConnectRequest>>,
     pending_responses: FuturesUnordered<AcceptedEnvelope>,
     event_listener: ReservationListener,
@@ -55,48 +55,48 @@ pub struct ConnectResponses {
     subscriptions: BTreeSet<AdvertisementId>,
     event_overflow: Pin<Box<WaitForCancellationFutureOwned>>,
     draining: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Requests read since there was last nothing else to say.
+    /// Requests read since responses and events were last polled without a result.
     consecutive_reads: u8,
-    /// When the caller's proof is no longer good; none when it has no end of its own.
+    /// Timer for the expiry of the caller's credentials; `None` if they do not expire.
     token_expiry: Option<Pin<Box<Sleep>>>,
-    /// Why no more is read; what was taken is still answered.
+    /// Reason to read no more requests. Requests already accepted are still answered.
     close_reason: Option<CloseReason>,
     ended: bool,
-    /// Its place among its caller's streams, until it has ended.
+    /// Permit for this stream in the caller's stream limit; released when the stream ends.
     stream_permit: Option<StreamPermit>,
 }
 
-/// Why a conversation comes to its end.
+/// Reason why the server closes a connection.
 #[derive(Clone, Copy, Debug)]
 enum CloseReason {
-    /// The server is going away.
+    /// The server is draining.
     Draining,
-    /// The caller's token is no longer good.
+    /// The caller's credentials have expired.
     TokenExpired,
 }
 
 type ConnectItem = Result<pb::ConnectResponse, Status>;
 
 impl ConnectResponses {
-    /// A conversation with `caller`, which ends when `drain` begins or the caller's proof is no longer good.
+    /// Creates the stream of `caller`. It ends when `drain` starts or the caller's credentials expire.
     pub fn new(
         handler: MatchmakingHandler,
         caller: AuthorizedCaller<ClientOrGameServer>,
-        inbound: Streaming<pb::ConnectRequest>,
+        requests: Streaming<pb::ConnectRequest>,
         drain: &Drain,
     ) -> Self {
-        let (sender, events) = mpsc::channel(BUFFERED_EVENTS_MAX);
-        let overflowed = CancellationToken::new();
+        let (event_sender, reservation_events) = mpsc::channel(BUFFERED_EVENTS_MAX);
+        let overflow = CancellationToken::new();
         Self {
             handler,
-            token_expiry: caller.valid_for().map(|good_for| Box::pin(tokio::time::sleep(good_for))),
+            token_expiry: caller.valid_for().map(|valid_for| Box::pin(tokio::time::sleep(valid_for))),
             caller,
-            requests: Some(inbound),
+            requests: Some(requests),
             pending_responses: FuturesUnordered::new(),
-            event_listener: ReservationListener { event_sender: sender, overflow: overflowed.clone() },
-            reservation_events: events,
+            event_listener: ReservationListener { event_sender, overflow: overflow.clone() },
+            reservation_events,
             subscriptions: BTreeSet::new(),
-            event_overflow: Box::pin(overflowed.cancelled_owned()),
+            event_overflow: Box::pin(overflow.cancelled_owned()),
             draining: Box::pin(drain.stream_cancellation().clone().cancelled_owned()),
             consecutive_reads: 0,
             close_reason: None,
@@ -105,42 +105,42 @@ impl ConnectResponses {
         }
     }
 
-    /// Holds `place` until it ends.
-    pub fn with_stream_permit(self, place: Option<StreamPermit>) -> Self {
-        Self { stream_permit: place, ..self }
+    /// Holds `stream_permit` until the stream ends.
+    pub fn with_stream_permit(self, stream_permit: Option<StreamPermit>) -> Self {
+        Self { stream_permit, ..self }
     }
 
     fn accept_request(&mut self, request: pb::ConnectRequest) -> AcceptedEnvelope {
-        let core = request.core.unwrap_or_default();
-        if core.request_nonce.is_none() {
-            let mut problems = EntryPoint::default().field_errors();
-            problems.add("request_nonce", "is missing: on a connection it says which answer belongs to which request");
-            let echo = EnvelopeHeader::from_request(&core);
-            return match problems.into_result(()) {
-                Err(rejection) => AcceptedEnvelope::rejected(echo, rejection),
-                Ok(()) => self.handler.accept_envelope(&self.caller, core),
+        let envelope = request.core.unwrap_or_default();
+        if envelope.request_nonce.is_none() {
+            let mut errors = EntryPoint::default().field_errors();
+            errors.add("request_nonce", "is missing; choose a nonce, which the response repeats");
+            let header = EnvelopeHeader::from_request(&envelope);
+            return match errors.into_result(()) {
+                Err(rejection) => AcceptedEnvelope::rejected(header, rejection),
+                Ok(()) => self.handler.accept_envelope(&self.caller, envelope),
             };
         }
-        self.handler.accept_envelope(&self.caller, core)
+        self.handler.accept_envelope(&self.caller, envelope)
     }
 
-    /// An answer in its envelope. Whoever has updated an advertisement hears of it from now on.
-    fn wrap_response(&mut self, echo: EnvelopeHeader, answer: Result<SubResponse, Rejection>) -> ConnectItem {
-        let answer = answer.map(|answer| self.update_subscriptions(answer));
-        let core = match answer {
-            Err(rejection) => echo.wrap_error(rejection),
-            Ok(answer) => echo.wrap_response(answer),
+    /// Wraps a response in its envelope. An update subscribes the connection to the advertisement's events.
+    fn wrap_response(&mut self, header: EnvelopeHeader, response: Result<SubResponse, Rejection>) -> ConnectItem {
+        let response = response.map(|response| self.update_subscriptions(response));
+        let envelope = match response {
+            Err(rejection) => header.wrap_error(rejection),
+            Ok(response) => header.wrap_response(response),
         };
-        Ok(pb::ConnectResponse { message: Some(Message::Core(core)) })
+        Ok(pb::ConnectResponse { message: Some(Message::Core(envelope)) })
     }
 
-    /// Subscribes to what was updated. Seats may have been taken since the update was answered and before anybody
-    /// listened, so the answer gets the reservations as they are after that.
-    fn update_subscriptions(&mut self, mut answer: SubResponse) -> SubResponse {
-        match &mut answer {
+    /// Subscribes to an updated advertisement. Seats may be taken between the update and the subscription, so the
+    /// response lists the reservations as they are after subscribing.
+    fn update_subscriptions(&mut self, mut response: SubResponse) -> SubResponse {
+        match &mut response {
             SubResponse::Update(update) => {
-                let room = self.subscriptions.len() < SUBSCRIPTIONS_MAX;
-                let is_new = room && self.subscriptions.insert(update.id);
+                let has_room = self.subscriptions.len() < SUBSCRIPTIONS_MAX;
+                let is_new = has_room && self.subscriptions.insert(update.id);
                 if is_new || update.created && self.subscriptions.contains(&update.id) {
                     update.reservations = self.handler.subscribe(&self.caller, update.id, &self.event_listener);
                 }
@@ -148,7 +148,7 @@ impl ConnectResponses {
             SubResponse::Delete(id) => drop(self.subscriptions.remove(id)),
             SubResponse::Search(_) | SubResponse::Configuration(_) => {}
         }
-        answer
+        response
     }
 
     fn end_with_error(&mut self, rejection: Rejection) -> Poll<Option<ConnectItem>> {
@@ -157,21 +157,21 @@ impl ConnectResponses {
         Poll::Ready(Some(Err(rejection.into_status())))
     }
 
-    /// Reads a request, if there is one and room for it: its answer, or none when that takes a while.
+    /// Reads a request, if there is one and room for it. Returns its response, or `None` if that is not ready yet.
     fn poll_requests(&mut self, cx: &mut Context<'_>) -> Poll<Option<ConnectItem>> {
-        let Some(inbound) = self.requests.as_mut().filter(|_| self.close_reason.is_none()) else {
+        let Some(requests) = self.requests.as_mut().filter(|_| self.close_reason.is_none()) else {
             return Poll::Pending;
         };
-        if IN_FLIGHT_REQUESTS_MAX <= self.pending_responses.len() {
+        if self.pending_responses.len() >= IN_FLIGHT_REQUESTS_MAX {
             return Poll::Pending;
         }
-        match ready!(Pin::new(inbound).poll_next(cx)) {
+        match ready!(Pin::new(requests).poll_next(cx)) {
             Some(Ok(request)) => {
-                let mut taken = self.accept_request(request);
-                if let Some(answer) = taken.take_ready_response() {
-                    return Poll::Ready(Some(self.wrap_response(taken.header, answer)));
+                let mut accepted = self.accept_request(request);
+                if let Some(response) = accepted.take_ready_response() {
+                    return Poll::Ready(Some(self.wrap_response(accepted.header, response)));
                 }
-                self.pending_responses.push(taken);
+                self.pending_responses.push(accepted);
             }
             Some(Err(status)) => {
                 self.ended = true;
@@ -183,17 +183,17 @@ impl ConnectResponses {
         Poll::Ready(None)
     }
 
-    /// What is there to say without reading a request.
+    /// Returns the next response, event or final error, without reading a request.
     fn poll_responses(&mut self, cx: &mut Context<'_>) -> Poll<Option<ConnectItem>> {
-        if let Poll::Ready(Some((echo, answer))) = Pin::new(&mut self.pending_responses).poll_next(cx) {
-            return Poll::Ready(Some(self.wrap_response(echo, answer)));
+        if let Poll::Ready(Some((header, response))) = Pin::new(&mut self.pending_responses).poll_next(cx) {
+            return Poll::Ready(Some(self.wrap_response(header, response)));
         }
         if let Poll::Ready(Some(event)) = self.reservation_events.poll_recv(cx) {
             let event = to_proto::reservation_event(event);
             return Poll::Ready(Some(Ok(pb::ConnectResponse { message: Some(Message::Reservation(event)) })));
         }
         if self.event_overflow.as_mut().poll(cx).is_ready() {
-            let text = "the connection fell behind its events; reconnect and update every advertisement to hear all";
+            let text = "event buffer overflow; reconnect and update each advertisement to receive its reservations";
             return self.end_with_error(Rejection::new(
                 Code::ResourceExhausted,
                 ErrorReason::EventBufferOverflow,
@@ -201,10 +201,10 @@ impl ConnectResponses {
             ));
         }
         if self.close_reason.is_none() {
-            let run_out = self.token_expiry.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready());
-            let draining = self.draining.as_mut().poll(cx).is_ready();
+            let is_expired = self.token_expiry.as_mut().is_some_and(|expiry| expiry.as_mut().poll(cx).is_ready());
+            let is_draining = self.draining.as_mut().poll(cx).is_ready();
             self.close_reason =
-                run_out.then_some(CloseReason::TokenExpired).or(draining.then_some(CloseReason::Draining));
+                is_expired.then_some(CloseReason::TokenExpired).or(is_draining.then_some(CloseReason::Draining));
         }
         match self.close_reason.filter(|_| self.pending_responses.is_empty()) {
             Some(CloseReason::Draining) => self.end_with_error(Rejection::draining()),
@@ -219,29 +219,29 @@ impl Stream for ConnectResponses {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        let mut dry = false;
+        let mut no_request = false;
         while !this.ended {
             if this.consecutive_reads < CONSECUTIVE_READS_MAX {
                 match this.poll_requests(cx) {
-                    Poll::Ready(said) => {
+                    Poll::Ready(item) => {
                         this.consecutive_reads += 1;
-                        if said.is_some() { return Poll::Ready(said) } else { continue }
+                        if item.is_some() { return Poll::Ready(item) } else { continue }
                     }
-                    Poll::Pending => dry = true,
+                    Poll::Pending => no_request = true,
                 }
             }
-            // Until there is nothing left to say, nothing more is read.
+            // No request is read until responses and events are exhausted.
             this.consecutive_reads = CONSECUTIVE_READS_MAX;
-            if let Poll::Ready(said) = this.poll_responses(cx) {
-                return Poll::Ready(said);
+            if let Poll::Ready(item) = this.poll_responses(cx) {
+                return Poll::Ready(item);
             }
             this.consecutive_reads = 0;
             this.ended = this.requests.is_none() && this.pending_responses.is_empty();
-            if dry && !this.ended {
+            if no_request && !this.ended {
                 return Poll::Pending;
             }
         }
-        // Free before anybody hears that it is over.
+        // The permit is released before the client receives the end of the stream.
         this.stream_permit = None;
         Poll::Ready(None)
     }

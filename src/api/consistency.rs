@@ -1,4 +1,4 @@
-//! An operator's wish to know whether the server believes what its store says: from the wire and back.
+//! Conversion of CheckConsistency requests and responses: compares the server's memory with its store.
 
 use crate::api::pb;
 use crate::api::status::Rejection;
@@ -7,47 +7,48 @@ use crate::engine::Engine;
 use crate::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use crate::engine::error::EngineError;
 
-/// Differences that are named where the operator does not say, and at most.
+/// Default of `max_differences`.
 const DIFFERENCES_LISTED_DEFAULT: usize = 100;
+/// Limit of `max_differences`.
 const DIFFERENCES_LISTED_MAX: usize = 1_000;
 
-/// Whoever can compare memory with the store.
+/// Compares memory with the store. Tests replace the engine by a scripted one.
 #[tonic::async_trait]
 pub trait ConsistencyChecker: Send + Sync + 'static {
-    /// Compares, and lists up to `listed_max` of what differs.
-    async fn check_consistency(&self, listed_max: usize) -> Result<ConsistencyReport, EngineError>;
+    /// Compares advertisements in memory with the store; lists at most `max_listed` differences.
+    async fn check_consistency(&self, max_listed: usize) -> Result<ConsistencyReport, EngineError>;
 }
 
 #[tonic::async_trait]
 impl ConsistencyChecker for Engine {
-    async fn check_consistency(&self, listed_max: usize) -> Result<ConsistencyReport, EngineError> {
-        Engine::check_consistency(self, listed_max).await
+    async fn check_consistency(&self, max_listed: usize) -> Result<ConsistencyReport, EngineError> {
+        Engine::check_consistency(self, max_listed).await
     }
 }
 
-/// How many differences are to be named.
+/// Checks `max_differences`: the number of differences to list.
 pub(super) fn max_differences_listed(wire: &pb::CheckConsistencyRequest) -> Result<usize, Rejection> {
-    match wire.max_differences.map_or(DIFFERENCES_LISTED_DEFAULT, |asked| usize::try_from(asked).unwrap_or(usize::MAX))
-    {
-        asked if asked <= DIFFERENCES_LISTED_MAX => Ok(asked),
-        asked => {
-            let what = format!("is {asked}, at most {DIFFERENCES_LISTED_MAX} are allowed");
-            Err(Rejection::invalid_fields(vec![FieldProblem { path: "max_listed".into(), message: what }]))
-        }
+    let requested = wire
+        .max_differences
+        .map_or(DIFFERENCES_LISTED_DEFAULT, |requested| usize::try_from(requested).unwrap_or(usize::MAX));
+    if requested <= DIFFERENCES_LISTED_MAX {
+        return Ok(requested);
     }
+    let message = format!("is {requested}; at most {DIFFERENCES_LISTED_MAX} are allowed");
+    Err(Rejection::invalid_fields(vec![FieldProblem { path: "max_differences".into(), message }]))
 }
 
-/// The answer on the wire.
-pub(super) fn consistency_response(answer: ConsistencyReport) -> pb::CheckConsistencyResponse {
+/// Converts a report to the response message.
+pub(super) fn consistency_response(report: ConsistencyReport) -> pb::CheckConsistencyResponse {
     pb::CheckConsistencyResponse {
-        advertisements: answer.advertisement_count,
-        reservations: answer.reservation_count,
-        difference_count: answer.inconsistency_count,
-        differences: answer.inconsistencies.iter().map(consistency_difference).collect(),
-        not_yet_durable: answer.unwritten_count,
-        changing: answer.changing_count,
-        complete: answer.is_complete,
-        took_ms: answer.duration_ms,
+        advertisements: report.advertisement_count,
+        reservations: report.reservation_count,
+        difference_count: report.inconsistency_count,
+        differences: report.inconsistencies.iter().map(consistency_difference).collect(),
+        not_yet_durable: report.unwritten_count,
+        changing: report.changing_count,
+        complete: report.is_complete,
+        took_ms: report.duration_ms,
     }
 }
 
@@ -64,6 +65,6 @@ fn consistency_difference(difference: &Inconsistency) -> pb::ConsistencyDifferen
         InconsistencyKind::Index => Wire::Index,
         InconsistencyKind::Unreadable => Wire::Unreadable,
     };
-    let kinds = difference.kinds.iter().map(|it| kind(it).into()).collect();
+    let kinds = difference.kinds.iter().map(|inconsistency| kind(inconsistency).into()).collect();
     pb::ConsistencyDifference { advertisement_id: difference.id.to_string(), kinds }
 }

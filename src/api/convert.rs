@@ -1,4 +1,5 @@
-//! Wire to domain, refusing with the path of every field at fault; domain to wire, never failing.
+//! Conversion of requests to domain types, with the path of each invalid field; conversion of domain types to
+//! responses.
 
 pub mod advertisement;
 pub mod field_checks;
@@ -16,54 +17,57 @@ use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::SetId;
 use crate::engine::error::EngineError;
 
-/// How a request came in: alone, or inside an envelope that says something about it.
+/// Way in which a request arrived: as a typed RPC, or in an envelope with fields of its own.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct EntryPoint {
-    /// What stands before the path of every field: empty, or the envelope's name for the request and a dot.
+    /// Prefix of each field path: empty, or the sub-request's name in the envelope and a dot.
     pub field_prefix: &'static str,
-    /// The envelope's set.
+    /// Matchmaking set in the envelope.
     pub envelope_set_id: Option<u32>,
-    /// The envelope's nonce.
+    /// Nonce in the envelope.
     pub envelope_nonce: Option<u64>,
 }
 
 impl EntryPoint {
-    /// An empty list of problems of a request that came through this door.
+    /// Creates an empty list of field errors for a request at this entry point.
     pub fn field_errors(&self) -> FieldErrors {
         FieldErrors { field_prefix: self.field_prefix, errors: Vec::new() }
     }
 
-    /// The set that a request is about, by its own word or the envelope's.
+    /// Matchmaking set of a request: its own or the envelope's. Both must agree.
     fn resolve_set_id(&self, own: Option<u32>, problems: &mut FieldErrors) -> Option<SetId> {
         if let (Some(own), Some(envelope)) = (own, self.envelope_set_id)
             && own != envelope
         {
-            problems.add("matchmaking_set_id", format!("is {own}, but the envelope says {envelope}: say it once"));
+            problems.add(
+                "matchmaking_set_id",
+                format!("is {own}, but the envelope has {envelope}; set it in one place only"),
+            );
         }
         own.or(self.envelope_set_id).map(SetId)
     }
 
-    /// The same, where it cannot be done without.
+    /// Matchmaking set of a request that requires one.
     fn resolve_required_set_id(&self, own: Option<u32>, problems: &mut FieldErrors) -> SetId {
         let set_id = self.resolve_set_id(own, problems);
         if set_id.is_none() {
-            problems.add("matchmaking_set_id", "is missing: say which playlist");
+            problems.add("matchmaking_set_id", "is missing; set it to the SetId of a loaded ruleset");
         }
         set_id.unwrap_or_default()
     }
 
-    /// Puts a fault of the engine into the words of the wire.
-    pub fn rejection_from(&self, mut fault: EngineError) -> Rejection {
-        if let EngineError::InvalidFields(problems) = &mut fault {
+    /// Converts an engine error; adds the prefix to its field paths.
+    pub fn rejection_from(&self, mut error: EngineError) -> Rejection {
+        if let EngineError::InvalidFields(problems) = &mut error {
             for problem in problems {
                 problem.path.insert_str(0, self.field_prefix);
             }
         }
-        fault.into()
+        error.into()
     }
 }
 
-/// Everything that is wrong with one request.
+/// Invalid fields of one request.
 #[derive(Debug)]
 pub struct FieldErrors {
     field_prefix: &'static str,
@@ -71,13 +75,13 @@ pub struct FieldErrors {
 }
 
 impl FieldErrors {
-    /// Notes that the field at `path` cannot be used, and what would be right.
-    pub fn add(&mut self, path: impl Display, what: impl Into<String>) {
+    /// Adds a problem of the field at `path`: what is wrong, and what to send instead.
+    pub fn add(&mut self, path: impl Display, message: impl Into<String>) {
         let path = format!("{}{path}", self.field_prefix);
-        self.errors.push(FieldProblem { path, message: what.into() });
+        self.errors.push(FieldProblem { path, message: message.into() });
     }
 
-    /// The value, if nothing was wrong; otherwise all that was.
+    /// Returns `value` if no problem was added, else all problems as one rejection.
     pub fn into_result<T>(self, value: T) -> Result<T, Rejection> {
         if self.errors.is_empty() { Ok(value) } else { Err(Rejection::invalid_fields(self.errors)) }
     }

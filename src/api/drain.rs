@@ -1,4 +1,4 @@
-//! Going out of service in good order: health says so first, then streams end, while calls are still answered.
+//! Graceful drain: health reports NOT_SERVING first, then streams end, while unary calls are still served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::api::health::HealthState;
 
-/// The switch that takes the server out of service. There is no way back.
+/// Drain switch of the server. Once started, a drain cannot be undone.
 #[derive(Clone, Debug)]
 pub struct Drain {
     health: HealthState,
@@ -16,26 +16,26 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// A switch that tells `health`.
+    /// Creates a switch that reports to `health`. The drain has not started.
     pub fn new(health: HealthState) -> Self {
         Self { health, stream_cancellation: CancellationToken::new(), started: Arc::default() }
     }
 
-    /// Begins; tells whether it had begun before. Health changes before any stream ends, so that whoever asks where to
-    /// go next is not sent here.
+    /// Starts the drain; returns true if it had started before. Health changes before any stream ends, so that a client
+    /// that reconnects through a load balancer is not sent here again.
     pub async fn start(&self) -> bool {
-        let before = self.started.swap(true, Ordering::SeqCst);
+        let was_started = self.started.swap(true, Ordering::SeqCst);
         self.health.set_serving(false).await;
         self.stream_cancellation.cancel();
-        before
+        was_started
     }
 
-    /// Whether the server takes new streams and should be sent new clients.
+    /// Whether the server accepts new streams and reports itself ready.
     pub fn is_serving(&self) -> bool {
         !self.started.load(Ordering::SeqCst)
     }
 
-    /// Cancelled when streams must end.
+    /// Token that is cancelled when streams must end.
     pub fn stream_cancellation(&self) -> &CancellationToken {
         &self.stream_cancellation
     }

@@ -1,4 +1,4 @@
-//! Opens the Destiny envelope, finds the one request in it, and closes it again around the answer (S1-9, S1-52).
+//! Core envelope: extracts the one sub-request of a `MatchmakingCoreRequest` and wraps its response.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -19,7 +19,7 @@ use crate::engine::PendingAnswer;
 use crate::engine::command::UpdateAdvertAnswer;
 use crate::engine::error::EngineError;
 
-/// What of an envelope comes back with its answer.
+/// Fields of an envelope that its response repeats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EnvelopeHeader {
     request_type: Option<i32>,
@@ -27,23 +27,23 @@ pub struct EnvelopeHeader {
     managed_session_index: Option<i32>,
 }
 
-/// What an envelope asked for, answered.
+/// Response to a sub-request, not yet in its envelope.
 #[derive(Debug)]
 pub enum SubResponse {
-    /// Search.
+    /// Response to a search.
     Search(EncodedResponse),
-    /// Update.
+    /// Answer to an advertisement update.
     Update(UpdateAdvertAnswer),
-    /// Delete: which.
+    /// Id of the deleted advertisement.
     Delete(AdvertisementId),
-    /// Configuration.
+    /// Response to a configuration request.
     Configuration(pb::GetConfigurationResponse),
 }
 
-/// An envelope whose request the engine has taken: answered already, or waiting for the store.
+/// Envelope whose sub-request the engine has accepted: answered, or waiting for the store.
 #[derive(Debug)]
 pub struct AcceptedEnvelope {
-    /// What comes back with the answer.
+    /// Fields that the response repeats.
     pub header: EnvelopeHeader,
     entry_point: EntryPoint,
     state: EnvelopeState,
@@ -56,7 +56,7 @@ enum EnvelopeState {
     WaitingForDelete(AdvertisementId, oneshot::Receiver<Result<(), EngineError>>),
 }
 
-/// What stands before the fields of each request, in the order of the envelope.
+/// Field paths of the sub-requests, each with a dot, in the order of the envelope.
 const SUB_REQUEST_FIELD_PREFIXES: [&str; 4] =
     ["search_request.", "update_advertisement_request.", "delete_advertisement_request.", "get_configuration_request."];
 
@@ -68,19 +68,19 @@ enum SubRequest {
 }
 
 impl EnvelopeHeader {
-    /// What to give back of `core`.
-    pub fn from_request(core: &pb::CoreRequest) -> Self {
+    /// Copies the fields of `envelope` that the response repeats.
+    pub fn from_request(envelope: &pb::CoreRequest) -> Self {
         Self {
-            request_type: core.request_type,
-            request_nonce: core.request_nonce,
-            managed_session_index: core.managed_session_index,
+            request_type: envelope.request_type,
+            request_nonce: envelope.request_nonce,
+            managed_session_index: envelope.managed_session_index,
         }
     }
 
-    /// The envelope around an answer.
-    pub fn wrap_response(self, answer: SubResponse) -> pb::CoreResponse {
+    /// Wraps a response.
+    pub fn wrap_response(self, sub_response: SubResponse) -> pb::CoreResponse {
         let mut response = self.empty_response();
-        match answer {
+        match sub_response {
             SubResponse::Search(encoded) => response.search_response = Some(encoded),
             SubResponse::Update(answer) => {
                 response.update_advertisement_response = Some(to_proto::update_response(answer))
@@ -88,12 +88,14 @@ impl EnvelopeHeader {
             SubResponse::Delete(_) => {
                 response.delete_advertisement_response = Some(pb::DeleteAdvertisementResponse {});
             }
-            SubResponse::Configuration(answer) => response.get_configuration_response = Some(Box::new(answer)),
+            SubResponse::Configuration(configuration) => {
+                response.get_configuration_response = Some(Box::new(configuration));
+            }
         }
         response
     }
 
-    /// The envelope around a refusal, for connections.
+    /// Wraps an error, for the Connect stream.
     pub fn wrap_error(self, rejection: Rejection) -> pb::CoreResponse {
         pb::CoreResponse { error: Some(Box::new(rejection.into_request_error())), ..self.empty_response() }
     }
@@ -109,19 +111,21 @@ impl EnvelopeHeader {
 }
 
 impl MatchmakingHandler {
-    /// Puts an envelope's request to the engine. The order of these calls is the order in which requests take effect.
+    /// Starts an envelope's sub-request. Requests take effect in the order of these calls.
     pub fn accept_envelope(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        core: pb::CoreRequest,
+        envelope: pb::CoreRequest,
     ) -> AcceptedEnvelope {
-        let echo = EnvelopeHeader::from_request(&core);
-        match extract_sub_request(core) {
-            Ok((door, asked)) => {
-                AcceptedEnvelope { header: echo, entry_point: door, state: self.start_sub_request(door, caller, asked) }
-            }
+        let header = EnvelopeHeader::from_request(&envelope);
+        match extract_sub_request(envelope) {
+            Ok((entry_point, sub_request)) => AcceptedEnvelope {
+                header,
+                entry_point,
+                state: self.start_sub_request(entry_point, caller, sub_request),
+            },
             Err(rejection) => AcceptedEnvelope {
-                header: echo,
+                header,
                 entry_point: EntryPoint::default(),
                 state: EnvelopeState::Ready(Some(Err(rejection))),
             },
@@ -130,22 +134,22 @@ impl MatchmakingHandler {
 
     fn start_sub_request(
         &self,
-        door: EntryPoint,
+        entry_point: EntryPoint,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        asked: SubRequest,
+        sub_request: SubRequest,
     ) -> EnvelopeState {
         let ready = |answer: Result<SubResponse, Rejection>| EnvelopeState::Ready(Some(answer));
-        match asked {
-            SubRequest::Search(wire) => ready(self.search(door, caller, *wire).map(SubResponse::Search)),
+        match sub_request {
+            SubRequest::Search(wire) => ready(self.search(entry_point, caller, *wire).map(SubResponse::Search)),
             SubRequest::Configuration(wire) => {
-                ready(self.get_configuration(door, caller, wire).map(SubResponse::Configuration))
+                ready(self.get_configuration(entry_point, caller, wire).map(SubResponse::Configuration))
             }
-            SubRequest::Update(wire) => match self.update(door, caller, *wire) {
+            SubRequest::Update(wire) => match self.update(entry_point, caller, *wire) {
                 Err(rejection) => ready(Err(rejection)),
                 Ok(PendingAnswer::Ready(answer)) => ready(Ok(SubResponse::Update(answer))),
                 Ok(PendingAnswer::Pending(answer)) => EnvelopeState::WaitingForUpdate(answer),
             },
-            SubRequest::Delete(wire) => match self.delete(door, caller, wire) {
+            SubRequest::Delete(wire) => match self.delete(entry_point, caller, wire) {
                 Err(rejection) => ready(Err(rejection)),
                 Ok((id, PendingAnswer::Ready(()))) => ready(Ok(SubResponse::Delete(id))),
                 Ok((id, PendingAnswer::Pending(answer))) => EnvelopeState::WaitingForDelete(id, answer),
@@ -155,7 +159,7 @@ impl MatchmakingHandler {
 }
 
 impl AcceptedEnvelope {
-    /// The answer, when there is no waiting for it.
+    /// Takes the response, if it is ready without waiting for the store.
     pub fn take_ready_response(&mut self) -> Option<Result<SubResponse, Rejection>> {
         match &mut self.state {
             EnvelopeState::Ready(answer) => answer.take(),
@@ -163,19 +167,19 @@ impl AcceptedEnvelope {
         }
     }
 
-    /// A refusal in the place of an answer.
-    pub fn rejected(echo: EnvelopeHeader, rejection: Rejection) -> Self {
-        Self { header: echo, entry_point: EntryPoint::default(), state: EnvelopeState::Ready(Some(Err(rejection))) }
+    /// Creates an envelope that is answered with an error.
+    pub fn rejected(header: EnvelopeHeader, rejection: Rejection) -> Self {
+        Self { header, entry_point: EntryPoint::default(), state: EnvelopeState::Ready(Some(Err(rejection))) }
     }
 }
 
-/// Waits for the answer; yields what comes back with it too.
+/// Resolves to the response, with the fields that it repeats.
 impl Future for AcceptedEnvelope {
     type Output = (EnvelopeHeader, Result<SubResponse, Rejection>);
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        let settled = match &mut this.state {
+        let result = match &mut this.state {
             EnvelopeState::Ready(answer) => {
                 return Poll::Ready((this.header, answer.take().unwrap_or_else(polled_after_completion)));
             }
@@ -187,67 +191,73 @@ impl Future for AcceptedEnvelope {
             }
         };
         let answer =
-            settled.unwrap_or(Err(EngineError::Internal)).map_err(|fault| this.entry_point.rejection_from(fault));
+            result.unwrap_or(Err(EngineError::Internal)).map_err(|error| this.entry_point.rejection_from(error));
         Poll::Ready((this.header, answer))
     }
 }
 
-/// A future that has given its answer has none left; nobody asks twice.
+/// Result of polling a future that has completed: a bug in the caller.
 fn polled_after_completion() -> Result<SubResponse, Rejection> {
     Err(EngineError::Internal.into())
 }
 
-/// Finds the one request in an envelope.
-fn extract_sub_request(core: pb::CoreRequest) -> Result<(EntryPoint, SubRequest), Rejection> {
-    let is_there = [
-        core.search_request.is_some(),
-        core.update_advertisement_request.is_some(),
-        core.delete_advertisement_request.is_some(),
-        core.get_configuration_request.is_some(),
+/// Extracts the one sub-request of an envelope. Fails if there are none or several, or if `request_type` names another.
+fn extract_sub_request(envelope: pb::CoreRequest) -> Result<(EntryPoint, SubRequest), Rejection> {
+    let is_present = [
+        envelope.search_request.is_some(),
+        envelope.update_advertisement_request.is_some(),
+        envelope.delete_advertisement_request.is_some(),
+        envelope.get_configuration_request.is_some(),
     ];
-    let names = || {
+    let present_names = || {
         SUB_REQUEST_FIELD_PREFIXES
             .iter()
-            .zip(is_there)
-            .filter(|(_, there)| *there)
-            .map(|(it, _)| it.trim_end_matches('.'))
+            .zip(is_present)
+            .filter(|(_, present)| *present)
+            .map(|(prefix, _)| prefix.trim_end_matches('.'))
     };
-    let (wanted, prefix, asked) = if let Some(wire) = core.search_request {
+    let (expected_type, prefix, sub_request) = if let Some(wire) = envelope.search_request {
         (Type::Search, SUB_REQUEST_FIELD_PREFIXES[0], SubRequest::Search(wire))
-    } else if let Some(wire) = core.update_advertisement_request {
+    } else if let Some(wire) = envelope.update_advertisement_request {
         (Type::UpdateAdvertisement, SUB_REQUEST_FIELD_PREFIXES[1], SubRequest::Update(wire))
-    } else if let Some(wire) = core.delete_advertisement_request {
+    } else if let Some(wire) = envelope.delete_advertisement_request {
         (Type::DeleteAdvertisement, SUB_REQUEST_FIELD_PREFIXES[2], SubRequest::Delete(wire))
-    } else if let Some(wire) = core.get_configuration_request {
+    } else if let Some(wire) = envelope.get_configuration_request {
         (Type::GetConfiguration, SUB_REQUEST_FIELD_PREFIXES[3], SubRequest::Configuration(wire))
     } else {
-        let what = "has no sub-request with it: send the one that it names";
+        let message = "has no sub-request; set the field that it names";
         return Err(Rejection::invalid_fields(vec![FieldProblem {
             path: "request_type".into(),
-            message: what.into(),
+            message: message.into(),
         }]));
     };
-    let door = EntryPoint {
+    let entry_point = EntryPoint {
         field_prefix: prefix,
-        envelope_set_id: core.matchmaking_set_id,
-        envelope_nonce: core.request_nonce,
+        envelope_set_id: envelope.matchmaking_set_id,
+        envelope_nonce: envelope.request_nonce,
     };
-    let mut problems = EntryPoint::default().field_errors();
-    if let Some(second) = names().nth(1) {
-        let all: Vec<&str> = names().collect();
-        problems.add(second, format!("the envelope carries {} sub-requests ({}): send one", all.len(), all.join(", ")));
-    } else if core.request_type != Some(wanted.into()) {
-        let (given, name) = (request_type_name(core.request_type), prefix.trim_end_matches('.'));
-        let text = format!("is {given}, but the envelope carries {name}: say {}", wanted.as_str_name());
-        problems.add("request_type", text);
+    let mut errors = EntryPoint::default().field_errors();
+    if let Some(second) = present_names().nth(1) {
+        let present: Vec<&str> = present_names().collect();
+        errors.add(
+            second,
+            format!("is one of {} sub-requests ({}); send one sub-request", present.len(), present.join(", ")),
+        );
+    } else if envelope.request_type != Some(expected_type.into()) {
+        let (given, sub_request_name) = (request_type_name(envelope.request_type), prefix.trim_end_matches('.'));
+        let text = format!(
+            "is {given}, but the envelope carries {sub_request_name}; set it to {}",
+            expected_type.as_str_name()
+        );
+        errors.add("request_type", text);
     }
-    problems.into_result((door, asked))
+    errors.into_result((entry_point, sub_request))
 }
 
 fn request_type_name(given: Option<i32>) -> String {
     match given.map(|number| (number, Type::try_from(number))) {
         None => "absent".into(),
         Some((_, Ok(known))) => known.as_str_name().into(),
-        Some((number, Err(_))) => format!("{number}, which is no request type"),
+        Some((number, Err(_))) => format!("{number}, an unknown request type"),
     }
 }

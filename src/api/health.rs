@@ -1,4 +1,4 @@
-//! What tools ask first: is it serving (grpc.health.v1), and what does it serve (reflection, v1 and v1alpha).
+//! Health (grpc.health.v1) and server reflection (v1 and v1alpha).
 
 use tonic::server::NamedService;
 use tonic::service::RoutesBuilder;
@@ -10,24 +10,24 @@ use crate::api::matchmaking::MatchmakingApi;
 use crate::api::pb;
 use crate::api::pb::matchmaking_service_server::MatchmakingServiceServer;
 
-/// The names under which health is asked: the server as a whole, and its service.
+/// Service names that the health service answers for: the whole server (empty name) and the Matchmaking service.
 const HEALTH_SERVICE_NAMES: [&str; 2] = ["", <MatchmakingServiceServer<MatchmakingApi> as NamedService>::NAME];
 
-/// What the server says of its health.
+/// Serving status of the server, as the health service reports it.
 #[derive(Clone, Debug, Default)]
 pub struct HealthState {
     reporter: HealthReporter,
 }
 
 impl HealthState {
-    /// Not serving yet.
+    /// Creates the state of a server that is starting: NOT_SERVING under each name.
     pub async fn not_serving() -> Self {
         let health = Self::default();
         health.set_serving(false).await;
         health
     }
 
-    /// Says, under every name, whether clients should be sent here.
+    /// Sets SERVING or NOT_SERVING under each name.
     pub async fn set_serving(&self, serving: bool) {
         let status = if serving { ServingStatus::Serving } else { ServingStatus::NotServing };
         for name in HEALTH_SERVICE_NAMES {
@@ -35,13 +35,13 @@ impl HealthState {
         }
     }
 
-    /// Adds the health service.
+    /// Adds the grpc.health.v1 service to `routes`.
     pub(super) fn add_health_service(&self, routes: &mut RoutesBuilder) {
         routes.add_service(HealthServer::new(HealthService::from_health_reporter(self.reporter.clone())));
     }
 }
 
-/// Adds reflection of `descriptors`, of health, and of the details that errors carry.
+/// Adds reflection of `descriptors`, of the health service, and of the error detail messages.
 pub(super) fn add_reflection_services(
     descriptors: &'static [u8],
     routes: &mut RoutesBuilder,
@@ -57,8 +57,8 @@ pub(super) fn add_reflection_services(
     Ok(())
 }
 
-/// What reflection says of the port that players use.
+/// Descriptors that reflection on the client port serves.
 pub(super) const CLIENT_PORT_DESCRIPTORS: &[u8] = pb::MATCHMAKING_DESCRIPTORS;
 
-/// What reflection says of the operator's port.
+/// Descriptors that reflection on the operator port serves.
 pub(super) const OPERATOR_PORT_DESCRIPTORS: &[u8] = pb::OPERATOR_DESCRIPTORS;

@@ -1,5 +1,5 @@
-//! What every call passes through: the check of who is calling, deadline, panics caught, streams ended in good order, one
-//! count and, when it fails, one line in the log.
+//! Middleware of each call: authentication, rate limit, deadline, panic handling, stream limits, one count in the
+//! metrics, and one log line if the call fails.
 
 pub mod call_report;
 pub mod deadline;
@@ -35,14 +35,14 @@ use crate::auth::credential_error::CredentialError;
 use call_report::{CallReport, RpcObserver};
 use response_body::{CallResponseBody, StreamLimits, StreamSlot};
 
-/// What a patient call may take, should its client wait as long.
+/// Deadline of a long unary call whose client sets none or a longer one.
 const LONG_CALL_DEADLINE: Duration = Duration::from_secs(600);
 
-/// Bytes of answers on one stream of health or reflection. All that reflection has to tell is a fifth of it; whoever asks for
-/// the same again and again opens another stream, and that is charged.
+/// Limit of response bytes on one health or reflection stream. The full reflection answer is a fifth of it. A client
+/// that reads more opens another stream, which is charged again.
 const STREAM_RESPONSE_BYTES_MAX: usize = 1024 * 1024;
 
-/// Puts `CallService` in front of the routes of a port.
+/// Tower layer that puts `CallService` in front of the routes of a port.
 #[derive(Clone)]
 pub struct CallLayer {
     state: Arc<LayerState>,
@@ -53,32 +53,34 @@ struct LayerState {
     authorizer: Authorizer,
     unary_deadline: Duration,
     draining: CancellationToken,
-    /// Watches over operators; none: nobody does.
+    /// Rate limits per call and audit of operator calls; `None`: neither.
     audit_layer: Option<AuditLayer>,
 }
 
 impl CallLayer {
-    /// A layer that reports to `observer`, lets in whom `keeper` lets in, ends unary calls after `unary_deadline` and
-    /// streams when `drain` begins.
-    pub fn new(observer: Arc<dyn RpcObserver>, keeper: Authorizer, unary_deadline: Duration, drain: &Drain) -> Self {
+    /// Creates the layer. It reports to `observer`, checks callers with `authorizer`, ends unary calls after
+    /// `unary_deadline`, and ends streams when `drain` starts.
+    pub fn new(
+        observer: Arc<dyn RpcObserver>,
+        authorizer: Authorizer,
+        unary_deadline: Duration,
+        drain: &Drain,
+    ) -> Self {
         let draining = drain.stream_cancellation().clone();
-        Self {
-            state: Arc::new(LayerState { observer, authorizer: keeper, unary_deadline, draining, audit_layer: None }),
-        }
+        Self { state: Arc::new(LayerState { observer, authorizer, unary_deadline, draining, audit_layer: None }) }
     }
 
-    /// The same, with somebody who watches over what only operators may ask, and over proofs that are worth nothing.
-    pub fn with_audit_layer(self, oversight: AuditLayer) -> Self {
-        let LayerState { observer, authorizer: keeper, unary_deadline, draining, .. } = &*self.state;
-        let (observer, keeper, draining) = (observer.clone(), keeper.clone(), draining.clone());
-        let oversight = Some(oversight);
+    /// Adds rate limits per call and per failed authentication, and the audit of operator calls.
+    pub fn with_audit_layer(self, audit_layer: AuditLayer) -> Self {
+        let LayerState { observer, authorizer, unary_deadline, draining, .. } = &*self.state;
+        let (observer, authorizer, draining) = (observer.clone(), authorizer.clone(), draining.clone());
         Self {
             state: Arc::new(LayerState {
                 observer,
-                authorizer: keeper,
+                authorizer,
                 unary_deadline: *unary_deadline,
                 draining,
-                audit_layer: oversight,
+                audit_layer: Some(audit_layer),
             }),
         }
     }
@@ -92,7 +94,7 @@ impl<S> Layer<S> for CallLayer {
     }
 }
 
-/// A service with the layer's care around each call.
+/// Service wrapped by the middleware.
 #[derive(Clone)]
 pub struct CallService<S> {
     inner: S,
@@ -114,110 +116,114 @@ where
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         if !is_grpc(&request) {
-            // What is no call must not be taken for one further in.
+            // A request that is not gRPC must not reach an RPC method.
             if rpc_method::is_known_path(request.uri().path()) {
                 return Box::pin(async { Ok(unsupported_media_type().map(CallResponseBody::passthrough)) });
             }
-            let answer = self.inner.call(request);
-            return Box::pin(async move { Ok(answer.await?.map(CallResponseBody::passthrough)) });
+            let response = self.inner.call(request);
+            return Box::pin(async move { Ok(response.await?.map(CallResponseBody::passthrough)) });
         }
         let method = rpc_method::method_of_path(request.uri().path());
-        let asked = deadline::requested_timeout(request.headers());
+        let timeout = deadline::requested_timeout(request.headers());
         let report = CallReport::new(method.name, self.state.observer.clone());
-        let mut watched = self.start_audit(method, &request);
-        let admitted = match self.authorize_call(method, &request, &mut watched) {
-            Ok(admitted) => admitted,
-            Err(rejection) => return reject_call(rejection, report, watched),
+        let mut audited = self.start_audit(method, &request);
+        let auth = match self.authorize_call(method, &request, &mut audited) {
+            Ok(auth) => auth,
+            Err(rejection) => return reject_call(rejection, report, audited),
         };
         let slot = match self.acquire_stream_slot(method, &request) {
             Ok(Some(slot)) if method.kind == RpcKind::SelfEndedStream => Some(slot.with_observer(&self.state.observer)),
             Ok(slot) => slot,
-            Err(rejection) => return reject_call(rejection, report, watched),
+            Err(rejection) => return reject_call(rejection, report, audited),
         };
-        let good_for = admitted.valid_for().filter(|_| method.kind == RpcKind::LayerEndedStream);
-        let guard = slot.map(|slot| StreamLimits::new(slot, asked, self.stream_drain_token(method), good_for));
-        let guard = guard.map(|guard| {
+        let valid_for = auth.valid_for().filter(|_| method.kind == RpcKind::LayerEndedStream);
+        let limits = slot.map(|slot| StreamLimits::new(slot, timeout, self.stream_drain_token(method), valid_for));
+        let limits = limits.map(|limits| {
             if method.kind == RpcKind::LayerEndedStream {
-                guard.with_byte_limit(STREAM_RESPONSE_BYTES_MAX)
+                limits.with_byte_limit(STREAM_RESPONSE_BYTES_MAX)
             } else {
-                guard
+                limits
             }
         });
-        request.extensions_mut().insert(admitted);
-        let most = if method.kind == RpcKind::LongUnary { LONG_CALL_DEADLINE } else { self.state.unary_deadline };
-        let limit = asked.map_or(most, |asked| asked.min(most));
-        let answer = self.inner.call(request);
+        request.extensions_mut().insert(auth);
+        let max_duration =
+            if method.kind == RpcKind::LongUnary { LONG_CALL_DEADLINE } else { self.state.unary_deadline };
+        let duration = timeout.map_or(max_duration, |timeout| timeout.min(max_duration));
+        let response = self.inner.call(request);
         Box::pin(async move {
-            let response = match tokio::time::timeout_at(report.started_at() + limit, catch_panic(answer)).await {
+            let response = match tokio::time::timeout_at(report.started_at() + duration, catch_panic(response)).await {
                 Ok(Ok(response)) => response,
                 Ok(Err(_panic)) => internal_error_status().into_http(),
                 Err(_elapsed) => deadline::deadline_exceeded_status().into_http(),
             };
-            Ok(finish_response(audit_layer::finish_audit(watched, response).await, report, guard))
+            Ok(finish_response(audit_layer::finish_audit(audited, response).await, report, limits))
         })
     }
 }
 
 impl<S> CallService<S> {
-    /// A call that is watched.
+    /// Starts the audit of a call that only operators may make.
     fn start_audit(&self, method: RpcMethod, request: &Request<Body>) -> Option<AuditedCall> {
         self.state.audit_layer.as_ref()?.start_audit(method, request)
     }
 
-    /// Word of who is calling, for whoever is behind this and whoever watches; an error when the call is not theirs to
-    /// make, or one too many.
+    /// Authorizes a call and charges it. Fails if the caller may not make the call or is over a rate limit.
     fn authorize_call(
         &self,
         method: RpcMethod,
         request: &Request<Body>,
-        watched: &mut Option<AuditedCall>,
+        audited: &mut Option<AuditedCall>,
     ) -> Result<AuthContext, Rejection> {
-        let admitted = self.state.authorizer.authorize(method.access, request.headers(), request.extensions());
-        let admitted = admitted.map_err(|denied| self.rejection_of_auth_error(denied, request, watched.as_mut()))?;
-        if let Some(oversight) = &self.state.audit_layer {
-            oversight.charge_call(admitted.identity(), request)?;
+        let auth = self.state.authorizer.authorize(method.access, request.headers(), request.extensions());
+        let auth = auth.map_err(|error| self.rejection_of_auth_error(error, request, audited.as_mut()))?;
+        if let Some(audit_layer) = &self.state.audit_layer {
+            audit_layer.charge_call(auth.identity(), request)?;
         }
-        if let Some(watched) = watched {
-            if let Some(identity) = admitted.identity() {
-                watched.set_identity(identity);
+        if let Some(audited) = audited {
+            if let Some(identity) = auth.identity() {
+                audited.set_identity(identity);
             }
-            watched.charge_operator_call()?;
+            audited.charge_operator_call()?;
         }
-        Ok(admitted)
+        Ok(auth)
     }
 
-    /// Counts somebody who is not let in, and charges the place that they come from. Whoever shows what is worth nothing,
-    /// again and again, is soon told that alone.
+    /// Counts a failed authentication or role check and charges the caller's address. A client that keeps sending bad
+    /// credentials receives RATE_LIMITED.
     fn rejection_of_auth_error(
         &self,
-        denied: AuthError,
+        error: AuthError,
         request: &Request<Body>,
-        watched: Option<&mut AuditedCall>,
+        audited: Option<&mut AuditedCall>,
     ) -> Rejection {
-        self.state.observer.auth_failed(match denied {
-            AuthError::Unauthenticated(refused) => refused.as_str(),
+        self.state.observer.auth_failed(match error {
+            AuthError::Unauthenticated(credential_error) => credential_error.as_str(),
             AuthError::RoleNotAllowed(_) => "wrong_role",
         });
-        if let (AuthError::RoleNotAllowed(role), Some(watched)) = (denied, watched) {
-            watched.set_role(role);
+        if let (AuthError::RoleNotAllowed(role), Some(audited)) = (error, audited) {
+            audited.set_role(role);
         }
-        let is_worthless = match denied {
-            AuthError::Unauthenticated(refused) => {
-                !matches!(refused, CredentialError::Missing | CredentialError::Expired)
+        let is_bad_credential = match error {
+            AuthError::Unauthenticated(credential_error) => {
+                !matches!(credential_error, CredentialError::Missing | CredentialError::Expired)
             }
             AuthError::RoleNotAllowed(_) => false,
         };
-        let charged = self.state.audit_layer.as_ref().map(|oversight| match is_worthless {
-            true => oversight.charge_auth_failure(request),
-            false => oversight.charge_call(None, request),
+        let charged = self.state.audit_layer.as_ref().map(|audit_layer| {
+            if is_bad_credential {
+                audit_layer.charge_auth_failure(request)
+            } else {
+                audit_layer.charge_call(None, request)
+            }
         });
         match charged {
-            Some(Err(over)) => over,
-            Some(Ok(())) | None => denied.into(),
+            Some(Err(rate_limited)) => rate_limited,
+            Some(Ok(())) | None => error.into(),
         }
     }
 
-    /// A place for a stream, or none for a call that is no stream; an error when there is no place.
+    /// Slot for a stream; `None` for a unary call. Fails if the connection has too many streams or the server is
+    /// draining.
     fn acquire_stream_slot(&self, method: RpcMethod, request: &Request<Body>) -> Result<Option<StreamSlot>, Rejection> {
         match method.kind {
             RpcKind::Unary | RpcKind::LongUnary => return Ok(None),
@@ -226,15 +232,18 @@ impl<S> CallService<S> {
             RpcKind::SelfEndedStream => {}
         }
         let Some(peer) = request.extensions().get::<ConnectionPeer>() else { return Ok(Some(StreamSlot::uncounted())) };
-        if peer.streams_max <= peer.open_streams.fetch_add(1, Ordering::Relaxed) {
+        if peer.open_streams.fetch_add(1, Ordering::Relaxed) >= peer.streams_max {
             peer.open_streams.fetch_sub(1, Ordering::Relaxed);
-            let text = format!("at most {} streams may be open on one connection", peer.streams_max);
+            let text = format!(
+                "the connection has its maximum of {} streams; end one or open another connection",
+                peer.streams_max
+            );
             return Err(Rejection::new(Code::ResourceExhausted, ErrorReason::TooManyStreams, text));
         }
         Ok(Some(StreamSlot::counted(peer.open_streams.clone())))
     }
 
-    /// What ends a stream when the server goes away; a conversation sees to that itself, after its last answers.
+    /// Token that ends a stream when the server drains. A `SelfEndedStream` ends itself after its last responses.
     fn stream_drain_token(&self, method: RpcMethod) -> Option<CancellationToken> {
         (method.kind == RpcKind::LayerEndedStream).then(|| self.state.draining.clone())
     }
@@ -245,7 +254,7 @@ fn is_grpc(request: &Request<Body>) -> bool {
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"))
 }
 
-/// What HTTP says to a request that names a method and is no gRPC (gRPC over HTTP/2, "Requests").
+/// HTTP 415 for a request that names a method and is not gRPC (gRPC over HTTP/2, "Requests").
 fn unsupported_media_type() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
@@ -255,25 +264,25 @@ fn unsupported_media_type() -> Response<Body> {
 fn reject_call(
     rejection: Rejection,
     report: CallReport,
-    watched: Option<AuditedCall>,
+    audited: Option<AuditedCall>,
 ) -> BoxFuture<'static, Result<Response<CallResponseBody>, Infallible>> {
     let response = rejection.into_status().into_http();
-    Box::pin(async move { Ok(finish_response(audit_layer::finish_audit(watched, response).await, report, None)) })
+    Box::pin(async move { Ok(finish_response(audit_layer::finish_audit(audited, response).await, report, None)) })
 }
 
 fn finish_response(
     response: Response<Body>,
     mut report: CallReport,
-    guard: Option<StreamLimits>,
+    limits: Option<StreamLimits>,
 ) -> Response<CallResponseBody> {
-    // A status among the headers is the whole answer.
+    // A status in the headers is a complete, trailers-only response.
     if let Some(status) = Status::from_header_map(response.headers()) {
         report.finish(status.code());
     }
-    response.map(|body| CallResponseBody::of_call(body, report, guard))
+    response.map(|body| CallResponseBody::of_call(body, report, limits))
 }
 
-/// Runs a future to its end, or to its panic.
+/// Runs a future to its end; returns its panic as an error.
 async fn catch_panic<F>(future: F) -> Result<Response<Body>, Box<dyn Any + Send>>
 where
     F: Future<Output = Result<Response<Body>, Infallible>>,

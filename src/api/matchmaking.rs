@@ -1,8 +1,9 @@
-//! The Matchmaking service: every call is handed to the one handler.
+//! Matchmaking service: passes each call to the handler that Core and Connect share.
 
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::api::authorization::{AuthorizedCaller, ClientOrGameServer};
+use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::connect::ConnectResponses;
 use crate::api::convert::{EntryPoint, to_proto};
@@ -12,7 +13,7 @@ use crate::api::pb;
 use crate::api::pb::matchmaking_service_server::MatchmakingService;
 use crate::api::response_encoder::EncodedResponse;
 
-/// The service.
+/// Implementation of the Matchmaking service.
 #[derive(Clone, Debug)]
 pub struct MatchmakingApi {
     handler: MatchmakingHandler,
@@ -21,49 +22,47 @@ pub struct MatchmakingApi {
 }
 
 impl MatchmakingApi {
-    /// A service that asks `handler` and ends its streams when `drain` begins.
-    pub fn new(handler: MatchmakingHandler, callers: ClientAddressResolver, drain: Drain) -> Self {
-        Self { handler, address_resolver: callers, drain }
+    /// Creates a service that passes calls to `handler` and ends its streams when `drain` starts.
+    pub fn new(handler: MatchmakingHandler, address_resolver: ClientAddressResolver, drain: Drain) -> Self {
+        Self { handler, address_resolver, drain }
     }
 
-    /// The request, and the caller as which the check has let it in.
+    /// Splits a request into its authorized caller and its message. Fails if the caller is not authorized.
     fn authorized_request<T>(&self, request: Request<T>) -> Result<(AuthorizedCaller<ClientOrGameServer>, T), Status> {
-        let (metadata, extensions, wire) = request.into_parts();
-        Ok((AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?, wire))
+        let (metadata, extensions, message) = request.into_parts();
+        Ok((AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?, message))
     }
 }
-
-type ServiceResult<T> = Result<Response<T>, Status>;
 
 #[tonic::async_trait]
 impl MatchmakingService for MatchmakingApi {
     async fn core(&self, request: Request<pb::CoreRequest>) -> ServiceResult<pb::CoreResponse> {
-        let (caller, core) = self.authorized_request(request)?;
-        let (echo, answer) = self.handler.accept_envelope(&caller, core).await;
-        Ok(Response::new(echo.wrap_response(answer?)))
+        let (caller, envelope) = self.authorized_request(request)?;
+        let (header, response) = self.handler.accept_envelope(&caller, envelope).await;
+        Ok(Response::new(header.wrap_response(response?)))
     }
 
     type ConnectStream = ConnectResponses;
 
     async fn connect(&self, request: Request<Streaming<pb::ConnectRequest>>) -> ServiceResult<ConnectResponses> {
-        let (caller, inbound) = self.authorized_request(request)?;
-        let place = self.handler.acquire_stream_permit(&caller)?;
-        let conversation = ConnectResponses::new(self.handler.clone(), caller, inbound, &self.drain);
-        Ok(Response::new(conversation.with_stream_permit(place)))
+        let (caller, requests) = self.authorized_request(request)?;
+        let stream_permit = self.handler.acquire_stream_permit(&caller)?;
+        let responses = ConnectResponses::new(self.handler.clone(), caller, requests, &self.drain);
+        Ok(Response::new(responses.with_stream_permit(stream_permit)))
     }
 
     async fn search(&self, request: Request<pb::SearchRequest>) -> ServiceResult<EncodedResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.search(EntryPoint::default(), &caller, wire)?))
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.search(EntryPoint::default(), &caller, message)?))
     }
 
     async fn update_advertisement(
         &self,
         request: Request<pb::UpdateAdvertisementRequest>,
     ) -> ServiceResult<pb::UpdateAdvertisementResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        let submitted = self.handler.update(EntryPoint::default(), &caller, wire)?;
-        let answer = submitted.wait().await.map_err(|fault| EntryPoint::default().rejection_from(fault))?;
+        let (caller, message) = self.authorized_request(request)?;
+        let pending = self.handler.update(EntryPoint::default(), &caller, message)?;
+        let answer = pending.wait().await.map_err(|error| EntryPoint::default().rejection_from(error))?;
         Ok(Response::new(to_proto::update_response(answer)))
     }
 
@@ -71,9 +70,9 @@ impl MatchmakingService for MatchmakingApi {
         &self,
         request: Request<pb::DeleteAdvertisementRequest>,
     ) -> ServiceResult<pb::DeleteAdvertisementResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        let (_, submitted) = self.handler.delete(EntryPoint::default(), &caller, wire)?;
-        submitted.wait().await.map_err(|fault| EntryPoint::default().rejection_from(fault))?;
+        let (caller, message) = self.authorized_request(request)?;
+        let (_, pending) = self.handler.delete(EntryPoint::default(), &caller, message)?;
+        pending.wait().await.map_err(|error| EntryPoint::default().rejection_from(error))?;
         Ok(Response::new(pb::DeleteAdvertisementResponse {}))
     }
 
@@ -81,38 +80,38 @@ impl MatchmakingService for MatchmakingApi {
         &self,
         request: Request<pb::GetConfigurationRequest>,
     ) -> ServiceResult<pb::GetConfigurationResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.get_configuration(EntryPoint::default(), &caller, wire)?))
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.get_configuration(EntryPoint::default(), &caller, message)?))
     }
 
     async fn reserve(&self, request: Request<pb::ReserveRequest>) -> ServiceResult<pb::ReserveResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.reserve(&caller, wire).await?))
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.reserve(&caller, message).await?))
     }
 
     async fn release(&self, request: Request<pb::ReleaseRequest>) -> ServiceResult<pb::ReleaseResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.release(&caller, wire).await?))
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.release(&caller, message).await?))
     }
 
     async fn report_latency(&self, request: Request<pb::ReportLatencyRequest>) -> ServiceResult<EncodedResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.report_latency(&caller, wire)?))
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.report_latency(&caller, message)?))
     }
 
     async fn choose_action(
         &self,
         request: Request<pb::ChooseActionRequest>,
     ) -> ServiceResult<pb::ChooseActionResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.choose_action(&caller, wire)?))
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.choose_action(&caller, message)?))
     }
 
     async fn grant_consent(
         &self,
         request: Request<pb::GrantConsentRequest>,
     ) -> ServiceResult<pb::GrantConsentResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        Ok(Response::new(self.handler.grant_consent(&caller, wire)?))
+        let (caller, message) = self.authorized_request(request)?;
+        Ok(Response::new(self.handler.grant_consent(&caller, message)?))
     }
 }

@@ -1,4 +1,4 @@
-//! What the doors ask of the engine. Tests put a scripted one in its place: one that waits, fails or panics at will.
+//! Engine interface that the Matchmaking service calls. Tests replace the engine by a scripted one.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::engine::command::{
 use crate::engine::error::EngineError;
 use crate::engine::{Engine, PendingAnswer, ReservationListener};
 
-/// The engine's verbs, with the engine's meaning: see `Engine`.
-#[expect(missing_docs, reason = "each method is the engine's of the same name")]
+/// Advertisement, search and reservation operations. `Engine` documents each.
+#[expect(missing_docs, reason = "each method is documented at `Engine`")]
 pub trait MatchmakingEngine: Send + Sync + 'static {
     fn search(
         &self,
         caller: &Caller,
         search: SearchCommand,
-        each: &mut dyn FnMut(CandidateView<'_>),
+        on_candidate: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, EngineError>;
     fn update(
         &self,
@@ -33,7 +33,7 @@ pub trait MatchmakingEngine: Send + Sync + 'static {
         &self,
         caller: &Caller,
         report: ReportLatencyCommand,
-        each: &mut dyn FnMut(CandidateView<'_>),
+        on_candidate: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, EngineError>;
     fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError>;
     fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError>;
@@ -52,9 +52,9 @@ impl MatchmakingEngine for Engine {
         &self,
         caller: &Caller,
         search: SearchCommand,
-        each: &mut dyn FnMut(CandidateView<'_>),
+        on_candidate: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<SearchAnswer, EngineError> {
-        Engine::search(self, caller, search, each)
+        Engine::search(self, caller, search, on_candidate)
     }
 
     fn update(
@@ -81,9 +81,9 @@ impl MatchmakingEngine for Engine {
         &self,
         caller: &Caller,
         report: ReportLatencyCommand,
-        each: &mut dyn FnMut(CandidateView<'_>),
+        on_candidate: &mut dyn FnMut(CandidateView<'_>),
     ) -> Result<ReportLatencyAnswer, EngineError> {
-        Engine::report_latency(self, caller, report, each)
+        Engine::report_latency(self, caller, report, on_candidate)
     }
 
     fn choose_action(&self, set_id: SetId, party_size: u16) -> Result<ChooseActionAnswer, EngineError> {

@@ -1,5 +1,5 @@
-//! One handler behind three doors: each request is charged, converted, put to the engine, and its answer written. The engine
-//! is reached by no other way, and every way takes a caller who has passed the check.
+//! Request handler shared by the typed RPCs, Core and Connect: charges the rate limit, converts the request, calls the
+//! engine, encodes the response. Each method requires an authorized caller.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::domain::id::AdvertisementId;
 use crate::engine::command::{ReservationView, UpdateAdvertAnswer};
 use crate::engine::{PendingAnswer, ReservationListener};
 
-/// Rows that a search may look at for the price of one (SEC-10): as many as where the rules do not say, some milliseconds of
-/// work. A set whose rules look further costs its searchers more.
+/// Rows that a search may evaluate for one unit of the search limit: the default evaluation budget of a ruleset, some
+/// milliseconds of work. A ruleset with a larger budget costs its searchers more.
 const ROWS_PER_SEARCH_CHARGE: u32 = 20_000;
 
-/// Asks the engine.
+/// Handler of matchmaking requests.
 #[derive(Clone)]
 pub struct MatchmakingHandler {
     engine: Arc<dyn MatchmakingEngine>,
@@ -27,27 +27,27 @@ pub struct MatchmakingHandler {
 }
 
 impl MatchmakingHandler {
-    /// A handler that asks `engine`, of whomever and as often as they like.
+    /// Creates a handler of `engine` without rate limits.
     pub fn new(engine: Arc<dyn MatchmakingEngine>) -> Self {
         Self { engine, rate_limits: None }
     }
 
-    /// The same, for callers who have quotas.
-    pub fn with_rate_limits(self, quotas: Arc<RateLimits>) -> Self {
-        Self { rate_limits: Some(quotas), ..self }
+    /// Applies `rate_limits` to callers.
+    pub fn with_rate_limits(self, rate_limits: Arc<RateLimits>) -> Self {
+        Self { rate_limits: Some(rate_limits), ..self }
     }
 
-    /// Charges a caller, before anything is looked at: what turns out wrong has cost its looking (SEC-11).
+    /// Charges a caller before its request is read, so that an invalid request costs as much as a valid one.
     fn charge_rate_limit(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        charge: RateLimitKind,
+        kind: RateLimitKind,
         cost: u32,
     ) -> Result<(), Rejection> {
-        self::charge_rate_limit(self.rate_limits.as_deref(), caller, charge, cost)
+        self::charge_rate_limit(self.rate_limits.as_deref(), caller, kind, cost)
     }
 
-    /// A place for one more stream of a caller.
+    /// Permit for one more stream of the caller; `None` without rate limits. Fails if the caller has too many streams.
     pub fn acquire_stream_permit(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
@@ -55,141 +55,142 @@ impl MatchmakingHandler {
         acquire_stream_permit(self.rate_limits.as_deref(), caller)
     }
 
-    /// Search. The ruleset is looked up first, so that every candidate's terms have their names at once, and the search
-    /// is pinned to it.
+    /// Search. Looks up the ruleset first and pins the search to it, so that the terms of candidates can be named while
+    /// they are encoded.
     pub fn search(
         &self,
-        door: EntryPoint,
+        entry_point: EntryPoint,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::SearchRequest,
+        request: pb::SearchRequest,
     ) -> Result<EncodedResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let mut search = door.search_command(caller.engine_caller(), wire)?;
+        let mut search = entry_point.search_command(caller.engine_caller(), request)?;
         let ruleset = self.engine.ruleset(search.set_id, search.ruleset_hash)?;
         let rows = search
             .overrides
             .as_ref()
-            .and_then(|it| it.max_evaluated_rows)
+            .and_then(|overrides| overrides.max_evaluated_rows)
             .unwrap_or(ruleset.search_limits.max_evaluated);
-        let more = rows.div_ceil(ROWS_PER_SEARCH_CHARGE).saturating_sub(1);
-        if 0 < more {
-            self.charge_rate_limit(caller, RateLimitKind::Search, more)?;
+        let extra_charge = rows.div_ceil(ROWS_PER_SEARCH_CHARGE).saturating_sub(1);
+        if extra_charge > 0 {
+            self.charge_rate_limit(caller, RateLimitKind::Search, extra_charge)?;
         }
         search.ruleset_hash = Some(ruleset.hash);
-        let mut writer = SearchResponseEncoder::new(&ruleset);
+        let mut encoder = SearchResponseEncoder::new(&ruleset);
         let answer =
-            self.engine.search(caller.engine_caller(), search, &mut |candidate| writer.push_candidate(&candidate));
-        let answer = answer.map_err(|fault| door.rejection_from(fault))?;
-        Ok(writer.finish_search_response(answer))
+            self.engine.search(caller.engine_caller(), search, &mut |candidate| encoder.push_candidate(&candidate));
+        let answer = answer.map_err(|error| entry_point.rejection_from(error))?;
+        Ok(encoder.finish_search_response(answer))
     }
 
-    /// Submits an update; its place among others about the same advertisement is taken when this returns.
+    /// Submits an update. Updates of one advertisement take effect in the order of these calls.
     pub fn update(
         &self,
-        door: EntryPoint,
+        entry_point: EntryPoint,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::UpdateAdvertisementRequest,
+        request: pb::UpdateAdvertisementRequest,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, Rejection> {
-        let is_heartbeat = wire.session_composition.is_none();
+        let is_heartbeat = request.session_composition.is_none();
         self.charge_rate_limit(caller, if is_heartbeat { RateLimitKind::Heartbeat } else { RateLimitKind::Update }, 1)?;
         let caller = caller.engine_caller();
-        let update = door.update_command(caller, wire)?;
-        self.engine.update(caller, update).map_err(|fault| door.rejection_from(fault))
+        let update = entry_point.update_command(caller, request)?;
+        self.engine.update(caller, update).map_err(|error| entry_point.rejection_from(error))
     }
 
-    /// Submits a deletion.
+    /// Submits a deletion; returns the id with the pending answer.
     pub fn delete(
         &self,
-        door: EntryPoint,
+        entry_point: EntryPoint,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::DeleteAdvertisementRequest,
+        request: pb::DeleteAdvertisementRequest,
     ) -> Result<(AdvertisementId, PendingAnswer<()>), Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Update, 1)?;
-        let delete = door.delete_command(wire)?;
+        let delete = entry_point.delete_command(request)?;
         let id = delete.id;
-        let submitted =
-            self.engine.delete(caller.engine_caller(), delete).map_err(|fault| door.rejection_from(fault))?;
-        Ok((id, submitted))
+        let pending =
+            self.engine.delete(caller.engine_caller(), delete).map_err(|error| entry_point.rejection_from(error))?;
+        Ok((id, pending))
     }
 
-    /// The current ruleset of a set.
+    /// Returns the current ruleset of a set, without its text if the client's hash matches.
     pub fn get_configuration(
         &self,
-        door: EntryPoint,
+        entry_point: EntryPoint,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::GetConfigurationRequest,
+        request: pb::GetConfigurationRequest,
     ) -> Result<pb::GetConfigurationResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let (set_id, known) = door.configuration_query(wire)?;
+        let (set_id, known_hash) = entry_point.configuration_query(request)?;
         let ruleset = self.engine.ruleset(set_id, None)?;
-        Ok(to_proto::configuration_response(&ruleset, known))
+        Ok(to_proto::configuration_response(&ruleset, known_hash))
     }
 
-    /// Takes seats.
+    /// Reserves seats in an advertised session.
     pub async fn reserve(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::ReserveRequest,
+        request: pb::ReserveRequest,
     ) -> Result<pb::ReserveResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Seats, 1)?;
-        let reserve = EntryPoint::default().reserve_command(caller.engine_caller(), wire)?;
+        let reserve = EntryPoint::default().reserve_command(caller.engine_caller(), request)?;
         let answer = self.engine.reserve(caller.engine_caller(), reserve)?.wait().await?;
         Ok(to_proto::reserve_response(answer))
     }
 
-    /// Gives seats back.
+    /// Releases a reservation.
     pub async fn release(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::ReleaseRequest,
+        request: pb::ReleaseRequest,
     ) -> Result<pb::ReleaseResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Seats, 1)?;
-        let release = EntryPoint::default().release_command(wire)?;
+        let release = EntryPoint::default().release_command(request)?;
         self.engine.release(caller.engine_caller(), release)?.wait().await?;
         Ok(pb::ReleaseResponse {})
     }
 
-    /// Orders candidates by measured round trips.
+    /// Orders candidates by the round trips that the client measured.
     pub fn report_latency(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::ReportLatencyRequest,
+        request: pb::ReportLatencyRequest,
     ) -> Result<EncodedResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
         let caller = caller.engine_caller();
-        let mut report = EntryPoint::default().report_latency_command(caller, wire)?;
+        let mut report = EntryPoint::default().report_latency_command(caller, request)?;
         let ruleset = self.engine.ruleset_of_search(report.set_id, report.ruleset_hash, &report.search_token)?;
         report.ruleset_hash = Some(ruleset.hash);
-        let mut writer = SearchResponseEncoder::new(&ruleset);
-        let answer = self.engine.report_latency(caller, report, &mut |candidate| writer.push_candidate(&candidate))?;
-        Ok(writer.finish_latency_response(&answer))
+        let mut encoder = SearchResponseEncoder::new(&ruleset);
+        let answer = self.engine.report_latency(caller, report, &mut |candidate| encoder.push_candidate(&candidate))?;
+        Ok(encoder.finish_latency_response(&answer))
     }
 
-    /// Draws a role.
+    /// Draws the action, search or advertise, from the ruleset's chances for the party size.
     pub fn choose_action(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::ChooseActionRequest,
+        request: pb::ChooseActionRequest,
     ) -> Result<pb::ChooseActionResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let (set_id, party_size) = EntryPoint::default().choose_action_query(wire)?;
+        let (set_id, party_size) = EntryPoint::default().choose_action_query(request)?;
         let answer = self.engine.choose_action(set_id, party_size)?;
         Ok(to_proto::choose_action_response(answer))
     }
 
-    /// Lets another player take the caller along.
+    /// Issues a consent token with which another player may include the caller in a party.
     pub fn grant_consent(
         &self,
         caller: &AuthorizedCaller<ClientOrGameServer>,
-        wire: pb::GrantConsentRequest,
+        request: pb::GrantConsentRequest,
     ) -> Result<pb::GrantConsentResponse, Rejection> {
         self.charge_rate_limit(caller, RateLimitKind::Search, 1)?;
-        let leader = EntryPoint::default().consent_leader(wire)?;
+        let leader = EntryPoint::default().consent_leader(request)?;
         let answer = self.engine.grant_consent(caller.engine_caller(), leader)?;
-        Ok(pb::GrantConsentResponse { consent_token: answer.consent_token, expires_in_ms: answer.expires_in_ms })
+        Ok(pb::GrantConsentResponse { consent_token: answer.consent_token, expires_in_ms: answer.expires_in_ms.into() })
     }
 
-    /// Lets a connection hear of an advertisement that its caller has updated, and says what there is to hear of by now.
+    /// Subscribes a connection to the events of an advertisement that its caller has updated. Returns the current
+    /// reservations.
     pub fn subscribe(
         &self,
         _: &AuthorizedCaller<ClientOrGameServer>,
@@ -200,25 +201,25 @@ impl MatchmakingHandler {
     }
 }
 
-/// Charges a caller, where there are quotas.
+/// Charges a caller, if there are rate limits.
 pub(super) fn charge_rate_limit(
-    quotas: Option<&RateLimits>,
+    rate_limits: Option<&RateLimits>,
     caller: &AuthorizedCaller<ClientOrGameServer>,
-    charge: RateLimitKind,
+    kind: RateLimitKind,
     cost: u32,
 ) -> Result<(), Rejection> {
-    quotas.map_or(Ok(()), |quotas| Ok(quotas.consume(rate_limit_key(caller), charge, cost)?))
+    rate_limits.map_or(Ok(()), |rate_limits| Ok(rate_limits.consume(rate_limit_key(caller), kind, cost)?))
 }
 
-/// A place for one more stream of a caller.
+/// Permit for one more stream of the caller; `None` without rate limits.
 pub(super) fn acquire_stream_permit(
-    quotas: Option<&RateLimits>,
+    rate_limits: Option<&RateLimits>,
     caller: &AuthorizedCaller<ClientOrGameServer>,
 ) -> Result<Option<StreamPermit>, Rejection> {
-    quotas.map_or(Ok(None), |quotas| Ok(quotas.acquire_stream_permit(rate_limit_key(caller))?))
+    rate_limits.map_or(Ok(None), |rate_limits| Ok(rate_limits.acquire_stream_permit(rate_limit_key(caller))?))
 }
 
-/// Who pays for what `caller` asks.
+/// Key under which the calls of `caller` are charged: its identity, else its address.
 fn rate_limit_key(caller: &AuthorizedCaller<ClientOrGameServer>) -> RateLimitKey {
     RateLimitKey::for_caller(
         caller.identity().map(|identity| (identity.role, identity.caller_key)),
@@ -228,6 +229,6 @@ fn rate_limit_key(caller: &AuthorizedCaller<ClientOrGameServer>) -> RateLimitKey
 
 impl std::fmt::Debug for MatchmakingHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handler").finish_non_exhaustive()
+        f.debug_struct("MatchmakingHandler").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! The Operator service: what designers and operators ask of a running server.
+//! Operator service: rulesets, drain, consistency check, explanations, statistics, ratings and match export.
 
 use std::sync::Arc;
 
@@ -6,6 +6,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::audit_layer::AuditEntry;
 use crate::api::authorization::{self, AuthorizedCaller};
+use crate::api::authorized::ServiceResult;
 use crate::api::client_address::ClientAddressResolver;
 use crate::api::consistency::{self, ConsistencyChecker};
 use crate::api::convert::{EntryPoint, rating};
@@ -20,65 +21,65 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::QueueEngine;
 use crate::telemetry::audit::AuditedChange;
 
-/// Bytes of a ruleset file that is checked.
+/// Limit of a ruleset file in CheckRuleset, bytes.
 const RULESET_BYTES_MAX: usize = 256 * 1024;
 
-/// Bytes of a file's name.
+/// Limit of a file name, bytes.
 const FILE_NAME_BYTES_MAX: usize = 256;
 
-/// One mistake in a ruleset file.
+/// Problem in a ruleset file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RulesetProblem {
-    /// The file.
+    /// Name of the file.
     pub file_name: String,
-    /// From 1; 0 when the mistake is the whole file's.
+    /// Line, from 1; 0 if the problem concerns the whole file.
     pub line: u32,
-    /// From 1; 0 when the mistake is the whole file's.
+    /// Column, from 1; 0 if the problem concerns the whole file.
     pub column: u32,
-    /// What is wrong, and what would be right.
+    /// Description of the problem and its remedy.
     pub message: String,
 }
 
-/// What a reload changed.
+/// Result of a ruleset reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReloadReport {
-    /// Sets with another ruleset than before: the set, the hash before and the hash now.
+    /// Sets whose ruleset changed: set, previous hash, current hash. A hash is `None` if the set had or has no ruleset.
     pub changes: Vec<(SetId, Option<RulesetHash>, Option<RulesetHash>)>,
-    /// Mistakes; they change nothing.
+    /// Problems found. If there are any, nothing was changed.
     pub problems: Vec<RulesetProblem>,
 }
 
-/// One ruleset that can still be searched by.
+/// Ruleset that searches can still use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulesetListing {
-    /// The playlist's name.
+    /// Name of the ruleset.
     pub name: String,
-    /// The set that it rules.
+    /// Matchmaking set of the ruleset.
     pub set_id: SetId,
-    /// Names its meaning.
+    /// Hash of the ruleset's rules.
     pub hash: RulesetHash,
-    /// The file that it was read from.
+    /// File from which it was loaded; empty for a retired ruleset.
     pub file_name: String,
-    /// In force, rather than replaced.
+    /// True for the current ruleset, false for a retired one.
     pub is_current: bool,
-    /// When it was loaded.
+    /// Time of loading.
     pub loaded_at: UnixMs,
-    /// What was wrong with the file when it was last read.
+    /// Problems of the file when it was last read.
     pub problems: Vec<RulesetProblem>,
 }
 
-/// The rulesets folder, as operators see it.
+/// Ruleset administration, as the Operator service uses it.
 #[tonic::async_trait]
 pub trait RulesetAdmin: Send + Sync + 'static {
-    /// Checks a file's text; nothing is loaded.
+    /// Validates a file's text without loading it. Returns its hash, or all problems.
     fn check(&self, file_name: &str, xml: &str) -> Result<RulesetHash, Vec<RulesetProblem>>;
-    /// Reads the folder now.
+    /// Reloads the rulesets from their source.
     async fn reload(&self) -> ReloadReport;
-    /// By set, the current one first, then the latest retired first.
+    /// Lists rulesets by set: the current one first, then retired ones, latest first.
     fn list(&self) -> Vec<RulesetListing>;
 }
 
-/// The service.
+/// Implementation of the Operator service.
 #[derive(Clone)]
 pub struct OperatorApi {
     backend: authorized::OperatorBackend,
@@ -86,31 +87,31 @@ pub struct OperatorApi {
 }
 
 impl OperatorApi {
-    /// A service over `rulesets`, which has the server compared by `auditor` and taken out of service by `drain`.
+    /// Creates the service. Without `queues`, calls that need them fail as draining.
     pub fn new(
         rulesets: Arc<dyn RulesetAdmin>,
-        auditor: Arc<dyn ConsistencyChecker>,
+        consistency_checker: Arc<dyn ConsistencyChecker>,
         queues: Option<QueueEngine>,
         drain: Drain,
     ) -> Self {
-        // Nobody asks where operators are.
+        // Operator calls do not use the client address.
         Self {
-            backend: authorized::OperatorBackend::new(rulesets, auditor, queues, drain),
+            backend: authorized::OperatorBackend::new(rulesets, consistency_checker, queues, drain),
             address_resolver: ClientAddressResolver::new(Arc::new(|peer, _| peer)),
         }
     }
 
-    /// The request, and the caller as which the check has let it in.
+    /// Splits a request into its authorized caller and its message. Fails if the caller is not an operator.
     fn authorized_request<T>(
         &self,
         request: Request<T>,
     ) -> Result<(AuthorizedCaller<authorization::Operator>, T), Status> {
-        let (metadata, extensions, wire) = request.into_parts();
-        Ok((AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?, wire))
+        let (metadata, extensions, message) = request.into_parts();
+        Ok((AuthorizedCaller::from_request(&self.address_resolver, metadata.as_ref(), &extensions)?, message))
     }
 }
 
-/// What operators reach, and nobody else: there is no way to it without a caller who has passed the check.
+/// Backend of the Operator service. Access needs an authorized operator.
 mod authorized {
     use std::sync::Arc;
 
@@ -121,7 +122,7 @@ mod authorized {
     use crate::engine::error::EngineError;
     use crate::engine::queues::QueueEngine;
 
-    /// The rulesets folder, whoever compares, and the switch.
+    /// Rulesets, consistency checker, queues and drain switch.
     #[derive(Clone)]
     pub(super) struct OperatorBackend {
         rulesets: Arc<dyn RulesetAdmin>,
@@ -133,14 +134,14 @@ mod authorized {
     impl OperatorBackend {
         pub(super) fn new(
             rulesets: Arc<dyn RulesetAdmin>,
-            auditor: Arc<dyn ConsistencyChecker>,
+            consistency_checker: Arc<dyn ConsistencyChecker>,
             queues: Option<QueueEngine>,
             drain: Drain,
         ) -> Self {
-            Self { rulesets, consistency_checker: auditor, queues, drain }
+            Self { rulesets, consistency_checker, queues, drain }
         }
 
-        /// Where parties wait; a test that stands in for the engine has no such place.
+        /// The queues. Fails as draining if a test has started the server without queues.
         pub(super) fn queues(&self, _: &AuthorizedCaller<Operator>) -> Result<&QueueEngine, Rejection> {
             self.queues.as_ref().ok_or_else(|| EngineError::Draining.into())
         }
@@ -159,24 +160,22 @@ mod authorized {
     }
 }
 
-type ServiceResult<T> = Result<Response<T>, Status>;
-
 #[tonic::async_trait]
 impl OperatorService for OperatorApi {
     async fn check_ruleset(
         &self,
         request: Request<pb::CheckRulesetRequest>,
     ) -> ServiceResult<pb::CheckRulesetResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        check_field_bytes("file_name", wire.file_name.len(), FILE_NAME_BYTES_MAX)?;
-        check_field_bytes("ruleset_xml", wire.ruleset_xml.len(), RULESET_BYTES_MAX)?;
-        let file_name = if wire.file_name.is_empty() { "ruleset.xml" } else { &wire.file_name };
-        let deed = AuditEntry { target: file_name.to_owned(), ..AuditEntry::default() };
-        let checked = match self.backend.rulesets(&caller).check(file_name, &wire.ruleset_xml) {
+        let (caller, message) = self.authorized_request(request)?;
+        check_field_bytes("file_name", message.file_name.len(), FILE_NAME_BYTES_MAX)?;
+        check_field_bytes("ruleset_xml", message.ruleset_xml.len(), RULESET_BYTES_MAX)?;
+        let file_name = if message.file_name.is_empty() { "ruleset.xml" } else { &message.file_name };
+        let entry = AuditEntry { target: file_name.to_owned(), ..AuditEntry::default() };
+        let response = match self.backend.rulesets(&caller).check(file_name, &message.ruleset_xml) {
             Ok(hash) => pb::CheckRulesetResponse { service_configuration_hash: Some(hash.0), ..Default::default() },
             Err(problems) => pb::CheckRulesetResponse { problems: ruleset_problems(problems), ..Default::default() },
         };
-        Ok(with_audit_entry(deed, checked))
+        Ok(with_audit_entry(entry, response))
     }
 
     async fn reload_rulesets(
@@ -184,15 +183,15 @@ impl OperatorService for OperatorApi {
         request: Request<pb::ReloadRulesetsRequest>,
     ) -> ServiceResult<pb::ReloadRulesetsResponse> {
         let (caller, _) = self.authorized_request(request)?;
-        let reloaded = self.backend.rulesets(&caller).reload().await;
-        let deed = audit_entry_of_reload(&reloaded);
-        let changes = reloaded.changes.into_iter().map(|(set, before, now)| pb::RulesetChange {
+        let report = self.backend.rulesets(&caller).reload().await;
+        let entry = audit_entry_of_reload(&report);
+        let changes = report.changes.into_iter().map(|(set, previous, current)| pb::RulesetChange {
             matchmaking_set_id: set.0,
-            previous_hash: before.map(|hash| hash.0),
-            current_hash: now.map(|hash| hash.0),
+            previous_hash: previous.map(|hash| hash.0),
+            current_hash: current.map(|hash| hash.0),
         });
-        let problems = ruleset_problems(reloaded.problems);
-        Ok(with_audit_entry(deed, pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
+        let problems = ruleset_problems(report.problems);
+        Ok(with_audit_entry(entry, pb::ReloadRulesetsResponse { changes: changes.collect(), problems }))
     }
 
     async fn list_rulesets(
@@ -213,28 +212,32 @@ impl OperatorService for OperatorApi {
         &self,
         request: Request<pb::CheckConsistencyRequest>,
     ) -> ServiceResult<pb::CheckConsistencyResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        let listed_max = consistency::max_differences_listed(&wire)?;
-        let answer =
-            self.backend.consistency_checker(&caller).check_consistency(listed_max).await.map_err(Rejection::from)?;
-        Ok(Response::new(consistency::consistency_response(answer)))
+        let (caller, message) = self.authorized_request(request)?;
+        let max_listed = consistency::max_differences_listed(&message)?;
+        let report =
+            self.backend.consistency_checker(&caller).check_consistency(max_listed).await.map_err(Rejection::from)?;
+        Ok(Response::new(consistency::consistency_response(report)))
     }
 
     async fn explain(&self, request: Request<pb::ExplainRequest>) -> ServiceResult<pb::ExplainResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        let (about, nearest) = explained::explain_query(wire)?;
+        let (caller, message) = self.authorized_request(request)?;
+        let (subject, near_misses_max) = explained::explain_query(message)?;
         let queues = self.backend.queues(&caller)?;
-        let answer = match about {
-            ExplainSubject::Ticket(id) => {
-                explained::explain_ticket_response(queues.explain_ticket(id, nearest).await.map_err(Rejection::from)?)
-            }
-            ExplainSubject::Search(set_id, session, for_ms) => {
-                let answer = queues.explain_search(set_id, *session, for_ms, nearest).await;
-                let door = EntryPoint { field_prefix: "search.", ..EntryPoint::default() };
-                explained::explain_search_response(set_id, for_ms, &answer.map_err(|fault| door.rejection_from(fault))?)
+        let response = match subject {
+            ExplainSubject::Ticket(id) => explained::explain_ticket_response(
+                queues.explain_ticket(id, near_misses_max).await.map_err(Rejection::from)?,
+            ),
+            ExplainSubject::Search(set_id, session, searching_for_ms) => {
+                let explanation = queues.explain_search(set_id, *session, searching_for_ms, near_misses_max).await;
+                let entry_point = EntryPoint { field_prefix: "search.", ..EntryPoint::default() };
+                explained::explain_search_response(
+                    set_id,
+                    searching_for_ms,
+                    &explanation.map_err(|error| entry_point.rejection_from(error))?,
+                )
             }
         };
-        Ok(Response::new(answer))
+        Ok(Response::new(response))
     }
 
     async fn get_statistics(
@@ -249,25 +252,26 @@ impl OperatorService for OperatorApi {
         &self,
         request: Request<pb::ImportRatingsRequest>,
     ) -> ServiceResult<pb::ImportRatingsResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        let (set_id, given) = explained::import_ratings_command(wire)?;
-        let deed = AuditEntry { target: format!("{} ratings of set {set_id}", given.len()), ..AuditEntry::default() };
-        let imported = self.backend.queues(&caller)?.import_ratings(set_id, given).await.map_err(Rejection::from)?;
-        Ok(with_audit_entry(deed, pb::ImportRatingsResponse { imported }))
+        let (caller, message) = self.authorized_request(request)?;
+        let (set_id, ratings) = explained::import_ratings_command(message)?;
+        let entry =
+            AuditEntry { target: format!("{} ratings of set {set_id}", ratings.len()), ..AuditEntry::default() };
+        let imported = self.backend.queues(&caller)?.import_ratings(set_id, ratings).await.map_err(Rejection::from)?;
+        Ok(with_audit_entry(entry, pb::ImportRatingsResponse { imported }))
     }
 
     async fn report_result(
         &self,
         request: Request<pb::OperatorReportResultRequest>,
     ) -> ServiceResult<pb::OperatorReportResultResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        let report = EntryPoint { field_prefix: "report.", ..EntryPoint::default() };
-        let said = report.operator_report_result_command(wire.report.unwrap_or_default())?;
-        let deed = AuditEntry { target: format!("result of match {}", said.match_id), ..AuditEntry::default() };
-        let answer = self.backend.queues(&caller)?.report_result(caller.engine_caller(), &said).await;
-        let answer = answer.map_err(|fault| report.rejection_from(fault))?;
+        let (caller, message) = self.authorized_request(request)?;
+        let entry_point = EntryPoint { field_prefix: "report.", ..EntryPoint::default() };
+        let result = entry_point.operator_report_result_command(message.report.unwrap_or_default())?;
+        let entry = AuditEntry { target: format!("result of match {}", result.match_id), ..AuditEntry::default() };
+        let answer = self.backend.queues(&caller)?.report_result(caller.engine_caller(), &result).await;
+        let answer = answer.map_err(|error| entry_point.rejection_from(error))?;
         Ok(with_audit_entry(
-            deed,
+            entry,
             pb::OperatorReportResultResponse { report: Some(rating::report_result_response(answer)) },
         ))
     }
@@ -276,40 +280,42 @@ impl OperatorService for OperatorApi {
         &self,
         request: Request<pb::ExportMatchesRequest>,
     ) -> ServiceResult<pb::ExportMatchesResponse> {
-        let (caller, wire) = self.authorized_request(request)?;
-        let (after, most) = EntryPoint::default().export_matches_query(&wire)?;
-        let finished =
-            self.backend.queues(&caller)?.finished_matches(after, most + 1).await.map_err(Rejection::from)?;
-        let deed =
-            AuditEntry { target: format!("{} finished matches", finished.len().min(most)), ..AuditEntry::default() };
-        Ok(with_audit_entry(deed, rating::export_matches_response(finished, most, wire.page_token)))
+        let (caller, message) = self.authorized_request(request)?;
+        let (after, page_size) = EntryPoint::default().export_matches_query(&message)?;
+        let matches =
+            self.backend.queues(&caller)?.finished_matches(after, page_size + 1).await.map_err(Rejection::from)?;
+        let entry = AuditEntry {
+            target: format!("{} finished matches", matches.len().min(page_size)),
+            ..AuditEntry::default()
+        };
+        Ok(with_audit_entry(entry, rating::export_matches_response(matches, page_size, message.page_token)))
     }
 }
 
-/// Files with problems that a deed names.
+/// Limit of files with problems that an audit entry names.
 const NAMED_FILES_MAX: usize = 8;
 
-/// What a reload did, for whoever writes it down.
-pub fn audit_entry_of_reload(reloaded: &ReloadReport) -> AuditEntry {
-    let changes = reloaded.changes.iter().map(|&(set, before, after)| AuditedChange {
+/// Audit entry of a ruleset reload.
+pub fn audit_entry_of_reload(report: &ReloadReport) -> AuditEntry {
+    let changes = report.changes.iter().map(|&(set, before, after)| AuditedChange {
         set_id: set.0,
         before: before.map(|hash| hash.0),
         after: after.map(|hash| hash.0),
     });
-    let mut object = format!("rulesets, {} problems", reloaded.problems.len());
-    let mut files: Vec<&str> = reloaded.problems.iter().map(|problem| problem.file_name.as_str()).collect();
+    let mut target = format!("rulesets, {} problems", report.problems.len());
+    let mut files: Vec<&str> = report.problems.iter().map(|problem| problem.file_name.as_str()).collect();
     files.dedup();
-    for (at, file) in files.into_iter().filter(|file| !file.is_empty()).take(NAMED_FILES_MAX).enumerate() {
-        object += if at == 0 { " in " } else { ", " };
-        object.extend(file.chars().take(FILE_NAME_BYTES_MAX));
+    for (index, file) in files.into_iter().filter(|file| !file.is_empty()).take(NAMED_FILES_MAX).enumerate() {
+        target += if index == 0 { " in " } else { ", " };
+        target.extend(file.chars().take(FILE_NAME_BYTES_MAX));
     }
-    AuditEntry { target: object, ruleset_changes: changes.collect() }
+    AuditEntry { target, ruleset_changes: changes.collect() }
 }
 
-/// An answer, and what was done.
-fn with_audit_entry<T>(deed: AuditEntry, answer: T) -> Response<T> {
-    let mut response = Response::new(answer);
-    response.extensions_mut().insert(deed);
+/// Response with an audit entry for the middleware.
+fn with_audit_entry<T>(entry: AuditEntry, message: T) -> Response<T> {
+    let mut response = Response::new(message);
+    response.extensions_mut().insert(entry);
     response
 }
 
@@ -317,29 +323,29 @@ fn check_field_bytes(path: &str, bytes: usize, max: usize) -> Result<(), Rejecti
     if bytes <= max {
         return Ok(());
     }
-    let what = format!("has {bytes} bytes, at most {max} are allowed");
-    Err(Rejection::invalid_fields(vec![FieldProblem { path: path.into(), message: what }]))
+    let message = format!("has {bytes} bytes; at most {max} are allowed");
+    Err(Rejection::invalid_fields(vec![FieldProblem { path: path.into(), message }]))
 }
 
-fn ruleset_status(listed: RulesetListing) -> pb::RulesetStatus {
-    let state = if listed.is_current { pb::RulesetState::Current } else { pb::RulesetState::Retired };
+fn ruleset_status(listing: RulesetListing) -> pb::RulesetStatus {
+    let state = if listing.is_current { pb::RulesetState::Current } else { pb::RulesetState::Retired };
     pb::RulesetStatus {
-        name: listed.name,
-        matchmaking_set_id: listed.set_id.0,
-        service_configuration_hash: listed.hash.0,
-        file_name: listed.file_name,
+        name: listing.name,
+        matchmaking_set_id: listing.set_id.0,
+        service_configuration_hash: listing.hash.0,
+        file_name: listing.file_name,
         state: state.into(),
-        loaded_at_unix_ms: listed.loaded_at.0,
-        problems: ruleset_problems(listed.problems),
+        loaded_at_unix_ms: listing.loaded_at.0,
+        problems: ruleset_problems(listing.problems),
     }
 }
 
 fn ruleset_problems(problems: Vec<RulesetProblem>) -> Vec<pb::RulesetProblem> {
-    let wire = problems.into_iter().map(|problem| pb::RulesetProblem {
+    let messages = problems.into_iter().map(|problem| pb::RulesetProblem {
         file_name: problem.file_name,
         line: problem.line,
         column: problem.column,
         message: problem.message,
     });
-    wire.collect()
+    messages.collect()
 }

@@ -1,4 +1,4 @@
-//! The generated code, named here and nowhere else.
+//! Code generated from `proto/`. Only this file names the generated package.
 
 #![expect(clippy::all, clippy::allow_attributes, clippy::too_many_lines, reason = "generated")]
 
@@ -26,8 +26,8 @@ pub use MatchmakingSearchRequest as SearchRequest;
 pub use MatchmakingUpdateAdvertisementRequest as UpdateAdvertisementRequest;
 pub use MatchmakingUpdateAdvertisementResponse as UpdateAdvertisementResponse;
 
-/// What reflection says of the port that players use.
+/// Encoded descriptors of the services on the client port.
 pub const MATCHMAKING_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/matchmaking.bin"));
 
-/// What reflection says of the operator's service.
+/// Encoded descriptors of the Operator service.
 pub const OPERATOR_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/operator.bin"));

@@ -1,4 +1,4 @@
-//! The Queue service: parties wait, and hear what becomes of them.
+//! Queue service: enter, leave, watch, heartbeat, ready check and end of match.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 
 use crate::api::authorized::{AuthorizedQueues, ServiceResult, rejection_from};
 use crate::api::client_address::ClientAddressResolver;
-use crate::api::convert::{EntryPoint, queue as out};
+use crate::api::convert::{EntryPoint, queue as to_proto};
 use crate::api::pb;
 use crate::api::pb::queue_service_server::QueueService;
 use crate::auth::policy::RateLimitKind;
@@ -18,130 +18,137 @@ use crate::auth::rate_limit::{RateLimits, StreamPermit};
 use crate::domain::id::TicketId;
 use crate::engine::queues::{QueueEngine, TicketWatch};
 
-/// The service.
+/// Implementation of the Queue service.
 #[derive(Clone, Debug)]
 pub struct QueueApi {
     authorized: AuthorizedQueues,
 }
 
-/// News of tickets, one after the other.
+/// Stream of ticket status updates.
 pub type TicketUpdates = Pin<Box<dyn Stream<Item = Result<pb::QueueWatchResponse, Status>> + Send>>;
 
 impl QueueApi {
-    /// A service over `queues`.
-    pub fn new(queues: QueueEngine, callers: ClientAddressResolver, quotas: Option<Arc<RateLimits>>) -> Self {
-        Self { authorized: AuthorizedQueues::new(queues, callers, quotas) }
+    /// Creates the service over `queues`. Without rate limits, calls are not charged.
+    pub fn new(
+        queues: QueueEngine,
+        address_resolver: ClientAddressResolver,
+        rate_limits: Option<Arc<RateLimits>>,
+    ) -> Self {
+        Self { authorized: AuthorizedQueues::new(queues, address_resolver, rate_limits) }
     }
 }
 
 #[tonic::async_trait]
 impl QueueService for QueueApi {
     async fn enter(&self, request: Request<pb::QueueEnterRequest>) -> ServiceResult<pb::QueueEnterResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
-        let enter = EntryPoint::default().enter_command(caller.engine_caller(), wire)?;
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let enter = EntryPoint::default().enter_command(caller.engine_caller(), message)?;
         let answer =
             self.authorized.queues(&caller).enter_queue(caller.engine_caller(), enter).await.map_err(rejection_from)?;
-        Ok(Response::new(out::enter_response(answer)))
+        Ok(Response::new(to_proto::enter_response(answer)))
     }
 
     async fn leave(&self, request: Request<pb::QueueLeaveRequest>) -> ServiceResult<pb::QueueLeaveResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
-        let ticket = EntryPoint::default().ticket_to_leave(wire)?;
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let ticket = EntryPoint::default().ticket_to_leave(message)?;
         let answer = self
             .authorized
             .queues(&caller)
             .leave_queue(caller.engine_caller(), &ticket)
             .await
             .map_err(rejection_from)?;
-        Ok(Response::new(out::leave_response(answer)))
+        Ok(Response::new(to_proto::leave_response(answer)))
     }
 
     type WatchStream = TicketUpdates;
 
     async fn watch(&self, request: Request<pb::QueueWatchRequest>) -> ServiceResult<TicketUpdates> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
-        let tickets = EntryPoint::default().tickets_to_watch(wire)?;
-        let place = self.authorized.acquire_stream_permit(&caller)?;
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
+        let tickets = EntryPoint::default().tickets_to_watch(message)?;
+        let stream_permit = self.authorized.acquire_stream_permit(&caller)?;
         let watch =
             self.authorized.queues(&caller).watch_tickets(caller.engine_caller(), &tickets).map_err(rejection_from)?;
-        Ok(Response::new(ticket_updates(watch, place)))
+        Ok(Response::new(ticket_updates(watch, stream_permit)))
     }
 
     async fn heartbeat(
         &self,
         request: Request<pb::QueueHeartbeatRequest>,
     ) -> ServiceResult<pb::QueueHeartbeatResponse> {
-        let (caller, wire) =
-            self.authorized.charged_request(request, RateLimitKind::Heartbeat, |wire| wire.tickets.len())?;
-        let beat = EntryPoint::default().heartbeat_command(wire)?;
-        let ids: Vec<TicketId> = beat.tickets.iter().map(|ticket| ticket.id).collect();
-        let answer = self
+        let (caller, message) =
+            self.authorized.charged_request(request, RateLimitKind::Heartbeat, |message| message.tickets.len())?;
+        let heartbeat = EntryPoint::default().heartbeat_command(message)?;
+        let ids: Vec<TicketId> = heartbeat.tickets.iter().map(|ticket| ticket.id).collect();
+        let (statuses, expires_in_ms) = self
             .authorized
             .queues(&caller)
-            .heartbeat_tickets(caller.engine_caller(), beat)
+            .heartbeat_tickets(caller.engine_caller(), heartbeat)
             .await
             .map_err(rejection_from)?;
         let statuses = ids
             .into_iter()
-            .zip(answer.0)
-            .map(|(id, status)| status.map_or_else(|| unknown_ticket_status(id), out::ticket_status));
-        Ok(Response::new(pb::QueueHeartbeatResponse { statuses: statuses.collect(), expires_in_ms: answer.1 }))
+            .zip(statuses)
+            .map(|(id, status)| status.map_or_else(|| unknown_ticket_status(id), to_proto::ticket_status));
+        Ok(Response::new(pb::QueueHeartbeatResponse {
+            statuses: statuses.collect(),
+            expires_in_ms: expires_in_ms.into(),
+        }))
     }
 
     async fn respond(&self, request: Request<pb::QueueRespondRequest>) -> ServiceResult<pb::QueueRespondResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
-        let respond = EntryPoint::default().respond_command(wire)?;
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let respond = EntryPoint::default().respond_command(message)?;
         let status = self
             .authorized
             .queues(&caller)
             .respond_to_ready_check(caller.engine_caller(), respond)
             .await
             .map_err(rejection_from)?;
-        Ok(Response::new(pb::QueueRespondResponse { status: Some(out::ticket_status(status)) }))
+        Ok(Response::new(pb::QueueRespondResponse { status: Some(to_proto::ticket_status(status)) }))
     }
 
     async fn end_match(&self, request: Request<pb::QueueEndMatchRequest>) -> ServiceResult<pb::QueueEndMatchResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
-        let end = EntryPoint::default().end_match_command(wire)?;
-        let outcome =
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let end = EntryPoint::default().end_match_command(message)?;
+        let end_reason =
             self.authorized.queues(&caller).end_match(caller.engine_caller(), end).await.map_err(rejection_from)?;
-        Ok(Response::new(pb::QueueEndMatchResponse { end_reason: out::match_end_reason(outcome).into() }))
+        Ok(Response::new(pb::QueueEndMatchResponse { end_reason: to_proto::match_end_reason(end_reason).into() }))
     }
 }
 
-/// A ticket that nobody knows any more: long over.
+/// Status of a ticket that is no longer stored: it ended long ago.
 fn unknown_ticket_status(id: TicketId) -> pb::TicketStatus {
     let state = pb::TicketState::Ended.into();
     pb::TicketStatus { ticket_id: id.to_string(), state, ..pb::TicketStatus::default() }
 }
 
-/// A watch and what it needs to go on.
+/// State of a watch stream.
 struct WatchState {
     watch: TicketWatch,
     heartbeat_timer: Pin<Box<Sleep>>,
-    /// Its place among its caller's streams, until it has ended.
+    /// Permit for this stream in the caller's stream limit; released when the stream ends.
     _stream_permit: Option<StreamPermit>,
 }
 
-/// Tells whatever `watch` has to tell, and keeps its tickets alive meanwhile.
-fn ticket_updates(watch: TicketWatch, place: Option<StreamPermit>) -> TicketUpdates {
-    let begun = WatchState {
+/// Streams the updates of `watch` and sends heartbeats for its tickets meanwhile.
+fn ticket_updates(watch: TicketWatch, stream_permit: Option<StreamPermit>) -> TicketUpdates {
+    let state = WatchState {
         watch,
         heartbeat_timer: Box::pin(tokio::time::sleep_until(Instant::now())),
-        _stream_permit: place,
+        _stream_permit: stream_permit,
     };
-    Box::pin(unfold(begun, |mut watching| async move {
+    Box::pin(unfold(state, |mut state| async move {
         loop {
             tokio::select! {
                 biased;
-                status = watching.watch.next_status() => {
-                    let told = pb::QueueWatchResponse { status: Some(out::ticket_status(status?)) };
-                    return Some((Ok(told), watching));
+                status = state.watch.next_status() => {
+                    let update = pb::QueueWatchResponse { status: Some(to_proto::ticket_status(status?)) };
+                    return Some((Ok(update), state));
                 }
-                () = &mut watching.heartbeat_timer => {
-                    let again_ms = watching.watch.heartbeat_tickets().await;
-                    let again = std::time::Duration::from_millis(u64::from(again_ms.max(100)));
-                    watching.heartbeat_timer.as_mut().reset(Instant::now() + again);
+                () = &mut state.heartbeat_timer => {
+                    let next_ms = state.watch.heartbeat_tickets().await;
+                    let next = std::time::Duration::from_millis(u64::from(next_ms.max(100)));
+                    state.heartbeat_timer.as_mut().reset(Instant::now() + next);
                 }
             }
         }

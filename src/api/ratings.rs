@@ -1,4 +1,4 @@
-//! The Ratings service: what came of matches, and what that says of players.
+//! Rating service: match results, ratings, leaderboards, outcome prediction, feedback.
 
 use std::sync::Arc;
 
@@ -13,19 +13,23 @@ use crate::auth::policy::RateLimitKind;
 use crate::auth::rate_limit::RateLimits;
 use crate::engine::queues::QueueEngine;
 
-/// Users whose ratings cost as much as one search.
+/// Users whose ratings cost as much as one search against the rate limit.
 const USERS_PER_SEARCH_CHARGE: usize = 16;
 
-/// The service.
+/// Implementation of the Rating service.
 #[derive(Clone, Debug)]
 pub struct RatingsApi {
     authorized: AuthorizedQueues,
 }
 
 impl RatingsApi {
-    /// A service over `queues`.
-    pub fn new(queues: QueueEngine, callers: ClientAddressResolver, quotas: Option<Arc<RateLimits>>) -> Self {
-        Self { authorized: AuthorizedQueues::new(queues, callers, quotas) }
+    /// Creates the service over `queues`. Without rate limits, calls are not charged.
+    pub fn new(
+        queues: QueueEngine,
+        address_resolver: ClientAddressResolver,
+        rate_limits: Option<Arc<RateLimits>>,
+    ) -> Self {
+        Self { authorized: AuthorizedQueues::new(queues, address_resolver, rate_limits) }
     }
 }
 
@@ -35,33 +39,33 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::ReportResultRequest>,
     ) -> ServiceResult<pb::ReportResultResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
-        let said = EntryPoint::default().report_result_command(wire)?;
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let report = EntryPoint::default().report_result_command(message)?;
         let answer = self
             .authorized
             .queues(&caller)
-            .report_result(caller.engine_caller(), &said)
+            .report_result(caller.engine_caller(), &report)
             .await
             .map_err(rejection_from)?;
         Ok(Response::new(rating::report_result_response(answer)))
     }
 
     async fn get_ratings(&self, request: Request<pb::GetRatingsRequest>) -> ServiceResult<pb::GetRatingsResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Search, |wire| {
-            wire.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE)
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |message| {
+            message.user_ids.len().div_ceil(USERS_PER_SEARCH_CHARGE)
         })?;
-        let (set_id, users) = EntryPoint::default().ratings_query(&wire)?;
+        let (set_id, users) = EntryPoint::default().ratings_query(&message)?;
         let views = self.authorized.queues(&caller).user_ratings(set_id, &users).map_err(rejection_from)?;
-        Ok(Response::new(rating::ratings_response(wire.user_ids, &users, views)))
+        Ok(Response::new(rating::ratings_response(message.user_ids, &users, views)))
     }
 
     async fn get_leaderboard(
         &self,
         request: Request<pb::GetLeaderboardRequest>,
     ) -> ServiceResult<pb::GetLeaderboardResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
-        let look = EntryPoint::default().leaderboard_query(&wire)?;
-        let page = self.authorized.queues(&caller).leaderboard_page(look).map_err(rejection_from)?;
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
+        let query = EntryPoint::default().leaderboard_query(&message)?;
+        let page = self.authorized.queues(&caller).leaderboard_page(query).map_err(rejection_from)?;
         Ok(Response::new(rating::leaderboard_response(page)))
     }
 
@@ -69,33 +73,37 @@ impl RatingService for RatingsApi {
         &self,
         request: Request<pb::PredictOutcomeRequest>,
     ) -> ServiceResult<pb::PredictOutcomeResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Search, |wire| {
-            wire.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE)
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |message| {
+            message.sides.len().div_ceil(USERS_PER_SEARCH_CHARGE)
         })?;
-        let (set_id, sides) = EntryPoint::default().predict_outcome_query(&wire)?;
-        let chances =
+        let (set_id, sides) = EntryPoint::default().predict_outcome_query(&message)?;
+        let win_probabilities =
             self.authorized.queues(&caller).predict_win_probabilities(set_id, &sides).map_err(rejection_from)?;
-        Ok(Response::new(pb::PredictOutcomeResponse { win_probabilities: chances }))
+        Ok(Response::new(pb::PredictOutcomeResponse { win_probabilities }))
     }
 
     async fn get_rating_history(
         &self,
         request: Request<pb::GetRatingHistoryRequest>,
     ) -> ServiceResult<pb::GetRatingHistoryResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
-        let asked = EntryPoint::default().rating_history_query(&wire)?;
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Search, |_| 1)?;
+        let query = EntryPoint::default().rating_history_query(&message)?;
         let changes =
-            self.authorized.queues(&caller).rating_history(asked.set_id, asked.user).await.map_err(rejection_from)?;
-        Ok(Response::new(rating::rating_history_response(changes, &asked)))
+            self.authorized.queues(&caller).rating_history(query.set_id, query.user).await.map_err(rejection_from)?;
+        Ok(Response::new(rating::rating_history_response(changes, &query)))
     }
 
     async fn submit_feedback(
         &self,
         request: Request<pb::SubmitFeedbackRequest>,
     ) -> ServiceResult<pb::SubmitFeedbackResponse> {
-        let (caller, wire) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
-        let said = EntryPoint::default().submit_feedback_command(wire)?;
-        self.authorized.queues(&caller).submit_feedback(caller.engine_caller(), &said).await.map_err(rejection_from)?;
+        let (caller, message) = self.authorized.charged_request(request, RateLimitKind::Update, |_| 1)?;
+        let feedback = EntryPoint::default().submit_feedback_command(message)?;
+        self.authorized
+            .queues(&caller)
+            .submit_feedback(caller.engine_caller(), &feedback)
+            .await
+            .map_err(rejection_from)?;
         Ok(Response::new(pb::SubmitFeedbackResponse {}))
     }
 }

@@ -1,8 +1,8 @@
-//! Answers full of candidates, written straight into one buffer: nothing is allocated for a single candidate.
+//! Encoder of responses with candidates. Writes protobuf into one buffer, without an allocation per candidate.
 //!
-//! What an advertisement always says is encoded once, when it is published (`encode_static`). An answer splices those
-//! bytes and appends what depends on the search. Protobuf lets fields come in any order, so a spliced candidate is as
-//! good as a generated one.
+//! The fields that no search changes are encoded once, when an advertisement is published
+//! (`encode_static_candidate_fields`). A response copies those bytes and appends the fields that depend on the search.
+//! Protobuf fields may come in any order, so the result is a valid message.
 
 use std::sync::Arc;
 
@@ -20,34 +20,33 @@ use crate::domain::measure::Measure;
 use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
 
-/// Bytes of a whole answer: no search costs more to send, whatever it asks (SEC-10).
+/// Size limit of one response, bytes.
 pub const RESPONSE_BYTES_MAX: usize = 64 * 1024;
 
-/// Bytes of an answer that are kept for what is not a candidate: a count for each rule and each side, and the paths of
-/// what was not believed.
+/// Bytes reserved for fields other than candidates: refusal counts per rule and side, and paths of ignored fields.
 const NON_CANDIDATE_BYTES_MAX: usize = 20 * 1024;
 
-/// Bytes of candidates in one answer.
+/// Size limit of all candidates in one response, bytes.
 const CANDIDATES_BYTES_MAX: usize = RESPONSE_BYTES_MAX - NON_CANDIDATE_BYTES_MAX;
 
-/// Bytes of one count of refusals: a rule's name, two small numbers and a count, with their keys and lengths.
+/// Size limit of one refusal count, bytes: rule name, two enums and a count, with keys and lengths.
 const REFUSAL_COUNT_BYTES_MAX: usize = limit::STRING_BYTES_MAX + 24;
 
-/// Each hard rule may refuse on either side, and there are the reasons that need no rule.
+// Each hard filter may refuse on either side; 16 covers the reasons that are not rules.
 const _: () =
     assert!((2 * limit::RULESET_ENTRIES_PER_KIND_MAX + 16) * REFUSAL_COUNT_BYTES_MAX <= NON_CANDIDATE_BYTES_MAX);
 
-/// Bytes that a candidate usually takes, for a buffer that seldom grows.
+/// Typical size of a candidate, bytes; sizes the initial buffer.
 const CANDIDATE_BYTES_TYPICAL: usize = 160;
 
-/// Digits of an id.
+/// Hexadecimal digits of an id.
 const ID_HEX_DIGITS: usize = 32;
 
-/// A party's size is written as one byte.
+// A party size is encoded as a one-byte varint.
 const _: () = assert!(limit::PLAYERS_PER_SESSION_MAX < 128);
 
-/// A message that is encoded already. Stands for the generated `MatchmakingSearchResponse` and
-/// `MatchmakingReportLatencyResponse`; `build.rs` says so.
+/// Message in its encoded form. `build.rs` substitutes it for the generated `MatchmakingSearchResponse` and
+/// `MatchmakingReportLatencyResponse`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct EncodedResponse {
     bytes: Vec<u8>,
@@ -58,7 +57,7 @@ impl Message for EncodedResponse {
         buf.put_slice(&self.bytes);
     }
 
-    /// Keeps the field as it came: whoever reads the bytes later gives it a meaning.
+    /// Copies the field in its encoded form; nothing here interprets it.
     fn merge_field(
         &mut self,
         tag: u32,
@@ -101,15 +100,15 @@ impl Message for EncodedResponse {
     }
 }
 
-/// Encodes the part of a candidate that no search changes: id, party sizes and connect data.
+/// Encodes the candidate fields that no search changes: id, party sizes and connect data.
 pub fn encode_static_candidate_fields(advertisement: &Advertisement) -> Arc<[u8]> {
     let Advertisement { session, connect_data, .. } = advertisement;
-    // Two keys with short lengths, and one with a length of up to three bytes.
-    let room = 2 + ID_HEX_DIGITS + 2 + session.party_sizes.len() + 4 + connect_data.len();
-    let mut out = Vec::with_capacity(room);
+    // Two keys with one-byte lengths, and one key with a length of up to three bytes.
+    let capacity = 2 + ID_HEX_DIGITS + 2 + session.party_sizes.len() + 4 + connect_data.len();
+    let mut out = Vec::with_capacity(capacity);
     put_length_prefix(1, ID_HEX_DIGITS, &mut out);
-    out.extend_from_slice(&advertisement.id.digits());
-    // A size below 128 is one byte, and no party is larger.
+    out.extend_from_slice(&advertisement.id.to_hex());
+    // A size below 128 is one byte, and party sizes are below 128.
     put_length_prefix(7, session.party_sizes.len(), &mut out);
     out.extend_from_slice(&session.party_sizes);
     if !connect_data.is_empty() {
@@ -119,55 +118,56 @@ pub fn encode_static_candidate_fields(advertisement: &Advertisement) -> Arc<[u8]
     out.into()
 }
 
-/// Begins a field of so many bytes.
+/// Writes the key and length of a length-delimited field.
 fn put_length_prefix(tag: u32, length: usize, out: &mut Vec<u8>) {
     encoding::encode_key(tag, WireType::LengthDelimited, out);
     encoding::encode_varint(length as u64, out);
 }
 
-/// Writes candidates, best first, and then the rest of the answer that they belong to.
+/// Encoder of a Search or ReportLatency response: candidates, best first, then the other fields.
 #[derive(Debug)]
 pub struct SearchResponseEncoder<'a> {
     bytes: Vec<u8>,
     terms: Vec<ScoreTermEncoder<'a>>,
-    /// The values of one candidate's terms as they leave.
+    /// Term values of the current candidate, rounded for sending.
     term_values: Vec<f64>,
 }
 
-/// What is known of a term before its value.
+/// Encoder of one score term; holds what is the same for each candidate.
 #[derive(Debug)]
 struct ScoreTermEncoder<'a> {
     name: &'a str,
-    /// Whether the value is rounded before it leaves.
+    /// Whether the value is rounded to thousandths before sending.
     rounded: bool,
-    /// Bytes before the value, without the key and the length of the whole.
+    /// Encoded length of the name field, bytes.
     name_field_len: usize,
 }
 
 impl<'a> SearchResponseEncoder<'a> {
-    /// A writer of candidates that are judged by `ruleset`.
+    /// Creates an encoder for candidates scored by `ruleset`.
     pub fn new(ruleset: &'a Ruleset) -> Self {
-        let usual = ruleset.search_limits.max_results as usize * CANDIDATE_BYTES_TYPICAL + 256;
-        let shapes: Vec<_> = ruleset.soft_filters.iter().map(|soft| ScoreTermEncoder::new(ruleset, soft)).collect();
-        Self { bytes: Vec::with_capacity(usual), term_values: Vec::with_capacity(shapes.len()), terms: shapes }
+        let capacity = ruleset.search_limits.max_results as usize * CANDIDATE_BYTES_TYPICAL + 256;
+        let terms: Vec<_> =
+            ruleset.soft_filters.iter().map(|soft_filter| ScoreTermEncoder::new(ruleset, soft_filter)).collect();
+        Self { bytes: Vec::with_capacity(capacity), term_values: Vec::with_capacity(terms.len()), terms }
     }
 
-    /// Appends a candidate. One that would make the answer larger than a client accepts is left out, and so are all
-    /// that come after it, which are worse.
+    /// Appends a candidate, unless the response would exceed its size limit. Candidates come best first, so only the
+    /// worst are left out.
     pub fn push_candidate(&mut self, candidate: &CandidateView<'_>) {
         let score = round_to_thousandths(candidate.score);
-        let Self { terms: shapes, term_values: values, .. } = self;
-        values.clear();
-        values.extend(shapes.iter().zip(candidate.score_terms).map(|(shape, &exact)| shape.value_to_send(exact)));
-        let distance_miles = candidate.distance_miles.map(|it| round_to_step(it, DISTANCE_ROUNDING_MILES));
+        let Self { terms, term_values, .. } = self;
+        term_values.clear();
+        term_values.extend(terms.iter().zip(candidate.score_terms).map(|(term, &exact)| term.value_to_send(exact)));
+        let distance_miles = candidate.distance_miles.map(|distance| round_to_step(distance, DISTANCE_ROUNDING_MILES));
         let round_trip_ms = candidate.round_trip.map(disclosed_round_trip_ms);
         let length = candidate.encoded_advert.len()
             + double_field_len(score)
-            + shapes.iter().zip(&*values).map(|(shape, &value)| shape.encoded_len(value)).sum::<usize>()
+            + terms.iter().zip(&*term_values).map(|(term, &value)| term.encoded_len(value)).sum::<usize>()
             + optional_float_field_len(distance_miles)
             + optional_float_field_len(round_trip_ms)
             + open_seats_field_len(candidate.open_seats);
-        if CANDIDATES_BYTES_MAX < self.bytes.len() + length {
+        if self.bytes.len() + length > CANDIDATES_BYTES_MAX {
             return;
         }
         let out = &mut self.bytes;
@@ -175,8 +175,8 @@ impl<'a> SearchResponseEncoder<'a> {
         encoding::encode_varint(length as u64, out);
         out.extend_from_slice(candidate.encoded_advert);
         put_double_field(2, score, out);
-        for (shape, &value) in shapes.iter().zip(&*values) {
-            shape.encode(value, out);
+        for (term, &value) in terms.iter().zip(&*term_values) {
+            term.encode(value, out);
         }
         put_optional_float_field(4, distance_miles, out);
         put_optional_float_field(5, round_trip_ms, out);
@@ -185,7 +185,7 @@ impl<'a> SearchResponseEncoder<'a> {
         }
     }
 
-    /// Appends what else a search says.
+    /// Appends the other fields of a search response.
     pub fn finish_search_response(self, answer: SearchAnswer) -> EncodedResponse {
         let mut bytes = self.bytes;
         let out = &mut bytes;
@@ -207,14 +207,14 @@ impl<'a> SearchResponseEncoder<'a> {
         EncodedResponse { bytes }
     }
 
-    /// Appends what else a latency report's answer says.
+    /// Appends the other fields of a latency response.
     pub fn finish_latency_response(self, answer: &ReportLatencyAnswer) -> EncodedResponse {
         let mut bytes = self.bytes;
         encoding::bool::encode(2, &answer.involved_phase_may_start, &mut bytes);
-        let mut not_believed = session_composition_paths(&answer.ignored_fields);
-        not_believed
-            .extend(answer.implausible_measurements.iter().map(|at| format!("measurements[{at}].round_trip_ms")));
-        encoding::string::encode_repeated(3, &not_believed, &mut bytes);
+        let mut ignored_fields = session_composition_paths(&answer.ignored_fields);
+        ignored_fields
+            .extend(answer.implausible_measurements.iter().map(|index| format!("measurements[{index}].round_trip_ms")));
+        encoding::string::encode_repeated(3, &ignored_fields, &mut bytes);
         EncodedResponse { bytes }
     }
 }
@@ -233,7 +233,7 @@ impl<'a> ScoreTermEncoder<'a> {
         self.name_field_len + double_field_len(value)
     }
 
-    /// The length of the whole term with its key.
+    /// Encoded length of the whole term with its key, bytes.
     fn encoded_len(&self, value: f64) -> usize {
         let body = self.body_len(value);
         1 + encoding::encoded_len_varint(body as u64) + body
@@ -249,8 +249,8 @@ impl<'a> ScoreTermEncoder<'a> {
     }
 }
 
-/// Terms from which somebody's place or rating could be computed are rounded: all but those of attributes that clients
-/// state themselves (DESIGN section 4).
+/// Whether a term is rounded, because a location or rating could be computed from it. Terms of attributes that clients
+/// set themselves are exact.
 fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
     match measure {
         Measure::AttributeDifference(index) => ruleset.attributes[index].trust != Trust::Client,
@@ -258,12 +258,12 @@ fn is_rounded(ruleset: &Ruleset, measure: Measure) -> bool {
     }
 }
 
-/// Paths as the typed request has them.
+/// Field paths as in a typed request.
 fn session_composition_paths(paths: &[String]) -> Vec<String> {
     paths.iter().map(|path| format!("session_composition.{path}")).collect()
 }
 
-/// What a caller measured is the caller's; anything else is told in steps (SEC-9).
+/// Round trip as the caller may see it: its own measurements exactly, estimates in steps, for location privacy.
 fn disclosed_round_trip_ms(round_trip: RoundTrip) -> f64 {
     match round_trip {
         RoundTrip::Estimated(ms) => round_to_step(ms, ROUND_TRIP_ROUNDING_MS),
@@ -309,10 +309,10 @@ fn refusal_count(ruleset: &Ruleset, refusal: Refusal, count: u32) -> pb::Refusal
         Refusal::Expired => plain(Kind::Expired),
         Refusal::NotEnoughSeats => plain(Kind::Full),
         Refusal::HardFilter { filter_index: filter, side } => {
-            let rule = ruleset.hard_filters.get(filter).map_or("allowed", |hard| &*hard.name);
+            let rule = ruleset.hard_filters.get(filter).map_or("allowed_range", |hard| &*hard.name);
             (Kind::Filter, refusal_side(side), rule.to_owned())
         }
-        // The rest are queues' refusals, which no search has.
+        // Queue refusals do not occur in a search.
         other => (Kind::Unspecified, pb::RefusalSide::Unspecified, other.as_str().to_owned()),
     };
     pb::RefusalCount { rule, count, kind: kind.into(), side: side.into() }

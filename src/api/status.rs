@@ -1,4 +1,5 @@
-//! Every reason not to answer, and the gRPC status that each becomes: one table for calls and for connections.
+//! Errors of the API: one table from engine errors to gRPC status, `ErrorInfo` reason and retry delay, for calls and
+//! for the Connect stream.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,40 +15,40 @@ use crate::domain::attribute_values::FieldProblem;
 use crate::domain::filter::RefusingSide;
 use crate::engine::error::EngineError;
 
-/// Who speaks in an ErrorInfo.
+/// `ErrorInfo.domain` of each error.
 pub const ERROR_DOMAIN: &str = "fireteam";
 
-/// Fields named in one refusal. Details travel in a header, and clients accept 8 KiB of headers, in base64.
+/// Limit of fields listed in one error. Details travel in a header as base64, and clients accept 8 KiB of headers.
 const FIELD_VIOLATIONS_MAX: usize = 16;
 
-/// Bytes of one path or one explanation in a refusal.
+/// Limit of one field path or one field message, bytes.
 const VIOLATION_TEXT_BYTES_MAX: usize = 160;
 
-/// Why a request is refused, in the words of the wire.
+/// Error response to a request.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rejection {
-    /// The status code.
+    /// gRPC status code.
     pub code: Code,
-    /// For programs: upper case with underscores, stable.
+    /// Stable reason for programs.
     pub reason: ErrorReason,
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// Facts that a program may act on.
+    /// `ErrorInfo.metadata`: values that a program may act on.
     pub metadata: Vec<(&'static str, String)>,
-    /// Fields at fault, with their whole paths.
+    /// Invalid fields with their full paths.
     pub fields: Vec<FieldProblem>,
-    /// When trying again may help.
+    /// Delay after which a retry may succeed, milliseconds; `None` if a retry does not help.
     pub retry_after_ms: Option<u32>,
 }
 
 impl Rejection {
-    /// A refusal with nothing but a code, a reason and a message.
+    /// Creates an error without fields, metadata and retry delay.
     pub fn new(code: Code, reason: ErrorReason, message: impl Into<String>) -> Self {
         let message = message.into();
         Self { code, reason, message, metadata: Vec::new(), fields: Vec::new(), retry_after_ms: None }
     }
 
-    /// Refuses a request whose fields are at fault; paths are whole.
+    /// Creates the error of a request with invalid fields; paths are complete.
     pub fn invalid_fields(mut fields: Vec<FieldProblem>) -> Self {
         let more = fields.len().saturating_sub(FIELD_VIOLATIONS_MAX);
         fields.truncate(FIELD_VIOLATIONS_MAX);
@@ -63,7 +64,7 @@ impl Rejection {
         Self { fields, ..Self::new(Code::InvalidArgument, ErrorReason::InvalidRequest, message) }
     }
 
-    /// The server is going away; another one will answer.
+    /// Error of a server that is draining. A client that reconnects reaches another server.
     pub fn draining() -> Self {
         Self::new(Code::Unavailable, ErrorReason::Draining, "the server is shutting down; connect again")
     }
@@ -78,7 +79,7 @@ impl Rejection {
         self
     }
 
-    /// The status of a call.
+    /// Converts to a gRPC status with error details.
     pub fn into_status(self) -> Status {
         let mut details = ErrorDetails::new();
         let facts: HashMap<String, String> =
@@ -97,13 +98,13 @@ impl Rejection {
         Status::with_error_details_and_metadata(self.code, self.message, details, metadata)
     }
 
-    /// What a connection answers instead.
+    /// Converts to the error of one request on a Connect stream.
     pub fn into_request_error(self) -> pb::RequestError {
         pb::RequestError {
             code: self.code.into(),
             message: self.message,
             field: self.fields.into_iter().next().map_or_else(String::new, |problem| problem.path),
-            retry_after_ms: self.retry_after_ms,
+            retry_after_ms: self.retry_after_ms.map(u64::from),
             reason: self.reason.into(),
         }
     }
@@ -121,34 +122,34 @@ impl From<Rejection> for Status {
 }
 
 impl From<RateLimitExceeded> for Rejection {
-    fn from(over: RateLimitExceeded) -> Self {
-        let (quota, retry_after_ms) = (over.limit_name(), over.retry_after_ms);
-        let text = format!("rate limit {quota} exceeded; retry in {retry_after_ms} ms");
+    fn from(exceeded: RateLimitExceeded) -> Self {
+        let (limit, retry_after_ms) = (exceeded.limit_name(), exceeded.retry_after_ms);
+        let text = format!("rate limit {limit} exceeded; retry in {retry_after_ms} ms");
         Self::new(Code::ResourceExhausted, ErrorReason::RateLimited, text)
-            .with_metadata("limit", quota)
+            .with_metadata("limit", limit)
             .with_retry_after_ms(retry_after_ms)
     }
 }
 
 impl From<EngineError> for Rejection {
-    #[expect(clippy::too_many_lines, reason = "an arm for each fault: what is told of them is read side by side")]
-    fn from(fault: EngineError) -> Self {
+    #[expect(clippy::too_many_lines, reason = "one arm per error, so that the messages stand side by side")]
+    fn from(error: EngineError) -> Self {
         use Code as C;
-        match fault {
+        match error {
             EngineError::InvalidFields(fields) => Self::invalid_fields(fields),
             EngineError::UnknownSet(set) => {
                 let text = format!("unknown matchmaking_set_id {set}; use the SetId of a loaded ruleset");
                 Self::new(C::NotFound, ErrorReason::UnknownMatchmakingSet, text)
                     .with_metadata("matchmaking_set_id", set)
             }
-            EngineError::UnknownRulesetHash { requested: given, current } => {
+            EngineError::UnknownRulesetHash { requested, current } => {
                 let text = format!(
-                    "service_configuration_hash {given} is no longer cached; fetch the current ruleset, {current}"
+                    "service_configuration_hash {requested} is no longer cached; fetch the current ruleset, {current}"
                 );
                 Self::new(C::FailedPrecondition, ErrorReason::StaleConfiguration, text)
                     .with_metadata("current_hash", current)
             }
-            // The same words whether or not the thing exists, so that nobody can find out by asking.
+            // Same text for existing and missing objects, so that a caller cannot probe for existence.
             EngineError::NotOwner => Self::new(
                 C::PermissionDenied,
                 ErrorReason::NotOwner,
@@ -206,29 +207,32 @@ impl From<EngineError> for Rejection {
                 let text = format!("matchmaking set {set} has no queue; use Search and UpdateAdvertisement");
                 Self::new(C::FailedPrecondition, ErrorReason::NoQueue, text)
             }
-            EngineError::PartyTooLarge { size, max: most } => {
-                let text = format!("party has {size} players; this queue accepts at most {most}");
-                Self::new(C::FailedPrecondition, ErrorReason::PartyTooLarge, text).with_metadata("max_party_size", most)
+            EngineError::PartyTooLarge { size, max } => {
+                let text = format!("party has {size} players; this queue accepts at most {max}");
+                Self::new(C::FailedPrecondition, ErrorReason::PartyTooLarge, text).with_metadata("max_party_size", max)
             }
-            EngineError::AlreadyQueued { player_index: player, own_ticket: ticket } => {
-                let text = format!("session_composition.players[{player}] is already queued; leave that ticket first");
-                let rejection =
-                    Self::new(C::AlreadyExists, ErrorReason::AlreadyQueued, text).with_metadata("player", player);
-                ticket.into_iter().fold(rejection, |rejection, id| rejection.with_metadata("ticket_id", id))
-            }
-            EngineError::AlreadyInMatch { player_index: player } => {
-                let text = format!("session_composition.players[{player}] is in a match; wait until it ends");
-                Self::new(C::FailedPrecondition, ErrorReason::AlreadyInMatch, text).with_metadata("player", player)
-            }
-            EngineError::QueueCooldown { player_index: player, retry_after_ms } => {
+            EngineError::AlreadyQueued { player_index, own_ticket } => {
                 let text =
-                    format!("session_composition.players[{player}] failed a ready check; retry in {retry_after_ms} ms");
+                    format!("session_composition.players[{player_index}] is already queued; leave that ticket first");
                 let rejection =
-                    Self::new(C::PermissionDenied, ErrorReason::QueueCooldown, text).with_metadata("player", player);
+                    Self::new(C::AlreadyExists, ErrorReason::AlreadyQueued, text).with_metadata("player", player_index);
+                own_ticket.into_iter().fold(rejection, |rejection, id| rejection.with_metadata("ticket_id", id))
+            }
+            EngineError::AlreadyInMatch { player_index } => {
+                let text = format!("session_composition.players[{player_index}] is in a match; wait until it ends");
+                Self::new(C::FailedPrecondition, ErrorReason::AlreadyInMatch, text)
+                    .with_metadata("player", player_index)
+            }
+            EngineError::QueueCooldown { player_index, retry_after_ms } => {
+                let text = format!(
+                    "session_composition.players[{player_index}] failed a ready check; retry in {retry_after_ms} ms"
+                );
+                let rejection = Self::new(C::PermissionDenied, ErrorReason::QueueCooldown, text)
+                    .with_metadata("player", player_index);
                 rejection.with_retry_after_ms(retry_after_ms)
             }
             EngineError::TicketNotWaiting => {
-                let text = "the ticket is not waiting, or one of its players is in another match";
+                let text = "the ticket is not waiting, or one of its players is in another match; watch the ticket";
                 Self::new(C::FailedPrecondition, ErrorReason::TicketNotWaiting, text)
             }
             EngineError::NoReadyCheck => {
@@ -248,13 +252,14 @@ impl From<EngineError> for Rejection {
                 let text = "the match was not played; only played matches have a result";
                 Self::new(C::FailedPrecondition, ErrorReason::MatchNotPlayed, text)
             }
-            EngineError::AlreadyReported { first_report: first } => {
-                let text = format!("a different result was reported before: {first}; the first result stands");
-                Self::new(C::FailedPrecondition, ErrorReason::AlreadyReported, text).with_metadata("reported", first)
+            EngineError::AlreadyReported { first_report } => {
+                let text = format!("a different result was reported before: {first_report}; the first result stands");
+                Self::new(C::FailedPrecondition, ErrorReason::AlreadyReported, text)
+                    .with_metadata("reported", first_report)
             }
-            EngineError::FeedbackAlreadyGiven { stars: score } => {
-                let text = format!("the player already gave this match {score} stars; feedback cannot be changed");
-                Self::new(C::FailedPrecondition, ErrorReason::FeedbackAlreadyGiven, text).with_metadata("stars", score)
+            EngineError::FeedbackAlreadyGiven { stars } => {
+                let text = format!("the player already gave this match {stars} stars; feedback cannot be changed");
+                Self::new(C::FailedPrecondition, ErrorReason::FeedbackAlreadyGiven, text).with_metadata("stars", stars)
             }
             EngineError::NoRatingSystem(set) => {
                 let text = format!("matchmaking set {set} has no rating system; add <Rating> to its ruleset");
@@ -288,9 +293,9 @@ fn side_name(side: RefusingSide) -> &'static str {
     }
 }
 
-/// Cuts a text at a character's edge.
+/// Truncates a text at a character boundary.
 fn truncate_text(text: &mut String) {
-    if VIOLATION_TEXT_BYTES_MAX < text.len() {
+    if text.len() > VIOLATION_TEXT_BYTES_MAX {
         let end = text.floor_char_boundary(VIOLATION_TEXT_BYTES_MAX - 3);
         text.truncate(end);
         text.push('…');

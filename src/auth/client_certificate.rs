@@ -1,5 +1,5 @@
-//! Whom a client's certificate names: `fireteam://server/<id>` or `fireteam://operator/<id>` among its names. Whether the
-//! certificate is genuine TLS has found out before.
+//! Identity in a TLS client certificate: a subject alternative name `fireteam://game_server/<id>` or
+//! `fireteam://operator/<id>`. TLS has already verified the certificate.
 
 use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
@@ -8,36 +8,36 @@ use x509_parser::prelude::FromDer;
 use crate::auth::identity::{Identity, Role};
 use crate::auth::jwt::SUBJECT_BYTES_MAX;
 
-/// Who vouches for certificates, as identities call it. No issuer of tokens may have this name.
+/// Issuer name of identities that come from certificates. No issuer of tokens may use it.
 pub const TLS_ISSUER: &str = "tls";
 
-/// What our names begin with.
+/// Prefix of the URIs that carry an identity; other subject alternative names are ignored.
 const URI_PREFIX: &str = "fireteam://";
 
-/// Whom `der` names; nobody when it names nobody of ours, or several.
+/// Identity that the certificate `der` names; `None` if it has no `fireteam://` URI, an invalid one, or several.
 pub(super) fn identity_from_certificate(der: &[u8]) -> Option<Identity> {
     let (rest, certificate) = X509Certificate::from_der(der).ok()?;
     if !rest.is_empty() {
         return None;
     }
     let names = &certificate.subject_alternative_name().ok()??.value.general_names;
-    let mut ours = names.iter().filter_map(|name| match name {
+    let mut identity_uris = names.iter().filter_map(|name| match name {
         GeneralName::URI(uri) => uri.strip_prefix(URI_PREFIX),
         _ => None,
     });
-    let (role, id) = ours.next()?.split_once('/')?;
-    if ours.next().is_some() {
+    let (role, id) = identity_uris.next()?.split_once('/')?;
+    if identity_uris.next().is_some() {
         return None;
     }
-    // A client is a player's program: who it is, its player's token says.
+    // A client authenticates with its player's token, never with a certificate.
     let role = Role::from_name(role).filter(|role| *role != Role::Client)?;
     is_valid_id(id).then(|| Identity::new(TLS_ISSUER, id, role, &[], None))
 }
 
-/// Letters, digits and a few marks that mean the same however a URI is read.
+/// Checks that an id consists of unreserved URI characters (RFC 3986, section 2.3), which need no percent encoding.
 fn is_valid_id(id: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
-    (1..=SUBJECT_BYTES_MAX).contains(&id.len()) && id.bytes().all(plain)
+    let is_unreserved = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    (1..=SUBJECT_BYTES_MAX).contains(&id.len()) && id.bytes().all(is_unreserved)
 }
 
 #[cfg(test)]
@@ -60,27 +60,27 @@ mod tests {
             let found = identity_with_uris(&["https://elsewhere.example/", uri]).expect(uri);
             assert_eq!((found.role, &*found.subject, &*found.issuer, found.expires_at), (role, id, "tls", None));
         };
-        check("fireteam://server/eu-1", Role::GameServer, "eu-1");
+        check("fireteam://game_server/eu-1", Role::GameServer, "eu-1");
         check("fireteam://operator/ana.b_c~d", Role::Operator, "ana.b_c~d");
     }
 
-    /// SEC-4: whatever else a certificate says, it is nobody's.
+    /// SEC-4: a certificate with any other name gives no identity.
     #[test]
     fn client_certificate_with_any_other_name_is_rejected() {
-        let too_long = format!("fireteam://server/{}", "a".repeat(SUBJECT_BYTES_MAX + 1));
+        let too_long = format!("fireteam://game_server/{}", "a".repeat(SUBJECT_BYTES_MAX + 1));
         for uris in [
             &[][..],
             &["fireteam://client/ana"],
             &["fireteam://admin/ana"],
-            &["fireteam://server/"],
-            &["fireteam://server"],
-            &["fireteam://server/a/b"],
-            &["fireteam://server/a?b"],
-            &["fireteam://server/%61"],
-            &["FIRETEAM://server/a"],
-            &["mm://server/a"],
-            &["fireteam://server/a", "fireteam://operator/a"],
-            &["fireteam://server/a", "fireteam://server/a"],
+            &["fireteam://game_server/"],
+            &["fireteam://game_server"],
+            &["fireteam://game_server/a/b"],
+            &["fireteam://game_server/a?b"],
+            &["fireteam://game_server/%61"],
+            &["FIRETEAM://game_server/a"],
+            &["mm://game_server/a"],
+            &["fireteam://game_server/a", "fireteam://operator/a"],
+            &["fireteam://game_server/a", "fireteam://game_server/a"],
             &[&too_long],
         ] {
             assert!(identity_with_uris(uris).is_none(), "{uris:?}");

@@ -1,53 +1,53 @@
-//! Why somebody's word for who they are is not taken: in full for operators, in four words for whoever called.
+//! Reasons for a failed authentication: fourteen for operators' metrics, four for the caller.
 
-/// What is wrong with what a caller has shown.
+/// Reason why a caller's token or certificate was rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CredentialError {
-    /// Nothing was shown.
+    /// No token and no certificate.
     Missing,
-    /// It is no token at all, or there are several.
+    /// Not a well-formed token, or several tokens.
     Malformed,
-    /// It is larger than a token may be.
+    /// The token is longer than `JWT_BYTES_MAX`.
     TooLarge,
-    /// It is signed in a way that none of the keys allows; `none` and secrets that both sides share among them.
+    /// No key allows the token's algorithm, such as `none` or an HMAC.
     AlgorithmNotAllowed,
-    /// It names a key that nobody has.
+    /// No key has the token's `kid`.
     UnknownKey,
-    /// Nobody who is believed signed it.
+    /// The signature does not verify.
     BadSignature,
-    /// It was issued by somebody else.
+    /// The issuer is not the configured one.
     WrongIssuer,
-    /// It is for somebody else.
+    /// The token is not for the configured audience.
     WrongAudience,
-    /// It does not say for whom it was issued, or cannot be read out.
+    /// The subject is missing, empty, too long, or contains control characters.
     InvalidSubject,
-    /// It names a role that there is not, or too many scopes.
+    /// The role is unknown, or there are too many scopes.
     InvalidRole,
-    /// It is not good yet.
+    /// The token is not valid yet.
     NotYetValid,
-    /// It is good for longer than a token may be.
+    /// The token's lifetime is longer than `JWT_LIFETIME_MS_MAX`.
     LifetimeTooLong,
-    /// It was good once.
+    /// The token has expired and is otherwise valid.
     Expired,
-    /// The certificate names nobody.
+    /// The certificate contains no identity.
     InvalidCertificate,
 }
 
-/// What of it the caller is told: enough to do something about it, and nothing to learn from by trying.
+/// Reason that the caller receives: enough to act on, too little to help guessing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PublicReason {
-    /// Show something.
+    /// No credentials; send a token.
     Missing,
-    /// Show a token.
+    /// Not a token; send a well-formed one.
     Malformed,
-    /// Fetch a fresh one.
+    /// Token expired; send a new one.
     Expired,
-    /// No.
+    /// Credentials rejected.
     Rejected,
 }
 
 impl CredentialError {
-    /// Every reason.
+    /// All reasons.
     pub const ALL: [CredentialError; 14] = [
         CredentialError::Missing,
         CredentialError::Malformed,
@@ -65,7 +65,7 @@ impl CredentialError {
         CredentialError::InvalidCertificate,
     ];
 
-    /// The word in metrics.
+    /// Label value in metrics.
     pub fn as_str(self) -> &'static str {
         match self {
             CredentialError::Missing => "missing",
@@ -78,14 +78,14 @@ impl CredentialError {
             CredentialError::WrongAudience => "audience",
             CredentialError::InvalidSubject => "subject",
             CredentialError::InvalidRole => "role",
-            CredentialError::NotYetValid => "not_yet",
-            CredentialError::LifetimeTooLong => "lives_too_long",
+            CredentialError::NotYetValid => "not_yet_valid",
+            CredentialError::LifetimeTooLong => "lifetime_too_long",
             CredentialError::Expired => "expired",
             CredentialError::InvalidCertificate => "certificate",
         }
     }
 
-    /// What the caller hears.
+    /// The reason that the caller receives.
     pub fn public_reason(self) -> PublicReason {
         match self {
             CredentialError::Missing => PublicReason::Missing,

@@ -1,22 +1,23 @@
-//! Whose address a call comes from, when proxies stand between: believe only what a configured proxy wrote.
+//! Client address behind proxies: trusts `x-forwarded-for` entries that a configured proxy wrote.
 
 use std::net::{IpAddr, SocketAddr};
 
 use ipnet::IpNet;
 
-/// Hops walked at most; nobody's path has more proxies of the operator's own.
+/// Maximum number of hops read; no deployment has more proxies of its own.
 pub const FORWARDED_HOPS_MAX: usize = 16;
-/// Bytes at the end of one header value that are looked at. What lies before is the client's own writing.
+/// Bytes read at the end of one header value. Earlier bytes come from the client, not from a proxy.
 pub const FORWARDED_FOR_BYTES_MAX: usize = 2048;
 
-/// The address of the client behind `peer`, for locality and quotas.
+/// Returns the address of the client behind `peer`, for locality and rate limits.
 ///
-/// `forwarded_for` are the values of all `x-forwarded-for` headers, in the order received. They count only when `peer`
-/// lies in `trusted`; then the walk goes from the right, the end that proxies append to, and stops at the first hop that
-/// no trusted proxy can vouch for: an address outside `trusted`, which is the answer, or text that is no address, which
-/// leaves the last hop that was one (SEC-7). Addresses come back in canonical form, never as `::ffff:1.2.3.4`.
+/// `forwarded_for` has the values of all `x-forwarded-for` headers, in the order received. They count only if `peer` lies
+/// in `trusted`. The hops are read from the right, the end that proxies append to.
 ///
-/// | peer       | header                    | trusted       | answer    |
+/// An address outside `trusted` ends the walk and is the result. Text that is no address ends the walk too; the result is
+/// then the last valid hop. Addresses are returned in canonical form, never as `::ffff:1.2.3.4`.
+///
+/// | peer       | header                    | trusted       | result    |
 /// |------------|---------------------------|---------------|-----------|
 /// | `9.9.9.9`  | `1.1.1.1`                 | `10.0.0.0/8`  | `9.9.9.9` |
 /// | `10.0.0.1` | `1.1.1.1, 2.2.2.2`        | `10.0.0.0/8`  | `2.2.2.2` |
@@ -35,13 +36,14 @@ pub fn client_address(peer: IpAddr, forwarded_for: &[&str], trusted: &[IpNet]) -
     client
 }
 
-/// Whether an address, in canonical form, is that of a proxy of ours.
+/// Whether an address, in canonical form, belongs to a trusted proxy.
 pub fn is_trusted_proxy(address: IpAddr, trusted: &[IpNet]) -> bool {
     trusted.iter().any(|network| network.contains(&address))
 }
 
-/// The last `HEADER_BYTES_MAX` bytes. An entry that this cuts in two no longer parses, or parses as an address that lies
-/// further to the left than any honest path reaches.
+/// The last `FORWARDED_FOR_BYTES_MAX` bytes of a header value.
+///
+/// The first entry may be cut. It then fails to parse, or it is further left than `FORWARDED_HOPS_MAX` hops reach.
 fn last_header_bytes(value: &str) -> &str {
     let mut start = value.len().saturating_sub(FORWARDED_FOR_BYTES_MAX);
     while !value.is_char_boundary(start) {
@@ -50,11 +52,12 @@ fn last_header_bytes(value: &str) -> &str {
     &value[start..]
 }
 
-/// One address, bare, in brackets or with a port.
+/// Parses one address: bare, in brackets, or with a port.
 fn parse_hop_address(hop: &str) -> Option<IpAddr> {
     let bare = hop.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).filter(|inner| inner.contains(':'));
-    let address = bare.unwrap_or(hop).parse::<IpAddr>().or_else(|_| hop.parse::<SocketAddr>().map(|it| it.ip()));
-    address.ok().map(|it| it.to_canonical())
+    let address =
+        bare.unwrap_or(hop).parse::<IpAddr>().or_else(|_| hop.parse::<SocketAddr>().map(|socket| socket.ip()));
+    address.ok().map(|address| address.to_canonical())
 }
 
 #[cfg(test)]
@@ -64,12 +67,12 @@ mod tests {
     use super::*;
 
     fn assert_client_address(peer: &str, headers: &[&str], expected: &str) {
-        let trusted: Vec<IpNet> = ["10.0.0.0/8", "fd00::/8"].map(|it| it.parse().unwrap()).into();
+        let trusted: Vec<IpNet> = ["10.0.0.0/8", "fd00::/8"].map(|network| network.parse().unwrap()).into();
         let found = client_address(peer.parse().unwrap(), headers, &trusted);
         assert_eq!(found, expected.parse::<IpAddr>().unwrap(), "{peer} {headers:?}");
     }
 
-    /// SEC-7, mutant M11: a header from a stranger is a stranger's word.
+    /// SEC-7, mutant M11: the header of an untrusted peer has no effect.
     #[test]
     fn forwarded_for_from_an_untrusted_peer_is_ignored() {
         assert_client_address("9.9.9.9", &["1.1.1.1"], "9.9.9.9");
@@ -117,45 +120,47 @@ mod tests {
         assert_client_address("10.0.0.1", &[&"x".repeat(100_000)], "10.0.0.1");
     }
 
-    /// The same rule, spelled out over a whole list of hops.
+    /// Oracle for `client_address`: the same rule over the complete list of hops.
     fn client_address_oracle(peer: IpAddr, hops: &[Option<IpAddr>], trusted: &[IpNet]) -> IpAddr {
         let mut path = vec![Some(peer)];
         path.extend(hops.iter().rev());
-        let vouched = path.iter().position(|hop| hop.is_none_or(|it| !trusted.iter().any(|net| net.contains(&it))));
-        let end = vouched.map_or(path.len() - 1, |at| if path[at].is_some() { at } else { at - 1 });
+        let is_untrusted = |address: IpAddr| !trusted.iter().any(|network| network.contains(&address));
+        let stop = path.iter().position(|hop| hop.is_none_or(is_untrusted));
+        let end = stop.map_or(path.len() - 1, |index| if path[index].is_some() { index } else { index - 1 });
         path[end].unwrap_or(peer)
     }
 
     proptest! {
-        /// SEC-7: with an untrusted peer no header has any effect; with a trusted one the slow rule agrees.
+        /// SEC-7: with an untrusted peer no header has any effect; with a trusted one the result equals the oracle's.
         #[test]
         fn forwarded_for_agrees_with_the_oracle(
             peer in 0_u32..4,
             hops in proptest::collection::vec(proptest::option::of(0_u32..4), 0..8),
             split in 0_usize..8,
         ) {
-            let name = |it: u32| IpAddr::from([if it.is_multiple_of(2) { 10 } else { 9 }, 0, 0, it as u8]);
+            let address = |n: u32| IpAddr::from([if n.is_multiple_of(2) { 10 } else { 9 }, 0, 0, n as u8]);
             let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
-            let texts: Vec<String> = hops.iter().map(|it| it.map_or("junk".into(), |it| name(it).to_string())).collect();
+            let texts: Vec<String> = hops.iter().map(|hop| hop.map_or("junk".into(), |n| address(n).to_string())).collect();
             let (first, second) = texts.split_at(split.min(texts.len()));
-            let values: Vec<String> = [first, second].into_iter().filter(|it| !it.is_empty()).map(|it| it.join(", ")).collect();
+            let values = [first, second].into_iter().filter(|part| !part.is_empty()).map(|part| part.join(", "));
+            let values: Vec<String> = values.collect();
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
-            let found = client_address(name(peer), &values, &trusted);
-            let named: Vec<Option<IpAddr>> = hops.iter().map(|it| it.map(name)).collect();
-            prop_assert_eq!(found, client_address_oracle(name(peer), &named, &trusted));
+            let found = client_address(address(peer), &values, &trusted);
+            let addresses: Vec<Option<IpAddr>> = hops.iter().map(|hop| hop.map(address)).collect();
+            prop_assert_eq!(found, client_address_oracle(address(peer), &addresses, &trusted));
             if peer % 2 == 1 {
-                prop_assert_eq!(found, name(peer));
+                prop_assert_eq!(found, address(peer));
             }
         }
 
-        /// SEC-3: any text at all gives an answer, and a stranger's gives the stranger.
+        /// SEC-3: random header text never panics; for an untrusted peer the result is the peer.
         #[test]
         fn forwarded_for_with_random_text_never_panics(values in proptest::collection::vec(".{0,64}", 0..4)) {
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
             let trusted: Vec<IpNet> = vec!["10.0.0.0/8".parse().unwrap()];
             client_address(IpAddr::from([10, 0, 0, 1]), &values, &trusted);
-            let stranger = IpAddr::from([9, 9, 9, 9]);
-            prop_assert_eq!(client_address(stranger, &values, &trusted), stranger);
+            let untrusted = IpAddr::from([9, 9, 9, 9]);
+            prop_assert_eq!(client_address(untrusted, &values, &trusted), untrusted);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Who somebody is: what a verified token or certificate says of its holder.
+//! Authenticated identity of a caller, as a verified token or certificate gives it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,103 +6,103 @@ use std::sync::Arc;
 use crate::domain::id::UserKey;
 use crate::domain::time::UnixMs;
 
-/// What clocks may differ by: so long after its end a proof is still good, and so long before its beginning already.
+/// Clock skew tolerated when a token's times are checked, milliseconds: before its start and after its end.
 pub const CLOCK_LEEWAY_MS: u64 = 30_000;
 
-/// What kind of program somebody runs, and so what it may do.
+/// Role of a caller: the kind of program that calls, which decides the calls it may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// A player's game: code that its owner may have changed.
+    /// A player's game client; untrusted, since its owner may have modified it.
     Client,
-    /// A game server of the studio's own.
+    /// A dedicated game server of the studio.
     GameServer,
-    /// Somebody who runs fireteam.
+    /// An operator of this server.
     Operator,
 }
 
-/// Some of the roles.
+/// Set of caller roles, as a bit mask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallerRoles(u8);
 
-/// Somebody whose word for who they are was verified.
+/// Identity of an authenticated caller.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// Who vouches: a token's `iss`, or the trust domain of a certificate.
+    /// The token's `iss` claim; `tls` for a certificate.
     pub issuer: Arc<str>,
-    /// Who it is, as the issuer calls them.
+    /// The token's `sub` claim, or the id in the certificate's URI.
     pub subject: Arc<str>,
-    /// What they run.
+    /// Role of the caller.
     pub role: Role,
-    /// What the issuer has allowed them beyond their role.
+    /// Scopes granted by the issuer, beyond the role.
     pub scopes: Arc<[Box<str>]>,
-    /// Names issuer, role and subject: what they advertise is theirs under this name.
+    /// Key derived from issuer, role and subject. Objects that the caller creates belong to this key.
     pub caller_key: UserKey,
-    /// When the proof runs out; none for a certificate, which ends with its connection.
+    /// Expiry of the token; `None` for a certificate, which is valid as long as its connection.
     pub expires_at: Option<UnixMs>,
 }
 
 impl Role {
-    /// Every role.
+    /// All roles.
     pub const ALL: [Role; 3] = [Role::Client, Role::GameServer, Role::Operator];
 
-    /// The word in tokens, certificates, metrics and logs.
+    /// Name in tokens, certificates, metrics and logs.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Client => "client",
-            Role::GameServer => "server",
+            Role::GameServer => "game_server",
             Role::Operator => "operator",
         }
     }
 
-    /// The role of that name.
+    /// Parses a role name; `None` if it is unknown.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == name)
     }
 }
 
 impl CallerRoles {
-    /// These.
+    /// The set of these roles.
     pub const fn from_roles(roles: &[Role]) -> Self {
-        let (mut bits, mut at) = (0, 0);
-        while at < roles.len() {
-            bits |= 1 << roles[at] as u8;
-            at += 1;
+        let (mut bits, mut index) = (0, 0);
+        while index < roles.len() {
+            bits |= 1 << roles[index] as u8;
+            index += 1;
         }
         Self(bits)
     }
 
-    /// Whether `role` is among them.
+    /// Whether `role` is in the set.
     pub fn contains(self, role: Role) -> bool {
         self.0 & (1 << role as u8) != 0
     }
 }
 
 impl Identity {
-    /// Whoever `issuer` calls `subject`.
-    pub fn new(issuer: &str, subject: &str, role: Role, scopes: &[&str], until: Option<UnixMs>) -> Self {
+    /// Identity of `subject` as `issuer` names it.
+    pub fn new(issuer: &str, subject: &str, role: Role, scopes: &[&str], expires_at: Option<UnixMs>) -> Self {
         Self {
             issuer: issuer.into(),
             subject: subject.into(),
             role,
             scopes: scopes.iter().map(|scope| Box::from(*scope)).collect(),
             caller_key: UserKey::from_parts(&[issuer, role.as_str(), subject]),
-            expires_at: until,
+            expires_at,
         }
     }
 
-    /// When the proof is no longer taken: its end, and what clocks may differ by; none for a certificate.
+    /// Expiry plus the clock leeway: from then on the token is rejected; `None` for a certificate.
     pub fn accepted_until(&self) -> Option<UnixMs> {
-        self.expires_at.map(|until| until.plus_ms(CLOCK_LEEWAY_MS))
+        self.expires_at.map(|expires_at| expires_at.plus_ms(CLOCK_LEEWAY_MS))
     }
 
-    /// The user that a client plays for, as session compositions name it; none for programs that play for nobody.
+    /// Key of the player's account, as in session compositions; `None` for game servers and operators.
     pub fn user_key(&self) -> Option<UserKey> {
         (self.role == Role::Client).then(|| UserKey::from_name(&self.subject))
     }
 }
 
 impl fmt::Debug for Identity {
-    /// Shows nobody's name.
+    /// Prints the role only; no names.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Identity").field("role", &self.role).finish_non_exhaustive()
     }
@@ -112,7 +112,7 @@ impl fmt::Debug for Identity {
 mod tests {
     use super::*;
 
-    /// SEC-5: nobody else, and nobody in another role, has the same name.
+    /// SEC-5: two identities with another issuer, role or subject have different caller keys.
     #[test]
     fn identity_caller_key_depends_on_issuer_role_and_subject() {
         let key = |issuer, subject, role| Identity::new(issuer, subject, role, &[], None).caller_key;

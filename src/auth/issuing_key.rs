@@ -1,5 +1,7 @@
-//! Makes issuers' keys and signs callers' tokens with them: for operators and tests. The server itself signs none of
-//! these; what it signs is in `token`, and with a key like these in `credential`.
+//! Ed25519 issuing keys, and signing of callers' tokens with them: for operators and tests.
+//!
+//! The server itself signs no callers' tokens. Its own tokens are in `token`; match credentials, signed with a key of this
+//! kind, are in `match_credential`.
 
 use std::fmt;
 
@@ -12,56 +14,56 @@ use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 use x509_parser::pem::Pem;
 
-/// What stands before the 32 bytes of an Ed25519 key in a `SubjectPublicKeyInfo` (RFC 8410, section 4).
+/// DER bytes before the 32 bytes of an Ed25519 key in a `SubjectPublicKeyInfo` (RFC 8410, section 4).
 const ED25519_SPKI_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
-/// Why a key cannot sign. What the file holds is never shown.
+/// Unusable signing key. The message never contains the file's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("is no Ed25519 private key in PEM (PKCS #8): `fireteam keygen` makes one")]
+#[error("not an Ed25519 private key in PEM (PKCS #8); create one with `fireteam keygen`")]
 pub struct InvalidIssuingKey;
 
-/// An Ed25519 key that signs callers' tokens.
+/// Ed25519 private key that signs callers' tokens or match credentials.
 pub struct IssuingKey {
     pkcs8: Vec<u8>,
     public_key: Vec<u8>,
 }
 
-/// What a token says.
+/// Claims of a caller's token.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct CallerTokenClaims {
-    /// Who vouches.
+    /// Issuer.
     pub iss: String,
-    /// For whom.
+    /// Subject: the player, game server or operator.
     pub sub: String,
-    /// Where it is good.
+    /// Audience: the deployment that accepts the token.
     pub aud: String,
-    /// From when, seconds since the Unix epoch.
+    /// Time of issue, seconds since the Unix epoch.
     pub iat: u64,
-    /// Until when, seconds since the Unix epoch.
+    /// Expiry, seconds since the Unix epoch.
     pub exp: u64,
-    /// What the holder runs; a player's game when not said.
+    /// Role name; `client` if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// What the holder may do beyond that.
+    /// Scopes beyond the role, separated by spaces.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scope: Option<String>,
 }
 
 impl IssuingKey {
-    /// The key that a seed of dice makes.
+    /// Derives a key from a random seed.
     pub fn from_seed(seed: &[u8; 32]) -> Result<Self, InvalidIssuingKey> {
         let pair = Ed25519KeyPair::from_seed_unchecked(seed).map_err(|_| InvalidIssuingKey)?;
         let pkcs8 = pair.to_pkcs8v1().map_err(|_| InvalidIssuingKey)?;
         Ok(Self { pkcs8: pkcs8.as_ref().to_vec(), public_key: pair.public_key().as_ref().to_vec() })
     }
 
-    /// The key in a PEM file; the first where there are several.
+    /// Parses the first key of a PEM file.
     pub fn from_pem(pem: &[u8]) -> Result<Self, InvalidIssuingKey> {
         let block = Pem::iter_from_buffer(pem).next().ok_or(InvalidIssuingKey)?.map_err(|_| InvalidIssuingKey)?;
         Self::from_pkcs8(block.contents)
     }
 
-    /// All keys in a PEM file, in order; at least one.
+    /// Parses all keys of a PEM file, in order; an error if there is none.
     pub fn all_from_pem(pem: &[u8]) -> Result<Vec<Self>, InvalidIssuingKey> {
         let blocks =
             Pem::iter_from_buffer(pem).map(|block| Self::from_pkcs8(block.map_err(|_| InvalidIssuingKey)?.contents));
@@ -75,58 +77,58 @@ impl IssuingKey {
         Ok(Self { public_key: pair.public_key().as_ref().to_vec(), pkcs8 })
     }
 
-    /// The key itself, PEM: whoever reads it can be anybody.
+    /// The private key, PEM. Secret: its reader can sign a token for any identity.
     pub fn private_key_pem(&self) -> String {
         encode_pem("PRIVATE KEY", &self.pkcs8)
     }
 
-    /// The public half, PEM.
+    /// The public key, PEM.
     pub fn public_key_pem(&self) -> String {
         encode_pem("PUBLIC KEY", &[&ED25519_SPKI_PREFIX[..], &self.public_key].concat())
     }
 
-    /// The public half as a key set.
+    /// The public key as a JWKS.
     pub fn public_key_set(&self) -> String {
         encode_public_key_set([self])
     }
 
-    /// The `kid`: the key's thumbprint (RFC 7638; RFC 8037, appendix A.3).
+    /// The `kid`: JWK thumbprint of the public key (RFC 7638; RFC 8037, appendix A.3).
     pub fn key_id(&self) -> String {
         let x = URL_SAFE_NO_PAD.encode(&self.public_key);
         let members = format!(r#"{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}"#);
         URL_SAFE_NO_PAD.encode(Sha256::digest(members))
     }
 
-    /// A token that says `issued`.
-    pub fn sign_jwt(&self, issued: &impl Serialize) -> Result<String, InvalidIssuingKey> {
-        self.sign_jwt_of_type("JWT", issued)
+    /// Signs `claims` as a JWT of type `JWT`.
+    pub fn sign_jwt(&self, claims: &impl Serialize) -> Result<String, InvalidIssuingKey> {
+        self.sign_jwt_of_type("JWT", claims)
     }
 
-    /// The same, of a type of its own, so that it is never taken for another.
-    pub fn sign_jwt_of_type(&self, kind: &str, issued: &impl Serialize) -> Result<String, InvalidIssuingKey> {
+    /// Signs `claims` as a JWT with the header `typ: <kind>`, so that a verifier can tell kinds of tokens apart.
+    pub fn sign_jwt_of_type(&self, kind: &str, claims: &impl Serialize) -> Result<String, InvalidIssuingKey> {
         let header = Header { kid: Some(self.key_id()), typ: Some(kind.to_owned()), ..Header::new(Algorithm::EdDSA) };
-        encode(&header, issued, &EncodingKey::from_ed_der(&self.pkcs8)).map_err(|_| InvalidIssuingKey)
+        encode(&header, claims, &EncodingKey::from_ed_der(&self.pkcs8)).map_err(|_| InvalidIssuingKey)
     }
 }
 
-/// The public halves of these keys as one key set.
+/// Encodes the public keys of `keys` as a JWKS (RFC 7517).
 pub fn encode_public_key_set<'a>(keys: impl IntoIterator<Item = &'a IssuingKey>) -> String {
-    let one = |key: &IssuingKey| {
-        let (name, x) = (key.key_id(), URL_SAFE_NO_PAD.encode(&key.public_key));
-        format!(r#"{{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","use":"sig","kid":"{name}","x":"{x}"}}"#)
+    let jwk = |key: &IssuingKey| {
+        let (kid, x) = (key.key_id(), URL_SAFE_NO_PAD.encode(&key.public_key));
+        format!(r#"{{"kty":"OKP","crv":"Ed25519","alg":"EdDSA","use":"sig","kid":"{kid}","x":"{x}"}}"#)
     };
-    let keys: Vec<String> = keys.into_iter().map(one).collect();
+    let keys: Vec<String> = keys.into_iter().map(jwk).collect();
     format!("{{\"keys\":[{}]}}\n", keys.join(","))
 }
 
 impl fmt::Debug for IssuingKey {
-    /// Never shows the key.
+    /// Prints the key id, never the key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("IssuingKey").field("name", &self.key_id()).finish_non_exhaustive()
+        f.debug_struct("IssuingKey").field("key_id", &self.key_id()).finish_non_exhaustive()
     }
 }
 
-/// One block; what is in it is short enough for one line of 64 characters.
+/// Encodes `der` as one PEM block with lines of 64 characters.
 fn encode_pem(label: &str, der: &[u8]) -> String {
     let text = STANDARD.encode(der);
     let lines: Vec<&str> = text.as_bytes().chunks(64).filter_map(|line| std::str::from_utf8(line).ok()).collect();
@@ -153,10 +155,10 @@ mod tests {
     #[test]
     fn issuing_key_round_trips_through_pem_and_debug_hides_it() {
         let key = IssuingKey::from_seed(&[7; 32]).unwrap();
-        let again = IssuingKey::from_pem(key.private_key_pem().as_bytes()).unwrap();
-        assert_eq!((again.public_key_pem(), again.key_id()), (key.public_key_pem(), key.key_id()));
-        let shown = format!("{key:?}");
-        assert!(shown.len() < 80 && shown.starts_with("IssuingKey { name: "), "{shown}");
+        let reloaded = IssuingKey::from_pem(key.private_key_pem().as_bytes()).unwrap();
+        assert_eq!((reloaded.public_key_pem(), reloaded.key_id()), (key.public_key_pem(), key.key_id()));
+        let debug = format!("{key:?}");
+        assert!(debug.len() < 80 && debug.starts_with("IssuingKey { key_id: "), "{debug}");
         assert!(IssuingKey::from_pem(key.public_key_pem().as_bytes()).is_err());
         assert!(IssuingKey::from_pem(b"").is_err());
     }

@@ -1,7 +1,7 @@
-//! Callers' tokens: JWTs (RFC 7519), signed by the issuer that the server was told of, with a key that it was given.
+//! Verification of callers' tokens: JWTs (RFC 7519) from the configured issuer, signed with a configured key.
 //!
-//! Everything that RFC 8725 warns of is refused: an algorithm is the key's and not the token's, whoever it is for must
-//! be said, and nothing in the header leads anywhere else.
+//! Follows RFC 8725: the key decides the algorithm, not the token, and the audience is required. Header fields that refer
+//! to other keys or documents are ignored.
 
 use jsonwebtoken::errors::ErrorKind;
 use jsonwebtoken::{Validation, decode, decode_header};
@@ -13,20 +13,20 @@ use crate::auth::verifying_keys::VerifyingKey;
 use crate::config::JwtSettings;
 use crate::domain::time::UnixMs;
 
-/// Bytes of a token at most.
+/// Maximum length of a token, bytes.
 pub const JWT_BYTES_MAX: usize = 4 * 1024;
-/// How long a token may be good at most, milliseconds: what is stolen is of use until then.
+/// Maximum lifetime of a token, milliseconds: a stolen token is usable until it expires.
 pub const JWT_LIFETIME_MS_MAX: u64 = 24 * 60 * 60 * 1000;
-/// Bytes of a subject.
+/// Maximum length of a subject, bytes.
 pub const SUBJECT_BYTES_MAX: usize = 256;
-/// Scopes in a token.
+/// Maximum number of scopes in a token.
 pub const SCOPES_MAX: usize = 16;
-/// Audiences in a token.
+/// Maximum number of audiences in a token.
 const AUDIENCES_MAX: usize = 16;
-/// No moment that a token may name lies beyond this: the year 9999, seconds.
+/// Latest time that a token may contain, seconds since the Unix epoch: the end of the year 9999.
 const NUMERIC_DATE_MAX_S: f64 = 253_402_300_799.0;
 
-/// What a token says. Absent and null are the same.
+/// Claims of a token. Absent and null are the same.
 #[derive(Deserialize)]
 struct JwtClaims {
     iss: Option<String>,
@@ -47,58 +47,58 @@ enum Audience {
 }
 
 impl Audience {
-    fn contains(&self, wanted: &str) -> bool {
+    fn contains(&self, expected: &str) -> bool {
         match self {
-            Audience::One(one) => one == wanted,
-            Audience::Several(several) => several.len() <= AUDIENCES_MAX && several.iter().any(|one| one == wanted),
+            Audience::One(audience) => audience == expected,
+            Audience::Several(list) => list.len() <= AUDIENCES_MAX && list.iter().any(|audience| audience == expected),
         }
     }
 }
 
-/// Whom `token` is about, if one of `keys` signed it for us and it is good now.
+/// Verifies `token` and returns its identity: one of `keys` signed it, for our audience, and it is valid at `now`.
 pub(super) fn verify_jwt(
     token: &str,
     keys: &[VerifyingKey],
-    auth: &JwtSettings,
+    settings: &JwtSettings,
     now: UnixMs,
 ) -> Result<Identity, CredentialError> {
-    if JWT_BYTES_MAX < token.len() {
+    if token.len() > JWT_BYTES_MAX {
         return Err(CredentialError::TooLarge);
     }
     let claims = verify_signature(token, keys)?;
-    identity_from_claims(claims, auth, now)
+    identity_from_claims(claims, settings, now)
 }
 
-/// What the token says, if one of the keys signed it.
+/// Returns the claims of `token` if one of `keys` signed it.
 fn verify_signature(token: &str, keys: &[VerifyingKey]) -> Result<JwtClaims, CredentialError> {
     let header = decode_header(token).map_err(|_| CredentialError::Malformed)?;
-    // Extensions that must be understood, none of which is.
+    // `crit` lists extensions that a verifier must support; none is supported.
     if header.crit.is_some() {
         return Err(CredentialError::Malformed);
     }
-    let named = |key: &&VerifyingKey| match (&key.key_id, &header.kid) {
-        (Some(name), Some(kid)) => **name == **kid,
+    let matches_kid = |key: &&VerifyingKey| match (&key.key_id, &header.kid) {
+        (Some(key_id), Some(kid)) => **key_id == **kid,
         (None, _) | (_, None) => true,
     };
-    let mut refused = CredentialError::UnknownKey;
-    for key in keys.iter().filter(named) {
+    let mut failure = CredentialError::UnknownKey;
+    for key in keys.iter().filter(matches_kid) {
         if key.algorithm != header.alg {
-            refused = match refused {
+            failure = match failure {
                 CredentialError::UnknownKey => CredentialError::AlgorithmNotAllowed,
-                known => known,
+                earlier => earlier,
             };
             continue;
         }
         match decode::<JwtClaims>(token, &key.decoding_key, &signature_only_validation(key)) {
             Ok(data) => return Ok(data.claims),
-            Err(error) if *error.kind() == ErrorKind::InvalidSignature => refused = CredentialError::BadSignature,
+            Err(error) if *error.kind() == ErrorKind::InvalidSignature => failure = CredentialError::BadSignature,
             Err(_) => return Err(CredentialError::Malformed),
         }
     }
-    Err(refused)
+    Err(failure)
 }
 
-/// The library looks at the signature; what the token says is looked at here, by our own clock.
+/// Validation of the signature only: `identity_from_claims` checks the claims, with the server's own clock.
 fn signature_only_validation(key: &VerifyingKey) -> Validation {
     let mut validation = Validation::new(key.algorithm);
     validation.required_spec_claims.clear();
@@ -108,50 +108,51 @@ fn signature_only_validation(key: &VerifyingKey) -> Validation {
     validation
 }
 
-/// Whom verified claims are about, if they are meant for us and good now. That they have run out is found last: who
-/// hears it has a token that was good.
-fn identity_from_claims(claims: JwtClaims, auth: &JwtSettings, now: UnixMs) -> Result<Identity, CredentialError> {
-    if claims.iss.as_deref() != Some(&auth.issuer) {
+/// Checks verified claims and returns their identity.
+///
+/// Expiry is checked last: `Expired` means that the token was valid in every other respect.
+fn identity_from_claims(claims: JwtClaims, settings: &JwtSettings, now: UnixMs) -> Result<Identity, CredentialError> {
+    if claims.iss.as_deref() != Some(&settings.issuer) {
         return Err(CredentialError::WrongIssuer);
     }
-    if !claims.aud.is_some_and(|aud| aud.contains(&auth.audience)) {
+    if !claims.aud.is_some_and(|aud| aud.contains(&settings.audience)) {
         return Err(CredentialError::WrongAudience);
     }
-    let subject = claims.sub.filter(|it| is_valid_subject(it)).ok_or(CredentialError::InvalidSubject)?;
+    let subject = claims.sub.filter(|subject| is_valid_subject(subject)).ok_or(CredentialError::InvalidSubject)?;
     let role = match claims.role.as_deref() {
         None => Role::Client,
-        Some(word) => Role::from_name(word).ok_or(CredentialError::InvalidRole)?,
+        Some(name) => Role::from_name(name).ok_or(CredentialError::InvalidRole)?,
     };
     let scope = claims.scope.unwrap_or_default();
-    let scopes: Vec<&str> = scope.split(' ').filter(|it| !it.is_empty()).take(SCOPES_MAX + 1).collect();
-    if SCOPES_MAX < scopes.len() {
+    let scopes: Vec<&str> = scope.split(' ').filter(|scope| !scope.is_empty()).take(SCOPES_MAX + 1).collect();
+    if scopes.len() > SCOPES_MAX {
         return Err(CredentialError::InvalidRole);
     }
-    let moment = |seconds: Option<f64>| {
-        seconds.map(|it| numeric_date_to_unix_ms(it).ok_or(CredentialError::Malformed)).transpose()
+    let to_time = |date: Option<f64>| {
+        date.map(|seconds| numeric_date_to_unix_ms(seconds).ok_or(CredentialError::Malformed)).transpose()
     };
-    let (until, from, made) = (moment(claims.exp)?, moment(claims.nbf)?, moment(claims.iat)?);
-    let until = until.ok_or(CredentialError::Malformed)?;
-    let soon = now.plus_ms(CLOCK_LEEWAY_MS);
-    if from.is_some_and(|from| soon < from) || made.is_some_and(|made| soon < made) {
+    let (expires_at, not_before, issued_at) = (to_time(claims.exp)?, to_time(claims.nbf)?, to_time(claims.iat)?);
+    let expires_at = expires_at.ok_or(CredentialError::Malformed)?;
+    let latest_start = now.plus_ms(CLOCK_LEEWAY_MS);
+    if not_before.is_some_and(|start| start > latest_start) || issued_at.is_some_and(|start| start > latest_start) {
         return Err(CredentialError::NotYetValid);
     }
-    if JWT_LIFETIME_MS_MAX < until.ms_since(made.unwrap_or(now)) {
+    if expires_at.ms_since(issued_at.unwrap_or(now)) > JWT_LIFETIME_MS_MAX {
         return Err(CredentialError::LifetimeTooLong);
     }
-    let identity = Identity::new(&auth.issuer, &subject, role, &scopes, Some(until));
+    let identity = Identity::new(&settings.issuer, &subject, role, &scopes, Some(expires_at));
     if identity.accepted_until().is_some_and(|end| end <= now) {
         return Err(CredentialError::Expired);
     }
     Ok(identity)
 }
 
-/// A name that can be written into one line of a log.
+/// Checks that a subject is 1 to `SUBJECT_BYTES_MAX` bytes without control characters, so that it fits into one log line.
 pub(super) fn is_valid_subject(text: &str) -> bool {
     (1..=SUBJECT_BYTES_MAX).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
-/// A `NumericDate`, which may have a fraction.
+/// Converts a `NumericDate` (RFC 7519, section 2), which may have a fraction; `None` if negative or too large.
 fn numeric_date_to_unix_ms(seconds: f64) -> Option<UnixMs> {
     (0.0..=NUMERIC_DATE_MAX_S).contains(&seconds).then_some(UnixMs((seconds * 1000.0) as u64))
 }

@@ -1,5 +1,5 @@
-//! The file that holds the keys of the server's own tokens: one or two lines of 64 hexadecimal digits, for its owner's
-//! eyes alone. And how any such file is made and opened.
+//! Key file of the token signer: one or two lines of 64 hexadecimal digits, readable by its owner only. Also creates and
+//! opens private files for other keys.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -10,70 +10,69 @@ use thiserror::Error;
 
 use crate::auth::token::{SIGNING_KEY_BYTES, TokenSigner};
 
-/// Bytes of a key file that are looked at: two keys and some white space.
+/// Bytes read of a key file: enough for two keys and white space.
 const SIGNING_KEY_FILE_BYTES_MAX: u64 = 1024;
 
-/// Why there are no keys. Each message is one line and says what would help.
+/// Failure to load or create a key file. Each message is one line.
 #[derive(Debug, Error)]
 pub enum KeyFileError {
-    /// It could not be read or made.
-    #[error("key file {}: {why}", file.display())]
+    /// The file could not be read or created.
+    #[error("key file {}: {source}; check path and permissions", file.display())]
     Io {
-        /// Which file.
+        /// Path of the key file.
         file: PathBuf,
-        /// What the system said.
-        #[source]
-        why: io::Error,
+        /// Error of the operating system.
+        source: io::Error,
     },
-    /// Others than its owner may read it.
-    #[error("key file {0} can be read by others: run `chmod 600 {0}`", file.display())]
+    /// Users other than the owner may read the file.
+    #[error("key file {0} is readable by other users; run `chmod 600 {0}`", file.display())]
     ReadableByOthers {
-        /// Which file.
+        /// Path of the key file.
         file: PathBuf,
     },
-    /// It holds something else than keys. Its content is never shown.
+    /// The file is not in the hexadecimal format. The message never contains the file's content.
     #[error(
-        "key file {}: expected one or two lines of 64 hexadecimal digits; move it away to have a new one made",
+        "key file {} is not one or two lines of 64 hexadecimal digits; correct it, or move it away to create a new one",
         file.display()
     )]
     MalformedHex {
-        /// Which file.
+        /// Path of the key file.
         file: PathBuf,
     },
-    /// It was to hold keys in PEM, and holds something else. Its content is never shown.
+    /// The file is not in PEM format. The message never contains the file's content.
     #[error(
-        "key file {}: expected one or two Ed25519 private keys in PEM (PKCS #8), as `fireteam keygen` makes them; \
-         move it away to have a new one made",
+        "key file {} is not one or two Ed25519 private keys in PEM (PKCS #8); create keys with `fireteam keygen`, \
+         or move it away to create a new one",
         file.display()
     )]
     MalformedPem {
-        /// Which file.
+        /// Path of the key file.
         file: PathBuf,
     },
 }
 
-/// Reads the keys: the first line signs, the second, if any, is the previous key and still opens. When there is no such
-/// file, one is made with `fresh` in it, readable by its owner alone.
+/// Loads the keys: the first line signs; the second, if any, is the previous key and still verifies. If the file does not
+/// exist, creates it with `new_key`, readable by its owner only.
 ///
-/// To rotate: put a new line in front, drop the third.
-pub fn load_or_create_signer(path: &Path, fresh: [u8; SIGNING_KEY_BYTES]) -> Result<TokenSigner, KeyFileError> {
-    let line: String = fresh.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
+/// To rotate: insert a new line at the top, remove the third.
+pub fn load_or_create_signer(path: &Path, new_key: [u8; SIGNING_KEY_BYTES]) -> Result<TokenSigner, KeyFileError> {
+    let line: String = new_key.iter().map(|byte| format!("{byte:02x}")).chain(["\n".into()]).collect();
     match read_or_create_private_file(path, &line)? {
-        None => Ok(TokenSigner::new(fresh, None)),
+        None => Ok(TokenSigner::new(new_key, None)),
         Some(text) => parse_signer(&text).ok_or_else(|| KeyFileError::MalformedHex { file: path.into() }),
     }
 }
 
-/// What a private file holds; `None` when there was none, and one was made with `fresh` in it.
-pub(super) fn read_or_create_private_file(path: &Path, fresh: &str) -> Result<Option<String>, KeyFileError> {
-    let io_error = |why| KeyFileError::Io { file: path.into(), why };
-    match create_private_file(path, fresh) {
+/// Reads a private file. If it does not exist, creates it with `new_content` and returns `None`.
+pub(super) fn read_or_create_private_file(path: &Path, new_content: &str) -> Result<Option<String>, KeyFileError> {
+    let io_error = |source| KeyFileError::Io { file: path.into(), source };
+    match create_private_file(path, new_content) {
         Ok(()) => return Ok(None),
-        Err(why) if why.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(why) => return Err(io_error(why)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(io_error(error)),
     }
     let file = File::open(path).map_err(io_error)?;
-    if is_exposed(&file).map_err(io_error)? {
+    if is_readable_by_others(&file).map_err(io_error)? {
         return Err(KeyFileError::ReadableByOthers { file: path.into() });
     }
     let mut text = String::new();
@@ -105,36 +104,37 @@ fn parse_hex_key(line: &str) -> Option<[u8; SIGNING_KEY_BYTES]> {
     Some(key)
 }
 
-/// Makes the file, whole and durable before any token is signed with it; fails when it is there already, so that of two
-/// servers that start at once one makes it and the other reads it.
+/// Creates the file atomically and durably, before any token is signed with it.
+///
+/// Fails with `AlreadyExists` if the file exists: of two servers that start together one creates it, the other reads it.
 fn create_private_file(path: &Path, text: &str) -> io::Result<()> {
     if path.try_exists()? {
         return Err(io::ErrorKind::AlreadyExists.into());
     }
     let draft = draft_path(path, text);
-    let made = write_draft_file(&draft, text).and_then(|()| match fs::hard_link(&draft, path) {
-        // Some file systems have no links. Renaming would overwrite a file made this instant, but nothing older.
-        Err(why) if why.kind() != io::ErrorKind::AlreadyExists => fs::rename(&draft, path),
+    let created = write_draft_file(&draft, text).and_then(|()| match fs::hard_link(&draft, path) {
+        // Some file systems have no hard links. Renaming may overwrite a file created at this moment, but no older one.
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => fs::rename(&draft, path),
         linked => linked,
     });
-    // Gone already if it was renamed, and in nobody's way if it cannot be removed.
+    // Already gone if it was renamed; harmless if it cannot be removed.
     let _ = fs::remove_file(&draft);
-    made.and_then(|()| sync_folder_of(path))
+    created.and_then(|()| sync_parent_folder(path))
 }
 
-/// A file's name is kept in its folder, which has to reach the disk as well.
+/// Syncs the folder of `path`, which stores the name of the new file.
 #[cfg(unix)]
-fn sync_folder_of(path: &Path) -> io::Result<()> {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+fn sync_parent_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(folder)?.sync_all()
 }
 
 #[cfg(not(unix))]
-fn sync_folder_of(_path: &Path) -> io::Result<()> {
+fn sync_parent_folder(_path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// A name of its own for every server that drafts: taken from the digest of keys that nobody else has.
+/// Path of the draft file, unique per server: its name comes from a digest of the server's own new key.
 fn draft_path(path: &Path, text: &str) -> PathBuf {
     let digest = Sha256::digest(text);
     let name: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
@@ -151,11 +151,12 @@ fn write_draft_file(draft: &Path, text: &str) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Whether others than its owner may read a file, or than its group where the owner is root: that is how Kubernetes lays a
-/// secret out for a process that is not root (`fsGroup`), and distributions a key for several servers. Whoever is in that
-/// group root has put there.
+/// Whether users other than the owner may read a file. If root owns the file, its group may read it too.
+///
+/// Kubernetes mounts a secret that way for a process that is not root (`fsGroup`), and distributions share a key among
+/// servers that way. Only root adds members to that group.
 #[cfg(unix)]
-pub(crate) fn is_exposed(file: &File) -> io::Result<bool> {
+pub(crate) fn is_readable_by_others(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;
     let metadata = file.metadata()?;
     Ok(mode_is_readable_by_others(metadata.uid(), metadata.mode()))
@@ -170,7 +171,7 @@ fn mode_is_readable_by_others(owner: u32, mode: u32) -> bool {
 }
 
 #[cfg(not(unix))]
-pub(crate) fn is_exposed(_file: &File) -> io::Result<bool> {
+pub(crate) fn is_readable_by_others(_file: &File) -> io::Result<bool> {
     Ok(false)
 }
 
@@ -178,15 +179,15 @@ pub(crate) fn is_exposed(_file: &File) -> io::Result<bool> {
 mod tests {
     use super::*;
 
-    /// SEC-15: a group may read what root owns, as in a mounted secret; nobody may do more, and nobody else anything.
+    /// SEC-15: the group may read a file that root owns, as in a mounted secret. Any wider permission is rejected.
     #[test]
     fn key_file_is_readable_by_its_owner_or_by_the_group_of_root() {
-        const SOMEBODY: u32 = 1_000;
+        const USER: u32 = 1_000;
         for (owner, mode, exposed) in [
-            (SOMEBODY, 0o100_600, false),
-            (SOMEBODY, 0o100_400, false),
-            (SOMEBODY, 0o100_440, true),
-            (SOMEBODY, 0o100_604, true),
+            (USER, 0o100_600, false),
+            (USER, 0o100_400, false),
+            (USER, 0o100_440, true),
+            (USER, 0o100_604, true),
             (0, 0o100_600, false),
             (0, 0o100_440, false),
             (0, 0o100_640, false),

@@ -1,9 +1,8 @@
-//! What a player shows a game server: signed proof of the match that it is in, of its team, and of where that is
-//! played.
+//! Match credentials: a player presents one to the game server as signed proof of its match, its team and the assigned
+//! host.
 //!
-//! A credential is a JWT (RFC 7519) signed with Ed25519. A game server verifies it offline, with nothing but the key
-//! set that the operator's port shows; docs/OPERATING.md says what else it has to look at. The key is none that
-//! callers' tokens are verified with.
+//! A credential is a JWT (RFC 7519) signed with Ed25519. A game server verifies it offline with the key set that the
+//! operator port serves; docs/OPERATING.md lists the other checks. These keys never verify callers' tokens.
 
 use std::path::Path;
 
@@ -15,32 +14,32 @@ use crate::domain::id::{MatchId, UserKey};
 use crate::domain::lifecycle::Assignment;
 use crate::domain::time::UnixMs;
 
-/// Who vouches: the `iss` of every credential.
+/// The `iss` claim of every match credential.
 pub const MATCH_CREDENTIAL_ISSUER: &str = "fireteam";
-/// What it is: the `typ` of its header, which no token of a caller has.
+/// The `typ` header of every match credential. No caller's token has it.
 pub const MATCH_CREDENTIAL_JWT_TYPE: &str = "match+jwt";
-/// How long a credential is good: long enough to join, too short to be worth stealing, milliseconds. Another can be had
-/// as long as the match is played.
+/// Lifetime of a match credential, milliseconds: long enough to join, too short to be worth stealing. Clients can get
+/// another one while the match runs.
 pub const MATCH_CREDENTIAL_TTL_MS: u64 = 5 * 60 * 1000;
-/// Keys in a file: the one that signs, and the one before it.
+/// Keys in a file: the signing key and the previous one.
 const MATCH_KEYS_PER_FILE_MAX: usize = 2;
 
-/// What a credential says.
+/// Contents of a match credential.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatchCredential<'a> {
-    /// The match.
+    /// Match id.
     pub match_id: MatchId,
-    /// The account.
+    /// The player's account.
     pub user_key: UserKey,
-    /// The connected client who may join.
+    /// The player's key within this match, the `sub` claim.
     pub player_key: UserKey,
-    /// Its team: a place in the teams of the match.
+    /// Index of the player's team in the match.
     pub team: u16,
-    /// Where it is good, and nowhere else.
+    /// The assigned host; the credential is valid there only.
     pub assignment: &'a Assignment,
 }
 
-/// The same, as it is written.
+/// JWT claims of a match credential.
 #[derive(Serialize)]
 struct MatchCredentialClaims {
     iss: &'static str,
@@ -59,7 +58,7 @@ struct MatchCredentialClaims {
     host: Option<String>,
 }
 
-/// The keys that sign credentials, or have signed some that may still be good.
+/// Signing key of match credentials, and the public key set that verifies them.
 #[derive(Debug)]
 pub struct MatchCredentialKeys {
     signing_key: IssuingKey,
@@ -67,42 +66,44 @@ pub struct MatchCredentialKeys {
 }
 
 impl MatchCredentialKeys {
-    /// `current` signs; the public half of `previous` is shown as long as what it signed may be good.
+    /// Signs with `current`; the key set also lists `previous`, for credentials that have not expired yet.
     pub fn new(current: IssuingKey, previous: Option<&IssuingKey>) -> Self {
         let jwks = encode_public_key_set(std::iter::once(&current).chain(previous));
         Self { signing_key: current, jwks }
     }
 
-    /// The public halves as a key set (RFC 7517): all that a game server needs.
+    /// Public keys as a JWKS (RFC 7517); a game server needs no other key to verify credentials.
     pub fn public_key_set(&self) -> &str {
         &self.jwks
     }
 
-    /// A credential that is good for `GOOD_FOR_MS` from `now`. `serial` are dice: whoever admits players refuses a
-    /// serial that it has seen, so that nobody joins by what another has shown.
+    /// Signs a credential that expires `MATCH_CREDENTIAL_TTL_MS` after `now`.
+    ///
+    /// `serial` is random and becomes the `jti` claim. A game server rejects a `jti` that it has already seen: a
+    /// credential admits one player once.
     pub fn sign_credential(
         &self,
-        says: &MatchCredential<'_>,
+        credential: &MatchCredential<'_>,
         serial: [u8; 16],
         now: UnixMs,
     ) -> Result<String, InvalidIssuingKey> {
-        let (server, host) = match says.assignment {
+        let (server, host) = match credential.assignment {
             Assignment::GameServer { advertisement, .. } => (Some(advertisement.to_string()), None),
             Assignment::PeerHost { host } => (None, Some(host.to_string())),
             Assignment::Unhosted => (None, None),
         };
         let claims = MatchCredentialClaims {
             iss: MATCH_CREDENTIAL_ISSUER,
-            // For whom: the server, the host, or whoever plays the match.
-            aud: server.clone().or(host.clone()).unwrap_or_else(|| says.match_id.to_string()),
-            sub: says.player_key.to_string(),
-            // Written as ids are; it names nobody.
+            // The game server, the peer host, or the match if it has no host.
+            aud: server.clone().or(host.clone()).unwrap_or_else(|| credential.match_id.to_string()),
+            sub: credential.player_key.to_string(),
+            // Uses the text form of ids only; it identifies no user.
             jti: UserKey::from_bytes(serial).to_string(),
             iat: now.0 / 1000,
             exp: now.plus_ms(MATCH_CREDENTIAL_TTL_MS).0 / 1000,
-            match_id: says.match_id.to_string(),
-            user: says.user_key.to_string(),
-            team: says.team,
+            match_id: credential.match_id.to_string(),
+            user: credential.user_key.to_string(),
+            team: credential.team,
             server,
             host,
         };
@@ -110,23 +111,23 @@ impl MatchCredentialKeys {
     }
 }
 
-/// Reads the keys of a PEM file (PKCS #8): the first signs, the second, if any, is the one before it. When there is no
-/// such file, one is made with the key of `seed` in it, readable by its owner alone.
+/// Loads the keys of a PEM file (PKCS #8): the first one signs, the second one, if any, is the previous key. If the file
+/// does not exist, creates it with the key of `seed`, readable by its owner only.
 ///
-/// To rotate: put a new key in front, drop the third, start anew.
+/// To rotate: insert a new key at the top, remove the third, restart the server.
 pub fn load_or_create_match_keys(path: &Path, seed: &[u8; 32]) -> Result<MatchCredentialKeys, KeyFileError> {
-    let no_pem = |_| KeyFileError::MalformedPem { file: path.into() };
-    let fresh = IssuingKey::from_seed(seed).map_err(no_pem)?;
-    let Some(pem) = read_or_create_private_file(path, &fresh.private_key_pem())? else {
-        return Ok(MatchCredentialKeys::new(fresh, None));
+    let malformed = |_| KeyFileError::MalformedPem { file: path.into() };
+    let new_key = IssuingKey::from_seed(seed).map_err(malformed)?;
+    let Some(pem) = read_or_create_private_file(path, &new_key.private_key_pem())? else {
+        return Ok(MatchCredentialKeys::new(new_key, None));
     };
-    let mut keys = IssuingKey::all_from_pem(pem.as_bytes()).map_err(no_pem)?;
-    if MATCH_KEYS_PER_FILE_MAX < keys.len() {
-        return Err(no_pem(InvalidIssuingKey));
+    let mut keys = IssuingKey::all_from_pem(pem.as_bytes()).map_err(malformed)?;
+    if keys.len() > MATCH_KEYS_PER_FILE_MAX {
+        return Err(malformed(InvalidIssuingKey));
     }
     let previous = keys.drain(1..).next();
     match keys.pop() {
         Some(current) => Ok(MatchCredentialKeys::new(current, previous.as_ref())),
-        None => Err(no_pem(InvalidIssuingKey)),
+        None => Err(malformed(InvalidIssuingKey)),
     }
 }

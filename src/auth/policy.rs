@@ -1,39 +1,39 @@
-//! Who may make a call, and what calls are charged as.
+//! Access policy of calls, and the kinds of rate limits that calls count against.
 
 use crate::auth::identity::{CallerRoles, Role};
 
-/// Who may make a call.
+/// Callers that may make a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessPolicy {
-    /// Strangers too: what balancers ask before anybody has shown who they are.
+    /// All callers, also unauthenticated ones: health checks of load balancers.
     Public,
-    /// Callers in one of these roles. Where nobody can show who they are, everybody.
+    /// Callers in one of these roles; all callers if the server has no authentication configured.
     RolesOnly(CallerRoles),
 }
 
-/// What is charged for a call. Searches, changes and streams have quotas of their own.
+/// Kind of rate limit that a call counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateLimitKind {
-    /// Any call at all, when it comes in: one that cannot be read has been read, too.
+    /// Any call, counted on arrival, also when its request turns out to be invalid.
     Call,
-    /// A look at the index.
+    /// A search.
     Search,
-    /// A change of an advertisement.
+    /// A change to an advertisement.
     Update,
-    /// An update that says only that its host is still there.
+    /// An update that only extends the TTL.
     Heartbeat,
-    /// A change of seats.
+    /// A reservation, or the release of one.
     Seats,
-    /// Anything that an operator asks.
+    /// A call of an operator.
     Operator,
-    /// A stream, for as long as it is open; what is asked on it is charged as what it is.
+    /// An open stream. Requests on it count against their own limits.
     Stream,
-    /// A proof of identity that was worth nothing; charged to the place that it came from.
+    /// A failed authentication, counted for the client's address.
     AuthFailure,
 }
 
 impl RateLimitKind {
-    /// Everything that may be charged.
+    /// All kinds.
     pub const ALL: [RateLimitKind; 8] = [
         RateLimitKind::Call,
         RateLimitKind::Search,
@@ -45,7 +45,7 @@ impl RateLimitKind {
         RateLimitKind::AuthFailure,
     ];
 
-    /// The word in settings, metrics and refusals.
+    /// Name in settings, metrics and errors.
     pub fn as_str(self) -> &'static str {
         match self {
             RateLimitKind::Call => "call",
@@ -53,23 +53,23 @@ impl RateLimitKind {
             RateLimitKind::Update => "update",
             RateLimitKind::Heartbeat => "heartbeat",
             RateLimitKind::Seats => "seats",
-            RateLimitKind::Operator => "operate",
+            RateLimitKind::Operator => "operator",
             RateLimitKind::Stream => "stream",
-            RateLimitKind::AuthFailure => "failure",
+            RateLimitKind::AuthFailure => "auth_failure",
         }
     }
 }
 
-/// Players and the servers that they play on.
+/// Players' clients and game servers.
 pub const CLIENTS_AND_GAME_SERVERS: AccessPolicy =
     AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Client, Role::GameServer]));
-/// Those who run fireteam.
+/// Operators of this server.
 pub const OPERATORS_ONLY: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&[Role::Operator]));
-/// Whoever can show who they are.
+/// Every authenticated caller.
 pub const ALL_AUTHENTICATED: AccessPolicy = AccessPolicy::RolesOnly(CallerRoles::from_roles(&Role::ALL));
 
 impl AccessPolicy {
-    /// Whether somebody in `role` may.
+    /// Whether a caller in `role` may make the call.
     pub fn allows(self, role: Role) -> bool {
         match self {
             AccessPolicy::Public => true,

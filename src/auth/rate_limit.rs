@@ -1,10 +1,10 @@
-//! How often each caller may ask what (SEC-11): who asks more than their share is told when to come back, and nobody else
-//! notices.
+//! Rate limits per caller and kind of call. A caller above its limit gets a retry delay; other callers are not affected.
 //!
-//! Each quota is two leaky buckets (GCRA): one lets a burst through and then so many a second, the other holds the average
-//! of five minutes. A call is charged when it is admitted, by what it may cost, and nothing is given back: whoever cancels
-//! has been served as well, and a call that turns out wrong has been looked at. A call that its quota refuses costs
-//! nothing, so that a client that asks fifty times too often still gets its share, and no more.
+//! Each limit is two leaky buckets (GCRA). One admits a burst and then a rate per second; the other limits the average
+//! over five minutes.
+//!
+//! A call consumes its cost when it is admitted, and nothing is refunded: a cancelled or invalid call has used resources
+//! too. A rejected call consumes nothing, so a client that calls fifty times too often still gets its rate.
 
 mod token_buckets;
 
@@ -28,59 +28,60 @@ use crate::domain::time::UnixMs;
 
 use token_buckets::{BucketBudget, GovernorClock, TokenBuckets};
 
-/// Buckets that are kept for people who have shown who they are: some 64 bytes each.
+/// Maximum number of buckets for authenticated callers, about 64 bytes each.
 const AUTHENTICATED_BUCKETS_MAX: usize = 262_144;
-/// Buckets that are kept for places. Those who have shown nothing cannot take the room of those who have.
+/// Maximum number of buckets for client addresses. They are counted apart, so anonymous callers cannot displace
+/// authenticated ones.
 const ADDRESS_BUCKETS_MAX: usize = 65_536;
-/// How often full buckets are dropped; whoever comes after that begins with a new one, which is the same.
+/// Interval at which refilled buckets are dropped, milliseconds. A later call starts with a new bucket, which is the same.
 const SWEEP_INTERVAL_MS: u64 = 10_000;
-/// The longest burst that is measured by the second: after it the average of five minutes counts.
+/// Period of the sustained rate.
 const SUSTAINED_PERIOD: Duration = Duration::from_secs(300);
-/// The share of five minutes' calls that may come at once: so no five minutes have more than a tenth above their quota.
+/// A tenth of the calls per five minutes may arrive at once, so no five minutes exceed the limit by more than a tenth.
 const SUSTAINED_BURST_DIVISOR: u32 = 10;
-/// When to try again where a stream has to end first.
+/// Retry delay of a rejected stream, milliseconds: another stream has to end first.
 const STREAM_RETRY_AFTER_MS: u32 = 1_000;
-/// Bits of an IPv6 address that one customer has.
+/// Prefix length of an IPv6 customer network, bits.
 const IPV6_PREFIX_BITS: u32 = 64;
 
-/// Who is charged.
+/// Key of a bucket: the caller that a call counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RateLimitKey {
-    /// Somebody who has shown who they are.
+    /// An authenticated caller.
     Authenticated(Role, UserKey),
-    /// Everybody at one IPv4 address or in one IPv6 /64.
+    /// All unauthenticated callers at one IPv4 address or in one IPv6 /64.
     Address(IpAddr),
-    /// Whoever is neither, and those for whom there is no room: they share.
+    /// The shared bucket of callers without an address, and of callers beyond the maximum number of buckets.
     Shared,
 }
 
-/// For whom there are quotas.
+/// Class of callers with the same limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CallerClass {
-    /// Those who have shown that they have this role.
+    /// Authenticated callers in this role.
     Authenticated(Role),
-    /// All others.
+    /// Unauthenticated callers.
     Anonymous,
 }
 
-/// A quota that is used up.
+/// Error of a call above its rate limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimitExceeded {
-    /// For whom the quota is.
+    /// Class of the caller.
     pub caller_class: CallerClass,
-    /// What it is for.
+    /// Kind of the exceeded limit.
     pub kind: RateLimitKind,
-    /// When there is room again, milliseconds; at least 1.
+    /// Milliseconds until the call would be admitted; at least 1.
     pub retry_after_ms: u32,
 }
 
-/// Hears of every refusal, to count it: by class and charge, never by who.
+/// Callback for every rejected call, for metrics. It receives class and kind, never the caller.
 pub type OnRateLimited = Box<dyn Fn(CallerClass, RateLimitKind) + Send + Sync>;
 
-/// All quotas and what has been used of them. Each server counts for itself.
+/// All rate limits and their buckets. Each server process counts on its own.
 pub struct RateLimits {
     limits: HashMap<(CallerClass, RateLimitKind), RateLimit>,
-    /// Streams at once.
+    /// Maximum number of open streams per caller.
     stream_limits: HashMap<CallerClass, u32>,
     open_streams: Arc<OpenStreams>,
     clock: Arc<dyn Clock>,
@@ -90,7 +91,7 @@ pub struct RateLimits {
 
 type KeyedRateLimiter = RateLimiter<RateLimitKey, TokenBuckets, GovernorClock, NoOpMiddleware<Duration>>;
 
-/// One quota's two buckets for everybody.
+/// One limit: the burst and sustained buckets of all callers of a class.
 struct RateLimit {
     burst_limiter: KeyedRateLimiter,
     burst_max: NonZeroU32,
@@ -98,11 +99,11 @@ struct RateLimit {
     sustained_max: NonZeroU32,
 }
 
-/// Streams that are open, by who opened them. As large as there are streams.
+/// Number of open streams per caller. Callers without a stream have no entry.
 #[derive(Debug, Default)]
 struct OpenStreams(Mutex<HashMap<RateLimitKey, u32>>);
 
-/// A stream's place among those of its opener; given back when dropped.
+/// Permit of one open stream; returned on drop.
 #[derive(Debug)]
 pub struct StreamPermit {
     open_streams: Arc<OpenStreams>,
@@ -110,9 +111,9 @@ pub struct StreamPermit {
 }
 
 impl RateLimitKey {
-    /// Who pays for a call by somebody who has shown to be `known`, or else from `address`.
-    pub fn for_caller(known: Option<(Role, UserKey)>, address: Option<IpAddr>) -> Self {
-        match (known, address) {
+    /// Key of an authenticated caller, or else of the client's address.
+    pub fn for_caller(identity: Option<(Role, UserKey)>, address: Option<IpAddr>) -> Self {
+        match (identity, address) {
             (Some((role, key)), _) => RateLimitKey::Authenticated(role, key),
             (None, Some(address)) => RateLimitKey::Address(address_prefix(address)),
             (None, None) => RateLimitKey::Shared,
@@ -127,18 +128,18 @@ impl RateLimitKey {
     }
 }
 
-/// The address of an IPv4 host; of an IPv6 host, that of its network.
+/// The address of an IPv4 host; the /64 network of an IPv6 host.
 fn address_prefix(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V4(four) => four.into(),
-        IpAddr::V6(six) => {
-            Ipv6Addr::from_bits(six.to_bits() >> (128 - IPV6_PREFIX_BITS) << (128 - IPV6_PREFIX_BITS)).into()
+        IpAddr::V4(v4) => v4.into(),
+        IpAddr::V6(v6) => {
+            Ipv6Addr::from_bits(v6.to_bits() >> (128 - IPV6_PREFIX_BITS) << (128 - IPV6_PREFIX_BITS)).into()
         }
     }
 }
 
 impl CallerClass {
-    /// Every class.
+    /// All classes.
     pub const ALL: [CallerClass; 4] = [
         CallerClass::Authenticated(Role::Client),
         CallerClass::Authenticated(Role::GameServer),
@@ -146,7 +147,7 @@ impl CallerClass {
         CallerClass::Anonymous,
     ];
 
-    /// The word in settings, metrics and refusals.
+    /// Name in settings, metrics and errors.
     pub fn as_str(self) -> &'static str {
         match self {
             CallerClass::Authenticated(role) => role.as_str(),
@@ -156,100 +157,102 @@ impl CallerClass {
 }
 
 impl RateLimitExceeded {
-    /// `client.search`: what the quota is called in settings.
+    /// Name of the limit in settings, such as `client.search`.
     pub fn limit_name(&self) -> String {
         format!("{}.{}", self.caller_class.as_str(), self.kind.as_str())
     }
 }
 
 impl RateLimits {
-    /// Quotas by these rules, none when there are none. `on_refusal` hears of each refusal.
-    pub fn new(rules: &[RateLimitRule], clock: Arc<dyn Clock>, on_refusal: OnRateLimited) -> Self {
-        let (known, places) =
-            (BucketBudget::with_capacity(AUTHENTICATED_BUCKETS_MAX), BucketBudget::with_capacity(ADDRESS_BUCKETS_MAX));
-        let (mut limits, mut streams) = (HashMap::new(), HashMap::new());
+    /// Limits by these rules; a kind without a rule is unlimited. Rejected calls are passed to `on_rate_limited`.
+    pub fn new(rules: &[RateLimitRule], clock: Arc<dyn Clock>, on_rate_limited: OnRateLimited) -> Self {
+        let authenticated_budget = BucketBudget::with_capacity(AUTHENTICATED_BUCKETS_MAX);
+        let address_budget = BucketBudget::with_capacity(ADDRESS_BUCKETS_MAX);
+        let (mut limits, mut stream_limits) = (HashMap::new(), HashMap::new());
         for rule in rules {
             let class = CallerClass::ALL.into_iter().find(|class| class.as_str() == rule.role);
-            let charge = RateLimitKind::ALL.into_iter().find(|charge| charge.as_str() == rule.limit);
-            let (Some(class), Some(charge)) = (class, charge) else { continue };
+            let kind = RateLimitKind::ALL.into_iter().find(|kind| kind.as_str() == rule.limit);
+            let (Some(class), Some(kind)) = (class, kind) else { continue };
             match rule.allowance {
-                AllowedRate::OpenStreams(most) => {
-                    streams.insert(class, most);
+                AllowedRate::OpenStreams(max) => {
+                    stream_limits.insert(class, max);
                 }
                 AllowedRate::Calls { per_second, burst, per_5_min } => {
-                    let budget = if class == CallerClass::Anonymous { &places } else { &known };
+                    let is_anonymous = class == CallerClass::Anonymous;
+                    let budget = if is_anonymous { &address_budget } else { &authenticated_budget };
                     let limit = RateLimit::new(per_second, burst, per_5_min, budget, &clock);
-                    limits.insert((class, charge), limit);
+                    limits.insert((class, kind), limit);
                 }
             }
         }
         let next_sweep_ms = AtomicU64::new(clock.now().plus_ms(SWEEP_INTERVAL_MS).0);
-        Self {
-            limits,
-            stream_limits: streams,
-            open_streams: Arc::default(),
-            clock,
-            next_sweep_ms,
-            on_rate_limited: on_refusal,
-        }
+        Self { limits, stream_limits, open_streams: Arc::default(), clock, next_sweep_ms, on_rate_limited }
     }
 
-    /// No quotas: nobody is held back, and nothing is kept.
+    /// No limits: every call is admitted, and no state is kept.
     pub fn unlimited() -> Self {
         Self::new(&[], Arc::new(SystemClock::start()), Box::new(|_, _| {}))
     }
 
-    /// Takes `cost` from what `payer` may ask, or says when there is enough again. A cost beyond a whole burst is a whole
-    /// burst: whatever may be asked at all can be asked now and then.
-    pub fn consume(&self, payer: RateLimitKey, charge: RateLimitKind, cost: u32) -> Result<(), RateLimitExceeded> {
-        let class = payer.caller_class();
-        let Some(limit) = self.limits.get(&(class, charge)) else { return Ok(()) };
+    /// Consumes `cost` from the buckets of `key`, or returns the retry delay.
+    ///
+    /// A cost above the burst size counts as a full burst, so a valid call can always be admitted at some time.
+    pub fn consume(&self, key: RateLimitKey, kind: RateLimitKind, cost: u32) -> Result<(), RateLimitExceeded> {
+        let class = key.caller_class();
+        let Some(limit) = self.limits.get(&(class, kind)) else { return Ok(()) };
         let now = self.clock.now();
         self.sweep_if_due(now);
-        limit.consume(payer, cost, now).map_err(|wait| {
+        limit.consume(key, cost, now).map_err(|wait| {
             let retry_after_ms = u32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(u32::MAX).max(1);
-            self.report_rate_limited(class, charge, retry_after_ms)
+            self.report_rate_limited(class, kind, retry_after_ms)
         })
     }
 
-    /// Whether anybody has a quota of `charge`.
-    pub fn has_limit(&self, charge: RateLimitKind) -> bool {
-        self.limits.keys().any(|(_, known)| *known == charge)
+    /// Whether any class has a limit of this kind.
+    pub fn has_limit(&self, kind: RateLimitKind) -> bool {
+        self.limits.keys().any(|(_, limited)| *limited == kind)
     }
 
-    /// Charges a place for a proof of identity that was worth nothing. When the quota is used up, that is what to answer:
-    /// whoever tries keys by the thousand learns nothing more about them.
+    /// Counts a failed authentication for an address.
+    ///
+    /// Above the limit the caller should receive this error instead of the reason: guessing credentials then reveals
+    /// nothing.
     pub fn consume_auth_failure(&self, address: Option<IpAddr>) -> Result<(), RateLimitExceeded> {
         self.consume(RateLimitKey::for_caller(None, address), RateLimitKind::AuthFailure, 1)
     }
 
-    /// A place for one more stream of `payer`, for as long as it is kept.
-    pub fn acquire_stream_permit(&self, payer: RateLimitKey) -> Result<Option<StreamPermit>, RateLimitExceeded> {
-        let class = payer.caller_class();
-        let Some(&most) = self.stream_limits.get(&class) else { return Ok(None) };
-        let mut open = self.open_streams.lock();
-        let count = open.entry(payer).or_default();
-        if most <= *count {
-            drop(open);
+    /// Acquires a permit for one more stream of `key`; `None` if its class has no stream limit.
+    pub fn acquire_stream_permit(&self, key: RateLimitKey) -> Result<Option<StreamPermit>, RateLimitExceeded> {
+        let class = key.caller_class();
+        let Some(&max) = self.stream_limits.get(&class) else { return Ok(None) };
+        let mut open_streams = self.open_streams.lock();
+        let count = open_streams.entry(key).or_default();
+        if *count >= max {
+            drop(open_streams);
             return Err(self.report_rate_limited(class, RateLimitKind::Stream, STREAM_RETRY_AFTER_MS));
         }
         *count += 1;
-        drop(open);
-        Ok(Some(StreamPermit { open_streams: Arc::clone(&self.open_streams), key: payer }))
+        drop(open_streams);
+        Ok(Some(StreamPermit { open_streams: Arc::clone(&self.open_streams), key }))
     }
 
-    fn report_rate_limited(&self, class: CallerClass, charge: RateLimitKind, retry_after_ms: u32) -> RateLimitExceeded {
-        (self.on_rate_limited)(class, charge);
-        RateLimitExceeded { caller_class: class, kind: charge, retry_after_ms }
+    fn report_rate_limited(
+        &self,
+        caller_class: CallerClass,
+        kind: RateLimitKind,
+        retry_after_ms: u32,
+    ) -> RateLimitExceeded {
+        (self.on_rate_limited)(caller_class, kind);
+        RateLimitExceeded { caller_class, kind, retry_after_ms }
     }
 
-    /// One caller in ten seconds drops what is no longer needed, for all.
+    /// Drops refilled buckets at most once per `SWEEP_INTERVAL_MS`, on the thread of the caller that finds it due.
     fn sweep_if_due(&self, now: UnixMs) {
-        let due = self.next_sweep_ms.load(Ordering::Relaxed);
-        let next = now.plus_ms(SWEEP_INTERVAL_MS).0;
-        let is_mine = due <= now.0
-            && self.next_sweep_ms.compare_exchange(due, next, Ordering::Relaxed, Ordering::Relaxed).is_ok();
-        if is_mine {
+        let due_ms = self.next_sweep_ms.load(Ordering::Relaxed);
+        let next_ms = now.plus_ms(SWEEP_INTERVAL_MS).0;
+        let claimed = due_ms <= now.0
+            && self.next_sweep_ms.compare_exchange(due_ms, next_ms, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if claimed {
             for limit in self.limits.values() {
                 limit.burst_limiter.retain_recent();
                 limit.sustained_limiter.retain_recent();
@@ -257,7 +260,7 @@ impl RateLimits {
         }
     }
 
-    /// Buckets that are kept now.
+    /// Current number of buckets.
     pub fn bucket_count(&self) -> usize {
         self.limits.values().map(|limit| limit.burst_limiter.len() + limit.sustained_limiter.len()).sum()
     }
@@ -266,7 +269,7 @@ impl RateLimits {
 impl RateLimit {
     fn new(per_second: f64, burst: u32, per_5_min: u32, budget: &Arc<BucketBudget>, clock: &Arc<dyn Clock>) -> Self {
         let limiter = |interval: Duration, burst: NonZeroU32| {
-            // An interval of nothing cannot be: the rates are bounded where they are read.
+            // The configuration bounds the rates, so the interval is never zero.
             let interval = interval.max(Duration::from_nanos(1));
             let quota = Quota::with_period(interval).map(|quota| quota.allow_burst(burst));
             let quota = quota.unwrap_or(Quota::per_second(burst));
@@ -282,15 +285,15 @@ impl RateLimit {
         }
     }
 
-    /// Takes from both buckets, or says how long to wait.
-    fn consume(&self, payer: RateLimitKey, cost: u32, now: UnixMs) -> Result<(), Duration> {
+    /// Consumes `cost` from both buckets, or returns the time to wait.
+    fn consume(&self, key: RateLimitKey, cost: u32, now: UnixMs) -> Result<(), Duration> {
         let now = Duration::from_millis(now.0);
-        for (limiter, most) in [(&self.burst_limiter, self.burst_max), (&self.sustained_limiter, self.sustained_max)] {
-            match limiter.check_key_n(&payer, at_least_one(cost).min(most)) {
+        for (limiter, max) in [(&self.burst_limiter, self.burst_max), (&self.sustained_limiter, self.sustained_max)] {
+            match limiter.check_key_n(&key, at_least_one(cost).min(max)) {
                 Ok(Ok(())) => {}
                 Ok(Err(not_until)) => return Err(not_until.wait_time_from(now)),
-                // Costs are cut to what a bucket holds, so this does not happen; were it to, nothing is given away.
-                Err(_too_much) => return Err(Duration::from_secs(1)),
+                // Unreachable, because costs are capped at the bucket size. Rejects the call to be safe.
+                Err(_insufficient_capacity) => return Err(Duration::from_secs(1)),
             }
         }
         Ok(())
@@ -309,11 +312,11 @@ impl OpenStreams {
 
 impl Drop for StreamPermit {
     fn drop(&mut self) {
-        let mut open = self.open_streams.lock();
-        if let Some(count) = open.get_mut(&self.key) {
+        let mut open_streams = self.open_streams.lock();
+        if let Some(count) = open_streams.get_mut(&self.key) {
             *count -= 1;
             if *count == 0 {
-                open.remove(&self.key);
+                open_streams.remove(&self.key);
             }
         }
     }
@@ -321,7 +324,7 @@ impl Drop for StreamPermit {
 
 impl fmt::Debug for RateLimits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Quotas").field("limits", &self.limits.len()).finish_non_exhaustive()
+        f.debug_struct("RateLimits").field("limits", &self.limits.len()).finish_non_exhaustive()
     }
 }
 

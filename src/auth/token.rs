@@ -1,14 +1,14 @@
-//! Stateless tokens: what the server would have to remember about a client, signed and handed to the client.
+//! Stateless signed tokens: state about a client that the client stores, protected by an HMAC.
 //!
 //! | bytes | meaning                                                                          |
 //! |-------|----------------------------------------------------------------------------------|
 //! | 1     | version of this layout                                                           |
-//! | 1     | kind of claim, so that one kind of token is never another                        |
-//! | 4     | which key signed it                                                              |
+//! | 1     | kind of claim, so that a token of one kind is never accepted as another          |
+//! | 4     | id of the signing key                                                            |
 //! | n     | the claim, of fixed length for its kind; numbers big-endian                      |
-//! | 16    | HMAC-SHA256 of all before, cut to 128 bits (RFC 2104, section 5, allows the cut) |
+//! | 16    | HMAC-SHA256 of all before, truncated to 128 bits (RFC 2104, section 5)           |
 //!
-//! Tokens are signed, not secret: nothing in them is news to whoever holds one.
+//! Tokens are signed, not encrypted: they contain nothing that their holder may not know.
 
 mod claim;
 
@@ -23,9 +23,9 @@ use crate::domain::id::{AdvertisementId, MatchId, ReservationId, SetId, TicketId
 
 pub use claim::{AdvertisementClaim, Claim, ConsentClaim, ReservationClaim, ResumeClaim, SearchClaim, TicketClaim};
 
-/// Bytes of a signing key.
+/// Length of a signing key, bytes.
 pub const SIGNING_KEY_BYTES: usize = 32;
-/// Bytes in a token at most. What is longer is refused before anything is computed.
+/// Maximum length of a token, bytes. A longer one is rejected before any computation.
 pub const TOKEN_BYTES_MAX: usize = 128;
 
 const LAYOUT_VERSION: u8 = 1;
@@ -39,7 +39,7 @@ const _: () = assert!(HEADER_BYTES + ConsentClaim::ENCODED_BYTES + MAC_BYTES <= 
 const _: () = assert!(HEADER_BYTES + TicketClaim::ENCODED_BYTES + MAC_BYTES <= TOKEN_BYTES_MAX);
 const _: () = assert!(HEADER_BYTES + ResumeClaim::ENCODED_BYTES + MAC_BYTES <= TOKEN_BYTES_MAX);
 
-/// What a digest is for; part of what is signed, so that one purpose's digest is worth nothing for another.
+/// Purpose of a digest. It is part of the signed bytes, so a digest for one purpose is invalid for another.
 #[derive(Clone, Copy)]
 enum DigestPurpose {
     KeyId,
@@ -51,7 +51,7 @@ enum DigestPurpose {
     MatchPlayer,
 }
 
-/// Signs tokens with the current key; opens those of the current and the previous one. Replicas share the keys.
+/// Signs tokens with the current key; verifies tokens of the current and the previous key. Replicas share the keys.
 #[derive(Clone)]
 pub struct TokenSigner {
     current: SigningKey,
@@ -61,27 +61,27 @@ pub struct TokenSigner {
 #[derive(Clone)]
 struct SigningKey {
     key_id: [u8; 4],
-    /// HMAC with the key taken in: half of the work of a short digest, done once.
+    /// HMAC state after absorbing the key: half of the work of a short digest, done once.
     hmac: Hmac<Sha256>,
 }
 
-/// Digests that depend on no secret.
+/// Constant key of zeros, for digests that depend on no secret.
 static KEYLESS_DIGEST: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::new([0; SIGNING_KEY_BYTES]));
 
 impl fmt::Debug for TokenSigner {
-    /// Never shows a key.
+    /// Prints the number of keys, never a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Signer").field("keys", &(1 + usize::from(self.previous.is_some()))).finish_non_exhaustive()
+        f.debug_struct("TokenSigner").field("keys", &(1 + usize::from(self.previous.is_some()))).finish_non_exhaustive()
     }
 }
 
 impl TokenSigner {
-    /// Signs with `current`; still opens what `previous` signed.
+    /// Signs with `current`; also verifies tokens signed with `previous`.
     pub fn new(current: [u8; SIGNING_KEY_BYTES], previous: Option<[u8; SIGNING_KEY_BYTES]>) -> Self {
         Self { current: SigningKey::new(current), previous: previous.map(SigningKey::new) }
     }
 
-    /// A token that says `claim`.
+    /// Encodes and signs `claim` as a token.
     pub fn sign<C: Claim>(&self, claim: &C) -> Vec<u8> {
         let mut token = Vec::with_capacity(HEADER_BYTES + C::ENCODED_BYTES + MAC_BYTES);
         token.extend([LAYOUT_VERSION, C::KIND_BYTE]);
@@ -93,27 +93,28 @@ impl TokenSigner {
         token
     }
 
-    /// Whether sealing what `token` says, which has been opened, would make the very same token: it was signed with the
-    /// current key, and sealing has but one answer.
+    /// Whether a verified token carries the id of the current key. Signing is deterministic, so signing its claim again
+    /// would give the same bytes.
     pub fn is_signed_with_current_key(&self, token: &[u8]) -> bool {
         token.get(2..HEADER_BYTES) == Some(&self.current.key_id)
     }
 
-    /// What `token` says, if one of the keys signed it as this kind of claim; `None` for everything else, with no word
-    /// on why.
+    /// Verifies `token` and decodes its claim; `None`, without a reason, unless one of the keys signed this kind of claim.
     pub fn verify<C: Claim>(&self, token: &[u8]) -> Option<C> {
         if token.len() != HEADER_BYTES + C::ENCODED_BYTES + MAC_BYTES || token[..2] != [LAYOUT_VERSION, C::KIND_BYTE] {
             return None;
         }
-        let (said, mac) = token.split_at(token.len() - MAC_BYTES);
-        let signed_with = |key: &&SigningKey| key.key_id == said[2..HEADER_BYTES];
-        let key = [Some(&self.current), self.previous.as_ref()].into_iter().flatten().find(signed_with)?;
-        let expected = key.digest(DigestPurpose::Token, &[said]);
-        bool::from(expected.ct_eq(mac)).then(|| C::decode(&said[HEADER_BYTES..])).flatten()
+        let (signed, mac) = token.split_at(token.len() - MAC_BYTES);
+        let has_key_id = |key: &&SigningKey| key.key_id == signed[2..HEADER_BYTES];
+        let key = [Some(&self.current), self.previous.as_ref()].into_iter().flatten().find(has_key_id)?;
+        let expected_mac = key.digest(DigestPurpose::Token, &[signed]);
+        bool::from(expected_mac.ct_eq(mac)).then(|| C::decode(&signed[HEADER_BYTES..])).flatten()
     }
 
-    /// The advertisement that `caller` means by `idempotency_key`: the same three are always the same advertisement, on
-    /// every replica, until the current key changes. Nobody without the key can aim at another's.
+    /// Derives an advertisement id from caller, set and idempotency key.
+    ///
+    /// The same three inputs give the same id on every replica until the current key changes. The id cannot be computed
+    /// without the key, so a caller cannot produce the id of another caller.
     pub fn derive_advertisement_id(
         &self,
         caller: Option<UserKey>,
@@ -124,7 +125,7 @@ impl TokenSigner {
         AdvertisementId::from_bytes(self.current.digest(DigestPurpose::AdvertisementId, &parts))
     }
 
-    /// The reservation that `caller` means by `idempotency_key` in an advertisement; as `advertisement_id`.
+    /// Derives a reservation id from caller, advertisement and idempotency key, as `derive_advertisement_id` does.
     pub fn derive_reservation_id(
         &self,
         caller: Option<UserKey>,
@@ -135,20 +136,21 @@ impl TokenSigner {
         ReservationId::from_bytes(self.current.digest(DigestPurpose::ReservationId, &parts))
     }
 
-    /// The ticket that `caller` means by `idempotency_key`; as `advertisement_id`.
+    /// Derives a ticket id from caller, set and idempotency key, as `derive_advertisement_id` does.
     pub fn derive_ticket_id(&self, caller: Option<UserKey>, set_id: SetId, idempotency_key: &str) -> TicketId {
         let parts = [&encode_subject(caller)[..], &set_id.0.to_be_bytes(), idempotency_key.as_bytes()];
         TicketId::from_bytes(self.current.digest(DigestPurpose::TicketId, &parts))
     }
 
-    /// What a player is called in a match, by whoever is in it: nobody knows an account by it, nor the player again in the
-    /// next one. A match during which keys rotate calls its players by two names.
-    pub fn derive_player_key(&self, play: MatchId, user: UserKey) -> UserKey {
-        UserKey::from_bytes(self.current.digest(DigestPurpose::MatchPlayer, &[play.as_bytes(), user.as_bytes()]))
+    /// Derives the key of a player within one match: a pseudonym that reveals no account and differs in every match.
+    ///
+    /// If the signing key rotates during a match, the player's key changes.
+    pub fn derive_player_key(&self, match_id: MatchId, user: UserKey) -> UserKey {
+        UserKey::from_bytes(self.current.digest(DigestPurpose::MatchPlayer, &[match_id.as_bytes(), user.as_bytes()]))
     }
 
-    /// A digest of who searches: the caller, the users in their order and the size of each party. A search token is good
-    /// for them alone. It depends on no key, so that it outlives a rotation.
+    /// Digest of a searching party: the caller, the users in order and the size of each party. A search token is valid for
+    /// this party only. The digest depends on no key, so it survives a key rotation.
     pub fn party_digest(caller: Option<UserKey>, users: &[UserKey], party_sizes: &[u8]) -> [u8; 16] {
         let users: Vec<u8> = users.iter().flat_map(|user| *user.as_bytes()).collect();
         KEYLESS_DIGEST.digest(DigestPurpose::Party, &[&encode_subject(caller), &users, party_sizes])
@@ -163,8 +165,8 @@ impl SigningKey {
         key
     }
 
-    /// The first half of HMAC-SHA256 over purpose and parts. Each part is preceded by its length, so that no two lists
-    /// of parts are the same bytes.
+    /// The first 16 bytes of HMAC-SHA256 over purpose and parts. Each part is preceded by its length, so that different
+    /// lists of parts never give the same bytes.
     fn digest(&self, purpose: DigestPurpose, parts: &[&[u8]]) -> [u8; MAC_BYTES] {
         let mut mac = self.hmac.clone();
         mac.update(&[purpose as u8]);
@@ -172,17 +174,17 @@ impl SigningKey {
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part);
         }
-        let whole: [u8; 32] = mac.finalize().into_bytes().into();
-        std::array::from_fn(|at| whole[at])
+        let full_digest: [u8; 32] = mac.finalize().into_bytes().into();
+        std::array::from_fn(|index| full_digest[index])
     }
 }
 
-#[expect(clippy::expect_used, reason = "HMAC takes a key of any length")]
+#[expect(clippy::expect_used, reason = "HMAC accepts keys of any length")]
 fn new_hmac(secret: &[u8; SIGNING_KEY_BYTES]) -> Hmac<Sha256> {
-    Hmac::new_from_slice(secret).expect("any length will do")
+    Hmac::new_from_slice(secret).expect("HMAC accepts keys of any length")
 }
 
-/// A caller in 17 bytes, so that none and a key of zeros differ.
+/// Encodes an optional caller in 17 bytes; no caller and a key of zeros differ in the first byte.
 fn encode_subject(subject: Option<UserKey>) -> [u8; 17] {
     let mut bytes = [0; 17];
     if let Some(subject) = subject {

@@ -1,7 +1,7 @@
-//! The public keys of whoever signs callers' tokens: read from PEM and JWKS files, all of them or none.
+//! Public keys that verify callers' tokens, from PEM and JWKS files: all files load, or none.
 //!
-//! A key is good for one algorithm, which follows from what kind of key it is (RFC 8725, section 3.1); what a token's
-//! header says of algorithms chooses nothing.
+//! A key has one algorithm, which follows from the key type (RFC 8725, section 3.1). The algorithm in a token's header
+//! chooses nothing.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -17,98 +17,98 @@ use x509_parser::prelude::FromDer;
 use x509_parser::public_key::PublicKey;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// Bytes of a key file at most.
+/// Maximum size of a key file, bytes.
 pub const PUBLIC_KEY_FILE_BYTES_MAX: u64 = 64 * 1024;
-/// Keys in all files together. A token that names no key is held against each of its kind, and strangers send as many
-/// tokens as they like.
+/// Maximum number of keys in all files together. A token without `kid` is tried against each key of its algorithm, and
+/// anonymous callers can send any number of tokens.
 pub const VERIFYING_KEYS_MAX: usize = 16;
-/// Bytes of a key's name.
+/// Maximum length of a `kid`, bytes.
 const KEY_ID_BYTES_MAX: usize = 256;
-/// An RSA key below this is too weak, one above it slow enough to be a burden; bits.
+/// Accepted sizes of an RSA key, bits: a smaller key is too weak, a larger one too slow.
 const RSA_KEY_BITS: std::ops::RangeInclusive<usize> = 2_048..=8_192;
-/// Bytes of a point of P-256, not compressed.
+/// Length of an uncompressed P-256 point, bytes.
 const P256_POINT_BYTES: usize = 65;
-/// Bytes of an Ed25519 key.
+/// Length of an Ed25519 public key, bytes.
 const ED25519_KEY_BYTES: usize = 32;
 
-/// Why there are no keys. Each message is one line and says what would help; what a file holds is never shown.
+/// Failure to load the key files. Each message is one line and never contains a file's content.
 #[derive(Debug, Error)]
 pub enum VerifyingKeysError {
     /// A file could not be read.
-    #[error("auth key file {}: {why}", file.display())]
+    #[error("auth key file {}: {source}; check path and permissions", file.display())]
     Io {
-        /// Which.
+        /// Path of the key file.
         file: PathBuf,
-        /// What the system said.
-        #[source]
-        why: io::Error,
+        /// Error of the operating system.
+        source: io::Error,
     },
-    /// A file holds something else than public keys.
-    #[error("auth key file {}: {what}", file.display())]
+    /// A file does not contain usable public keys.
+    #[error("auth key file {}: {problem}", file.display())]
     InvalidFile {
-        /// Which.
+        /// Path of the key file.
         file: PathBuf,
-        /// What is wrong and what would be right.
-        what: String,
+        /// The problem and its remedy.
+        problem: String,
     },
-    /// The files hold more keys than are kept.
-    #[error("auth key files hold {0} keys: at most {VERIFYING_KEYS_MAX}")]
+    /// The files contain more than `VERIFYING_KEYS_MAX` keys.
+    #[error("auth key files contain {0} keys; give at most {VERIFYING_KEYS_MAX}")]
     TooManyKeys(usize),
-    /// Two keys have one name, and a token that names it could mean either.
-    #[error("auth key files hold two keys called `{0}`: give each a `kid` of its own")]
+    /// Two keys have the same `kid`, so a token with that `kid` would be ambiguous.
+    #[error("auth key files contain two keys with the `kid` `{0}`; give each key its own `kid`")]
     DuplicateKeyId(Box<str>),
 }
 
-/// One public key.
+/// Public key that verifies tokens.
 #[derive(Clone, Debug)]
 pub(super) struct VerifyingKey {
-    /// Its `kid`; none for keys out of PEM files, which answer to any name.
+    /// The `kid`; `None` for keys from PEM files, which match any `kid`.
     pub(super) key_id: Option<Box<str>>,
-    /// The one algorithm that it is good for.
+    /// The only algorithm that the key verifies.
     pub(super) algorithm: Algorithm,
-    /// The key.
+    /// The key in the form that the JWT library takes.
     pub(super) decoding_key: DecodingKey,
 }
 
-/// The keys of all files. Blocks.
+/// Loads the keys of all files. Blocks.
 pub(super) fn read_key_files(files: &[PathBuf]) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
     let mut keys: Vec<VerifyingKey> = Vec::new();
     for file in files {
         keys.extend(read_key_file(file)?);
     }
-    if VERIFYING_KEYS_MAX < keys.len() {
+    if keys.len() > VERIFYING_KEYS_MAX {
         return Err(VerifyingKeysError::TooManyKeys(keys.len()));
     }
-    for (at, key) in keys.iter().enumerate() {
-        if let Some(name) = key.key_id.as_ref().filter(|_| keys[..at].iter().any(|other| other.key_id == key.key_id)) {
-            return Err(VerifyingKeysError::DuplicateKeyId(name.clone()));
+    for (index, key) in keys.iter().enumerate() {
+        let is_duplicate = keys[..index].iter().any(|earlier| earlier.key_id == key.key_id);
+        if let Some(key_id) = key.key_id.as_ref().filter(|_| is_duplicate) {
+            return Err(VerifyingKeysError::DuplicateKeyId(key_id.clone()));
         }
     }
     Ok(keys)
 }
 
 fn read_key_file(path: &Path) -> Result<Vec<VerifyingKey>, VerifyingKeysError> {
-    let io_error = |why| VerifyingKeysError::Io { file: path.into(), why };
+    let io_error = |source| VerifyingKeysError::Io { file: path.into(), source };
     let mut bytes = Vec::new();
     File::open(path)
         .map_err(io_error)?
         .take(PUBLIC_KEY_FILE_BYTES_MAX + 1)
         .read_to_end(&mut bytes)
         .map_err(io_error)?;
-    parse_key_file(&bytes).map_err(|what| VerifyingKeysError::InvalidFile { file: path.into(), what })
+    parse_key_file(&bytes).map_err(|problem| VerifyingKeysError::InvalidFile { file: path.into(), problem })
 }
 
-/// The keys in a file's bytes, or what is wrong with it.
+/// Parses a PEM or JWKS file; on failure returns the problem and its remedy.
 pub(super) fn parse_key_file(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
-    if PUBLIC_KEY_FILE_BYTES_MAX < bytes.len() as u64 {
-        return Err(format!("larger than {PUBLIC_KEY_FILE_BYTES_MAX} bytes"));
+    if bytes.len() as u64 > PUBLIC_KEY_FILE_BYTES_MAX {
+        return Err(format!("is larger than {PUBLIC_KEY_FILE_BYTES_MAX} bytes; remove keys that are not in use"));
     }
     let keys = match bytes.trim_ascii_start().first() {
         Some(b'{') => keys_from_jwks(bytes)?,
         _ => keys_from_pem(bytes)?,
     };
     if keys.is_empty() {
-        return Err("holds no key for EdDSA, ES256 or RS256: give public keys as PEM, or a JWKS".into());
+        return Err("contains no key for EdDSA, ES256 or RS256; give public keys as PEM, or a JWKS".into());
     }
     Ok(keys)
 }
@@ -116,13 +116,16 @@ pub(super) fn parse_key_file(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> 
 fn keys_from_pem(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
     let mut keys = Vec::new();
     for block in Pem::iter_from_buffer(bytes).take(VERIFYING_KEYS_MAX + 1) {
-        let block = block.map_err(|_| "is neither PEM nor a JWKS")?;
+        let block = block.map_err(|_| "is neither PEM nor a JWKS; give public keys in one of these formats")?;
         if block.label.contains("PRIVATE KEY") {
-            return Err("holds a private key: give the server the public one, and keep this one elsewhere".into());
+            return Err(
+                "contains a private key; give the server the public key and keep the private key elsewhere".into()
+            );
         }
         if block.label != "PUBLIC KEY" {
             return Err(
-                "holds something else than public keys: their blocks begin with -----BEGIN PUBLIC KEY-----".into()
+                "contains a PEM block that is no public key; give blocks that begin with -----BEGIN PUBLIC KEY-----"
+                    .into(),
             );
         }
         keys.push(key_from_spki(&block.contents)?);
@@ -130,44 +133,44 @@ fn keys_from_pem(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
     Ok(keys)
 }
 
-/// A key as certificates hold them (RFC 5280, `SubjectPublicKeyInfo`).
+/// Parses a key in the form that certificates use (RFC 5280, `SubjectPublicKeyInfo`).
 fn key_from_spki(der: &[u8]) -> Result<VerifyingKey, String> {
-    let broken = || "holds a public key that cannot be read".to_owned();
-    let (_, spki) = SubjectPublicKeyInfo::from_der(der).map_err(|_| broken())?;
+    let unparsable = || "contains a public key that cannot be parsed; export the key again".to_owned();
+    let (_, spki) = SubjectPublicKeyInfo::from_der(der).map_err(|_| unparsable())?;
     let bytes: &[u8] = &spki.subject_public_key.data;
     let kind = &spki.algorithm.algorithm;
     if *kind == OID_SIG_ED25519 {
         return verifying_key_of_valid_size(None, Algorithm::EdDSA, DecodingKey::from_ed_der(bytes));
     }
     if *kind == OID_KEY_TYPE_EC_PUBLIC_KEY {
-        let curve = spki.algorithm.parameters.as_ref().and_then(|it| it.as_oid().ok());
+        let curve = spki.algorithm.parameters.as_ref().and_then(|parameters| parameters.as_oid().ok());
         if curve != Some(OID_EC_P256) {
-            return Err("holds an elliptic curve key that is not of P-256".into());
+            return Err("contains an elliptic curve key that is not on P-256; use a P-256 key".into());
         }
         return verifying_key_of_valid_size(None, Algorithm::ES256, DecodingKey::from_ec_der(bytes));
     }
     if *kind == OID_PKCS1_RSAENCRYPTION {
-        let Ok(PublicKey::RSA(rsa)) = spki.parsed() else { return Err(broken()) };
+        let Ok(PublicKey::RSA(rsa)) = spki.parsed() else { return Err(unparsable()) };
         let key =
             DecodingKey::from_rsa_raw_components(strip_leading_zeros(rsa.modulus), strip_leading_zeros(rsa.exponent));
         return verifying_key_of_valid_size(None, Algorithm::RS256, key);
     }
-    Err("holds a key of a kind that is not known: use Ed25519, P-256 or RSA".into())
+    Err("contains a key of an unsupported type; use Ed25519, P-256 or RSA".into())
 }
 
-/// A number without the zeros that keep it from being read as negative.
+/// A big-endian number without the leading zeros that DER adds to keep it positive.
 fn strip_leading_zeros(number: &[u8]) -> &[u8] {
     let zeros = number.iter().take_while(|byte| **byte == 0).count();
     &number[zeros..]
 }
 
-/// A key set (RFC 7517, section 5).
+/// JSON Web Key Set (RFC 7517, section 5).
 #[derive(Deserialize)]
 struct Jwks {
     keys: Vec<Jwk>,
 }
 
-/// What of a key is looked at.
+/// JSON Web Key: the members that are read (RFC 7517, section 4; RFC 7518, section 6).
 #[derive(Deserialize)]
 struct Jwk {
     kty: String,
@@ -180,24 +183,26 @@ struct Jwk {
     y: Option<String>,
     n: Option<String>,
     e: Option<String>,
-    /// Only private keys have this.
+    /// Private key; present in private keys only.
     d: Option<IgnoredAny>,
-    /// Only secrets have this.
+    /// Symmetric key; present in secrets only.
     k: Option<IgnoredAny>,
 }
 
 fn keys_from_jwks(bytes: &[u8]) -> Result<Vec<VerifyingKey>, String> {
-    let set: Jwks = serde_json::from_slice(bytes)
-        .map_err(|why| format!("is no JWKS, {{\"keys\": […]}}: line {}, column {}", why.line(), why.column()))?;
+    let set: Jwks = serde_json::from_slice(bytes).map_err(|error| {
+        let (line, column) = (error.line(), error.column());
+        format!("is not a JWKS (line {line}, column {column}); give {{\"keys\": […]}}")
+    })?;
     let keys = set.keys.into_iter().enumerate();
-    let keys = keys.map(|(at, key)| key_from_jwk(key).map_err(|what| format!("keys[{at}] {what}")));
+    let keys = keys.map(|(index, jwk)| key_from_jwk(jwk).map_err(|problem| format!("keys[{index}] {problem}")));
     keys.filter_map(Result::transpose).collect()
 }
 
-/// A key of a set; none for one that is of no use here, which is no mistake: issuers publish all that they have.
+/// Parses one key of a JWKS; `None` for a key with another use or algorithm, since issuers publish all their keys.
 fn key_from_jwk(jwk: Jwk) -> Result<Option<VerifyingKey>, String> {
     if jwk.d.is_some() || jwk.k.is_some() || jwk.kty == "oct" {
-        return Err("is secret: give the server public keys alone".into());
+        return Err("is secret; give the server public keys only".into());
     }
     let algorithm = match (jwk.kty.as_str(), jwk.crv.as_deref()) {
         ("OKP", Some("Ed25519")) => Algorithm::EdDSA,
@@ -205,55 +210,53 @@ fn key_from_jwk(jwk: Jwk) -> Result<Option<VerifyingKey>, String> {
         ("RSA", _) => Algorithm::RS256,
         _ => return Ok(None),
     };
-    let name_of = |algorithm| match algorithm {
+    let alg_names = |algorithm| match algorithm {
         Algorithm::EdDSA => ["EdDSA", "Ed25519"],
         Algorithm::ES256 => ["ES256"; 2],
         _ => ["RS256"; 2],
     };
-    let other_use = jwk.usage.is_some_and(|usage| usage != "sig");
-    if other_use || jwk.alg.is_some_and(|alg| !name_of(algorithm).contains(&alg.as_str())) {
+    let has_other_use = jwk.usage.is_some_and(|usage| usage != "sig");
+    if has_other_use || jwk.alg.is_some_and(|alg| !alg_names(algorithm).contains(&alg.as_str())) {
         return Ok(None);
     }
-    let name = jwk.kid.map(String::into_boxed_str);
-    if name.as_ref().is_some_and(|name| name.is_empty() || KEY_ID_BYTES_MAX < name.len()) {
-        return Err(format!("has a `kid` that is not 1 to {KEY_ID_BYTES_MAX} bytes"));
+    let key_id = jwk.kid.map(String::into_boxed_str);
+    if key_id.as_ref().is_some_and(|kid| kid.is_empty() || kid.len() > KEY_ID_BYTES_MAX) {
+        return Err(format!("has a `kid` that is not 1 to {KEY_ID_BYTES_MAX} bytes; give a `kid` of that length"));
     }
-    let part = |part: Option<String>, called: &str| part.ok_or_else(|| format!("lacks `{called}`"));
+    let required =
+        |value: Option<String>, name: &str| value.ok_or_else(|| format!("lacks the member `{name}`; add it"));
     let key = match algorithm {
-        Algorithm::EdDSA => DecodingKey::from_ed_components(&part(jwk.x, "x")?),
-        Algorithm::ES256 => DecodingKey::from_ec_components(&part(jwk.x, "x")?, &part(jwk.y, "y")?),
-        _ => DecodingKey::from_rsa_components(&part(jwk.n, "n")?, &part(jwk.e, "e")?),
+        Algorithm::EdDSA => DecodingKey::from_ed_components(&required(jwk.x, "x")?),
+        Algorithm::ES256 => DecodingKey::from_ec_components(&required(jwk.x, "x")?, &required(jwk.y, "y")?),
+        _ => DecodingKey::from_rsa_components(&required(jwk.n, "n")?, &required(jwk.e, "e")?),
     };
-    let key = key.map_err(|_| "is not in base64url".to_owned())?;
-    verifying_key_of_valid_size(name, algorithm, key).map(Some)
+    let key = key.map_err(|_| "is not in base64url; encode the key as RFC 7518 says".to_owned())?;
+    verifying_key_of_valid_size(key_id, algorithm, key).map(Some)
 }
 
-/// The key, if its size is what its kind has.
+/// Builds the key after checking that its size fits its algorithm.
 fn verifying_key_of_valid_size(
-    name: Option<Box<str>>,
+    key_id: Option<Box<str>>,
     algorithm: Algorithm,
-    key: DecodingKey,
+    decoding_key: DecodingKey,
 ) -> Result<VerifyingKey, String> {
-    let sound = match (key.kind(), algorithm) {
+    let has_valid_size = match (decoding_key.kind(), algorithm) {
         (DecodingKeyKind::SecretOrDer(bytes), Algorithm::EdDSA) => bytes.len() == ED25519_KEY_BYTES,
         (DecodingKeyKind::SecretOrDer(bytes), _) => bytes.len() == P256_POINT_BYTES && bytes[0] == 4,
         (DecodingKeyKind::RsaModulusExponent { n, e }, _) => {
             let n = strip_leading_zeros(n);
             let bits = n.len() * 8 - n.first().map_or(0, |first| first.leading_zeros() as usize);
             if !RSA_KEY_BITS.contains(&bits) {
-                return Err(format!(
-                    "holds an RSA key of {bits} bits: use {} to {}",
-                    RSA_KEY_BITS.start(),
-                    RSA_KEY_BITS.end()
-                ));
+                let (min, max) = (RSA_KEY_BITS.start(), RSA_KEY_BITS.end());
+                return Err(format!("contains an RSA key of {bits} bits; use {min} to {max} bits"));
             }
             !e.is_empty()
         }
     };
-    if sound {
-        Ok(VerifyingKey { key_id: name, algorithm, decoding_key: key })
+    if has_valid_size {
+        Ok(VerifyingKey { key_id, algorithm, decoding_key })
     } else {
-        Err("holds a key of the wrong length".into())
+        Err("contains a key of the wrong length; export the key again".into())
     }
 }
 

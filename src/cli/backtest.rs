@@ -1,5 +1,5 @@
-//! Replays matches from a file through a rating system: predicts each, then learns from it, and says how good the predictions
-//! were and who is best. The tables of docs/BENCHMARKS.md come from here.
+//! `fireteam backtest`: replays matches from a file through a rating system. Predicts each match, then rates it, and
+//! reports prediction quality and a leaderboard. The tables of docs/BENCHMARKS.md come from here.
 
 mod match_rows;
 mod prediction_tally;
@@ -20,84 +20,84 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::rules::{self, RenderedDiagnostic};
 
-/// Bad rows that are shown; all are counted.
+/// Maximum number of rejected rows that are printed; all are counted.
 const REJECTED_ROWS_SHOWN_MAX: usize = 20;
 
-/// Rows between two looks at how far it has come.
+/// Number of rows between updates of the progress bar.
 const PROGRESS_INTERVAL_ROWS: u64 = 1_000;
 
-/// What is rated by where nothing is said.
+/// Rating system without --system, --ruleset or --rating.
 const DEFAULT_RATING_SYSTEM: &str = "glicko2";
 
-/// What `rate` takes.
+/// Flags of `backtest`.
 #[derive(Clone, Debug, Args)]
 pub struct BacktestFlags {
-    /// The matches, oldest first: CSV with the columns match_id, time, teams and ranks. `;` stands between teams and between
-    /// ranks, `+` between players; rank 1 is best, equal ranks are a draw.
+    /// CSV file of matches, oldest first, with the columns match_id, time, teams and ranks; `;` separates teams and
+    /// ranks, `+` players, rank 1 is best.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The rating system, with the constants that a ruleset has which does not say any: elo, glicko, glicko2, trueskill or
-    /// plackett_luce [default: glicko2, or the ruleset's].
+    /// Rating system with default constants: elo, glicko, glicko2, trueskill or plackett_luce [default: glicko2, or the
+    /// ruleset's].
     #[arg(long, value_name = "SYSTEM")]
     pub system: Option<String>,
-    /// Take the system and its constants from this ruleset's <Rating>.
+    /// Ruleset file whose <Rating> gives the system and its constants.
     #[arg(long, value_name = "FILE")]
     pub ruleset: Option<PathBuf>,
-    /// Take them from this, as it would stand in a ruleset: <Rating System="elo" K="32"/>.
+    /// Rating element in place of a ruleset's: <Rating System="elo" K="32"/>.
     #[arg(long, value_name = "XML", conflicts_with_all = ["system", "ruleset"])]
     pub rating: Option<String>,
-    /// How many places of the leaderboard to show.
+    /// Number of leaderboard rows to print.
     #[arg(long, value_name = "COUNT", default_value_t = 20)]
     pub top: usize,
-    /// Print JSON.
+    /// Print the report as JSON.
     #[arg(long)]
     pub json: bool,
 }
 
-/// Replays the file and prints on `out` what came of it. Rows that are wrong are told on standard error and skipped.
+/// Replays the file and prints the report to `out`. Prints rejected rows to standard error and skips them.
 pub fn backtest(flags: &BacktestFlags, out: &mut dyn Write) -> anyhow::Result<()> {
     let spec = requested_rating_spec(flags)?;
     let file = File::open(&flags.file).with_context(|| format!("open {}", flags.file.display()))?;
-    let bar = file_progress_bar(file.metadata().map_or(0, |about| about.len()));
+    let bar = file_progress_bar(file.metadata().map_or(0, |metadata| metadata.len()));
     let mut matches =
         MatchRows::open(BufReader::new(file)).with_context(|| format!("read {}", flags.file.display()))?;
     let mut replay = RatingReplay::new(spec);
-    let mut bad: Vec<RejectedMatchRow> = Vec::new();
-    let mut skipped: u64 = 0;
+    let mut rejected_rows: Vec<RejectedMatchRow> = Vec::new();
+    let mut skipped_rows: u64 = 0;
     let mut rows: u64 = 0;
     while let Some(row) = matches.next_match().with_context(|| format!("read {}", flags.file.display()))? {
         rows += 1;
         if rows.is_multiple_of(PROGRESS_INTERVAL_ROWS) {
             bar.set_position(matches.bytes_read());
         }
-        if let Err(why) = row.and_then(|row| replay.predict_and_learn(row)) {
-            skipped += 1;
-            if bad.len() < REJECTED_ROWS_SHOWN_MAX {
-                bar.suspend(|| eprintln!("fireteam: {}:{why}; skipped", flags.file.display()));
-                bad.push(why);
+        if let Err(error) = row.and_then(|row| replay.predict_and_learn(row)) {
+            skipped_rows += 1;
+            if rejected_rows.len() < REJECTED_ROWS_SHOWN_MAX {
+                bar.suspend(|| eprintln!("fireteam: {}:{error}; skipped", flags.file.display()));
+                rejected_rows.push(error);
             }
         }
     }
     bar.finish_and_clear();
     if replay.is_empty() {
-        bail!("{}: none of {rows} rows can be rated", flags.file.display());
+        bail!("{}: none of {rows} rows can be rated; check the reported rows", flags.file.display());
     }
-    let shown = bad.len() as u64;
-    if shown < skipped {
-        eprintln!("fireteam: {} more rows skipped", skipped - shown);
+    let shown_count = rejected_rows.len() as u64;
+    if shown_count < skipped_rows {
+        eprintln!("fireteam: {} more rows skipped", skipped_rows - shown_count);
     }
-    let report = report::build_report(&flags.file, replay, flags.top, skipped, bad);
+    let report = report::build_report(&flags.file, replay, flags.top, skipped_rows, rejected_rows);
     if flags.json { report.write_json(out) } else { report.write_text(out) }.context("print the report")
 }
 
-/// A bar that shows itself on a terminal and nowhere else.
+/// Progress bar by bytes read; hidden if standard error is not a terminal.
 fn file_progress_bar(bytes: u64) -> ProgressBar {
     let style = ProgressStyle::with_template("{bar:40} {percent:>3} % of {total_bytes}, {eta} to go");
     ProgressBar::with_draw_target(Some(bytes), ProgressDrawTarget::stderr())
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
 }
 
-/// The rating system that was asked for.
+/// Rating system of the flags.
 fn requested_rating_spec(flags: &BacktestFlags) -> anyhow::Result<RatingSpec> {
     if let Some(element) = &flags.rating {
         return rating_spec_from_xml(element);
@@ -107,28 +107,30 @@ fn requested_rating_spec(flags: &BacktestFlags) -> anyhow::Result<RatingSpec> {
     };
     let text = rules::load::read_file(path).map_err(diagnostics_to_error)?;
     let ruleset = rules::parse_ruleset(&path.to_string_lossy(), &text).map_err(diagnostics_to_error)?;
-    let spec = rating_spec_of_ruleset(ruleset, path)?;
+    let rating_spec = rating_spec_of_ruleset(ruleset, path)?;
     match &flags.system {
-        Some(system) if system != spec.system.as_str() => {
-            bail!("{} rates by {}, not by {system}; leave --system out", path.display(), spec.system.as_str())
+        Some(system) if system != rating_spec.system.as_str() => {
+            bail!("{} uses {}, not {system}; remove --system", path.display(), rating_spec.system.as_str())
         }
-        _ => Ok(spec),
+        _ => Ok(rating_spec),
     }
 }
 
-/// A system with the constants of a ruleset that does not say any: by way of such a ruleset, so that there is one table of them.
+/// Rating system with default constants. Parses a minimal ruleset, so that the defaults are defined once.
 fn rating_spec_by_name(system: &str) -> anyhow::Result<RatingSpec> {
-    if system.is_empty() || !system.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'_') {
-        bail!("--system is `{system}`: name one of elo, glicko, glicko2, trueskill, plackett_luce");
+    if system.is_empty()
+        || !system.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+    {
+        bail!("unknown --system `{system}`; use elo, glicko, glicko2, trueskill or plackett_luce");
     }
     let text = format!("<Ruleset Name=\"rate\" SetId=\"0\"><Rating System=\"{system}\"/></Ruleset>");
     match rules::parse_ruleset("--system", &text) {
         Ok(ruleset) => rating_spec_of_ruleset(ruleset, Path::new("--system")),
-        Err(_) => bail!("--system is `{system}`: name one of elo, glicko, glicko2, trueskill, plackett_luce"),
+        Err(_) => bail!("unknown --system `{system}`; use elo, glicko, glicko2, trueskill or plackett_luce"),
     }
 }
 
-/// An element, in a line of its own so that mistakes are told by its columns.
+/// Rating system of an XML element. The element has its own line, so that errors name its columns.
 fn rating_spec_from_xml(element: &str) -> anyhow::Result<RatingSpec> {
     let text = format!("<Ruleset Name=\"rate\" SetId=\"0\">\n{element}\n</Ruleset>");
     rating_spec_of_ruleset(
@@ -138,7 +140,7 @@ fn rating_spec_from_xml(element: &str) -> anyhow::Result<RatingSpec> {
 }
 
 fn rating_spec_of_ruleset(ruleset: Ruleset, path: &Path) -> anyhow::Result<RatingSpec> {
-    ruleset.rating.with_context(|| format!("{} has no <Rating>: add one, or name a --system", path.display()))
+    ruleset.rating.with_context(|| format!("{} has no <Rating>; add one, or use --system", path.display()))
 }
 
 fn diagnostics_to_error(problems: Vec<RenderedDiagnostic>) -> anyhow::Error {

@@ -1,4 +1,4 @@
-//! Checks ruleset files and directories, prints every problem with the line it is in, and changes nothing.
+//! `fireteam check`: validates ruleset files and directories and prints every problem with its line.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,31 +11,31 @@ use crate::domain::ruleset::wait_outlook::{FinalLimit, QualityReached, WaitOutlo
 use crate::domain::ruleset::{Ruleset, SoftFilter};
 use crate::rules::{self, RenderedDiagnostic, RulesetFile};
 
-/// Checks every path: a directory as the server would load it, a file on its own, be it a ruleset or a fragment of
-/// expansions. Whether all are sound; also false when `out` cannot be written.
+/// Validates each path: a directory as the server loads it, or a single ruleset or fragment of expansions. Returns true
+/// if all are valid and `out` could be written.
 pub fn check_rulesets(paths: &[PathBuf], out: &mut dyn Write) -> bool {
     write_check_report(paths, out).unwrap_or(false)
 }
 
 fn write_check_report(paths: &[PathBuf], out: &mut dyn Write) -> io::Result<bool> {
-    let (mut sound, mut problems) = (0, Vec::new());
+    let (mut valid, mut problems) = (0, Vec::new());
     for path in paths {
         match if path.is_dir() { check_directory(path) } else { check_file(path) } {
             Ok(lines) => {
-                sound += lines.len();
+                valid += lines.len();
                 lines.iter().try_for_each(|line| writeln!(out, "ok  {line}"))?;
             }
-            Err(found) => problems.extend(found),
+            Err(diagnostics) => problems.extend(diagnostics),
         }
     }
     for problem in &problems {
         writeln!(out, "{}\n", problem.render_snippet())?;
     }
-    // Once more as single lines: editors and build logs jump to them.
+    // Prints the problems again as single lines, which editors and build logs link to.
     problems.iter().try_for_each(|problem| writeln!(out, "{problem}"))?;
-    match (problems.len(), sound) {
-        (0, 1) => writeln!(out, "1 file is sound")?,
-        (0, files) => writeln!(out, "{files} files are sound")?,
+    match (problems.len(), valid) {
+        (0, 1) => writeln!(out, "1 file is valid")?,
+        (0, files) => writeln!(out, "{files} files are valid")?,
         (count, _) => writeln!(out, "{}", format_count(count, "problem"))?,
     }
     Ok(problems.is_empty())
@@ -57,21 +57,21 @@ fn check_file(path: &Path) -> Result<Vec<String>, Vec<RenderedDiagnostic>> {
 }
 
 fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
-    let Ruleset { name, set_id, hash, attributes, hard_filters: hard, soft_filters: soft, expansions, .. } = ruleset;
+    let Ruleset { name, set_id, hash, attributes, hard_filters, soft_filters, expansions, .. } = ruleset;
     let counts = [
         format_count(attributes.len(), "attribute"),
-        format_count(hard.len(), "hard filter"),
-        format_count(soft.len(), "soft filter"),
+        format_count(hard_filters.len(), "hard filter"),
+        format_count(soft_filters.len(), "soft filter"),
         format_count(expansions.len(), "expansion"),
     ];
     let mut lines = format!("{}: `{name}` rules set {set_id}, hash {hash}: {}", path.display(), counts.join(", "));
-    for trade in soft_filter_tradeoffs(ruleset) {
-        let (given, bought) = (
-            format_amount(ruleset, trade.base_amount, trade.base_filter),
-            format_amount(ruleset, trade.equivalent_amount, trade.other_filter),
+    for tradeoff in soft_filter_tradeoffs(ruleset) {
+        let (amount, equivalent) = (
+            format_amount(ruleset, tradeoff.base_amount, tradeoff.base_filter),
+            format_amount(ruleset, tradeoff.equivalent_amount, tradeoff.other_filter),
         );
-        let bent = if trade.is_linear { "" } else { ", from end to end: a curve bends it between" };
-        lines.push_str(&format!("\n      {given} weigh as much as {bought}{bent}"));
+        let note = if tradeoff.is_linear { "" } else { ", over the whole range; the curve is not linear" };
+        lines.push_str(&format!("\n      {amount} weigh as much as {equivalent}{note}"));
     }
     if let Some((queue, teams)) = ruleset.queue.as_ref().zip(ruleset.teams.as_ref()) {
         queue_summary_lines(ruleset, queue, teams).iter().for_each(|line| lines.push_str(&format!("\n      {line}")));
@@ -79,15 +79,15 @@ fn ruleset_summary(path: &Path, ruleset: &Ruleset) -> String {
     lines
 }
 
-/// What a queue makes, and what waiting comes to in it.
+/// Summary of the queue: its matches, and how its limits change with the wait.
 fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Vec<String> {
-    let WaitOutlook { limits_final_after_ms: settled_ms, final_limits: limits, quality_reached: enough } =
+    let WaitOutlook { limits_final_after_ms: final_after_ms, final_limits, quality_reached } =
         wait_outlook(ruleset, queue);
-    let every = format_duration(queue.pass_every_ms.into());
-    let mut lines = vec![format!("its queue makes matches of {}, every {every}", describe_teams(teams))];
-    let widest = limits.iter().map(|limit| describe_limit(ruleset, limit)).collect::<Vec<_>>().join(", ");
-    match (settled_ms, &*widest, enough) {
-        (Some(_), "", QualityReached::Immediately) => lines.push("anyone may meet anyone at once".into()),
+    let interval = format_duration(queue.pass_interval_ms.into());
+    let mut lines = vec![format!("its queue makes matches of {}, every {interval}", describe_teams(teams))];
+    let widest = final_limits.iter().map(|limit| describe_limit(ruleset, limit)).collect::<Vec<_>>().join(", ");
+    match (final_after_ms, &*widest, quality_reached) {
+        (Some(_), "", QualityReached::Immediately) => lines.push("any two tickets may meet at once".into()),
         (Some(_), "", _) => {}
         (Some(0), widest, _) => lines.push(format!("its limits never grow: {widest}")),
         (Some(ms), widest, _) => {
@@ -99,7 +99,7 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
         (None, "", _) => lines.push("its limits grow without end".into()),
         (None, widest, _) => lines.push(format!("its limits grow without end, or by a party's own rating: {widest}")),
     }
-    match enough {
+    match quality_reached {
         QualityReached::Immediately => {}
         QualityReached::AfterCombinedWaitMs(ms) => {
             lines.push(format!(
@@ -114,46 +114,47 @@ fn queue_summary_lines(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) 
         lines.push(describe_satisfaction(&rule));
     }
     if let Some(offer) = queue.offer {
-        lines.push(format!("whoever waits {} is offered set {}", format_duration(offer.after_ms), offer.set_id));
+        lines.push(format!("a ticket that waits {} is offered set {}", format_duration(offer.after_ms), offer.set_id));
     }
     lines
 }
 
-/// What a bar of draws comes to, and whom it leaves alone (S2-4).
+/// Rating difference that a draw probability threshold allows.
 fn describe_draw_threshold(ruleset: &Ruleset, queue: &QueueSpec, teams: &TeamsSpec) -> Option<String> {
     let QualitySpec::DrawProbability { threshold } = queue.quality else { return None };
     let beta = ruleset.rating.as_ref()?.system.beta()?;
-    // Of those whose deviations are nothing: exp(-d² / 2 n beta²) is the threshold.
-    let apart = (-2.0 * f64::from(teams.players_per_match()) * threshold.ln()).sqrt() * beta;
+    // For players with a deviation of 0, exp(-d² / 2 n beta²) equals the threshold.
+    let difference = (-2.0 * f64::from(teams.players_per_match()) * threshold.ln()).sqrt() * beta;
     Some(format!(
-        "teams whose ratings are certain may add up to {apart:.1} points apart; who is further above all others finds nobody{}",
-        if queue.wait_bonus.is_some() { " but by waiting" } else { "" }
+        "teams whose ratings are certain may add up to {difference:.1} points apart; a team further above all others finds no match{}",
+        if queue.wait_bonus.is_some() { " except by waiting" } else { "" }
     ))
 }
 
-/// `whoever has lost 3 in a row looks 2 times as far, around a middle 50 points lower`.
+/// `a player who lost 3 in a row searches 2 times as far, around a rating 50 points lower`.
 fn describe_satisfaction(rule: &SatisfactionSpec) -> String {
-    let least = rule.min_matches;
-    let signs = [
+    let min_matches = rule.min_matches;
+    let conditions = [
         rule.losing_streak.map(|lost| format!("lost {lost} in a row")),
-        rule.abandoned_percent.map(|percent| format!("left {percent} % of {least} matches or more")),
-        rule.score_below.map(|score| format!("scored {least} matches or more below {score}")),
+        rule.abandoned_percent.map(|percent| format!("left {percent} % of {min_matches} matches or more")),
+        rule.feedback_below.map(|score| format!("rated {min_matches} matches or more below {score} on average")),
     ];
-    let deeds = [
+    let effects = [
         (rule.widen != 1.0).then(|| format!("{} times as far", rule.widen)),
-        (rule.shift_down != 0.0).then(|| format!("around a middle {} points lower", rule.shift_down)),
+        (rule.shift_down != 0.0).then(|| format!("around a rating {} points lower", rule.shift_down)),
     ];
-    let [signs, deeds] = [&signs[..], &deeds[..]].map(|all| all.iter().flatten().cloned().collect::<Vec<String>>());
-    match &*deeds {
-        [] => format!("whoever has {} looks as far as everybody", signs.join(" or ")),
-        _ => format!("whoever has {} looks {}", signs.join(" or "), deeds.join(", ")),
+    let [conditions, effects] =
+        [&conditions[..], &effects[..]].map(|all| all.iter().flatten().cloned().collect::<Vec<String>>());
+    match &*effects {
+        [] => format!("a player who {} searches as far as others", conditions.join(" or ")),
+        _ => format!("a player who {} searches {}", conditions.join(" or "), effects.join(", ")),
     }
 }
 
 /// `6 against 6`, `1 against 4`, `8 teams of 1`.
 fn describe_teams(teams: &TeamsSpec) -> String {
     match &*teams.team_sizes {
-        [one, other] => format!("{one} against {other}"),
+        [first, second] => format!("{first} against {second}"),
         [size, rest @ ..] if rest.iter().all(|other| other == size) => format!("{} teams of {size}", rest.len() + 1),
         sizes => sizes.iter().map(u16::to_string).collect::<Vec<_>>().join(" against "),
     }
@@ -167,19 +168,19 @@ fn describe_limit(ruleset: &Ruleset, limit: &FinalLimit) -> String {
             Measure::AttributeDifference(index) => format!("{value} of {}", ruleset.attributes[index].name),
         },
         FinalLimit::RatingGroups { extra_groups: 0 } => "its own group".into(),
-        FinalLimit::RatingGroups { extra_groups: further } => {
-            format!("{} further", format_count(further.into(), "group"))
+        FinalLimit::RatingGroups { extra_groups } => {
+            format!("{} further", format_count(extra_groups.into(), "group"))
         }
         FinalLimit::SameRegion => "its own region".into(),
-        FinalLimit::CommonRegion { max_round_trip_ms: within_ms } => format!("a region within {within_ms} ms"),
-        FinalLimit::RatingWindow { max_points: points, max_percent: percent } => {
-            let bounds = [points.map(|it| format!("{it}")), percent.map(|it| format!("{it} %"))];
+        FinalLimit::CommonRegion { max_round_trip_ms } => format!("a region within {max_round_trip_ms} ms"),
+        FinalLimit::RatingWindow { max_points, max_percent } => {
+            let bounds = [max_points.map(|bound| format!("{bound}")), max_percent.map(|bound| format!("{bound} %"))];
             format!("{} of rating", bounds.into_iter().flatten().collect::<Vec<_>>().join(" or "))
         }
     }
 }
 
-/// `250 ms`, `200 s`: seconds where they are whole or many.
+/// `250 ms`, `200 s`, `1.5 s`.
 fn format_duration(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
@@ -188,10 +189,10 @@ fn format_duration(ms: u64) -> String {
     }
 }
 
-/// `10 ms of latency`, `100 points of skill`: whole numbers where they are large, two decimals where they are small.
-fn format_amount(ruleset: &Ruleset, amount: f64, soft: &SoftFilter) -> String {
+/// `10 ms of latency`, `100 points of skill`: two decimals below 10, none above.
+fn format_amount(ruleset: &Ruleset, amount: f64, filter: &SoftFilter) -> String {
     let decimals = if amount < 10.0 { 2 } else { 0 };
-    let unit = match soft.measure {
+    let unit = match filter.measure {
         Measure::Latency => "ms of ".into(),
         Measure::Distance => "miles of ".into(),
         Measure::AttributeDifference(index) => match &*ruleset.attributes[index].unit {
@@ -199,10 +200,10 @@ fn format_amount(ruleset: &Ruleset, amount: f64, soft: &SoftFilter) -> String {
             unit => format!("{unit} of "),
         },
     };
-    format!("{amount:.decimals$} {unit}{}", soft.name)
+    format!("{amount:.decimals$} {unit}{}", filter.name)
 }
 
 /// `1 problem`, `2 problems`.
-fn format_count(count: usize, what: &str) -> String {
-    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+fn format_count(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }

@@ -1,5 +1,5 @@
-//! `fireteam export-matches`: what was wanted of finished matches and what came of them, as lines of JSON or as CSV, for whoever
-//! learns from it which rules matter (S1-98).
+//! `fireteam export-matches`: exports predictions and results of finished matches as JSON lines or CSV, for learning
+//! which rules matter.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -11,37 +11,36 @@ use serde_json::{Value, json};
 use crate::api::pb;
 use crate::cli::operator_connection::{OperatorConnectionFlags, connect_to_operator_port};
 
-/// Matches asked for at a time.
+/// Number of matches per request.
 const PAGE_SIZE: u32 = 200;
 
-/// What `export-matches` takes.
+/// Flags of `export-matches`.
 #[derive(Clone, Debug, Args)]
 pub struct ExportMatchesFlags {
-    /// Where to write; not there: standard output.
+    /// File to write [default: standard output].
     #[arg(long, value_name = "FILE")]
     pub out: Option<PathBuf>,
-    /// One JSON object a line, or one row a match with its sides in cells, `;` between sides and `+` between players, as `fireteam
-    /// rate` reads them.
-    #[arg(long, value_enum, default_value_t = Format::Json)]
-    pub format: Format,
-    /// Only those of this matchmaking set.
+    /// Output format: one JSON object per line, or one CSV row per match, as `fireteam backtest` reads it.
+    #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
+    pub format: ExportFormat,
+    /// Matchmaking set to export [default: all].
     #[arg(long, value_name = "ID")]
     pub set: Option<u32>,
-    /// Which server, and what to show it.
+    /// Connection to the server.
     #[command(flatten)]
     pub operator: OperatorConnectionFlags,
 }
 
-/// How matches are written.
+/// Output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
-    /// Lines of JSON.
+pub enum ExportFormat {
+    /// One JSON object per line.
     Json,
-    /// CSV with a head.
+    /// CSV with a header; sides are separated by `;` and players by `+`.
     Csv,
 }
 
-/// Exports all there is.
+/// Exports all finished matches.
 pub(super) fn export_matches(flags: &ExportMatchesFlags) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let exported = match &flags.out {
@@ -56,20 +55,21 @@ pub(super) fn export_matches(flags: &ExportMatchesFlags) -> anyhow::Result<()> {
 }
 
 async fn write_matches(flags: &ExportMatchesFlags, out: &mut dyn Write) -> anyhow::Result<u64> {
-    let mut asking = connect_to_operator_port(&flags.operator).await?;
+    let mut client = connect_to_operator_port(&flags.operator).await?;
     let mut exported = 0;
-    if flags.format == Format::Csv {
+    if flags.format == ExportFormat::Csv {
         write_csv_row(out, &CSV_COLUMNS.map(str::to_owned))?;
     }
     let mut request = pb::ExportMatchesRequest { page_token: Vec::new(), page_size: Some(PAGE_SIZE) };
     loop {
-        let page = asking.export_matches(request.clone()).await.context("ask for finished matches")?;
-        let wanted = |it: &&pb::FinishedMatch| flags.set.is_none_or(|set| set == it.matchmaking_set_id);
-        for finished in page.matches.iter().filter(wanted) {
+        let page = client.export_matches(request.clone()).await.context("request finished matches")?;
+        let is_selected =
+            |finished_match: &&pb::FinishedMatch| flags.set.is_none_or(|set| set == finished_match.matchmaking_set_id);
+        for finished_match in page.matches.iter().filter(is_selected) {
             exported += 1;
             match flags.format {
-                Format::Json => writeln!(out, "{}", match_to_json(finished))?,
-                Format::Csv => write_csv_row(out, &csv_cells(finished))?,
+                ExportFormat::Json => writeln!(out, "{}", match_to_json(finished_match))?,
+                ExportFormat::Csv => write_csv_row(out, &csv_cells(finished_match))?,
             }
         }
         if !page.has_more {
@@ -80,7 +80,7 @@ async fn write_matches(flags: &ExportMatchesFlags, out: &mut dyn Write) -> anyho
     }
 }
 
-/// The first four are what `fireteam rate` reads.
+/// CSV columns. The first four are those that `fireteam backtest` reads.
 const CSV_COLUMNS: [&str; 18] = [
     "match_id",
     "time",
@@ -102,36 +102,37 @@ const CSV_COLUMNS: [&str; 18] = [
     "mean_score",
 ];
 
-fn csv_cells(it: &pb::FinishedMatch) -> [String; 18] {
-    let sides = |of: &dyn Fn(&pb::FinishedSide) -> String| it.sides.iter().map(of).collect::<Vec<_>>().join(";");
+fn csv_cells(finished: &pb::FinishedMatch) -> [String; 18] {
+    let sides = |of: &dyn Fn(&pb::FinishedSide) -> String| finished.sides.iter().map(of).collect::<Vec<_>>().join(";");
     let players =
         |side: &pb::FinishedSide| side.players.iter().map(|player| &*player.user_key).collect::<Vec<_>>().join("+");
-    let parties = |of: &dyn Fn(&pb::FinishedParty) -> String| it.parties.iter().map(of).collect::<Vec<_>>().join(";");
-    let or_nothing = |number: Option<String>| number.unwrap_or_default();
+    let parties =
+        |of: &dyn Fn(&pb::FinishedParty) -> String| finished.parties.iter().map(of).collect::<Vec<_>>().join(";");
+    let or_empty = |number: Option<String>| number.unwrap_or_default();
     [
-        it.match_id.clone(),
-        (it.reported_at_unix_ms / 1_000).to_string(),
+        finished.match_id.clone(),
+        (finished.reported_at_unix_ms / 1_000).to_string(),
         sides(&players),
         sides(&|side| side.rank.to_string()),
-        it.matchmaking_set_id.to_string(),
-        it.silo_id.to_string(),
-        it.service_configuration_hash.to_string(),
-        sides(&|side| or_nothing(side.win_probability.map(|chance| chance.to_string()))),
-        it.quality.to_string(),
-        it.rating_gap.to_string(),
+        finished.matchmaking_set_id.to_string(),
+        finished.silo_id.to_string(),
+        finished.service_configuration_hash.to_string(),
+        sides(&|side| or_empty(side.win_probability.map(|probability| probability.to_string()))),
+        finished.quality.to_string(),
+        finished.rating_gap.to_string(),
         parties(&|party| party.waited_ms.to_string()),
-        parties(&|party| or_nothing(party.round_trip_ms.map(|ms| ms.to_string()))),
-        it.region.clone(),
-        or_nothing(it.duration_ms.map(|ms| ms.to_string())),
-        it.disconnected_user_keys.join("+"),
-        unrated_reason_text(it).to_owned(),
-        it.feedback_count.to_string(),
-        or_nothing(it.mean_feedback.map(|score| score.to_string())),
+        parties(&|party| or_empty(party.round_trip_ms.map(|ms| ms.to_string()))),
+        finished.region.clone(),
+        or_empty(finished.duration_ms.map(|ms| ms.to_string())),
+        finished.disconnected_user_keys.join("+"),
+        unrated_reason_text(finished).to_owned(),
+        finished.feedback_count.to_string(),
+        or_empty(finished.mean_feedback.map(|feedback| feedback.to_string())),
     ]
 }
 
-fn unrated_reason_text(it: &pb::FinishedMatch) -> &'static str {
-    match it.unrated() {
+fn unrated_reason_text(finished: &pb::FinishedMatch) -> &'static str {
+    match finished.unrated() {
         pb::UnratedReason::Unspecified => "",
         pb::UnratedReason::NoRatingSystem => "no_system",
         pb::UnratedReason::OneSide => "one_side",
@@ -146,30 +147,32 @@ fn write_csv_row(out: &mut dyn Write, cells: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn match_to_json(it: &pb::FinishedMatch) -> Value {
-    let value = |it: &Option<pb::RatingValue>| it.as_ref().map(|it| json!([it.rating, it.deviation]));
-    let player = |it: &pb::FinishedPlayer| json!({ "user_key": it.user_key, "before": value(&it.before), "after": value(&it.after) });
-    let side = |it: &pb::FinishedSide| {
-        let players: Vec<Value> = it.players.iter().map(player).collect();
-        json!({ "team": it.team, "rank": it.rank, "chance": it.win_probability, "players": players })
+fn match_to_json(finished: &pb::FinishedMatch) -> Value {
+    let value =
+        |rating: &Option<pb::RatingValue>| rating.as_ref().map(|rating| json!([rating.rating, rating.deviation]));
+    let player = |player: &pb::FinishedPlayer| json!({ "user_key": player.user_key, "before": value(&player.before), "after": value(&player.after) });
+    let side = |side: &pb::FinishedSide| {
+        let players: Vec<Value> = side.players.iter().map(player).collect();
+        json!({ "team": side.team, "rank": side.rank, "chance": side.win_probability, "players": players })
     };
-    let party = |it: &pb::FinishedParty| json!({ "waited_ms": it.waited_ms, "round_trip_ms": it.round_trip_ms });
+    let party =
+        |party: &pb::FinishedParty| json!({ "waited_ms": party.waited_ms, "round_trip_ms": party.round_trip_ms });
     json!({
-        "match_id": it.match_id,
-        "set": it.matchmaking_set_id,
-        "silo": it.silo_id,
-        "ruleset": it.service_configuration_hash,
-        "began_at_unix_ms": it.started_at_unix_ms,
-        "reported_at_unix_ms": it.reported_at_unix_ms,
-        "duration_ms": it.duration_ms,
-        "sides": it.sides.iter().map(side).collect::<Vec<_>>(),
-        "quality": it.quality,
-        "rating_gap": it.rating_gap,
-        "parties": it.parties.iter().map(party).collect::<Vec<_>>(),
-        "region": it.region,
-        "disconnected": it.disconnected_user_keys,
-        "unrated": unrated_reason_text(it),
-        "scores": it.feedback_count,
-        "mean_score": it.mean_feedback,
+        "match_id": finished.match_id,
+        "set": finished.matchmaking_set_id,
+        "silo": finished.silo_id,
+        "ruleset": finished.service_configuration_hash,
+        "began_at_unix_ms": finished.started_at_unix_ms,
+        "reported_at_unix_ms": finished.reported_at_unix_ms,
+        "duration_ms": finished.duration_ms,
+        "sides": finished.sides.iter().map(side).collect::<Vec<_>>(),
+        "quality": finished.quality,
+        "rating_gap": finished.rating_gap,
+        "parties": finished.parties.iter().map(party).collect::<Vec<_>>(),
+        "region": finished.region,
+        "disconnected": finished.disconnected_user_keys,
+        "unrated": unrated_reason_text(finished),
+        "scores": finished.feedback_count,
+        "mean_score": finished.mean_feedback,
     })
 }

@@ -1,4 +1,4 @@
-//! `fireteam health`: asks a running server whether it serves, for container images that have no other client.
+//! `fireteam health`: checks that a running server is serving, for container images without another client.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -6,28 +6,28 @@ use std::path::PathBuf;
 use crate::cli::ExitStatus;
 use crate::server::{self, HealthCheckTls};
 
-/// Asks the server at `address`, over TLS when there is a file of authorities; says why when it does not serve.
+/// Calls the health service at `address`, over TLS with a CA file. Prints the reason if the server is not serving.
 pub(super) fn check_health(address: SocketAddr, ca: Option<PathBuf>, server_name: Option<String>) -> ExitStatus {
-    let known = ca.map(|ca| HealthCheckTls { ca_file: ca, server_name });
-    let asked = tokio::runtime::Builder::new_current_thread()
+    let tls = ca.map(|ca| HealthCheckTls { ca_file: ca, server_name });
+    let serving = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(anyhow::Error::from)
-        .and_then(|runtime| runtime.block_on(server::is_serving(loopback_if_unspecified(address), known.as_ref())));
-    match asked {
+        .and_then(|runtime| runtime.block_on(server::is_serving(loopback_if_unspecified(address), tls.as_ref())));
+    match serving {
         Ok(true) => ExitStatus::Success,
         Ok(false) => {
             eprintln!("fireteam: {address} is not serving");
             ExitStatus::Failed
         }
-        Err(why) => {
-            eprintln!("fireteam: {address} cannot be asked: {why:#}");
+        Err(error) => {
+            eprintln!("fireteam: health check of {address} failed: {error:#}");
             ExitStatus::Failed
         }
     }
 }
 
-/// A server that listens everywhere is asked on loopback.
+/// Loopback address for a server that listens on all addresses.
 fn loopback_if_unspecified(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),

@@ -1,4 +1,4 @@
-//! `fireteam import-ratings`: gives a set the ratings that a game has already, from a CSV file. Every row is imported or told of.
+//! `fireteam import-ratings`: imports existing ratings of a set from a CSV file. Each row is imported or reported.
 
 mod rows;
 
@@ -18,29 +18,30 @@ use crate::cli::import_ratings::rows::{ImportRow, ImportRows};
 use crate::cli::operator_connection::{OperatorConnectionFlags, connect_to_operator_port};
 use crate::domain::limit::RATINGS_PER_TRANSACTION_MAX;
 
-/// How often a batch is sent that the server could not take just now, and how long it waits before each time.
+/// Maximum attempts to send a batch while the server is unavailable; the delay before the n-th retry is n times
+/// `RETRY_DELAY`.
 const SEND_ATTEMPTS_MAX: u32 = 5;
 const RETRY_DELAY: Duration = Duration::from_millis(500);
 
-/// What `import-ratings` takes.
+/// Flags of `import-ratings`.
 #[derive(Clone, Debug, Args)]
 pub struct ImportRatingsFlags {
-    /// CSV with the columns user_id, rating and, if there is one, deviation; or with --percentile user_id, wins and losses.
+    /// CSV file with the columns user_id, rating and optionally deviation; with --percentile user_id, wins and losses.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// The matchmaking set whose ratings these are.
+    /// Matchmaking set of the ratings.
     #[arg(long, value_name = "ID")]
     pub set: u32,
-    /// The rating is the share of wins, taken as a percentile among the players of a large federation: 0 to 2800. A record that
-    /// cannot be counts as one win and one loss, and is told of.
+    /// Compute ratings, 0 to 2800, from the share of wins as a percentile; impossible records count as one win and one
+    /// loss.
     #[arg(long)]
     pub percentile: bool,
-    /// Which server, and what to show it.
+    /// Connection to the server.
     #[command(flatten)]
     pub operator: OperatorConnectionFlags,
 }
 
-/// What has become of the rows.
+/// Row counts of an import.
 #[derive(Debug, Default)]
 struct ImportTally {
     imported: u64,
@@ -48,19 +49,19 @@ struct ImportTally {
     replaced: u64,
 }
 
-/// Imports the file. Says on `out` how many rows were imported, and on standard error what is wrong with which.
+/// Imports the file. Prints the number of imported rows to `out`, and each rejected or replaced row to standard error.
 pub(super) fn import_ratings(flags: &ImportRatingsFlags, out: &mut dyn Write) -> ExitStatus {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(anyhow::Error::from);
     let mut tally = ImportTally::default();
-    let done = runtime.and_then(|runtime| runtime.block_on(import_file(flags, &mut tally)));
-    let ImportTally { imported, rejected: bad, replaced: doubtful } = tally;
-    let told =
-        writeln!(out, "{imported} imported, {doubtful} of them as one win and one loss, {bad} rows not imported");
-    match done {
-        Ok(()) if told.is_ok() && bad == 0 && doubtful == 0 => ExitStatus::Success,
+    let result = runtime.and_then(|runtime| runtime.block_on(import_file(flags, &mut tally)));
+    let ImportTally { imported, rejected, replaced } = tally;
+    let printed =
+        writeln!(out, "{imported} imported, {replaced} of them as one win and one loss, {rejected} rows not imported");
+    match result {
+        Ok(()) if printed.is_ok() && rejected == 0 && replaced == 0 => ExitStatus::Success,
         Ok(()) => ExitStatus::Failed,
-        Err(why) => {
-            eprintln!("fireteam: {why:#}");
+        Err(error) => {
+            eprintln!("fireteam: {error:#}");
             ExitStatus::Failed
         }
     }
@@ -70,35 +71,35 @@ async fn import_file(flags: &ImportRatingsFlags, tally: &mut ImportTally) -> any
     let name = flags.file.display();
     let file = File::open(&flags.file).with_context(|| format!("open {name}"))?;
     let mut rows = ImportRows::open(BufReader::new(file), flags.percentile).with_context(|| format!("read {name}"))?;
-    let mut asking = connect_to_operator_port(&flags.operator).await?;
+    let mut client = connect_to_operator_port(&flags.operator).await?;
     let progress = io::stderr().is_terminal();
     let mut batch: Vec<ImportRow> = Vec::with_capacity(RATINGS_PER_TRANSACTION_MAX);
     loop {
         let next = rows.next();
-        let last = next.is_none();
+        let is_last = next.is_none();
         match next {
             Some(Ok(row)) => {
-                if let Some(why) = &row.replacement_reason {
+                if let Some(reason) = &row.replacement_reason {
                     tally.replaced += 1;
-                    eprintln!("fireteam: {name}:{}: {why}; taken as one win and one loss", row.line);
+                    eprintln!("fireteam: {name}:{}: {reason}; taken as one win and one loss", row.line);
                 }
                 batch.push(row);
             }
-            Some(Err(bad)) => {
+            Some(Err(rejected_row)) => {
                 tally.rejected += 1;
-                eprintln!("fireteam: {name}:{}: {}; not imported", bad.line, bad.reason);
+                eprintln!("fireteam: {name}:{}: {}; not imported", rejected_row.line, rejected_row.reason);
             }
             None => {}
         }
-        if batch.len() == RATINGS_PER_TRANSACTION_MAX || (last && !batch.is_empty()) {
+        if batch.len() == RATINGS_PER_TRANSACTION_MAX || (is_last && !batch.is_empty()) {
             let lines = batch.first().map_or(0, |row| row.line)..=batch.last().map_or(0, |row| row.line);
             let count = batch.len() as u64;
-            if let Err(why) = send_batch(&mut asking, flags.set, batch.drain(..)).await {
-                let (first, last_line) = lines.into_inner();
-                let rest = rows.count() as u64;
-                tally.rejected += count + rest;
+            if let Err(reason) = send_batch(&mut client, flags.set, batch.drain(..)).await {
+                let (first, last_row_line) = lines.into_inner();
+                let remaining = rows.count() as u64;
+                tally.rejected += count + remaining;
                 anyhow::bail!(
-                    "{name}:{first}-{last_line}: {why}; {count} rows not imported, nor the {rest} after them"
+                    "{name}:{first}-{last_row_line}: {reason}; {count} rows not imported, nor the {remaining} after them"
                 );
             }
             tally.imported += count;
@@ -106,7 +107,7 @@ async fn import_file(flags: &ImportRatingsFlags, tally: &mut ImportTally) -> any
                 eprint!("\r{} imported", tally.imported);
             }
         }
-        if last {
+        if is_last {
             break;
         }
     }
@@ -116,9 +117,10 @@ async fn import_file(flags: &ImportRatingsFlags, tally: &mut ImportTally) -> any
     Ok(())
 }
 
-/// Sends one batch, again if the server is out of reach for a moment: the same ratings twice are the same.
+/// Sends one batch, with retries while the server is unavailable. A repeated import of the same ratings changes
+/// nothing.
 async fn send_batch(
-    asking: &mut OperatorClient,
+    client: &mut OperatorClient,
     set: u32,
     batch: impl Iterator<Item = ImportRow>,
 ) -> Result<(), String> {
@@ -130,16 +132,16 @@ async fn send_batch(
         matches: row.match_count,
     });
     let request = pb::ImportRatingsRequest { matchmaking_set_id: Some(set), ratings: ratings.collect() };
-    let mut tried = 0;
+    let mut attempts = 0;
     loop {
-        tried += 1;
-        match asking.import_ratings(request.clone()).await {
+        attempts += 1;
+        match client.import_ratings(request.clone()).await {
             Ok(_) => return Ok(()),
             Err(status)
-                if tried < SEND_ATTEMPTS_MAX
+                if attempts < SEND_ATTEMPTS_MAX
                     && matches!(status.code(), Code::Unavailable | Code::ResourceExhausted) =>
             {
-                tokio::time::sleep(RETRY_DELAY * tried).await;
+                tokio::time::sleep(RETRY_DELAY * attempts).await;
             }
             Err(status) => return Err(format!("{:?}: {}", status.code(), status.message())),
         }

@@ -1,4 +1,4 @@
-//! `fireteam serve`: from flags to a running server, and from its end to an exit code.
+//! `fireteam serve`: starts a server from flags and converts its end to an exit status.
 
 use std::io::{self, Write};
 
@@ -9,9 +9,9 @@ use crate::server;
 use crate::store::StoreError;
 use crate::telemetry::log;
 
-/// Serves until told to stop. Everything that is wrong with the configuration is said before anything is opened.
+/// Runs the server until it is stopped. Reports all configuration errors before it opens any resource.
 pub(super) fn serve(flags: ServeFlags) -> ExitStatus {
-    let print = flags.print_config;
+    let print_only = flags.print_config;
     let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
     let config = match Config::load(flags, variables) {
         Ok(config) => config,
@@ -20,22 +20,22 @@ pub(super) fn serve(flags: ServeFlags) -> ExitStatus {
             return ExitStatus::UsageError;
         }
     };
-    if let Err(why) = log::check_level(&config.log_level) {
-        eprintln!("fireteam: {why}");
+    if let Err(error) = log::check_level(&config.log_level) {
+        eprintln!("fireteam: {error}");
         return ExitStatus::UsageError;
     }
-    if print {
+    if print_only {
         return print_config(&config);
     }
-    if let Err(why) = log::init_logging(config.log_format == LogFormat::Json, &config.log_level) {
-        eprintln!("fireteam: {why}");
+    if let Err(error) = log::init_logging(config.log_format == LogFormat::Json, &config.log_level) {
+        eprintln!("fireteam: {error}");
         return ExitStatus::Failed;
     }
     match run_server(config) {
         Ok(()) => ExitStatus::Success,
-        Err(why) => {
-            tracing::error!("{why:#}");
-            exit_status_for(&why)
+        Err(error) => {
+            tracing::error!(error = %format_args!("{error:#}"), "server failed");
+            exit_status_for(&error)
         }
     }
 }
@@ -44,8 +44,8 @@ fn print_config(config: &Config) -> ExitStatus {
     let printed = config.to_toml().map_err(io::Error::other).and_then(|text| io::stdout().write_all(text.as_bytes()));
     match printed {
         Ok(()) => ExitStatus::Success,
-        Err(why) => {
-            eprintln!("fireteam: the configuration cannot be printed: {why}");
+        Err(error) => {
+            eprintln!("fireteam: printing the configuration failed: {error}");
             ExitStatus::Failed
         }
     }
@@ -55,9 +55,9 @@ fn run_server(config: Config) -> anyhow::Result<()> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()?.block_on(server::run_until_signal(config))
 }
 
-/// A store that will not open is a matter for the operator, and restarting does not help.
-fn exit_status_for(why: &anyhow::Error) -> ExitStatus {
-    match why.chain().find_map(|cause| cause.downcast_ref::<StoreError>()) {
+/// Exit status for an error. A store that cannot be used needs the operator; a restart does not help.
+fn exit_status_for(error: &anyhow::Error) -> ExitStatus {
+    match error.chain().find_map(|cause| cause.downcast_ref::<StoreError>()) {
         Some(
             StoreError::Locked(_)
             | StoreError::CorruptRow { .. }
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// R17: a store in use has an exit code of its own, however deep the error lies.
+    /// R17: a store in use has its own exit status, at any depth of the error chain.
     #[test]
     fn exit_code_separates_an_unusable_store_from_other_failures() {
         let check = |error: StoreError, expected| {

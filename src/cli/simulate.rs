@@ -1,5 +1,5 @@
-//! Plays a population through a ruleset in invented time and shows what it is like: in text, as JSON, as a page of
-//! plots; two rulesets side by side; or the thesis's study of rating systems.
+//! `fireteam simulate`: simulates a queue, compares two rulesets, or runs the thesis's study of rating systems. Prints
+//! text, and writes JSON and a page of plots.
 
 mod html_page;
 mod input;
@@ -23,54 +23,54 @@ use crate::sim::tally::SimTally;
 
 pub use study::{StudyKind, StudySchemeFlag};
 
-/// Worlds of one run, at most.
+/// Maximum number of worlds in one run.
 const SEEDS_MAX: u32 = 1_000;
 
-/// Worlds of a comparison, unless said otherwise: enough for an interval.
+/// Default number of worlds of a comparison, enough for a confidence interval.
 const COMPARISON_SEEDS_DEFAULT: u32 = 8;
 
-/// What the command takes.
+/// Flags of `simulate`.
 #[derive(Debug, clap::Args)]
 pub struct SimulateFlags {
-    /// The ruleset, a file.
+    /// Ruleset file.
     #[arg(value_name = "RULESET", required_unless_present_any = ["compare", "study"])]
     ruleset: Option<PathBuf>,
-    /// Who plays: a scenario that ships (low, normal, launch_day, leagues, outliers_evening, night) or a .toml file.
+    /// Scenario: low, normal, launch_day, leagues, outliers_evening, night, or a .toml file.
     #[arg(long, value_name = "NAME|FILE", default_value = "normal")]
     scenario: String,
-    /// The first seed: the same seed is the same world.
+    /// First seed; the same seed gives the same world.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// How many worlds, one seed each [default: 1; with --compare 8].
+    /// Number of worlds, one seed each, 1 to 1000 [default: 1; with --compare 8].
     #[arg(long, value_name = "K", value_parser = clap::value_parser!(u32).range(1..=i64::from(SEEDS_MAX)))]
     seeds: Option<u32>,
-    /// How many hours are counted [default: as the scenario says].
+    /// Counted time in hours [default: as in the scenario].
     #[arg(long, value_name = "H")]
     hours: Option<f64>,
-    /// Write all figures there as JSON; `-` for standard output, and nothing else to it.
+    /// File for all statistics as JSON; `-` prints only them to standard output.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Write a page of plots there.
+    /// File for a page of plots, HTML.
     #[arg(long, value_name = "FILE.html")]
     plot: Option<PathBuf>,
-    /// Measured round trips, CSV with source, destination, avg [default: the ruleset's line].
+    /// Measured round trips, CSV file with source, destination, avg in ms [default: the ruleset's latency model].
     #[arg(long, value_name = "CSV")]
     latencies: Option<PathBuf>,
-    /// Where the sites of --latencies are, CSV with id, latitude, longitude [default: servers*.csv beside it].
+    /// Site locations of --latencies, CSV file with id, latitude, longitude [default: servers*.csv beside it].
     #[arg(long, value_name = "CSV", requires = "latencies")]
     latency_sites: Option<PathBuf>,
-    /// Two rulesets on the same people.
+    /// Compare two rulesets on the same players.
     #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["ruleset", "study"])]
     compare: Option<Vec<PathBuf>>,
-    /// A study instead of a queue.
+    /// Run a study of rating systems instead of a queue.
     #[arg(long, value_name = "STUDY", conflicts_with_all = ["ruleset", "latencies"])]
     study: Option<StudyKind>,
-    /// How the study's matches come out.
+    /// Scheme by which the study draws match results.
     #[arg(long, value_name = "READING", default_value = "all-against-all", requires = "study")]
     study_reading: StudySchemeFlag,
 }
 
-/// What goes to disk and to standard output when all is done.
+/// Output of a run: text for standard output, JSON and HTML for files.
 struct SimulationOutput {
     text: String,
     json: serde_json::Value,
@@ -79,45 +79,45 @@ struct SimulationOutput {
 
 /// Runs the command.
 pub fn simulate(flags: &SimulateFlags) -> ExitStatus {
-    let shown = match (&flags.study, &flags.compare) {
+    let output = match (&flags.study, &flags.compare) {
         (Some(_), _) => study::run_and_render_study(flags.study_reading, flags.seed, flags.plot.is_some()),
         (None, Some(files)) => match input::load_input(flags, files) {
-            Ok(stage) => compare_rulesets(flags, &stage),
-            Err(why) => return report_usage_error(&why),
+            Ok(input) => compare_rulesets(flags, &input),
+            Err(error) => return report_usage_error(&error),
         },
         (None, None) => match input::load_input(flags, flags.ruleset.as_slice()) {
-            Ok(stage) => simulate_ruleset(flags, &stage),
-            Err(why) => return report_usage_error(&why),
+            Ok(input) => simulate_ruleset(flags, &input),
+            Err(error) => return report_usage_error(&error),
         },
     };
-    report_result(shown.and_then(|shown| write_output(flags, &shown)))
+    report_result(output.and_then(|output| write_output(flags, &output)))
 }
 
-fn report_usage_error(why: &anyhow::Error) -> ExitStatus {
-    eprintln!("fireteam: {why:#}");
+fn report_usage_error(error: &anyhow::Error) -> ExitStatus {
+    eprintln!("fireteam: {error:#}");
     ExitStatus::UsageError
 }
 
-fn write_output(flags: &SimulateFlags, shown: &SimulationOutput) -> anyhow::Result<()> {
-    let json = || serde_json::to_string_pretty(&shown.json).context("write the figures as JSON");
+fn write_output(flags: &SimulateFlags, output: &SimulationOutput) -> anyhow::Result<()> {
+    let json = || serde_json::to_string_pretty(&output.json).context("write the statistics as JSON");
     let mut out = io::stdout().lock();
     match &flags.json {
         Some(path) if path.as_os_str() == "-" => writeln!(out, "{}", json()?)?,
-        other => {
-            out.write_all(shown.text.as_bytes())?;
-            if let Some(path) = other {
+        json_path => {
+            out.write_all(output.text.as_bytes())?;
+            if let Some(path) = json_path {
                 write_file(path, &format!("{}\n", json()?))?;
             }
         }
     }
-    flags.plot.as_ref().map_or(Ok(()), |path| write_file(path, &shown.html_page))
+    flags.plot.as_ref().map_or(Ok(()), |path| write_file(path, &output.html_page))
 }
 
 fn write_file(path: &Path, text: &str) -> anyhow::Result<()> {
     std::fs::write(path, text).with_context(|| format!("write {}", path.display()))
 }
 
-/// One ruleset in some worlds.
+/// JSON output for one ruleset.
 #[derive(Serialize)]
 struct SimulationJson<'a> {
     fireteam: &'static str,
@@ -130,7 +130,7 @@ struct SimulationJson<'a> {
     by_seed: Vec<SimStatistics>,
 }
 
-/// Two rulesets in the same worlds.
+/// JSON output for two compared rulesets.
 #[derive(Serialize)]
 struct ComparisonJson<'a> {
     fireteam: &'static str,
@@ -145,7 +145,7 @@ struct ComparisonJson<'a> {
     second_by_seed: Vec<SimStatistics>,
 }
 
-/// Which ruleset.
+/// Identity of a ruleset.
 #[derive(Serialize)]
 struct RulesetJson<'a> {
     name: &'a str,
@@ -159,77 +159,76 @@ impl<'a> RulesetJson<'a> {
     }
 }
 
-fn seed_list(flags: &SimulateFlags, otherwise: u32) -> Vec<u64> {
-    (0..u64::from(flags.seeds.unwrap_or(otherwise))).map(|more| flags.seed.wrapping_add(more)).collect()
+fn seed_list(flags: &SimulateFlags, default_count: u32) -> Vec<u64> {
+    (0..u64::from(flags.seeds.unwrap_or(default_count))).map(|offset| flags.seed.wrapping_add(offset)).collect()
 }
 
-fn simulate_ruleset(flags: &SimulateFlags, stage: &SimulationInput) -> anyhow::Result<SimulationOutput> {
+fn simulate_ruleset(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::Result<SimulationOutput> {
     let seeds = seed_list(flags, 1);
-    let RulesetWithMap { ruleset, map, file } = &stage.rulesets[0];
-    let tallies = parallel_worlds::run_worlds(&stage.scenario, &[(ruleset, map)], &seeds)?.remove(0);
+    let RulesetWithMap { ruleset, map, file } = &input.rulesets[0];
+    let tallies = parallel_worlds::run_worlds(&input.scenario, &[(ruleset, map)], &seeds)?.remove(0);
     let by_seed: Vec<SimStatistics> = tallies.iter().map(|tally| SimStatistics::from_tally(tally, map)).collect();
     let tally = merge_tallies(tallies);
-    let figures = SimStatistics::from_tally(&tally, map);
-    let head = text_report::format_header(stage, &[(file, ruleset)], &seeds, &figures);
-    let page = match flags.plot {
-        Some(_) => html_page::simulation_page(&head, &figures, &tally)?,
+    let statistics = SimStatistics::from_tally(&tally, map);
+    let header = text_report::format_header(input, &[(file, ruleset)], &seeds, &statistics);
+    let html_page = match flags.plot {
+        Some(_) => html_page::simulation_page(&header, &statistics, &tally)?,
         None => String::new(),
     };
     let document = SimulationJson {
         fireteam: env!("CARGO_PKG_VERSION"),
         scenario: &flags.scenario,
-        hours: stage.scenario.hours,
-        measured_round_trips: stage.has_measured_latencies,
+        hours: input.scenario.hours,
+        measured_round_trips: input.has_measured_latencies,
         seeds,
         ruleset: RulesetJson::from_ruleset(ruleset),
         by_seed,
-        figures: figures.clone(),
+        figures: statistics.clone(),
     };
     let json = serde_json::to_value(&document)?;
-    Ok(SimulationOutput {
-        text: format!("{head}\n{}", text_report::format_statistics(&figures)),
-        json,
-        html_page: page,
-    })
+    Ok(SimulationOutput { text: format!("{header}\n{}", text_report::format_statistics(&statistics)), json, html_page })
 }
 
-fn compare_rulesets(flags: &SimulateFlags, stage: &SimulationInput) -> anyhow::Result<SimulationOutput> {
+fn compare_rulesets(flags: &SimulateFlags, input: &SimulationInput) -> anyhow::Result<SimulationOutput> {
     let seeds = seed_list(flags, COMPARISON_SEEDS_DEFAULT);
-    let sets: Vec<_> = stage.rulesets.iter().map(|set| (&set.ruleset, &set.map)).collect();
-    let mut tallies = parallel_worlds::run_worlds(&stage.scenario, &sets, &seeds)?.into_iter();
+    let rulesets: Vec<_> =
+        input.rulesets.iter().map(|ruleset_with_map| (&ruleset_with_map.ruleset, &ruleset_with_map.map)).collect();
+    let mut tallies = parallel_worlds::run_worlds(&input.scenario, &rulesets, &seeds)?.into_iter();
     let (first, second) = (tallies.next().unwrap_or_default(), tallies.next().unwrap_or_default());
-    let figures = |tallies: &[SimTally], set: &RulesetWithMap| -> Vec<SimStatistics> {
-        tallies.iter().map(|tally| SimStatistics::from_tally(tally, &set.map)).collect()
+    let statistics_of = |tallies: &[SimTally], ruleset_with_map: &RulesetWithMap| -> Vec<SimStatistics> {
+        tallies.iter().map(|tally| SimStatistics::from_tally(tally, &ruleset_with_map.map)).collect()
     };
-    let (first_by_seed, second_by_seed) = (figures(&first, &stage.rulesets[0]), figures(&second, &stage.rulesets[1]));
+    let (first_by_seed, second_by_seed) =
+        (statistics_of(&first, &input.rulesets[0]), statistics_of(&second, &input.rulesets[1]));
     let differences = compare_statistics(&first_by_seed, &second_by_seed);
     let (first, second) = (merge_tallies(first), merge_tallies(second));
-    let whole = SimStatistics::from_tally(&first, &stage.rulesets[0].map);
-    let files: Vec<(&PathBuf, &Ruleset)> = stage.rulesets.iter().map(|set| (&set.file, &set.ruleset)).collect();
-    let head = text_report::format_header(stage, &files, &seeds, &whole);
+    let first_statistics = SimStatistics::from_tally(&first, &input.rulesets[0].map);
+    let files: Vec<(&PathBuf, &Ruleset)> =
+        input.rulesets.iter().map(|ruleset_with_map| (&ruleset_with_map.file, &ruleset_with_map.ruleset)).collect();
+    let header = text_report::format_header(input, &files, &seeds, &first_statistics);
     let table = text_report::format_differences(&differences);
-    let page = match flags.plot {
-        Some(_) => html_page::comparison_page(&head, &table, &first, &second)?,
+    let html_page = match flags.plot {
+        Some(_) => html_page::comparison_page(&header, &table, &first, &second)?,
         None => String::new(),
     };
     let document = ComparisonJson {
         fireteam: env!("CARGO_PKG_VERSION"),
         scenario: &flags.scenario,
-        hours: stage.scenario.hours,
-        measured_round_trips: stage.has_measured_latencies,
+        hours: input.scenario.hours,
+        measured_round_trips: input.has_measured_latencies,
         seeds,
-        first: RulesetJson::from_ruleset(&stage.rulesets[0].ruleset),
-        second: RulesetJson::from_ruleset(&stage.rulesets[1].ruleset),
+        first: RulesetJson::from_ruleset(&input.rulesets[0].ruleset),
+        second: RulesetJson::from_ruleset(&input.rulesets[1].ruleset),
         differences: &differences,
         first_by_seed,
         second_by_seed,
     };
     let json = serde_json::to_value(&document)?;
-    Ok(SimulationOutput { text: format!("{head}\n{table}"), json, html_page: page })
+    Ok(SimulationOutput { text: format!("{header}\n{table}"), json, html_page })
 }
 
 fn merge_tallies(tallies: Vec<SimTally>) -> SimTally {
-    let mut sum = SimTally::default();
-    tallies.into_iter().for_each(|tally| sum.merge(tally));
-    sum
+    let mut merged = SimTally::default();
+    tallies.into_iter().for_each(|tally| merged.merge(tally));
+    merged
 }

@@ -1,19 +1,19 @@
-//! Where a database is, perhaps with a password that nobody must see again.
+//! Postgres URL that hides its password when printed.
 
 use std::fmt;
 
-/// A `postgres://` URL. Printed, in whatever way, without its password.
+/// A `postgres://` URL. `Display` and `Debug` hide the password.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PostgresUrl(String);
 
 impl PostgresUrl {
-    /// Takes what begins as such a URL does.
+    /// Accepts text that starts with `postgres://` or `postgresql://`; otherwise `None`.
     pub fn parse(text: &str) -> Option<Self> {
-        let begins = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
-        begins.then(|| Self(text.to_owned()))
+        let is_postgres = ["postgres://", "postgresql://"].iter().any(|scheme| text.starts_with(scheme));
+        is_postgres.then(|| Self(text.to_owned()))
     }
 
-    /// The whole of it, password and all; for the driver alone.
+    /// Complete URL with the password; for the database driver only.
     pub fn expose_password(&self) -> &str {
         &self.0
     }
@@ -21,16 +21,16 @@ impl PostgresUrl {
 
 impl fmt::Display for PostgresUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (place, query) = self.0.split_once('?').unwrap_or((&self.0, ""));
-        let (scheme, rest) = place.split_once("://").unwrap_or(("postgres", place));
-        match rest.rsplit_once('@').and_then(|(who, place)| Some((who.split_once(':')?.0, place))) {
-            Some((user, place)) => write!(f, "{scheme}://{user}:***@{place}")?,
+        let (address, query) = self.0.split_once('?').unwrap_or((&self.0, ""));
+        let (scheme, rest) = address.split_once("://").unwrap_or(("postgres", address));
+        match rest.rsplit_once('@').and_then(|(credentials, address)| Some((credentials.split_once(':')?.0, address))) {
+            Some((user, address)) => write!(f, "{scheme}://{user}:***@{address}")?,
             None => write!(f, "{scheme}://{rest}")?,
         }
         for (index, pair) in query.split('&').filter(|pair| !pair.is_empty()).enumerate() {
-            let mark = if index == 0 { '?' } else { '&' };
-            let secret = pair.split_once('=').is_some_and(|(key, _)| key.eq_ignore_ascii_case("password"));
-            write!(f, "{mark}{}", if secret { "password=***" } else { pair })?;
+            let separator = if index == 0 { '?' } else { '&' };
+            let is_password = pair.split_once('=').is_some_and(|(key, _)| key.eq_ignore_ascii_case("password"));
+            write!(f, "{separator}{}", if is_password { "password=***" } else { pair })?;
         }
         Ok(())
     }

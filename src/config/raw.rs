@@ -1,7 +1,8 @@
-//! Settings as people write them: in a file, in the environment, on the command line. Nothing here is checked yet.
+//! Raw settings from a TOML file, environment variables and flags; not yet validated.
 //!
-//! One struct serves all three, so a setting has one name: `--time-to-live-s`, `FIRETEAM_TIME_TO_LIVE_S` and
-//! `time_to_live_s` are the same. The lists of known keys and variables are read off the flags.
+//! One struct serves all three, so each setting has one name: `--advertisement-ttl-s`, `FIRETEAM_ADVERTISEMENT_TTL_S`
+//! and `advertisement_ttl_s` are the same setting. The lists of known keys and
+//! variables are derived from the flags.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,189 +14,191 @@ use serde::{Deserialize, Serialize};
 use crate::config::{ConfigError, LogFormat};
 use crate::domain::ruleset::spelling::closest_name;
 
-/// Bytes in a configuration file at most.
+/// Maximum size of a configuration file, bytes.
 const CONFIG_FILE_BYTES_MAX: u64 = 64 * 1024;
-/// Variables with our prefix that others set. Kubernetes gives every pod the addresses of a service called `fireteam`;
-/// `FIRETEAM_SHARED_DATA` tells the tests where measured data is.
+/// `FIRETEAM_` variables that are not settings. Kubernetes sets addresses of a service named `fireteam` in each pod;
+/// `FIRETEAM_SHARED_DATA` gives tests the location of measured data.
 const IGNORED_VARIABLE_PREFIXES: [&str; 3] = ["FIRETEAM_SERVICE_", "FIRETEAM_PORT", "FIRETEAM_SHARED_DATA"];
 
-/// What `serve` takes.
+/// Flags of `fireteam serve`.
 #[derive(Clone, Debug, Default, Args)]
 pub struct ServeFlags {
-    /// Read settings from this TOML file; keys are the flags' names with `_` for `-`.
+    /// Configuration file, TOML; keys are flag names with `_` instead of `-`.
     #[arg(long, env = "FIRETEAM_CONFIG", value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// Print the settings in effect, as TOML, and exit.
+    /// Print the effective configuration as TOML and exit.
     #[arg(long)]
     pub print_config: bool,
-    /// All else.
+    /// All other settings.
     #[command(flatten)]
     pub settings: RawSettings,
 }
 
-/// Every setting, each absent when not given.
+/// All settings; each is `None` if not given.
 #[derive(Clone, Debug, Default, PartialEq, Args, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct RawSettings {
-    /// Where players' calls come in [default: 127.0.0.1:50051].
+    /// Address of the client port [default: 127.0.0.1:50051].
     #[arg(long, env = "FIRETEAM_LISTEN", value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
-    /// Where operators look in [default: 127.0.0.1:50052].
+    /// Address of the operator port [default: 127.0.0.1:50052].
     #[arg(long, env = "FIRETEAM_OPERATOR_LISTEN", value_name = "ADDRESS")]
     pub operator_listen: Option<SocketAddr>,
-    /// Where advertisements are kept: `sqlite:PATH`, `postgres://…` for several servers, or `memory:` [default: sqlite:fireteam.db].
+    /// Database: `sqlite:PATH`, `postgres://…` for several servers, or `memory:` [default: sqlite:fireteam.db].
     #[arg(long, env = "FIRETEAM_STORE", value_name = "STORE")]
     pub store: Option<String>,
-    /// Load and serve these silos alone; with a `postgres:` store [default: all].
+    /// Silos to load and serve, ids; requires a `postgres:` store [default: all].
     #[arg(long, env = "FIRETEAM_SILOS", value_name = "ID", num_args = 1.., value_delimiter = ',')]
     pub silos: Option<Vec<u64>>,
-    /// Be out of service when the store has been out of reach for so long, seconds, 1 to 3600 [default: 300].
+    /// Store outage after which the server reports not ready, seconds, 1 to 3600 [default: 300].
     #[arg(long, env = "FIRETEAM_MAX_STALENESS_S", value_name = "SECONDS")]
     pub max_staleness_s: Option<u32>,
-    /// A directory of rulesets, watched, or `bundled:` [default: `rulesets` where it exists, else `bundled:`].
+    /// Ruleset directory, watched for changes, or `bundled:` [default: `rulesets` if it exists, else `bundled:`].
     #[arg(long, env = "FIRETEAM_RULESETS", value_name = "DIR")]
     pub rulesets: Option<PathBuf>,
-    /// MaxMind-format city files, asked in order [default: data/dbip-tour.mmdb where it exists].
-    #[arg(long, env = "FIRETEAM_LOCALITY_DB", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
-    pub locality_db: Option<Vec<PathBuf>>,
-    /// Networks whose `x-forwarded-for` is believed [default: none].
+    /// City files in MaxMind format, searched in order [default: data/dbip-tour.mmdb if it exists].
+    #[arg(long, env = "FIRETEAM_GEOIP_DB", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
+    pub geoip_db: Option<Vec<PathBuf>>,
+    /// Networks whose `x-forwarded-for` is trusted, CIDR [default: none].
     #[arg(long, env = "FIRETEAM_TRUSTED_PROXIES", value_name = "CIDR", num_args = 1.., value_delimiter = ',')]
     pub trusted_proxies: Option<Vec<IpNet>>,
-    /// Certificate chain of the server, PEM; both ports then speak TLS alone [default: none, plaintext].
+    /// Certificate chain of the server, PEM file; enables TLS on both ports [default: none].
     #[arg(long, env = "FIRETEAM_TLS_CERTIFICATE", value_name = "FILE")]
     pub tls_certificate: Option<PathBuf>,
-    /// The certificate's private key, PEM.
+    /// Private key of the server certificate, PEM file.
     #[arg(long, env = "FIRETEAM_TLS_KEY", value_name = "FILE")]
     pub tls_key: Option<PathBuf>,
-    /// Certificates whose holders may sign clients' certificates, PEM; a client's certificate is then its identity [default: none].
+    /// CA certificates for verifying client certificates, PEM file; enables mTLS [default: none].
     #[arg(long, env = "FIRETEAM_TLS_CLIENT_CA", value_name = "FILE")]
     pub tls_client_ca: Option<PathBuf>,
-    /// Require the PROXY protocol on the client port, from trusted proxies alone.
+    /// Require the PROXY protocol on the client port, from trusted proxies only [default: false].
     #[arg(long, env = "FIRETEAM_PROXY_PROTOCOL", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub proxy_protocol: Option<bool>,
-    /// Public keys of whoever signs callers' tokens, PEM or JWKS; every call then needs an identity [default: none, anonymous].
+    /// Public keys for verifying callers' JWTs, PEM or JWKS; if set, every call must be authenticated [default: none].
     #[arg(long, env = "FIRETEAM_AUTH_KEYS", value_name = "FILE", num_args = 1.., value_delimiter = ',')]
     pub auth_keys: Option<Vec<PathBuf>>,
-    /// What tokens must say of who signed them: their `iss`.
+    /// Required `iss` claim of JWTs; required with --auth-keys.
     #[arg(long, env = "FIRETEAM_AUTH_ISSUER", value_name = "TEXT")]
     pub auth_issuer: Option<String>,
-    /// What tokens must say of whom they are for: their `aud` [default: fireteam].
+    /// Required `aud` claim of JWTs [default: fireteam].
     #[arg(long, env = "FIRETEAM_AUTH_AUDIENCE", value_name = "TEXT")]
     pub auth_audience: Option<String>,
-    /// How often callers may ask: `ROLE.CHARGE=PER_SECOND/BURST/PER_5_MIN` or `ROLE.stream=AT_ONCE` for each that is not
-    /// to be as it is, or `off` [default: docs/OPERATING.md has the table; off for anonymous callers on loopback].
-    #[arg(long, env = "FIRETEAM_QUOTAS", value_name = "QUOTA", num_args = 1.., value_delimiter = ',')]
-    pub quotas: Option<Vec<String>>,
-    /// Append to this file what operators do and what they are refused, one JSON object a line [default: the log alone].
-    #[arg(long, env = "FIRETEAM_AUDIT_FILE", value_name = "FILE")]
-    pub audit_file: Option<PathBuf>,
-    /// Where the keys are that sign tokens; made when absent [default: beside the SQLite file; required with `postgres:`, the same on every server].
+    /// Rate limits that differ from the default, `ROLE.LIMIT=PER_SECOND/BURST/PER_5_MIN` or `ROLE.stream=COUNT`, or `off` [default: see docs/OPERATING.md; off for anonymous callers on loopback].
+    #[arg(long, env = "FIRETEAM_RATE_LIMITS", value_name = "RATE_LIMIT", num_args = 1.., value_delimiter = ',')]
+    pub rate_limits: Option<Vec<String>>,
+    /// Audit log of operator calls, one JSON object per line, appended [default: the log only].
+    #[arg(long, env = "FIRETEAM_AUDIT_LOG_FILE", value_name = "FILE")]
+    pub audit_log_file: Option<PathBuf>,
+    /// Keys that sign tokens, created if missing [default: beside the SQLite file; required with `postgres:`, the same on all servers].
     #[arg(long, env = "FIRETEAM_TOKEN_KEY_FILE", value_name = "FILE")]
     pub token_key_file: Option<PathBuf>,
-    /// Where the keys are that sign players' credentials for game servers, PEM; made when absent [default: beside the SQLite file; required with `postgres:`, the same on every server].
+    /// Keys that sign players' credentials for game servers, PEM file, created if missing [default: beside the SQLite file; required with `postgres:`, the same on all servers].
     #[arg(long, env = "FIRETEAM_MATCH_KEY_FILE", value_name = "FILE")]
     pub match_key_file: Option<PathBuf>,
-    /// Believe a client's own locality where its address gives none.
+    /// Use a client's own locality if its address has none [default: false].
     #[arg(long, env = "FIRETEAM_ALLOW_CLIENT_LOCALITY", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_client_locality: Option<bool>,
-    /// Let searches override the rules; for development.
+    /// Allow searches to override rules; for development [default: false].
     #[arg(long, env = "FIRETEAM_ALLOW_SEARCH_OVERRIDES", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub allow_search_overrides: Option<bool>,
-    /// Serve plaintext on addresses that others can reach.
+    /// Allow plaintext on public addresses [default: false].
     #[arg(long, env = "FIRETEAM_INSECURE_ALLOW_PLAINTEXT", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub insecure_allow_plaintext: Option<bool>,
-    /// Serve anonymous callers on addresses that others can reach.
+    /// Allow anonymous callers on public addresses [default: false].
     #[arg(long, env = "FIRETEAM_INSECURE_ALLOW_ANONYMOUS", value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub insecure_allow_anonymous: Option<bool>,
-    /// How log lines look [default: text].
+    /// Format of log lines [default: text].
     #[arg(long, env = "FIRETEAM_LOG_FORMAT", value_name = "FORMAT", value_enum)]
     pub log_format: Option<LogFormat>,
-    /// What is logged: error, warn, info, debug, trace, or directives [default: info].
+    /// Log level or filter directives: error, warn, info, debug, trace [default: info].
     #[arg(long, env = "FIRETEAM_LOG_LEVEL", value_name = "LEVEL")]
     pub log_level: Option<String>,
-    /// How long an advertisement is believed that does not say, seconds, 5 to 600 [default: 90].
-    #[arg(long, env = "FIRETEAM_TIME_TO_LIVE_S", value_name = "SECONDS")]
-    pub time_to_live_s: Option<u32>,
-    /// How long seats are held when nobody says, seconds, 1 to 120 [default: 30].
-    #[arg(long, env = "FIRETEAM_RESERVATION_HOLD_S", value_name = "SECONDS")]
-    pub reservation_hold_s: Option<u32>,
-    /// How long a replaced ruleset stays resolvable, seconds [default: 600].
-    #[arg(long, env = "FIRETEAM_KEEP_RETIRED_RULESETS_S", value_name = "SECONDS")]
-    pub keep_retired_rulesets_s: Option<u32>,
-    /// Snap places to a grid of this size, degrees; 0 for none [default: 1].
-    #[arg(long, env = "FIRETEAM_CELL_DEGREES", value_name = "DEGREES")]
-    pub cell_degrees: Option<f64>,
-    /// Let others find sessions by places on a grid of this size, degrees, so that nobody can find out where a player is; 0
-    /// for that of --cell-degrees [default: 3].
-    #[arg(long, env = "FIRETEAM_SESSION_CELL_DEGREES", value_name = "DEGREES")]
-    pub session_cell_degrees: Option<f64>,
-    /// Treat places that their file doubts by more than this as unknown, kilometres [default: 500].
-    #[arg(long, env = "FIRETEAM_MAX_ACCURACY_RADIUS_KM", value_name = "KM")]
-    pub max_accuracy_radius_km: Option<f64>,
-    /// How long a shutdown may take, seconds, 1 to 25 [default: 10].
-    #[arg(long, env = "FIRETEAM_SHUTDOWN_DEADLINE_S", value_name = "SECONDS")]
-    pub shutdown_deadline_s: Option<u32>,
+    /// Default advertisement TTL, seconds, 5 to 600 [default: 90].
+    #[arg(long, env = "FIRETEAM_ADVERTISEMENT_TTL_S", value_name = "SECONDS")]
+    pub advertisement_ttl_s: Option<u32>,
+    /// Default reservation TTL, seconds, 1 to 120 [default: 30].
+    #[arg(long, env = "FIRETEAM_RESERVATION_TTL_S", value_name = "SECONDS")]
+    pub reservation_ttl_s: Option<u32>,
+    /// Time for which replaced rulesets are kept, seconds, 0 to 86400 [default: 600].
+    #[arg(long, env = "FIRETEAM_RULESET_RETENTION_S", value_name = "SECONDS")]
+    pub ruleset_retention_s: Option<u32>,
+    /// Grid size for rounding locations, degrees, 0 to 10; 0 for no rounding [default: 1].
+    #[arg(long, env = "FIRETEAM_LOCATION_GRID_DEGREES", value_name = "DEGREES")]
+    pub location_grid_degrees: Option<f64>,
+    /// Grid size for rounding the locations of advertised sessions, degrees, 0 to 10; 0 to use --location-grid-degrees [default: 3].
+    #[arg(long, env = "FIRETEAM_SESSION_LOCATION_GRID_DEGREES", value_name = "DEGREES")]
+    pub session_location_grid_degrees: Option<f64>,
+    /// Maximum accuracy radius of a location, kilometers, 0 to 20040; less accurate locations are ignored [default: 500].
+    #[arg(long, env = "FIRETEAM_GEOIP_MAX_ACCURACY_RADIUS_KM", value_name = "KM")]
+    pub geoip_max_accuracy_radius_km: Option<f64>,
+    /// Shutdown grace period, seconds, 1 to 25 [default: 10].
+    #[arg(long, env = "FIRETEAM_SHUTDOWN_GRACE_PERIOD_S", value_name = "SECONDS")]
+    pub shutdown_grace_period_s: Option<u32>,
 }
 
-/// What clients and examples show; a shell that has it set may start a server too.
+/// Token of clients and examples. It may be set in a shell that also starts a server.
 const CLIENT_TOKEN_VARIABLE: &str = "FIRETEAM_TOKEN";
 
 impl RawSettings {
-    /// These settings, and where they say nothing, those of `under`.
-    pub fn with_fallback(self, under: RawSettings) -> RawSettings {
+    /// These settings, with missing values taken from `fallback`.
+    pub fn with_fallback(self, fallback: RawSettings) -> RawSettings {
         RawSettings {
-            listen: self.listen.or(under.listen),
-            operator_listen: self.operator_listen.or(under.operator_listen),
-            store: self.store.or(under.store),
-            silos: self.silos.or(under.silos),
-            max_staleness_s: self.max_staleness_s.or(under.max_staleness_s),
-            rulesets: self.rulesets.or(under.rulesets),
-            locality_db: self.locality_db.or(under.locality_db),
-            trusted_proxies: self.trusted_proxies.or(under.trusted_proxies),
-            tls_certificate: self.tls_certificate.or(under.tls_certificate),
-            tls_key: self.tls_key.or(under.tls_key),
-            tls_client_ca: self.tls_client_ca.or(under.tls_client_ca),
-            proxy_protocol: self.proxy_protocol.or(under.proxy_protocol),
-            auth_keys: self.auth_keys.or(under.auth_keys),
-            auth_issuer: self.auth_issuer.or(under.auth_issuer),
-            auth_audience: self.auth_audience.or(under.auth_audience),
-            quotas: self.quotas.or(under.quotas),
-            audit_file: self.audit_file.or(under.audit_file),
-            token_key_file: self.token_key_file.or(under.token_key_file),
-            match_key_file: self.match_key_file.or(under.match_key_file),
-            allow_client_locality: self.allow_client_locality.or(under.allow_client_locality),
-            allow_search_overrides: self.allow_search_overrides.or(under.allow_search_overrides),
-            insecure_allow_plaintext: self.insecure_allow_plaintext.or(under.insecure_allow_plaintext),
-            insecure_allow_anonymous: self.insecure_allow_anonymous.or(under.insecure_allow_anonymous),
-            log_format: self.log_format.or(under.log_format),
-            log_level: self.log_level.or(under.log_level),
-            time_to_live_s: self.time_to_live_s.or(under.time_to_live_s),
-            reservation_hold_s: self.reservation_hold_s.or(under.reservation_hold_s),
-            keep_retired_rulesets_s: self.keep_retired_rulesets_s.or(under.keep_retired_rulesets_s),
-            cell_degrees: self.cell_degrees.or(under.cell_degrees),
-            session_cell_degrees: self.session_cell_degrees.or(under.session_cell_degrees),
-            max_accuracy_radius_km: self.max_accuracy_radius_km.or(under.max_accuracy_radius_km),
-            shutdown_deadline_s: self.shutdown_deadline_s.or(under.shutdown_deadline_s),
+            listen: self.listen.or(fallback.listen),
+            operator_listen: self.operator_listen.or(fallback.operator_listen),
+            store: self.store.or(fallback.store),
+            silos: self.silos.or(fallback.silos),
+            max_staleness_s: self.max_staleness_s.or(fallback.max_staleness_s),
+            rulesets: self.rulesets.or(fallback.rulesets),
+            geoip_db: self.geoip_db.or(fallback.geoip_db),
+            trusted_proxies: self.trusted_proxies.or(fallback.trusted_proxies),
+            tls_certificate: self.tls_certificate.or(fallback.tls_certificate),
+            tls_key: self.tls_key.or(fallback.tls_key),
+            tls_client_ca: self.tls_client_ca.or(fallback.tls_client_ca),
+            proxy_protocol: self.proxy_protocol.or(fallback.proxy_protocol),
+            auth_keys: self.auth_keys.or(fallback.auth_keys),
+            auth_issuer: self.auth_issuer.or(fallback.auth_issuer),
+            auth_audience: self.auth_audience.or(fallback.auth_audience),
+            rate_limits: self.rate_limits.or(fallback.rate_limits),
+            audit_log_file: self.audit_log_file.or(fallback.audit_log_file),
+            token_key_file: self.token_key_file.or(fallback.token_key_file),
+            match_key_file: self.match_key_file.or(fallback.match_key_file),
+            allow_client_locality: self.allow_client_locality.or(fallback.allow_client_locality),
+            allow_search_overrides: self.allow_search_overrides.or(fallback.allow_search_overrides),
+            insecure_allow_plaintext: self.insecure_allow_plaintext.or(fallback.insecure_allow_plaintext),
+            insecure_allow_anonymous: self.insecure_allow_anonymous.or(fallback.insecure_allow_anonymous),
+            log_format: self.log_format.or(fallback.log_format),
+            log_level: self.log_level.or(fallback.log_level),
+            advertisement_ttl_s: self.advertisement_ttl_s.or(fallback.advertisement_ttl_s),
+            reservation_ttl_s: self.reservation_ttl_s.or(fallback.reservation_ttl_s),
+            ruleset_retention_s: self.ruleset_retention_s.or(fallback.ruleset_retention_s),
+            location_grid_degrees: self.location_grid_degrees.or(fallback.location_grid_degrees),
+            session_location_grid_degrees: self
+                .session_location_grid_degrees
+                .or(fallback.session_location_grid_degrees),
+            geoip_max_accuracy_radius_km: self.geoip_max_accuracy_radius_km.or(fallback.geoip_max_accuracy_radius_km),
+            shutdown_grace_period_s: self.shutdown_grace_period_s.or(fallback.shutdown_grace_period_s),
         }
     }
 }
 
-/// The settings of a TOML file; every unknown key at once.
+/// Reads the settings of a TOML file. Returns all unknown keys.
 pub(super) fn read_toml_file(file: &Path) -> Result<RawSettings, Vec<ConfigError>> {
-    let unreadable = |why| vec![ConfigError::UnreadableFile { file: file.into(), why }];
-    let syntax = |what: String| vec![ConfigError::InvalidToml { file: file.into(), what }];
-    if CONFIG_FILE_BYTES_MAX < std::fs::metadata(file).map_err(unreadable)?.len() {
-        return Err(syntax(format!("larger than {CONFIG_FILE_BYTES_MAX} bytes")));
+    let io_error = |error| vec![ConfigError::UnreadableFile { file: file.into(), error }];
+    let toml_error = |message: String| vec![ConfigError::InvalidToml { file: file.into(), message }];
+    if std::fs::metadata(file).map_err(io_error)?.len() > CONFIG_FILE_BYTES_MAX {
+        return Err(toml_error(format!("the file is larger than {CONFIG_FILE_BYTES_MAX} bytes; shorten it")));
     }
-    parse_toml(file, &std::fs::read_to_string(file).map_err(unreadable)?)
+    parse_toml(file, &std::fs::read_to_string(file).map_err(io_error)?)
 }
 
-/// The settings that a file of this text has.
+/// Parses settings from TOML. Returns all unknown keys. `file` is the file name in errors.
 pub(super) fn parse_toml(file: &Path, text: &str) -> Result<RawSettings, Vec<ConfigError>> {
-    let syntax = |what: String| vec![ConfigError::InvalidToml { file: file.into(), what }];
-    let table: toml::Table = text.parse().map_err(|why: toml::de::Error| syntax(why.to_string()))?;
-    let known: Vec<String> =
-        RawSettings::augment_args(Command::new("")).get_arguments().map(|it| it.get_id().to_string()).collect();
+    let toml_error = |message: String| vec![ConfigError::InvalidToml { file: file.into(), message }];
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| toml_error(error.to_string()))?;
+    let known: Vec<String> = RawSettings::augment_args(Command::new(""))
+        .get_arguments()
+        .map(|argument| argument.get_id().to_string())
+        .collect();
     let unknown: Vec<ConfigError> = table
         .keys()
         .filter(|key| !known.contains(key))
@@ -204,23 +207,29 @@ pub(super) fn parse_toml(file: &Path, text: &str) -> Result<RawSettings, Vec<Con
     if !unknown.is_empty() {
         return Err(unknown);
     }
-    toml::from_str(text).map_err(|why| syntax(why.to_string()))
+    toml::from_str(text).map_err(|error| toml_error(error.to_string()))
 }
 
-/// Every variable that begins like ours and is none.
+/// Errors for `FIRETEAM_*` variables that are not settings.
 pub(super) fn unknown_variable_errors(variables: impl Iterator<Item = String>) -> Vec<ConfigError> {
     let command = ServeFlags::augment_args(Command::new(""));
-    let name = |argument: &Arg| argument.get_env().and_then(|it| it.to_str()).map(str::to_owned);
+    let name = |argument: &Arg| argument.get_env().and_then(|variable| variable.to_str()).map(str::to_owned);
     let known: Vec<String> = command.get_arguments().filter_map(name).collect();
     variables
-        .filter(|it| it.starts_with("FIRETEAM_") && it != CLIENT_TOKEN_VARIABLE && !known.contains(it))
-        .filter(|it| !IGNORED_VARIABLE_PREFIXES.iter().any(|foreign| it.starts_with(foreign)))
-        .map(|it| unknown_key_error("environment".into(), &it, &known))
+        .filter(|variable| {
+            variable.starts_with("FIRETEAM_") && variable != CLIENT_TOKEN_VARIABLE && !known.contains(variable)
+        })
+        .filter(|variable| !IGNORED_VARIABLE_PREFIXES.iter().any(|prefix| variable.starts_with(prefix)))
+        .map(|variable| unknown_key_error("environment".into(), &variable, &known))
         .collect()
 }
 
-/// Suggests the nearest known key if it is near enough to be meant.
+/// Error for an unknown key, with the closest known key if any.
 fn unknown_key_error(origin: String, key: &str, known: &[String]) -> ConfigError {
     let suggestion = closest_name(key, known.iter().map(String::as_str)).map(str::to_owned);
-    ConfigError::UnknownKey { origin, key: key.chars().filter(|it| !it.is_control()).take(64).collect(), suggestion }
+    ConfigError::UnknownKey {
+        origin,
+        key: key.chars().filter(|character| !character.is_control()).take(64).collect(),
+        suggestion,
+    }
 }

@@ -1,4 +1,4 @@
-//! From settings as written to a configuration that is valid, and back for printing.
+//! Configuration validation: fills in defaults, checks ranges and combinations, and converts back for printing.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -17,29 +17,29 @@ use crate::domain::location_privacy::DEFAULT_SESSION_GRID_DEGREES;
 const BUNDLED_SCHEME: &str = "bundled:";
 const MEMORY_SCHEME: &str = "memory:";
 const SQLITE_SCHEME: &str = "sqlite:";
-/// How the names of key files end that are made beside a SQLite file.
+/// File name extensions of the default key files beside a SQLite file.
 const TOKEN_KEY_FILE_EXTENSION: &str = "token-key";
 const MATCH_KEY_FILE_EXTENSION: &str = "match-key.pem";
 
-/// Fills in defaults and checks every value; all mistakes at once. `exists` says which paths there are.
+/// Fills in defaults and checks all values. Returns all errors. `exists` tests whether a path exists.
 pub(super) fn validate_settings(
     settings: RawSettings,
     exists: impl Fn(&Path) -> bool,
 ) -> Result<Config, Vec<ConfigError>> {
-    let mut problems = ConfigErrors(Vec::new());
-    let store = problems.parse_store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
-    let tls = problems.check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
-    let auth = problems.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
-    let quotas = problems.parse_rate_limits(settings.quotas);
+    let mut errors = ConfigErrors(Vec::new());
+    let store = errors.parse_store(settings.store.as_deref().unwrap_or("sqlite:fireteam.db"));
+    let tls = errors.check_tls(settings.tls_certificate, settings.tls_key, settings.tls_client_ca);
+    let auth = errors.check_auth(settings.auth_keys, settings.auth_issuer, settings.auth_audience);
+    let rate_limits = errors.parse_rate_limits(settings.rate_limits);
     let token_key_file = settings.token_key_file.or_else(|| default_key_file(&store, TOKEN_KEY_FILE_EXTENSION));
     let match_key_file = settings.match_key_file.or_else(|| default_key_file(&store, MATCH_KEY_FILE_EXTENSION));
-    let cell_degrees = settings.cell_degrees.unwrap_or(DEFAULT_LOCATION_GRID_DEGREES);
-    let session_cell_degrees = settings.session_cell_degrees.unwrap_or(DEFAULT_SESSION_GRID_DEGREES);
+    let location_grid_degrees = settings.location_grid_degrees.unwrap_or(DEFAULT_LOCATION_GRID_DEGREES);
+    let session_location_grid_degrees = settings.session_location_grid_degrees.unwrap_or(DEFAULT_SESSION_GRID_DEGREES);
     let config = Config {
         listen: settings.listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50051))),
         operator_listen: settings.operator_listen.unwrap_or(SocketAddr::from(([127, 0, 0, 1], 50052))),
-        silos: problems.check_silos(settings.silos, &store),
-        max_staleness_s: problems.check_range(
+        silos: errors.check_silos(settings.silos, &store),
+        max_staleness_s: errors.check_range(
             "max_staleness_s",
             settings.max_staleness_s.unwrap_or(300),
             MAX_STALENESS_S,
@@ -52,14 +52,14 @@ pub(super) fn validate_settings(
             None => RulesetSource::Bundled,
         },
         geoip_db_files: settings
-            .locality_db
+            .geoip_db
             .unwrap_or_else(|| Some(PathBuf::from(DEFAULT_GEOIP_DB)).filter(|file| exists(file)).into_iter().collect()),
         trusted_proxies: settings.trusted_proxies.unwrap_or_default(),
         proxy_protocol: settings.proxy_protocol.unwrap_or(false),
         tls,
         auth,
-        quotas,
-        audit_file: settings.audit_file,
+        rate_limits,
+        audit_log_file: settings.audit_log_file,
         token_key_file,
         match_key_file,
         allow_client_locality: settings.allow_client_locality.unwrap_or(false),
@@ -68,43 +68,51 @@ pub(super) fn validate_settings(
         insecure_allow_anonymous: settings.insecure_allow_anonymous.unwrap_or(false),
         log_format: settings.log_format.unwrap_or(LogFormat::Text),
         log_level: settings.log_level.unwrap_or_else(|| "info".into()),
-        time_to_live_s: problems.check_range(
-            "time_to_live_s",
-            settings.time_to_live_s.unwrap_or(90),
+        advertisement_ttl_s: errors.check_range(
+            "advertisement_ttl_s",
+            settings.advertisement_ttl_s.unwrap_or(90),
             ADVERTISEMENT_TTL_S,
         ),
-        reservation_hold_s: problems.check_range(
-            "reservation_hold_s",
-            settings.reservation_hold_s.unwrap_or(30),
+        reservation_ttl_s: errors.check_range(
+            "reservation_ttl_s",
+            settings.reservation_ttl_s.unwrap_or(30),
             RESERVATION_TTL_S,
         ),
-        keep_retired_rulesets_s: problems.check_range(
-            "keep_retired_rulesets_s",
-            settings.keep_retired_rulesets_s.unwrap_or(600),
+        ruleset_retention_s: errors.check_range(
+            "ruleset_retention_s",
+            settings.ruleset_retention_s.unwrap_or(600),
             RULESET_RETENTION_S,
         ),
-        cell_degrees: problems.check_range("cell_degrees", cell_degrees, LOCATION_GRID_DEGREES),
-        session_cell_degrees: problems.check_range("session_cell_degrees", session_cell_degrees, LOCATION_GRID_DEGREES),
-        max_accuracy_radius_km: problems.check_range(
-            "max_accuracy_radius_km",
-            settings.max_accuracy_radius_km.unwrap_or(500.0),
+        location_grid_degrees: errors.check_range(
+            "location_grid_degrees",
+            location_grid_degrees,
+            LOCATION_GRID_DEGREES,
+        ),
+        session_location_grid_degrees: errors.check_range(
+            "session_location_grid_degrees",
+            session_location_grid_degrees,
+            LOCATION_GRID_DEGREES,
+        ),
+        geoip_max_accuracy_radius_km: errors.check_range(
+            "geoip_max_accuracy_radius_km",
+            settings.geoip_max_accuracy_radius_km.unwrap_or(500.0),
             GEOIP_MAX_ACCURACY_RADIUS_KM,
         ),
-        shutdown_deadline_s: problems.check_range(
-            "shutdown_deadline_s",
-            settings.shutdown_deadline_s.unwrap_or(10),
+        shutdown_grace_period_s: errors.check_range(
+            "shutdown_grace_period_s",
+            settings.shutdown_grace_period_s.unwrap_or(10),
             SHUTDOWN_GRACE_PERIOD_S,
         ),
     };
-    problems.require_shared_key_files(&config);
-    problems.check_trusted_proxies(&config);
-    problems.check_proxy_protocol(&config);
-    problems.check_ports_differ(&config);
-    problems.check_public_addresses(&config);
-    if problems.0.is_empty() { Ok(config) } else { Err(problems.0) }
+    errors.require_shared_key_files(&config);
+    errors.check_trusted_proxies(&config);
+    errors.check_proxy_protocol(&config);
+    errors.check_ports_differ(&config);
+    errors.check_public_addresses(&config);
+    if errors.0.is_empty() { Ok(config) } else { Err(errors.0) }
 }
 
-/// The settings that make `config`, every one of them said.
+/// Settings that produce `config`, all of them explicit.
 pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
     RawSettings {
         listen: Some(config.listen),
@@ -120,7 +128,7 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
             RulesetSource::Bundled => BUNDLED_SCHEME.into(),
             RulesetSource::Directory(path) => path.clone(),
         }),
-        locality_db: Some(config.geoip_db_files.clone()),
+        geoip_db: Some(config.geoip_db_files.clone()),
         trusted_proxies: Some(config.trusted_proxies.clone()),
         tls_certificate: config.tls.as_ref().map(|tls| tls.certificate.clone()),
         tls_key: config.tls.as_ref().map(|tls| tls.key.clone()),
@@ -129,8 +137,8 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         auth_keys: config.auth.as_ref().map(|auth| auth.keys.clone()),
         auth_issuer: config.auth.as_ref().map(|auth| auth.issuer.clone()),
         auth_audience: config.auth.as_ref().map(|auth| auth.audience.clone()),
-        quotas: config.quotas.to_settings(),
-        audit_file: config.audit_file.clone(),
+        rate_limits: config.rate_limits.to_settings(),
+        audit_log_file: config.audit_log_file.clone(),
         token_key_file: config.token_key_file.clone(),
         match_key_file: config.match_key_file.clone(),
         allow_client_locality: Some(config.allow_client_locality),
@@ -139,17 +147,17 @@ pub(super) fn to_raw_settings(config: &Config) -> RawSettings {
         insecure_allow_anonymous: Some(config.insecure_allow_anonymous),
         log_format: Some(config.log_format),
         log_level: Some(config.log_level.clone()),
-        time_to_live_s: Some(config.time_to_live_s),
-        reservation_hold_s: Some(config.reservation_hold_s),
-        keep_retired_rulesets_s: Some(config.keep_retired_rulesets_s),
-        cell_degrees: Some(config.cell_degrees),
-        session_cell_degrees: Some(config.session_cell_degrees),
-        max_accuracy_radius_km: Some(config.max_accuracy_radius_km),
-        shutdown_deadline_s: Some(config.shutdown_deadline_s),
+        advertisement_ttl_s: Some(config.advertisement_ttl_s),
+        reservation_ttl_s: Some(config.reservation_ttl_s),
+        ruleset_retention_s: Some(config.ruleset_retention_s),
+        location_grid_degrees: Some(config.location_grid_degrees),
+        session_location_grid_degrees: Some(config.session_location_grid_degrees),
+        geoip_max_accuracy_radius_km: Some(config.geoip_max_accuracy_radius_km),
+        shutdown_grace_period_s: Some(config.shutdown_grace_period_s),
     }
 }
 
-/// The key file that belongs to a store: `fireteam.token-key` beside `fireteam.db`, never in it.
+/// Default key file of a SQLite store: `fireteam.token-key` beside `fireteam.db`, never inside it.
 fn default_key_file(store: &StoreTarget, ending: &str) -> Option<PathBuf> {
     match store {
         StoreTarget::Memory | StoreTarget::Postgres(_) => None,
@@ -157,14 +165,15 @@ fn default_key_file(store: &StoreTarget, ending: &str) -> Option<PathBuf> {
     }
 }
 
+/// Configuration errors collected so far.
 pub(super) struct ConfigErrors(pub(super) Vec<ConfigError>);
 
 impl ConfigErrors {
-    pub(super) fn add_invalid_value(&mut self, key: &'static str, what: String) {
-        self.0.push(ConfigError::InvalidValue { key, what });
+    pub(super) fn add_invalid_value(&mut self, key: &'static str, message: String) {
+        self.0.push(ConfigError::InvalidValue { key, message });
     }
 
-    /// Where `text` points; anything at all, and a problem, when nowhere.
+    /// Parses a store URL. After reporting an error it returns `Memory`.
     fn parse_store(&mut self, text: &str) -> StoreTarget {
         match text.strip_prefix(SQLITE_SCHEME) {
             Some(path) if !path.is_empty() => return StoreTarget::Sqlite(path.into()),
@@ -172,24 +181,32 @@ impl ConfigErrors {
             Some(_) | None => match PostgresUrl::parse(text) {
                 Some(url) => return StoreTarget::Postgres(url),
                 None => {
-                    let what = format!("`{text}` is no store: use sqlite:PATH, postgres://HOST/DATABASE or memory:");
-                    self.add_invalid_value("store", what);
+                    let message =
+                        format!("`{text}` is not a store; use sqlite:PATH, postgres://HOST/DATABASE or memory:");
+                    self.add_invalid_value("store", message);
                 }
             },
         }
         StoreTarget::Memory
     }
 
-    /// A server with a store of its own has everything in it, and whoever asks it for anything else is lost.
+    /// Checks `silos`. Requires a shared store: a server with its own store must hold all silos, or requests for the
+    /// others fail.
     fn check_silos(&mut self, silos: Option<Vec<u64>>, store: &StoreTarget) -> Option<Vec<u64>> {
         match &silos {
-            Some(silos) if silos.is_empty() || SILOS_MAX < silos.len() => {
-                self.add_invalid_value("silos", format!("name 1 to {SILOS_MAX}, or leave it out for all"));
+            Some(silos) if silos.is_empty() || silos.len() > SILOS_MAX => {
+                self.add_invalid_value(
+                    "silos",
+                    format!(
+                        "{} silos are listed; name 1 to {SILOS_MAX}, or omit the setting to serve all",
+                        silos.len()
+                    ),
+                );
             }
             Some(_) if !matches!(store, StoreTarget::Postgres(_)) => {
                 self.add_invalid_value(
                     "silos",
-                    "only with a postgres: store, whose servers share the silos out".into(),
+                    "only valid with a postgres: store; remove it, or use a shared store".into(),
                 );
             }
             _ => {}
@@ -197,32 +214,32 @@ impl ConfigErrors {
         silos
     }
 
-    /// A token that one server signs must open on all others, and on the same one after it has started anew; and of what any of them
-    /// signs for game servers, one key set must tell.
+    /// Requires explicit key files for a shared store. Each server must accept tokens signed by any other server, and
+    /// by itself before a restart. One key set must verify all credentials for game servers.
     fn require_shared_key_files(&mut self, config: &Config) {
         if !matches!(config.store, StoreTarget::Postgres(_)) {
             return;
         }
         let files = [("token_key_file", &config.token_key_file), ("match_key_file", &config.match_key_file)];
         for (key, _) in files.into_iter().filter(|(_, file)| file.is_none()) {
-            let what = "required with a postgres: store: name one file, the same for all servers that share it";
-            self.add_invalid_value(key, what.into());
+            let message = "required with a postgres: store; name a file with the same content on all servers";
+            self.add_invalid_value(key, message.into());
         }
     }
 
-    /// NaN is in no range.
+    /// Checks that `value` is in `range` and returns it. NaN is in no range.
     fn check_range<N: PartialOrd + Display>(&mut self, key: &'static str, value: N, range: RangeInclusive<N>) -> N {
         if !range.contains(&value) {
-            self.add_invalid_value(key, format!("{value} is out of range: use {} to {}", range.start(), range.end()));
+            self.add_invalid_value(key, format!("{value} is out of range; use {} to {}", range.start(), range.end()));
         }
         value
     }
 
-    /// Two doors cannot share a port; port 0 is a free one, another each time.
+    /// Checks that the two ports differ. Port 0 means any free port.
     fn check_ports_differ(&mut self, config: &Config) {
         if config.listen == config.operator_listen && config.listen.port() != 0 {
-            let what = format!("{} is where players' calls come in: use another port", config.listen);
-            self.add_invalid_value("operator_listen", what);
+            let message = format!("{} is also the client address; use another port", config.listen);
+            self.add_invalid_value("operator_listen", message);
         }
     }
 }

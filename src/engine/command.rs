@@ -1,4 +1,4 @@
-//! What the engine is asked and what it answers, in the domain's words.
+//! Commands of the engine and their answers, in domain types.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,71 +11,71 @@ use crate::domain::matchmaking_action::MatchmakingAction;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 
-/// Who is calling.
+/// Authenticated caller of a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Caller {
-    /// The authenticated subject; none when anonymous.
+    /// Authenticated subject; `None` for anonymous callers.
     pub subject: Option<UserKey>,
-    /// The user that it plays for, where it is a player's game and has shown whose: it speaks for nobody else.
+    /// User of a player's game, if authenticated as one. The caller may act only for this user.
     pub user: Option<UserKey>,
-    /// What kind of program it is.
+    /// Kind of program that calls: game client or game server.
     pub origin: ValueOrigin,
-    /// Its address, for locality alone. Never logged, never stored.
+    /// Client IP address, used only for geolocation. Never logged, never stored.
     pub ip_address: Option<IpAddr>,
 }
 
-/// What players have said of coming along, as the leader of their party shows it.
+/// Consent tokens of party members, sent by the party leader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartyConsents {
-    /// Where the players stand in the request.
+    /// Request path of the players, for error messages.
     pub players_field_path: &'static str,
-    /// A token for each player, in their order, empty for those without; shorter where the rest have none.
+    /// One token per player, in player order. Empty if the player gave none; may be shorter than the player list.
     pub consent_tokens: Vec<Vec<u8>>,
 }
 
 impl Default for PartyConsents {
-    /// None, of the players of a session composition.
+    /// No tokens, for the players of the session composition.
     fn default() -> Self {
         Self { players_field_path: "session_composition.players", consent_tokens: Vec::new() }
     }
 }
 
-/// Consent to be taken along.
+/// Answer to `grant_consent`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GrantConsentAnswer {
-    /// For the leader; empty where nobody asks for it.
+    /// Token for the leader; empty for anonymous callers, who need none.
     pub consent_token: Vec<u8>,
-    /// How long it is good.
+    /// Token lifetime, milliseconds.
     pub expires_in_ms: u32,
 }
 
-/// Look for sessions.
+/// Searches a set for sessions.
 #[derive(Clone, Debug, Default)]
 pub struct SearchCommand {
-    /// The set.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// The ruleset the client was given; the current one when absent.
+    /// Ruleset that the client has; `None` for the current one.
     pub ruleset_hash: Option<RulesetHash>,
-    /// Who looks.
+    /// Searching party.
     pub session: Session,
-    /// What they have said of coming along.
+    /// Consent tokens of its players.
     pub consents: PartyConsents,
-    /// From the previous answer of this search; empty for a new one.
+    /// Token from this search's previous answer; empty for a new search.
     pub search_token: Vec<u8>,
-    /// Advertisements not to show.
+    /// Advertisements to exclude from the results.
     pub excluded_adverts: Vec<AdvertisementId>,
-    /// A developer's changes to the rules.
+    /// Rule overrides of a developer.
     pub overrides: Option<SearchOverrides>,
 }
 
-/// A developer's changes to one search.
+/// Rule overrides for one search. Accepted only if the server enables them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SearchOverrides {
-    /// Candidates in the answer.
+    /// Maximum candidates in the answer.
     pub max_results: Option<u32>,
-    /// Rows looked at.
+    /// Maximum index rows to evaluate.
     pub max_evaluated_rows: Option<u32>,
-    /// Evaluate as if the search had been running this long.
+    /// Search age to assume, milliseconds.
     pub searching_for_ms: Option<u64>,
     /// Weights by soft filter name.
     pub soft_filter_weights: Vec<(String, f64)>,
@@ -83,17 +83,17 @@ pub struct SearchOverrides {
     pub expansion_limits: Vec<(String, f64)>,
 }
 
-/// A round trip, milliseconds, and how it is known.
+/// Round trip in milliseconds, and its source.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RoundTrip {
-    /// From regions or places.
+    /// Estimated from region latencies or distance.
     Estimated(f64),
-    /// By the one who asks.
+    /// Measured by the caller.
     Measured(f64),
 }
 
 impl RoundTrip {
-    /// Milliseconds, however they are known.
+    /// Milliseconds, from either source.
     pub fn millis(self) -> f64 {
         match self {
             Self::Estimated(ms) | Self::Measured(ms) => ms,
@@ -101,282 +101,282 @@ impl RoundTrip {
     }
 }
 
-/// One candidate, while the index is held: borrow, copy out, let go.
+/// One candidate, borrowed while the index is locked. Copy what you need and return.
 #[derive(Clone, Copy, Debug)]
 pub struct CandidateView<'a> {
-    /// Which.
+    /// Advertisement.
     pub id: AdvertisementId,
-    /// What was encoded when it was published.
+    /// Static part of the answer, encoded at publication.
     pub encoded_advert: &'a [u8],
-    /// Exact.
+    /// Exact score; lower is better.
     pub score: f64,
-    /// Exact, in the order of `Ruleset::soft`.
+    /// Exact terms of the score, in the order of the ruleset's soft filters.
     pub score_terms: &'a [f64],
-    /// When both places are known, miles.
+    /// Distance in miles, if both locations are known.
     pub distance_miles: Option<f64>,
-    /// When anything is known of it.
+    /// Round trip, if measured or estimable.
     pub round_trip: Option<RoundTrip>,
-    /// Seats that nobody holds.
+    /// Seats that no reservation holds.
     pub open_seats: u16,
 }
 
-/// What a search found, but for the candidates, which went to the caller's closure one by one.
+/// Result of a search, without its candidates: those went to the caller's closure.
 #[derive(Clone, Debug)]
 pub struct SearchAnswer {
-    /// The rules it was judged by.
+    /// Ruleset that was applied.
     pub ruleset: Arc<Ruleset>,
-    /// Rows looked at.
+    /// Index rows evaluated.
     pub evaluated_rows: u32,
-    /// The evaluation limit cut it short.
+    /// The row limit ended the search early.
     pub truncated: bool,
-    /// Refusals among the rows looked at.
+    /// Refusals among the evaluated rows.
     pub refusal_counts: Vec<(Refusal, u32)>,
-    /// To send with the next search.
+    /// Token for the next search.
     pub search_token: Vec<u8>,
-    /// How long it has been running.
+    /// Search age, milliseconds.
     pub searching_for_ms: u64,
-    /// When limits next relax.
+    /// Milliseconds until the next expansion step, if any.
     pub next_expansion_in_ms: Option<u64>,
-    /// How old the picture is, when the store is out of reach.
+    /// Milliseconds since the shared store last answered, if above the staleness threshold.
     pub store_staleness_ms: Option<u64>,
-    /// Paths, relative to the session composition, that were not believed.
+    /// Paths of ignored fields, relative to the session composition.
     pub ignored_fields: Vec<String>,
 }
 
-/// Publish, replace or keep alive.
+/// Publishes or replaces an advertisement, or sends its heartbeat.
 #[derive(Clone, Debug, Default)]
 pub struct UpdateAdvertCommand {
-    /// Which one and the proof that it is the caller's; none for a new one.
+    /// Id and token of an existing advertisement; `None` creates one.
     pub existing_advert: Option<(AdvertisementId, Vec<u8>)>,
-    /// The whole session; none for a heartbeat.
+    /// Complete session; `None` for a heartbeat.
     pub session: Option<Session>,
-    /// What its players have said of coming along.
+    /// Consent tokens of its players.
     pub consents: PartyConsents,
-    /// The set; required for a new one.
+    /// Matchmaking set; required for a new advertisement.
     pub set_id: Option<SetId>,
-    /// The ruleset the client was given.
+    /// Ruleset that the client has; `None` for the current one.
     pub ruleset_hash: Option<RulesetHash>,
-    /// How long to believe it.
+    /// Requested TTL, milliseconds; clamped to the settings.
     pub ttl_ms: Option<u32>,
-    /// For whoever finds it.
+    /// Opaque connection data for clients that reserve seats.
     pub connect_data: Vec<u8>,
-    /// Tighter ranges.
+    /// Attribute ranges that limit matching searches.
     pub allowed_ranges: Vec<AllowedRange>,
-    /// Who waits; none when not said.
+    /// Session or game server; `None` for the default or current kind.
     pub kind: Option<AdvertisementKind>,
-    /// Reservations whose parties the host has seen coming.
+    /// Reservations whose parties the host expects; they stop expiring.
     pub confirmed_reservations: Vec<ReservationId>,
-    /// Reservations whose parties are now among the players.
+    /// Reservations whose parties have joined; they end.
     pub joined_reservations: Vec<ReservationId>,
-    /// Makes a retried create the same advertisement.
+    /// Key that makes a retried create return the same advertisement.
     pub idempotency_key: Option<String>,
-    /// The envelope's nonce, which stands in for the key of an identified caller.
+    /// Nonce of the request envelope; replaces the idempotency key for authenticated callers.
     pub envelope_nonce: Option<u64>,
 }
 
-/// What an update did.
+/// Answer to an update.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpdateAdvertAnswer {
-    /// Which advertisement.
+    /// Advertisement.
     pub id: AdvertisementId,
-    /// Proof for the next update.
+    /// Token for the next update.
     pub advertisement_token: Vec<u8>,
-    /// It was not there before.
+    /// The advertisement is new.
     pub created: bool,
-    /// How long it is believed from now.
+    /// Remaining TTL, milliseconds.
     pub expires_in_ms: u32,
-    /// The ruleset it is published under.
+    /// Ruleset under which it is published.
     pub ruleset_hash: RulesetHash,
-    /// When its limits next relax.
+    /// Milliseconds until the next expansion step, if any.
     pub next_expansion_in_ms: Option<u64>,
-    /// Seats held by others.
+    /// Reservations that hold seats.
     pub reservations: Vec<ReservationView>,
-    /// Accepted in memory, not yet durable.
+    /// Accepted in memory but not yet durable, because the store is unavailable.
     pub not_yet_durable: bool,
-    /// Paths, relative to the session composition, that were not believed.
+    /// Paths of ignored fields, relative to the session composition.
     pub ignored_fields: Vec<String>,
 }
 
-/// A reservation as clients see it.
+/// Reservation as clients see it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservationView {
-    /// Which.
+    /// Reservation.
     pub id: ReservationId,
-    /// Proof of who may release it; empty for anyone but the reserver.
+    /// Token that releases it; empty unless the reader made the reservation.
     pub reservation_token: Vec<u8>,
-    /// How many seats.
+    /// Number of seats.
     pub seats: u16,
-    /// When it lapses; none when confirmed.
+    /// Milliseconds until the hold expires; `None` once confirmed.
     pub expires_in_ms: Option<u32>,
 }
 
-/// Withdraw.
+/// Deletes an advertisement.
 #[derive(Clone, Debug)]
 pub struct DeleteAdvertCommand {
-    /// Which.
+    /// Advertisement.
     pub id: AdvertisementId,
-    /// Proof that it is the caller's.
+    /// Token that proves ownership.
     pub advertisement_token: Vec<u8>,
 }
 
-/// Take seats.
+/// Reserves seats in an advertisement.
 #[derive(Clone, Debug)]
 pub struct ReserveCommand {
-    /// Where.
+    /// Advertisement.
     pub advertisement_id: AdvertisementId,
-    /// The set, when said.
+    /// Expected matchmaking set, if given; must be that of the search.
     pub set_id: Option<SetId>,
-    /// The party that will sit: `players` of the request where given, else those of its composition.
+    /// Party to seat: `players` of the request if given, else those of its composition.
     pub session: Session,
-    /// What they have said of coming along.
+    /// Consent tokens of its players.
     pub consents: PartyConsents,
-    /// The same key twice is the same reservation.
+    /// Key that makes a retried reserve return the same reservation.
     pub idempotency_key: String,
-    /// How long to hold.
+    /// Requested hold time, milliseconds; clamped to the settings.
     pub hold_for_ms: Option<u32>,
-    /// From the search that found it.
+    /// Token of the search that found the advertisement; required.
     pub search_token: Vec<u8>,
 }
 
-/// Seats taken.
+/// Answer to a reserve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReserveAnswer {
-    /// The seats.
+    /// Reservation.
     pub reservation: ReservationView,
-    /// How to reach the host.
+    /// Opaque connection data of the host.
     pub connect_data: Vec<u8>,
 }
 
-/// Give seats back.
+/// Releases a reservation.
 #[derive(Clone, Debug)]
 pub struct ReleaseReservationCommand {
-    /// Which reservation.
+    /// Reservation.
     pub id: ReservationId,
-    /// Proof of who reserved.
+    /// Token that proves ownership.
     pub reservation_token: Vec<u8>,
 }
 
-/// Measured round trips (S1-28, S1-29).
+/// Reports measured round trips of a search's candidates.
 #[derive(Clone, Debug)]
 pub struct ReportLatencyCommand {
-    /// The set.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// The ruleset the search used.
+    /// Ruleset that the search used.
     pub ruleset_hash: Option<RulesetHash>,
-    /// From the search that found them.
+    /// Token of the search; required.
     pub search_token: Vec<u8>,
-    /// Who measured.
+    /// Searching party.
     pub session: Session,
-    /// Which test was made.
+    /// Phase that was measured.
     pub phase: LatencyPhase,
-    /// Every candidate of the last answer; none when it did not answer.
+    /// Round trip in milliseconds of every candidate in the last answer; `None` if it did not respond.
     pub measurements: Vec<(AdvertisementId, Option<f32>)>,
 }
 
-/// What a report changes.
+/// Answer to a latency report, without its candidates.
 #[derive(Clone, Debug)]
 pub struct ReportLatencyAnswer {
-    /// The rules it was judged by.
+    /// Ruleset that was applied.
     pub ruleset: Arc<Ruleset>,
-    /// Enough have answered the quick probe; never after the involved one, which has begun.
+    /// Enough candidates responded in the quick phase. Always false after the involved phase.
     pub involved_phase_may_start: bool,
-    /// Paths, relative to the session composition, that were not believed.
+    /// Paths of ignored fields, relative to the session composition.
     pub ignored_fields: Vec<String>,
-    /// Measurements that were not believed, by their places in the report: faster than light.
+    /// Indices of measurements below the speed-of-light minimum.
     pub implausible_measurements: Vec<usize>,
 }
 
-/// The two tests that follow locality (S1-28, S1-29).
+/// Latency measurement phases that follow the locality search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatencyPhase {
     /// A few packets to each candidate.
     Quick,
-    /// The fuller test, which carries game data.
+    /// Longer test that carries game data.
     Involved,
 }
 
-/// A drawn role.
+/// Chosen action.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ChooseActionAnswer {
-    /// What to do next.
+    /// Action to take next.
     pub action: MatchmakingAction,
-    /// The chance it was drawn with.
+    /// Probability of advertising that was used, percent.
     pub advertise_percent: f64,
 }
 
-/// What came of comparing memory with the store.
+/// Result of a consistency check.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ConsistencyReport {
-    /// Advertisements that were compared, on whichever side they are.
+    /// Advertisements compared, from memory or store.
     pub advertisement_count: u64,
-    /// Reservations that hold seats in those that memory has.
+    /// Reservations that hold seats in memory's advertisements.
     pub reservation_count: u64,
-    /// Not compared: kept alive while the store was out of reach, which has yet to be told.
+    /// Advertisements not compared: accepted while the store was unavailable and not yet written.
     pub unwritten_count: u64,
-    /// Not compared: they had changed whenever they were looked at.
+    /// Advertisements not compared: they changed during every recheck.
     pub changing_count: u64,
-    /// Advertisements about which the two differ.
+    /// Advertisements with an inconsistency.
     pub inconsistency_count: u64,
-    /// The first of those, in no order.
+    /// First inconsistencies found, in no order.
     pub inconsistencies: Vec<Inconsistency>,
-    /// Everything was compared, but for what is pending.
+    /// Everything except unwritten advertisements was compared.
     pub is_complete: bool,
-    /// How long it took, milliseconds.
+    /// Duration of the check, milliseconds.
     pub duration_ms: u64,
 }
 
-/// An advertisement about which memory and store differ, or memory and one of its indices.
+/// Advertisement for which memory differs from the store or from an index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Inconsistency {
-    /// Which.
+    /// Advertisement.
     pub id: AdvertisementId,
-    /// In what; one at least.
+    /// Kinds of inconsistency; at least one.
     pub kinds: Vec<InconsistencyKind>,
 }
 
-/// In what two pictures of an advertisement differ.
+/// Kind of inconsistency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum InconsistencyKind {
-    /// The store has it, memory has not.
+    /// In the store, not in memory.
     MissingInMemory,
-    /// Memory has it, the store has not.
+    /// In memory, not in the store.
     MissingInStore,
-    /// They are of different versions.
+    /// The versions differ.
     Version,
-    /// What was published differs.
+    /// The published contents differ.
     Content,
-    /// Reservations that hold seats differ.
+    /// The reservations that hold seats differ.
     Reservations,
-    /// The stored expiry is not what memory believes to be stored, or lies before what the host was promised.
+    /// The stored expiry differs from memory's copy, or is before the acknowledged expiry.
     Expiry,
-    /// They differ about whether this server took the last heartbeat.
+    /// They disagree on whether this replica received the last heartbeat.
     HeartbeatOwner,
-    /// A ruleset's index does not show it as it is in memory, or shows what is not there.
+    /// A ruleset's index differs from memory.
     Index,
-    /// The store has it, in a row that makes no sense.
+    /// The stored row cannot be decoded.
     Unreadable,
 }
 
-/// Something that the host of an advertisement must hear.
+/// Reservation event for the host of an advertisement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReservationEvent {
-    /// Whose.
+    /// Advertisement.
     pub advertisement_id: AdvertisementId,
-    /// The seats.
+    /// Reservation.
     pub reservation: ReservationView,
-    /// What happened to them.
+    /// Change of the reservation.
     pub change: ReservationChange,
 }
 
-/// What happened to a reservation.
+/// Change of a reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReservationChange {
-    /// Taken.
+    /// Seats were reserved.
     Held,
-    /// Confirmed by the host.
+    /// The host confirmed it.
     Confirmed,
-    /// Given back.
+    /// It was released.
     Released,
-    /// Lapsed.
+    /// The hold expired.
     Expired,
 }

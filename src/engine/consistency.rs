@@ -1,10 +1,9 @@
-//! Compares what is in memory with what is stored, and the indices with memory, while all of them go on changing.
+//! Consistency check: compares memory with the store, and indexes with memory, while all of them change.
 //!
-//! Nothing stands still for it. Memory is gone through in portions, each under a short hold of its set's lock, and the store
-//! is asked what it has under the same names; then all names that the store has are looked up in memory. What differs may
-//! be on its way from one to the other, and is looked at again when the writer has done what it was given and, where
-//! servers share the store, the feed has read what was committed. Only what stands still on both sides and differs all the
-//! same is a difference. Nothing is repaired, lest a fault heal unseen: a restart reads everything anew.
+//! Memory is read in batches, each under a short lock of its set, and the store is read for the same ids. Then all ids
+//! in the store are looked up in memory. A difference may be a change in progress. It is checked again after the writer
+//! has processed its inbox and the feed has read all commits. Only a difference that is unchanged on both sides is
+//! reported. Nothing is repaired, so that a bug is not hidden; a restart reloads everything.
 
 mod compare;
 
@@ -25,68 +24,69 @@ use crate::store::StoreError;
 
 use self::compare::{MemoryState, StoredState, are_indexes_correct, inconsistency_kinds, is_unchanged};
 
-/// Advertisements under one hold of a lock, and in one question to the store.
+/// Advertisements compared under one lock and in one store query.
 const COMPARE_BATCH_SIZE: usize = 500;
 
-/// Names that the store is asked for at a time.
+/// Advertisement ids read from the store per query.
 const STORE_ID_PAGE_SIZE: usize = 5_000;
 
-/// Advertisements that are looked at again together: each such look waits for the writer and the feed once.
+/// Advertisements rechecked together. Each recheck waits once for the writer and the feed.
 const SUSPECTS_MAX: usize = 2_000;
 
-/// Differences at which it stops: whoever has so many needs no more.
+/// The check stops after this many inconsistencies.
 const INCONSISTENCIES_MAX: usize = 10_000;
 
-/// How often one is looked at again, and how often in a row it must be the same to be believed.
+/// Maximum rechecks of one advertisement, and identical rechecks in a row that confirm an inconsistency.
 const RECHECKS_MAX: u32 = 12;
 const IDENTICAL_RECHECKS_REQUIRED: u32 = 3;
 
-/// How long the feed may take to read what was committed.
+/// Timeout for the feed to read all commits.
 const FEED_CATCH_UP_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Engine {
-    /// Compares memory with the store and with its own indices; lists up to `listed_max` of what differs. One at a time:
-    /// whoever comes second waits. Changes nothing, and stops when it is dropped.
-    pub async fn check_consistency(&self, listed_max: usize) -> Result<ConsistencyReport, EngineError> {
-        let _turn = self.consistency_check_lock.lock().await;
+    /// Compares memory with the store and with the indexes. Lists up to `max_listed` inconsistencies.
+    ///
+    /// Checks run one at a time; a second caller waits. Changes nothing, and stops when dropped.
+    pub async fn check_consistency(&self, max_listed: usize) -> Result<ConsistencyReport, EngineError> {
+        let _lock = self.consistency_check_lock.lock().await;
         let core = &*self.core;
-        let began = core.clock.now();
-        let mut audit = ConsistencyCheck {
+        let started_at = core.clock.now();
+        let mut check = ConsistencyCheck {
             engine: self,
             core,
-            max_listed: listed_max,
+            max_listed,
             suspects: BTreeSet::new(),
             inconsistent_adverts: BTreeSet::new(),
             report: ConsistencyReport { is_complete: true, ..ConsistencyReport::default() },
         };
-        audit.run().await?;
-        let ConsistencyCheck { report: mut answer, inconsistent_adverts: differing, .. } = audit;
-        answer.inconsistency_count = differing.len() as u64;
-        answer.is_complete &= answer.changing_count == 0 && differing.len() < INCONSISTENCIES_MAX;
-        answer.duration_ms = core.clock.now().ms_since(began);
-        core.metrics.consistency_differences.set(i64::try_from(answer.inconsistency_count).unwrap_or(i64::MAX));
-        log_report(&answer);
-        Ok(answer)
+        check.run().await?;
+        let ConsistencyCheck { mut report, inconsistent_adverts, .. } = check;
+        report.inconsistency_count = inconsistent_adverts.len() as u64;
+        report.is_complete &= report.changing_count == 0 && inconsistent_adverts.len() < INCONSISTENCIES_MAX;
+        report.duration_ms = core.clock.now().ms_since(started_at);
+        core.metrics.consistency_differences.set(i64::try_from(report.inconsistency_count).unwrap_or(i64::MAX));
+        log_report(&report);
+        Ok(report)
     }
 }
 
-/// One audit at work.
+/// State of a running check.
 struct ConsistencyCheck<'a> {
     engine: &'a Engine,
     core: &'a Core,
     max_listed: usize,
-    /// To be looked at again.
+    /// Advertisements to recheck.
     suspects: BTreeSet<AdvertisementId>,
-    /// What is known to differ.
+    /// Advertisements with a confirmed inconsistency.
     inconsistent_adverts: BTreeSet<AdvertisementId>,
     report: ConsistencyReport,
 }
 
-/// A look at a suspect.
+/// Result of one recheck of a suspect.
 struct Recheck {
     memory: MemoryState,
     stored: Option<StoredState>,
-    /// How many before it were the same.
+    /// Number of identical rechecks directly before this one.
     identical_before: u32,
 }
 
@@ -95,91 +95,92 @@ impl ConsistencyCheck<'_> {
         if self.core.store_staleness_ms(self.core.clock.now()).is_some() {
             return Err(EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS });
         }
-        // A server that is going away says so rather than nothing.
+        // Return an error if the server is draining, rather than an empty report.
         self.engine.wait_for_advert_writer().await?;
-        for (set_id, shelf) in self.core.advert_sets.all() {
-            self.compare_set(set_id, &shelf).await?;
+        for (set_id, set) in self.core.advert_sets.all_sets() {
+            self.compare_set(set_id, &set).await?;
         }
         self.find_adverts_missing_in_memory().await?;
         self.recheck_suspects().await
     }
 
-    /// Whether there is no use in going on.
+    /// Whether the check has found enough inconsistencies to stop.
     fn is_limit_reached(&self) -> bool {
-        INCONSISTENCIES_MAX <= self.inconsistent_adverts.len()
+        self.inconsistent_adverts.len() >= INCONSISTENCIES_MAX
     }
 
-    /// Compares what memory has of a set, by way of an index, whose slots stay where they are from portion to portion.
-    async fn compare_set(&mut self, set_id: SetId, shelf: &LockedAdvertSet) -> Result<(), EngineError> {
-        let rulesets = shelf.read().indexed_rulesets();
+    /// Compares a set's records with the store. Iterates over an index, whose slots keep their positions between
+    /// batches.
+    async fn compare_set(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
+        let rulesets = set.read().indexed_rulesets();
         if rulesets.is_empty() {
-            return self.compare_set_without_index(set_id, shelf).await;
+            return self.compare_set_without_index(set_id, set).await;
         }
-        for (number, ruleset) in rulesets.iter().enumerate() {
+        for (index_number, ruleset) in rulesets.iter().enumerate() {
             let mut next = Some(0);
             while let Some(from) = next.filter(|_| !self.is_limit_reached()) {
-                let living = self.core.rulesets.active_and_retired();
-                let mut held = Vec::with_capacity(COMPARE_BATCH_SIZE);
-                let mut astray: Vec<AdvertisementId> = Vec::new();
+                let cached_rulesets = self.core.rulesets.active_and_retired();
+                let mut states = Vec::with_capacity(COMPARE_BATCH_SIZE);
+                let mut mismatched: Vec<AdvertisementId> = Vec::new();
                 {
-                    let shelf = shelf.read();
-                    let Some(view) = shelf.index_of_ruleset(ruleset.hash) else {
-                        // The ruleset was forgotten meanwhile. The others' indices hold the same.
-                        self.report.is_complete &= number != 0;
+                    let set = set.read();
+                    let Some(index) = set.index_of_ruleset(ruleset.hash) else {
+                        // The ruleset was purged meanwhile. The other indexes hold the same advertisements.
+                        self.report.is_complete &= index_number != 0;
                         break;
                     };
-                    // The first has shown that every record is in each of the others.
-                    if number != 0 && view.len() == shelf.len() {
+                    // The first index showed that every record is in the others too.
+                    if index_number != 0 && index.len() == set.len() {
                         break;
                     }
-                    let (entries, then) = view.entries_page(from, COMPARE_BATCH_SIZE as u32);
+                    let (entries, next_page) = index.entries_page(from, COMPARE_BATCH_SIZE as u32);
                     for id in entries.map(|entry| entry.advertisement.id) {
-                        match shelf.get(id) {
-                            None => astray.push(id),
-                            Some(record) if number == 0 => {
-                                let indexed = are_indexes_correct(&shelf, record, set_id, &living);
-                                held.push(MemoryState { record: Some(record.clone()), is_index_correct: indexed });
+                        match set.get(id) {
+                            None => mismatched.push(id),
+                            Some(record) if index_number == 0 => {
+                                let indexed = are_indexes_correct(&set, record, set_id, &cached_rulesets);
+                                states.push(MemoryState { record: Some(record.clone()), is_index_correct: indexed });
                             }
                             Some(_) => {}
                         }
                     }
-                    if then.is_none() && view.len() != shelf.len() {
-                        let all = shelf.records().map(|record| record.advertisement.id);
-                        astray.extend(all.filter(|id| view.get(*id).is_none()).take(INCONSISTENCIES_MAX));
+                    if next_page.is_none() && index.len() != set.len() {
+                        let ids = set.records().map(|record| record.advertisement.id);
+                        mismatched.extend(ids.filter(|id| index.get(*id).is_none()).take(INCONSISTENCIES_MAX));
                     }
-                    next = then;
+                    next = next_page;
                 }
-                for id in astray {
+                for id in mismatched {
                     self.add_suspect(id).await?;
                 }
-                self.compare_with_store(held).await?;
+                self.compare_with_store(states).await?;
             }
         }
         Ok(())
     }
 
-    /// The same for a set that no ruleset rules any more, nobody searches, and in which hosts at most stay.
-    async fn compare_set_without_index(&mut self, set_id: SetId, shelf: &LockedAdvertSet) -> Result<(), EngineError> {
-        let living = self.core.rulesets.active_and_retired();
-        let ids: Vec<AdvertisementId> = shelf.read().records().map(|record| record.advertisement.id).collect();
+    /// Compares a set without a ruleset. Such a set has no index and is not searched.
+    async fn compare_set_without_index(&mut self, set_id: SetId, set: &LockedAdvertSet) -> Result<(), EngineError> {
+        let cached_rulesets = self.core.rulesets.active_and_retired();
+        let ids: Vec<AdvertisementId> = set.read().records().map(|record| record.advertisement.id).collect();
         for ids in ids.chunks(COMPARE_BATCH_SIZE) {
-            let held = {
-                let shelf = shelf.read();
-                let records = ids.iter().filter_map(|id| shelf.get(*id));
-                let held = |record: &AdvertRecord| MemoryState {
+            let batch = {
+                let set = set.read();
+                let records = ids.iter().filter_map(|id| set.get(*id));
+                let memory_state = |record: &AdvertRecord| MemoryState {
                     record: Some(record.clone()),
-                    is_index_correct: are_indexes_correct(&shelf, record, set_id, &living),
+                    is_index_correct: are_indexes_correct(&set, record, set_id, &cached_rulesets),
                 };
-                records.map(held).collect()
+                records.map(memory_state).collect()
             };
-            self.compare_with_store(held).await?;
+            self.compare_with_store(batch).await?;
         }
         Ok(())
     }
 
-    /// Compares a portion of memory with the store.
-    async fn compare_with_store(&mut self, portion: Vec<MemoryState>) -> Result<(), EngineError> {
-        let records = portion.iter().filter_map(|held| held.record.as_ref());
+    /// Compares a batch of memory with the store.
+    async fn compare_with_store(&mut self, batch: Vec<MemoryState>) -> Result<(), EngineError> {
+        let records = batch.iter().filter_map(|memory| memory.record.as_ref());
         let ids: Vec<AdvertisementId> = records.clone().map(|record| record.advertisement.id).collect();
         self.report.advertisement_count += ids.len() as u64;
         self.report.reservation_count +=
@@ -187,28 +188,28 @@ impl ConsistencyCheck<'_> {
         self.report.unwritten_count += records.filter(|record| record.is_unwritten).count() as u64;
         let stored = self.read_stored(&ids).await?;
         let now = self.core.clock.now();
-        for (id, held) in ids.into_iter().zip(portion) {
-            if !inconsistency_kinds(&held, stored.get(&id), self.core.replication.is_some(), now).is_empty() {
+        for (id, memory) in ids.into_iter().zip(batch) {
+            if !inconsistency_kinds(&memory, stored.get(&id), self.core.replication.is_some(), now).is_empty() {
                 self.add_suspect(id).await?;
             }
         }
         Ok(())
     }
 
-    /// Looks up in memory whatever the store has.
+    /// Looks up in memory every id in the store.
     async fn find_adverts_missing_in_memory(&mut self) -> Result<(), EngineError> {
         let mut next = Some(AdvertisementId::from_bytes([0; 16]));
         while let Some(first) = next.filter(|_| !self.is_limit_reached()) {
-            let names = self.core.store.list_advertisement_ids(first, STORE_ID_PAGE_SIZE).await.map_err(store_error)?;
-            next = names.last().filter(|_| names.len() == STORE_ID_PAGE_SIZE).and_then(next_id);
-            let shelves = self.core.advert_sets.all();
-            for names in names.chunks(COMPARE_BATCH_SIZE) {
-                let mut unknown = names.to_vec();
-                for (_, shelf) in &shelves {
-                    let shelf = shelf.read();
-                    unknown.retain(|id| shelf.get(*id).is_none());
+            let page = self.core.store.list_advertisement_ids(first, STORE_ID_PAGE_SIZE).await.map_err(store_error)?;
+            next = page.last().filter(|_| page.len() == STORE_ID_PAGE_SIZE).and_then(next_id);
+            let sets = self.core.advert_sets.all_sets();
+            for ids in page.chunks(COMPARE_BATCH_SIZE) {
+                let mut missing = ids.to_vec();
+                for (_, set) in &sets {
+                    let set = set.read();
+                    missing.retain(|id| set.get(*id).is_none());
                 }
-                for id in unknown {
+                for id in missing {
                     self.add_suspect(id).await?;
                 }
             }
@@ -216,59 +217,61 @@ impl ConsistencyCheck<'_> {
         Ok(())
     }
 
-    /// Has an advertisement looked at again, together with others.
+    /// Marks an advertisement for recheck; rechecks all of them when `SUSPECTS_MAX` is reached.
     async fn add_suspect(&mut self, id: AdvertisementId) -> Result<(), EngineError> {
         self.suspects.insert(id);
-        if SUSPECTS_MAX <= self.suspects.len() { self.recheck_suspects().await } else { Ok(()) }
+        if self.suspects.len() >= SUSPECTS_MAX { self.recheck_suspects().await } else { Ok(()) }
     }
 
-    /// Looks at all suspects again until each is in order, known to differ, or too much in motion to say.
+    /// Rechecks all suspects until each is consistent, confirmed inconsistent, or still changing.
     async fn recheck_suspects(&mut self) -> Result<(), EngineError> {
         let suspects = std::mem::take(&mut self.suspects);
-        let mut open: BTreeMap<AdvertisementId, Option<Recheck>> = suspects.into_iter().map(|id| (id, None)).collect();
+        let mut unresolved: BTreeMap<AdvertisementId, Option<Recheck>> =
+            suspects.into_iter().map(|id| (id, None)).collect();
         for _ in 0..RECHECKS_MAX {
-            if open.is_empty() {
+            if unresolved.is_empty() {
                 return Ok(());
             }
             self.wait_until_caught_up().await?;
-            let ids: Vec<AdvertisementId> = open.keys().copied().collect();
+            let ids: Vec<AdvertisementId> = unresolved.keys().copied().collect();
             for ids in ids.chunks(COMPARE_BATCH_SIZE) {
                 let before = self.core.read_memory_states(ids);
                 let mut stored = self.read_stored(ids).await?;
                 let after = self.core.read_memory_states(ids);
                 for ((id, before), after) in ids.iter().zip(before).zip(after) {
-                    self.evaluate_suspect(*id, [before, after], stored.remove(id), &mut open);
+                    self.evaluate_suspect(*id, [before, after], stored.remove(id), &mut unresolved);
                 }
             }
         }
-        self.report.changing_count += open.len() as u64;
+        self.report.changing_count += unresolved.len() as u64;
         Ok(())
     }
 
-    /// Judges a suspect by what the store had of it between two looks at memory.
+    /// Evaluates a suspect from the stored row and the memory states before and after the read.
     fn evaluate_suspect(
         &mut self,
         id: AdvertisementId,
         [before, after]: [MemoryState; 2],
         stored: Option<StoredState>,
-        open: &mut BTreeMap<AdvertisementId, Option<Recheck>>,
+        unresolved: &mut BTreeMap<AdvertisementId, Option<Recheck>>,
     ) {
-        let (shared, now) = (self.core.replication.is_some(), self.core.clock.now());
-        let kinds = inconsistency_kinds(&after, stored.as_ref(), shared, now);
-        if kinds.is_empty() || inconsistency_kinds(&before, stored.as_ref(), shared, now).is_empty() {
-            open.remove(&id);
+        let (is_shared_store, now) = (self.core.replication.is_some(), self.core.clock.now());
+        let kinds = inconsistency_kinds(&after, stored.as_ref(), is_shared_store, now);
+        if kinds.is_empty() || inconsistency_kinds(&before, stored.as_ref(), is_shared_store, now).is_empty() {
+            unresolved.remove(&id);
             return;
         }
-        let still = |last: &Recheck| {
-            is_unchanged(&last.memory, &after) && last.stored == stored && is_unchanged(&before, &after)
+        let is_identical = |previous: &Recheck| {
+            is_unchanged(&previous.memory, &after) && previous.stored == stored && is_unchanged(&before, &after)
         };
-        let last = open.get(&id).and_then(Option::as_ref);
-        let alike = last.filter(|last| still(last)).map_or(0, |last| last.identical_before + 1);
-        if alike + 1 < IDENTICAL_RECHECKS_REQUIRED {
-            open.insert(id, Some(Recheck { memory: after, stored, identical_before: alike }));
+        let previous = unresolved.get(&id).and_then(Option::as_ref);
+        let identical_before =
+            previous.filter(|previous| is_identical(previous)).map_or(0, |previous| previous.identical_before + 1);
+        if identical_before + 1 < IDENTICAL_RECHECKS_REQUIRED {
+            unresolved.insert(id, Some(Recheck { memory: after, stored, identical_before }));
             return;
         }
-        open.remove(&id);
+        unresolved.remove(&id);
         if self.inconsistent_adverts.insert(id) {
             self.report.advertisement_count += u64::from(after.record.is_none());
             if self.report.inconsistencies.len() < self.max_listed {
@@ -277,103 +280,112 @@ impl ConsistencyCheck<'_> {
         }
     }
 
-    /// Waits until memory has whatever was committed before now.
+    /// Waits until memory contains all commits made before this call.
     async fn wait_until_caught_up(&self) -> Result<(), EngineError> {
-        if let Some(sharing) = &self.core.replication {
-            let caught_up = tokio::time::timeout(FEED_CATCH_UP_TIMEOUT, sharing.wait_until_caught_up()).await;
+        if let Some(replication) = &self.core.replication {
+            let caught_up = tokio::time::timeout(FEED_CATCH_UP_TIMEOUT, replication.wait_until_caught_up()).await;
             caught_up.map_err(|_| EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS })?;
         }
         self.engine.wait_for_advert_writer().await
     }
 
-    /// What the store has of `ids`. A row that makes no sense is found by asking for fewer and fewer.
+    /// Stored state of `ids`. Splits the query to find rows that cannot be decoded.
     async fn read_stored(
         &self,
         ids: &[AdvertisementId],
     ) -> Result<BTreeMap<AdvertisementId, StoredState>, EngineError> {
-        let mut there = BTreeMap::new();
-        let mut to_ask = vec![ids];
-        while let Some(ids) = to_ask.pop() {
+        let mut stored_states = BTreeMap::new();
+        let mut queries = vec![ids];
+        while let Some(ids) = queries.pop() {
             match (self.core.store.read_advertisements(ids).await, ids) {
                 (Ok(stored), _) => {
-                    there.extend(
+                    stored_states.extend(
                         stored.into_iter().map(|stored| (stored.advertisement.id, StoredState::Present(stored))),
                     );
                 }
-                (Err(StoreError::CorruptRow { .. }), [id]) => drop(there.insert(*id, StoredState::Unreadable)),
+                (Err(StoreError::CorruptRow { .. }), [id]) => drop(stored_states.insert(*id, StoredState::Unreadable)),
                 (Err(StoreError::CorruptRow { .. }), ids) => {
-                    let (some, others) = ids.split_at(ids.len() / 2);
-                    to_ask.extend([some, others]);
+                    let (left, right) = ids.split_at(ids.len() / 2);
+                    queries.extend([left, right]);
                 }
                 (Err(error), _) => return Err(store_error(error)),
             }
         }
-        Ok(there)
+        Ok(stored_states)
     }
 }
 
 impl Core {
-    /// What memory has of each of `ids`.
+    /// Memory state of each of `ids`.
     fn read_memory_states(&self, ids: &[AdvertisementId]) -> Vec<MemoryState> {
-        let living: Vec<Arc<Ruleset>> = self.rulesets.active_and_retired();
-        let shelves = self.advert_sets.all();
-        let mut all = vec![MemoryState { record: None, is_index_correct: true }; ids.len()];
-        for (set_id, shelf) in &shelves {
-            let shelf = shelf.read();
-            for (id, held) in ids.iter().zip(&mut all) {
-                match shelf.get(*id) {
+        let cached_rulesets: Vec<Arc<Ruleset>> = self.rulesets.active_and_retired();
+        let sets = self.advert_sets.all_sets();
+        let mut states = vec![MemoryState { record: None, is_index_correct: true }; ids.len()];
+        for (set_id, set) in &sets {
+            let set = set.read();
+            for (id, state) in ids.iter().zip(&mut states) {
+                match set.get(*id) {
                     Some(record) => {
-                        held.is_index_correct &= are_indexes_correct(&shelf, record, *set_id, &living);
-                        held.record = Some(record.clone());
+                        state.is_index_correct &= are_indexes_correct(&set, record, *set_id, &cached_rulesets);
+                        state.record = Some(record.clone());
                     }
-                    None => held.is_index_correct &= shelf.indexes().iter().all(|view| view.get(*id).is_none()),
+                    None => state.is_index_correct &= set.indexes().iter().all(|index| index.get(*id).is_none()),
                 }
             }
         }
-        all
+        states
     }
 }
 
-/// The name that follows.
+/// Next id in byte order; `None` after the last.
 fn next_id(id: &AdvertisementId) -> Option<AdvertisementId> {
     let next = u128::from_be_bytes(*id.as_bytes()).checked_add(1)?;
     Some(AdvertisementId::from_bytes(next.to_be_bytes()))
 }
 
 fn store_error(error: StoreError) -> EngineError {
-    tracing::warn!(%error, "compare memory with the store");
+    tracing::warn!(%error, "store read for the consistency check failed");
     EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
 }
 
-/// One line for the whole, and one for each kind of what differs.
-fn log_report(answer: &ConsistencyReport) {
+/// Logs the result: one event, with counts per kind.
+fn log_report(report: &ConsistencyReport) {
     let ConsistencyReport {
         advertisement_count: advertisements,
         reservation_count: reservations,
-        unwritten_count: pending,
-        changing_count: in_motion,
-        inconsistency_count: differences,
+        unwritten_count: unwritten,
+        changing_count: changing,
+        inconsistency_count: inconsistencies,
         is_complete: complete,
-        duration_ms: took_ms,
+        duration_ms,
         ..
-    } = *answer;
-    if differences == 0 {
-        tracing::info!(advertisements, reservations, pending, in_motion, complete, took_ms, "memory is what is stored");
+    } = *report;
+    if inconsistencies == 0 {
+        tracing::info!(
+            advertisements,
+            reservations,
+            unwritten,
+            changing,
+            complete,
+            duration_ms,
+            "consistency check passed"
+        );
         return;
     }
     let mut kinds: BTreeMap<InconsistencyKind, usize> = BTreeMap::new();
-    answer.inconsistencies.iter().flat_map(|it| &it.kinds).for_each(|kind| *kinds.entry(*kind).or_default() += 1);
-    let first = answer.inconsistencies.first().map(|it| it.id.to_string());
+    let listed = report.inconsistencies.iter();
+    listed.flat_map(|inconsistency| &inconsistency.kinds).for_each(|kind| *kinds.entry(*kind).or_default() += 1);
+    let first = report.inconsistencies.first().map(|inconsistency| inconsistency.id.to_string());
     tracing::error!(
-        differences,
+        inconsistencies,
         ?kinds,
         first,
         advertisements,
         reservations,
-        pending,
-        in_motion,
+        unwritten,
+        changing,
         complete,
-        took_ms,
-        "memory is not what is stored"
+        duration_ms,
+        "consistency check failed, memory differs from the store"
     );
 }

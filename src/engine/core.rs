@@ -1,4 +1,5 @@
-//! What the engine's parts share: memory, the store, the rules, and the leaves. The writer changes it; searches read it.
+//! Engine state shared by its parts: clock, store, rulesets, settings and advertisements in memory. Searches read it;
+//! only the writer changes advertisements.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -28,31 +29,31 @@ use crate::rules::RulesetCatalog;
 use crate::store::Store;
 use crate::telemetry::metric::Metrics;
 
-/// What the engine is made of; given by `server`.
+/// Dependencies of the engine, supplied by the server.
 pub struct EngineDeps {
-    /// Time and dice.
+    /// Time and random numbers.
     pub clock: Arc<dyn Clock>,
-    /// What must survive.
+    /// Durable storage.
     pub store: Arc<dyn Store>,
-    /// The rulesets.
+    /// Loaded rulesets.
     pub rulesets: Arc<RulesetCatalog>,
-    /// Addresses to places.
+    /// IP geolocation.
     pub geo_locator: Arc<ReloadableLocator>,
-    /// Tokens.
+    /// Signs and verifies tokens.
     pub token_signer: Arc<TokenSigner>,
-    /// Credentials for game servers.
+    /// Keys for match credentials that game servers verify.
     pub match_credential_keys: Arc<MatchCredentialKeys>,
-    /// Counts.
+    /// Metrics.
     pub metrics: Arc<Metrics>,
-    /// Bounds and switches.
+    /// Limits and switches.
     pub settings: EngineSettings,
-    /// The populations that are served here; none for all.
+    /// Silos that this server serves; `None` for all.
     pub served_silos: Option<Vec<SiloId>>,
-    /// How the wire encodes what does not depend on a search.
+    /// Encodes the part of a search result that does not depend on the search.
     pub encode_advert: EncodeAdvertFn,
 }
 
-/// The parts, and memory.
+/// Dependencies and in-memory state of the engine.
 pub(super) struct Core {
     pub(super) clock: Arc<dyn Clock>,
     pub(super) store: Arc<dyn Store>,
@@ -67,62 +68,63 @@ pub(super) struct Core {
     pub(super) advert_sets: AdvertSetMap,
     pub(super) reservation_events: ReservationEventHub,
     pub(super) in_flight_changes: InFlightChanges,
-    /// What is known of the other servers; none where there can be no others.
+    /// Replication state; `None` if the store is not shared.
     pub(super) replication: Option<Arc<ReplicationState>>,
 }
 
 impl Core {
-    pub(super) fn new(parts: EngineDeps, sharing: Option<Arc<ReplicationState>>) -> Self {
+    pub(super) fn new(deps: EngineDeps, replication: Option<Arc<ReplicationState>>) -> Self {
         let EngineDeps {
             clock,
             store,
-            rulesets: catalog,
-            geo_locator: locator,
-            token_signer: signer,
-            match_credential_keys: match_keys,
+            rulesets,
+            geo_locator,
+            token_signer,
+            match_credential_keys,
             metrics,
             settings,
-            served_silos: silos,
-            encode_advert: encode,
-        } = parts;
+            served_silos,
+            encode_advert,
+        } = deps;
         Self {
             clock,
             store,
-            rulesets: catalog,
-            geo_locator: locator,
-            token_signer: signer,
-            match_credential_keys: match_keys,
+            rulesets,
+            geo_locator,
+            token_signer,
+            match_credential_keys,
             metrics,
             settings,
-            served_silos: silos,
-            encode_advert: encode,
+            served_silos,
+            encode_advert,
             advert_sets: AdvertSetMap::default(),
             reservation_events: ReservationEventHub::default(),
             in_flight_changes: InFlightChanges::default(),
-            replication: sharing,
+            replication,
         }
     }
 
-    /// How old the picture is, where that is worth saying: the store that servers share is out of reach.
+    /// Milliseconds since the shared store last answered, if above the staleness threshold.
     pub(super) fn store_staleness_ms(&self, now: UnixMs) -> Option<u64> {
         self.replication.as_ref()?.staleness_ms(now)
     }
 
-    /// The ruleset of a set: the current one, or the one of `hash` while it is still known, be the set's file gone.
+    /// Current ruleset of a set, or the ruleset with `hash` while it is cached, even if the set's file was removed.
     pub(super) fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
-        let named = hash.and_then(|given| self.rulesets.find_by_hash(set_id, given));
-        if let Some(named) = named {
-            return Ok(named);
+        let cached = hash.and_then(|requested| self.rulesets.find_by_hash(set_id, requested));
+        if let Some(cached) = cached {
+            return Ok(cached);
         }
         let current = self.rulesets.active_ruleset(set_id).ok_or(EngineError::UnknownSet(set_id))?;
         match hash {
             None => Ok(current),
-            Some(given) => Err(EngineError::UnknownRulesetHash { requested: given, current: current.hash }),
+            Some(requested) => Err(EngineError::UnknownRulesetHash { requested, current: current.hash }),
         }
     }
 
-    /// The session with the server's own idea of where it is, and the paths of what was set aside for it. One of a
-    /// population that others serve is refused.
+    /// Session with the locality that the server resolved, and the paths of client fields that it ignored.
+    ///
+    /// Returns [`EngineError::InvalidFields`] for a silo that this server does not serve.
     pub(super) fn with_resolved_locality(
         &self,
         caller: &Caller,
@@ -131,8 +133,7 @@ impl Core {
         self.with_locality_from(caller, session, ReloadableLocator::locate)
     }
 
-    /// The same of a session that others are to find: as coarse as they may know it, or a search could be asked where
-    /// its players are (SEC-9).
+    /// Session to publish: locality and latencies are rounded, so that searches do not reveal where its players are.
     pub(super) fn with_coarse_locality(
         &self,
         caller: &Caller,
@@ -149,32 +150,32 @@ impl Core {
         locate: impl FnOnce(&ReloadableLocator, IpAddr) -> Option<Locality>,
     ) -> Result<(Session, Vec<String>), EngineError> {
         if self.served_silos.as_ref().is_some_and(|silos| !silos.contains(&session.silo)) {
-            let what = format!("silo {} is not served by this server: ask the one for its region", session.silo);
-            return Err(field_error("session_composition.silo_id", what));
+            let problem = format!("silo {} is not served by this server; use the server of its region", session.silo);
+            return Err(field_error("session_composition.silo_id", problem));
         }
         if self.settings.allow_client_locality && session.locality.is_some() {
             return Ok((session, Vec::new()));
         }
-        let set_aside = session.locality.is_some().then(|| "locality_info".to_owned());
+        let ignored_field = session.locality.is_some().then(|| "locality_info".to_owned());
         if let Some(address) = caller.ip_address.filter(|_| self.geo_locator.is_loaded()) {
             session.locality = locate(&self.geo_locator, address);
             self.metrics.record_locality_lookup(session.locality.is_some());
         } else {
             session.locality = None;
         }
-        Ok((session, set_aside.into_iter().collect()))
+        Ok((session, ignored_field.into_iter().collect()))
     }
 
-    /// The reservations of an advertisement, in whichever set it is.
+    /// Client views of an advertisement's reservations, from any set.
     pub(super) fn reservation_views_of(&self, id: AdvertisementId) -> Vec<ReservationView> {
         let now = self.clock.now();
-        let of_record = |record: &AdvertRecord| UpdateSnapshot::from_record(record, now).reservations;
-        let of_shelf = |shelf: &Arc<LockedAdvertSet>| shelf.read().get(id).map(of_record);
-        self.advert_sets.all().iter().find_map(|(_, shelf)| of_shelf(shelf)).unwrap_or_default()
+        let views = |record: &AdvertRecord| UpdateSnapshot::from_record(record, now).reservations;
+        let find = |set: &Arc<LockedAdvertSet>| set.read().get(id).map(views);
+        self.advert_sets.all_sets().iter().find_map(|(_, set)| find(set)).unwrap_or_default()
     }
 
-    /// Answers a job. The change is no longer on its way once its answer is: a heartbeat that follows the answer finds
-    /// memory up to date.
+    /// Answers a command. Ends the in-flight change first, so that a heartbeat after the answer finds memory up to
+    /// date.
     pub(super) fn send_answer<T>(
         &self,
         reply: ReplySender<T>,

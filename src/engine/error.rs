@@ -1,117 +1,117 @@
-//! Why the engine did not do what it was asked. Closed, so that `api/status.rs` gives each a status.
+//! Errors of the engine. A closed enum: `api/status.rs` maps each variant to a gRPC status.
 
 use crate::domain::attribute_values::FieldProblem;
 use crate::domain::filter::RefusingSide;
 use crate::domain::id::{RulesetHash, SetId, TicketId};
 
-/// A refusal to act. The text of each is made at the door, in `api/status.rs`.
+/// Reason a command failed. Message texts are in `api/status.rs`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EngineError {
-    /// Fields at fault. Paths that begin with `session_composition` are relative to the request.
+    /// Invalid fields. Paths that begin with `session_composition` are relative to the request.
     InvalidFields(Vec<FieldProblem>),
-    /// No ruleset rules this set.
+    /// No ruleset is loaded for this set.
     UnknownSet(SetId),
-    /// The client's ruleset is gone; it must fetch the current one.
+    /// The client's ruleset is no longer cached; the client must fetch the current one.
     UnknownRulesetHash {
-        /// What it sent.
+        /// Hash that the client sent.
         requested: RulesetHash,
-        /// What is current.
+        /// Hash of the current ruleset.
         current: RulesetHash,
     },
-    /// A token that is missing, forged or another's. The same whether or not the thing exists.
+    /// The token is missing, forged or issued to another caller. The same whether or not the object exists.
     NotOwner,
-    /// Only game servers may.
+    /// Only game servers may make this call.
     GameServerRoleRequired,
-    /// Only players may.
+    /// Only players may make this call.
     ClientRoleRequired,
     /// The advertisement does not exist or has expired.
     AdvertisementNotFound,
-    /// The ticket does not exist, or ended and was forgotten.
+    /// The ticket does not exist, or has ended and was purged.
     TicketNotFound,
-    /// It was deleted and stays so.
+    /// The advertisement was deleted and cannot be republished.
     AdvertisementDeleted,
     /// Fewer seats are open than the party needs.
     SeatsTaken {
         /// Seats open now.
         open_seats: u16,
     },
-    /// A rule refuses the pair, as they are now.
+    /// A rule refuses the pair in its current state.
     RefusedByRule {
-        /// The rule: a hard filter's name, or `own`, `expired`, `silo`, `allowed`.
+        /// Rule: a hard filter's name, or `own`, `expired`, `silo`, `allowed_range`.
         rule: String,
-        /// Whose rule.
+        /// Side whose rule refused.
         side: RefusingSide,
     },
-    /// The idempotency key stands for something else.
+    /// The idempotency key was used for a different request.
     IdempotencyKeyReused,
-    /// The seats had been taken and were given back or lapsed.
+    /// The reservation was released or has expired.
     ReservationEnded,
-    /// The advertisement holds as many reservations as it may.
+    /// The advertisement has the maximum number of reservations.
     TooManyReservations,
-    /// The set is only advertised and searched.
+    /// The set has no queue; it supports only advertise and search.
     NoQueue(SetId),
-    /// More players than the ruleset lets into a queue together.
+    /// The party has more players than the queue accepts.
     PartyTooLarge {
-        /// How many they are.
+        /// Players in the party.
         size: u16,
-        /// How many they may be.
+        /// Maximum players per party.
         max: u16,
     },
-    /// A player of the party waits already.
+    /// A player of the party is already queued.
     AlreadyQueued {
-        /// Which, by its place in the party.
+        /// Index of the player in the party.
         player_index: usize,
-        /// The ticket that the player waits in, where it is the caller's own.
+        /// Ticket of that player, if it belongs to the caller.
         own_ticket: Option<TicketId>,
     },
     /// A player of the party is in a match.
     AlreadyInMatch {
-        /// Which, by its place in the party.
+        /// Index of the player in the party.
         player_index: usize,
     },
-    /// A player of the party let others down and may not queue yet.
+    /// A player of the party has a cooldown after a failed ready check.
     QueueCooldown {
-        /// Which, by its place in the party.
+        /// Index of the player in the party.
         player_index: usize,
-        /// When it may.
+        /// Remaining cooldown, milliseconds.
         retry_after_ms: u32,
     },
-    /// The ticket does not wait, or is passed over while a player of it is in a match.
+    /// The ticket is not waiting, or is paused while one of its players is in a match.
     TicketNotWaiting,
-    /// There is no ready check to answer, or no longer.
+    /// There is no ready check to answer.
     NoReadyCheck,
-    /// The match is not played yet.
+    /// The match has not started.
     MatchNotStarted,
-    /// There is no such match, or no longer.
+    /// The match does not exist, or was purged.
     MatchNotFound,
-    /// The match has not begun, or nothing came of it: there is no result.
+    /// The match has not started or was not played, so it has no result.
     MatchNotPlayed,
-    /// Something else was said of the match before.
+    /// A different result was reported before.
     AlreadyReported {
-        /// What, in a few words.
+        /// Summary of the first report.
         first_report: String,
     },
-    /// The player has scored the match before, otherwise.
+    /// The player gave different feedback for this match before.
     FeedbackAlreadyGiven {
-        /// So.
+        /// Stars given before, 1 to 5.
         stars: u8,
     },
-    /// The set keeps no ratings.
+    /// The ruleset has no rating system.
     NoRatingSystem(SetId),
-    /// The server does not allow overrides.
+    /// The server does not allow search overrides.
     OverridesForbidden,
-    /// Too much is waiting to be written.
+    /// The writer's inbox is full.
     Overloaded {
-        /// When to try again.
+        /// Retry delay, milliseconds.
         retry_after_ms: u32,
     },
-    /// The store is out of reach.
+    /// The store is unavailable.
     StoreUnavailable {
-        /// When to try again.
+        /// Retry delay, milliseconds.
         retry_after_ms: u32,
     },
-    /// The server is going away.
+    /// The server is shutting down.
     Draining,
-    /// The server broke a promise to itself; the log has more.
+    /// Internal error; the log has details.
     Internal,
 }

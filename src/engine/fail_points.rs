@@ -1,4 +1,4 @@
-//! The engine's planted fault: a transaction that ends with the first client who gives up.
+//! Injected fault of the engine: a transaction that is cancelled when a client disconnects.
 
 use std::time::Duration;
 
@@ -6,28 +6,28 @@ use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::core::Core;
 use crate::store::{AdvertWrite, CommitResult, StoreError, mutant};
 
-/// Has the store confirm a batch; as it would be if the handler of one of its calls did so itself.
+/// Commits a batch. With the fault enabled, the commit fails as soon as one client has disconnected.
 pub(super) async fn commit_unless_client_gone(
     core: &Core,
-    jobs: &[AdvertWriterCommand],
+    commands: &[AdvertWriterCommand],
     writes: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
     if !mutant::is("transaction_in_the_handler") {
         return core.store.commit(writes).await;
     }
-    let given_up = async {
-        while !jobs.iter().any(is_reply_closed) {
+    let client_gone = async {
+        while !commands.iter().any(is_reply_closed) {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
     tokio::select! {
-        committed = core.store.commit(writes) => committed,
-        () = given_up => Err(StoreError::Unavailable("a client gave up".into())),
+        result = core.store.commit(writes) => result,
+        () = client_gone => Err(StoreError::Unavailable("a client disconnected".into())),
     }
 }
 
-fn is_reply_closed(job: &AdvertWriterCommand) -> bool {
-    match job {
+fn is_reply_closed(command: &AdvertWriterCommand) -> bool {
+    match command {
         AdvertWriterCommand::Publish(_, reply, _) | AdvertWriterCommand::ExtendTtl(_, reply, _) => reply.is_closed(),
         AdvertWriterCommand::Delete(_, _, reply, _) | AdvertWriterCommand::ReleaseReservation(_, _, _, reply, _) => {
             reply.is_closed()

@@ -1,4 +1,4 @@
-//! Who may speak for whom: a player's game for its own user, and for others who have said so.
+//! Party consent: a player's game acts for its own user, and for other players who granted consent.
 
 use crate::auth::token::ConsentClaim;
 use crate::domain::attribute_values::FieldProblem;
@@ -7,15 +7,16 @@ use crate::domain::ruleset::{PartyConsentPolicy, Ruleset};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::Engine;
+use crate::engine::adverts::checked_session::field_error;
 use crate::engine::command::{Caller, GrantConsentAnswer, PartyConsents};
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
 
-/// How long consent is good: long enough to find a game, short enough that nobody is dragged into the next one.
+/// Consent TTL: long enough to find a match, short enough not to apply to the next one.
 const CONSENT_TTL_MS: u32 = 5 * 60 * 1000;
 
 impl Engine {
-    /// The caller is willing to be taken along by `leader`. Anonymous callers are asked for nothing, and get nothing.
+    /// Issues a consent token that lets `leader` include the caller in a party. Anonymous callers get an empty token.
     pub fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
         let Some(member) = caller.user else {
             return match caller.subject {
@@ -23,14 +24,14 @@ impl Engine {
                 Some(_) => Err(EngineError::ClientRoleRequired),
             };
         };
-        let until = self.core.clock.now().plus_ms(u64::from(CONSENT_TTL_MS));
-        let token = self.core.token_signer.sign(&ConsentClaim { member, leader, expires_at: until });
-        Ok(GrantConsentAnswer { consent_token: token, expires_in_ms: CONSENT_TTL_MS })
+        let expires_at = self.core.clock.now().plus_ms(u64::from(CONSENT_TTL_MS));
+        let consent_token = self.core.token_signer.sign(&ConsentClaim { member, leader, expires_at });
+        Ok(GrantConsentAnswer { consent_token, expires_in_ms: CONSENT_TTL_MS })
     }
 }
 
 impl Core {
-    /// A party that looks, takes seats or begins to advertise: whoever leads it is in it, and the others come along.
+    /// Checks a party that searches, reserves or creates: it contains the caller, and the other players consented.
     pub(super) fn check_party_consents(
         &self,
         caller: &Caller,
@@ -41,17 +42,13 @@ impl Core {
     ) -> Result<(), EngineError> {
         let Some(leader) = caller.user else { return Ok(()) };
         if !session.players.iter().any(|player| player.user == leader) {
-            let what =
-                "does not have the caller in it: a player's game speaks for its own user, by the name in its token";
-            return Err(EngineError::InvalidFields(vec![FieldProblem {
-                path: consents.players_field_path.into(),
-                message: what.into(),
-            }]));
+            let problem = "does not contain the caller; include the user of the caller's authentication token";
+            return Err(field_error(consents.players_field_path, problem));
         }
         self.check_consent_tokens(leader, ruleset, session, consents, &[], now)
     }
 
-    /// A session that says something else than before: whoever is new in it came by a reservation or comes along.
+    /// Checks an updated session: each new player has a reservation or gave consent.
     pub(super) fn check_new_players_consents(
         &self,
         caller: &Caller,
@@ -64,24 +61,25 @@ impl Core {
         let Some(leader) = caller.user.filter(|_| ruleset.consent == PartyConsentPolicy::Required) else {
             return Ok(());
         };
-        let mut known = Vec::new();
-        if let Some(shelf) = self.advert_sets.get(set_id) {
-            let shelf = shelf.read();
-            if let Some(record) = shelf.get(id) {
-                known.extend(record.advertisement.session.players.iter().map(|player| player.user));
-                known.extend(record.reservations.iter().flat_map(|reservation| reservation.users.iter().copied()));
+        let mut exempt = Vec::new();
+        if let Some(set) = self.advert_sets.get(set_id) {
+            let set = set.read();
+            if let Some(record) = set.get(id) {
+                exempt.extend(record.advertisement.session.players.iter().map(|player| player.user));
+                exempt.extend(record.reservations.iter().flat_map(|reservation| reservation.users.iter().copied()));
             }
         }
-        self.check_consent_tokens(leader, ruleset, session, consents, &known, now)
+        self.check_consent_tokens(leader, ruleset, session, consents, &exempt, now)
     }
 
+    /// Checks the consent token of each player except the leader and the `exempt` users.
     fn check_consent_tokens(
         &self,
         leader: UserKey,
         ruleset: &Ruleset,
         session: &Session,
         consents: &PartyConsents,
-        known: &[UserKey],
+        exempt: &[UserKey],
         now: UnixMs,
     ) -> Result<(), EngineError> {
         if ruleset.consent == PartyConsentPolicy::Assumed {
@@ -89,20 +87,22 @@ impl Core {
         }
         let mut problems = Vec::new();
         for (index, player) in session.players.iter().enumerate() {
-            if player.user == leader || known.contains(&player.user) {
+            if player.user == leader || exempt.contains(&player.user) {
                 continue;
             }
-            let token = consents.consent_tokens.get(index).map_or(&[][..], Vec::as_slice);
-            let claim = self.token_signer.verify::<ConsentClaim>(token);
-            let what = match claim {
+            let consent_token = consents.consent_tokens.get(index).map_or(&[][..], Vec::as_slice);
+            let claim = self.token_signer.verify::<ConsentClaim>(consent_token);
+            let problem = match claim {
                 Some(claim) if (claim.member, claim.leader) == (player.user, leader) && now < claim.expires_at => {
                     continue;
                 }
-                _ if token.is_empty() => "is missing: `{ruleset}` asks for what GrantConsent gave this player",
-                _ => "is not this player's consent to come along with the caller, or has run out: ask for another",
+                _ if consent_token.is_empty() => {
+                    "is required by ruleset `{ruleset}`; have this player call GrantConsent and send its token"
+                }
+                _ => "is expired or not this player's consent for the caller; have this player call GrantConsent again",
             };
             let path = format!("{}[{index}].consent_token", consents.players_field_path);
-            problems.push(FieldProblem { path, message: what.replace("{ruleset}", &ruleset.name) });
+            problems.push(FieldProblem { path, message: problem.replace("{ruleset}", &ruleset.name) });
         }
         if problems.is_empty() { Ok(()) } else { Err(EngineError::InvalidFields(problems)) }
     }

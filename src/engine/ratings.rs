@@ -1,8 +1,7 @@
-//! Users' ratings by set, in memory, and the leaderboards that come of them.
+//! Ratings and leaderboards by set, in memory.
 //!
-//! The store has the rows; here are copies, brought up to date by the writer of queues and by the feed. A leaderboard is made when it
-//! is first asked for and then kept in order as rows change; it goes by what is stored: idle time makes somebody less sure, and
-//! moves nobody.
+//! Copies of the store's rows, updated by the queue writer and the feed. A leaderboard is built on first use and then
+//! updated with each row. It is ordered by stored values: inactivity increases a deviation but does not move an entry.
 
 pub mod command;
 mod queries;
@@ -20,7 +19,7 @@ use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
 
-/// Every set's ratings.
+/// Ratings of all sets.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct RatingCache {
     sets: HashMap<SetId, SetRatings>,
@@ -29,63 +28,63 @@ pub(in crate::engine) struct RatingCache {
 #[derive(Debug, Default)]
 struct SetRatings {
     rows: HashMap<UserKey, RatingRow, BuildIdHasher>,
-    /// How far it has been played, by all of them.
+    /// Activity of the set, over all users.
     set_activity: SetActivity,
-    /// By the z that its scores go by.
+    /// Leaderboard, and the z for which it is built.
     leaderboard: Option<(f64, Leaderboard)>,
 }
 
 impl RatingCache {
-    /// Takes a row as the store has it.
+    /// Inserts or replaces a stored row.
     pub(in crate::engine) fn upsert(&mut self, row: RatingRow) {
         let set = self.sets.entry(row.set_id).or_default();
         set.set_activity = set.set_activity.including_skill(&row.skill());
-        let before = set.rows.insert(row.user, row);
-        if let Some((z, board)) = &mut set.leaderboard {
-            if let Some(before) = before {
-                board.remove(&leaderboard_entry(&before, *z));
+        let previous = set.rows.insert(row.user, row);
+        if let Some((z, leaderboard)) = &mut set.leaderboard {
+            if let Some(previous) = previous {
+                leaderboard.remove(&leaderboard_entry(&previous, *z));
             }
-            board.insert(leaderboard_entry(&row, *z));
+            leaderboard.insert(leaderboard_entry(&row, *z));
         }
     }
 
-    /// A user's row in a set, if there is one.
+    /// Row of a user in a set, if any.
     pub(in crate::engine) fn rating_row(&self, set_id: SetId, user: UserKey) -> Option<&RatingRow> {
         self.sets.get(&set_id)?.rows.get(&user)
     }
 
-    /// A user as rating systems see it at `now`; a newcomer where nothing is stored.
+    /// Skill of a user at `now`, with inactivity decay; a newcomer's if there is no row.
     pub(in crate::engine) fn skill_at(&self, set_id: SetId, spec: &RatingSpec, user: UserKey, now: UnixMs) -> Skill {
-        let played = self.set_activity(set_id);
+        let activity = self.set_activity(set_id);
         self.rating_row(set_id, user)
-            .map_or_else(|| spec.initial_skill(), |row| spec.skill_at_with_activity(row.skill(), now, played))
+            .map_or_else(|| spec.initial_skill(), |row| spec.skill_at_with_activity(row.skill(), now, activity))
     }
 
-    /// How far a set has been played.
+    /// Activity of a set.
     pub(in crate::engine) fn set_activity(&self, set_id: SetId) -> SetActivity {
         self.sets.get(&set_id).map_or_else(SetActivity::default, |set| set.set_activity)
     }
 
-    /// A user's rating at `now`, or what newcomers have; none where the set has no rating system.
+    /// Rating of a user at `now`, or a newcomer's; `None` if the set has no rating system.
     pub(in crate::engine) fn rating_at(&self, ruleset: &Ruleset, user: UserKey, now: UnixMs) -> Option<PlayerRating> {
         let spec = ruleset.rating.as_ref()?;
         Some(self.skill_at(ruleset.set_id, spec, user, now).estimate)
     }
 
-    /// The leaderboard: by `rating - z * deviation`, best first, ties by user (S2-3). Made anew when z is another.
+    /// Leaderboard by `rating - z * deviation`, best first, ties by user. Rebuilt when z changes.
     pub(in crate::engine) fn leaderboard(&mut self, set_id: SetId, spec: &RatingSpec) -> &Leaderboard {
         let set = self.sets.entry(set_id).or_default();
-        let known = set.leaderboard.take().filter(|(z, _)| z.to_bits() == spec.z.to_bits());
-        let made = || {
-            let standings = set.rows.values().map(|row| leaderboard_entry(row, spec.z));
-            (spec.z, Leaderboard::from_entries(standings.collect()))
+        let existing = set.leaderboard.take().filter(|(z, _)| z.to_bits() == spec.z.to_bits());
+        let build = || {
+            let entries = set.rows.values().map(|row| leaderboard_entry(row, spec.z));
+            (spec.z, Leaderboard::from_entries(entries.collect()))
         };
-        let board = known.unwrap_or_else(made);
-        &set.leaderboard.insert(board).1
+        let leaderboard = existing.unwrap_or_else(build);
+        &set.leaderboard.insert(leaderboard).1
     }
 
-    /// Where the players of each ticket stand on the leaderboard, in the mean, 0 for the best: those who are not on it where
-    /// their rating would be (D-8, S2-9). None where the set has no rating system.
+    /// Mean leaderboard rank of each ticket's players, 0 for the best. A user without a row gets the rank that its
+    /// rating would have. `None` if the set has no rating system.
     pub(in crate::engine) fn mean_leaderboard_ranks(
         &mut self,
         ruleset: &Ruleset,
@@ -93,37 +92,41 @@ impl RatingCache {
     ) -> Vec<Option<f64>> {
         let Some(spec) = &ruleset.rating else { return vec![None; tickets.len()] };
         self.leaderboard(ruleset.set_id, spec);
-        let Some((set, (z, board))) =
+        let Some((set, (z, leaderboard))) =
             self.sets.get(&ruleset.set_id).and_then(|set| Some((set, set.leaderboard.as_ref()?)))
         else {
             return vec![None; tickets.len()];
         };
-        let place = |user: UserKey, rated: PlayerRating| match set.rows.get(&user) {
-            Some(row) => board.index_of(&leaderboard_entry(row, *z)),
-            None => board.index_of_rating(spec.conservative_rating(rated)),
+        let rank = |user: UserKey, rating: PlayerRating| match set.rows.get(&user) {
+            Some(row) => leaderboard.index_of(&leaderboard_entry(row, *z)),
+            None => leaderboard.index_of_rating(spec.conservative_rating(rating)),
         };
-        let of_ticket = |ticket: &Arc<Ticket>| {
+        let mean_rank = |ticket: &Arc<Ticket>| {
             let players = ticket.session.players.iter().zip(&ticket.player_ratings);
-            let sum: f64 = players.map(|(player, rated)| place(player.user, *rated) as f64).sum();
+            let sum: f64 = players.map(|(player, rating)| rank(player.user, *rating) as f64).sum();
             Some(sum / ticket.player_ratings.len().max(1) as f64)
         };
-        tickets.iter().map(of_ticket).collect()
+        tickets.iter().map(mean_rank).collect()
     }
 
-    /// Which tickets have a player whom the queue looks after (S1-97).
+    /// Whether each ticket has a frustrated player, by losses, abandoned matches or low feedback.
     pub(in crate::engine) fn tickets_with_frustrated_player(
         &self,
         set_id: SetId,
         satisfaction: &SatisfactionSpec,
         tickets: &[Arc<Ticket>],
     ) -> Vec<bool> {
-        let looks_after = |row: &RatingRow| satisfaction.is_frustrated(row.streak, row.match_count, &row.satisfaction);
-        let is_one = |user: UserKey| self.rating_row(set_id, user).is_some_and(looks_after);
-        tickets.iter().map(|ticket| ticket.session.players.iter().any(|player| is_one(player.user))).collect()
+        let is_frustrated =
+            |row: &RatingRow| satisfaction.is_frustrated(row.streak, row.match_count, &row.satisfaction);
+        let user_is_frustrated = |user: UserKey| self.rating_row(set_id, user).is_some_and(is_frustrated);
+        tickets
+            .iter()
+            .map(|ticket| ticket.session.players.iter().any(|player| user_is_frustrated(player.user)))
+            .collect()
     }
 }
 
-/// A row as its leaderboard has it.
+/// Leaderboard entry of a row.
 fn leaderboard_entry(row: &RatingRow, z: f64) -> LeaderboardEntry {
     LeaderboardEntry { conservative_rating: row.rating.rating - z * row.rating.deviation, user: row.user }
 }
@@ -144,32 +147,33 @@ mod tests {
             last_match_at: UnixMs(0),
             streak: 0,
             satisfaction: match_result::SatisfactionStats::default(),
-            periods_played: 0,
+            active_periods: 0,
         }
     }
 
-    fn ranked_users(ratings: &mut RatingCache, spec: &RatingSpec) -> Vec<u8> {
-        ratings.leaderboard(SetId(1), spec).iter_from(0).map(|(_, it)| it.user.as_bytes()[0]).collect()
+    fn ranked_users(cache: &mut RatingCache, spec: &RatingSpec) -> Vec<u8> {
+        cache.leaderboard(SetId(1), spec).iter_from(0).map(|(_, entry)| entry.user.as_bytes()[0]).collect()
     }
 
-    /// S2-3: a user who moves leaves one place for another, whether the board was made before or after; another z is another order.
+    /// S2-3: an update moves a user on the leaderboard, whether it was built before or after; another z gives another
+    /// order.
     #[test]
     fn leaderboard_reorders_when_a_rating_or_z_changes() {
         let glicko =
             RatingSystem::Glicko { initial: 1500.0, deviation: 350.0, min_deviation: 30.0, c: 0.0, period_ms: 1 };
         let spec = RatingSpec::with_defaults(glicko);
-        let mut ratings = RatingCache::default();
+        let mut cache = RatingCache::default();
         for (user, rating) in [(1, 1.0), (2, 2.0), (3, 3.0)] {
-            ratings.upsert(test_rating_row(user, rating));
+            cache.upsert(test_rating_row(user, rating));
         }
-        assert_eq!(ranked_users(&mut ratings, &spec), [3, 2, 1]);
-        ratings.upsert(test_rating_row(1, 2.5));
-        ratings.upsert(test_rating_row(4, 2.5));
-        assert_eq!(ranked_users(&mut ratings, &spec), [3, 1, 4, 2], "equals by user");
-        let unsure = RatingRow { rating: PlayerRating { rating: 3.5, deviation: 100.0 }, ..test_rating_row(2, 0.0) };
-        ratings.upsert(unsure);
-        assert_eq!(ranked_users(&mut ratings, &spec), [3, 1, 4, 2]);
-        assert_eq!(ranked_users(&mut ratings, &RatingSpec { z: 0.0, ..spec }), [2, 3, 1, 4]);
-        assert_eq!(ranked_users(&mut ratings, &spec), [3, 1, 4, 2]);
+        assert_eq!(ranked_users(&mut cache, &spec), [3, 2, 1]);
+        cache.upsert(test_rating_row(1, 2.5));
+        cache.upsert(test_rating_row(4, 2.5));
+        assert_eq!(ranked_users(&mut cache, &spec), [3, 1, 4, 2], "equals by user");
+        let uncertain = RatingRow { rating: PlayerRating { rating: 3.5, deviation: 100.0 }, ..test_rating_row(2, 0.0) };
+        cache.upsert(uncertain);
+        assert_eq!(ranked_users(&mut cache, &spec), [3, 1, 4, 2]);
+        assert_eq!(ranked_users(&mut cache, &RatingSpec { z: 0.0, ..spec }), [2, 3, 1, 4]);
+        assert_eq!(ranked_users(&mut cache, &spec), [3, 1, 4, 2]);
     }
 }

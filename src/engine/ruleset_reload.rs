@@ -1,4 +1,4 @@
-//! Gives the running engine new rulesets: their views first, so that nobody ever searches by a ruleset without one.
+//! Ruleset changes at run time: indexes are built first, so that every cached ruleset has one.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::engine::error::EngineError;
 use crate::rules::catalog::CatalogChanges;
 
 impl Engine {
-    /// Puts `rulesets` in force, all at once, when every set has views for them. What they replace stays resolvable for
-    /// as long as the settings say.
+    /// Activates `rulesets` together, once every set has indexes for them. Replaced rulesets stay cached for the
+    /// retention time.
     pub async fn replace_rulesets(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
     ) -> Result<CatalogChanges, EngineError> {
-        let _turn = self.ruleset_change_lock.lock().await;
-        let mut living = self.core.rulesets.active_and_retired();
+        let _lock = self.ruleset_change_lock.lock().await;
+        let mut indexed = self.core.rulesets.active_and_retired();
         for (_, ruleset) in &rulesets {
-            if !living.iter().any(|known| (known.set_id, known.hash) == (ruleset.set_id, ruleset.hash)) {
-                living.push(Arc::clone(ruleset));
+            if !indexed.iter().any(|known| (known.set_id, known.hash) == (ruleset.set_id, ruleset.hash)) {
+                indexed.push(Arc::clone(ruleset));
             }
         }
-        self.set_indexed_rulesets(living).await?;
+        self.set_indexed_rulesets(indexed).await?;
         let changes = self.core.rulesets.replace_all(
             rulesets,
             self.core.clock.now(),
@@ -34,22 +34,22 @@ impl Engine {
         Ok(changes)
     }
 
-    /// Forgets retired rulesets whose time has come, and their views.
+    /// Purges retired rulesets past their retention, and their indexes.
     pub async fn purge_retired_rulesets(&self) -> Result<(), EngineError> {
-        let _turn = self.ruleset_change_lock.lock().await;
+        let _lock = self.ruleset_change_lock.lock().await;
         self.core.rulesets.remove_expired(self.core.clock.now());
-        let living = self.core.rulesets.active_and_retired();
-        // Adopting forgets too, and leaves the views to be dropped here.
-        if living.len() < self.core.advert_sets.indexed_rulesets().len() {
-            self.set_indexed_rulesets(living).await
+        let cached = self.core.rulesets.active_and_retired();
+        // `replace_all` also purges rulesets, and leaves their indexes to be dropped here.
+        if cached.len() < self.core.advert_sets.indexed_rulesets().len() {
+            self.set_indexed_rulesets(cached).await
         } else {
             Ok(())
         }
     }
 
-    async fn set_indexed_rulesets(&self, living: Vec<Arc<Ruleset>>) -> Result<(), EngineError> {
-        let (done, built) = oneshot::channel();
-        self.send_to_advert_writer(AdvertWriterCommand::SetRulesets(living, done))?;
-        built.await.map_err(|_| EngineError::Internal)
+    async fn set_indexed_rulesets(&self, rulesets: Vec<Arc<Ruleset>>) -> Result<(), EngineError> {
+        let (built, indexes_built) = oneshot::channel();
+        self.send_to_advert_writer(AdvertWriterCommand::SetRulesets(rulesets, built))?;
+        indexes_built.await.map_err(|_| EngineError::Internal)
     }
 }

@@ -1,31 +1,31 @@
-//! What an operator may set about the engine; checked by `config`, read-only here.
+//! Engine settings; validated by `config`.
 
-/// Bounds and switches. Durations in milliseconds.
+/// Limits and switches. Durations are in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EngineSettings {
-    /// How long an advertisement is believed when its host does not say.
+    /// Default advertisement TTL.
     pub default_ttl_ms: u32,
-    /// The shortest time to live that is granted.
+    /// Minimum advertisement TTL.
     pub min_ttl_ms: u32,
-    /// The longest; also how long a deleted advertisement stays deleted.
+    /// Maximum advertisement TTL. A tombstone lasts twice as long.
     pub max_ttl_ms: u32,
-    /// How long seats are held when the client does not say.
+    /// Default reservation hold.
     pub default_hold_ms: u32,
-    /// The shortest hold that is granted.
+    /// Minimum reservation hold.
     pub min_hold_ms: u32,
-    /// The longest hold that is granted.
+    /// Maximum reservation hold.
     pub max_hold_ms: u32,
-    /// A search token that has not been used for this long no longer counts: nobody keeps the widest limits for ever.
+    /// Idle time after which a search token restarts the search, so that wide limits are not kept forever.
     pub search_token_idle_timeout_ms: u64,
-    /// How long an ended reservation is remembered, so that a late retry is recognised.
+    /// Retention of ended reservations, to recognize late retries.
     pub ended_reservation_retention_ms: u64,
-    /// How long an ended ticket and a match that is over are remembered, so that a late retry is recognised.
+    /// Retention of ended tickets and matches, to recognize late retries.
     pub ended_ticket_retention_ms: u64,
-    /// How long a replaced ruleset's hash stays resolvable.
+    /// Retention of replaced rulesets.
     pub retired_ruleset_retention_ms: u64,
-    /// Whether clients may say where they are.
+    /// Whether clients may send their own location.
     pub allow_client_locality: bool,
-    /// Whether searches may override the rules.
+    /// Whether searches may override rules.
     pub allow_search_overrides: bool,
 }
 
@@ -49,13 +49,13 @@ impl Default for EngineSettings {
 }
 
 impl EngineSettings {
-    /// The time to live that is granted when `asked` is asked for.
-    pub fn granted_ttl_ms(&self, asked: Option<u32>) -> u32 {
-        asked.map_or(self.default_ttl_ms, |it| it.clamp(self.min_ttl_ms, self.max_ttl_ms))
+    /// Granted TTL: `requested` clamped to the limits, or the default.
+    pub fn granted_ttl_ms(&self, requested: Option<u32>) -> u32 {
+        requested.map_or(self.default_ttl_ms, |ms| ms.clamp(self.min_ttl_ms, self.max_ttl_ms))
     }
 
-    /// The hold that is granted when `asked` is asked for.
-    pub fn granted_hold_ms(&self, asked: Option<u32>) -> u32 {
-        asked.map_or(self.default_hold_ms, |it| it.clamp(self.min_hold_ms, self.max_hold_ms))
+    /// Granted hold: `requested` clamped to the limits, or the default.
+    pub fn granted_hold_ms(&self, requested: Option<u32>) -> u32 {
+        requested.map_or(self.default_hold_ms, |ms| ms.clamp(self.min_hold_ms, self.max_hold_ms))
     }
 }

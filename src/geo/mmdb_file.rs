@@ -1,4 +1,4 @@
-//! One MaxMind-format file on the heap: read, looked over before it is trusted, asked.
+//! One MaxMind-format file (`.mmdb`) in memory: reading, validation and lookup.
 
 use std::fmt;
 use std::io::Read;
@@ -10,53 +10,53 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 
 use crate::geo::{GEOIP_FILE_BYTES_MAX, GeoError};
 
-/// Records read in order before a file is trusted: all of a small file's, enough of a large one's (a tenth of a second).
+/// Records validated in file order: all of a small file, a part of a large one (0.1 s).
 const VALIDATED_RECORDS_MAX: usize = 1 << 17;
-/// Addresses asked besides, spread evenly over the whole space, because damage need not be at the front.
+/// Addresses looked up for validation, spread evenly over the address space, because damage may be anywhere.
 const VALIDATION_PROBES: u32 = 4096;
 
-/// What a file says about an address.
+/// Coordinates that a file gives for an address.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct GeoRecord {
     /// Degrees north, in [-90, 90].
     pub(super) latitude: f64,
     /// Degrees east, in [-180, 180].
     pub(super) longitude: f64,
-    /// How far off the place may be, kilometres, where the file says.
+    /// Accuracy radius, kilometres, if the file has one.
     pub(super) accuracy_radius_km: Option<f64>,
 }
 
-/// A sound file.
+/// A validated file.
 pub(super) struct MmdbFile {
     reader: Reader<Vec<u8>>,
 }
 
 impl fmt::Debug for MmdbFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("File").field("kind", &self.reader.metadata().database_type).finish_non_exhaustive()
+        f.debug_struct("MmdbFile").field("kind", &self.reader.metadata().database_type).finish_non_exhaustive()
     }
 }
 
 impl MmdbFile {
-    /// Reads `path` whole and looks it over. Never mapped: a file that is truncated under a mapping kills the process
-    /// (RELIABILITY F9).
+    /// Reads and validates the file at `path`. The file is never memory-mapped: truncating a mapped file would kill the
+    /// process.
     pub(super) fn load(path: &Path) -> Result<Self, GeoError> {
         Self::from_bytes(path, read_unchanging_file(path)?)
     }
 
-    /// Looks over what was read of `path`.
+    /// Validates the content of the file at `path`.
     pub(super) fn from_bytes(path: &Path, bytes: Vec<u8>) -> Result<Self, GeoError> {
-        let broken = |why: MaxMindDbError| GeoError::InvalidFile { file: path.into(), what: why.to_string() };
-        let reader = Reader::from_source(bytes).map_err(broken)?;
+        let invalid = |error: MaxMindDbError| GeoError::InvalidFile { file: path.into(), problem: error.to_string() };
+        let reader = Reader::from_source(bytes).map_err(invalid)?;
         let file = Self { reader };
-        if !file.validate_records().map_err(broken)? {
+        if !file.validate_records().map_err(invalid)? {
             return Err(GeoError::NoCoordinates { file: path.into() });
         }
         Ok(file)
     }
 
-    /// The place of an address in canonical form; `None` when the file does not know it, is of the other IP version, or
-    /// cannot be read there.
+    /// Coordinates of an address in canonical form; `None` if the file does not contain it, has the other IP version, or
+    /// is damaged there.
     pub(super) fn lookup(&self, address: IpAddr) -> Option<GeoRecord> {
         self.try_lookup(address).ok().flatten()
     }
@@ -65,20 +65,20 @@ impl MmdbFile {
         if address.is_ipv6() && self.reader.metadata().ip_version == 4 {
             return Ok(None);
         }
-        Ok(self.reader.lookup(address)?.decode::<CityRecord>()?.and_then(CityRecord::to_geo_record))
+        Ok(self.reader.lookup(address)?.decode::<CityRecord>()?.and_then(CityRecord::into_geo_record))
     }
 
-    /// Whether any record looked at has a place; an error when any is damaged.
+    /// Whether any checked record has coordinates; an error if any is damaged.
     fn validate_records(&self) -> Result<bool, MaxMindDbError> {
         let mut found = false;
         for network in self.reader.networks(WithinOptions::default())?.take(VALIDATED_RECORDS_MAX) {
             let record = network?.decode::<CityRecord>()?;
-            found |= record.and_then(CityRecord::to_geo_record).is_some();
+            found |= record.and_then(CityRecord::into_geo_record).is_some();
         }
         for probe in 0..VALIDATION_PROBES {
             let spread = probe.wrapping_mul(u32::MAX / VALIDATION_PROBES);
             found |= self.try_lookup(Ipv4Addr::from_bits(spread).into())?.is_some();
-            // Addresses given out to anyone lie in 2000::/3.
+            // All global unicast addresses lie in 2000::/3.
             let global = Ipv6Addr::from_bits((0x2000_0000_u128 | u128::from(spread >> 3)) << 96);
             found |= self.try_lookup(global.into())?.is_some();
         }
@@ -86,26 +86,26 @@ impl MmdbFile {
     }
 }
 
-/// Reads at most `FILE_BYTES_MAX` bytes, and only a file that stays as it is meanwhile.
+/// Reads a file of at most `GEOIP_FILE_BYTES_MAX` bytes; an error if it changes meanwhile.
 fn read_unchanging_file(path: &Path) -> Result<Vec<u8>, GeoError> {
-    let unreadable = |why| GeoError::Unreadable { file: path.into(), why };
-    let mut source = std::fs::File::open(path).map_err(unreadable)?;
-    let before = source.metadata().map_err(unreadable)?;
-    if GEOIP_FILE_BYTES_MAX < before.len() {
+    let unreadable = |source| GeoError::Unreadable { file: path.into(), source };
+    let mut file = std::fs::File::open(path).map_err(unreadable)?;
+    let before = file.metadata().map_err(unreadable)?;
+    if before.len() > GEOIP_FILE_BYTES_MAX {
         return Err(GeoError::TooLarge { file: path.into() });
     }
     let mut bytes = Vec::with_capacity(before.len() as usize);
-    source.by_ref().take(GEOIP_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
-    let after = source.metadata().map_err(unreadable)?;
-    let settled = before.modified().ok() == after.modified().ok() && bytes.len() as u64 == after.len();
-    if !settled {
+    file.by_ref().take(GEOIP_FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    let after = file.metadata().map_err(unreadable)?;
+    let is_unchanged = before.modified().ok() == after.modified().ok() && bytes.len() as u64 == after.len();
+    if !is_unchanged {
         return Err(GeoError::ChangedWhileRead { file: path.into() });
     }
     Ok(bytes)
 }
 
-/// Both layouts that city editions come in: MaxMind's own (`location.latitude`, doubles) and the flat one of packaged
-/// editions (`latitude`, floats). Every other field is passed over.
+/// Record of a city edition, in either layout: MaxMind's own (`location.latitude`, doubles), or the flat one of packaged
+/// editions (`latitude`, floats). Other fields are ignored.
 #[derive(serde::Deserialize)]
 struct CityRecord {
     location: Option<CityLocation>,
@@ -122,19 +122,19 @@ struct CityLocation {
 }
 
 impl CityRecord {
-    /// A place of exactly 0, 0 is how some files spell "unknown": nobody lives there, in the open sea.
-    fn to_geo_record(self) -> Option<GeoRecord> {
-        let flat =
+    /// The record's coordinates; `None` if out of range, or exactly 0, 0, which some files use for "unknown".
+    fn into_geo_record(self) -> Option<GeoRecord> {
+        let flat_location =
             CityLocation { latitude: self.latitude, longitude: self.longitude, accuracy_radius: self.accuracy_radius };
-        let location = self.location.unwrap_or(flat);
+        let location = self.location.unwrap_or(flat_location);
         let (latitude, longitude) = (location.latitude?.0, location.longitude?.0);
-        let valid = latitude.abs() <= 90.0 && longitude.abs() <= 180.0 && (latitude, longitude) != (0.0, 0.0);
+        let is_valid = latitude.abs() <= 90.0 && longitude.abs() <= 180.0 && (latitude, longitude) != (0.0, 0.0);
         let accuracy_radius_km = location.accuracy_radius.map(|radius| radius.0);
-        valid.then_some(GeoRecord { latitude, longitude, accuracy_radius_km })
+        is_valid.then_some(GeoRecord { latitude, longitude, accuracy_radius_km })
     }
 }
 
-/// A number of whatever type the file chose: the format keeps float and double apart, and readers are strict about it.
+/// A number of any type. The format distinguishes float, double and integers, and the reader converts none of them.
 struct NumericValue(f64);
 
 impl<'de> Deserialize<'de> for NumericValue {

@@ -1,4 +1,4 @@
-//! Locality files of our own making, good and broken, judged by what was written into them.
+//! Generated GeoIP files, valid and damaged: lookups must return the coordinates written into them.
 
 use std::io::Write;
 use std::net::IpAddr;
@@ -9,7 +9,7 @@ use mmdb_writer::{IpVersion, Value, Writer};
 use super::*;
 
 const WITHOUT_GRID: LocatorSettings =
-    LocatorSettings { grid_degrees: 0.0, session_grid_degrees: 0.0, max_accuracy_radius_km: 500.0 };
+    LocatorSettings { grid_degrees: 0.0, session_grid_degrees: 0.0, geoip_max_accuracy_radius_km: 500.0 };
 const SEATTLE: (f64, f64) = (47.606, -122.332);
 const TOKYO: (f64, f64) = (35.689, 139.692);
 
@@ -92,7 +92,7 @@ fn geoip_tries_the_next_file_for_the_other_ip_version() {
     assert_located(&both, "8.9.9.9", Some(SEATTLE));
 }
 
-/// S1-27, B-37: unknown and private addresses have no locality, whatever a file says of them.
+/// S1-27, B-37: unknown and private addresses have no locality, even if a file contains them.
 #[test]
 fn geoip_has_no_locality_for_unknown_and_private_addresses() {
     let everywhere =
@@ -118,7 +118,7 @@ fn geoip_ignores_records_beyond_the_accuracy_radius() {
     assert_located(&locator, "1.0.1.1", None);
 }
 
-/// S1-27: some files write "unknown" as 0, 0, and some write nonsense.
+/// S1-27: some files write "unknown" as 0, 0, and some contain invalid coordinates.
 #[test]
 fn geoip_ignores_null_island_and_invalid_coordinates() {
     let bytes = mmdb_bytes(
@@ -137,21 +137,21 @@ fn geoip_ignores_null_island_and_invalid_coordinates() {
     assert_located(&locator, "1.0.3.1", Some(TOKYO));
 }
 
-/// SEC-9: what leaves the locator is a cell's centre, not a place.
+/// SEC-9: the locator returns the center of a grid cell, not the exact coordinates.
 #[test]
 fn geoip_snaps_a_locality_to_its_grid_cell_center() {
     let bytes = mmdb_bytes(IpVersion::V4, &[("1.0.0.0/24", nested_record(SEATTLE, None))]);
     assert_located(&locator_of_files(&[&bytes], LocatorSettings::default()), "1.0.0.1", Some((47.5, -122.5)));
 }
 
-/// SEC-9: others know of it the middle of a larger cell, and never of a smaller one.
+/// SEC-9: other players see the center of a cell of the session grid, which is never finer than the own grid.
 #[test]
 fn geoip_session_grid_is_never_finer_than_the_own_grid() {
     let bytes = mmdb_bytes(IpVersion::V4, &[("1.0.0.0/24", nested_record(SEATTLE, None))]);
-    let coarsely = |cell_degrees, session_cell_degrees| {
+    let coarsely = |location_grid_degrees, session_location_grid_degrees| {
         let settings = LocatorSettings {
-            grid_degrees: cell_degrees,
-            session_grid_degrees: session_cell_degrees,
+            grid_degrees: location_grid_degrees,
+            session_grid_degrees: session_location_grid_degrees,
             ..LocatorSettings::default()
         };
         locator_of_files(&[&bytes], settings).locate_on_session_grid(parse_address("1.0.0.1")).unwrap()
@@ -171,23 +171,23 @@ fn geoip_file_without_cities_is_rejected_by_name() {
     let text_for_number = Value::map([("location", Value::map([("latitude", Value::from("47"))]))]);
     let wrong_type = mmdb_bytes(IpVersion::V4, &[("1.0.0.0/24", text_for_number)]);
     let cases: [(&str, &[u8], &str); 5] = [
-        ("empty.mmdb", b"", "not a sound MaxMind-format file"),
-        ("text.mmdb", b"not a database at all", "not a sound MaxMind-format file"),
-        ("cut.mmdb", &whole[..whole.len() / 2], "not a sound MaxMind-format file"),
-        ("countries.mmdb", &countries, "a city edition is needed"),
+        ("empty.mmdb", b"", "damaged or not in MaxMind format"),
+        ("text.mmdb", b"not a database at all", "damaged or not in MaxMind format"),
+        ("cut.mmdb", &whole[..whole.len() / 2], "damaged or not in MaxMind format"),
+        ("countries.mmdb", &countries, "use a city edition"),
         ("types.mmdb", &wrong_type, "expected a number"),
     ];
     for (name, bytes, expected) in cases {
         let path = write_file(&folder, name, bytes);
-        let said = GeoIpLocator::load_files(&[path], WITHOUT_GRID).unwrap_err().to_string();
-        assert!(said.contains(name) && said.contains(expected), "{said}");
+        let error = GeoIpLocator::load_files(&[path], WITHOUT_GRID).unwrap_err().to_string();
+        assert!(error.contains(name) && error.contains(expected), "{error}");
     }
-    let said = GeoIpLocator::load_files(&[folder.path().join("absent.mmdb")], WITHOUT_GRID).unwrap_err().to_string();
-    assert!(said.contains("absent.mmdb: cannot be read"), "{said}");
+    let error = GeoIpLocator::load_files(&[folder.path().join("absent.mmdb")], WITHOUT_GRID).unwrap_err().to_string();
+    assert!(error.contains("absent.mmdb: cannot be read"), "{error}");
 }
 
-/// R18: whatever becomes of the file, every answer comes from the last whole one. In-place writing, truncation and
-/// renaming go on beside the look-ups; a reader that maps its file dies here.
+/// R18: every lookup is answered from the last valid file, while the file is written in place, truncated and renamed. A
+/// reader that maps its file into memory would crash here.
 #[test]
 fn geoip_reload_of_a_damaged_file_keeps_the_old_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -198,16 +198,16 @@ fn geoip_reload_of_a_damaged_file_keeps_the_old_one() {
     assert!(!handle.is_loaded() && handle.locate(parse_address("1.0.0.1")).is_none());
     handle.reload().unwrap();
 
-    let places = [SEATTLE, TOKYO].map(|(latitude, longitude)| Locality::from_degrees(latitude, longitude));
+    let localities = [SEATTLE, TOKYO].map(|(latitude, longitude)| Locality::from_degrees(latitude, longitude));
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| {
-            let mut asked = 0_u64;
+        let lookups = scope.spawn(|| {
+            let mut count = 0_u64;
             while !stop.load(Ordering::Relaxed) {
-                assert!(places.contains(&handle.locate(parse_address("1.0.0.1"))));
-                asked += 1;
+                assert!(localities.contains(&handle.locate(parse_address("1.0.0.1"))));
+                count += 1;
             }
-            asked
+            count
         });
         for cycle in 0..340_usize {
             let next = if cycle % 2 == 0 { &tokyo } else { &seattle };
@@ -216,35 +216,35 @@ fn geoip_reload_of_a_damaged_file_keeps_the_old_one() {
             let beside = write_file(&folder, "next.mmdb", next);
             std::fs::rename(&beside, &path).unwrap();
             handle.reload().unwrap();
-            assert_eq!(handle.locate(parse_address("1.0.0.1")), places[(cycle + 1) % 2]);
+            assert_eq!(handle.locate(parse_address("1.0.0.1")), localities[(cycle + 1) % 2]);
             std::fs::remove_file(&path).unwrap();
             assert!(handle.reload().is_err());
         }
         stop.store(true, Ordering::Relaxed);
-        assert!(0 < asking.join().unwrap());
+        assert!(lookups.join().unwrap() > 0);
     });
 }
 
-/// SEC-3: bytes at random never bring the reader down, neither when it loads nor when it is asked.
+/// SEC-3: random bytes never make the reader panic, neither on load nor on lookup.
 #[test]
 fn geoip_file_with_flipped_bytes_never_panics() {
     let networks: Vec<(String, Value)> =
-        (0..64).map(|at| (format!("1.{at}.0.0/16"), nested_record((f64::from(at), 10.0), Some(20)))).collect();
+        (0..64).map(|n| (format!("1.{n}.0.0/16"), nested_record((f64::from(n), 10.0), Some(20)))).collect();
     let borrowed: Vec<(&str, Value)> = networks.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
     let whole = mmdb_bytes(IpVersion::V6, &borrowed);
     let folder = tempfile::tempdir().unwrap();
-    let mut refused = 0;
-    for at_byte in (0..whole.len()).step_by(7) {
+    let mut rejected = 0;
+    for index in (0..whole.len()).step_by(7) {
         let mut bytes = whole.clone();
-        bytes[at_byte] ^= 0xff;
+        bytes[index] ^= 0xff;
         match GeoIpLocator::load_files(&[write_file(&folder, "flipped.mmdb", &bytes)], WITHOUT_GRID) {
             Ok(locator) => {
                 assert!((0..64).all(|net| {
-                    locator.locate(parse_address(&format!("1.{net}.2.3"))).is_none_or(|it| it.x.is_finite())
+                    locator.locate(parse_address(&format!("1.{net}.2.3"))).is_none_or(|locality| locality.x.is_finite())
                 }))
             }
-            Err(_) => refused += 1,
+            Err(_) => rejected += 1,
         }
     }
-    assert!(0 < refused);
+    assert!(rejected > 0);
 }

@@ -1,4 +1,4 @@
-//! The rulesets that the program carries, for a server that was given no directory.
+//! Bundled rulesets: used by a server without a ruleset directory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::domain::ruleset::Ruleset;
 use crate::rules::{RenderedDiagnostic, parse_ruleset};
 
-/// Their files: names, and contents as shipped.
+/// File names and contents.
 pub const BUNDLED_FILES: [(&str, &str); 7] = [
     ("rulesets/casual_quickplay.xml", include_str!("../../rulesets/casual_quickplay.xml")),
     ("rulesets/challenge_5v5.xml", include_str!("../../rulesets/challenge_5v5.xml")),
@@ -17,7 +17,7 @@ pub const BUNDLED_FILES: [(&str, &str); 7] = [
     ("rulesets/teiserver_duel.xml", include_str!("../../rulesets/teiserver_duel.xml")),
 ];
 
-/// All of them. A test keeps them valid, so problems here mean a broken build.
+/// Parses all bundled rulesets. A test keeps them valid, so problems mean a broken build.
 pub fn load_bundled() -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<RenderedDiagnostic>> {
     BUNDLED_FILES
         .iter()

@@ -1,4 +1,4 @@
-//! The rulesets that are in force, those that were until lately, and what was wrong with the last ones offered.
+//! Ruleset catalog: active rulesets, recently retired ones, and the problems of the last rejected reload.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,60 +12,60 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::rules::RenderedDiagnostic;
 
-/// One ruleset in force.
+/// Active ruleset of one set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ActiveRuleset {
-    /// The file that it came from.
+    /// Source file.
     pub file: PathBuf,
-    /// The ruleset.
+    /// Ruleset.
     pub ruleset: Arc<Ruleset>,
 }
 
-/// One ruleset that is no longer in force but still resolved by its hash (S1-37).
+/// Ruleset that was replaced or removed, and can still be found by its hash until it expires.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RetiredRuleset {
-    /// The ruleset.
+    /// Ruleset.
     pub ruleset: Arc<Ruleset>,
-    /// When it was taken.
+    /// Time of loading.
     pub loaded_at: UnixMs,
-    /// When another took its place.
+    /// Time of replacement or removal.
     pub retired_at: UnixMs,
-    /// When its hash is forgotten.
+    /// Time from which its hash is unknown.
     pub expires_at: UnixMs,
 }
 
-/// Everything at one moment; a reader that holds it sees no swap.
+/// Content of the catalog at one moment. A swap does not change a state that a reader holds.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CatalogState {
-    /// In force, by set.
+    /// Active rulesets, by set.
     pub active: BTreeMap<SetId, ActiveRuleset>,
-    /// Still resolved, oldest first.
+    /// Retired rulesets, oldest first.
     pub retired: Vec<RetiredRuleset>,
-    /// What was wrong with the rulesets last offered; empty when they were taken.
+    /// Problems of the last rejected reload; empty if the last reload succeeded.
     pub rejected_diagnostics: Vec<RenderedDiagnostic>,
-    /// When the current ones were taken; none when none ever were.
+    /// Time at which the active rulesets were loaded; `None` before the first load.
     pub loaded_at: Option<UnixMs>,
 }
 
-/// What a swap changed, in set order.
+/// Sets changed by a swap, in set order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CatalogChanges {
     /// Sets that had no ruleset before.
     pub added: Vec<SetId>,
-    /// Sets whose ruleset means something else now.
+    /// Sets whose ruleset hash changed.
     pub changed: Vec<SetId>,
-    /// Sets that have no ruleset any more.
+    /// Sets without a ruleset now.
     pub removed: Vec<SetId>,
 }
 
 impl CatalogChanges {
-    /// Whether all means what it meant.
+    /// Whether no ruleset changed its meaning.
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.changed.is_empty() && self.removed.is_empty()
     }
 }
 
-/// The rulesets of a server. Readers never wait; writers take turns.
+/// Ruleset catalog of a server. Readers never block; writers are serialized.
 #[derive(Debug, Default)]
 pub struct RulesetCatalog {
     state: ArcSwap<CatalogState>,
@@ -73,68 +73,69 @@ pub struct RulesetCatalog {
 }
 
 impl RulesetCatalog {
-    /// Everything as it stands.
+    /// Current state.
     pub fn snapshot(&self) -> Arc<CatalogState> {
         self.state.load_full()
     }
 
-    /// The ruleset in force for `set`.
+    /// Active ruleset of `set`.
     pub fn active_ruleset(&self, set: SetId) -> Option<Arc<Ruleset>> {
-        self.state.load().active.get(&set).map(|current| current.ruleset.clone())
+        self.state.load().active.get(&set).map(|active| active.ruleset.clone())
     }
 
-    /// The ruleset of `set` that `hash` names, in force or lately retired.
+    /// Active or retired ruleset of `set` with `hash`.
     pub fn find_by_hash(&self, set: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
         let state = self.state.load();
-        let current = state.active.get(&set).map(|current| &current.ruleset);
+        let active = state.active.get(&set).map(|active| &active.ruleset);
         let retired = state.retired.iter().map(|retired| &retired.ruleset).filter(|ruleset| ruleset.set_id == set);
-        current.into_iter().chain(retired).find(|ruleset| ruleset.hash == hash).cloned()
+        active.into_iter().chain(retired).find(|ruleset| ruleset.hash == hash).cloned()
     }
 
-    /// Every ruleset that can be resolved: those in force and those retired.
+    /// All active and retired rulesets.
     pub fn active_and_retired(&self) -> Vec<Arc<Ruleset>> {
         let state = self.state.load();
-        let current = state.active.values().map(|current| &current.ruleset);
-        current.chain(state.retired.iter().map(|retired| &retired.ruleset)).cloned().collect()
+        let active = state.active.values().map(|active| &active.ruleset);
+        active.chain(state.retired.iter().map(|retired| &retired.ruleset)).cloned().collect()
     }
 
-    /// Puts `rulesets`, of sets that differ, in force at `now`, all at once. What they replace stays resolved for
-    /// `keep_retired_ms`. Earlier problems are forgotten.
+    /// Makes `rulesets` active at `now`, all at once; their sets must differ. Replaced rulesets can be found by hash
+    /// for `keep_retired_ms`. Clears earlier problems.
     pub fn replace_all(
         &self,
         rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
         now: UnixMs,
         keep_retired_ms: u64,
     ) -> CatalogChanges {
-        let _turn = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.state.load_full();
-        let current: BTreeMap<SetId, ActiveRuleset> =
+        let active: BTreeMap<SetId, ActiveRuleset> =
             rulesets.into_iter().map(|(file, ruleset)| (ruleset.set_id, ActiveRuleset { file, ruleset })).collect();
         let mut changes = CatalogChanges::default();
-        for (set, new) in &current {
+        for (set, new) in &active {
             match before.active.get(set) {
                 None => changes.added.push(*set),
-                Some(old) if old.ruleset.hash != new.ruleset.hash => changes.changed.push(*set),
+                Some(previous) if previous.ruleset.hash != new.ruleset.hash => changes.changed.push(*set),
                 Some(_) => {}
             }
         }
-        changes.removed = before.active.keys().filter(|set| !current.contains_key(set)).copied().collect();
-        let gone = |set: &SetId| changes.changed.contains(set) || changes.removed.contains(set);
-        let leaving = before.active.iter().filter(|(set, _)| gone(set)).map(|(_, old)| RetiredRuleset {
-            ruleset: old.ruleset.clone(),
-            loaded_at: before.loaded_at.unwrap_or(now),
-            retired_at: now,
-            expires_at: now.plus_ms(keep_retired_ms),
-        });
-        let is_back = |old: &RetiredRuleset| {
-            current.get(&old.ruleset.set_id).is_some_and(|new| new.ruleset.hash == old.ruleset.hash)
+        changes.removed = before.active.keys().filter(|set| !active.contains_key(set)).copied().collect();
+        let is_replaced = |set: &SetId| changes.changed.contains(set) || changes.removed.contains(set);
+        let newly_retired =
+            before.active.iter().filter(|(set, _)| is_replaced(set)).map(|(_, previous)| RetiredRuleset {
+                ruleset: previous.ruleset.clone(),
+                loaded_at: before.loaded_at.unwrap_or(now),
+                retired_at: now,
+                expires_at: now.plus_ms(keep_retired_ms),
+            });
+        let is_active_again = |previous: &RetiredRuleset| {
+            active.get(&previous.ruleset.set_id).is_some_and(|new| new.ruleset.hash == previous.ruleset.hash)
         };
-        let mut retired: Vec<RetiredRuleset> = before.retired.iter().cloned().chain(leaving).collect();
-        retired.retain(|old| now < old.expires_at && !is_back(old));
+        let mut retired: Vec<RetiredRuleset> = before.retired.iter().cloned().chain(newly_retired).collect();
+        retired.retain(|previous| previous.expires_at > now && !is_active_again(previous));
         let excess = retired.len().saturating_sub(RETIRED_RULESETS_MAX);
         retired.drain(..excess);
         self.state.store(Arc::new(CatalogState {
-            active: current,
+            active,
             retired,
             rejected_diagnostics: Vec::new(),
             loaded_at: Some(now),
@@ -142,20 +143,20 @@ impl RulesetCatalog {
         changes
     }
 
-    /// Notes why the rulesets offered were not taken; those in force stay (S1-38).
-    pub fn record_rejected_reload(&self, problems: Vec<RenderedDiagnostic>) {
-        let _turn = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let state = CatalogState { rejected_diagnostics: problems, ..CatalogState::clone(&self.state.load()) };
+    /// Records why a reload was rejected. The active rulesets do not change.
+    pub fn record_rejected_reload(&self, diagnostics: Vec<RenderedDiagnostic>) {
+        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = CatalogState { rejected_diagnostics: diagnostics, ..CatalogState::clone(&self.state.load()) };
         self.state.store(Arc::new(state));
     }
 
-    /// Forgets retired rulesets whose time has come by `now`.
+    /// Removes retired rulesets that have expired at `now`.
     pub fn remove_expired(&self, now: UnixMs) {
-        let _turn = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let before = self.state.load_full();
-        if before.retired.iter().any(|old| old.expires_at <= now) {
+        if before.retired.iter().any(|previous| previous.expires_at <= now) {
             let mut state = CatalogState::clone(&before);
-            state.retired.retain(|old| now < old.expires_at);
+            state.retired.retain(|previous| previous.expires_at > now);
             self.state.store(Arc::new(state));
         }
     }

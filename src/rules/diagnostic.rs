@@ -1,4 +1,4 @@
-//! A problem with its place, for people: one line for logs, and a picture of the line for the terminal.
+//! Ruleset diagnostics for people: one line for logs, and a marked source snippet for the terminal.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,46 +7,46 @@ use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
 use crate::domain::ruleset::raw::{Diagnostic, Span};
 
-/// Something wrong with a ruleset file. As text: `file:line:column: what, and what would be right`.
+/// Problem in a ruleset file. As text: `file:line:column: problem; fix`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RenderedDiagnostic {
-    /// The file, or the directory when there is none.
+    /// File, or the directory for problems without a file.
     pub file: String,
-    /// The line, from 1; 0 when the problem is with the file as a whole.
+    /// Line, from 1; 0 for problems with the whole file.
     pub line: u32,
-    /// The character in the line, from 1; 0 when the problem is with the file as a whole.
+    /// Character in the line, from 1; 0 for problems with the whole file.
     pub column: u32,
-    /// What is wrong.
+    /// Problem.
     pub problem: String,
-    /// What would be right.
+    /// Fix.
     pub fix: String,
     source: Option<(Arc<str>, Span)>,
 }
 
 impl RenderedDiagnostic {
-    /// A problem with the file as a whole.
-    pub fn for_file(file: &str, what: impl Into<String>, right: impl Into<String>) -> Self {
-        Self { file: file.into(), line: 0, column: 0, problem: what.into(), fix: right.into(), source: None }
+    /// Problem with a whole file.
+    pub fn for_file(file: &str, problem: impl Into<String>, fix: impl Into<String>) -> Self {
+        Self { file: file.into(), line: 0, column: 0, problem: problem.into(), fix: fix.into(), source: None }
     }
 
-    /// A mistake in `text`, the content of `file`.
-    pub fn at_span(file: &str, text: &str, mistake: Diagnostic) -> Self {
-        Self::with_shared_source(file, &text.into(), mistake)
+    /// Problem in `text`, the content of `file`.
+    pub fn at_span(file: &str, text: &str, diagnostic: Diagnostic) -> Self {
+        Self::with_shared_source(file, &text.into(), diagnostic)
     }
 
-    /// The same, where the text is already shared.
-    pub(super) fn with_shared_source(file: &str, text: &Arc<str>, mistake: Diagnostic) -> Self {
-        let Diagnostic { span, problem: what, fix: right } = mistake;
+    /// As `at_span`, for text that is already shared.
+    pub(super) fn with_shared_source(file: &str, text: &Arc<str>, diagnostic: Diagnostic) -> Self {
+        let Diagnostic { span, problem, fix } = diagnostic;
         let (line, column) = line_and_column(text, span.start);
-        Self { file: file.into(), line, column, problem: what, fix: right, source: Some((text.clone(), span)) }
+        Self { file: file.into(), line, column, problem, fix, source: Some((text.clone(), span)) }
     }
 
-    /// What is wrong and what would be right, without the place.
+    /// Problem and fix, without the position.
     pub fn message(&self) -> String {
         format!("{}; {}", self.problem, self.fix)
     }
 
-    /// The problem with the line it is in, marked; no colours.
+    /// Problem with its source line, marked; without colors.
     pub fn render_snippet(&self) -> String {
         let title = Level::ERROR.primary_title(self.problem.as_str());
         let help = Level::HELP.message(self.fix.as_str());
@@ -72,7 +72,7 @@ impl fmt::Display for RenderedDiagnostic {
     }
 }
 
-/// The line and the character in it, both from 1, of the byte at `offset`. A byte order mark is not a character.
+/// Line and character, both from 1, of the byte at `offset`. A byte order mark is not a character.
 fn line_and_column(text: &str, offset: usize) -> (u32, u32) {
     let before = text.get(..offset).unwrap_or(text);
     let before = before.strip_prefix('\u{feff}').unwrap_or(before);

@@ -1,4 +1,4 @@
-//! Reads a directory of rulesets, whole: every file is sound, or none is taken.
+//! Ruleset directory loader: loads all files, or none if any file is invalid.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,30 +9,30 @@ use crate::domain::limit::{RULESET_FILE_BYTES_MAX, RULESET_FILES_MAX};
 use crate::domain::ruleset::Ruleset;
 use crate::rules::{RenderedDiagnostic, decode_utf8, parse_ruleset};
 
-/// Every `*.xml` file of `directory`, in name order, read and checked; or everything that is wrong with them.
+/// Loads each `*.xml` file of `directory`, in name order. Returns all problems of all files if any file is invalid.
 ///
-/// Symbolic links are followed. Names that begin with a dot are skipped: editors and Kubernetes (`..data`) keep their
-/// own things there. A directory without a ruleset is a problem: an empty mount must not empty the server.
+/// Symbolic links are followed. Names that start with a dot are skipped: editors and Kubernetes (`..data`) use them. A
+/// directory without rulesets is an error, so that an empty mount does not remove all sets.
 pub fn load_directory(directory: &Path) -> Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<RenderedDiagnostic>> {
-    let files = list_ruleset_files(directory).map_err(|problem| vec![problem])?;
+    let files = list_ruleset_files(directory).map_err(|diagnostic| vec![diagnostic])?;
     let mut rulesets: Vec<(PathBuf, Arc<Ruleset>)> = Vec::new();
-    let mut problems = Vec::new();
+    let mut diagnostics = Vec::new();
     for path in files {
         match read_file(&path).and_then(|text| parse_ruleset(&path.to_string_lossy(), &text)) {
-            Ok(ruleset) => match rulesets.iter().find(|(_, known)| known.set_id == ruleset.set_id) {
-                Some((first, _)) => problems.push(duplicate_set_id(first, &path, &ruleset)),
+            Ok(ruleset) => match rulesets.iter().find(|(_, loaded)| loaded.set_id == ruleset.set_id) {
+                Some((first, _)) => diagnostics.push(duplicate_set_id(first, &path, &ruleset)),
                 None => rulesets.push((path, Arc::new(ruleset))),
             },
-            Err(found) => problems.extend(found),
+            Err(file_diagnostics) => diagnostics.extend(file_diagnostics),
         }
     }
-    if problems.is_empty() {
-        problems.extend(rulesets.iter().filter_map(|(path, ruleset)| check_offered_set(path, ruleset, &rulesets)));
+    if diagnostics.is_empty() {
+        diagnostics.extend(rulesets.iter().filter_map(|(path, ruleset)| check_offered_set(path, ruleset, &rulesets)));
     }
-    if problems.is_empty() { Ok(rulesets) } else { Err(problems) }
+    if diagnostics.is_empty() { Ok(rulesets) } else { Err(diagnostics) }
 }
 
-/// The text of one file; never more of it is read than a ruleset may have.
+/// Reads the text of one file, at most the maximum size of a ruleset.
 pub fn read_file(path: &Path) -> Result<String, Vec<RenderedDiagnostic>> {
     let name = path.to_string_lossy();
     let mut bytes = Vec::new();
@@ -64,41 +64,33 @@ fn list_ruleset_files(directory: &Path) -> Result<Vec<PathBuf>, RenderedDiagnost
         if is_xml && !hidden && !path.is_dir() {
             files.push(path);
         }
-        if RULESET_FILES_MAX < files.len() {
-            let what = format!("the directory holds more than {RULESET_FILES_MAX} rulesets");
-            return Err(RenderedDiagnostic::for_file(&name, what, "keep one file for each matchmaking set"));
+        if files.len() > RULESET_FILES_MAX {
+            let problem = format!("the directory has more than {RULESET_FILES_MAX} rulesets");
+            return Err(RenderedDiagnostic::for_file(&name, problem, "keep one file per matchmaking set"));
         }
     }
     if files.is_empty() {
-        return Err(RenderedDiagnostic::for_file(
-            &name,
-            "the directory holds no ruleset",
-            "put at least one *.xml file into it",
-        ));
+        return Err(RenderedDiagnostic::for_file(&name, "the directory has no ruleset", "add at least one *.xml file"));
     }
     files.sort();
     Ok(files)
 }
 
-/// What is wrong with the set that a queue offers to those who wait long; only a whole directory can tell.
+/// Checks the set that a queue offers as an alternative; it needs all files of the directory.
 fn check_offered_set(path: &Path, ruleset: &Ruleset, all: &[(PathBuf, Arc<Ruleset>)]) -> Option<RenderedDiagnostic> {
     let offered = ruleset.queue.as_ref()?.offer?.set_id;
-    let found = all.iter().find(|(_, other)| other.set_id == offered);
-    let why = match found {
-        None => "no file rules it".to_owned(),
+    let file_diagnostics = all.iter().find(|(_, other)| other.set_id == offered);
+    let reason = match file_diagnostics {
+        None => "no file has that SetId".to_owned(),
         Some((file, other)) if other.queue.is_none() => format!("{} has no <Queue>", file.display()),
         Some(_) => return None,
     };
-    let what = format!("<Offer> names set {offered}, but {why}");
-    Some(RenderedDiagnostic::for_file(&path.to_string_lossy(), what, "name a set that can be entered instead"))
+    let problem = format!("<Offer> names set {offered}, but {reason}");
+    Some(RenderedDiagnostic::for_file(&path.to_string_lossy(), problem, "name a set with a <Queue>"))
 }
 
 fn duplicate_set_id(first: &Path, second: &Path, ruleset: &Ruleset) -> RenderedDiagnostic {
     let set_id = ruleset.set_id;
-    let what = format!("set {set_id} is already ruled by {}", first.display());
-    RenderedDiagnostic::for_file(
-        &second.to_string_lossy(),
-        what,
-        "give one of the two files another SetId, or delete it",
-    )
+    let problem = format!("SetId {set_id} is already used by {}", first.display());
+    RenderedDiagnostic::for_file(&second.to_string_lossy(), problem, "change the SetId of one file, or delete the file")
 }

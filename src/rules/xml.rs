@@ -1,8 +1,9 @@
-//! From XML to a draft, with every name and value's place in the file; strict, and bounded in every direction.
+//! XML parser for rulesets: builds a tree of raw elements with the position of each name and value. Strict, with limits
+//! on size and depth.
 //!
-//! quick-xml finds the tags; it is lenient where speed asks for it, so what it lets through is checked here: names,
-//! white space between attributes, `<` in values, a second root, text around it. Nothing is ever fetched or expanded:
-//! a DOCTYPE is refused, and only the five entities of XML itself and numbers of characters are known.
+//! quick-xml tokenizes leniently, so this file checks what it accepts: names, white space between attributes, `<` in
+//! values, a second root and text outside the root. External content is never loaded. A DOCTYPE is an error. Only the
+//! five predefined entities and character references are accepted.
 
 use quick_xml::XmlVersion;
 use quick_xml::errors::{Error, IllFormedError};
@@ -15,39 +16,68 @@ use crate::domain::limit::{
 };
 use crate::domain::ruleset::raw::{Diagnostic, RawAttribute, RawElement, Span, quoted_excerpt};
 
-/// What editors put on a root element to find the schema; it says nothing to a server.
+/// Prefix of the attributes on the root element with which editors find the schema; the server ignores them.
 const SCHEMA_PREFIX: &str = "xsi:";
 const SCHEMA_DECLARATION: (&str, &str) = ("xmlns:xsi", "http://www.w3.org/2001/XMLSchema-instance");
 
-/// The root element of `text`, or the one thing that keeps it from being XML.
+/// Parses `text` and returns its root element, or the first syntax error.
 ///
-/// A byte order mark is skipped. Comments are dropped. Attributes for editors (`xsi:…`) on the root are dropped.
+/// Skips a byte order mark, comments, and `xsi:…` attributes on the root.
 pub fn parse_document(text: &str) -> Result<RawElement, Diagnostic> {
-    if RULESET_FILE_BYTES_MAX < text.len() {
-        let what = format!("the file has {} bytes", text.len());
-        return Err(diagnostic(Span::default(), what, format!("keep it to {RULESET_FILE_BYTES_MAX}")));
+    if text.len() > RULESET_FILE_BYTES_MAX {
+        let problem = format!("the file has {} bytes", text.len());
+        return Err(diagnostic(Span::default(), problem, format!("keep it to {RULESET_FILE_BYTES_MAX} bytes")));
     }
     let offset = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
-    if let Some((at, letter)) = text[offset..].char_indices().find(|(_, letter)| !is_allowed_char(*letter)) {
-        let span = Span { start: offset + at, end: offset + at + letter.len_utf8() };
-        return Err(diagnostic(span, format!("character U+{:04X} is not allowed", u32::from(letter)), "delete it"));
+    if let Some((at, character)) = text[offset..].char_indices().find(|(_, character)| !is_allowed_char(*character)) {
+        let span = Span { start: offset + at, end: offset + at + character.len_utf8() };
+        return Err(diagnostic(span, format!("character U+{:04X} is not allowed", u32::from(character)), "delete it"));
     }
     XmlTreeBuilder { text, bom_length: offset, open_elements: Vec::new(), root: None, element_count: 0 }.build()
 }
 
-/// What XML 1.0 allows, less the control characters that it merely discourages.
-fn is_allowed_char(letter: char) -> bool {
-    matches!(letter, '\t' | '\n' | '\r') || !(letter.is_control() || matches!(letter, '\u{fffe}' | '\u{ffff}'))
+/// Removes the comments of a well-formed document, and each line that contained only a comment. In text that is not
+/// well-formed, comments after the first error remain.
+pub fn remove_comments(text: &str) -> String {
+    let mut reader = Reader::from_str(text);
+    let mut kept = String::with_capacity(text.len());
+    let mut copied_to = 0;
+    loop {
+        let start = reader.buffer_position() as usize;
+        match reader.read_event() {
+            Ok(Event::Comment(_)) => {
+                kept.push_str(&text[copied_to..start]);
+                copied_to = reader.buffer_position() as usize;
+                let line_start = kept.rfind('\n').map_or(0, |at| at + 1);
+                let rest = &text[copied_to..];
+                let line_end = rest.find('\n').map_or(rest.len(), |at| at + 1);
+                if kept[line_start..].trim().is_empty() && rest[..line_end].trim().is_empty() {
+                    kept.truncate(line_start);
+                    copied_to += line_end;
+                    // The skipped text is white space, which the reader reports as text and which is not copied again.
+                }
+            }
+            Ok(Event::Eof) | Err(_) => break,
+            Ok(_) => {}
+        }
+    }
+    kept.push_str(&text[copied_to.min(text.len())..]);
+    kept
 }
 
-fn diagnostic(span: Span, what: impl Into<String>, right: impl Into<String>) -> Diagnostic {
-    Diagnostic { span, problem: what.into(), fix: right.into() }
+/// Characters that XML 1.0 allows, except the control characters that it discourages.
+fn is_allowed_char(character: char) -> bool {
+    matches!(character, '\t' | '\n' | '\r') || !(character.is_control() || matches!(character, '\u{fffe}' | '\u{ffff}'))
 }
 
-/// The tree as it grows: open elements on a stack, so that no depth of nesting is a depth of calls.
+fn diagnostic(span: Span, problem: impl Into<String>, fix: impl Into<String>) -> Diagnostic {
+    Diagnostic { span, problem: problem.into(), fix: fix.into() }
+}
+
+/// Tree under construction. Open elements are on an explicit stack, so nesting does not use the call stack.
 struct XmlTreeBuilder<'a> {
     text: &'a str,
-    /// Bytes before the part that the reader sees.
+    /// Bytes before the text that the reader sees.
     bom_length: usize,
     open_elements: Vec<RawElement>,
     root: Option<RawElement>,
@@ -66,7 +96,7 @@ impl<'a> XmlTreeBuilder<'a> {
                     return Err(self.syntax_diagnostic(&error, self.bom_length + reader.error_position() as usize));
                 }
             };
-            let here = Span { start, end: self.bom_length + reader.buffer_position() as usize };
+            let event_span = Span { start, end: self.bom_length + reader.buffer_position() as usize };
             match event {
                 Event::Start(tag) => self.open_element(&tag, start)?,
                 Event::Empty(tag) => {
@@ -74,22 +104,32 @@ impl<'a> XmlTreeBuilder<'a> {
                     self.close_element();
                 }
                 Event::End(_) => self.close_element(),
-                Event::Text(text) => self.check_text(&text, here)?,
-                Event::CData(_) => self.record_text_span(here)?,
-                Event::GeneralRef(reference) => self.check_entity_reference(&reference, here)?,
+                Event::Text(text) => self.check_text(&text, event_span)?,
+                Event::CData(_) => self.record_text_span(event_span)?,
+                Event::GeneralRef(reference) => self.check_entity_reference(&reference, event_span)?,
                 Event::Comment(_) => {}
-                Event::Decl(_) => self.check_xml_declaration(here)?,
-                Event::PI(_) => return Err(diagnostic(here, "a processing instruction is not allowed", "delete it")),
-                Event::DocType(_) => {
-                    let what = "a DOCTYPE is not allowed: it could declare entities";
-                    return Err(diagnostic(here, what, "delete it; rulesets/ruleset.xsd is the schema"));
+                Event::Decl(_) => self.check_xml_declaration(event_span)?,
+                // A schema reference for editors; the server ignores it.
+                Event::PI(instruction) if instruction.target() == "xml-model" && self.is_prolog() => {}
+                Event::PI(_) => {
+                    let fix = "delete it; only <?xml-model …?> before the root element is allowed";
+                    return Err(diagnostic(event_span, "a processing instruction is not allowed", fix));
                 }
-                Event::Eof => return self.finish_document(here),
+                Event::DocType(_) => {
+                    let problem = "a DOCTYPE is not allowed: it could declare entities";
+                    return Err(diagnostic(event_span, problem, "delete it; rulesets/ruleset.xsd is the schema"));
+                }
+                Event::Eof => return self.finish_document(event_span),
             }
         }
     }
 
-    /// Opens an element. The element that it belongs to is below it on the stack.
+    /// Whether the root element has not begun.
+    fn is_prolog(&self) -> bool {
+        self.root.is_none() && self.open_elements.is_empty()
+    }
+
+    /// Opens an element; its parent is below it on the stack.
     fn open_element(&mut self, tag: &BytesStart<'_>, start: usize) -> Result<(), Diagnostic> {
         let tag_name = tag.name();
         let name: &str = tag_name.as_ref();
@@ -97,23 +137,27 @@ impl<'a> XmlTreeBuilder<'a> {
         if !is_valid_name(name) {
             return Err(diagnostic(
                 span,
-                format!("{} is not a name of an element", quoted_excerpt(name)),
-                "begin it with a letter",
+                format!("{} is not a valid element name", quoted_excerpt(name)),
+                "use letters, digits, `_`, `-` and `.`, starting with a letter or `_`",
             ));
         }
         if self.open_elements.is_empty() && self.root.is_some() {
-            return Err(diagnostic(span, "a second root element begins", "keep one <Ruleset> in a file"));
+            return Err(diagnostic(span, "a second root element starts here", "keep one <Ruleset> per file"));
         }
         if self.open_elements.len() == RULESET_XML_DEPTH_MAX {
             return Err(diagnostic(
                 span,
-                "elements are nested too deep",
-                format!("keep to {RULESET_XML_DEPTH_MAX} levels"),
+                "elements are nested too deeply",
+                format!("use at most {RULESET_XML_DEPTH_MAX} levels"),
             ));
         }
         self.element_count += 1;
-        if RULESET_XML_ELEMENTS_MAX < self.element_count {
-            return Err(diagnostic(span, "there are too many elements", format!("keep to {RULESET_XML_ELEMENTS_MAX}")));
+        if self.element_count > RULESET_XML_ELEMENTS_MAX {
+            return Err(diagnostic(
+                span,
+                "the file has too many elements",
+                format!("use at most {RULESET_XML_ELEMENTS_MAX}"),
+            ));
         }
         let attributes = self.read_attributes(tag, span)?;
         self.open_elements.push(RawElement {
@@ -126,7 +170,7 @@ impl<'a> XmlTreeBuilder<'a> {
         Ok(())
     }
 
-    /// Closes the innermost element; the reader has seen that the names agree.
+    /// Closes the innermost element. The reader has checked that the names match.
     fn close_element(&mut self) {
         let Some(element) = self.open_elements.pop() else { return };
         match self.open_elements.last_mut() {
@@ -138,33 +182,44 @@ impl<'a> XmlTreeBuilder<'a> {
     fn read_attributes(&self, tag: &BytesStart<'_>, tag_span: Span) -> Result<Vec<RawAttribute>, Diagnostic> {
         let mut attributes = Vec::new();
         let mut schema_is_declared = false;
-        let body = tag_span.start;
+        let tag_start = tag_span.start;
         for (count, attribute) in tag.attributes().enumerate() {
-            let attribute = attribute.map_err(|error| attribute_diagnostic(&error, body))?;
+            let attribute = attribute.map_err(|error| attribute_diagnostic(&error, tag_start))?;
             let key: &str = attribute.key.as_ref();
-            let raw: &str = &attribute.value;
-            let (name_span, value_span) = (self.span_of(key, tag, body), self.span_of(raw, tag, body));
+            let raw_value: &str = &attribute.value;
+            let (name_span, value_span) = (self.span_of(key, tag, tag_start), self.span_of(raw_value, tag, tag_start));
             if count == RULESET_XML_ATTRIBUTES_PER_ELEMENT_MAX {
-                let right = format!("keep to {RULESET_XML_ATTRIBUTES_PER_ELEMENT_MAX}");
-                return Err(diagnostic(name_span, "the element has too many attributes", right));
+                let fix = format!("use at most {RULESET_XML_ATTRIBUTES_PER_ELEMENT_MAX}");
+                return Err(diagnostic(name_span, "the element has too many attributes", fix));
             }
             let before = self.text.get(..name_span.start).unwrap_or_default();
             if !before.ends_with([' ', '\t', '\n', '\r']) {
-                return Err(diagnostic(name_span, "no space stands before the attribute", "put one there"));
+                return Err(diagnostic(name_span, "there is no space before the attribute", "add one"));
             }
-            if raw.contains('<') {
-                return Err(diagnostic(value_span, "a value holds `<`", "write `&lt;`, or close the quote before it"));
+            if raw_value.contains('<') {
+                return Err(diagnostic(
+                    value_span,
+                    "a value contains `<`",
+                    "write `&lt;`, or close the quote before it",
+                ));
             }
-            let value =
-                attribute.normalized_value(XmlVersion::Implicit1_0).ok().filter(|it| it.chars().all(is_allowed_char));
+            let value = attribute
+                .normalized_value(XmlVersion::Implicit1_0)
+                .ok()
+                .filter(|value| value.chars().all(is_allowed_char));
             let Some(value) = value else {
-                let right = "write `&amp;` for a plain `&`; only amp, lt, gt, quot, apos and numbers are known";
-                return Err(diagnostic(value_span, "a value holds a reference that means nothing", right));
+                let fix =
+                    "write `&amp;` for a literal `&`; only amp, lt, gt, quot, apos and character numbers are supported";
+                return Err(diagnostic(value_span, "a value contains an unknown reference", fix));
             };
             if self.open_elements.is_empty() && (key == SCHEMA_DECLARATION.0 || key.starts_with(SCHEMA_PREFIX)) {
                 schema_is_declared |= (key, &*value) == SCHEMA_DECLARATION;
                 if !is_valid_name(key.strip_prefix(SCHEMA_PREFIX).unwrap_or("xsi")) {
-                    return Err(diagnostic(name_span, format!("{} is not a name", quoted_excerpt(key)), "delete it"));
+                    return Err(diagnostic(
+                        name_span,
+                        format!("{} is not a valid name", quoted_excerpt(key)),
+                        "delete it",
+                    ));
                 }
                 if !schema_is_declared {
                     let (name, value) = SCHEMA_DECLARATION;
@@ -179,7 +234,7 @@ impl<'a> XmlTreeBuilder<'a> {
             if !is_valid_name(key) || key == "xmlns" {
                 return Err(diagnostic(
                     name_span,
-                    format!("{} is not a name of an attribute", quoted_excerpt(key)),
+                    format!("{} is not a valid attribute name", quoted_excerpt(key)),
                     "rename it",
                 ));
             }
@@ -188,65 +243,69 @@ impl<'a> XmlTreeBuilder<'a> {
         Ok(attributes)
     }
 
-    /// Where `part`, a piece of the tag whose content begins at `body`, stands in the file.
-    fn span_of(&self, part: &str, tag: &BytesStart<'_>, body: usize) -> Span {
+    /// Position in the file of `part`, a slice of the tag whose content starts at `tag_start`.
+    fn span_of(&self, part: &str, tag: &BytesStart<'_>, tag_start: usize) -> Span {
         let content: &str = tag;
-        let start = body + (part.as_ptr() as usize).saturating_sub(content.as_ptr() as usize);
+        let start = tag_start + (part.as_ptr() as usize).saturating_sub(content.as_ptr() as usize);
         Span { start, end: start + part.len() }
     }
 
-    fn check_text(&mut self, text: &str, here: Span) -> Result<(), Diagnostic> {
+    fn check_text(&mut self, text: &str, event_span: Span) -> Result<(), Diagnostic> {
         if let Some(at) = text.find("]]>") {
-            let span = Span { start: here.start + at, end: here.start + at + 3 };
-            return Err(diagnostic(span, "`]]>` ends nothing here", "delete it"));
+            let span = Span { start: event_span.start + at, end: event_span.start + at + 3 };
+            return Err(diagnostic(span, "`]]>` has no matching `<![CDATA[`", "delete it"));
         }
-        let blank = text.len() - text.trim_start_matches([' ', '\t', '\n', '\r']).len();
-        if blank == text.len() {
+        let leading_blanks = text.len() - text.trim_start_matches([' ', '\t', '\n', '\r']).len();
+        if leading_blanks == text.len() {
             return Ok(());
         }
-        let shown = text.trim_matches([' ', '\t', '\n', '\r']).len();
-        self.record_text_span(Span { start: here.start + blank, end: here.start + blank + shown })
+        let trimmed_len = text.trim_matches([' ', '\t', '\n', '\r']).len();
+        self.record_text_span(Span {
+            start: event_span.start + leading_blanks,
+            end: event_span.start + leading_blanks + trimmed_len,
+        })
     }
 
-    /// Notes that the innermost element holds text; there must be one.
+    /// Records that the innermost element contains text. Text outside the root is an error.
     fn record_text_span(&mut self, span: Span) -> Result<(), Diagnostic> {
         let Some(element) = self.open_elements.last_mut() else {
-            return Err(diagnostic(span, "text stands outside of the root element", "delete it, or write <Ruleset …>"));
+            return Err(diagnostic(span, "there is text outside the root element", "delete it, or add <Ruleset …>"));
         };
         element.text_span.get_or_insert(span);
         Ok(())
     }
 
-    fn check_entity_reference(&mut self, reference: &BytesRef<'_>, here: Span) -> Result<(), Diagnostic> {
-        let known = match reference.resolve_char_ref() {
-            Ok(Some(letter)) => is_allowed_char(letter),
+    fn check_entity_reference(&mut self, reference: &BytesRef<'_>, event_span: Span) -> Result<(), Diagnostic> {
+        let is_known = match reference.resolve_char_ref() {
+            Ok(Some(character)) => is_allowed_char(character),
             Ok(None) => ["amp", "lt", "gt", "quot", "apos"].contains(&&**reference),
             Err(_) => false,
         };
-        if !known {
-            let what = format!("{} means nothing", quoted_excerpt(&self.text[here.start..here.end]));
-            return Err(diagnostic(here, what, "write `&amp;` for a plain `&`"));
+        if !is_known {
+            let problem =
+                format!("{} is an unknown reference", quoted_excerpt(&self.text[event_span.start..event_span.end]));
+            return Err(diagnostic(event_span, problem, "write `&amp;` for a literal `&`"));
         }
-        self.record_text_span(here)
+        self.record_text_span(event_span)
     }
 
-    /// `<?xml version="1.0" encoding="UTF-8"?>`, in the first place or not at all.
-    fn check_xml_declaration(&self, here: Span) -> Result<(), Diagnostic> {
-        let right = "write <?xml version=\"1.0\" encoding=\"UTF-8\"?>, or leave it out";
-        if here.start != self.bom_length {
+    /// Checks `<?xml version="1.0" encoding="UTF-8"?>`; only allowed at the start of the file.
+    fn check_xml_declaration(&self, event_span: Span) -> Result<(), Diagnostic> {
+        let fix = "write <?xml version=\"1.0\" encoding=\"UTF-8\"?>, or remove it";
+        if event_span.start != self.bom_length {
             return Err(diagnostic(
-                here,
-                "the XML declaration is not at the very beginning",
-                "put it there or delete it",
+                event_span,
+                "the XML declaration is not at the start of the file",
+                "move it there, or delete it",
             ));
         }
-        let inside = self.text[here.start..here.end].trim_start_matches("<?xml").trim_end_matches("?>");
-        is_valid_xml_declaration(inside)
+        let content = self.text[event_span.start..event_span.end].trim_start_matches("<?xml").trim_end_matches("?>");
+        is_valid_xml_declaration(content)
             .then_some(())
-            .ok_or_else(|| diagnostic(here, "the XML declaration is unknown", right))
+            .ok_or_else(|| diagnostic(event_span, "the XML declaration is not supported", fix))
     }
 
-    fn finish_document(mut self, here: Span) -> Result<RawElement, Diagnostic> {
+    fn finish_document(mut self, event_span: Span) -> Result<RawElement, Diagnostic> {
         if let Some(element) = self.open_elements.pop() {
             return Err(diagnostic(
                 element.name_span,
@@ -254,7 +313,7 @@ impl<'a> XmlTreeBuilder<'a> {
                 unclosed_element_fix(&element.name),
             ));
         }
-        self.root.ok_or_else(|| diagnostic(here, "the file holds no element", "write a <Ruleset …>"))
+        self.root.ok_or_else(|| diagnostic(event_span, "the file has no element", "add a <Ruleset …>"))
     }
 
     fn syntax_diagnostic(&self, error: &Error, at: usize) -> Diagnostic {
@@ -263,11 +322,11 @@ impl<'a> XmlTreeBuilder<'a> {
         let span = Span { start: at, end: at + rest[..line].trim_end().len().max(1) };
         match error {
             Error::IllFormed(IllFormedError::MismatchedEndTag { expected, found }) => {
-                let what = format!("</{}> closes <{}>", sanitized_excerpt(found), sanitized_excerpt(expected));
+                let problem = format!("</{}> closes <{}>", sanitized_excerpt(found), sanitized_excerpt(expected));
                 diagnostic(
                     span,
-                    what,
-                    format!("write </{}>, or close what was opened in between", sanitized_excerpt(expected)),
+                    problem,
+                    format!("write </{}>, or close the elements opened in between", sanitized_excerpt(expected)),
                 )
             }
             Error::IllFormed(IllFormedError::UnmatchedEndTag(found)) => diagnostic(
@@ -276,11 +335,13 @@ impl<'a> XmlTreeBuilder<'a> {
                 "delete it, or open it first",
             ),
             Error::IllFormed(IllFormedError::UnclosedReference) => {
-                diagnostic(span, "`&` begins a reference that does not end", "write `&amp;` for a plain `&`")
+                diagnostic(span, "`&` starts a reference without an end", "write `&amp;` for a literal `&`")
             }
-            Error::IllFormed(IllFormedError::DoubleHyphenInComment) => {
-                diagnostic(span, "a comment holds `--`", "write a single hyphen: XML ends comments with `-->` alone")
-            }
+            Error::IllFormed(IllFormedError::DoubleHyphenInComment) => diagnostic(
+                span,
+                "a comment contains `--`",
+                "use single hyphens; XML allows `--` only at the end of a comment",
+            ),
             other => {
                 diagnostic(span, format!("this is not XML: {}", sanitized_excerpt(&other.to_string())), "close it")
             }
@@ -289,40 +350,42 @@ impl<'a> XmlTreeBuilder<'a> {
 }
 
 fn unclosed_element_fix(name: &str) -> String {
-    format!("write </{name}> where it ends, or <{name} …/> if it holds nothing")
+    format!("write </{name}> where it ends, or <{name} …/> if it is empty")
 }
 
 fn sanitized_excerpt(text: &str) -> String {
-    text.chars().filter(|letter| !letter.is_control()).take(100).collect()
+    text.chars().filter(|character| !character.is_control()).take(100).collect()
 }
 
-/// A name as this grammar needs it: XML's own, without colons and beyond ASCII only letters and digits.
+/// Whether `name` is an ASCII XML name without a colon.
 fn is_valid_name(name: &str) -> bool {
-    let mut letters = name.chars();
-    letters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
-        && letters.all(|letter| letter.is_alphanumeric() || "_-.".contains(letter))
+    let mut characters = name.chars();
+    characters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
+        && characters.all(|character| character.is_alphanumeric() || "_-.".contains(character))
         && name.is_ascii()
 }
 
-fn is_valid_xml_declaration(inside: &str) -> bool {
-    let mut rest = inside;
-    let mut pseudo = |name: &str, values: &[&str]| -> Option<bool> {
-        let spaced = rest.trim_start();
-        let Some(after) = spaced.strip_prefix(name).filter(|_| spaced.len() < rest.len()) else { return Some(false) };
+fn is_valid_xml_declaration(content: &str) -> bool {
+    let mut rest = content;
+    let mut read_pseudo_attribute = |name: &str, values: &[&str]| -> Option<bool> {
+        let after_space = rest.trim_start();
+        let Some(after) = after_space.strip_prefix(name).filter(|_| after_space.len() < rest.len()) else {
+            return Some(false);
+        };
         let after = after.trim_start().strip_prefix('=')?.trim_start();
         let quote = after.chars().next().filter(|quote| "\"'".contains(*quote))?;
         let (value, after) = after[1..].split_once(quote)?;
         rest = after;
-        values.iter().any(|known| known.eq_ignore_ascii_case(value)).then_some(true)
+        values.iter().any(|expected| expected.eq_ignore_ascii_case(value)).then_some(true)
     };
-    let version = pseudo("version", &["1.0"]);
-    let sound = version == Some(true) && pseudo("encoding", &["utf-8"]).is_some();
-    let sound = sound && pseudo("standalone", &["yes", "no"]).is_some();
-    sound && rest.trim().is_empty()
+    let version = read_pseudo_attribute("version", &["1.0"]);
+    let is_valid = version == Some(true) && read_pseudo_attribute("encoding", &["utf-8"]).is_some();
+    let is_valid = is_valid && read_pseudo_attribute("standalone", &["yes", "no"]).is_some();
+    is_valid && rest.trim().is_empty()
 }
 
-fn attribute_diagnostic(error: &AttrError, body: usize) -> Diagnostic {
-    let at = |position: usize| Span { start: body + position, end: body + position + 1 };
+fn attribute_diagnostic(error: &AttrError, tag_start: usize) -> Diagnostic {
+    let at = |position: usize| Span { start: tag_start + position, end: tag_start + position + 1 };
     match *error {
         AttrError::ExpectedEq(position) => {
             diagnostic(at(position), "an attribute has no value", "write name=\"value\"")
@@ -331,11 +394,11 @@ fn attribute_diagnostic(error: &AttrError, body: usize) -> Diagnostic {
             diagnostic(at(position), "an attribute has no value", "write it in quotes")
         }
         AttrError::UnquotedValue(position) => {
-            diagnostic(at(position), "a value stands without quotes", "put it between \" and \"")
+            diagnostic(at(position), "a value has no quotes", "put it between \" and \"")
         }
         AttrError::ExpectedQuote(position, _) => diagnostic(at(position), "a value has no closing quote", "add it"),
         AttrError::Duplicated(position, _) => {
-            diagnostic(at(position), "the attribute is here a second time", "keep one of them")
+            diagnostic(at(position), "the attribute appears a second time", "keep one of them")
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Accepts connections, has them received at the entrance, and rests when the machine has no more to give.
+//! Accept loop of a port: accepts connections, runs their handshakes, retries after failures of `accept`.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -19,31 +19,30 @@ use crate::server::timeouts::TimedConnection;
 use crate::server::transport::Transport;
 use crate::telemetry::label::ConnectionRejection;
 
-/// Connections that the kernel keeps until they are accepted.
+/// Limit of connections that the kernel queues before `accept`.
 const LISTEN_BACKLOG: u32 = 1_024;
 
-/// How long accepting rests after the system has run out of something: file descriptors, most of all. Without a rest
-/// the loop would spin (F6).
+/// Delay after a failed `accept`, most often because file descriptors have run out. Prevents a busy loop.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
-/// Connections as they come, each ready for HTTP.
+/// Stream of connections, each ready for HTTP.
 pub struct IncomingConnections {
     listener: TcpListener,
     address: SocketAddr,
     handshaker: Arc<ConnectionHandshaker>,
     handshakes: JoinSet<Result<TimedConnection<Transport>, ConnectionRejection>>,
-    /// Those that arrive, the first to come first; some may have arrived already.
+    /// Handshakes in order of their start; some may have finished.
     oldest_handshakes: VecDeque<AbortHandle>,
     accept_retry: Option<Pin<Box<Sleep>>>,
-    /// The system had nothing to give when last asked.
+    /// The last `accept` failed.
     accept_failed: bool,
 }
 
 impl IncomingConnections {
-    /// Listens at `address`; port 0 takes any that is free.
-    pub fn bind(address: SocketAddr, entrance: ConnectionHandshaker) -> io::Result<Self> {
+    /// Listens at `address`; port number 0 chooses a free port. Fails if the address cannot be bound.
+    pub fn bind(address: SocketAddr, handshaker: ConnectionHandshaker) -> io::Result<Self> {
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-        // A restarted server takes its port back at once; two servers still cannot share it.
+        // A restarted server can bind its port at once; two servers still cannot share it.
         socket.set_reuseaddr(true)?;
         // Accepted connections inherit these.
         socket.set_keepalive(true)?;
@@ -53,7 +52,7 @@ impl IncomingConnections {
         Ok(Self {
             listener,
             address,
-            handshaker: Arc::new(entrance),
+            handshaker: Arc::new(handshaker),
             handshakes: JoinSet::new(),
             oldest_handshakes: VecDeque::new(),
             accept_retry: None,
@@ -61,47 +60,47 @@ impl IncomingConnections {
         })
     }
 
-    /// Where it listens.
+    /// Bound address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// One that has arrived; none when none has, or none is on the way.
+    /// Returns a connection whose handshake has completed, if any.
     fn poll_handshakes(&mut self, cx: &mut Context<'_>) -> Option<TimedConnection<Transport>> {
-        while let Poll::Ready(Some(ended)) = self.handshakes.poll_join_next(cx) {
-            match ended {
+        while let Poll::Ready(Some(result)) = self.handshakes.poll_join_next(cx) {
+            match result {
                 Ok(Ok(connection)) => return Some(connection),
-                Ok(Err(why)) => self.report_rejection(why),
-                // Given up in favour of a newer one, and counted then; or a panic, which is in the log.
+                Ok(Err(reason)) => self.report_rejection(reason),
+                // Aborted in favor of a newer handshake and counted then, or panicked: the panic is in the log.
                 Err(_) => {}
             }
         }
         None
     }
 
-    /// Has a connection received. One that is on its way since longer than any other gives way to it: whoever means
-    /// well is through long before, and a crowd that sends nothing cannot keep the entrance shut.
-    fn start_handshake(&mut self, begun: HandshakeState) -> Option<TimedConnection<Transport>> {
-        let arriving = match begun {
+    /// Starts a handshake, unless none is needed. At the limit, aborts the oldest handshake: clients complete theirs
+    /// long before, and idle connections cannot block new ones.
+    fn start_handshake(&mut self, state: HandshakeState) -> Option<TimedConnection<Transport>> {
+        let pending = match state {
             HandshakeState::Ready(connection) => return Some(connection),
-            HandshakeState::Pending(arriving) => arriving,
+            HandshakeState::Pending(pending) => pending,
         };
-        if self.handshaker.limits.handshakes_max <= self.oldest_handshakes.len() {
-            self.oldest_handshakes.retain(|it| !it.is_finished());
-            if self.handshaker.limits.handshakes_max <= self.oldest_handshakes.len()
+        if self.oldest_handshakes.len() >= self.handshaker.limits.handshakes_max {
+            self.oldest_handshakes.retain(|handshake| !handshake.is_finished());
+            if self.oldest_handshakes.len() >= self.handshaker.limits.handshakes_max
                 && let Some(oldest) = self.oldest_handshakes.pop_front()
             {
                 oldest.abort();
                 self.report_rejection(ConnectionRejection::MaxHandshakes);
             }
         }
-        let entrance = self.handshaker.clone();
-        self.oldest_handshakes.push_back(self.handshakes.spawn(async move { entrance.complete(arriving).await }));
+        let handshaker = self.handshaker.clone();
+        self.oldest_handshakes.push_back(self.handshakes.spawn(async move { handshaker.complete(pending).await }));
         None
     }
 
-    fn report_rejection(&self, why: ConnectionRejection) {
-        self.handshaker.observer.connection_rejected(why.as_str());
+    fn report_rejection(&self, reason: ConnectionRejection) {
+        self.handshaker.observer.connection_rejected(reason.as_str());
     }
 }
 
@@ -114,25 +113,25 @@ impl Stream for IncomingConnections {
             if let Some(connection) = this.poll_handshakes(cx) {
                 return Poll::Ready(Some(Ok(connection)));
             }
-            if let Some(resting) = &mut this.accept_retry {
-                ready!(resting.as_mut().poll(cx));
+            if let Some(retry) = &mut this.accept_retry {
+                ready!(retry.as_mut().poll(cx));
                 this.accept_retry = None;
             }
             match ready!(this.listener.poll_accept(cx)) {
                 Ok((stream, peer)) => {
                     this.accept_failed = false;
                     match this.handshaker.start(stream, peer.ip()) {
-                        Ok(begun) => match this.start_handshake(begun) {
+                        Ok(state) => match this.start_handshake(state) {
                             Some(connection) => return Poll::Ready(Some(Ok(connection))),
                             None => continue,
                         },
-                        Err(why) => this.report_rejection(why),
+                        Err(reason) => this.report_rejection(reason),
                     }
                 }
                 Err(error) if is_connection_error(&error) => continue,
                 Err(error) => {
                     if !std::mem::replace(&mut this.accept_failed, true) {
-                        tracing::warn!(%error, "cannot accept connections; trying again ten times a second");
+                        tracing::warn!(%error, retry_ms = ACCEPT_RETRY_DELAY.as_millis(), "accept failed; retrying");
                     }
                     this.accept_retry = Some(Box::pin(tokio::time::sleep(ACCEPT_RETRY_DELAY)));
                 }
@@ -141,7 +140,7 @@ impl Stream for IncomingConnections {
     }
 }
 
-/// Errors of a connection that went away while it waited to be accepted.
+/// Whether an error concerns one connection that closed before it was accepted.
 fn is_connection_error(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(error.kind(), Kind::ConnectionAborted | Kind::ConnectionReset | Kind::Interrupted)

@@ -1,4 +1,4 @@
-//! Counts connections, in all and from one place, and turns away those that are too many or come too fast (SEC-2).
+//! Connection limits: in total, per client prefix and per trusted peer, and the rate of new connections per prefix.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,45 +11,45 @@ use crate::api::layer::call_report::RpcObserver;
 use crate::server::h2_frame_limit::{Rate, TokenBucket};
 use crate::telemetry::label::ConnectionRejection;
 
-/// Places that are remembered only for how fast they came; beyond that they are forgotten, and may come fast once more.
+/// Limit of prefixes kept only for their connect rate. Beyond it, idle prefixes are dropped and get a full burst again.
 const PREFIXES_MAX: usize = 65_536;
 
-/// Places below which looking for those to forget is not worth it.
+/// Number of prefixes below which pruning is not worth its cost.
 const PREFIXES_PRUNE_MIN: usize = 1_024;
 
-/// Lets connections in.
+/// Limiter of connections.
 #[derive(Debug)]
 pub struct ConnectionLimiter {
     limits: ConnectionLimits,
     counts: Mutex<ConnectionCounts>,
 }
 
-/// How many.
+/// Limits of a `ConnectionLimiter`.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionLimits {
-    /// In all.
+    /// Connections in total.
     pub total: usize,
-    /// From one place; also how many may come at once after a pause.
+    /// Connections per client prefix; also the burst of new connections after a pause.
     pub per_prefix: u32,
-    /// From one neighbour.
+    /// Connections per trusted peer.
     pub per_trusted_peer: u32,
-    /// How often one place may open a connection in the long run; neighbours may as often as they like.
+    /// Interval at which a prefix may open connections; trusted peers are not limited.
     pub connect_interval: Duration,
-    /// Frames that ask for nothing, from one place; neighbours may send what they like.
+    /// Rate of control frames per prefix; trusted peers are not limited.
     pub control_frame_rate: Rate,
 }
 
-/// What a connection is to us before it has said who it is.
+/// Trust in a connection's peer, by its address alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PeerTrust {
-    /// Anybody.
+    /// Client on the network.
     Untrusted,
-    /// This machine or a trusted proxy, which carries the connections of many.
+    /// Loopback or a trusted proxy, which carries the connections of many clients.
     TrustedPeer,
 }
 
-/// Whether an address is this machine's own, as its proxies have it: 127.0.0.1 and ::1, not the rest of 127/8, where
-/// nothing of ours comes from.
+/// Whether an address is 127.0.0.1 or ::1, as local proxies use. The rest of 127/8 is not trusted, because no local
+/// component uses it.
 pub fn is_loopback_address(address: IpAddr) -> bool {
     address == IpAddr::V4(Ipv4Addr::LOCALHOST) || address == IpAddr::V6(Ipv6Addr::LOCALHOST)
 }
@@ -58,135 +58,135 @@ pub fn is_loopback_address(address: IpAddr) -> bool {
 struct ConnectionCounts {
     total: usize,
     prefixes: HashMap<ClientPrefix, PrefixState>,
-    /// The number of places at which those that have nothing open and have not come lately are forgotten.
+    /// Number of prefixes at which idle ones are pruned.
     prune_at: usize,
 }
 
-/// What is known of a place.
+/// State of one client prefix.
 #[derive(Debug)]
 struct PrefixState {
     open_connections: u32,
-    /// When all that it has opened is paid for, at one connection every `opening_every`.
+    /// Time at which the connect rate's token bucket is full again.
     connect_bucket_full_at: Instant,
-    /// What its connections may send together, of frames that ask for nothing.
+    /// Token bucket of control frames, shared by the prefix's connections.
     frame_bucket: Arc<Mutex<TokenBucket>>,
 }
 
-/// What is counted as one: an IPv4 address, or the /64 that one IPv6 customer has.
+/// Unit of counting: an IPv4 address, or the IPv6 /64 of one customer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum ClientPrefix {
     V4([u8; 4]),
     V6([u8; 8]),
 }
 
-/// A connection's place among the counted; given back when it is dropped.
+/// Permit of one connection; released on drop.
 pub struct ConnectionPermit {
     limiter: Arc<ConnectionLimiter>,
     prefix: ClientPrefix,
-    /// None: a neighbour, who is not held to it.
+    /// `None`: a trusted peer, whose control frames are not limited.
     frame_bucket: Option<Arc<Mutex<TokenBucket>>>,
     observer: Option<Arc<dyn RpcObserver>>,
 }
 
 impl ConnectionLimiter {
-    /// A gate that nobody has passed.
+    /// Creates a limiter without connections.
     pub fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self { limits, counts: Mutex::default() })
     }
 
-    /// Lets a connection from `address` in, or says why not.
+    /// Counts a connection from `address`, or returns the limit that it exceeds.
     pub fn acquire(
         self: &Arc<Self>,
         address: IpAddr,
-        standing: PeerTrust,
+        trust: PeerTrust,
         now: Instant,
     ) -> Result<ConnectionPermit, ConnectionRejection> {
-        let place = ClientPrefix::from_address(address);
+        let prefix = ClientPrefix::from_address(address);
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.limits.total <= counts.total {
+        if counts.total >= self.limits.total {
             return Err(ConnectionRejection::MaxConnections);
         }
-        let seen =
-            counts.prefixes.entry(place).or_insert_with(|| PrefixState::new(now, self.limits.control_frame_rate));
-        let purse = match standing {
-            PeerTrust::TrustedPeer if self.limits.per_trusted_peer <= seen.open_connections => {
+        let state =
+            counts.prefixes.entry(prefix).or_insert_with(|| PrefixState::new(now, self.limits.control_frame_rate));
+        let frame_bucket = match trust {
+            PeerTrust::TrustedPeer if state.open_connections >= self.limits.per_trusted_peer => {
                 return Err(ConnectionRejection::MaxPerIp);
             }
             PeerTrust::TrustedPeer => None,
             PeerTrust::Untrusted => {
-                if self.limits.per_prefix <= seen.open_connections {
+                if state.open_connections >= self.limits.per_prefix {
                     return Err(ConnectionRejection::MaxPerIp);
                 }
-                let paid = seen.connect_bucket_full_at.max(now) + self.limits.connect_interval;
-                if now + self.limits.connect_interval * self.limits.per_prefix < paid {
+                let full_at = state.connect_bucket_full_at.max(now) + self.limits.connect_interval;
+                if full_at > now + self.limits.connect_interval * self.limits.per_prefix {
                     return Err(ConnectionRejection::RatePerIp);
                 }
-                seen.connect_bucket_full_at = paid;
-                Some(seen.frame_bucket.clone())
+                state.connect_bucket_full_at = full_at;
+                Some(state.frame_bucket.clone())
             }
         };
-        seen.open_connections += 1;
+        state.open_connections += 1;
         counts.total += 1;
-        if counts.prune_at.max(PREFIXES_PRUNE_MIN) < counts.prefixes.len() {
+        if counts.prefixes.len() > counts.prune_at.max(PREFIXES_PRUNE_MIN) {
             counts.prune(now);
         }
-        Ok(ConnectionPermit { limiter: self.clone(), prefix: place, frame_bucket: purse, observer: None })
+        Ok(ConnectionPermit { limiter: self.clone(), prefix, frame_bucket, observer: None })
     }
 }
 
 impl PrefixState {
-    /// A place that nothing has come from.
-    fn new(now: Instant, idle_frames: Rate) -> Self {
+    /// State of a prefix without connections.
+    fn new(now: Instant, control_frame_rate: Rate) -> Self {
         Self {
             open_connections: 0,
             connect_bucket_full_at: now,
-            frame_bucket: Arc::new(Mutex::new(TokenBucket::new(idle_frames, now))),
+            frame_bucket: Arc::new(Mutex::new(TokenBucket::new(control_frame_rate, now))),
         }
     }
 
-    /// Whether a newcomer could be told from it.
+    /// Whether the state differs from that of a new prefix, so that it must be kept.
     fn differs_from_new(&self, now: Instant) -> bool {
-        0 < self.open_connections
-            || now < self.connect_bucket_full_at
+        self.open_connections > 0
+            || self.connect_bucket_full_at > now
             || !self.frame_bucket.lock().unwrap_or_else(PoisonError::into_inner).is_full(now)
     }
 }
 
 impl ConnectionCounts {
-    /// Forgets places that a newcomer could not be told from. Done whenever their number has doubled.
+    /// Drops prefixes whose state is that of a new prefix. Runs when their number has doubled.
     fn prune(&mut self, now: Instant) {
-        self.prefixes.retain(|_, seen| seen.differs_from_new(now));
-        if PREFIXES_MAX < self.prefixes.len() {
-            self.prefixes.retain(|_, seen| 0 < seen.open_connections);
+        self.prefixes.retain(|_, state| state.differs_from_new(now));
+        if self.prefixes.len() > PREFIXES_MAX {
+            self.prefixes.retain(|_, state| state.open_connections > 0);
         }
         self.prune_at = 2 * self.prefixes.len();
     }
 }
 
 impl ConnectionPermit {
-    /// The same, which `observer` counts too.
+    /// Also counts the connection at `observer`.
     pub fn with_observer(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
         observer.connection_count_changed(1);
         self.observer = Some(observer.clone());
         self
     }
 
-    /// What its place may send of frames that ask for nothing; none: as many as it likes.
+    /// Token bucket of the prefix's control frames; `None`: not limited.
     pub fn frame_bucket(&self) -> Option<Arc<Mutex<TokenBucket>>> {
         self.frame_bucket.clone()
     }
 
-    /// Counts that the connection is ended, and why.
-    pub fn report_rejection(&self, why: ConnectionRejection) {
+    /// Counts that a limit has closed the connection.
+    pub fn report_rejection(&self, reason: ConnectionRejection) {
         if let Some(observer) = &self.observer {
-            observer.connection_rejected(why.as_str());
+            observer.connection_rejected(reason.as_str());
         }
     }
 }
 
 impl std::fmt::Debug for ConnectionPermit {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Pass").finish_non_exhaustive()
+        f.debug_struct("ConnectionPermit").finish_non_exhaustive()
     }
 }
 
@@ -197,8 +197,8 @@ impl Drop for ConnectionPermit {
         }
         let mut counts = self.limiter.counts.lock().unwrap_or_else(PoisonError::into_inner);
         counts.total -= 1;
-        if let Some(seen) = counts.prefixes.get_mut(&self.prefix) {
-            seen.open_connections -= 1;
+        if let Some(state) = counts.prefixes.get_mut(&self.prefix) {
+            state.open_connections -= 1;
         }
     }
 }
@@ -206,10 +206,10 @@ impl Drop for ConnectionPermit {
 impl ClientPrefix {
     fn from_address(address: IpAddr) -> Self {
         match address.to_canonical() {
-            IpAddr::V4(four) => ClientPrefix::V4(four.octets()),
-            IpAddr::V6(six) => {
+            IpAddr::V4(address) => ClientPrefix::V4(address.octets()),
+            IpAddr::V6(address) => {
                 let mut network = [0; 8];
-                network.copy_from_slice(&six.octets()[..8]);
+                network.copy_from_slice(&address.octets()[..8]);
                 ClientPrefix::V6(network)
             }
         }
@@ -233,86 +233,85 @@ mod tests {
         (ConnectionLimiter::new(limits), Instant::now())
     }
 
-    /// SEC-2: few from one place, a limited number in all, and whoever leaves makes room.
+    /// SEC-2: connections are limited per prefix and in total; a closed connection makes room.
     #[test]
     fn connection_limit_per_prefix_leaves_room_for_other_prefixes() {
-        let (gate, mut now) =
+        let (limiter, mut now) =
             limiter(ConnectionLimits { total: 7, per_prefix: 2, connect_interval: Duration::from_nanos(1), ..LIMITS });
-        let mut admit = |text: &str| {
+        let mut acquire = |text: &str| {
             now += SECOND;
             let address = text.parse().unwrap();
-            let standing = if is_loopback_address(address) { PeerTrust::TrustedPeer } else { PeerTrust::Untrusted };
-            gate.acquire(address, standing, now)
+            let trust = if is_loopback_address(address) { PeerTrust::TrustedPeer } else { PeerTrust::Untrusted };
+            limiter.acquire(address, trust, now)
         };
-        let mut inside = Vec::new();
-        inside.push(admit("203.0.113.9").unwrap());
-        inside.push(admit("::ffff:203.0.113.9").unwrap());
-        assert_eq!(admit("203.0.113.9").unwrap_err(), ConnectionRejection::MaxPerIp);
-        inside.push(admit("2001:db8:0:1::1").unwrap());
-        inside.push(admit("2001:db8:0:1:ffff::2").unwrap());
-        assert_eq!(admit("2001:db8:0:1::3").unwrap_err(), ConnectionRejection::MaxPerIp);
-        inside.extend(["127.0.0.1"; 3].map(|local| admit(local).unwrap()));
-        assert_eq!(admit("198.51.100.1").unwrap_err(), ConnectionRejection::MaxConnections);
-        inside.pop();
-        inside.push(admit("198.51.100.1").unwrap());
-        inside.clear();
-        let mut counts = gate.counts.lock().unwrap();
+        let mut permits = Vec::new();
+        permits.push(acquire("203.0.113.9").unwrap());
+        permits.push(acquire("::ffff:203.0.113.9").unwrap());
+        assert_eq!(acquire("203.0.113.9").unwrap_err(), ConnectionRejection::MaxPerIp);
+        permits.push(acquire("2001:db8:0:1::1").unwrap());
+        permits.push(acquire("2001:db8:0:1:ffff::2").unwrap());
+        assert_eq!(acquire("2001:db8:0:1::3").unwrap_err(), ConnectionRejection::MaxPerIp);
+        permits.extend(["127.0.0.1"; 3].map(|local| acquire(local).unwrap()));
+        assert_eq!(acquire("198.51.100.1").unwrap_err(), ConnectionRejection::MaxConnections);
+        permits.pop();
+        permits.push(acquire("198.51.100.1").unwrap());
+        permits.clear();
+        let mut counts = limiter.counts.lock().unwrap();
         assert_eq!(counts.total, 0);
         counts.prune(now + SECOND);
         assert_eq!(counts.prefixes.len(), 0);
     }
 
-    /// SEC-2: a place may come with all that it may have at once, and after that one by one.
+    /// SEC-2: a prefix may open a burst of connections, then one per interval; trusted peers are not limited.
     #[test]
     fn connect_rate_per_prefix_allows_a_burst_and_then_one_per_interval() {
-        let (gate, start) = limiter(LIMITS);
-        let from = |address: &str, standing, at| gate.acquire(address.parse().unwrap(), standing, at).map(drop);
-        let stranger = |at| from("203.0.113.9", PeerTrust::Untrusted, start + at);
+        let (limiter, start) = limiter(LIMITS);
+        let connect = |address: &str, trust, at| limiter.acquire(address.parse().unwrap(), trust, at).map(drop);
+        let untrusted = |at| connect("203.0.113.9", PeerTrust::Untrusted, start + at);
         for _ in 0..3 {
-            stranger(Duration::ZERO).unwrap();
+            untrusted(Duration::ZERO).unwrap();
         }
-        assert_eq!(stranger(Duration::ZERO), Err(ConnectionRejection::RatePerIp));
-        assert_eq!(stranger(SECOND / 2), Err(ConnectionRejection::RatePerIp));
-        stranger(SECOND).unwrap();
-        assert_eq!(stranger(SECOND), Err(ConnectionRejection::RatePerIp));
-        from("203.0.113.10", PeerTrust::Untrusted, start).unwrap();
+        assert_eq!(untrusted(Duration::ZERO), Err(ConnectionRejection::RatePerIp));
+        assert_eq!(untrusted(SECOND / 2), Err(ConnectionRejection::RatePerIp));
+        untrusted(SECOND).unwrap();
+        assert_eq!(untrusted(SECOND), Err(ConnectionRejection::RatePerIp));
+        connect("203.0.113.10", PeerTrust::Untrusted, start).unwrap();
         for _ in 0..9 {
-            from("127.0.0.1", PeerTrust::TrustedPeer, start).unwrap();
+            connect("127.0.0.1", PeerTrust::TrustedPeer, start).unwrap();
         }
         for _ in 0..3 {
-            stranger(SECOND * 60).unwrap();
+            untrusted(SECOND * 60).unwrap();
         }
     }
 
-    /// SEC-1: what a place has sent is remembered when it goes and comes again, as long as it matters; what neighbours send
-    /// is not counted.
+    /// SEC-1: the control frame bucket of a prefix survives reconnecting until it is full; trusted peers have none.
     #[test]
     fn frame_bucket_of_a_prefix_survives_reconnecting() {
-        let (gate, start) = limiter(LIMITS);
-        let stranger = || gate.acquire("203.0.113.9".parse().unwrap(), PeerTrust::Untrusted, start).unwrap();
-        let purse = stranger().frame_bucket().expect("it has one");
-        purse.lock().unwrap().take(10, start).unwrap();
-        drop(purse);
-        let again = stranger();
-        gate.counts.lock().unwrap().prune(start + 5 * SECOND);
-        assert!(again.frame_bucket().unwrap().lock().unwrap().take(6, start + 5 * SECOND).is_err());
-        drop(again);
-        gate.counts.lock().unwrap().prune(start + 9 * SECOND);
-        assert_eq!(gate.counts.lock().unwrap().prefixes.len(), 1);
-        gate.counts.lock().unwrap().prune(start + 10 * SECOND);
-        assert_eq!(gate.counts.lock().unwrap().prefixes.len(), 0);
-        let neighbour = gate.acquire("127.0.0.1".parse().unwrap(), PeerTrust::TrustedPeer, start).unwrap();
-        assert!(neighbour.frame_bucket().is_none());
+        let (limiter, start) = limiter(LIMITS);
+        let untrusted = || limiter.acquire("203.0.113.9".parse().unwrap(), PeerTrust::Untrusted, start).unwrap();
+        let frame_bucket = untrusted().frame_bucket().expect("an untrusted connection has a frame bucket");
+        frame_bucket.lock().unwrap().take(10, start).unwrap();
+        drop(frame_bucket);
+        let reconnected = untrusted();
+        limiter.counts.lock().unwrap().prune(start + 5 * SECOND);
+        assert!(reconnected.frame_bucket().unwrap().lock().unwrap().take(6, start + 5 * SECOND).is_err());
+        drop(reconnected);
+        limiter.counts.lock().unwrap().prune(start + 9 * SECOND);
+        assert_eq!(limiter.counts.lock().unwrap().prefixes.len(), 1);
+        limiter.counts.lock().unwrap().prune(start + 10 * SECOND);
+        assert_eq!(limiter.counts.lock().unwrap().prefixes.len(), 0);
+        let trusted = limiter.acquire("127.0.0.1".parse().unwrap(), PeerTrust::TrustedPeer, start).unwrap();
+        assert!(trusted.frame_bucket().is_none());
     }
 
-    /// A flood of addresses that come once each is forgotten.
+    /// SEC-2: a flood of addresses with one connection each does not fill the memory.
     #[test]
     fn idle_prefixes_are_pruned() {
-        let (gate, start) = limiter(LIMITS);
+        let (limiter, start) = limiter(LIMITS);
         for number in 0..20_000u32 {
             let now = start + SECOND * number;
-            gate.acquire(Ipv4Addr::from_bits(number).into(), PeerTrust::Untrusted, now).unwrap();
+            limiter.acquire(Ipv4Addr::from_bits(number).into(), PeerTrust::Untrusted, now).unwrap();
         }
-        assert!(gate.counts.lock().unwrap().prefixes.len() <= PREFIXES_PRUNE_MIN + 1);
+        assert!(limiter.counts.lock().unwrap().prefixes.len() <= PREFIXES_PRUNE_MIN + 1);
     }
 }

@@ -1,4 +1,4 @@
-//! The rulesets folder of a running server: checked, loaded whole, adopted or refused, listed.
+//! Ruleset reload and administration of a running server: validates, swaps all rulesets at once, or rejects them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -16,21 +16,21 @@ use crate::rules::load;
 use crate::telemetry::label::LoadOutcome;
 use crate::telemetry::metric::Metrics;
 
-/// Where the rulesets come from and whom they are for.
+/// Reloads rulesets from their source into the engine.
 #[derive(Debug)]
 pub struct RulesetReloader {
     source: RulesetSource,
     engine: Arc<Engine>,
     catalog: Arc<RulesetCatalog>,
     metrics: Arc<Metrics>,
-    /// Held from reading the files to adopting them, so that what was read last is what stays in force.
+    /// Held from reading the files to swapping the rulesets, so that the latest read wins.
     reload_lock: tokio::sync::Mutex<()>,
 }
 
-/// Rulesets with the files that they came from, or everything that is wrong with them.
+/// Rulesets with their files, or all problems.
 pub(super) type LoadResult = Result<Vec<(PathBuf, Arc<Ruleset>)>, Vec<rules::RenderedDiagnostic>>;
 
-/// Reads the rulesets of `source`. Blocks.
+/// Reads the rulesets of `source`. Blocks on file reads.
 pub(super) fn load_rulesets(source: &RulesetSource) -> LoadResult {
     match source {
         RulesetSource::Directory(directory) => load::load_directory(directory),
@@ -39,21 +39,21 @@ pub(super) fn load_rulesets(source: &RulesetSource) -> LoadResult {
 }
 
 impl RulesetReloader {
-    /// A desk for a running engine.
+    /// Creates the reloader of a running engine, whose first load has succeeded.
     pub fn new(
         source: RulesetSource,
         engine: Arc<Engine>,
         catalog: Arc<RulesetCatalog>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let desk = Self { source, engine, catalog, metrics, reload_lock: tokio::sync::Mutex::default() };
-        desk.record_load(LoadOutcome::Loaded);
-        desk
+        let reloader = Self { source, engine, catalog, metrics, reload_lock: tokio::sync::Mutex::default() };
+        reloader.record_load(LoadOutcome::Loaded);
+        reloader
     }
 
-    fn record_load(&self, load: LoadOutcome) {
+    fn record_load(&self, outcome: LoadOutcome) {
         let state = self.catalog.snapshot();
-        self.metrics.ruleset_loads.get_or_create(&load).inc();
+        self.metrics.ruleset_loads.get_or_create(&outcome).inc();
         self.metrics.rulesets.set(i64::try_from(state.active.len()).unwrap_or(i64::MAX));
         let mut files: Vec<&str> = state.rejected_diagnostics.iter().map(|problem| problem.file.as_str()).collect();
         files.sort_unstable();
@@ -62,14 +62,14 @@ impl RulesetReloader {
     }
 
     fn reject(&self, problems: Vec<rules::RenderedDiagnostic>) -> ReloadReport {
-        let told = problems.iter().map(ruleset_problem).collect();
-        // Listed before it is logged: whoever reads the log and then asks gets the same answer.
+        let reported = problems.iter().map(ruleset_problem).collect();
+        // Recorded before it is logged, so that a reader of the log finds it in ListRulesets.
         self.catalog.record_rejected_reload(problems.clone());
         self.record_load(LoadOutcome::Rejected);
         for problem in &problems {
-            tracing::warn!(%problem, "ruleset refused; the old ones stay in force");
+            tracing::warn!(%problem, "ruleset reload rejected; the current rulesets stay in use");
         }
-        ReloadReport { changes: Vec::new(), problems: told }
+        ReloadReport { changes: Vec::new(), problems: reported }
     }
 }
 
@@ -82,11 +82,11 @@ impl RulesetAdmin for RulesetReloader {
     }
 
     async fn reload(&self) -> ReloadReport {
-        let _turn = self.reload_lock.lock().await;
+        let _guard = self.reload_lock.lock().await;
         let source = self.source.clone();
         let Ok(loaded) = tokio::task::spawn_blocking(move || load_rulesets(&source)).await else {
             return ReloadReport {
-                problems: vec![problem_without_file("reading the rulesets failed; see the log")],
+                problems: vec![problem_without_file("ruleset reload failed; see the server's log")],
                 ..Default::default()
             };
         };
@@ -97,23 +97,28 @@ impl RulesetAdmin for RulesetReloader {
         let before = self.catalog.snapshot();
         if self.engine.replace_rulesets(rulesets).await.is_err() {
             return ReloadReport {
-                problems: vec![problem_without_file("the server is going away")],
+                problems: vec![problem_without_file("the server is shutting down; reload on another server")],
                 ..Default::default()
             };
         }
         self.record_load(LoadOutcome::Loaded);
         let after = self.catalog.snapshot();
         let changes = ruleset_changes(&before, &after);
-        for (set_id, old, new) in &changes {
-            tracing::info!(%set_id, old = old.map(|it| it.0), new = new.map(|it| it.0), "ruleset in force");
+        for (set_id, previous, current) in &changes {
+            tracing::info!(
+                %set_id,
+                previous = previous.map(|hash| hash.0),
+                current = current.map(|hash| hash.0),
+                "ruleset changed"
+            );
         }
         ReloadReport { changes, problems: Vec::new() }
     }
 
     fn list(&self) -> Vec<RulesetListing> {
         let state = self.catalog.snapshot();
-        let loaded = state.loaded_at.unwrap_or_default();
-        let mut listed = Vec::new();
+        let loaded_at = state.loaded_at.unwrap_or_default();
+        let mut listings = Vec::new();
         let retired_sets = state.retired.iter().map(|retired| retired.ruleset.set_id);
         let sets: BTreeSet<SetId> = state.active.keys().copied().chain(retired_sets).collect();
         for set_id in sets {
@@ -130,12 +135,12 @@ impl RulesetAdmin for RulesetReloader {
                     problems: problems.map(ruleset_problem).collect(),
                     file_name,
                     is_current: true,
-                    loaded_at: loaded,
+                    loaded_at,
                 }
             });
-            listed.extend(current);
-            let of_set = state.retired.iter().rev().filter(|retired| retired.ruleset.set_id == set_id);
-            listed.extend(of_set.map(|retired| RulesetListing {
+            listings.extend(current);
+            let retired = state.retired.iter().rev().filter(|retired| retired.ruleset.set_id == set_id);
+            listings.extend(retired.map(|retired| RulesetListing {
                 name: retired.ruleset.name.to_string(),
                 set_id,
                 hash: retired.ruleset.hash,
@@ -145,20 +150,20 @@ impl RulesetAdmin for RulesetReloader {
                 problems: Vec::new(),
             }));
         }
-        listed
+        listings
     }
 }
 
 type RulesetChange = (SetId, Option<RulesetHash>, Option<RulesetHash>);
 
-/// Sets whose ruleset means something else than before.
+/// Sets whose ruleset hash differs between two states.
 fn ruleset_changes(before: &CatalogState, after: &CatalogState) -> Vec<RulesetChange> {
     let hash_in = |state: &CatalogState, set_id| state.active.get(set_id).map(|current| current.ruleset.hash);
     let mut sets: Vec<_> = before.active.keys().chain(after.active.keys()).collect();
     sets.sort_unstable();
     sets.dedup();
     let changed = sets.into_iter().map(|set_id| (*set_id, hash_in(before, set_id), hash_in(after, set_id)));
-    changed.filter(|(_, old, new)| old != new).collect()
+    changed.filter(|(_, previous, current)| previous != current).collect()
 }
 
 fn file_name(path: &Path) -> String {
@@ -174,6 +179,6 @@ fn ruleset_problem(problem: &rules::RenderedDiagnostic) -> RulesetProblem {
     }
 }
 
-fn problem_without_file(text: &str) -> RulesetProblem {
-    RulesetProblem { message: text.into(), ..Default::default() }
+fn problem_without_file(message: &str) -> RulesetProblem {
+    RulesetProblem { message: message.into(), ..Default::default() }
 }

@@ -1,154 +1,153 @@
-//! Counts the frames of HTTP/2 that ask for nothing, and says when they are too many (SEC-1).
+//! Rate limit of HTTP/2 control frames per connection and per client prefix, against frame floods.
 //!
-//! SETTINGS, PING, WINDOW_UPDATE, PRIORITY, RST_STREAM, CONTINUATION, frames of unknown types and DATA with next to nothing in it
-//! cost the server what they cost the sender, so that whoever sends nothing else takes as much of the machine as there is. The
-//! library bounds what most of them make it keep, and not how often they come.
+//! Control frames here are SETTINGS, PING, WINDOW_UPDATE, PRIORITY, RST_STREAM, CONTINUATION, unknown types, and DATA
+//! with almost no content. They cost the server as much as the sender. The HTTP/2 library limits the memory they use,
+//! not their rate.
 //!
-//! Whoever asks something sends some of them as well, and so does whoever is answered: those go with it. Of what goes with
-//! nothing, a connection may send so many at once and so many a second, and all connections of a place together. Only the
-//! nine bytes that begin a frame are looked at (RFC 9113, section 4.1); the frames of a connection that does not begin as
-//! HTTP/2 does are not counted.
+//! Requests and responses entail control frames; those are free. The others are charged to two token buckets: one of
+//! the connection, one of its client prefix. Only frame headers, nine bytes each, are read (RFC 9113, section 4.1). A
+//! connection that does not start with the HTTP/2 preface is not limited.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How a connection of HTTP/2 begins (RFC 9113, section 3.4).
+/// Connection preface of HTTP/2 (RFC 9113, section 3.4).
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// Bytes that begin a frame.
+/// Length of a frame header, bytes.
 const FRAME_HEADER_BYTES: usize = 9;
 
 const FRAME_TYPE_DATA: u8 = 0;
 const FRAME_TYPE_HEADERS: u8 = 1;
 
-/// Bytes of a frame of DATA that can hold a request: five before the message, and the shortest message that asks for something.
+/// Least length of a DATA frame that can hold a request, bytes: the 5-byte gRPC prefix and the shortest useful message.
 const REQUEST_DATA_BYTES_MIN: u32 = 16;
 
-/// Frames that go with a request: its end in a frame of its own, a short body, it is taken back, it makes room for the answer.
+/// Free control frames per request: an end of stream in its own frame, a short body, a cancellation, a window update.
 const FREE_FRAMES_PER_REQUEST: u32 = 4;
 
-/// Frames that go with each frame of an answer. A client in Go makes room and measures the line's delay after each, one in
-/// Dart makes room twice.
+/// Free control frames per response frame. A Go client sends a window update and a PING after each; a Dart client sends
+/// two window updates.
 const FREE_FRAMES_PER_RESPONSE_FRAME: u32 = 3;
 
-/// How many at once after a rest, and how often in the long run.
+/// Rate of a token bucket.
 #[derive(Clone, Copy, Debug)]
 pub struct Rate {
-    /// At once.
+    /// Tokens in a full bucket.
     pub burst: u32,
-    /// One more is there after this long.
+    /// Time until one token is added.
     pub interval: Duration,
 }
 
-/// What is left of a share.
+/// Token bucket (GCRA): stores the time at which it will be full.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     rate: Rate,
-    /// When all that was taken is there again.
+    /// Time at which the bucket is full again.
     full_at: Instant,
 }
 
-/// A connection sends more than it may.
+/// The bucket has too few tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateExceeded;
 
-/// The frames of one connection.
+/// Control frame limiter of one connection.
 #[derive(Debug)]
 pub struct FrameLimiter {
     protocol: ConnectionProtocol,
     client_frames: FrameHeaderParser,
     server_frames: FrameHeaderParser,
-    /// Frames that may still go with what was asked and answered; not more than a share holds.
+    /// Free control frames left; at most `burst` of the connection's rate.
     free_frames: u32,
     connection_bucket: TokenBucket,
     prefix_bucket: Arc<Mutex<TokenBucket>>,
 }
 
-/// What is known of a connection's protocol.
+/// Protocol of a connection, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ConnectionProtocol {
-    /// So many bytes of the preface.
+    /// Number of preface bytes received so far.
     PartialPreface(usize),
     Http2,
     Other,
 }
 
-/// Finds where frames begin in bytes that come in pieces.
+/// Incremental parser of frame headers.
 #[derive(Debug, Default)]
 struct FrameHeaderParser {
     header: [u8; FRAME_HEADER_BYTES],
-    /// Bytes of the head that are there.
+    /// Header bytes received so far.
     header_len: usize,
-    /// Bytes to come before the next head.
+    /// Payload bytes until the next header.
     payload_left: u32,
 }
 
 impl TokenBucket {
-    /// A full one.
-    pub fn new(share: Rate, now: Instant) -> Self {
-        Self { rate: share, full_at: now }
+    /// Creates a full bucket.
+    pub fn new(rate: Rate, now: Instant) -> Self {
+        Self { rate, full_at: now }
     }
 
-    /// Takes `count` out, if there are as many.
+    /// Takes `count` tokens. Fails, and takes none, if there are fewer.
     pub fn take(&mut self, count: u32, now: Instant) -> Result<(), RateExceeded> {
-        let Rate { burst: at_once, interval: every } = self.rate;
-        let full = self.full_at.max(now) + every * count;
-        if now + every * at_once < full {
+        let Rate { burst, interval } = self.rate;
+        let full_at = self.full_at.max(now) + interval * count;
+        if full_at > now + interval * burst {
             return Err(RateExceeded);
         }
-        self.full_at = full;
+        self.full_at = full_at;
         Ok(())
     }
 
-    /// Whether it cannot be told from a new one.
+    /// Whether the bucket is full, like a new one.
     pub fn is_full(&self, now: Instant) -> bool {
         self.full_at <= now
     }
 }
 
 impl FrameLimiter {
-    /// Of a connection that may send `share` by itself, and with the others of its place what is in `place`.
-    pub fn new(share: Rate, place: Arc<Mutex<TokenBucket>>, now: Instant) -> Self {
+    /// Creates the limiter of a connection with its own `rate`, which shares `prefix_bucket` with its client prefix.
+    pub fn new(rate: Rate, prefix_bucket: Arc<Mutex<TokenBucket>>, now: Instant) -> Self {
         Self {
             protocol: ConnectionProtocol::PartialPreface(0),
             client_frames: FrameHeaderParser::default(),
             server_frames: FrameHeaderParser::default(),
             free_frames: 0,
-            connection_bucket: TokenBucket::new(share, now),
-            prefix_bucket: place,
+            connection_bucket: TokenBucket::new(rate, now),
+            prefix_bucket,
         }
     }
 
-    /// The client has sent `bytes`.
+    /// Counts frames in bytes from the client. Fails if the connection or its prefix exceeds its rate.
     pub fn record_received(&mut self, bytes: &[u8], now: Instant) -> Result<(), RateExceeded> {
         let bytes = self.strip_preface(bytes);
-        let (mut idle, mut requests) = (0, 0);
+        let (mut control, mut requests) = (0, 0);
         self.client_frames.for_each_frame(bytes, |kind, length| match kind {
             FRAME_TYPE_HEADERS => requests += 1,
-            FRAME_TYPE_DATA if REQUEST_DATA_BYTES_MIN <= length => {}
-            _ => idle += 1,
+            FRAME_TYPE_DATA if length >= REQUEST_DATA_BYTES_MIN => {}
+            _ => control += 1,
         });
         self.add_free_frames(requests * FREE_FRAMES_PER_REQUEST);
-        let free = idle.min(self.free_frames);
+        let free = control.min(self.free_frames);
         self.free_frames -= free;
-        match idle - free {
+        match control - free {
             0 => Ok(()),
-            rest => self.take_from_buckets(rest, now),
+            charged => self.take_from_buckets(charged, now),
         }
     }
 
-    /// The client has been sent `bytes`.
+    /// Counts response frames in bytes to the client; they entail free control frames.
     pub fn record_sent(&mut self, bytes: &[u8]) {
         if self.protocol != ConnectionProtocol::Http2 {
             return;
         }
-        let mut answers = 0;
+        let mut responses = 0;
         self.server_frames.for_each_frame(bytes, |kind, _| {
-            answers += u32::from(kind == FRAME_TYPE_HEADERS || kind == FRAME_TYPE_DATA)
+            responses += u32::from(kind == FRAME_TYPE_HEADERS || kind == FRAME_TYPE_DATA)
         });
-        self.add_free_frames(answers * FREE_FRAMES_PER_RESPONSE_FRAME);
+        self.add_free_frames(responses * FREE_FRAMES_PER_RESPONSE_FRAME);
     }
 
     fn add_free_frames(&mut self, count: u32) {
@@ -160,43 +159,43 @@ impl FrameLimiter {
         self.prefix_bucket.lock().unwrap_or_else(PoisonError::into_inner).take(count, now)
     }
 
-    /// What of `bytes` is frames.
+    /// Removes the connection preface from `bytes`.
     fn strip_preface<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         match self.protocol {
             ConnectionProtocol::Http2 => bytes,
             ConnectionProtocol::Other => &[],
-            ConnectionProtocol::PartialPreface(there) => {
-                let (expected, now) = (&PREFACE[there..], bytes.len().min(PREFACE.len() - there));
-                self.protocol = match there + now {
-                    _ if bytes[..now] != expected[..now] => ConnectionProtocol::Other,
-                    there if there < PREFACE.len() => ConnectionProtocol::PartialPreface(there),
+            ConnectionProtocol::PartialPreface(received) => {
+                let (expected, length) = (&PREFACE[received..], bytes.len().min(PREFACE.len() - received));
+                self.protocol = match received + length {
+                    _ if bytes[..length] != expected[..length] => ConnectionProtocol::Other,
+                    received if received < PREFACE.len() => ConnectionProtocol::PartialPreface(received),
                     _ => ConnectionProtocol::Http2,
                 };
-                if self.protocol == ConnectionProtocol::Http2 { &bytes[now..] } else { &[] }
+                if self.protocol == ConnectionProtocol::Http2 { &bytes[length..] } else { &[] }
             }
         }
     }
 }
 
 impl FrameHeaderParser {
-    /// Calls `on_head` with type and length of each frame that begins in `bytes`.
-    fn for_each_frame(&mut self, mut bytes: &[u8], mut on_head: impl FnMut(u8, u32)) {
+    /// Calls `on_header` with type and payload length of each frame whose header ends in `bytes`.
+    fn for_each_frame(&mut self, mut bytes: &[u8], mut on_header: impl FnMut(u8, u32)) {
         while !bytes.is_empty() {
-            if 0 < self.payload_left {
+            if self.payload_left > 0 {
                 let skipped = bytes.len().min(self.payload_left as usize);
                 self.payload_left -= skipped as u32;
                 bytes = &bytes[skipped..];
                 continue;
             }
-            let (head, rest) = bytes.split_at(bytes.len().min(FRAME_HEADER_BYTES - self.header_len));
-            self.header[self.header_len..][..head.len()].copy_from_slice(head);
-            self.header_len += head.len();
-            bytes = rest;
+            let (part, remaining) = bytes.split_at(bytes.len().min(FRAME_HEADER_BYTES - self.header_len));
+            self.header[self.header_len..][..part.len()].copy_from_slice(part);
+            self.header_len += part.len();
+            bytes = remaining;
             if self.header_len == FRAME_HEADER_BYTES {
                 self.header_len = 0;
                 let [high, middle, low, kind, ..] = self.header;
                 self.payload_left = u32::from_be_bytes([0, high, middle, low]);
-                on_head(kind, self.payload_left);
+                on_header(kind, self.payload_left);
             }
         }
     }

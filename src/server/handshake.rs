@@ -1,4 +1,4 @@
-//! How a connection begins on one port: who may connect, whose connection it is, and TLS. What comes out is ready for HTTP.
+//! Start of a connection: connection limits, PROXY header, TLS. The result is ready for HTTP.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -23,163 +23,165 @@ use crate::server::tls::TlsAcceptorSource;
 use crate::server::transport::Transport;
 use crate::telemetry::label::ConnectionRejection;
 
-/// Which proxies stand before a port, and how they say for whom they come.
+/// Proxies in front of a port.
 #[derive(Clone)]
 pub struct ProxySettings {
-    /// Whether an address is that of a proxy of ours. Such a neighbour carries the connections of many.
+    /// Whether an address is a trusted proxy, which carries the connections of many clients.
     pub is_trusted: Arc<dyn Fn(IpAddr) -> bool + Send + Sync>,
-    /// Every connection begins with a PROXY header; whoever is not trusted has nothing to say at all.
+    /// Each connection must start with a PROXY header; peers that are not trusted proxies are rejected.
     pub require_proxy_header: bool,
 }
 
 impl ProxySettings {
-    /// There are none.
+    /// Settings of a port without proxies.
     pub fn none() -> Self {
         Self { is_trusted: Arc::new(|_| false), require_proxy_header: false }
     }
 }
 
-/// What every connection of a port needs.
+/// Starts the connections of one port.
 pub struct ConnectionHandshaker {
-    /// Limits.
+    /// Connection limits and timeouts.
     pub limits: Arc<EdgeLimits>,
-    /// Dice for lifetimes.
+    /// Source of jitter for connection lifetimes.
     pub clock: Arc<dyn Clock>,
-    /// Counts.
+    /// Counts connections and rejections.
     pub observer: Arc<dyn RpcObserver>,
-    /// Ends every connection.
+    /// Closes all connections when cancelled.
     pub hard_stop: CancellationToken,
-    /// How connections are encrypted; none: they are not.
+    /// TLS configuration; `None`: plaintext.
     pub tls: Option<Arc<TlsAcceptorSource>>,
-    /// Who may speak for others.
+    /// Proxies in front of the port.
     pub proxies: ProxySettings,
     connection_limiter: Arc<ConnectionLimiter>,
 }
 
-/// A connection, and whether it is ready.
+/// Accepted connection: ready for HTTP, or with a pending handshake.
 pub(super) enum HandshakeState {
-    /// It is.
+    /// Plaintext connection without a PROXY header.
     Ready(TimedConnection<Transport>),
-    /// It has a header to send or keys to agree on first.
+    /// Connection that must send a PROXY header or complete TLS first.
     Pending(PendingHandshake),
 }
 
-/// A connection that has yet to say something.
+/// Connection with a pending handshake.
 pub(super) struct PendingHandshake {
     stream: TcpStream,
     address: IpAddr,
-    /// None: whose connection it is will be known when its PROXY header is.
+    /// `None`: the client is known only after its PROXY header.
     permit: Option<ConnectionPermit>,
 }
 
 impl ConnectionHandshaker {
-    /// An entrance that nobody has passed.
+    /// Creates a handshaker without connections.
     pub fn new(
-        edge: Arc<EdgeLimits>,
+        limits: Arc<EdgeLimits>,
         clock: Arc<dyn Clock>,
         observer: Arc<dyn RpcObserver>,
         hard_stop: CancellationToken,
         tls: Option<Arc<TlsAcceptorSource>>,
         proxies: ProxySettings,
     ) -> Self {
-        let gate = ConnectionLimiter::new(ConnectionLimits {
-            total: edge.connections_max,
-            per_prefix: edge.connections_per_prefix_max,
-            per_trusted_peer: edge.connections_per_trusted_peer_max,
-            connect_interval: edge.connect_interval_per_prefix,
-            control_frame_rate: edge.control_frame_rate_per_prefix,
+        let connection_limiter = ConnectionLimiter::new(ConnectionLimits {
+            total: limits.connections_max,
+            per_prefix: limits.connections_per_prefix_max,
+            per_trusted_peer: limits.connections_per_trusted_peer_max,
+            connect_interval: limits.connect_interval_per_prefix,
+            control_frame_rate: limits.control_frame_rate_per_prefix,
         });
-        Self { limits: edge, clock, observer, hard_stop, tls, proxies, connection_limiter: gate }
+        Self { limits, clock, observer, hard_stop, tls, proxies, connection_limiter }
     }
 
-    /// A connection that has just been accepted from `peer`.
+    /// Starts a connection accepted from `peer`. Fails with the limit that it exceeds.
     pub(super) fn start(&self, stream: TcpStream, peer: IpAddr) -> Result<HandshakeState, ConnectionRejection> {
         let address = peer.to_canonical();
-        // A connection that is gone already will say so when it is read.
-        drop(stream.set_nodelay(true));
+        // Fails only on a closed connection, which is noticed when it is read.
+        let _ = stream.set_nodelay(true);
         if self.proxies.require_proxy_header {
-            return match (self.proxies.is_trusted)(address) {
-                true => Ok(HandshakeState::Pending(PendingHandshake { stream, address, permit: None })),
-                false => Err(ConnectionRejection::UntrustedPeer),
+            return if (self.proxies.is_trusted)(address) {
+                Ok(HandshakeState::Pending(PendingHandshake { stream, address, permit: None }))
+            } else {
+                Err(ConnectionRejection::UntrustedPeer)
             };
         }
-        let pass = self.acquire_permit(address)?;
+        let permit = self.acquire_permit(address)?;
         Ok(match self.tls {
-            None => HandshakeState::Ready(self.timed_connection(Transport::Plain(stream), address, None, pass)),
-            Some(_) => HandshakeState::Pending(PendingHandshake { stream, address, permit: Some(pass) }),
+            None => HandshakeState::Ready(self.timed_connection(Transport::Plain(stream), address, None, permit)),
+            Some(_) => HandshakeState::Pending(PendingHandshake { stream, address, permit: Some(permit) }),
         })
     }
 
-    /// Waits for a connection's header and keys, not longer than for first bytes.
+    /// Completes the PROXY header and TLS within the timeout for first bytes. Fails with the reason for the rejection.
     pub(super) async fn complete(
         &self,
-        arriving: PendingHandshake,
+        pending: PendingHandshake,
     ) -> Result<TimedConnection<Transport>, ConnectionRejection> {
-        let ready =
-            tokio::time::timeout(self.limits.first_bytes_timeout, self.read_proxy_header_and_accept_tls(arriving))
-                .await;
-        ready.unwrap_or(Err(ConnectionRejection::HandshakeTimeout))
+        let result =
+            tokio::time::timeout(self.limits.first_bytes_timeout, self.read_proxy_header_and_accept_tls(pending)).await;
+        result.unwrap_or(Err(ConnectionRejection::HandshakeTimeout))
     }
 
     async fn read_proxy_header_and_accept_tls(
         &self,
-        arriving: PendingHandshake,
+        pending: PendingHandshake,
     ) -> Result<TimedConnection<Transport>, ConnectionRejection> {
-        let PendingHandshake { mut stream, mut address, permit: pass } = arriving;
-        let pass = match pass {
-            Some(pass) => pass,
+        let PendingHandshake { mut stream, mut address, permit } = pending;
+        let permit = match permit {
+            Some(permit) => permit,
             None => {
-                // What exactly is wrong concerns the proxy's operator, who is of this house.
-                let told = proxy_header::read_client_address(&mut stream).await.map_err(|why| {
-                    tracing::debug!(%why, "bad PROXY header");
+                // Logged at debug level only: a malformed header is the proxy operator's problem.
+                let client_address = proxy_header::read_client_address(&mut stream).await.map_err(|error| {
+                    tracing::debug!(%error, "connection rejected: invalid PROXY header");
                     ConnectionRejection::ProxyHeader
                 })?;
-                address = told.map_or(address, |told| told.to_canonical());
+                address = client_address.map_or(address, |client_address| client_address.to_canonical());
                 self.acquire_permit(address)?
             }
         };
         let Some(tls) = &self.tls else {
-            return Ok(self.timed_connection(Transport::Plain(stream), address, None, pass));
+            return Ok(self.timed_connection(Transport::Plain(stream), address, None, permit));
         };
         let stream =
             TlsAcceptor::from(tls.current_config()).accept(stream).await.map_err(|_| ConnectionRejection::Tls)?;
         let (_, session) = stream.get_ref();
-        let shown = session.peer_certificates().and_then(|chain| chain.first());
-        let certificate = shown.map(|leaf| Arc::from(leaf.as_ref()));
-        Ok(self.timed_connection(Transport::Tls(Box::new(stream)), address, certificate, pass))
+        let client_certificate = session.peer_certificates().and_then(|chain| chain.first());
+        let certificate = client_certificate.map(|leaf| Arc::from(leaf.as_ref()));
+        Ok(self.timed_connection(Transport::Tls(Box::new(stream)), address, certificate, permit))
     }
 
     fn peer_trust(&self, address: IpAddr) -> PeerTrust {
-        match is_loopback_address(address) || (self.proxies.is_trusted)(address) {
-            true => PeerTrust::TrustedPeer,
-            false => PeerTrust::Untrusted,
+        if is_loopback_address(address) || (self.proxies.is_trusted)(address) {
+            PeerTrust::TrustedPeer
+        } else {
+            PeerTrust::Untrusted
         }
     }
 
     fn acquire_permit(&self, address: IpAddr) -> Result<ConnectionPermit, ConnectionRejection> {
-        let pass = self.connection_limiter.acquire(address, self.peer_trust(address), Instant::now())?;
-        Ok(pass.with_observer(&self.observer))
+        let permit = self.connection_limiter.acquire(address, self.peer_trust(address), Instant::now())?;
+        Ok(permit.with_observer(&self.observer))
     }
 
     fn timed_connection(
         &self,
-        line: Transport,
+        transport: Transport,
         address: IpAddr,
         certificate: Option<Arc<[u8]>>,
-        pass: ConnectionPermit,
+        permit: ConnectionPermit,
     ) -> TimedConnection<Transport> {
         let streams_max = match self.peer_trust(address) {
             PeerTrust::TrustedPeer => self.limits.streams_per_trusted_connection_max,
             PeerTrust::Untrusted => self.limits.streams_per_connection_max,
         };
         let peer = ConnectionPeer { address, open_streams: Arc::new(AtomicU32::new(0)), streams_max, certificate };
-        let deadlines = ConnectionTimeouts {
+        let timeouts = ConnectionTimeouts {
             first_bytes: self.limits.first_bytes_timeout,
             lifetime: self.limits.connection_lifetime(self.clock.random_unit_f64()),
             write_stall: self.limits.write_stall_timeout,
         };
-        let frames =
-            pass.frame_bucket().map(|purse| FrameLimiter::new(self.limits.control_frame_rate, purse, Instant::now()));
-        TimedConnection::new(line, peer, deadlines, &self.hard_stop, pass).with_frame_limiter(frames)
+        let frame_limiter = permit
+            .frame_bucket()
+            .map(|bucket| FrameLimiter::new(self.limits.control_frame_rate, bucket, Instant::now()));
+        TimedConnection::new(transport, peer, timeouts, &self.hard_stop, permit).with_frame_limiter(frame_limiter)
     }
 }

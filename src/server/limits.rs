@@ -1,44 +1,44 @@
-//! Every limit on a connection, with its reason (RELIABILITY section 3.1). tonic leaves most of them open.
+//! Connection limits and timeouts, with the reason of each value. Most of them are unlimited in tonic by default.
 
 use std::time::Duration;
 
 use crate::server::h2_frame_limit::Rate;
 
-/// Limits on connections and their lives.
+/// Limits and timeouts of connections.
 #[derive(Clone, Debug)]
 pub struct EdgeLimits {
-    /// Connections in all. Keep it below the limit of file descriptors.
+    /// Connections in total. Keep it below the limit of file descriptors.
     pub connections_max: usize,
-    /// Connections from one IPv4 address or one IPv6 /64.
+    /// Connections per client prefix: an IPv4 address or an IPv6 /64.
     pub connections_per_prefix_max: u32,
-    /// The same from this machine or a trusted proxy, which carry the connections of many.
+    /// Connections from loopback or from one trusted proxy, which carry many clients.
     pub connections_per_trusted_peer_max: u32,
-    /// How often one place may open a connection, once it has come with all that it may have at once.
+    /// Interval at which a client prefix may open connections, after a burst of `connections_per_prefix_max`.
     pub connect_interval_per_prefix: Duration,
-    /// Connections that may be on their way at once, with TLS or a PROXY header to come; one more sends the oldest away.
+    /// Connections waiting for a PROXY header or a TLS handshake. One more closes the oldest.
     pub handshakes_max: usize,
-    /// Streams open at once on one connection: each may hold 400 KiB that its client does not read.
+    /// Concurrent streams per connection. Each may hold 400 KiB that its client does not read.
     pub streams_per_connection_max: u32,
-    /// The same for this machine and trusted proxies: a proxy carries many clients on one connection.
+    /// Concurrent streams per connection from loopback or a trusted proxy, which carries many clients.
     pub streams_per_trusted_connection_max: u32,
-    /// Frames that ask for nothing, which a stranger's connection may send beside what goes with calls and answers. A client
-    /// that sends a PING a second, answers ours, and makes room now and then sends two a second, ten when it connects.
+    /// Rate of control frames per untrusted connection, beyond those that belong to calls. A client that sends one PING
+    /// per second, answers pings and updates windows needs two per second, and ten when it connects.
     pub control_frame_rate: Rate,
-    /// The same for all connections of one IPv4 address or one IPv6 /64 together: all of them may connect at once.
+    /// Rate of control frames for all connections of a client prefix together. All of them may connect at once.
     pub control_frame_rate_per_prefix: Rate,
-    /// How long the first bytes of a connection may take; before that, its PROXY header and its TLS handshake together.
+    /// Timeout for the first bytes of a connection. Also the timeout for its PROXY header and TLS handshake together.
     pub first_bytes_timeout: Duration,
-    /// When a connection is asked to go (GOAWAY), so that balancers may spread clients anew.
+    /// Age at which a connection receives GOAWAY, so that load balancers can distribute clients again.
     pub connection_age: Duration,
-    /// How long after that it is closed.
+    /// Delay from GOAWAY until the connection is closed.
     pub connection_age_grace: Duration,
-    /// How long a client may leave bytes unread before its connection is closed.
+    /// Time that a client may leave response bytes unread before its connection is closed.
     pub write_stall_timeout: Duration,
-    /// How long a unary call may take; a client may only ask for less.
+    /// Deadline of a unary call. A client may set a shorter one.
     pub unary_deadline: Duration,
-    /// How long a drained server still takes connections.
+    /// Time that a draining server still accepts connections.
     pub drain_delay: Duration,
-    /// How long a shutdown may take in all before what is open is closed.
+    /// Duration of a shutdown after which open connections are closed.
     pub shutdown_grace: Duration,
 }
 
@@ -65,17 +65,17 @@ impl Default for EdgeLimits {
     }
 }
 
-/// The share of the age that dice may add to it.
+/// Limit of the random part added to the connection age, as a fraction of the age.
 const AGE_JITTER_FRACTION: f64 = 0.2;
 
 impl EdgeLimits {
-    /// The age at which a connection is asked to go, with `dice` in [0, 1).
-    pub fn jittered_connection_age(&self, dice: f64) -> Duration {
-        self.connection_age.mul_f64(1.0 + AGE_JITTER_FRACTION * dice)
+    /// Age at which a connection receives GOAWAY; `jitter` is random in [0, 1).
+    pub fn jittered_connection_age(&self, jitter: f64) -> Duration {
+        self.connection_age.mul_f64(1.0 + AGE_JITTER_FRACTION * jitter)
     }
 
-    /// When a connection is closed whatever it does: after the latest age at which it may be asked to go.
-    pub fn connection_lifetime(&self, dice: f64) -> Duration {
-        self.jittered_connection_age(1.0) + self.connection_age_grace.mul_f64(1.0 + AGE_JITTER_FRACTION * dice)
+    /// Age at which a connection is closed in any case: after the latest possible GOAWAY and its grace period.
+    pub fn connection_lifetime(&self, jitter: f64) -> Duration {
+        self.jittered_connection_age(1.0) + self.connection_age_grace.mul_f64(1.0 + AGE_JITTER_FRACTION * jitter)
     }
 }

@@ -1,4 +1,4 @@
-//! Serves one port with every limit set, until it is told to stop and its last connection has ended.
+//! HTTP/2 server of one port: sets each limit, serves until stopped and until its last connection has ended.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,63 +16,76 @@ use crate::server::accept::IncomingConnections;
 use crate::server::limits::EdgeLimits;
 use crate::server::routing::ClientRoutingLayer;
 
-/// Streams and calls in flight on one connection; Envoy's edge has 100.
+/// Concurrent streams per connection; Envoy's default for edge proxies is 100.
 const CONCURRENT_STREAMS_MAX: u32 = 64;
 
-/// Calls at work on one connection; more are refused, not queued (G5). As many as streams: whoever keeps to what HTTP/2 tells
-/// him, a game's backend with one connection for all its players, is never refused.
+/// Concurrent calls per connection; more are rejected, not queued. Equal to the stream limit, so a client that obeys
+/// HTTP/2, such as a game backend with one connection for all players, is never rejected.
 const CONCURRENT_CALLS_MAX: usize = CONCURRENT_STREAMS_MAX as usize;
 
-/// Resets that a connection may cause by breaking the protocol, in its life (F2: without a limit, one connection costs
-/// 800 MB in three seconds).
+/// Resets that a connection may cause by protocol errors in its lifetime. Without this limit, one connection costs 800
+/// MB in three seconds.
 const LOCAL_ERROR_RESETS_MAX: usize = 256;
 
-/// Streams that a client may open and reset before the server has looked at them (rapid reset).
+/// Streams that a client may open and reset before the server accepts them (rapid reset attack).
 const PENDING_RESETS_MAX: usize = 20;
 
-/// Bytes of a request's headers; also bounds CONTINUATION frames.
+/// Limit of request headers, bytes; also bounds CONTINUATION frames.
 const HEADER_BYTES_MAX: u32 = 8 * 1024;
 
-/// Bytes that one stream may have on the way to the server: one message.
+/// Flow control window of a stream, bytes: one request message.
 const STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 
-/// Bytes that one connection may have on the way to the server.
+/// Flow control window of a connection, bytes.
 const CONNECTION_WINDOW_BYTES: u32 = 1024 * 1024;
 
-/// How often a silent client is asked whether it is still there, and how long it may take to say so.
+/// Interval of PINGs to a silent client.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(20);
+/// Timeout for the answer to a PING.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What every port needs.
+/// Server of one port.
 #[derive(Clone)]
 pub struct PortServer {
-    /// Limits.
+    /// Connection limits and timeouts.
     pub limits: Arc<EdgeLimits>,
-    /// Counts.
+    /// Counts calls and connections.
     pub observer: Arc<dyn RpcObserver>,
-    /// Lets callers in.
+    /// Checks callers.
     pub authorizer: Authorizer,
     /// Ends streams.
     pub drain: Drain,
-    /// Watches over operators.
+    /// Rate limits per call and audit of operator calls.
     pub audit_layer: AuditLayer,
-    /// In [0, 1); how much is added to the age of connections.
+    /// Random part of the connection age, in [0, 1).
     pub age_jitter: f64,
 }
 
 impl PortServer {
-    /// gRPC for game clients, and gRPC-Web for browsers.
-    pub async fn serve_clients(self, incoming: IncomingConnections, routes: Routes, stopping: CancellationToken) {
+    /// Serves gRPC to game clients and gRPC-Web to browsers, until `stop_accepting` is cancelled.
+    pub async fn serve_clients(
+        self,
+        connections: IncomingConnections,
+        routes: Routes,
+        stop_accepting: CancellationToken,
+    ) {
         let mut server = self.http_server().layer(ClientRoutingLayer(self.call_layer()));
-        let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopping.cancelled_owned());
-        log_serve_error("client", served.await);
+        let result =
+            server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
+        log_serve_error("client", result.await);
     }
 
-    /// gRPC and pages for operators. Without gRPC-Web, whose layer answers every other HTTP/1.1 request itself.
-    pub async fn serve_operators(self, incoming: IncomingConnections, routes: Routes, stopping: CancellationToken) {
+    /// Serves gRPC and HTTP pages to operators. Without gRPC-Web, whose layer would answer the HTTP/1.1 pages itself.
+    pub async fn serve_operators(
+        self,
+        connections: IncomingConnections,
+        routes: Routes,
+        stop_accepting: CancellationToken,
+    ) {
         let mut server = self.http_server().layer(self.call_layer());
-        let served = server.add_routes(routes).serve_with_incoming_shutdown(incoming, stopping.cancelled_owned());
-        log_serve_error("operator", served.await);
+        let result =
+            server.add_routes(routes).serve_with_incoming_shutdown(connections, stop_accepting.cancelled_owned());
+        log_serve_error("operator", result.await);
     }
 
     fn call_layer(&self) -> CallLayer {
@@ -82,7 +95,7 @@ impl PortServer {
 
     fn http_server(&self) -> Server {
         Server::builder()
-            // gRPC-Web and pages; and it lets a silent connection go at once when the server stops (G1).
+            // For gRPC-Web and pages. It also lets idle connections close at once when the server stops.
             .accept_http1(true)
             .max_concurrent_streams(CONCURRENT_STREAMS_MAX)
             .http2_max_local_error_reset_streams(Some(LOCAL_ERROR_RESETS_MAX))
@@ -92,15 +105,15 @@ impl PortServer {
             .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            // Without its grace, which would suppress the GOAWAY (F4); the connection itself ends what does not go.
+            // Without tonic's grace period, which would suppress the GOAWAY. `TimedConnection` closes the connection.
             .max_connection_age(self.limits.jittered_connection_age(self.age_jitter))
             .concurrency_limit_per_connection(CONCURRENT_CALLS_MAX)
             .load_shed(true)
     }
 }
 
-fn log_serve_error(port: &'static str, served: Result<(), tonic::transport::Error>) {
-    if let Err(error) = served {
-        tracing::error!(port, %error, "stopped serving");
+fn log_serve_error(port: &'static str, result: Result<(), tonic::transport::Error>) {
+    if let Err(error) = result {
+        tracing::error!(port, %error, "port server failed");
     }
 }

@@ -1,6 +1,6 @@
-//! The client port's two ways in: native gRPC goes straight to its call, everything else passes CORS and gRPC-Web first.
+//! Routing on the client port: native gRPC goes straight to the call, other requests pass CORS and gRPC-Web first.
 //!
-//! Those two layers are copied for every request and add headers to every answer; nobody but a browser reads them.
+//! CORS and gRPC-Web are cloned per request and add headers to each response, which only browsers need.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use tower_http::cors::{Any, Cors, CorsLayer};
 use crate::api::layer::response_body::CallResponseBody;
 use crate::api::layer::{CallLayer, CallService};
 
-/// How long a browser may remember what CORS allows.
+/// Time for which a browser may cache the CORS rules.
 const CORS_MAX_AGE: Duration = Duration::from_secs(60 * 60);
 
-/// Puts both ways in front of the routes.
+/// Layer that puts a `ClientRouter` in front of the routes.
 #[derive(Clone)]
 pub(super) struct ClientRoutingLayer(pub(super) CallLayer);
 
-/// Routes with both ways in front of them.
+/// Routes behind native gRPC and behind gRPC-Web.
 #[derive(Clone)]
 pub(super) struct ClientRouter {
     grpc: CallService<Routes>,
@@ -37,9 +37,9 @@ impl Layer<Routes> for ClientRoutingLayer {
     type Service = ClientRouter;
 
     fn layer(&self, routes: Routes) -> ClientRouter {
-        let calls = self.0.layer(routes);
-        let browsers = Arc::new(cors_layer().layer(GrpcWebLayer::new().layer(calls.clone())));
-        ClientRouter { grpc: calls, grpc_web: browsers }
+        let grpc = self.0.layer(routes);
+        let grpc_web = Arc::new(cors_layer().layer(GrpcWebLayer::new().layer(grpc.clone())));
+        ClientRouter { grpc, grpc_web }
     }
 }
 
@@ -56,19 +56,19 @@ impl Service<Request<Body>> for ClientRouter {
         if is_native_grpc(&request) {
             return self.grpc.call(request);
         }
-        let browsers = Cors::clone(&self.grpc_web);
-        Box::pin(async move { Ok(browsers.oneshot(request).await?.map(CallResponseBody::passthrough)) })
+        let grpc_web = Cors::clone(&self.grpc_web);
+        Box::pin(async move { Ok(grpc_web.oneshot(request).await?.map(CallResponseBody::passthrough)) })
     }
 }
 
-/// A gRPC call as the protocol has it. Of gRPC-Web's content types all begin as gRPC's do; and gRPC needs HTTP/2.
+/// Whether a request is native gRPC: over HTTP/2, with a gRPC content type. gRPC-Web content types share the prefix.
 fn is_native_grpc(request: &Request<Body>) -> bool {
     let content_type = request.headers().get(CONTENT_TYPE).map_or(&b""[..], |value| value.as_bytes());
     let rest = content_type.strip_prefix(b"application/grpc");
     request.version() == Version::HTTP_2 && rest.is_some_and(|rest| !rest.starts_with(b"-web"))
 }
 
-/// Any page may ask; there are no cookies to steal, and what is answered is what anyone may have.
+/// Allows all origins. The server uses no cookies, so a page gains nothing that any client does not have.
 fn cors_layer() -> CorsLayer {
     let exposed = ["grpc-status", "grpc-message", "grpc-status-details-bin", "grpc-retry-pushback-ms"];
     CorsLayer::new()
@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn native_grpc_needs_http2_and_its_content_type() {
-        let check = |version, content_type: &str, wanted| {
+        let check = |version, content_type: &str, expected| {
             let request = Request::builder().version(version).header(CONTENT_TYPE, content_type);
-            assert_eq!(is_native_grpc(&request.body(Body::empty()).unwrap()), wanted, "{version:?} {content_type}");
+            assert_eq!(is_native_grpc(&request.body(Body::empty()).unwrap()), expected, "{version:?} {content_type}");
         };
         check(Version::HTTP_2, "application/grpc", true);
         check(Version::HTTP_2, "application/grpc+proto", true);

@@ -1,4 +1,5 @@
-//! Serves until told to stop, and keeps rulesets and locality files as fresh as the disk.
+//! Runs the server until SIGTERM or SIGINT; reloads rulesets, certificates, keys and geolocation files when they
+//! change.
 
 use std::fmt::Display;
 use std::net::SocketAddr;
@@ -24,83 +25,83 @@ use crate::telemetry::audit::AuditRecord;
 use crate::telemetry::label::LoadOutcome;
 use crate::watch::{DEFAULT_DEBOUNCE, FileWatcher, watch_paths};
 
-/// How often retired rulesets are looked at.
+/// Interval at which expired retired rulesets are purged.
 const RULESET_PURGE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How often the log says what the configuration leaves open.
+/// Interval at which the log repeats security warnings about the configuration.
 const RISK_WARNING_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How long `is_serving` waits for an answer.
+/// Timeout of the connection and of the request in `is_serving`.
 const HEALTH_CHECK_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT. Fails if startup fails.
 pub async fn run_until_signal(config: Config) -> anyhow::Result<()> {
-    // Listening begins before starting, so that a signal in between stops the server in good order.
+    // Signals are registered before startup, so that a signal during startup stops the server gracefully.
     let mut stop = std::pin::pin!(shutdown_signal().context("listen for signals")?);
-    // Watching begins before loading, so that a change in between is not missed.
-    let (changed, mut to_reload) = mpsc::channel::<()>(1);
-    let _rulesets = match &config.rulesets {
+    // Watching starts before loading, so that no change in between is missed.
+    let (rulesets_changed, mut ruleset_reloads) = mpsc::channel::<()>(1);
+    let _ruleset_watcher = match &config.rulesets {
         RulesetSource::Directory(directory) => Some(watch_files(vec![directory.clone()], move || {
-            // Full means that a reload is due anyway.
-            let _ = changed.try_send(());
+            // A full channel means that a reload is already due.
+            let _ = rulesets_changed.try_send(());
         })?),
         RulesetSource::Bundled => None,
     };
-    let (renewed, mut to_renew) = mpsc::channel::<()>(1);
-    let _certificates = match &config.tls {
+    let (certificates_changed, mut certificate_reloads) = mpsc::channel::<()>(1);
+    let _certificate_watcher = match &config.tls {
         Some(files) => Some(watch_files(TlsAcceptorSource::files_to_watch(files), move || {
-            let _ = renewed.try_send(());
+            let _ = certificates_changed.try_send(());
         })?),
         None => None,
     };
-    let house = start_app(&config, Arc::new(SystemClock::start())).await?;
-    let _places = watch_geoip_files(&house)?;
-    let _keys = watch_auth_keys(&house)?;
+    let app = start_app(&config, Arc::new(SystemClock::start())).await?;
+    let _geoip_watcher = watch_geoip_files(&app)?;
+    let _auth_key_watcher = watch_auth_keys(&app)?;
     tracing::info!(
-        listen = %house.server.address,
-        operator_listen = %house.server.operator_address,
-        "serving"
+        listen = %app.server.address,
+        operator_listen = %app.server.operator_address,
+        "server started"
     );
 
-    let mut forget = tokio::time::interval(RULESET_PURGE_INTERVAL);
-    let (risks, mut warn) = (config.security_warnings(), tokio::time::interval(RISK_WARNING_INTERVAL));
+    let mut purge = tokio::time::interval(RULESET_PURGE_INTERVAL);
+    let (warnings, mut warn) = (config.security_warnings(), tokio::time::interval(RISK_WARNING_INTERVAL));
     loop {
         tokio::select! {
             () = &mut stop => break,
-            Some(()) = to_reload.recv() => reload_rulesets(&house).await,
-            Some(()) = to_renew.recv() => reload_certificates(&house),
-            _ = warn.tick(), if !risks.is_empty() => {
-                risks.iter().for_each(|risk| tracing::warn!("served without protection by {risk}"));
+            Some(()) = ruleset_reloads.recv() => reload_rulesets(&app).await,
+            Some(()) = certificate_reloads.recv() => reload_certificates(&app),
+            _ = warn.tick(), if !warnings.is_empty() => {
+                warnings.iter().for_each(|warning| tracing::warn!("insecure configuration accepted: {warning}"));
             }
-            _ = forget.tick() => {
-                // Refused only while going away.
-                let _ = house.engine.purge_retired_rulesets().await;
+            _ = purge.tick() => {
+                // Fails only while the server drains.
+                let _ = app.engine.purge_retired_rulesets().await;
             }
         }
     }
-    tracing::info!("going away");
-    house.shutdown().await;
+    tracing::info!("shutdown started");
+    app.shutdown().await;
     Ok(())
 }
 
-/// By what a server that speaks TLS is known.
+/// TLS verification of the server whose health is checked.
 #[derive(Clone, Debug)]
 pub struct HealthCheckTls {
-    /// Certificates of those who sign its certificate, PEM.
+    /// CA certificates for verifying the server's certificate, PEM file.
     pub ca_file: PathBuf,
-    /// The name in its certificate; none: its address.
+    /// Name in the server's certificate; `None`: its IP address.
     pub server_name: Option<String>,
 }
 
-/// Whether the server at `address` says that it serves; over TLS, if it is known by something.
-pub async fn is_serving(address: SocketAddr, known: Option<&HealthCheckTls>) -> anyhow::Result<bool> {
-    let endpoint = match known {
+/// Whether the server at `address` reports SERVING; over TLS if `tls` is given. Fails if it cannot be reached.
+pub async fn is_serving(address: SocketAddr, tls: Option<&HealthCheckTls>) -> anyhow::Result<bool> {
+    let endpoint = match tls {
         None => Endpoint::from_shared(format!("http://{address}"))?,
-        Some(known) => {
-            let ca = std::fs::read(&known.ca_file).with_context(|| format!("read {}", known.ca_file.display()))?;
-            let name = known.server_name.clone().unwrap_or_else(|| address.ip().to_string());
-            let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(name);
-            Endpoint::from_shared(format!("https://{address}"))?.tls_config(tls)?
+        Some(tls) => {
+            let ca = std::fs::read(&tls.ca_file).with_context(|| format!("read {}", tls.ca_file.display()))?;
+            let name = tls.server_name.clone().unwrap_or_else(|| address.ip().to_string());
+            let client_tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca)).domain_name(name);
+            Endpoint::from_shared(format!("https://{address}"))?.tls_config(client_tls)?
         }
     };
     let channel = endpoint
@@ -109,76 +110,77 @@ pub async fn is_serving(address: SocketAddr, known: Option<&HealthCheckTls>) -> 
         .connect()
         .await
         .context("connect")?;
-    let answer = HealthClient::new(channel).check(HealthCheckRequest::default()).await.context("ask")?;
-    Ok(answer.into_inner().status == ServingStatus::Serving as i32)
+    let response =
+        HealthClient::new(channel).check(HealthCheckRequest::default()).await.context("request health status")?;
+    Ok(response.into_inner().status == ServingStatus::Serving as i32)
 }
 
-/// Reads the rulesets again, because somebody has edited the folder, and writes down what that has changed. Whoever it was
-/// is not known here; the folder's own history says it, where it has one.
-async fn reload_rulesets(house: &App) {
-    let reloaded = house.rulesets.reload().await;
-    let AuditEntry { target: object, ruleset_changes: changes } = audit_entry_of_reload(&reloaded);
-    let outcome = if reloaded.problems.is_empty() { "OK" } else { "INVALID_ARGUMENT" };
-    let (role, what, audit) = (Some("folder"), "rulesets edited", house.audit_log.clone());
+/// Reloads the rulesets after a change in their folder, and audits the changes. The editor's identity is unknown here.
+async fn reload_rulesets(app: &App) {
+    let report = app.rulesets.reload().await;
+    let AuditEntry { target, ruleset_changes } = audit_entry_of_reload(&report);
+    let outcome = if report.problems.is_empty() { "OK" } else { "INVALID_ARGUMENT" };
+    let audit_log = app.audit_log.clone();
     let record = AuditRecord {
-        role,
-        what,
-        object,
-        changes,
+        role: Some("folder"),
+        action: "rulesets edited",
+        target,
+        ruleset_changes,
         outcome,
-        request_id: audit.generate_request_id(),
+        request_id: audit_log.generate_request_id(),
         ..AuditRecord::default()
     };
-    let written = tokio::task::spawn_blocking(move || audit.append(&record)).await;
+    let written = tokio::task::spawn_blocking(move || audit_log.append(&record)).await;
     if let Err(error) = written.unwrap_or_else(|panic| Err(std::io::Error::other(panic))) {
-        // The rules are in force already: there is nobody to refuse anything to.
-        tracing::error!(%error, "the audit file cannot be written; edited rulesets are not in it");
+        // The rulesets are already in use, so the failure can only be logged.
+        tracing::error!(%error, "audit record write failed after a ruleset reload");
     }
 }
 
-/// Reads the certificates again. The files are small and local, and this happens a few times a year.
-fn reload_certificates(house: &App) {
-    let Some(tls) = &house.tls else { return };
-    house.metrics.tls_loads.get_or_create(&log_reload("certificates", tls.reload())).inc();
+/// Reloads the certificates. Blocks: the files are small, local, and change a few times a year.
+fn reload_certificates(app: &App) {
+    let Some(tls) = &app.tls else { return };
+    app.metrics.tls_loads.get_or_create(&log_reload("certificates", tls.reload())).inc();
 }
 
-fn watch_geoip_files(house: &App) -> anyhow::Result<Option<FileWatcher>> {
-    let files: Vec<PathBuf> = house.locator.files().map(PathBuf::from).collect();
+fn watch_geoip_files(app: &App) -> anyhow::Result<Option<FileWatcher>> {
+    let files: Vec<PathBuf> = app.locator.files().map(PathBuf::from).collect();
     if files.is_empty() {
         return Ok(None);
     }
-    let (locator, metrics) = (house.locator.clone(), house.metrics.clone());
+    let (locator, metrics) = (app.locator.clone(), app.metrics.clone());
     let watcher = watch_files(files, move || {
-        metrics.locality_loads.get_or_create(&log_reload("locality files", locator.reload())).inc();
+        metrics.locality_loads.get_or_create(&log_reload("geolocation databases", locator.reload())).inc();
     })?;
     Ok(Some(watcher))
 }
 
-fn watch_auth_keys(house: &App) -> anyhow::Result<Option<FileWatcher>> {
-    let Some(authenticator) = house.authenticator.clone().filter(|it| !it.key_files().is_empty()) else {
+fn watch_auth_keys(app: &App) -> anyhow::Result<Option<FileWatcher>> {
+    let Some(authenticator) = app.authenticator.clone().filter(|authenticator| !authenticator.key_files().is_empty())
+    else {
         return Ok(None);
     };
-    let metrics = house.metrics.clone();
+    let metrics = app.metrics.clone();
     let watcher = watch_files(authenticator.key_files().to_vec(), move || {
         metrics.auth_key_loads.get_or_create(&log_reload("auth keys", authenticator.reload())).inc();
     })?;
     Ok(Some(watcher))
 }
 
-/// Says in the log how it went to read `what` again, and says it in a word.
-fn log_reload<E: Display>(what: &'static str, reloaded: Result<(), E>) -> LoadOutcome {
-    match reloaded {
+/// Logs the outcome of a reload of `files`; returns it as a metric label.
+fn log_reload<E: Display>(files: &'static str, result: Result<(), E>) -> LoadOutcome {
+    match result {
         Ok(()) => {
-            tracing::info!("{what} replaced");
+            tracing::info!("{files} reloaded");
             LoadOutcome::Loaded
         }
         Err(error) => {
-            tracing::warn!(%error, "{what} refused; the old ones stay in use");
+            tracing::warn!(%error, "{files} reload failed; the previous ones stay in use");
             LoadOutcome::Rejected
         }
     }
 }
 
 fn watch_files(paths: Vec<PathBuf>, on_change: impl FnMut() + Send + 'static) -> anyhow::Result<FileWatcher> {
-    watch_paths(paths, DEFAULT_DEBOUNCE, on_change).context("watch for changed files")
+    watch_paths(paths, DEFAULT_DEBOUNCE, on_change).context("watch files for changes")
 }

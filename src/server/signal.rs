@@ -1,11 +1,11 @@
-//! Waits for the system to ask the server to go.
+//! Shutdown signal: SIGTERM or SIGINT.
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// A future that is ready when the process is sent SIGTERM or SIGINT. Heard from this call on, not from the first poll:
-/// whoever starts a server and thinks better of it at once is heard too.
+/// Future that completes on SIGTERM or SIGINT. Signals are caught from this call on, not from the first poll, so that a
+/// signal during startup is not lost. Fails if the handlers cannot be installed.
 pub fn shutdown_signal() -> io::Result<impl Future<Output = ()>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

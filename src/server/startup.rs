@@ -1,4 +1,5 @@
-//! From a configuration to a server: opens the store, loads rules and places, starts the engine, binds the ports.
+//! Startup from a configuration: opens the store, loads rulesets, keys and geolocation, starts the engine and the
+//! ports.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -38,34 +39,34 @@ use crate::telemetry::audit::AuditLog;
 use crate::telemetry::label::{LoadOutcome, RateLimitLabel, RateLimitRole};
 use crate::telemetry::metric::Metrics;
 
-/// Everything that runs, for whoever must reach a part of it.
+/// Running application, with the parts that reloads need.
 #[derive(Debug)]
 pub struct App {
-    /// The ports.
+    /// Both ports.
     pub server: RunningServer,
-    /// The matchmaker.
+    /// Matchmaking engine.
     pub engine: Arc<Engine>,
-    /// The rulesets folder.
+    /// Ruleset reload and administration.
     pub rulesets: Arc<RulesetReloader>,
-    /// The locality files.
+    /// Geolocation database, reloadable.
     pub locator: Arc<ReloadableLocator>,
-    /// Who tells who is calling; none: everybody may do everything.
+    /// Authenticates callers; `None`: authentication is off.
     pub authenticator: Option<Arc<Authenticator>>,
-    /// The counts.
+    /// Metrics registry.
     pub metrics: Arc<Metrics>,
-    /// The certificates.
+    /// TLS certificates, reloadable; `None`: plaintext.
     pub tls: Option<Arc<TlsAcceptorSource>>,
-    /// Where what operators do is written down.
+    /// Log of operator actions.
     pub audit_log: Arc<AuditLog>,
 }
 
-/// Opens and starts everything. Serving when it returns.
+/// Opens and starts all parts. The server is ready when this returns. Fails with the part that could not be opened.
 pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result<App> {
     let metrics = Arc::new(Metrics::new());
     let catalog = Arc::new(RulesetCatalog::default());
     let rulesets = desk::load_rulesets(&config.rulesets).map_err(|problems| {
         let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow!("load rulesets: nothing to fall back on yet\n{}", lines.join("\n"))
+        anyhow!("load rulesets: no earlier rulesets to fall back to\n{}", lines.join("\n"))
     })?;
     catalog.replace_all(rulesets, clock.now(), 0);
     let settings = engine_settings(config);
@@ -74,9 +75,9 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
     let tls = load_tls(config, &metrics)?;
     let locator = Arc::new(load_locator(config, &metrics)?);
     let authenticator = load_authenticator(config, clock.clone(), &metrics)?;
-    let audit = Arc::new(open_audit_log(config, &clock)?);
+    let audit_log = Arc::new(open_audit_log(config, &clock)?);
     let store = open_store(config, &*clock, &metrics).await.context("open store")?;
-    let parts = EngineDeps {
+    let deps = EngineDeps {
         clock: clock.clone(),
         store,
         rulesets: catalog.clone(),
@@ -88,95 +89,97 @@ pub async fn start_app(config: &Config, clock: Arc<dyn Clock>) -> anyhow::Result
         served_silos: config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect()),
         encode_advert: encode_static_candidate_fields,
     };
-    let engine = Arc::new(Engine::start(parts).await.context("load advertisements")?);
-    let desk = Arc::new(RulesetReloader::new(config.rulesets.clone(), engine.clone(), catalog, metrics.clone()));
-    let (trusted, rendered) = (config.trusted_proxies.clone(), metrics.clone());
-    let neighbours = trusted.clone();
-    let running = Server::start(server::ServerDeps {
+    let engine = Arc::new(Engine::start(deps).await.context("load advertisements")?);
+    let ruleset_reloader =
+        Arc::new(RulesetReloader::new(config.rulesets.clone(), engine.clone(), catalog, metrics.clone()));
+    let (trusted_proxies, metrics_source) = (config.trusted_proxies.clone(), metrics.clone());
+    let proxies_of_handshake = trusted_proxies.clone();
+    let server = Server::start(server::ServerDeps {
         listen: config.listen,
         operator_listen: config.operator_listen,
         engine: engine.clone(),
         queues: Some(engine.queues().clone()),
-        rulesets: desk.clone(),
+        rulesets: ruleset_reloader.clone(),
         consistency_checker: engine.clone(),
-        render_metrics: Arc::new(move || rendered.render()),
+        render_metrics: Arc::new(move || metrics_source.render()),
         match_jwks: match_keys.public_key_set().into(),
         rpc_observer: Arc::new(RpcMetrics::new(metrics.clone())),
         authenticator: authenticator.clone(),
-        resolve_client_address: Arc::new(move |peer, hops| client_address(peer, hops, &trusted)),
+        resolve_client_address: Arc::new(move |peer, forwarded| client_address(peer, forwarded, &trusted_proxies)),
         rate_limits: Arc::new(rate_limits(config, &clock, &metrics)),
-        audit_log: audit.clone(),
+        audit_log: audit_log.clone(),
         clock,
         is_fresh: freshness_check(engine.clone(), config.max_staleness_s),
         limits: EdgeLimits {
-            shutdown_grace: Duration::from_secs(u64::from(config.shutdown_deadline_s.max(2) - 1)),
+            shutdown_grace: Duration::from_secs(u64::from(config.shutdown_grace_period_s.max(2) - 1)),
             ..EdgeLimits::default()
         },
         tls: tls.clone(),
         proxies: ProxySettings {
-            is_trusted: Arc::new(move |address| is_trusted_proxy(address, &neighbours)),
+            is_trusted: Arc::new(move |address| is_trusted_proxy(address, &proxies_of_handshake)),
             require_proxy_header: config.proxy_protocol,
         },
     })
     .await?;
-    Ok(App { server: running, engine, rulesets: desk, locator, authenticator, metrics, tls, audit_log: audit })
+    Ok(App { server, engine, rulesets: ruleset_reloader, locator, authenticator, metrics, tls, audit_log })
 }
 
 impl App {
-    /// Stops in reverse: no more changes, ports closed in good order, what was submitted written, the store closed.
+    /// Stops in reverse order: drains, closes the ports, writes pending changes, closes the store.
     pub async fn shutdown(self) {
-        let Self { server: running, engine, .. } = self;
-        running.shutdown().await;
+        let Self { server, engine, .. } = self;
+        server.shutdown().await;
         engine.close().await;
     }
 }
 
-/// Clients are not sent to a server whose picture is older than an operator will have it.
+/// A server is stale when its last contact with the store is older than `max_staleness_s`.
 fn freshness_check(engine: Arc<Engine>, max_staleness_s: u32) -> FreshnessCheck {
-    let most_ms = u64::from(max_staleness_s) * 1_000;
-    Arc::new(move || engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= most_ms))
+    let max_ms = u64::from(max_staleness_s) * 1_000;
+    Arc::new(move || engine.store_staleness_ms().is_none_or(|age_ms| age_ms <= max_ms))
 }
 
 fn engine_settings(config: &Config) -> EngineSettings {
     let ms = |seconds: u32| seconds.saturating_mul(1000);
     EngineSettings {
-        default_ttl_ms: ms(config.time_to_live_s),
-        default_hold_ms: ms(config.reservation_hold_s),
-        retired_ruleset_retention_ms: u64::from(config.keep_retired_rulesets_s) * 1000,
+        default_ttl_ms: ms(config.advertisement_ttl_s),
+        default_hold_ms: ms(config.reservation_ttl_s),
+        retired_ruleset_retention_ms: u64::from(config.ruleset_retention_s) * 1000,
         allow_client_locality: config.allow_client_locality,
         allow_search_overrides: config.allow_search_overrides,
         ..EngineSettings::default()
     }
 }
 
-/// The keys of the file, made on first use; without a file, keys that die with the process.
+/// Token keys from the key file, which is created on first use; without a file, random keys for this process.
 fn load_signer(config: &Config, clock: &dyn Clock) -> anyhow::Result<TokenSigner> {
-    let fresh = random_key_bytes(clock);
+    let new_key = random_key_bytes(clock);
     match &config.token_key_file {
-        Some(path) => key_file::load_or_create_signer(path, fresh).context("load token keys"),
-        None => Ok(TokenSigner::new(fresh, None)),
+        Some(path) => key_file::load_or_create_signer(path, new_key).context("load token keys"),
+        None => Ok(TokenSigner::new(new_key, None)),
     }
 }
 
-/// The keys of players' credentials, likewise.
+/// Match credential keys from the key file, which is created on first use; without a file, random keys for this
+/// process.
 fn load_match_keys(config: &Config, clock: &dyn Clock) -> anyhow::Result<MatchCredentialKeys> {
-    let fresh = random_key_bytes(clock);
+    let new_key = random_key_bytes(clock);
     match &config.match_key_file {
-        Some(path) => match_credential::load_or_create_match_keys(path, &fresh).context("load match keys"),
-        None => Ok(MatchCredentialKeys::new(IssuingKey::from_seed(&fresh).context("make a match key")?, None)),
+        Some(path) => match_credential::load_or_create_match_keys(path, &new_key).context("load match keys"),
+        None => Ok(MatchCredentialKeys::new(IssuingKey::from_seed(&new_key).context("make a match key")?, None)),
     }
 }
 
-/// Dice for a key.
+/// Random bytes for a new key.
 fn random_key_bytes(clock: &dyn Clock) -> [u8; SIGNING_KEY_BYTES] {
-    let mut fresh = [0; SIGNING_KEY_BYTES];
-    for half in fresh.chunks_mut(16) {
+    let mut key = [0; SIGNING_KEY_BYTES];
+    for half in key.chunks_mut(16) {
         half.copy_from_slice(&clock.random_bytes()[..half.len()]);
     }
-    fresh
+    key
 }
 
-/// Reads the keys that callers' tokens are verified with.
+/// Loads the keys for verifying callers' tokens; `None` if authentication is off.
 fn load_authenticator(
     config: &Config,
     clock: Arc<dyn Clock>,
@@ -190,7 +193,7 @@ fn load_authenticator(
     Ok(Some(Arc::new(authenticator)))
 }
 
-/// The certificates, where there are to be any.
+/// Loads the TLS certificates; `None` if TLS is off.
 fn load_tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Arc<TlsAcceptorSource>>> {
     let Some(files) = &config.tls else { return Ok(None) };
     let tls = TlsAcceptorSource::open(files.clone())?;
@@ -198,40 +201,42 @@ fn load_tls(config: &Config, metrics: &Metrics) -> anyhow::Result<Option<Arc<Tls
     Ok(Some(Arc::new(tls)))
 }
 
-/// How often callers may ask; refusals are counted by role and charge.
+/// Builds the rate limits; exceeded limits are counted by role and limit.
 fn rate_limits(config: &Config, clock: &Arc<dyn Clock>, metrics: &Arc<Metrics>) -> RateLimits {
     let metrics = metrics.clone();
-    let count = move |class: CallerClass, charge: RateLimitKind| {
-        let role = RateLimitRole::ALL.iter().find(|it| it.as_str() == class.as_str());
-        let charge = RateLimitLabel::ALL.iter().find(|it| it.as_str() == charge.as_str());
-        if let (Some(&role), Some(&charge)) = (role, charge) {
-            metrics.rate_limited.get_or_create(&(role, charge)).inc();
+    let count = move |class: CallerClass, kind: RateLimitKind| {
+        let role = RateLimitRole::ALL.iter().find(|label| label.as_str() == class.as_str());
+        let limit = RateLimitLabel::ALL.iter().find(|label| label.as_str() == kind.as_str());
+        if let (Some(&role), Some(&limit)) = (role, limit) {
+            metrics.rate_limited.get_or_create(&(role, limit)).inc();
         }
     };
     RateLimits::new(&config.rate_limit_rules().unwrap_or_default(), clock.clone(), Box::new(count))
 }
 
-/// Where what operators do is written down. A file that cannot be written ends the start.
+/// Opens the audit log. A file that cannot be written ends the startup.
 fn open_audit_log(config: &Config, clock: &Arc<dyn Clock>) -> anyhow::Result<AuditLog> {
     let clock = clock.clone();
-    AuditLog::open(config.audit_file.as_deref(), Box::new(move || clock.now())).context("open the audit file")
+    AuditLog::open(config.audit_log_file.as_deref(), Box::new(move || clock.now())).context("open audit log file")
 }
 
-/// The locality files, or nobody's place: said once.
+/// Loads the geolocation databases; without any, locations are unknown, and the log says so.
 fn load_locator(config: &Config, metrics: &Metrics) -> anyhow::Result<ReloadableLocator> {
     let files: Vec<PathBuf> = config.geoip_db_files.clone();
     let settings = LocatorSettings {
-        grid_degrees: config.cell_degrees,
-        session_grid_degrees: config.session_cell_degrees,
-        max_accuracy_radius_km: config.max_accuracy_radius_km,
+        grid_degrees: config.location_grid_degrees,
+        session_grid_degrees: config.session_location_grid_degrees,
+        geoip_max_accuracy_radius_km: config.geoip_max_accuracy_radius_km,
     };
-    let none = files.is_empty();
+    let is_empty = files.is_empty();
     let locator = ReloadableLocator::new(files, settings);
-    if none {
-        tracing::info!("no locality files: nobody's place is known, and latency is guessed from measurements alone");
+    if is_empty {
+        tracing::info!(
+            "no geolocation database configured; locations are unknown, latency comes from measurements only"
+        );
         return Ok(locator);
     }
-    locator.reload().context("load locality files")?;
+    locator.reload().context("load geolocation databases")?;
     metrics.locality_loads.get_or_create(&LoadOutcome::Loaded).inc();
     Ok(locator)
 }
@@ -241,9 +246,9 @@ async fn open_store(config: &Config, clock: &dyn Clock, metrics: &Arc<Metrics>) 
         StoreTarget::Memory => Arc::new(MemoryStore::new()),
         StoreTarget::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
         StoreTarget::Postgres(url) => {
-            let [number, _] = u64_halves(clock.random_bytes());
+            let [replica_id, _] = u64_halves(clock.random_bytes());
             let silos = config.silos.as_ref().map(|silos| silos.iter().copied().map(SiloId).collect());
-            let store = PostgresStore::open(url.expose_password(), Replica { id: number, silos }).await?;
+            let store = PostgresStore::open(url.expose_password(), Replica { id: replica_id, silos }).await?;
             synchronize_clock(&store, clock).await?;
             Arc::new(store)
         }
@@ -251,20 +256,21 @@ async fn open_store(config: &Config, clock: &dyn Clock, metrics: &Arc<Metrics>) 
     Ok(Arc::new(MeteredStore::new(inner, StoreMeter { metrics: metrics.clone(), started: Instant::now() })))
 }
 
-/// How often a start asks what time it is: a store that has just answered may be busy, as when many servers start at once.
+/// Attempts to read the store's time at startup. A store may be busy when many servers start at once.
 const STORE_TIME_ATTEMPTS_MAX: usize = 20;
 
-/// Goes by the store's clock from here on. A start has more time than a call: it asks again when the answer is late.
+/// Synchronizes the clock with the store's clock. Retries if the store is slow, because startup has more time than a
+/// call.
 async fn synchronize_clock(store: &PostgresStore, clock: &dyn Clock) -> anyhow::Result<()> {
-    for asked_again in 1.. {
-        let asked = clock.now();
+    for attempt in 1.. {
+        let requested_at = clock.now();
         match store.database_time().await {
-            Ok(theirs) => {
-                clock.sync_to_store_clock(theirs, asked);
+            Ok(store_time) => {
+                clock.sync_to_store_clock(store_time, requested_at);
                 break;
             }
-            Err(StoreError::Unavailable(why)) if asked_again < STORE_TIME_ATTEMPTS_MAX => {
-                tracing::warn!(why, "the store is slow to say what time it is");
+            Err(StoreError::Unavailable(error)) if attempt < STORE_TIME_ATTEMPTS_MAX => {
+                tracing::warn!(error, attempt, "store time request failed");
             }
             Err(error) => return Err(error.into()),
         }

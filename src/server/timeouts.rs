@@ -1,6 +1,6 @@
-//! A connection with deadlines: for its first bytes, for its whole life, and for a client that does not read.
+//! Connection timeouts: for the first bytes, for the whole lifetime, and for a client that does not read.
 //!
-//! tonic's timeouts begin with the first request, so a connection that never sends one would stay for ever (F3).
+//! tonic's timeouts start with the first request, so an idle connection would otherwise stay open without limit.
 
 use std::future::Future;
 use std::io;
@@ -18,25 +18,25 @@ use crate::server::conn_limit::ConnectionPermit;
 use crate::server::h2_frame_limit::FrameLimiter;
 use crate::telemetry::label::ConnectionRejection;
 
-/// Bytes that a client must have sent by the first deadline: as many as HTTP/2's preface has.
+/// Bytes that a client must send within the first timeout: the length of the HTTP/2 preface.
 const FIRST_BYTES_MIN: usize = 24;
 
-/// Bytes that are read in one turn. A connection on which there is always more to read, such as one flooded with the
-/// smallest frames there are, would otherwise be read for tens of milliseconds while others wait.
+/// Bytes read before the task yields. Without yielding, a connection flooded with tiny frames would be read for tens of
+/// milliseconds while others wait.
 const READ_BYTES_BEFORE_YIELD: usize = 16 * 1024;
 
-/// How long things may take.
+/// Timeouts of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionTimeouts {
-    /// The first bytes.
+    /// For the first bytes.
     pub first_bytes: Duration,
-    /// Everything.
+    /// For the whole connection.
     pub lifetime: Duration,
-    /// The next byte, when there are bytes that the client does not read.
+    /// For progress in writing, while the client does not read.
     pub write_stall: Duration,
 }
 
-/// A connection that ends when it has taken too long.
+/// Connection that enforces its timeouts and its control frame rate.
 #[derive(Debug)]
 pub struct TimedConnection<S> {
     stream: S,
@@ -44,45 +44,45 @@ pub struct TimedConnection<S> {
     timeouts: ConnectionTimeouts,
     opened_at: Instant,
     bytes_read: usize,
-    /// Bytes read since there was last nothing to read.
+    /// Bytes read since the last yield.
     bytes_since_yield: usize,
-    /// The next moment at which the connection ends: for want of first bytes, then of old age.
+    /// Next time limit: first for the first bytes, then for the lifetime.
     deadline: Pin<Box<Sleep>>,
-    /// Runs while the client does not read.
+    /// Timer that runs while the client does not read.
     write_stall: Option<Pin<Box<Sleep>>>,
     hard_stop: Pin<Box<WaitForCancellationFutureOwned>>,
-    /// Counts what asks for nothing; none: a neighbour, who may send what it likes.
+    /// Control frame limiter; `None`: a trusted peer, not limited.
     frame_limiter: Option<Box<FrameLimiter>>,
     permit: ConnectionPermit,
 }
 
 impl<S> TimedConnection<S> {
-    /// Guards a connection that has just been opened.
+    /// Wraps a connection that has just been opened.
     pub fn new(
         stream: S,
         peer: ConnectionPeer,
-        deadlines: ConnectionTimeouts,
+        timeouts: ConnectionTimeouts,
         hard_stop: &CancellationToken,
-        pass: ConnectionPermit,
+        permit: ConnectionPermit,
     ) -> Self {
         Self {
             stream,
             peer,
-            timeouts: deadlines,
+            timeouts,
             opened_at: Instant::now(),
             bytes_read: 0,
             bytes_since_yield: 0,
-            deadline: Box::pin(tokio::time::sleep(deadlines.first_bytes)),
+            deadline: Box::pin(tokio::time::sleep(timeouts.first_bytes)),
             write_stall: None,
             hard_stop: Box::pin(hard_stop.clone().cancelled_owned()),
             frame_limiter: None,
-            permit: pass,
+            permit,
         }
     }
 
-    /// The same, but ended when `frames` says that they are too many.
-    pub fn with_frame_limiter(self, frames: Option<FrameLimiter>) -> Self {
-        Self { frame_limiter: frames.map(Box::new), ..self }
+    /// Closes the connection when `frame_limiter` rejects its frames.
+    pub fn with_frame_limiter(self, frame_limiter: Option<FrameLimiter>) -> Self {
+        Self { frame_limiter: frame_limiter.map(Box::new), ..self }
     }
 
     fn poll_deadline(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
@@ -95,29 +95,29 @@ impl<S> TimedConnection<S> {
     fn record_read(&mut self, bytes: usize) {
         let before = self.bytes_read;
         self.bytes_read = before.saturating_add(bytes);
-        if before < FIRST_BYTES_MIN && FIRST_BYTES_MIN <= self.bytes_read {
+        if before < FIRST_BYTES_MIN && self.bytes_read >= FIRST_BYTES_MIN {
             self.deadline.as_mut().reset(self.opened_at + self.timeouts.lifetime);
         }
     }
 
-    /// Looks at what has come: none of it goes on when it has one frame too many.
+    /// Charges received frames. On failure none of the bytes are passed on.
     fn check_frame_rate(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let Some(frames) = &mut self.frame_limiter else { return Ok(()) };
-        frames.record_received(bytes, Instant::now()).map_err(|_| {
+        let Some(limiter) = &mut self.frame_limiter else { return Ok(()) };
+        limiter.record_received(bytes, Instant::now()).map_err(|_| {
             self.permit.report_rejection(ConnectionRejection::FrameRate);
             io::ErrorKind::ConnectionAborted.into()
         })
     }
 
-    /// Passes on what writing did; a client that has read nothing for too long is given up.
+    /// Returns the result of a write; times out if the client has read nothing for too long.
     fn check_write_progress<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.write_stall = None;
             return written;
         }
         let limit = self.timeouts.write_stall;
-        let stalled = self.write_stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
-        if stalled.as_mut().poll(cx).is_ready() {
+        let timer = self.write_stall.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        if timer.as_mut().poll(cx).is_ready() {
             return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         self.poll_deadline(cx).map(Err)
@@ -127,7 +127,7 @@ impl<S> TimedConnection<S> {
 impl<S: AsyncRead + Unpin> AsyncRead for TimedConnection<S> {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        if READ_BYTES_BEFORE_YIELD <= this.bytes_since_yield {
+        if this.bytes_since_yield >= READ_BYTES_BEFORE_YIELD {
             this.bytes_since_yield = 0;
             cx.waker().wake_by_ref();
             return Poll::Pending;
@@ -143,11 +143,8 @@ impl<S: AsyncRead + Unpin> AsyncRead for TimedConnection<S> {
                 this.bytes_since_yield += bytes;
                 this.record_read(bytes);
                 this.check_frame_rate(&buf.filled()[before..])?;
-                // Whoever sends a byte at a time, always in time, is caught here.
-                match this.deadline.is_elapsed() {
-                    true => Poll::Ready(Err(io::ErrorKind::TimedOut.into())),
-                    false => read,
-                }
+                // A client that sends single bytes, each in time, ends here.
+                if this.deadline.is_elapsed() { Poll::Ready(Err(io::ErrorKind::TimedOut.into())) } else { read }
             }
         }
     }
@@ -157,8 +154,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedConnection<S> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let written = Pin::new(&mut this.stream).poll_write(cx, buf);
-        if let (Some(frames), Poll::Ready(Ok(bytes))) = (&mut this.frame_limiter, &written) {
-            frames.record_sent(&buf[..*bytes]);
+        if let (Some(limiter), Poll::Ready(Ok(bytes))) = (&mut this.frame_limiter, &written) {
+            limiter.record_sent(&buf[..*bytes]);
         }
         this.check_write_progress(cx, written)
     }
@@ -170,12 +167,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedConnection<S> {
     ) -> Poll<io::Result<usize>> {
         let this = &mut *self;
         let written = Pin::new(&mut this.stream).poll_write_vectored(cx, bufs);
-        if let (Some(frames), Poll::Ready(Ok(bytes))) = (&mut this.frame_limiter, &written) {
+        if let (Some(limiter), Poll::Ready(Ok(bytes))) = (&mut this.frame_limiter, &written) {
             let mut left = *bytes;
             for buf in bufs {
-                let of_this = left.min(buf.len());
-                frames.record_sent(&buf[..of_this]);
-                left -= of_this;
+                let length = left.min(buf.len());
+                limiter.record_sent(&buf[..length]);
+                left -= length;
             }
         }
         this.check_write_progress(cx, written)
@@ -185,7 +182,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for TimedConnection<S> {
         self.stream.is_write_vectored()
     }
 
-    /// TLS keeps what it was given until it is flushed, so a client that does not read may be met here.
+    /// TLS buffers data until it is flushed, so a client that does not read can also stall a flush.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let flushed = Pin::new(&mut this.stream).poll_flush(cx);
@@ -221,18 +218,18 @@ mod tests {
     const RATE: Rate = Rate { burst: 10, interval: LONG_TIMEOUT };
     const SHORT_TIMEOUT: Duration = Duration::from_millis(5);
 
-    /// A guarded end, the other end, and the switch that ends it.
+    /// A timed connection, its remote end, and the token that ends it.
     fn timed_connection(
-        deadlines: ConnectionTimeouts,
+        timeouts: ConnectionTimeouts,
     ) -> (TimedConnection<DuplexStream>, DuplexStream, CancellationToken) {
         let (near, far) = duplex(16);
-        let (guarded, stop) = timed_connection_over(near, deadlines);
-        (guarded, far, stop)
+        let (connection, stop) = timed_connection_over(near, timeouts);
+        (connection, far, stop)
     }
 
     fn timed_connection_over(
         near: DuplexStream,
-        deadlines: ConnectionTimeouts,
+        timeouts: ConnectionTimeouts,
     ) -> (TimedConnection<DuplexStream>, CancellationToken) {
         let limits = ConnectionLimits {
             total: 1,
@@ -243,20 +240,20 @@ mod tests {
         };
         let address = "127.0.0.1".parse().unwrap();
         let now = Instant::now();
-        let pass = ConnectionLimiter::new(limits).acquire(address, PeerTrust::Untrusted, now).unwrap();
+        let permit = ConnectionLimiter::new(limits).acquire(address, PeerTrust::Untrusted, now).unwrap();
         let peer = ConnectionPeer { address, open_streams: Arc::default(), streams_max: 1, certificate: None };
         let stop = CancellationToken::new();
-        let frames = pass.frame_bucket().map(|purse| FrameLimiter::new(RATE, purse, now));
-        (TimedConnection::new(near, peer, deadlines, &stop, pass).with_frame_limiter(frames), stop)
+        let frame_limiter = permit.frame_bucket().map(|bucket| FrameLimiter::new(RATE, bucket, now));
+        (TimedConnection::new(near, peer, timeouts, &stop, permit).with_frame_limiter(frame_limiter), stop)
     }
 
-    /// A preface, SETTINGS, and so many PINGs.
+    /// HTTP/2 preface, SETTINGS and `count` PINGs.
     fn preface_and_pings(count: usize) -> Vec<u8> {
         let settings: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
         [settings, &b"\0\0\x08\x06\0\0\0\0\0_is_it__".repeat(count)].concat()
     }
 
-    /// SEC-1: what asks for nothing ends the connection, and what is answered does not.
+    /// SEC-1: control frames beyond the rate end the connection; frames that belong to responses are free.
     #[tokio::test]
     async fn control_frame_flood_ends_its_connection() {
         let (near, mut far) = duplex(4 * READ_BYTES_BEFORE_YIELD);
@@ -264,11 +261,11 @@ mod tests {
         let (mut read, allowed) = (vec![0; READ_BYTES_BEFORE_YIELD], preface_and_pings(9));
         far.write_all(&allowed).await.unwrap();
         near.read_exact(&mut read[..allowed.len()]).await.unwrap();
-        let answers = [b"\0\0\x01\x01\0\0\0\0\x01".as_slice(), b"x", b"\0\0\x01\0\0\0\0\0", b"\x01x"];
-        let slices = answers.map(io::IoSlice::new);
+        let response = [b"\0\0\x01\x01\0\0\0\0\x01".as_slice(), b"x", b"\0\0\x01\0\0\0\0\0", b"\x01x"];
+        let slices = response.map(io::IoSlice::new);
         let written = std::future::poll_fn(|cx| Pin::new(&mut near).poll_write_vectored(cx, &slices)).await.unwrap();
-        assert!(1 <= written);
-        near.write_all(&answers.concat()[written..]).await.unwrap();
+        assert!(written > 0);
+        near.write_all(&response.concat()[written..]).await.unwrap();
         let six_more = &preface_and_pings(6)[33..];
         far.write_all(six_more).await.unwrap();
         near.read_exact(&mut read[..six_more.len()]).await.unwrap();
@@ -279,7 +276,7 @@ mod tests {
     const LONG_TIMEOUTS: ConnectionTimeouts =
         ConnectionTimeouts { first_bytes: LONG_TIMEOUT, lifetime: LONG_TIMEOUT, write_stall: LONG_TIMEOUT };
 
-    /// SEC-1: whoever always has more to say is interrupted, and then goes on.
+    /// SEC-1: a connection that always has bytes to read yields, then continues.
     #[tokio::test]
     async fn reading_yields_after_a_fixed_number_of_bytes() {
         let (near, mut far) = duplex(4 * READ_BYTES_BEFORE_YIELD);
@@ -303,7 +300,7 @@ mod tests {
         assert_eq!(turns, [READ_BYTES_BEFORE_YIELD; 3]);
     }
 
-    /// F3: 23 bytes are too few, 24 are a beginning.
+    /// 23 bytes are too few, 24 are enough for the first timeout.
     #[tokio::test]
     async fn connection_without_first_bytes_in_time_is_closed() {
         let (mut near, mut far, _stop) =
@@ -322,8 +319,8 @@ mod tests {
         near.read_exact(&mut read[..12]).await.unwrap();
         far.write_all(&[7; 12]).await.unwrap();
         near.read_exact(&mut read[..12]).await.unwrap();
-        let ended = near.read(&mut read).await.unwrap_err();
-        assert_eq!(ended.kind(), io::ErrorKind::TimedOut, "from here on the lifetime counts");
+        let error = near.read(&mut read).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut, "the lifetime applies after the first bytes");
     }
 
     #[tokio::test]

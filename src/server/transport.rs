@@ -1,5 +1,4 @@
-//! What a connection's bytes go over: bare TCP, or TLS. An enum and not a trait object, so that plaintext pays a branch
-//! and nothing else.
+//! Byte transport of a connection: TCP or TLS. An enum instead of a trait object, so that plaintext costs one branch.
 
 use std::io;
 use std::pin::Pin;
@@ -9,26 +8,26 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
-/// A connection that is ready for HTTP.
+/// Connection that is ready for HTTP.
 #[derive(Debug)]
 pub enum Transport {
-    /// As it came.
+    /// Plaintext TCP.
     Plain(TcpStream),
-    /// Encrypted; boxed, because its state is large and most of it is seldom looked at.
+    /// TLS over TCP; boxed because its state is large.
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// Asks the stream inside, whichever it is.
-macro_rules! inside {
-    ($line:expr, $stream:ident => $asked:expr) => {
-        match $line.get_mut() {
+/// Evaluates `$call` with `$stream` bound to the pinned stream of either variant.
+macro_rules! with_stream {
+    ($transport:expr, $stream:ident => $call:expr) => {
+        match $transport.get_mut() {
             Transport::Plain($stream) => {
                 let $stream = Pin::new($stream);
-                $asked
+                $call
             }
             Transport::Tls($stream) => {
                 let $stream = Pin::new(&mut **$stream);
-                $asked
+                $call
             }
         }
     };
@@ -36,13 +35,13 @@ macro_rules! inside {
 
 impl AsyncRead for Transport {
     fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        inside!(self, stream => stream.poll_read(cx, buf))
+        with_stream!(self, stream => stream.poll_read(cx, buf))
     }
 }
 
 impl AsyncWrite for Transport {
     fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        inside!(self, stream => stream.poll_write(cx, buf))
+        with_stream!(self, stream => stream.poll_write(cx, buf))
     }
 
     fn poll_write_vectored(
@@ -50,7 +49,7 @@ impl AsyncWrite for Transport {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        inside!(self, stream => stream.poll_write_vectored(cx, bufs))
+        with_stream!(self, stream => stream.poll_write_vectored(cx, bufs))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -61,10 +60,10 @@ impl AsyncWrite for Transport {
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        inside!(self, stream => stream.poll_flush(cx))
+        with_stream!(self, stream => stream.poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        inside!(self, stream => stream.poll_shutdown(cx))
+        with_stream!(self, stream => stream.poll_shutdown(cx))
     }
 }

@@ -1,7 +1,7 @@
-//! What each change does to what is stored: plain code over plain values, carried out by every store.
+//! Effect of each advertisement write on the stored rows; the same plain code for every backend.
 //!
-//! A store shows this code the part of its rows that a batch touches, lets it make the changes one by one, in order, and
-//! then carries out the difference. So a batch means the same everywhere, however fast it is written.
+//! A backend passes in the rows that a batch touches and applies its writes here, in order. Then it stores the
+//! difference. So a batch has the same result in every backend.
 
 use std::collections::BTreeMap;
 use std::collections::BTreeSet;
@@ -16,27 +16,27 @@ use crate::store::{
     AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, WriteOutcome,
 };
 
-/// An advertisement as far as changes ask about it.
+/// State of an advertisement row that writes depend on.
 #[derive(Clone, Debug)]
 pub(super) struct AdvertRowState {
-    /// Since when it has been advertised.
+    /// Start of advertising.
     pub(super) advertised_since: UnixMs,
-    /// Until when it is believed.
     pub(super) expires_at: UnixMs,
     /// Seats before reservations are deducted.
     pub(super) join_seats: u16,
-    /// As the store had it before the batch.
+    /// Version in the store before the batch.
     pub(super) version: AdvertVersion,
-    /// As it was handed in to be published, but for `since`. None while it is only where the store got it from.
+    /// Advertisement that this batch publishes; its `since` is not yet the stored one. `None` if the batch does not
+    /// publish it.
     pub(super) new_advertisement: Option<Arc<Advertisement>>,
-    /// Made by a change, not shown by the store: whatever the store has under this id is another, removed one.
+    /// Inserted by this batch. A row that the store has under this id is an older, removed one.
     pub(super) created_in_batch: bool,
-    /// Which of the picture's reservations are in it.
+    /// Reservations in it, as keys of [`AdvertRows::reservations`].
     pub(super) reservation_ids: BTreeSet<ReservationId>,
 }
 
 impl AdvertRowState {
-    /// As it is to be seen by others, if it was published here.
+    /// Advertisement with its final start of advertising, if this batch publishes it.
     pub(super) fn advertisement_to_store(&self) -> Option<Arc<Advertisement>> {
         let published = self.new_advertisement.as_ref()?;
         if published.advertised_since == self.advertised_since {
@@ -46,163 +46,155 @@ impl AdvertRowState {
     }
 }
 
-/// What a store holds, or as much of it as a batch can touch.
+/// Rows of the store, or those that a batch can touch.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AdvertRows {
     pub(super) advertisements: HashMap<AdvertisementId, AdvertRowState, BuildIdHasher>,
     pub(super) reservations: BTreeMap<ReservationId, Reservation>,
-    /// Until when each deleted advertisement stays deleted.
+    /// End of each tombstone.
     pub(super) tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
 }
 
 impl AdvertRows {
-    /// Makes one change and says what it did.
+    /// Applies one write and returns its outcome.
     pub(super) fn apply_write(&mut self, write: &AdvertWrite) -> WriteOutcome {
         match write {
-            AdvertWrite::Publish {
-                advertisement,
-                expires_at: expires,
-                confirmed_reservations: confirmed,
-                joined_reservations: settled,
-                now,
-            } => {
-                let outcome = self.publish(advertisement, *expires, *now);
+            AdvertWrite::Publish { advertisement, expires_at, confirmed_reservations, joined_reservations, now } => {
+                let outcome = self.publish(advertisement, *expires_at, *now);
                 if let WriteOutcome::Published { .. } = outcome {
-                    self.confirm_reservations(advertisement.id, confirmed, *now);
-                    self.end_reservations(advertisement.id, settled, *now);
+                    self.confirm_reservations(advertisement.id, confirmed_reservations, *now);
+                    self.end_reservations(advertisement.id, joined_reservations, *now);
                 }
                 outcome
             }
             AdvertWrite::ExtendTtl {
-                advertisement_id: id,
-                expires_at: expires,
-                confirmed_reservations: confirmed,
-                joined_reservations: settled,
+                advertisement_id,
+                expires_at,
+                confirmed_reservations,
+                joined_reservations,
                 now,
             } => {
-                let Some(standing) = self.advertisements.get_mut(id) else { return WriteOutcome::NotFound };
-                standing.expires_at = standing.expires_at.max(*expires);
-                self.confirm_reservations(*id, confirmed, *now);
-                self.end_reservations(*id, settled, *now);
+                let Some(row) = self.advertisements.get_mut(advertisement_id) else { return WriteOutcome::NotFound };
+                row.expires_at = row.expires_at.max(*expires_at);
+                self.confirm_reservations(*advertisement_id, confirmed_reservations, *now);
+                self.end_reservations(*advertisement_id, joined_reservations, *now);
                 WriteOutcome::Applied
             }
-            AdvertWrite::Delete { advertisement_id: id, tombstone_until } => {
-                self.remove_advertisement(*id);
-                let until = self.tombstones.entry(*id).or_default();
+            AdvertWrite::Delete { advertisement_id, tombstone_until } => {
+                self.remove_advertisement(*advertisement_id);
+                let until = self.tombstones.entry(*advertisement_id).or_default();
                 *until = (*until).max(*tombstone_until);
                 WriteOutcome::Applied
             }
-            AdvertWrite::Expire { advertisement_id: id, now, expected_version: seen } => {
-                let due = |standing: &AdvertRowState| {
-                    standing.expires_at <= *now && seen.is_none_or(|seen| seen == standing.version)
+            AdvertWrite::Expire { advertisement_id, now, expected_version } => {
+                let is_due = |row: &AdvertRowState| {
+                    row.expires_at <= *now && expected_version.is_none_or(|expected| expected == row.version)
                 };
-                if self.advertisements.get(id).is_some_and(due) {
-                    self.remove_advertisement(*id);
+                if self.advertisements.get(advertisement_id).is_some_and(is_due) {
+                    self.remove_advertisement(*advertisement_id);
                 }
                 WriteOutcome::Applied
             }
             AdvertWrite::ReserveSeats { reservation, now } => self.reserve_seats(reservation, *now),
-            AdvertWrite::EndReservation { reservation_id: id, advertisement_id, purge_at: forget_at } => {
-                let Some(reservation) = self.reservation_in_advertisement(*advertisement_id, *id) else {
+            AdvertWrite::EndReservation { reservation_id, advertisement_id, purge_at } => {
+                let Some(reservation) = self.reservation_in_advertisement(*advertisement_id, *reservation_id) else {
                     return WriteOutcome::NotFound;
                 };
                 if reservation.state != ReservationState::Ended {
                     reservation.state = ReservationState::Ended;
-                    reservation.deadline = *forget_at;
+                    reservation.deadline = *purge_at;
                 }
                 WriteOutcome::Applied
             }
         }
     }
 
-    /// Adds an advertisement as the store has it.
+    /// Adds an advertisement that is in the store.
     pub(super) fn add_advertisement(
         &mut self,
         id: AdvertisementId,
-        (since, expires): (UnixMs, UnixMs),
+        (advertised_since, expires_at): (UnixMs, UnixMs),
         join_seats: u16,
         version: AdvertVersion,
     ) {
-        let reservations = BTreeSet::new();
-        let standing = AdvertRowState {
-            advertised_since: since,
-            expires_at: expires,
+        let row = AdvertRowState {
+            advertised_since,
+            expires_at,
             join_seats,
             version,
             new_advertisement: None,
             created_in_batch: false,
-            reservation_ids: reservations,
+            reservation_ids: BTreeSet::new(),
         };
-        self.advertisements.insert(id, standing);
+        self.advertisements.insert(id, row);
     }
 
-    /// Adds a reservation to the picture, and to its advertisement when that is in the picture.
+    /// Adds a reservation, also to its advertisement if that is present.
     pub(super) fn add_reservation(&mut self, reservation: Reservation) {
-        if let Some(standing) = self.advertisements.get_mut(&reservation.advertisement_id) {
-            standing.reservation_ids.insert(reservation.id);
+        if let Some(row) = self.advertisements.get_mut(&reservation.advertisement_id) {
+            row.reservation_ids.insert(reservation.id);
         }
         self.reservations.insert(reservation.id, reservation);
     }
 
-    /// Takes an advertisement out, with its reservations.
+    /// Removes an advertisement with its reservations.
     pub(super) fn remove_advertisement(&mut self, id: AdvertisementId) {
-        if let Some(standing) = self.advertisements.remove(&id) {
-            for reservation in &standing.reservation_ids {
+        if let Some(row) = self.advertisements.remove(&id) {
+            for reservation in &row.reservation_ids {
                 self.reservations.remove(reservation);
             }
         }
     }
 
-    fn publish(&mut self, advertisement: &Arc<Advertisement>, expires: UnixMs, now: UnixMs) -> WriteOutcome {
+    fn publish(&mut self, advertisement: &Arc<Advertisement>, expires_at: UnixMs, now: UnixMs) -> WriteOutcome {
         if self.tombstones.get(&advertisement.id).is_some_and(|until| now < *until) {
             return WriteOutcome::Tombstoned;
         }
         let join_seats = advertisement.session.join_seats;
         match self.advertisements.get_mut(&advertisement.id) {
-            Some(standing) => {
-                standing.expires_at = expires;
-                standing.join_seats = join_seats;
-                standing.new_advertisement = Some(Arc::clone(advertisement));
-                WriteOutcome::Published { created: false, advertised_since: standing.advertised_since }
+            Some(row) => {
+                row.expires_at = expires_at;
+                row.join_seats = join_seats;
+                row.new_advertisement = Some(Arc::clone(advertisement));
+                WriteOutcome::Published { created: false, advertised_since: row.advertised_since }
             }
             None => {
-                let since = advertisement.advertised_since;
-                let published = Some(Arc::clone(advertisement));
-                let reservations = BTreeSet::new();
-                let version = AdvertVersion::default();
-                let standing = AdvertRowState {
-                    advertised_since: since,
-                    expires_at: expires,
+                let advertised_since = advertisement.advertised_since;
+                let row = AdvertRowState {
+                    advertised_since,
+                    expires_at,
                     join_seats,
-                    version,
-                    new_advertisement: published,
+                    version: AdvertVersion::default(),
+                    new_advertisement: Some(Arc::clone(advertisement)),
                     created_in_batch: true,
-                    reservation_ids: reservations,
+                    reservation_ids: BTreeSet::new(),
                 };
-                self.advertisements.insert(advertisement.id, standing);
-                WriteOutcome::Published { created: true, advertised_since: since }
+                self.advertisements.insert(advertisement.id, row);
+                WriteOutcome::Published { created: true, advertised_since }
             }
         }
     }
 
     fn reserve_seats(&mut self, wanted: &Reservation, now: UnixMs) -> WriteOutcome {
         if let Some(stored) = self.reservations.get(&wanted.id) {
-            let same =
+            let is_replay =
                 stored.request_digest == wanted.request_digest && stored.advertisement_id == wanted.advertisement_id;
-            return match same {
-                true => WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay: true },
-                false => WriteOutcome::IdempotencyKeyReused,
+            return if is_replay {
+                WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay }
+            } else {
+                WriteOutcome::IdempotencyKeyReused
             };
         }
-        let Some(standing) = self.advertisements.get(&wanted.advertisement_id) else { return WriteOutcome::NotFound };
-        let all = standing.reservation_ids.iter().filter_map(|id| self.reservations.get(id));
+        let Some(row) = self.advertisements.get(&wanted.advertisement_id) else { return WriteOutcome::NotFound };
+        let all = row.reservation_ids.iter().filter_map(|id| self.reservations.get(id));
         let live = all.filter(|reservation| occupies_seats(reservation, now));
-        let (count, held) = live.fold((0, 0_usize), |(count, seats), it| (count + 1, seats + usize::from(it.seats)));
-        let open_seats = u16::try_from(usize::from(standing.join_seats).saturating_sub(held)).unwrap_or(u16::MAX);
+        let (count, taken_seats) =
+            live.fold((0, 0_usize), |(count, seats), reservation| (count + 1, seats + usize::from(reservation.seats)));
+        let open_seats = u16::try_from(usize::from(row.join_seats).saturating_sub(taken_seats)).unwrap_or(u16::MAX);
         if open_seats < wanted.seats {
             return WriteOutcome::NotEnoughSeats { open_seats };
         }
-        if RESERVATIONS_PER_ADVERTISEMENT_MAX <= count {
+        if count >= RESERVATIONS_PER_ADVERTISEMENT_MAX {
             return WriteOutcome::TooManyReservations;
         }
         let reservation = Reservation { state: ReservationState::Held, ..wanted.clone() };
@@ -232,7 +224,8 @@ impl AdvertRows {
         }
     }
 
-    /// A reservation, if it is in this advertisement: nobody acts on another's seats.
+    /// The reservation, if it belongs to this advertisement. A host cannot change the reservations of another
+    /// advertisement.
     fn reservation_in_advertisement(
         &mut self,
         advertisement_id: AdvertisementId,

@@ -1,35 +1,36 @@
-//! What the failure of a migration means, whichever the database, and what to do about it.
+//! Migration errors of both backends as store errors, with the remedy.
 
 use sqlx::migrate::{MigrateError, Migrator};
 
 use crate::store::StoreError;
 
-/// What may be done besides starting the server that made the schema.
+/// Remedies other than starting the server that made the schema.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoveryHint {
-    /// About one that is too new; nothing, or what follows the advice to start the newer server.
+    /// Appended to "start the newer server" for a schema that is too new; may be empty.
     pub(super) for_newer_schema: &'static str,
-    /// About one that is of the same number and another text.
+    /// For a schema with a different text of the same migration.
     pub(super) for_changed_migration: &'static str,
 }
 
-/// Says why bringing a schema up to `known` has failed. `unavailable` is what the database's own errors are.
+/// Maps a failed migration to `known` to a store error. `map_error` maps the database's own errors.
 pub(super) fn to_store_error(
     error: MigrateError,
     known: &Migrator,
-    otherwise: RecoveryHint,
-    unavailable: fn(sqlx::Error) -> StoreError,
+    hint: RecoveryHint,
+    map_error: fn(sqlx::Error) -> StoreError,
 ) -> StoreError {
-    let RecoveryHint { for_newer_schema: newer, for_changed_migration: foreign } = otherwise;
+    let RecoveryHint { for_newer_schema, for_changed_migration } = hint;
     match error {
         MigrateError::VersionMissing(version) => StoreError::Incompatible(format!(
-            "the database has schema {version}, this server knows up to {}: start the newer server{newer}",
+            "the database has schema {version}, this server supports up to {}; start the newer server{for_newer_schema}",
             known.iter().map(|migration| migration.version).max().unwrap_or(0)
         )),
         MigrateError::VersionMismatch(version) => StoreError::Incompatible(format!(
-            "the database was made with another text of migration {version}: start the server that made it, or {foreign}"
+            "migration {version} of the database has a different text; start the server that applied it, or \
+             {for_changed_migration}"
         )),
-        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => unavailable(error),
-        other => unavailable(sqlx::Error::Migrate(Box::new(other))),
+        MigrateError::Execute(error) | MigrateError::ExecuteMigration(error, _) => map_error(error),
+        other => map_error(sqlx::Error::Migrate(Box::new(other))),
     }
 }

@@ -1,9 +1,10 @@
-//! The store that several servers share: Postgres. Memory proposes, this decides, and each server hears of the others.
+//! Postgres store, shared by several servers. Each server keeps a copy in memory, commits here, and reads the others'
+//! changes.
 //!
-//! Nobody's row is changed but under its lock, taken in the order of ids; what a batch found then is what it decides by
-//! (`decide.rs`, as in every store). There is no pool: each purpose has a connection of its own, which is thrown away
-//! the moment anything goes wrong with it, so that none is ever used again with somebody's transaction open in it (F1).
-//! Changes run in tasks that no caller can stop.
+//! A row is changed only under its lock, and locks are taken in id order. A batch is decided from the rows as they are
+//! under the lock (`apply_writes.rs`, as in every backend). There is no connection pool: each purpose has its own
+//! connection, dropped after any error. So no connection is reused with an open transaction. Writes run in tasks that
+//! continue if the caller stops waiting.
 
 mod commit;
 mod connection;
@@ -33,114 +34,116 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::domain::id::{AdvertisementId, SiloId};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::connection::{ConnectionSlot, ask};
+use crate::store::postgres::connection::{ConnectionSlot, query_within};
 use crate::store::postgres::feed::AdvertChangeFeed;
 use crate::store::postgres::resolve_commit::UnresolvedCommits;
 use crate::store::postgres::statements as sql;
 use crate::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
 
-/// What a verb other than a commit may take.
+/// Time limit of an operation other than a commit.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How often one call of `forget` goes on to the next thousand rows of a kind.
+/// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
 const PURGE_STATEMENTS_MAX: usize = 20;
 
-/// Which server this is, and what of the database is its business.
+/// Identity of this server, and the silos that it serves.
 #[derive(Clone, Debug)]
 pub struct Replica {
-    /// Drawn at every start: two starts of one server are two.
+    /// Random id, new at every start: a restarted server is another replica.
     pub id: u64,
-    /// The populations that it loads and serves; `None` for all.
+    /// Silos that this server loads and serves; `None` for all.
     pub silos: Option<Vec<SiloId>>,
 }
 
 impl Replica {
-    /// The silos as the database has them.
+    /// Silos as column values.
     fn silo_ids(&self) -> Option<Vec<i64>> {
         self.silos.as_ref().map(|silos| silos.iter().map(|silo| silo.0.cast_signed()).collect())
     }
 }
 
-/// The store that several servers share.
+/// Postgres store.
 #[derive(Debug)]
 pub struct PostgresStore {
     options: PgConnectOptions,
     replica: Replica,
     advert_session: Arc<Mutex<WriteSession>>,
-    /// The same for changes to the queues: the one does not wait for the other.
+    /// Session for queue batches, so that they do not wait for advertisement batches.
     queue_session: Arc<Mutex<WriteSession>>,
-    /// For leases and attendance, which are of little worth when they are late.
+    /// For leases and user counts, which are useless when late.
     lease_connection: Arc<Mutex<ConnectionSlot>>,
-    /// For what nobody waits for, so that it keeps no commit waiting.
+    /// For purges and reads without a waiting client, so that they do not delay commits.
     background_connection: Arc<Mutex<ConnectionSlot>>,
     unresolved_advert_commits: UnresolvedCommits,
     unresolved_queue_commits: UnresolvedCommits,
 }
 
-/// What changes need, one batch at a time.
+/// Connection and state for writing one batch at a time.
 #[derive(Debug)]
 struct WriteSession {
     connection: ConnectionSlot,
     replica_id: i64,
-    /// Batches begun: with the replica's number, each one's name.
+    /// Number of batches started; with the replica id it forms the batch id.
     batch_count: u64,
     notify_throttle: commit::NotifyThrottle,
-    /// What gives a batch up: of advertisements, or of the queues.
+    /// Statement that abandons a batch, of advertisements or of queues.
     abandon_statement: &'static str,
     unresolved_commits: UnresolvedCommits,
     closed: bool,
 }
 
 impl PostgresStore {
-    /// Connects, and brings the schema up to date; several servers may do so at once.
+    /// Connects and migrates the schema; several servers can do so at once.
     ///
-    /// `Unavailable` when nobody answers, `Version` when a newer server has changed the schema, or when the database
-    /// would answer before a change is durable. Each says in one line what to do.
+    /// Errors, each with the remedy: `Unavailable` if the database does not answer. `Incompatible` if a newer server
+    /// changed the schema, or if the database would acknowledge a commit before it is durable.
     pub async fn open(url: &str, replica: Replica) -> Result<Self, StoreError> {
         let options = open::connect_options(url)?;
         open::check_and_migrate(&options).await?;
-        let (unsettled, unsettled_queues) = (UnresolvedCommits::default(), UnresolvedCommits::default());
-        let line = |purpose| ConnectionSlot::new(purpose, open::with_short_timeouts(&options));
-        let desk = WriteSession::new(line("changes"), &replica, sql::ABANDON_BATCH, unsettled.clone());
-        let queue_desk = WriteSession::new(line("queues"), &replica, queues::ABANDON_BATCH, unsettled_queues.clone());
+        let unresolved_advert_commits = UnresolvedCommits::default();
+        let unresolved_queue_commits = UnresolvedCommits::default();
+        let slot = |purpose| ConnectionSlot::new(purpose, open::with_short_timeouts(&options));
+        let advert_session =
+            WriteSession::new(slot("adverts"), &replica, sql::ABANDON_BATCH, unresolved_advert_commits.clone());
+        let queue_session =
+            WriteSession::new(slot("queues"), &replica, queues::ABANDON_BATCH, unresolved_queue_commits.clone());
         Ok(Self {
-            advert_session: Arc::new(Mutex::new(desk)),
-            queue_session: Arc::new(Mutex::new(queue_desk)),
-            lease_connection: Arc::new(Mutex::new(line("leases"))),
-            background_connection: Arc::new(Mutex::new(line("chores"))),
+            advert_session: Arc::new(Mutex::new(advert_session)),
+            queue_session: Arc::new(Mutex::new(queue_session)),
+            lease_connection: Arc::new(Mutex::new(slot("leases"))),
+            background_connection: Arc::new(Mutex::new(slot("background"))),
             options,
             replica,
-            unresolved_advert_commits: unsettled,
-            unresolved_queue_commits: unsettled_queues,
+            unresolved_advert_commits,
+            unresolved_queue_commits,
         })
     }
 
-    /// The database's clock, to begin with (R10).
+    /// Time of the database's clock, to set the server's clock at startup.
     pub async fn database_time(&self) -> Result<UnixMs, StoreError> {
         #[cfg(feature = "mutants")]
         if crate::store::mutant::is("expiry_by_the_local_clock") {
             return Ok(crate::clock::Clock::now(&crate::clock::SystemClock::start()));
         }
-        self.run_exclusive(|mut desk| async move {
-            let now: i64 = ask!(desk.connection, OPERATION_TIMEOUT, "the time", |connection| sqlx::query_scalar(
-                sql::READ_DATABASE_TIME
-            )
-            .fetch_one(&mut *connection))?;
-            Ok(rows::from_ms(now))
+        self.run_exclusive(|mut session| async move {
+            let now_ms: i64 = query_within!(session.connection, OPERATION_TIMEOUT, "reading the time", |connection| {
+                sqlx::query_scalar(sql::READ_DATABASE_TIME).fetch_one(&mut *connection)
+            })?;
+            Ok(rows::from_ms(now_ms))
         })
         .await
     }
 
-    /// Runs `verb` in a task of its own, with the desk to itself.
+    /// Runs `operation` in its own task with exclusive access to the advertisement session.
     async fn run_exclusive<T, V>(
         &self,
-        verb: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
+        operation: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         V: Future<Output = Result<T, StoreError>> + Send,
     {
-        run_exclusive_on(&self.advert_session, verb).await
+        run_exclusive_on(&self.advert_session, operation).await
     }
 
     fn new_advert_feed(&self) -> AdvertChangeFeed {
@@ -149,41 +152,49 @@ impl PostgresStore {
 }
 
 impl WriteSession {
-    fn new(writes: ConnectionSlot, replica: &Replica, give_up: &'static str, unsettled: UnresolvedCommits) -> Self {
-        let replica = replica.id.cast_signed();
+    fn new(
+        connection: ConnectionSlot,
+        replica: &Replica,
+        abandon_statement: &'static str,
+        unresolved_commits: UnresolvedCommits,
+    ) -> Self {
         Self {
-            connection: writes,
-            replica_id: replica,
+            connection,
+            replica_id: replica.id.cast_signed(),
             batch_count: 0,
             notify_throttle: commit::NotifyThrottle::default(),
-            abandon_statement: give_up,
-            unresolved_commits: unsettled,
+            abandon_statement,
+            unresolved_commits,
             closed: false,
         }
     }
 }
 
-/// Runs `verb` in a task of its own, with `desk` to itself.
+/// Runs `operation` in its own task with exclusive access to `session`.
 async fn run_exclusive_on<T, V>(
-    desk: &Arc<Mutex<WriteSession>>,
-    verb: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
+    session: &Arc<Mutex<WriteSession>>,
+    operation: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
 ) -> Result<T, StoreError>
 where
     T: Send + 'static,
     V: Future<Output = Result<T, StoreError>> + Send,
 {
-    let desk = Arc::clone(desk);
+    let session = Arc::clone(session);
     let task = tokio::spawn(async move {
-        let desk = desk.lock_owned().await;
-        if desk.closed { Err(StoreError::Unavailable("it is closed".into())) } else { verb(desk).await }
+        let session = session.lock_owned().await;
+        if session.closed {
+            Err(StoreError::Unavailable("the store is closed".into()))
+        } else {
+            operation(session).await
+        }
     });
-    task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
+    task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
 }
 
 #[async_trait]
 impl Store for PostgresStore {
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.run_exclusive(move |mut desk| async move { delete_expired(&mut desk, now).await }).await?;
+        self.run_exclusive(move |mut session| async move { delete_expired(&mut session, now).await }).await?;
         self.purge(now).await?;
         let mut stored = self.new_advert_feed().read_batch(&[]).await?.changed;
         stored.sort_unstable_by_key(|stored| stored.advertisement.id);
@@ -199,41 +210,39 @@ impl Store for PostgresStore {
             return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
         }
         let batch = batch.to_vec();
-        self.run_exclusive(move |mut desk| async move { transaction::commit_batch(&mut desk, &batch).await }).await
+        self.run_exclusive(move |mut session| async move { transaction::commit_batch(&mut session, &batch).await })
+            .await
     }
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        let chores = Arc::clone(&self.background_connection);
-        let task = tokio::spawn(async move { purge_rows(&mut *chores.lock_owned().await, now).await });
-        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
+        let slot = Arc::clone(&self.background_connection);
+        let task = tokio::spawn(async move { purge_rows(&mut *slot.lock_owned().await, now).await });
+        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
     }
 
     async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
         let mut ids: Vec<Uuid> = ids.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
         ids.sort_unstable();
-        let mut chores = self.background_connection.lock().await;
-        let rows = ask!(chores, OPERATION_TIMEOUT, "looking", |connection| sqlx::query(sql::READ_ADVERTISEMENTS)
-            .bind(self.replica.silo_ids())
-            .bind(&ids)
-            .fetch_all(&mut *connection))?;
-        let (there, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed())?;
-        Ok(there)
+        let mut slot = self.background_connection.lock().await;
+        let rows = query_within!(slot, OPERATION_TIMEOUT, "reading advertisements", |connection| {
+            sqlx::query(sql::READ_ADVERTISEMENTS).bind(self.replica.silo_ids()).bind(&ids).fetch_all(&mut *connection)
+        })?;
+        let (found, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed())?;
+        Ok(found)
     }
 
     async fn list_advertisement_ids(
         &self,
         first: AdvertisementId,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<AdvertisementId>, StoreError> {
-        let mut chores = self.background_connection.lock().await;
-        let names: Vec<Uuid> = ask!(chores, OPERATION_TIMEOUT, "looking for names", |connection| sqlx::query_scalar(
-            sql::LIST_ADVERTISEMENT_IDS
-        )
-        .bind(self.replica.silo_ids())
-        .bind(Uuid::from_bytes(*first.as_bytes()))
-        .bind(i64::try_from(most).unwrap_or(i64::MAX))
-        .fetch_all(&mut *connection))?;
-        Ok(names.into_iter().map(|id| AdvertisementId::from_bytes(id.into_bytes())).collect())
+        let mut slot = self.background_connection.lock().await;
+        let ids: Vec<Uuid> = query_within!(slot, OPERATION_TIMEOUT, "listing advertisements", |connection| {
+            let query = sqlx::query_scalar(sql::LIST_ADVERTISEMENT_IDS).bind(self.replica.silo_ids());
+            let query = query.bind(Uuid::from_bytes(*first.as_bytes()));
+            query.bind(i64::try_from(limit).unwrap_or(i64::MAX)).fetch_all(&mut *connection)
+        })?;
+        Ok(ids.into_iter().map(|id| AdvertisementId::from_bytes(id.into_bytes())).collect())
     }
 
     async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
@@ -241,29 +250,27 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) {
-        for desk in [&self.advert_session, &self.queue_session] {
-            let closing = run_exclusive_on(desk, |mut desk| async move {
-                desk.closed = true;
-                desk.connection.close().await;
+        for session in [&self.advert_session, &self.queue_session] {
+            let closed = run_exclusive_on(session, |mut session| async move {
+                session.closed = true;
+                session.connection.close().await;
                 Ok(())
             });
-            if let Err(error) = closing.await {
-                tracing::debug!(%error, "close the store");
+            if let Err(error) = closed.await {
+                tracing::debug!(%error, "store close failed");
             }
         }
     }
 }
 
-/// Removes what has expired, a thousand at a time, as any change.
-async fn delete_expired(desk: &mut WriteSession, now: UnixMs) -> Result<(), StoreError> {
+/// Removes expired advertisements, 1,000 per batch.
+async fn delete_expired(session: &mut WriteSession, now: UnixMs) -> Result<(), StoreError> {
     loop {
-        let due: Vec<Uuid> =
-            ask!(desk.connection, OPERATION_TIMEOUT, "looking for the expired", |connection| sqlx::query_scalar(
-                sql::LIST_EXPIRED_IDS
-            )
-            .bind(rows::to_ms(now))
-            .fetch_all(&mut *connection))?;
-        if due.is_empty() {
+        let expired: Vec<Uuid> =
+            query_within!(session.connection, OPERATION_TIMEOUT, "listing expired advertisements", |connection| {
+                sqlx::query_scalar(sql::LIST_EXPIRED_IDS).bind(rows::to_ms(now)).fetch_all(&mut *connection)
+            })?;
+        if expired.is_empty() {
             return Ok(());
         }
         let expire = |id: &Uuid| AdvertWrite::Expire {
@@ -271,25 +278,26 @@ async fn delete_expired(desk: &mut WriteSession, now: UnixMs) -> Result<(), Stor
             now,
             expected_version: None,
         };
-        transaction::commit_batch(desk, &due.iter().map(expire).collect::<Vec<_>>()).await?;
+        transaction::commit_batch(session, &expired.iter().map(expire).collect::<Vec<_>>()).await?;
     }
 }
 
-async fn purge_rows(line: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
+async fn purge_rows(slot: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
     for statement in [sql::PURGE_RESERVATIONS, sql::CLEAR_EXPIRED_DELETIONS, sql::PURGE_TOMBSTONES] {
         for _ in 0..PURGE_STATEMENTS_MAX {
-            let done = ask!(line, OPERATION_TIMEOUT, "forgetting", |connection| sqlx::query(statement)
-                .bind(rows::to_ms(now))
-                .execute(&mut *connection))?;
-            if done.rows_affected() == 0 {
+            let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
+                sqlx::query(statement).bind(rows::to_ms(now)).execute(&mut *connection)
+            })?;
+            if result.rows_affected() == 0 {
                 break;
             }
         }
     }
     for _ in 0..PURGE_STATEMENTS_MAX {
-        let forgotten = ask!(line, OPERATION_TIMEOUT, "forgetting", |connection| sqlx::query(sql::PURGE_CHANGES)
-            .execute(&mut *connection))?;
-        if forgotten.rows_affected() == 0 {
+        let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
+            sqlx::query(sql::PURGE_CHANGES).execute(&mut *connection)
+        })?;
+        if result.rows_affected() == 0 {
             break;
         }
     }

@@ -1,8 +1,8 @@
-//! What queues keep in the store: tickets, matches, penalties, ratings, and which server runs which queue.
+//! Persistence of queues: tickets, matches, penalties, ratings, match results and queue leases.
 //!
-//! The same bargain as for advertisements: rows are judged as they stand, a batch is one transaction, what it did is decided in
-//! one place for every backend, and nothing is acknowledged before it is durable. Two rules need no code above the store to be
-//! right: a user is in one ticket of a queue, and in one match that is not over.
+//! As for advertisements, the store applies no time limits by itself, and a batch is one transaction. Every backend
+//! decides outcomes with the same code, and nothing is acknowledged before it is durable. The store alone enforces two
+//! rules: a user has one ticket per queue, and is in one match that has not ended.
 
 mod apply_writes;
 pub(super) mod queue_rows;
@@ -23,411 +23,414 @@ use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;
 
-/// A ticket as it is stored.
+/// Ticket as stored.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredTicket {
-    /// As it was entered.
+    /// Ticket as entered.
     pub ticket: Arc<Ticket>,
-    /// How it stands.
+    /// State.
     pub state: TicketState,
-    /// Until when it is believed without a heartbeat. Only waiting tickets lapse.
+    /// Expiry without a heartbeat. Only waiting tickets expire.
     pub expires_at: UnixMs,
-    /// Counts its changes.
+    /// Number of changes to the ticket, counted from 1.
     pub version: u64,
-    /// A digest of what was asked, so that a key used for something else is noticed.
+    /// Digest of the request; detects reuse of an idempotency key for another request.
     pub request_digest: [u8; 16],
 }
 
-/// How a ticket stands.
+/// State of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketState {
-    /// It waits. A user of it may be in a match by another ticket; it is passed over then.
+    /// Waiting. A pass skips it while one of its users is in a match by another ticket.
     Waiting,
-    /// It is in a match that is not over.
+    /// In a match that has not ended.
     InMatch(MatchId),
-    /// It is over, and remembered to answer retries.
+    /// Ended, and kept to answer retries.
     Ended {
-        /// Why.
+        /// Reason.
         end_reason: TicketEndReason,
-        /// The match that ended it, if one did.
+        /// Match that ended the ticket, if any.
         match_id: Option<MatchId>,
-        /// When it may be forgotten.
+        /// When the row may be purged.
         purge_at: UnixMs,
     },
 }
 
-/// One change to what queues keep.
+/// One write to the queues. `now` is the time of the decision by the server's clock.
 #[derive(Clone, Debug)]
 pub enum QueueWrite {
-    /// A party begins to wait. Once per id; a retry is told what became of the first.
+    /// Enters a party into a queue. Applied once per ticket id; a retry returns the ticket as it is now.
     EnterQueue {
-        /// The ticket.
+        /// Ticket to enter.
         ticket: Arc<Ticket>,
-        /// Until when it is believed.
+        /// Expiry without a heartbeat.
         expires_at: UnixMs,
-        /// As in [`StoredTicket`].
+        /// Digest of the request, as in [`StoredTicket`].
         request_digest: [u8; 16],
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Extends a ticket that waits, never shortens it.
+    /// Extends the expiry of a waiting ticket, never shortens it.
     Heartbeat {
-        /// Which.
+        /// Ticket id.
         ticket_id: TicketId,
-        /// Until when it is believed.
+        /// Expiry without a further heartbeat.
         expires_at: UnixMs,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Ends a ticket that waits. One that is in a match stays there.
+    /// Ends a waiting ticket. A ticket in a match stays there.
     EndTicket {
-        /// Which.
+        /// Ticket id.
         ticket_id: TicketId,
-        /// Why. `Lapsed` ends only what has expired by `now`.
+        /// Reason. `Expired` ends only a ticket that has expired by `now`.
         end_reason: TicketEndReason,
-        /// When it may be forgotten.
+        /// When the row may be purged.
         purge_at: UnixMs,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Makes a match of tickets that wait: of all of them, or none. Each must wait, and not have expired by `now`; none of
-    /// their users may be in a match that is not over.
+    /// Creates a match from waiting tickets: from all of them or none. Each ticket must wait and must not have expired
+    /// by `now`. None of its users may be in a match that has not ended.
     ProposeMatch {
-        /// The match, at its first edition; its members' tickets are the ones.
+        /// Match at its first version; its tickets are the ones to take.
         proposed: Arc<Match>,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Replaces a match by its next edition, and does to tickets and users what goes with it: all of it or none. Several moves
-    /// of one match in a batch are made one from the other: when one is stale, so are those after it.
+    /// Replaces a match with its next version and applies the effects on tickets and users: all or none. Several
+    /// transitions of one match in a batch build on each other: after a stale one, the later ones are stale too.
     TransitionMatch {
-        /// As it is to be; `edition` is one more than that of the match it replaces.
+        /// Match after the transition; its `version` is one more than the stored one.
         updated_match: Arc<Match>,
-        /// What becomes of tickets of the match. Those that are not named stay in it; those that return wait again, and are
-        /// believed until the moment given.
+        /// New states of the match's tickets. A ticket that is not listed stays in the match. One that returns waits
+        /// again until the given expiry.
         ticket_fates: Vec<(TicketId, TicketFate, UnixMs)>,
-        /// Other tickets of its users, that end because the match begins; those that no longer wait are passed over.
+        /// Other tickets of the match's users, to end because the match starts. Tickets that no longer wait are
+        /// skipped.
         other_tickets: Vec<TicketId>,
-        /// Users to punish for a failed ready check.
+        /// Users to penalize for a failed ready check.
         penalized_users: Vec<UserKey>,
-        /// The ladder and how to climb it; needed where anybody is punished.
+        /// Penalty schedule of the ruleset; required if a user is penalized.
         penalty_schedule: PenaltySchedule,
-        /// When tickets that end here may be forgotten.
+        /// When tickets that end with this transition may be purged.
         purge_at: UnixMs,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Sets ratings, new or known. What is known of a user's streak and satisfaction stays.
+    /// Sets ratings, new or existing. An existing row keeps its streak and satisfaction statistics.
     ImportRatings {
-        /// The rows; at most `limit::RATINGS_BATCH_MAX`.
+        /// Rows to store; at most `limit::RATINGS_PER_TRANSACTION_MAX`.
         rows: Vec<RatingRow>,
     },
-    /// Writes down what came of a match, once, and has ratings follow it and the match end: all of it or none.
+    /// Records the result of a match once, updates the ratings and ends the match: all or none.
     RecordResult {
-        /// What came of it.
+        /// Result as reported.
         report: Arc<ResultReport>,
-        /// A digest of what was said: the same again changes nothing, anything else is refused.
+        /// Digest of the report. The same report again changes nothing; a different one is rejected.
         report_digest: [u8; 16],
-        /// The edition of the match that was judged; it must be at that still.
+        /// Version of the match that the report was checked against; the match must still have it.
         match_version: u64,
-        /// The `Move` that ends it, where it is still played.
+        /// The `TransitionMatch` that ends the match, if it has not ended.
         end_transition: Option<Box<QueueWrite>>,
-        /// How ratings follow it; `None` where the set keeps none.
+        /// Rating system to apply; `None` if the set has no ratings.
         rating_spec: Option<RatingSpec>,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
-    /// Notes what a player thought of a match, once for each player and match.
+    /// Records a player's feedback on a match, once per player and match.
     RecordFeedback {
-        /// Which match; nobody asks whether it is there.
+        /// Match id; not checked for existence.
         match_id: MatchId,
-        /// The set whose rating row of the user keeps the sum.
+        /// Set whose rating row of the user keeps the sum of stars.
         set_id: SetId,
-        /// Who.
+        /// User who gives the feedback.
         user: UserKey,
-        /// 1 to 5, more is better.
+        /// Stars, 1 to 5; 5 is best.
         stars: u8,
-        /// What a row begins with where the user has none yet: a match may be scored before anybody says what came of it. `None`
-        /// where the set keeps no ratings; of who has no row nothing is kept then but the score itself.
+        /// Initial rating of a user without a row: feedback can arrive before the result. `None` if the set has no
+        /// ratings; then a user without a row gets none, and only the feedback itself is stored.
         rating_spec: Option<RatingSpec>,
-        /// The moment.
+        /// Time of the decision.
         now: UnixMs,
     },
 }
 
 impl QueueWrite {
-    /// What kind of change it is, in a word for operators.
     fn operation_label(&self) -> &'static str {
         match self {
             QueueWrite::EnterQueue { .. } => "enter",
-            QueueWrite::Heartbeat { .. } => "beat",
+            QueueWrite::Heartbeat { .. } => "ticket_heartbeat",
             QueueWrite::EndTicket { .. } => "leave",
             QueueWrite::ProposeMatch { .. } => "propose",
-            QueueWrite::TransitionMatch { .. } => "move",
-            QueueWrite::ImportRatings { .. } => "rate",
-            QueueWrite::RecordResult { .. } => "conclude",
-            QueueWrite::RecordFeedback { .. } => "score",
+            QueueWrite::TransitionMatch { .. } => "match_transition",
+            QueueWrite::ImportRatings { .. } => "import_ratings",
+            QueueWrite::RecordResult { .. } => "record_result",
+            QueueWrite::RecordFeedback { .. } => "feedback",
         }
     }
 }
 
-/// What operators know a transaction of these changes by: the word of their kind, `queues` if there is more than one kind.
+/// Label of a transaction in logs and metrics: the kind of its writes, or one label for several kinds.
 pub fn transaction_label(batch: &[QueueWrite]) -> &'static str {
-    let Some(first) = batch.first().map(QueueWrite::operation_label) else { return "queues" };
-    if batch.iter().all(|write| write.operation_label() == first) { first } else { "queues" }
+    let Some(first) = batch.first().map(QueueWrite::operation_label) else { return "mixed_queue" };
+    if batch.iter().all(|write| write.operation_label() == first) { first } else { "mixed_queue" }
 }
 
-/// Penalties for failed ready checks, as the ruleset has them.
+/// Cooldowns after failed ready checks, from the ruleset.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PenaltySchedule {
-    /// How long one may not queue: the first time, the second, and so on; the last holds from there on.
+    /// Cooldown after the first, second, ... failed check, milliseconds. The last one applies to all further checks.
     pub cooldowns_ms: Box<[u32]>,
-    /// After how long without a failed check it begins anew.
+    /// Time without a failed check after which the count starts again from zero, milliseconds.
     pub reset_after_ms: u64,
 }
 
-/// A user's rating in a set.
+/// Rating of a user in a set.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatingRow {
-    /// Whose.
+    /// User.
     pub user: UserKey,
-    /// Which set's.
+    /// Set.
     pub set_id: SetId,
-    /// What it is.
+    /// Rating and deviation.
     pub rating: PlayerRating,
-    /// Glicko-2's volatility; 0 for systems without.
+    /// Volatility of Glicko-2; 0 for other systems.
     pub volatility: f64,
-    /// Matches that count in it.
+    /// Number of rated matches.
     pub match_count: u32,
-    /// When it last changed by a match.
+    /// Time of the last rated match.
     pub last_match_at: UnixMs,
-    /// Matches won in a row, above 0, or lost, below.
+    /// Matches won in a row if positive, lost in a row if negative.
     pub streak: i32,
-    /// How content the user is, as far as it shows.
+    /// Satisfaction statistics.
     pub satisfaction: SatisfactionStats,
-    /// As in [`Skill`].
-    pub periods_played: u32,
+    /// Active decay periods of the set, up to the user's last match; as in [`Skill`].
+    pub active_periods: u32,
 }
 
 impl RatingRow {
-    /// As rating systems see it.
+    /// Input for a rating system.
     pub fn skill(&self) -> Skill {
-        let Self { rating: rated, volatility, match_count: matches, streak, periods_played: played, .. } = *self;
-        // Who has played no match has not been idle since one.
+        let Self { rating, volatility, match_count, streak, active_periods, .. } = *self;
+        // Without a rated match, there is no time of inactivity.
         Skill {
-            estimate: rated,
+            estimate: rating,
             volatility,
-            match_count: matches,
-            last_match_at: (0 < matches).then_some(self.last_match_at),
+            match_count,
+            last_match_at: (match_count > 0).then_some(self.last_match_at),
             streak,
-            active_periods: played,
+            active_periods,
         }
     }
 }
 
-/// What one change did.
+/// Result of one [`QueueWrite`].
 #[derive(Clone, Debug, PartialEq)]
 pub enum QueueOutcome {
-    /// `Enter`: the ticket as it stands now, be it long over.
+    /// `EnterQueue`: the ticket as it is now; after a retry it may have ended.
     Entered {
-        /// As stored.
+        /// Ticket as stored.
         ticket: StoredTicket,
-        /// An earlier call had made it.
+        /// Whether an earlier call entered the ticket.
         is_replay: bool,
     },
-    /// `Enter` did not happen: one of its users is in another ticket of this queue, or in another queue's ticket that stays
-    /// alone, or this one stays alone and one of its users waits elsewhere.
+    /// `EnterQueue` was not applied: a user has another ticket in this queue. Or a user has a ticket elsewhere, and
+    /// that ticket or this one is exclusive.
     AlreadyQueued {
-        /// Who.
+        /// User.
         user: UserKey,
-        /// Where.
+        /// Ticket that the user has.
         other_ticket: TicketId,
     },
-    /// `Enter` did not happen: one of its users is in a match that is not over.
+    /// `EnterQueue` was not applied: a user is in a match that has not ended.
     AlreadyInMatch {
-        /// Who.
+        /// User.
         user: UserKey,
-        /// Which match.
+        /// Match.
         match_id: MatchId,
     },
-    /// `Enter` did not happen: one of its users may not queue yet.
+    /// `EnterQueue` was not applied: a user is on cooldown.
     OnCooldown {
-        /// Who.
+        /// User.
         user: UserKey,
-        /// Until when.
+        /// End of the cooldown.
         until: UnixMs,
     },
-    /// `Enter` did not happen: the id stands for something else.
+    /// `EnterQueue` was not applied: the id is in use for another request.
     IdempotencyKeyReused,
-    /// `Beat` happened; `End` happened, or had before: the ticket as it stands.
+    /// `Heartbeat` was applied, or `EndTicket` was applied now or earlier: the ticket as it is now.
     CurrentTicket(StoredTicket),
-    /// `Beat` or `End`: there is no such ticket.
+    /// `Heartbeat` or `EndTicket`: the ticket does not exist.
     TicketNotFound,
-    /// `Propose` or `Move` happened: the tickets that it changed, as they stand.
+    /// `ProposeMatch` or `TransitionMatch` was applied.
     MatchWritten {
-        /// In the order of ids.
+        /// Changed tickets as they are now, in id order.
         tickets: Vec<StoredTicket>,
     },
-    /// `Propose` did not happen: these tickets no longer wait, or have a user who is in a match.
+    /// `ProposeMatch` was not applied: these tickets no longer wait, or have a user who is in a match.
     TicketsUnavailable {
-        /// Which, in the order of ids.
+        /// Tickets, in id order.
         tickets: Vec<TicketId>,
     },
-    /// `Move` did not happen: the match is not of the edition before, or an earlier move of it in the batch was stale. As it
-    /// stands, if it is there.
+    /// `TransitionMatch` was not applied: the stored match does not have the previous version, or an earlier transition
+    /// of it in the batch was stale. The match as stored, if it exists.
     StaleMatchVersion(Option<Arc<Match>>),
-    /// `Rate` happened.
+    /// `ImportRatings` was applied.
     RatingsImported,
-    /// `Conclude` happened, now or before.
+    /// `RecordResult` was applied, now or earlier.
     ResultRecorded {
-        /// As it is kept.
+        /// Result as stored.
         result: Arc<MatchResult>,
-        /// An earlier call had done it; the rest is empty then.
+        /// Whether an earlier call recorded the result; then the lists are empty.
         is_replay: bool,
-        /// The tickets that it changed, as they stand, in the order of ids.
+        /// Changed tickets as they are now, in id order.
         tickets: Vec<StoredTicket>,
-        /// The ratings that it changed, as they stand, in the order of users.
+        /// Changed ratings as they are now, in user order.
         ratings: Vec<RatingRow>,
     },
-    /// `Conclude` did not happen: something else was reported of the match before.
+    /// `RecordResult` was not applied: a different result was reported earlier.
     ConflictingResult(Arc<MatchResult>),
-    /// `Conclude` did not happen: what is stored cannot be rated. Why, for the log.
+    /// `RecordResult` was not applied: the rating system failed on the stored ratings. The text is for the log.
     RatingFailed(String),
-    /// `Score` happened: the user's rating as it stands, if the set keeps any.
+    /// `RecordFeedback` was applied: the user's rating row, if the set has ratings.
     FeedbackRecorded(Option<RatingRow>),
-    /// `Score` did not happen: the user has scored the match before.
+    /// `RecordFeedback` was not applied: the user has given feedback on this match.
     FeedbackAlreadyGiven {
-        /// So.
+        /// Stars given earlier.
         stars: u8,
     },
 }
 
-/// A finished match as it is exported: what was wanted, what came of it, what players thought of it.
+/// Finished match for export: its result and the feedback on it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedMatch {
-    /// What came of it.
+    /// Result.
     pub result: Arc<MatchResult>,
-    /// Players who have scored it.
+    /// Number of players who gave feedback.
     pub feedback_count: u32,
-    /// The sum of their scores.
-    pub star_sum: u32,
+    /// Sum of their stars.
+    pub feedback_sum: u32,
 }
 
-/// How long what came of a match is kept: a season, so that a ruleset's weights can be judged by it (S1-98), milliseconds.
+/// Retention of match results: 92 days, one season, in milliseconds. Ruleset weights can be evaluated over it.
 pub const RESULT_RETENTION_MS: u64 = 92 * 24 * 60 * 60 * 1_000;
 
-/// A queue: a set, for the players of a silo.
+/// Queue id: a set and a silo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct QueueKey {
-    /// The set.
+    /// Set.
     pub set_id: SetId,
-    /// The population.
+    /// Silo.
     pub silo: SiloId,
 }
 
-/// Everything that queues keep, for a start.
+/// All rows of the queues, loaded at startup.
 #[derive(Clone, Debug, Default)]
 pub struct StoredQueueData {
-    /// Tickets, ended ones included.
+    /// Tickets, including ended ones.
     pub tickets: Vec<StoredTicket>,
-    /// Matches, those that are over included.
+    /// Matches, including ended ones.
     pub matches: Vec<Arc<Match>>,
     /// Ratings.
     pub ratings: Vec<RatingRow>,
 }
 
-/// What other servers change in the queues, as a feed reads it.
+/// Batch of changes to the queues, read from the feed.
 #[derive(Clone, Debug, Default)]
 pub struct QueueFeedBatch {
-    /// When, by the store's own clock.
+    /// Time of the read, by the store's clock.
     pub read_at: UnixMs,
-    /// This is all there is: what is not in it is not there.
+    /// Whether this is a full snapshot: a row that is not in it does not exist.
     pub is_snapshot: bool,
-    /// There is more to read at once.
+    /// Whether more changes can be read at once.
     pub has_more: bool,
-    /// Tickets as they now are.
+    /// Changed tickets, in their current state.
     pub tickets: Vec<StoredTicket>,
-    /// Matches as they now are.
+    /// Changed matches, in their current state.
     pub matches: Vec<Arc<Match>>,
-    /// Ratings as they now are.
+    /// Changed ratings, in their current state.
     pub ratings: Vec<RatingRow>,
-    /// Tickets that are no longer there. Empty where `whole`.
+    /// Ids of removed tickets. Empty in a snapshot.
     pub removed_tickets: Vec<TicketId>,
-    /// Matches that are no longer there. Likewise.
+    /// Ids of removed matches. Empty in a snapshot.
     pub removed_matches: Vec<MatchId>,
 }
 
 impl From<StoredQueueData> for QueueFeedBatch {
-    /// All there is, as the only server of a store finds it.
-    fn from(load: StoredQueueData) -> Self {
-        let StoredQueueData { tickets, matches, ratings } = load;
+    /// Snapshot for the only server of a store.
+    fn from(data: StoredQueueData) -> Self {
+        let StoredQueueData { tickets, matches, ratings } = data;
         Self { is_snapshot: true, tickets, matches, ratings, ..Self::default() }
     }
 }
 
-/// Where queues keep what must survive.
+/// Store of queues.
 #[async_trait]
 pub trait QueueStore: Send + Sync + 'static {
-    /// All there is, in the order of ids; what is due to be forgotten by `now` goes on the way.
+    /// Loads all rows in id order. Purges rows that are due by `now`.
     async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError>;
 
-    /// Makes all changes, in order, in one transaction, and answers each. Durable when it returns; on an error none has happened,
-    /// or nobody knows yet, and the feed will tell. Cancelling the caller changes nothing about that (R4).
+    /// Applies a batch in order, in one transaction, and returns one outcome per write. The batch is durable on return.
+    ///
+    /// On an error the batch was not committed, or the outcome of its commit is unknown; the feed then delivers it.
+    /// Dropping the returned future does not split the batch: it is committed whole or not at all.
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError>;
 
-    /// A match as it stands, for whoever has lost a race for it.
+    /// Reads a match, for a caller whose write was stale.
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError>;
 
-    /// What came of a match, as it is kept.
+    /// Reads the result of a match.
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError>;
 
-    /// The latest changes of a user's rating in a set, at most `limit::RATING_CHANGES_MAX`, latest first.
+    /// Latest changes of a user's rating in a set, at most `limit::RATING_HISTORY_ENTRIES_MAX`, latest first.
     async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError>;
 
-    /// The first `most` finished matches reported at `after` and called more than the name, or later; in that order. For
-    /// whoever exports: it changes nothing and holds no change up.
+    /// Lists at most `limit` finished matches, ordered by time of report and match id, starting after `after`. For
+    /// exports: takes no locks and delays no write.
     async fn list_finished_matches(
         &self,
         after: (UnixMs, MatchId),
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<FinishedMatch>, StoreError>;
 
-    /// Forgets ended tickets, finished matches, spent penalties and what came of matches, where that is due, at most a thousand
-    /// rows in one transaction.
+    /// Purges ended tickets and matches, expired penalties, results and feedback that are due, at most 1,000 rows per
+    /// transaction.
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError>;
 
-    /// What other servers change; `None` where there can be no others. Asked for once.
+    /// Opens the feed of other servers' changes; `None` if the store serves one server. Called once.
     async fn open_queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
         None
     }
 
-    /// Takes or keeps the lease on each of `queues` for `for_ms`, by the store's clock; answers which of them are held now by
-    /// this server. Nothing but who does the work depends on it. A store that serves one server grants everything.
+    /// Acquires or renews the lease on each of `queues` for `for_ms` milliseconds by the store's clock. Returns, per
+    /// queue, whether this server holds it now. Leases only divide the work; a store that serves one server grants all.
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let _ = for_ms;
         Ok(vec![true; queues.len()])
     }
 
-    /// Lets leases go, so that another server goes on at once.
+    /// Releases leases, so that another server can acquire them at once.
     async fn release_leases(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
         let _ = queues;
         Ok(())
     }
 
-    /// Says how many users this server has connected in each silo, and hears how many all servers have that said so within
-    /// ten seconds.
-    async fn report_connected_users(&self, mine: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
-        Ok(mine.to_vec())
+    /// Reports this server's connected users per silo. Returns the totals of all servers that reported within ten
+    /// seconds.
+    async fn report_connected_users(&self, own_counts: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+        Ok(own_counts.to_vec())
     }
 }
 
-/// What other servers change in the queues, read again and again.
+/// Feed of other servers' changes to the queues.
 #[async_trait]
 pub trait QueueFeed: Send {
-    /// Waits until there may be something to read: a moment at most.
+    /// Waits until a change may be available, or for the poll interval.
     async fn wait_for_changes(&mut self);
 
-    /// Reads what has changed since the last time. The first time, and whenever it cannot be sure to know what it has missed,
-    /// it reads everything. Nothing that was committed is missed, however late. On an error nothing was read.
+    /// Reads the changes since the last read. The first read, and a read after possibly missed changes, returns a full
+    /// snapshot. Every committed change is delivered at least once, however late it commits. On an error nothing was
+    /// read.
     async fn read_batch(&mut self) -> Result<QueueFeedBatch, StoreError>;
 }

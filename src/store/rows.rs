@@ -1,7 +1,7 @@
-//! Rows to domain and back; the only place that can find a corrupt one.
+//! Row encoding and decoding between columns and domain values; detects corrupt rows.
 //!
-//! What SQL decides by, and what an operator would ask for, are columns of their own; the rest of an advertisement is
-//! one JSON text, `body`, whose keys `rows/body.rs` documents.
+//! Columns that SQL or an operator queries are separate. The rest of an advertisement is one JSON text, `body`;
+//! `rows/body.rs` documents its keys.
 
 pub(super) mod advert_page;
 mod body;
@@ -22,7 +22,7 @@ use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::time::UnixMs;
 use crate::store::{Reservation, ReservationState, StoreError};
 
-/// A row of `advertisement`, but for `n`.
+/// Row of `advertisement`, without `n`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct AdvertisementRow<'a> {
     pub(super) id: [u8; 16],
@@ -37,7 +37,7 @@ pub(super) struct AdvertisementRow<'a> {
 }
 
 impl<'a> AdvertisementRow<'a> {
-    pub(super) fn encode(advertisement: &'a Advertisement, expires: UnixMs) -> Self {
+    pub(super) fn encode(advertisement: &'a Advertisement, expires_at: UnixMs) -> Self {
         Self {
             id: *advertisement.id.as_bytes(),
             silo_id: advertisement.session.silo.0.cast_signed(),
@@ -47,19 +47,19 @@ impl<'a> AdvertisementRow<'a> {
                 AdvertisementKind::GameServer => 1,
             },
             since_ms: to_ms(advertisement.advertised_since),
-            expires_ms: to_ms(expires),
+            expires_ms: to_ms(expires_at),
             join_seats: i64::from(advertisement.session.join_seats),
             body: body::encode_advertisement(advertisement).into(),
             connect_data: advertisement.connect_data.as_slice().into(),
         }
     }
 
-    /// Until when it was believed as of its publishing.
+    /// Expiry at publication; a heartbeat may have extended it since.
     pub(super) fn published_expiry(&self) -> UnixMs {
         from_ms(self.expires_ms)
     }
 
-    /// The first 8 bytes of a SHA-256 over all columns: numbers big-endian, each text and blob after its length.
+    /// First 8 bytes of a SHA-256 over all columns: numbers big-endian, each text and blob after its length.
     pub(super) fn checksum(&self) -> i64 {
         let mut sum = RowChecksum::new();
         sum.add_bytes(&self.id);
@@ -70,13 +70,13 @@ impl<'a> AdvertisementRow<'a> {
         sum.finish()
     }
 
-    /// The advertisement. Its expiry may have been moved by a lease, and is the caller's to find.
+    /// Decodes the advertisement. The caller determines the expiry, because a lease row may have extended it.
     pub(super) fn decode(self) -> Result<Advertisement, StoreError> {
-        let corrupt = |column, what| StoreError::CorruptRow { table: "advertisement", column, reason: what };
+        let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
         let kind = match self.kind {
             0 => AdvertisementKind::Session,
             1 => AdvertisementKind::GameServer,
-            other => return Err(corrupt("kind", format!("{other} is no kind"))),
+            other => return Err(corrupt("kind", format!("unknown kind {other}"))),
         };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let join_seats = u16::try_from(self.join_seats).map_err(|error| corrupt("join_seats", error.to_string()))?;
@@ -93,40 +93,38 @@ impl<'a> AdvertisementRow<'a> {
     }
 }
 
-/// What a change asks about an advertisement in the database.
+/// Stored advertisement, as far as writes depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdvertLookup {
-    /// Its number, which is its name in `lease`.
+    /// Value of `n`, the key in table `lease`.
     pub(super) row_number: i64,
     pub(super) advertised_since: UnixMs,
     pub(super) expires_at: UnixMs,
     pub(super) join_seats: u16,
-    /// A heartbeat has moved its expiry since it was published.
+    /// Whether `lease` has a row for it: a heartbeat extended its expiry after the publication.
     pub(super) has_heartbeat_lease: bool,
 }
 
-/// An element of what `statements::BEGIN_AND_READ` answers first: the place of the id that was asked for, then `n`,
-/// `since_ms`, `expires_ms` and `join_seats` of the advertisement, the lease's `expires_ms`, the tombstone's `until_ms`.
+/// Element of the first row of `statements::BEGIN_AND_READ`: index of the id asked for; `n`, `since_ms`, `expires_ms`
+/// and `join_seats` of the advertisement; `expires_ms` of the lease; `until_ms` of the tombstone.
 type FoundRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
-/// What was found under one of the ids that were asked for.
+/// Advertisement or tombstone found for an id.
 pub(super) struct LookupResult {
-    /// The id's place in the question.
+    /// Index of the id in the query.
     pub(super) key_index: usize,
-    /// The advertisement, if it is there.
     pub(super) advertisement: Option<AdvertLookup>,
-    /// Until when it stays deleted, if it was.
     pub(super) tombstone_until: Option<UnixMs>,
 }
 
-/// Reads the answer to `the first question of `statements::BEGIN_AND_READ``.
-pub(super) fn decode_lookup_results(answer: &str) -> Result<Vec<LookupResult>, StoreError> {
-    let corrupt = |column, what| StoreError::CorruptRow { table: "advertisement", column, reason: what };
-    let all: Vec<FoundRow> = serde_json::from_str(answer).map_err(|error| corrupt("n", error.to_string()))?;
-    let read = |(at, n, since, expires, seats, lease, until): FoundRow| {
-        let held = match (n, since, expires, seats) {
-            (Some(n), Some(since), Some(expires), Some(seats)) => Some(AdvertLookup {
-                row_number: n,
+/// Decodes the first row of `statements::BEGIN_AND_READ`.
+pub(super) fn decode_lookup_results(json: &str) -> Result<Vec<LookupResult>, StoreError> {
+    let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
+    let rows: Vec<FoundRow> = serde_json::from_str(json).map_err(|error| corrupt("n", error.to_string()))?;
+    let decode = |(key_index, n, since, expires, seats, lease, until): FoundRow| {
+        let advertisement = match (n, since, expires, seats) {
+            (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(AdvertLookup {
+                row_number,
                 advertised_since: from_ms(since),
                 expires_at: from_ms(lease.unwrap_or(expires)),
                 join_seats: u16::try_from(seats).map_err(|error| corrupt("join_seats", error.to_string()))?,
@@ -134,12 +132,12 @@ pub(super) fn decode_lookup_results(answer: &str) -> Result<Vec<LookupResult>, S
             }),
             _ => None,
         };
-        Ok(LookupResult { key_index: at, advertisement: held, tombstone_until: until.map(from_ms) })
+        Ok(LookupResult { key_index, advertisement, tombstone_until: until.map(from_ms) })
     };
-    all.into_iter().map(read).collect()
+    rows.into_iter().map(decode).collect()
 }
 
-/// A row of `reservation`.
+/// Row of `reservation`.
 pub(super) struct ReservationRow {
     pub(super) id: [u8; 16],
     pub(super) advertisement_id: [u8; 16],
@@ -178,49 +176,49 @@ impl ReservationRow {
     }
 }
 
-/// Reads a row whose columns are in the order of `statements::LOAD_RESERVATIONS`, and holds it against its checksum.
+/// Decodes a row with the columns of `statements::LOAD_RESERVATIONS` and verifies its checksum.
 pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreError> {
-    let at = ColumnReader { table: "reservation", row };
-    let read = ReservationRow {
-        id: at.id_bytes(0, "reservation_id")?,
-        advertisement_id: at.id_bytes(1, "advertisement_id")?,
-        seats: at.int64(2, "seats")?,
-        users: at.read(3, "users")?,
-        payload: at.id_bytes(4, "payload")?,
-        state: at.int64(5, "state")?,
-        until_ms: at.int64(6, "until_ms")?,
+    let columns = ColumnReader { table: "reservation", row };
+    let encoded = ReservationRow {
+        id: columns.id_bytes(0, "reservation_id")?,
+        advertisement_id: columns.id_bytes(1, "advertisement_id")?,
+        seats: columns.int64(2, "seats")?,
+        users: columns.read(3, "users")?,
+        payload: columns.id_bytes(4, "payload")?,
+        state: columns.int64(5, "state")?,
+        until_ms: columns.int64(6, "until_ms")?,
     };
-    at.verify_checksum("checksum", at.int64(7, "checksum")?, read.checksum())?;
-    let (users, rest) = read.users.as_chunks::<16>();
+    columns.verify_checksum("checksum", columns.int64(7, "checksum")?, encoded.checksum())?;
+    let (users, rest) = encoded.users.as_chunks::<16>();
     if !rest.is_empty() {
-        return Err(at.corrupt_row("users", format!("{} bytes are no whole number of users", read.users.len())));
+        return Err(columns.corrupt_row("users", format!("length {} is not a multiple of 16", encoded.users.len())));
     }
     Ok(Reservation {
-        id: ReservationId::from_bytes(read.id),
-        advertisement_id: AdvertisementId::from_bytes(read.advertisement_id),
-        seats: u16::try_from(read.seats).map_err(|error| at.corrupt_row("seats", error.to_string()))?,
+        id: ReservationId::from_bytes(encoded.id),
+        advertisement_id: AdvertisementId::from_bytes(encoded.advertisement_id),
+        seats: u16::try_from(encoded.seats).map_err(|error| columns.corrupt_row("seats", error.to_string()))?,
         users: users.iter().map(|user| UserKey::from_bytes(*user)).collect(),
-        request_digest: read.payload,
-        state: match read.state {
+        request_digest: encoded.payload,
+        state: match encoded.state {
             0 => ReservationState::Held,
             1 => ReservationState::Confirmed,
             2 => ReservationState::Ended,
-            other => return Err(at.corrupt_row("state", format!("{other} is no state"))),
+            other => return Err(columns.corrupt_row("state", format!("unknown state {other}"))),
         },
-        deadline: from_ms(read.until_ms),
+        deadline: from_ms(encoded.until_ms),
     })
 }
 
-/// A moment as a column keeps it. The 292 million years that a signed column cannot keep are cut off.
-pub(super) fn to_ms(moment: UnixMs) -> i64 {
-    i64::try_from(moment.0).unwrap_or(i64::MAX)
+/// Time as column value. Values above `i64::MAX` are cut to it.
+pub(super) fn to_ms(time: UnixMs) -> i64 {
+    i64::try_from(time.0).unwrap_or(i64::MAX)
 }
 
 pub(super) fn from_ms(ms: i64) -> UnixMs {
     UnixMs(u64::try_from(ms).unwrap_or(0))
 }
 
-/// A row being read, and the table to name when it is corrupt.
+/// Typed access to the columns of a row; errors name the table and column.
 pub(super) struct ColumnReader<'a> {
     pub(super) table: &'static str,
     pub(super) row: &'a SqliteRow,
@@ -238,34 +236,34 @@ impl<'a> ColumnReader<'a> {
         self.read(index, column)
     }
 
-    /// A number without a sign, of 32 bits.
+    /// Unsigned number of 32 bits.
     pub(super) fn uint32(&self, index: usize, column: &'static str) -> Result<u32, StoreError> {
         u32::try_from(self.int64(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
     }
 
-    /// Holds a row against its checksum.
-    pub(super) fn verify_checksum(&self, column: &'static str, kept: i64, reckoned: i64) -> Result<(), StoreError> {
-        if kept == reckoned { Ok(()) } else { Err(self.corrupt_row(column, "it does not agree with the row".into())) }
+    /// Compares the stored checksum with the computed one.
+    pub(super) fn verify_checksum(&self, column: &'static str, stored: i64, computed: i64) -> Result<(), StoreError> {
+        if stored == computed { Ok(()) } else { Err(self.corrupt_row(column, "does not match the row".into())) }
     }
 
-    /// Sixteen bytes, or nothing.
+    /// 16 bytes or null.
     pub(super) fn optional_id(&self, index: usize, column: &'static str) -> Result<Option<[u8; 16]>, StoreError> {
         let bytes: Option<&[u8]> = self.read(index, column)?;
         bytes.map(|_| self.id_bytes(index, column)).transpose()
     }
 
-    /// Sixteen bytes.
+    /// 16 bytes.
     pub(super) fn id_bytes(&self, index: usize, column: &'static str) -> Result<[u8; 16], StoreError> {
         let bytes: &[u8] = self.read(index, column)?;
-        bytes.try_into().map_err(|_| self.corrupt_row(column, format!("{} bytes, not 16", bytes.len())))
+        bytes.try_into().map_err(|_| self.corrupt_row(column, format!("length {} is not 16", bytes.len())))
     }
 
-    fn corrupt_row(&self, column: &'static str, what: String) -> StoreError {
-        StoreError::CorruptRow { table: self.table, column, reason: what }
+    fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {
+        StoreError::CorruptRow { table: self.table, column, reason }
     }
 }
 
-/// Notices every flipped bit. No defence against someone who can write the file.
+/// Row checksum; detects disk corruption. No protection against deliberate changes of the file.
 struct RowChecksum(Sha256);
 
 impl RowChecksum {
@@ -277,7 +275,6 @@ impl RowChecksum {
         self.0.update(number.to_be_bytes());
     }
 
-    /// A number, or that there is none.
     fn add_optional_number(&mut self, number: Option<i64>) {
         self.0.update([u8::from(number.is_some())]);
         self.add_number(number.unwrap_or(0));

@@ -1,9 +1,8 @@
-//! The store in one file, for one server: SQLite, durable when it answers.
+//! SQLite store: one file, one server, durable on return.
 //!
-//! One connection does what changes anything, one thing at a time, in tasks that no caller can stop (F1). A connection
-//! that has failed is thrown away and another opened for the next verb: whatever state a full disk or a batch refused
-//! half-way left it in goes with it. Others help to read at a start, move the log into the file, and
-//! read for whoever compares.
+//! One connection makes all changes, one operation at a time, in tasks that continue if the caller stops waiting. After
+//! an error the connection is dropped and the next operation opens a new one. So no half-finished transaction survives.
+//! Other connections read at startup, checkpoint the write-ahead log, and read snapshots for the consistency check.
 
 mod load;
 mod lock;
@@ -30,10 +29,10 @@ use crate::store::sqlite::statements as sql;
 use crate::store::sqlite::wal::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
 use crate::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
 
-/// How often one call of `forget` goes on to the next thousand rows.
+/// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
 const PURGE_STATEMENTS_MAX: usize = 100;
 
-/// The store in one file. Dropped without `close` it loses nothing: the next start reads the log.
+/// SQLite store. Dropping it without `close` loses nothing: the next start reads the write-ahead log.
 #[derive(Debug)]
 pub struct SqliteStore {
     path: PathBuf,
@@ -41,25 +40,25 @@ pub struct SqliteStore {
     checkpoint_task: CheckpointTask,
 }
 
-/// What a verb needs to get to the file.
+/// Connection and lock that an operation needs.
 #[derive(Debug)]
 struct FileAccess {
-    /// None while nobody has opened one since the last failure.
+    /// `None` after a failure, until the next operation opens a connection.
     connection: Option<SqliteConnection>,
-    /// Keeps other servers out. None after `close`.
+    /// Excludes other servers from the file. `None` after `close`.
     lock: Option<DatabaseLock>,
-    /// The file has been looked over since it was opened.
+    /// Whether the file passed the integrity check since it was opened.
     integrity_checked: bool,
-    /// As long as the log was when it was last heard of.
+    /// Length of the write-ahead log after the last commit or checkpoint.
     wal_length: WalLength,
 }
 
 impl SqliteStore {
-    /// Opens the file at `path`, made if it is not there; its folder must be.
+    /// Opens the database file at `path`; creates it if it does not exist. Its folder must exist.
     ///
-    /// `Locked` when another server has it, at once (R17). `Version` when a newer server has changed its schema.
-    /// `Damaged` when it is no database; one that is none in some hidden place is refused by `load` (R16). Each says in
-    /// one line what to do.
+    /// Errors, each with the remedy: `Locked` if another server has the file, without waiting. `Incompatible` if a
+    /// newer server changed the schema. `DamagedFile` if it is not a database; `load_advertisements` reports damage
+    /// inside the file.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         Self::open_with_limits(path, WalLimits::default()).await
     }
@@ -67,47 +66,48 @@ impl SqliteStore {
     async fn open_with_limits(path: &Path, limits: WalLimits) -> Result<Self, StoreError> {
         let lock = DatabaseLock::try_acquire(path)?;
         let connection = open::open_and_migrate(path).await.map_err(|error| with_path(path, error))?;
-        let door = FileAccess {
+        let file_access = Arc::new(Mutex::new(FileAccess {
             connection: Some(connection),
             lock: Some(lock),
             integrity_checked: false,
             wal_length: WalLength::default(),
-        };
-        let door = Arc::new(Mutex::new(door));
-        let moving = CheckpointTask::start(WalCheckpointer::new(path, limits), &door);
-        Ok(Self { path: path.to_owned(), file_access: door, checkpoint_task: moving })
+        }));
+        let checkpoint_task = CheckpointTask::start(WalCheckpointer::new(path, limits), &file_access);
+        Ok(Self { path: path.to_owned(), file_access, checkpoint_task })
     }
 
-    /// Moves the whole log into the file now; writers wait meanwhile. For whoever measures, or copies the file.
+    /// Checkpoints the whole write-ahead log; writers wait meanwhile. For benchmarks, and before copying the file.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
-        let mover = Arc::clone(&self.checkpoint_task.checkpointer);
-        self.run_exclusive(|mut door| async move {
-            if door.is_open() {
-                door.wal_length = mover.checkpoint_once().await?;
+        let checkpointer = Arc::clone(&self.checkpoint_task.checkpointer);
+        self.run_exclusive(|mut access| async move {
+            if access.is_open() {
+                access.wal_length = checkpointer.checkpoint_once().await?;
             }
             Ok(())
         })
         .await
     }
 
-    /// Runs `verb` in a task of its own, with the door to itself.
+    /// Runs `operation` in its own task with exclusive access to the file.
     async fn run_exclusive<T, V>(
         &self,
-        verb: impl FnOnce(OwnedMutexGuard<FileAccess>) -> V + Send + 'static,
+        operation: impl FnOnce(OwnedMutexGuard<FileAccess>) -> V + Send + 'static,
     ) -> Result<T, StoreError>
     where
         T: Send + 'static,
         V: Future<Output = Result<T, StoreError>> + Send,
     {
-        let (door, path) = (Arc::clone(&self.file_access), self.path.clone());
+        let (access, path) = (Arc::clone(&self.file_access), self.path.clone());
         let task =
-            tokio::spawn(async move { verb(door.lock_owned().await).await.map_err(|error| with_path(&path, error)) });
-        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
+            tokio::spawn(
+                async move { operation(access.lock_owned().await).await.map_err(|error| with_path(&path, error)) },
+            );
+        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
     }
 
     #[cfg(test)]
     async fn connection_for_test(&self) -> tokio::sync::MappedMutexGuard<'_, Option<SqliteConnection>> {
-        tokio::sync::MutexGuard::map(self.file_access.lock().await, |door| &mut door.connection)
+        tokio::sync::MutexGuard::map(self.file_access.lock().await, |access| &mut access.connection)
     }
 }
 
@@ -116,10 +116,10 @@ impl FileAccess {
         self.lock.is_some()
     }
 
-    /// The connection, to be given back if it did not fail.
+    /// Takes the connection; the caller returns it if the operation succeeded.
     async fn take_connection(&mut self, path: &Path) -> Result<SqliteConnection, StoreError> {
         if !self.is_open() {
-            return Err(StoreError::Unavailable("it is closed".into()));
+            return Err(StoreError::Unavailable("the store is closed".into()));
         }
         match self.connection.take() {
             Some(connection) => Ok(connection),
@@ -127,26 +127,26 @@ impl FileAccess {
         }
     }
 
-    /// The same, once the log is not too long to be written to.
+    /// Takes the connection for a write. Checkpoints first if the write-ahead log is too long.
     async fn take_write_connection(
         &mut self,
         path: &Path,
-        mover: &WalCheckpointer,
+        checkpointer: &WalCheckpointer,
     ) -> Result<SqliteConnection, StoreError> {
-        if mover.limits.writer_waits_pages <= self.wal_length.pages {
-            self.wal_length = mover.checkpoint_once().await?;
+        if self.wal_length.pages >= checkpointer.limits.writer_waits_pages {
+            self.wal_length = checkpointer.checkpoint_once().await?;
         }
         self.take_connection(path).await
     }
 
-    /// Notes how long a commit has made the log.
-    fn record_wal_length(&mut self, length: WalLength, mover: &WalCheckpointer) {
+    /// Stores the length of the log after a commit and requests a checkpoint if it is due.
+    fn record_wal_length(&mut self, length: WalLength, checkpointer: &WalCheckpointer) {
         self.wal_length = length;
-        mover.request_if_due(length);
+        checkpointer.request_checkpoint_if_due(length);
     }
 
-    fn return_connection<T>(&mut self, connection: SqliteConnection, answer: &Result<T, StoreError>) {
-        if answer.is_ok() {
+    fn return_connection<T>(&mut self, connection: SqliteConnection, result: &Result<T, StoreError>) {
+        if result.is_ok() {
             self.connection = Some(connection);
         }
     }
@@ -156,14 +156,14 @@ impl FileAccess {
 impl Store for SqliteStore {
     async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
         let path = self.path.clone();
-        self.run_exclusive(move |mut door| async move {
-            let mut connection = door.take_connection(&path).await?;
-            let check = async { if door.integrity_checked { Ok(()) } else { open::check_integrity(&path).await } };
-            let (loaded, sound) = tokio::join!(load::load_advertisements(&mut connection, &path, now), check);
-            let answer = sound.and(loaded);
-            door.integrity_checked |= answer.is_ok();
-            door.return_connection(connection, &answer);
-            answer
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let check = async { if access.integrity_checked { Ok(()) } else { open::check_integrity(&path).await } };
+            let (loaded, checked) = tokio::join!(load::load_advertisements(&mut connection, &path, now), check);
+            let result = checked.and(loaded);
+            access.integrity_checked |= result.is_ok();
+            access.return_connection(connection, &result);
+            result
         })
         .await
     }
@@ -172,13 +172,14 @@ impl Store for SqliteStore {
         if batch.is_empty() {
             return Ok(CommitResult::default());
         }
-        let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
-        self.run_exclusive(move |mut door| async move {
-            let mut connection = door.take_write_connection(&path, &mover).await?;
-            let answer = transaction::commit_batch(&mut connection, &batch).await;
-            door.return_connection(connection, &answer);
-            let (outcomes, length) = answer?;
-            door.record_wal_length(length, &mover);
+        let (path, batch, checkpointer) =
+            (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
+            let result = transaction::commit_batch(&mut connection, &batch).await;
+            access.return_connection(connection, &result);
+            let (outcomes, length) = result?;
+            access.record_wal_length(length, &checkpointer);
             Ok(CommitResult { outcomes, version_steps: Vec::new() })
         })
         .await
@@ -186,11 +187,11 @@ impl Store for SqliteStore {
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.run_exclusive(move |mut door| async move {
-            let mut connection = door.take_connection(&path).await?;
-            let answer = purge_rows(&mut connection, now).await;
-            door.return_connection(connection, &answer);
-            answer
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let result = purge_rows(&mut connection, now).await;
+            access.return_connection(connection, &result);
+            result
         })
         .await
     }
@@ -202,24 +203,24 @@ impl Store for SqliteStore {
     async fn list_advertisement_ids(
         &self,
         first: AdvertisementId,
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<AdvertisementId>, StoreError> {
-        snapshot_read::list_advertisement_ids(&self.path, first, most)
+        snapshot_read::list_advertisement_ids(&self.path, first, limit)
             .await
             .map_err(|error| with_path(&self.path, error))
     }
 
     async fn close(&self) {
-        let mover = Arc::clone(&self.checkpoint_task.checkpointer);
-        // Whatever goes wrong was a courtesy: what was acknowledged is in the log already, and the next start reads it.
+        let checkpointer = Arc::clone(&self.checkpoint_task.checkpointer);
+        // Errors are ignored: acknowledged writes are in the log, and the next start reads it.
         let _ = self
-            .run_exclusive(|mut door| async move {
-                if let Some(mut connection) = door.connection.take() {
-                    mover.close().await;
+            .run_exclusive(|mut access| async move {
+                if let Some(mut connection) = access.connection.take() {
+                    checkpointer.close().await;
                     let _ = connection.execute("pragma wal_checkpoint(truncate)").await;
                     let _ = connection.close().await;
                 }
-                door.lock = None;
+                access.lock = None;
                 Ok(())
             })
             .await;
@@ -238,32 +239,33 @@ async fn purge_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<()
     Ok(())
 }
 
-/// What SQLite's error means to the caller. The text names no value of any row.
+/// Maps SQLite's error to a store error. The text contains no row values.
 fn to_store_error(error: sqlx::Error) -> StoreError {
     const CORRUPT: i32 = 11;
     const FULL: i32 = 13;
     const NOT_A_DATABASE: i32 = 26;
-    let code = error.as_database_error().and_then(|it| it.code()).and_then(|code| code.parse::<i32>().ok());
-    // The low byte of an extended code is the plain one.
+    let code = error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<i32>().ok());
+    // The low byte of an extended result code is the primary code.
     match code.map(|code| code & 0xff) {
         Some(CORRUPT | NOT_A_DATABASE) => StoreError::DamagedFile(error.to_string()),
-        Some(FULL) => StoreError::Unavailable("the disk is full".into()),
+        Some(FULL) => StoreError::Unavailable("the disk is full; free disk space".into()),
         _ => StoreError::Unavailable(error.to_string()),
     }
 }
 
-/// The same error in one line, with the file that it is about and, for a damaged one, what to do.
+/// Adds the file's path to the error, on one line, and the remedy if the file is damaged.
 fn with_path(path: &Path, error: StoreError) -> StoreError {
     let path = path.display();
     match error {
-        StoreError::DamagedFile(what) => {
-            let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+        StoreError::DamagedFile(reason) => {
+            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
             StoreError::DamagedFile(format!(
-                "{path} is damaged ({what}): move it and its -wal file away to begin with an empty one, or restore a copy"
+                "{path} is damaged ({reason}); move it and its -wal file away to start with an empty database, or restore \
+                 a copy"
             ))
         }
-        StoreError::Incompatible(what) => StoreError::Incompatible(format!("{path}: {what}")),
-        StoreError::Unavailable(what) => StoreError::Unavailable(format!("{path}: {what}")),
+        StoreError::Incompatible(reason) => StoreError::Incompatible(format!("{path}: {reason}")),
+        StoreError::Unavailable(reason) => StoreError::Unavailable(format!("{path}: {reason}")),
         other @ (StoreError::Locked(_) | StoreError::CorruptRow { .. }) => other,
     }
 }

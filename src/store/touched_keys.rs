@@ -1,59 +1,49 @@
-//! Which rows a batch of changes can touch: what a store has to read before it decides.
+//! Keys of the advertisement rows that a batch can touch: a backend reads these rows before it applies the batch.
 
 use std::collections::BTreeSet;
 
 use crate::domain::id::{AdvertisementId, ReservationId};
 use crate::store::AdvertWrite;
 
-/// The ids that a batch names, each once.
+/// Ids in a batch, each once.
 #[derive(Default)]
 pub(super) struct TouchedAdvertKeys {
     pub(super) advertisements: BTreeSet<AdvertisementId>,
-    /// Those whose seats are counted.
-    pub(super) seat_checked: BTreeSet<AdvertisementId>,
+    /// Advertisements whose open seats are counted.
+    pub(super) seat_counted_advertisements: BTreeSet<AdvertisementId>,
     pub(super) reservations: BTreeSet<ReservationId>,
-    /// Those of `advertisements` and those whose reservations are named: what several servers must not change at once.
+    /// Advertisements to lock where servers share the store: `advertisements`, and those of the named reservations.
     pub(super) locked_advertisements: BTreeSet<AdvertisementId>,
 }
 
 impl TouchedAdvertKeys {
     pub(super) fn of_batch(batch: &[AdvertWrite]) -> Self {
-        let mut touched = Self::default();
+        let mut keys = Self::default();
         for write in batch {
             match write {
-                AdvertWrite::Publish {
-                    advertisement,
-                    confirmed_reservations: confirmed,
-                    joined_reservations: settled,
-                    ..
-                } => {
-                    touched.advertisements.insert(advertisement.id);
-                    touched.reservations.extend(confirmed.iter().chain(settled));
+                AdvertWrite::Publish { advertisement, confirmed_reservations, joined_reservations, .. } => {
+                    keys.advertisements.insert(advertisement.id);
+                    keys.reservations.extend(confirmed_reservations.iter().chain(joined_reservations));
                 }
-                AdvertWrite::ExtendTtl {
-                    advertisement_id: id,
-                    confirmed_reservations: confirmed,
-                    joined_reservations: settled,
-                    ..
-                } => {
-                    touched.advertisements.insert(*id);
-                    touched.reservations.extend(confirmed.iter().chain(settled));
+                AdvertWrite::ExtendTtl { advertisement_id, confirmed_reservations, joined_reservations, .. } => {
+                    keys.advertisements.insert(*advertisement_id);
+                    keys.reservations.extend(confirmed_reservations.iter().chain(joined_reservations));
                 }
-                AdvertWrite::Delete { advertisement_id: id, .. } | AdvertWrite::Expire { advertisement_id: id, .. } => {
-                    touched.advertisements.insert(*id);
+                AdvertWrite::Delete { advertisement_id, .. } | AdvertWrite::Expire { advertisement_id, .. } => {
+                    keys.advertisements.insert(*advertisement_id);
                 }
                 AdvertWrite::ReserveSeats { reservation, .. } => {
-                    touched.advertisements.insert(reservation.advertisement_id);
-                    touched.seat_checked.insert(reservation.advertisement_id);
-                    touched.reservations.insert(reservation.id);
+                    keys.advertisements.insert(reservation.advertisement_id);
+                    keys.seat_counted_advertisements.insert(reservation.advertisement_id);
+                    keys.reservations.insert(reservation.id);
                 }
-                AdvertWrite::EndReservation { reservation_id: id, advertisement_id, .. } => {
-                    touched.locked_advertisements.insert(*advertisement_id);
-                    touched.reservations.insert(*id);
+                AdvertWrite::EndReservation { reservation_id, advertisement_id, .. } => {
+                    keys.locked_advertisements.insert(*advertisement_id);
+                    keys.reservations.insert(*reservation_id);
                 }
             }
         }
-        touched.locked_advertisements.extend(&touched.advertisements);
-        touched
+        keys.locked_advertisements.extend(&keys.advertisements);
+        keys
     }
 }

@@ -1,8 +1,8 @@
-//! What operators did, what was refused of what only they may, and what editing the rulesets folder changed: one JSON object a line, in the log and, where a file is
-//! named, at its end.
+//! Audit log: operators' actions, rejected operator calls and changes to the rulesets folder, one JSON object per line.
 //!
-//! A line is on the disk before the operator hears that something is done. The file is opened for each line, so it may be
-//! moved away at any time and a new one begins. Operators' names may stand there; players' never do.
+//! Records go to the log and, if configured, to the end of a file. A record is on disk before the operator receives the
+//! answer. The file is opened for each record, so it may be moved away at any time. It may contain operators' names,
+//! never players'.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,45 +14,45 @@ use serde::Serialize;
 
 use crate::domain::time::UnixMs;
 
-/// What these lines are marked with in the log.
+/// Log target of audit records.
 pub const AUDIT_LOG_TARGET: &str = "fireteam::audit";
 
-/// Tells the time.
+/// Callback that returns the current time.
 pub type NowFn = Box<dyn Fn() -> UnixMs + Send + Sync>;
 
-/// One thing that was done or refused.
+/// Audit record: one action that was done or rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct AuditRecord {
-    /// In what role, or `folder` for whoever edits that; none: nobody has shown who they are.
+    /// Role of the caller; `folder` for an edit of the rulesets folder; `None` for an unauthenticated caller.
     pub role: Option<&'static str>,
-    /// Who, as whoever vouches for them calls them.
+    /// Subject of the caller's token or certificate.
     pub subject: Option<String>,
-    /// Who vouches.
+    /// Issuer of the token; `tls` for a certificate.
     pub issuer: Option<String>,
-    /// What was asked: a method of a fixed set, or `rulesets edited`.
-    pub what: &'static str,
-    /// Of what: a file, or how many problems in which files, or nothing.
-    pub object: String,
-    /// Rulesets that are others now.
-    pub changes: Vec<AuditedChange>,
-    /// How it ended: a gRPC code's name.
+    /// Method name of an operator call, or `rulesets edited`.
+    pub action: &'static str,
+    /// Target of the action: a file, or the problems per file; may be empty.
+    pub target: String,
+    /// Rulesets that the action changed.
+    pub ruleset_changes: Vec<AuditedChange>,
+    /// Result: the name of a gRPC code.
     pub outcome: &'static str,
-    /// Names the request, here and at whoever sent it.
+    /// Request id, for correlation with the caller's log.
     pub request_id: String,
 }
 
-/// A set whose ruleset means something else than before.
+/// Change of one set's ruleset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AuditedChange {
-    /// The set.
+    /// Matchmaking set id.
     pub set_id: u32,
-    /// The hash of its ruleset before; none: it had none.
+    /// Ruleset hash before; `None` if the set had no ruleset.
     pub before: Option<u32>,
-    /// The hash now; none: it has none.
+    /// Ruleset hash after; `None` if the set has no ruleset now.
     pub after: Option<u32>,
 }
 
-/// A record as it is written.
+/// One line of the audit log: a record with its time.
 #[derive(Serialize)]
 struct AuditLine<'a> {
     time_unix_ms: u64,
@@ -60,37 +60,39 @@ struct AuditLine<'a> {
     record: &'a AuditRecord,
 }
 
-/// Writes records down.
+/// Audit log, to the log and to a file.
 pub struct AuditLog {
     file: Option<PathBuf>,
     now: NowFn,
-    /// One line at a time.
+    /// Serializes writes: one line at a time.
     write_lock: Mutex<()>,
     request_count: AtomicU64,
 }
 
 impl AuditLog {
-    /// A log that goes to `file` as well; it is made when it is not there, for its owner's eyes alone. Fails when it cannot
-    /// be written.
+    /// Opens the audit log; with `file` also creates that file if absent, readable by its owner only.
+    ///
+    /// Fails if the file cannot be written.
     pub fn open(file: Option<&Path>, now: NowFn) -> io::Result<Self> {
         if let Some(file) = file {
-            open_for_append(file).map_err(|why| io::Error::new(why.kind(), format!("{}: {why}", file.display())))?;
+            open_for_append(file)
+                .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", file.display())))?;
         }
         Ok(Self { file: file.map(Into::into), now, write_lock: Mutex::default(), request_count: AtomicU64::new(0) })
     }
 
-    /// A name for a request that brought none: the time, and a count of this process.
+    /// Generates an id for a request without one: the time and a counter of this process.
     pub fn generate_request_id(&self) -> String {
         format!("{:x}-{}", (self.now)().0, self.request_count.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Writes one record down. An error says that the file does not have it; the log has it in any case. Blocks.
+    /// Writes one record. On error the file does not contain the record; the log contains it in any case. Blocks.
     pub fn append(&self, record: &AuditRecord) -> io::Result<()> {
         let mut line = serde_json::to_string(&AuditLine { time_unix_ms: (self.now)().0, record })?;
         tracing::info!(target: AUDIT_LOG_TARGET, "{line}");
         let Some(file) = &self.file else { return Ok(()) };
         line.push('\n');
-        let _turn = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.write_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut file = open_for_append(file)?;
         file.write_all(line.as_bytes())?;
         file.sync_data()
@@ -115,16 +117,16 @@ impl std::fmt::Debug for AuditLog {
 mod tests {
     use super::*;
 
-    fn audit_record(object: &str) -> AuditRecord {
+    fn audit_record(target: &str) -> AuditRecord {
         AuditRecord {
-            what: "fireteam.v1.OperatorService/CheckRuleset",
-            object: object.into(),
+            action: "fireteam.v1.OperatorService/CheckRuleset",
+            target: target.into(),
             outcome: "OK",
             ..AuditRecord::default()
         }
     }
 
-    /// What is written stays, one line each whatever is in it, and a file that was moved away begins anew.
+    /// Each record is one line, for any content. After the file is moved away, a new file is created.
     #[test]
     fn audit_log_appends_one_json_line_per_record() {
         let folder = tempfile::tempdir().unwrap();
@@ -134,14 +136,18 @@ mod tests {
         let log = AuditLog::open(Some(&path), Box::new(|| UnixMs(7))).unwrap();
         log.append(&audit_record("a\n{\"forged\":1}")).unwrap();
         let changes = vec![AuditedChange { set_id: 1, before: Some(2), after: None }];
-        log.append(&AuditRecord { changes, subject: Some("ana".into()), ..audit_record("b") }).unwrap();
+        log.append(&AuditRecord { ruleset_changes: changes, subject: Some("ana".into()), ..audit_record("b") })
+            .unwrap();
         let text = read();
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!((lines.len(), lines[0]), (3, "before"));
         let read_back: Vec<serde_json::Value> =
             lines[1..].iter().map(|line| serde_json::from_str(line).unwrap()).collect();
-        assert_eq!((&read_back[0]["object"], &read_back[0]["time_unix_ms"]), (&"a\n{\"forged\":1}".into(), &7.into()));
-        assert_eq!((&read_back[1]["subject"], &read_back[1]["changes"][0]["before"]), (&"ana".into(), &2.into()));
+        assert_eq!((&read_back[0]["target"], &read_back[0]["time_unix_ms"]), (&"a\n{\"forged\":1}".into(), &7.into()));
+        assert_eq!(
+            (&read_back[1]["subject"], &read_back[1]["ruleset_changes"][0]["before"]),
+            (&"ana".into(), &2.into())
+        );
         std::fs::rename(&path, folder.path().join("moved")).unwrap();
         log.append(&audit_record("c")).unwrap();
         assert_eq!(read().lines().count(), 1);
@@ -158,7 +164,7 @@ mod tests {
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         std::fs::remove_file(&path).unwrap();
         std::fs::create_dir(&path).unwrap();
-        assert!(log.append(&audit_record("x")).is_err(), "what cannot be written is not passed over");
+        assert!(log.append(&audit_record("x")).is_err(), "a failed write is an error");
         assert!(AuditLog::open(Some(&path), Box::new(|| UnixMs(7))).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! What a metric may be split by: closed lists of words, so that no client can add a series (SEC-19).
+//! Labels of metrics, as closed sets of values, so that no client can add a metric series.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelSetEnco
 
 use crate::domain::filter::Refusal;
 
-/// Defines a closed list of label words: an enum, the label's name, and the word of each variant.
+/// Defines a label: its name, an enum, and the label value of each variant.
 macro_rules! label {
     ($(#[$doc:meta])* $name:ident, $key:literal, $($(#[$variant_doc:meta])* $variant:ident = $word:literal),+ $(,)?) => {
         $(#[$doc])*
@@ -14,12 +14,12 @@ macro_rules! label {
         pub enum $name { $($(#[$variant_doc])* $variant),+ }
 
         impl $name {
-            /// What the label is called.
+            /// Name of the label.
             pub const KEY: &'static str = $key;
-            /// Every word there is.
+            /// All values.
             pub const ALL: &'static [$name] = &[$($name::$variant),+];
 
-            /// The word.
+            /// Label value.
             pub fn as_str(self) -> &'static str {
                 match self { $($name::$variant => $word),+ }
             }
@@ -41,68 +41,68 @@ macro_rules! label {
 }
 
 label! {
-    /// A call, by whichever of the three doors it came.
+    /// Method of a call, whether it came as an RPC, in an envelope or on a stream.
     Method, "method",
-    /// The envelope; what it carried is counted as well.
+    /// A core request (the envelope); the enclosed request is counted as well.
     Core = "core",
-    /// A long-lived connection.
+    /// A long-lived stream of core requests.
     Connect = "connect",
-    /// Look for sessions.
+    /// Search for sessions.
     Search = "search",
-    /// Publish, replace or keep alive.
+    /// Publish or replace an advertisement, or extend its TTL.
     UpdateAdvertisement = "update_advertisement",
-    /// Withdraw.
+    /// Delete an advertisement.
     DeleteAdvertisement = "delete_advertisement",
     /// Fetch a ruleset.
     GetConfiguration = "get_configuration",
-    /// Take seats.
+    /// Reserve seats.
     Reserve = "reserve",
-    /// Give seats back.
+    /// Release reserved seats.
     Release = "release",
     /// Report measured round trips.
     ReportLatency = "report_latency",
-    /// Draw a role.
-    ChooseAction = "choose_role",
-    /// Come along with another player.
+    /// Choose between searching and advertising.
+    ChooseAction = "choose_action",
+    /// Consent to another player's party.
     GrantConsent = "grant_consent",
-    /// Begin to wait in a queue.
+    /// Enter a queue.
     Enter = "enter",
-    /// No longer wait.
+    /// Leave a queue.
     Leave = "leave",
-    /// Hear of tickets, for as long as that lasts.
+    /// Stream of ticket updates.
     Watch = "watch",
-    /// Keep tickets alive.
+    /// Extend the TTL of tickets.
     Heartbeat = "heartbeat",
-    /// Answer a ready check.
+    /// Accept or decline a match.
     Respond = "respond",
-    /// Say that a match is over.
+    /// End a match.
     EndMatch = "end_match",
-    /// Say what came of a match.
+    /// Report the result of a match.
     ReportResult = "report_result",
-    /// How good users are.
+    /// Fetch ratings of users.
     GetRatings = "get_ratings",
-    /// Who leads.
+    /// Fetch a page of the leaderboard.
     GetLeaderboard = "get_leaderboard",
-    /// How a match would end.
+    /// Predict win probabilities.
     PredictOutcome = "predict_outcome",
-    /// What matches have made of a rating.
+    /// Fetch the rating changes of a user.
     GetRatingHistory = "get_rating_history",
-    /// What a player thought of a match.
-    SubmitFeedback = "score_match",
-    /// Any call to the operator's service.
+    /// Submit a player's feedback on a match.
+    SubmitFeedback = "submit_feedback",
+    /// Any call to the operator service.
     Operator = "operator",
-    /// Health, reflection, and names that do not exist.
+    /// Health checks, reflection, and unknown methods.
     Other = "other",
 }
 
 label! {
-    /// How a call ended: the sixteen codes of gRPC and success.
+    /// gRPC status code of a finished call.
     GrpcCode, "code",
     /// 0.
     Ok = "ok",
     /// 1.
     Cancelled = "cancelled",
-    /// 2, and numbers that gRPC does not have.
+    /// 2, and unknown numbers.
     Unknown = "unknown",
     /// 3.
     InvalidArgument = "invalid_argument",
@@ -135,65 +135,65 @@ label! {
 }
 
 impl Method {
-    /// The method of that full name, such as `fireteam.v1.MatchmakingService/Search`; `Other` when there is none.
+    /// Method with the full name `name`, such as `fireteam.v1.MatchmakingService/Search`; `Other` if unknown.
     pub fn from_rpc_name(name: &str) -> Self {
-        let Some((service, name)) = name.strip_prefix("fireteam.v1.").and_then(|it| it.split_once('/')) else {
+        let Some((service, name)) = name.strip_prefix("fireteam.v1.").and_then(|path| path.split_once('/')) else {
             return Method::Other;
         };
         match (service, name) {
-            ("Operator", _) => Method::Operator,
-            ("Matchmaking", "Core") => Method::Core,
-            ("Matchmaking", "Connect") => Method::Connect,
-            ("Matchmaking", "Search") => Method::Search,
-            ("Matchmaking", "UpdateAdvertisement") => Method::UpdateAdvertisement,
-            ("Matchmaking", "DeleteAdvertisement") => Method::DeleteAdvertisement,
-            ("Matchmaking", "GetConfiguration") => Method::GetConfiguration,
-            ("Matchmaking", "Reserve") => Method::Reserve,
-            ("Matchmaking", "Release") => Method::Release,
-            ("Matchmaking", "ReportLatency") => Method::ReportLatency,
-            ("Matchmaking", "ChooseRole") => Method::ChooseAction,
-            ("Matchmaking", "GrantConsent") => Method::GrantConsent,
-            ("Queue", "Enter") => Method::Enter,
-            ("Queue", "Leave") => Method::Leave,
-            ("Queue", "Watch") => Method::Watch,
-            ("Queue", "Heartbeat") => Method::Heartbeat,
-            ("Queue", "Respond") => Method::Respond,
-            ("Queue", "EndMatch") => Method::EndMatch,
-            ("Ratings", "ReportResult") => Method::ReportResult,
-            ("Ratings", "GetRatings") => Method::GetRatings,
-            ("Ratings", "GetLeaderboard") => Method::GetLeaderboard,
-            ("Ratings", "PredictOutcome") => Method::PredictOutcome,
-            ("Ratings", "GetRatingHistory") => Method::GetRatingHistory,
-            ("Ratings", "ScoreMatch") => Method::SubmitFeedback,
+            ("OperatorService", _) => Method::Operator,
+            ("MatchmakingService", "Core") => Method::Core,
+            ("MatchmakingService", "Connect") => Method::Connect,
+            ("MatchmakingService", "Search") => Method::Search,
+            ("MatchmakingService", "UpdateAdvertisement") => Method::UpdateAdvertisement,
+            ("MatchmakingService", "DeleteAdvertisement") => Method::DeleteAdvertisement,
+            ("MatchmakingService", "GetConfiguration") => Method::GetConfiguration,
+            ("MatchmakingService", "Reserve") => Method::Reserve,
+            ("MatchmakingService", "Release") => Method::Release,
+            ("MatchmakingService", "ReportLatency") => Method::ReportLatency,
+            ("MatchmakingService", "ChooseAction") => Method::ChooseAction,
+            ("MatchmakingService", "GrantConsent") => Method::GrantConsent,
+            ("QueueService", "Enter") => Method::Enter,
+            ("QueueService", "Leave") => Method::Leave,
+            ("QueueService", "Watch") => Method::Watch,
+            ("QueueService", "Heartbeat") => Method::Heartbeat,
+            ("QueueService", "Respond") => Method::Respond,
+            ("QueueService", "EndMatch") => Method::EndMatch,
+            ("RatingService", "ReportResult") => Method::ReportResult,
+            ("RatingService", "GetRatings") => Method::GetRatings,
+            ("RatingService", "GetLeaderboard") => Method::GetLeaderboard,
+            ("RatingService", "PredictOutcome") => Method::PredictOutcome,
+            ("RatingService", "GetRatingHistory") => Method::GetRatingHistory,
+            ("RatingService", "SubmitFeedback") => Method::SubmitFeedback,
             _ => Method::Other,
         }
     }
 }
 
 impl GrpcCode {
-    /// The code that gRPC sends as `number`.
+    /// Code with the gRPC number `number`; `Unknown` if there is none.
     pub fn from_number(number: i32) -> Self {
-        usize::try_from(number).ok().and_then(|at| Self::ALL.get(at).copied()).unwrap_or(GrpcCode::Unknown)
+        usize::try_from(number).ok().and_then(|index| Self::ALL.get(index).copied()).unwrap_or(GrpcCode::Unknown)
     }
 }
 
 label! {
-    /// Which kind of rule kept an advertisement from a searcher. A ruleset's own names never become labels.
+    /// Kind of rule that refused a candidate. Names from a ruleset never become labels.
     RefusalKind, "refusal",
-    /// Another population.
+    /// Another silo.
     Silo = "silo",
-    /// The searcher's own.
+    /// The searcher's own session.
     OwnSession = "own",
-    /// Not wanted again.
+    /// Excluded by the searcher.
     Excluded = "excluded",
-    /// No longer believed.
+    /// TTL expired.
     Expired = "expired",
     /// Too few open seats.
     Full = "full",
     /// A hard filter of the ruleset.
     HardFilter = "filter",
-    /// A range that the advertisement itself published.
-    AllowedRange = "allowed",
+    /// A range published by the advertiser.
+    AllowedRange = "allowed_range",
 }
 
 impl RefusalKind {
@@ -207,176 +207,176 @@ impl RefusalKind {
             Refusal::NotEnoughSeats => RefusalKind::Full,
             Refusal::HardFilter { filter_index: filter, side: _ } if filter < hard_filters => RefusalKind::HardFilter,
             Refusal::HardFilter { .. } => RefusalKind::AllowedRange,
-            // The rest are queues' refusals, which no search has.
+            // The other refusals occur in queues only.
             _ => RefusalKind::HardFilter,
         }
     }
 }
 
 label! {
-    /// What the store was asked to do.
-    StoreOperation, "verb",
-    /// Everything, for a start.
+    /// Store operation.
+    StoreOperation, "operation",
+    /// Load all advertisements at startup.
     Load = "load",
-    /// A batch of changes.
+    /// Commit a batch of advertisement changes.
     Commit = "commit",
-    /// What is due.
-    Purge = "forget",
-    /// Flush and let go.
+    /// Delete expired rows.
+    Purge = "purge",
+    /// Flush and close the store.
     Close = "close",
-    /// Everything that queues keep, for a start.
+    /// Load all queue data at startup.
     LoadQueues = "load_queues",
-    /// A batch of changes to the queues.
+    /// Commit a batch of queue changes.
     CommitQueues = "commit_queues",
-    /// What is due in the queues.
-    PurgeQueues = "forget_queues",
+    /// Delete expired rows of queues.
+    PurgeQueues = "purge_queues",
 }
 
 label! {
-    /// What the changes of a transaction were.
+    /// Kind of changes in a store transaction.
     TransactionKind, "transaction",
     /// Advertisements published.
     Publish = "publish",
-    /// Advertisements kept alive.
+    /// TTL of advertisements extended.
     Extend = "extend",
-    /// Advertisements withdrawn.
+    /// Advertisements deleted.
     Delete = "delete",
-    /// Advertisements whose time was over.
+    /// Advertisements expired.
     Expire = "expire",
-    /// Seats taken.
+    /// Seats reserved.
     Reserve = "reserve",
-    /// Seats given back, or lapsed.
-    EndReservation = "end",
-    /// More than one of these.
-    Mixed = "several",
-    /// Parties that begin to wait.
+    /// Reservations released or expired.
+    EndReservation = "end_reservation",
+    /// More than one kind of advertisement change.
+    Mixed = "mixed",
+    /// Tickets created.
     Enter = "enter",
-    /// Tickets kept alive.
-    TicketHeartbeat = "beat",
-    /// Tickets that end while they wait.
+    /// TTL of tickets extended.
+    TicketHeartbeat = "ticket_heartbeat",
+    /// Tickets ended while waiting.
     Leave = "leave",
     /// Matches proposed.
     Propose = "propose",
-    /// Matches that go on to their next stage.
-    MatchTransition = "move",
-    /// Ratings set.
-    ImportRatings = "rate",
-    /// Results written down.
-    RecordResult = "conclude",
-    /// What players thought of matches.
-    Feedback = "score",
-    /// More than one of these.
-    MixedQueue = "queues",
+    /// Matches moved to their next stage.
+    MatchTransition = "match_transition",
+    /// Ratings imported.
+    ImportRatings = "import_ratings",
+    /// Match results recorded.
+    RecordResult = "record_result",
+    /// Players' feedback recorded.
+    Feedback = "feedback",
+    /// More than one kind of queue change.
+    MixedQueue = "mixed_queue",
 }
 
 label! {
-    /// Whether an address had a place.
+    /// Result of a GeoIP lookup.
     LookupOutcome, "outcome",
-    /// It had.
+    /// The address has a locality.
     Hit = "hit",
-    /// It had none.
+    /// The address has no locality.
     Miss = "miss",
 }
 
 label! {
-    /// How an attempt to load something ended.
+    /// Result of loading a file.
     LoadOutcome, "outcome",
-    /// It was adopted.
-    Loaded = "adopted",
-    /// It was refused; the old one stays.
+    /// The file is in use.
+    Loaded = "loaded",
+    /// The file is invalid; the old one stays in use.
     Rejected = "rejected",
 }
 
 label! {
-    /// Why what a caller showed was not taken; what of it the caller is told is less.
+    /// Reason of an authentication failure, in more detail than the caller receives.
     AuthFailure, "reason",
-    /// Nothing was shown.
+    /// No token and no certificate.
     Missing = "missing",
-    /// No token, or several.
+    /// Not a well-formed token, or several tokens.
     Malformed = "malformed",
-    /// Larger than a token may be.
+    /// Token too long.
     TooLarge = "too_large",
-    /// Signed in a way that none of the keys allows.
+    /// Algorithm that no key allows.
     AlgorithmNotAllowed = "algorithm",
-    /// Names a key that nobody has.
+    /// No key with the token's `kid`.
     UnknownKey = "unknown_key",
-    /// Nobody who is believed signed it.
+    /// Signature does not verify.
     BadSignature = "signature",
-    /// Issued by somebody else.
+    /// Another issuer.
     WrongIssuer = "issuer",
-    /// For somebody else.
+    /// Another audience.
     WrongAudience = "audience",
-    /// For nobody in particular.
+    /// Missing or invalid subject.
     InvalidSubject = "subject",
-    /// Names a role that there is not.
+    /// Unknown role, or too many scopes.
     InvalidRole = "role",
-    /// Not good yet.
-    NotYetValid = "not_yet",
-    /// Good for longer than a token may be.
-    LifetimeTooLong = "lives_too_long",
-    /// Good once.
+    /// Not valid yet.
+    NotYetValid = "not_yet_valid",
+    /// Lifetime too long.
+    LifetimeTooLong = "lifetime_too_long",
+    /// Expired.
     Expired = "expired",
-    /// The certificate names nobody.
+    /// Certificate without an identity.
     InvalidCertificate = "certificate",
-    /// It is known who calls, and the call is for others.
+    /// Authenticated, but the role may not make the call.
     WrongRole = "wrong_role",
 }
 
 label! {
-    /// Why a connection was turned away before it began, or ended for what it sent.
+    /// Reason why a connection was rejected or closed.
     ConnectionRejection, "reason",
-    /// There were too many in all.
-    MaxConnections = "too_many",
-    /// There were too many from there.
-    MaxPerIp = "too_many_from_one_place",
-    /// They came too fast from there.
-    RatePerIp = "too_fast_from_one_place",
-    /// It was the oldest of too many that had not begun.
-    MaxHandshakes = "too_many_arriving",
-    /// It came from none of the proxies from which alone connections are taken.
-    UntrustedPeer = "no_proxy",
-    /// It did not begin with a PROXY header that can be read.
+    /// Too many connections in all.
+    MaxConnections = "max_connections",
+    /// Too many connections from one address.
+    MaxPerIp = "max_per_ip",
+    /// New connections from one address above the rate limit.
+    RatePerIp = "rate_per_ip",
+    /// Too many handshakes in progress; the oldest is closed.
+    MaxHandshakes = "max_handshakes",
+    /// Peer is not one of the required proxies.
+    UntrustedPeer = "untrusted_peer",
+    /// Missing or invalid PROXY protocol header.
     ProxyHeader = "proxy_header",
-    /// TLS could not be agreed on.
+    /// TLS handshake failed.
     Tls = "tls",
-    /// It took too long to begin.
-    HandshakeTimeout = "too_slow",
-    /// It sent too many frames that ask for nothing.
-    FrameRate = "too_many_frames",
+    /// Handshake took too long.
+    HandshakeTimeout = "handshake_timeout",
+    /// HTTP/2 control frames above the rate limit.
+    FrameRate = "frame_rate",
 }
 
 label! {
-    /// For whom a quota is.
+    /// Class of callers with a rate limit.
     RateLimitRole, "role",
     /// Players' clients.
     Client = "client",
     /// Game servers.
-    GameServer = "server",
+    GameServer = "game_server",
     /// Operators.
     Operator = "operator",
-    /// Whoever has not shown who they are, by where they come from.
+    /// Unauthenticated callers, by address.
     Anonymous = "anonymous",
 }
 
 label! {
-    /// What a quota is for.
-    RateLimitLabel, "charge",
-    /// Calling.
+    /// Kind of rate limit.
+    RateLimitLabel, "limit",
+    /// All calls.
     Call = "call",
-    /// Looking.
+    /// Searches.
     Search = "search",
-    /// Changing an advertisement.
+    /// Changes to advertisements.
     Update = "update",
-    /// Keeping one alive.
+    /// Heartbeats of advertisements.
     Heartbeat = "heartbeat",
-    /// Taking seats or giving them back.
+    /// Reservations and releases.
     Seats = "seats",
-    /// Operating.
-    Operator = "operate",
-    /// Streams at once.
+    /// Operator calls.
+    Operator = "operator",
+    /// Open streams.
     Stream = "stream",
-    /// Proofs of identity that were worth nothing.
-    AuthFailure = "failure",
+    /// Failed authentications.
+    AuthFailure = "auth_failure",
 }
 
 #[cfg(test)]
@@ -386,30 +386,31 @@ mod tests {
 
     #[test]
     fn code_label_follows_the_grpc_numbering() {
-        let spelled: Vec<&str> = [0, 1, 4, 8, 14, 16, 17, -1].map(|it| GrpcCode::from_number(it).as_str()).into();
+        let labels: Vec<&str> =
+            [0, 1, 4, 8, 14, 16, 17, -1].map(|number| GrpcCode::from_number(number).as_str()).into();
         let expected = "ok cancelled deadline_exceeded resource_exhausted unavailable unauthenticated unknown unknown";
-        assert_eq!(spelled, expected.split(' ').collect::<Vec<_>>());
+        assert_eq!(labels, expected.split(' ').collect::<Vec<_>>());
     }
 
-    /// Every call of the wire contract is counted by its name, and nothing else has one.
+    /// Every RPC in the proto files has its own label, and there are no other labels.
     #[test]
     fn method_label_exists_for_every_rpc() {
-        let contracts = [
-            ("Matchmaking", include_str!("../../proto/fireteam/v1/matchmaking.proto")),
-            ("Queue", include_str!("../../proto/fireteam/v1/queue.proto")),
-            ("Ratings", include_str!("../../proto/fireteam/v1/ratings.proto")),
+        let proto_files = [
+            ("MatchmakingService", include_str!("../../proto/fireteam/v1/matchmaking.proto")),
+            ("QueueService", include_str!("../../proto/fireteam/v1/queue.proto")),
+            ("RatingService", include_str!("../../proto/fireteam/v1/ratings.proto")),
         ];
-        let calls = contracts.iter().flat_map(|(service, contract)| {
-            let names = contract.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
+        let calls = proto_files.iter().flat_map(|(service, proto)| {
+            let names = proto.lines().filter_map(|line| line.trim().strip_prefix("rpc ")?.split('(').next());
             names.map(move |call| format!("fireteam.v1.{service}/{call}"))
         });
         let labels: Vec<Method> = calls.map(|call| Method::from_rpc_name(&call)).collect();
         let mut expected = Method::ALL.to_vec();
-        expected.retain(|it| !matches!(it, Method::Operator | Method::Other));
+        expected.retain(|method| !matches!(method, Method::Operator | Method::Other));
         assert_eq!(labels, expected);
         assert_eq!(Method::from_rpc_name("fireteam.v1.OperatorService/Drain"), Method::Operator);
-        for made_up in ["", "/", "/fireteam.v1.MatchmakingService/Nothing", "/grpc.health.v1.Health/Check", "Search"] {
-            assert_eq!(Method::from_rpc_name(made_up), Method::Other);
+        for unknown in ["", "/", "/fireteam.v1.MatchmakingService/Nothing", "/grpc.health.v1.Health/Check", "Search"] {
+            assert_eq!(Method::from_rpc_name(unknown), Method::Other);
         }
     }
 

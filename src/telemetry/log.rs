@@ -1,8 +1,7 @@
-//! Log lines on standard error: text or JSON, one line an event, none longer than a kilobyte.
+//! Log output on standard error: text or JSON, one line per event, at most one kilobyte per line.
 //!
-//! Whoever logs leaves addresses, tokens and names of people out (SEC-9). What a client can still put into a line, by way of
-//! an error's text, can neither begin a line of its own nor fill the disk: control characters become spaces, and long
-//! lines are cut (SEC-19).
+//! Log statements contain no addresses, tokens or names of people. Text from a client cannot start a new line or fill the
+//! disk: control characters become spaces, and long lines are truncated.
 
 use std::io::{self, Write};
 
@@ -11,50 +10,50 @@ use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::FmtSpan;
 
-/// Bytes in a line of text at most.
+/// Maximum length of a log line, bytes.
 pub const LOG_LINE_BYTES_MAX: usize = 1024;
-/// Bytes that one text within a JSON line keeps when the line is too long.
+/// Maximum length of one string in a JSON line that is too long, bytes.
 const JSON_STRING_BYTES_MAX: usize = 160;
 
-/// Why there is no log.
+/// Failure to set up logging.
 #[derive(Debug, Error)]
 pub enum LogError {
-    /// The level is not one.
+    /// Unknown log level or invalid directive.
     #[error(
-        "log level `{0}` is not known: try error, warn, info, debug, trace, or directives such as `info,fireteam::store=debug`"
+        "unknown log level `{0}`; use error, warn, info, debug, trace, or directives such as `info,fireteam::store=debug`"
     )]
     UnknownLevel(String),
-    /// Somebody else has set up logging in this process.
-    #[error("logging has been set up already")]
+    /// Logging is already set up in this process.
+    #[error("logging is already set up; set it up once per process")]
     AlreadyInitialized,
 }
 
-/// Checks a level without setting anything up.
+/// Validates a log level without setting up logging.
 pub fn check_level(level: &str) -> Result<(), LogError> {
     parse_level_filter(level).map(drop)
 }
 
-/// Logs to standard error from here on: `level` as [`EnvFilter`] directives, lines as JSON or as text.
+/// Sets up logging to standard error: `level` as [`EnvFilter`] directives, lines as JSON or as text.
 pub fn init_logging(json: bool, level: &str) -> Result<(), LogError> {
     let filter = parse_level_filter(level)?;
-    let lines = LogLineWriterFactory { json };
+    let line_writers = LogLineWriterFactory { json };
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_span_events(FmtSpan::NONE)
         .with_ansi(false)
-        .with_writer(lines);
-    let done = if json { builder.json().try_init() } else { builder.try_init() };
-    done.map_err(|_| LogError::AlreadyInitialized)
+        .with_writer(line_writers);
+    let result = if json { builder.json().try_init() } else { builder.try_init() };
+    result.map_err(|_| LogError::AlreadyInitialized)
 }
 
 fn parse_level_filter(level: &str) -> Result<EnvFilter, LogError> {
-    // A lone word that is no level would pass as the name of a module and silence everything.
+    // A single word that is no level would be taken as a module name and disable all logging.
     let is_level = |word: &str| ["off", "error", "warn", "info", "debug", "trace"].contains(&word);
-    let plausible = level.split(',').all(|directive| directive.contains(['=', ':']) || is_level(directive));
-    plausible
+    let is_plausible = level.split(',').all(|directive| directive.contains(['=', ':']) || is_level(directive));
+    is_plausible
         .then(|| EnvFilter::builder().parse(level).ok())
         .flatten()
-        .ok_or_else(|| LogError::UnknownLevel(level.chars().filter(|it| !it.is_control()).take(80).collect()))
+        .ok_or_else(|| LogError::UnknownLevel(level.chars().filter(|c| !c.is_control()).take(80).collect()))
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -70,7 +69,7 @@ impl MakeWriter<'_> for LogLineWriterFactory {
     }
 }
 
-/// One event, which the formatter writes in one piece.
+/// Writer of one log line; the formatter writes an event in one call.
 struct LogLineWriter {
     json: bool,
 }
@@ -88,15 +87,15 @@ impl Write for LogLineWriter {
     }
 }
 
-/// The event on one line of at most `LINE_BYTES_MAX` bytes.
+/// Formats an event as one line of at most `LOG_LINE_BYTES_MAX` bytes.
 fn format_text_line(event: &str) -> String {
-    let printable = event.chars().map(|it| if it.is_control() { ' ' } else { it }).collect::<String>();
+    let printable = event.chars().map(|c| if c.is_control() { ' ' } else { c }).collect::<String>();
     let mut line = truncate_text(&printable, LOG_LINE_BYTES_MAX - 1);
     line.push('\n');
     line
 }
 
-/// The event, still JSON; when it is too long its texts are cut, and when it still is, it says that it was.
+/// Formats a JSON event as one line. If it is too long, truncates its strings; if still too long, replaces it by a notice.
 fn format_json_line(event: &str) -> String {
     if event.len() < LOG_LINE_BYTES_MAX {
         return format!("{event}\n");
@@ -107,11 +106,13 @@ fn format_json_line(event: &str) -> String {
     });
     match shorter {
         Some(line) if line.len() < LOG_LINE_BYTES_MAX => format!("{line}\n"),
-        Some(_) | None => "{\"level\":\"WARN\",\"fields\":{\"message\":\"an event too long for one line\"}}\n".into(),
+        Some(_) | None => {
+            "{\"level\":\"WARN\",\"fields\":{\"message\":\"log event dropped: too long for one line\"}}\n".into()
+        }
     }
 }
 
-/// The formatter's events are two objects deep; anything deeper was not made by it and is dropped.
+/// Truncates the strings of an event. The formatter nests objects two levels deep; deeper values become null.
 fn truncate_json_strings(value: &mut serde_json::Value) {
     use serde_json::Value;
     let Value::Object(fields) = value else { return };
@@ -133,7 +134,7 @@ fn truncate_json_strings(value: &mut serde_json::Value) {
     }
 }
 
-/// At most `bytes_max` bytes of `text`, with an ellipsis where something is missing.
+/// Truncates `text` to at most `bytes_max` bytes, with an ellipsis at the end if anything was removed.
 fn truncate_text(text: &str, bytes_max: usize) -> String {
     const ELLIPSIS: char = '…';
     if text.len() <= bytes_max {
@@ -150,7 +151,7 @@ fn truncate_text(text: &str, bytes_max: usize) -> String {
 mod tests {
     use super::*;
 
-    /// SEC-19: nothing in an event can begin a line of its own.
+    /// SEC-19: no text in an event can start a new line.
     #[test]
     fn log_event_is_one_line() {
         assert_eq!(format_text_line("INFO a\nERROR forged\r\u{1b}[31m"), "INFO a ERROR forged  [31m\n");
@@ -170,7 +171,7 @@ mod tests {
         assert!(line.len() <= LOG_LINE_BYTES_MAX && line.trim_end().lines().count() == 1);
         let read: serde_json::Value = serde_json::from_str(&line).unwrap();
         assert_eq!((&read["level"], &read["fields"]["count"]), (&"INFO".into(), &3.into()));
-        let many: serde_json::Map<_, _> = (0..500).map(|at| (format!("field{at}"), at.into())).collect();
+        let many: serde_json::Map<_, _> = (0..500).map(|n| (format!("field{n}"), n.into())).collect();
         let line = format_json_line(&serde_json::Value::Object(many).to_string());
         assert!(line.contains("too long") && serde_json::from_str::<serde_json::Value>(&line).is_ok());
     }
@@ -181,7 +182,7 @@ mod tests {
             assert!(check_level(good).is_ok(), "{good}");
         }
         for bad in ["loud", "inof", "", "fireteam=loud", "info,,debug"] {
-            assert!(check_level(bad).unwrap_err().to_string().contains("try error, warn, info"), "{bad}");
+            assert!(check_level(bad).unwrap_err().to_string().contains("use error, warn, info"), "{bad}");
         }
     }
 }

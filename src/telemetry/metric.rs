@@ -1,6 +1,7 @@
-//! Every metric there is, in one table: the table makes the registry, and a test holds docs/METRICS.md against it.
+//! Table of all metrics. The registry is built from it, and a test compares docs/METRICS.md with it.
 
 use std::fmt::Write;
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -17,50 +18,50 @@ use crate::telemetry::label::{
     RefusalKind, StoreOperation, TransactionKind,
 };
 
-/// What `render` writes.
+/// Content type of the text that `render` returns.
 pub const OPENMETRICS_CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Counted by label.
+/// Counter per label value.
 pub type CounterBy<L> = Family<L, Counter>;
-/// Spread by label.
+/// Histogram per label value.
 pub type HistogramBy<L> = Family<L, Histogram, fn() -> Histogram>;
 
-/// One row of the table.
+/// One metric: name, kind, labels and help text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MetricRow {
-    /// The name as scraped; histograms add `_bucket`, `_sum` and `_count`.
+    /// Name in a scrape; histograms add `_bucket`, `_sum` and `_count`.
     pub name: &'static str,
     /// `counter`, `gauge` or `histogram`.
     pub kind: &'static str,
-    /// The labels' names.
+    /// Names of the labels.
     pub labels: &'static [&'static str],
-    /// One sentence.
+    /// Help text, one sentence.
     pub help: &'static str,
 }
 
-/// Makes the struct, its registration and the table of rows out of one list.
+/// Generates the struct, its registration and the table of metrics from one list.
 macro_rules! metrics {
     ($(#[doc = $help:literal] $field:ident: $type:ty = $make:expr, $kind:literal $name:literal [$($label:expr),*];)*) => {
-        /// All metrics, to be shared by whoever counts. Recording is a few atomic additions and cannot fail.
+        /// All metrics of a server. Recording costs a few atomic additions and cannot fail.
         #[derive(Debug)]
         pub struct Metrics {
             registry: Registry,
             $(#[doc = $help] pub $field: $type,)*
         }
 
-        /// The table, in the order of docs/METRICS.md.
+        /// All metrics, in the order of docs/METRICS.md.
         pub const METRIC_ROWS: &[MetricRow] = &[
             $(MetricRow { name: $name, kind: $kind, labels: &[$($label),*], help: $help.trim_ascii() },)*
             MetricRow {
                 name: "fireteam_build_info",
                 kind: "info",
                 labels: &["version"],
-                help: "Always 1; says which version runs.",
+                help: "Always 1; the label is the version of the server.",
             },
         ];
 
         impl Metrics {
-            fn with(mut registry: Registry) -> Self {
+            fn with_registry(mut registry: Registry) -> Self {
                 $(
                     let $field: $type = $make;
                     register_metric(&mut registry, $kind, $name, $help, $field.clone());
@@ -72,81 +73,81 @@ macro_rules! metrics {
 }
 
 metrics! {
-    /// Calls that ended, by how.
+    /// Finished calls.
     rpc_calls: CounterBy<(Method, GrpcCode)> = Family::default(), "counter" "fireteam_rpc_calls_total" [Method::KEY, GrpcCode::KEY];
-    /// Time from a call's arrival to its answer.
-    rpc_duration_seconds: HistogramBy<Method> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_rpc_seconds" [Method::KEY];
-    /// Calls that were not let in, by what was wrong with what the caller showed.
-    auth_failures: CounterBy<AuthFailure> = Family::default(), "counter" "fireteam_auth_refusals_total" [AuthFailure::KEY];
-    /// Attempts to load the keys that verify callers' tokens.
+    /// Time from the arrival of a call to its response.
+    rpc_duration_seconds: HistogramBy<Method> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_rpc_duration_seconds" [Method::KEY];
+    /// Calls rejected by authentication or by the caller's role.
+    auth_failures: CounterBy<AuthFailure> = Family::default(), "counter" "fireteam_auth_failures_total" [AuthFailure::KEY];
+    /// Loads of the keys that verify callers' tokens.
     auth_key_loads: CounterBy<LoadOutcome> = Family::default(), "counter" "fireteam_auth_key_loads_total" [LoadOutcome::KEY];
-    /// Calls and streams that a quota refused.
-    rate_limited: CounterBy<(RateLimitRole, RateLimitLabel)> = Family::default(), "counter" "fireteam_quota_refusals_total" [RateLimitRole::KEY, RateLimitLabel::KEY];
-    /// Connections open now.
+    /// Calls and streams rejected by a rate limit.
+    rate_limited: CounterBy<(RateLimitRole, RateLimitLabel)> = Family::default(), "counter" "fireteam_rate_limited_total" [RateLimitRole::KEY, RateLimitLabel::KEY];
+    /// Open connections.
     connections: Gauge = Gauge::default(), "gauge" "fireteam_connections" [];
-    /// Connections turned away before they began, or ended for what they sent.
-    connections_rejected: CounterBy<ConnectionRejection> = Family::default(), "counter" "fireteam_connections_turned_away_total" [ConnectionRejection::KEY];
-    /// Attempts to load the certificate, its key and the certificates of those who sign clients' certificates.
+    /// Connections rejected during the handshake, or closed because of their HTTP/2 frames.
+    connections_rejected: CounterBy<ConnectionRejection> = Family::default(), "counter" "fireteam_connections_rejected_total" [ConnectionRejection::KEY];
+    /// Loads of the TLS certificate, its key and the client CA certificates.
     tls_loads: CounterBy<LoadOutcome> = Family::default(), "counter" "fireteam_tls_loads_total" [LoadOutcome::KEY];
-    /// Connect streams open now.
+    /// Open Connect streams.
     streams: Gauge = Gauge::default(), "gauge" "fireteam_streams" [];
-    /// Rows that a search looked at.
+    /// Rows evaluated by a search.
     search_evaluated_rows: Histogram = powers_of_four_histogram(), "histogram" "fireteam_search_evaluated_rows" [];
-    /// Candidates that a search returned.
+    /// Candidates returned by a search.
     search_candidates: Histogram = powers_of_two_histogram(), "histogram" "fireteam_search_candidates" [];
-    /// Searches that the evaluation limit cut short.
+    /// Searches truncated by the evaluation limit.
     search_truncated: Counter = Counter::default(), "counter" "fireteam_search_truncated_total" [];
-    /// Rows refused among those looked at, by the kind of rule that refused first.
+    /// Evaluated rows refused by a rule; the first refusing rule counts.
     search_refusals: CounterBy<RefusalKind> = Family::default(), "counter" "fireteam_search_refusals_total" [RefusalKind::KEY];
-    /// Advertisements held now.
+    /// Advertisements in memory.
     advertisements: Gauge = Gauge::default(), "gauge" "fireteam_advertisements" [];
-    /// Heartbeats that were answered from memory, without a write.
-    heartbeats_unwritten: Counter = Counter::default(), "counter" "fireteam_quiet_heartbeats_total" [];
-    /// Advertisements that ended because nobody kept them alive.
+    /// Heartbeats answered from memory, without a write to the store.
+    heartbeats_unwritten: Counter = Counter::default(), "counter" "fireteam_heartbeats_unwritten_total" [];
+    /// Advertisements whose TTL expired.
     advertisements_expired: Counter = Counter::default(), "counter" "fireteam_advertisements_expired_total" [];
-    /// Reservations that hold seats now.
+    /// Reservations that hold seats.
     reservations: Gauge = Gauge::default(), "gauge" "fireteam_reservations" [];
-    /// Tickets held now, those that ended a moment ago included.
+    /// Tickets in memory, including recently ended ones.
     tickets: Gauge = Gauge::default(), "gauge" "fireteam_tickets" [];
-    /// Matches held now, those that ended a while ago included.
+    /// Matches in memory, including recently ended ones.
     matches: Gauge = Gauge::default(), "gauge" "fireteam_matches" [];
-    /// Time that a pass over a queue took.
-    pass_duration_seconds: Histogram = duration_histogram(), "histogram" "fireteam_pass_seconds" [];
-    /// Pairs of tickets that passes judged.
-    pass_pairs_evaluated: Counter = Counter::default(), "counter" "fireteam_pass_looks_total" [];
-    /// Tickets that passes put into proposals.
-    pass_tickets_proposed: Counter = Counter::default(), "counter" "fireteam_pass_tickets_placed_total" [];
-    /// Pairs that passes refused, by the kind of rule that refused first.
+    /// Duration of a pass over a queue.
+    pass_duration_seconds: Histogram = duration_histogram(), "histogram" "fireteam_pass_duration_seconds" [];
+    /// Pairs of tickets evaluated by passes.
+    pass_pairs_evaluated: Counter = Counter::default(), "counter" "fireteam_pass_pairs_evaluated_total" [];
+    /// Tickets that passes put into proposed matches.
+    pass_tickets_proposed: Counter = Counter::default(), "counter" "fireteam_pass_tickets_proposed_total" [];
+    /// Pairs of tickets refused by a rule in a pass; the first refusing rule counts.
     pass_refusals: CounterBy<RefusalKind> = Family::default(), "counter" "fireteam_pass_refusals_total" [RefusalKind::KEY];
-    /// Passes that ran out of looks before they had come to every ticket.
-    passes_truncated: Counter = Counter::default(), "counter" "fireteam_passes_cut_short_total" [];
-    /// Time that the store took.
-    store_duration_seconds: HistogramBy<StoreOperation> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_store_seconds" [StoreOperation::KEY];
-    /// Rows that the store was asked to read or change.
+    /// Passes that exhausted their budget of pair evaluations before the last ticket.
+    passes_truncated: Counter = Counter::default(), "counter" "fireteam_passes_truncated_total" [];
+    /// Duration of a store operation.
+    store_duration_seconds: HistogramBy<StoreOperation> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_store_duration_seconds" [StoreOperation::KEY];
+    /// Rows read or changed by store operations.
     store_rows: CounterBy<StoreOperation> = Family::default(), "counter" "fireteam_store_rows_total" [StoreOperation::KEY];
-    /// Verbs that the store could not do; the log says why.
+    /// Failed store operations; the log has the error.
     store_failures: CounterBy<StoreOperation> = Family::default(), "counter" "fireteam_store_failures_total" [StoreOperation::KEY];
-    /// Time that a transaction of changes took, by what the changes were.
-    store_transaction_duration_seconds: HistogramBy<TransactionKind> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_store_transaction_seconds" [TransactionKind::KEY];
-    /// How long the store that servers share has been out of reach, milliseconds; 0 while it is not.
-    store_staleness_seconds: Gauge = Gauge::default(), "gauge" "fireteam_store_stale_milliseconds" [];
-    /// Advertisements kept alive in memory that the store has yet to be told of.
+    /// Duration of a store transaction.
+    store_transaction_duration_seconds: HistogramBy<TransactionKind> = Family::new_with_constructor(duration_histogram), "histogram" "fireteam_store_transaction_duration_seconds" [TransactionKind::KEY];
+    /// Time since the shared store became unavailable, seconds; 0 while it is available.
+    store_staleness_seconds: Gauge<f64, AtomicU64> = Gauge::default(), "gauge" "fireteam_store_staleness_seconds" [];
+    /// Advertisements whose latest heartbeat is in memory and not yet in the store.
     advertisements_pending: Gauge = Gauge::default(), "gauge" "fireteam_advertisements_pending" [];
-    /// Advertisements about which memory and store differed when they were last compared; 0 before that.
-    consistency_differences: Gauge = Gauge::default(), "gauge" "fireteam_audit_differences" [];
-    /// Rulesets in use now.
+    /// Advertisements that differed between memory and store in the last consistency check; 0 before the first check.
+    consistency_differences: Gauge = Gauge::default(), "gauge" "fireteam_consistency_differences" [];
+    /// Rulesets in use.
     rulesets: Gauge = Gauge::default(), "gauge" "fireteam_rulesets" [];
-    /// Ruleset files that are refused now; whatever they replaced stays in use.
+    /// Ruleset files that are invalid; the former rulesets stay in use.
     rulesets_rejected: Gauge = Gauge::default(), "gauge" "fireteam_rulesets_rejected" [];
-    /// Attempts to load the rulesets.
+    /// Loads of the rulesets.
     ruleset_loads: CounterBy<LoadOutcome> = Family::default(), "counter" "fireteam_ruleset_loads_total" [LoadOutcome::KEY];
-    /// Attempts to load the locality files.
+    /// Loads of the GeoIP files.
     locality_loads: CounterBy<LoadOutcome> = Family::default(), "counter" "fireteam_locality_loads_total" [LoadOutcome::KEY];
-    /// Addresses looked up.
-    locality_lookups: CounterBy<LookupOutcome> = Family::default(), "counter" "fireteam_locality_look_ups_total" [LookupOutcome::KEY];
+    /// GeoIP lookups of addresses.
+    locality_lookups: CounterBy<LookupOutcome> = Family::default(), "counter" "fireteam_locality_lookups_total" [LookupOutcome::KEY];
 }
 
-/// The series of one method's calls that end one way.
+/// Metric series of one RPC method and one gRPC code.
 #[derive(Clone, Debug)]
 pub struct CallSeries {
     calls: Counter,
@@ -154,7 +155,7 @@ pub struct CallSeries {
 }
 
 impl CallSeries {
-    /// One call that ended, `seconds` after it came.
+    /// Records a finished call that took `seconds`.
     pub fn record(&self, seconds: f64) {
         self.calls.inc();
         self.duration_seconds.observe(seconds);
@@ -162,61 +163,59 @@ impl CallSeries {
 }
 
 impl Metrics {
-    /// All at zero.
+    /// Metrics with all values at zero.
     pub fn new() -> Self {
         let mut registry = Registry::default();
         let build = Info::new([("version", env!("CARGO_PKG_VERSION"))]);
-        // The encoder puts `_info` behind the name by itself.
-        registry.register("fireteam_build", "Always 1; says which version runs", build);
-        let metrics = Self::with(registry);
+        // The encoder appends `_info` to the name.
+        registry.register("fireteam_build", "Always 1; the label is the version of the server", build);
+        let metrics = Self::with_registry(registry);
         metrics.create_series();
         metrics
     }
 
-    /// Everything, in OpenMetrics text (`CONTENT_TYPE`).
+    /// All metrics as OpenMetrics text (`OPENMETRICS_CONTENT_TYPE`).
     pub fn render(&self) -> String {
         let mut text = String::with_capacity(16 * 1024);
         if encode(&mut text, &self.registry).is_err() {
-            // A string takes whatever is written to it; should that ever change, say so in the scrape.
-            let _ = text.write_str("# metrics could not be written\n");
+            // Writing to a string cannot fail; if it ever does, the scrape reports it.
+            let _ = text.write_str("# encoding the metrics failed\n");
         }
         text
     }
 
-    /// One call that ended, `seconds` after it came.
+    /// Records a finished call that took `seconds`.
     pub fn record_call(&self, method: Method, code: GrpcCode, seconds: f64) {
         self.call_series(method, code).record(seconds);
     }
 
-    /// What calls of a method that end with `code` are recorded in, for whoever records so many that looking it up for
-    /// each would count.
+    /// Metric series of a method and a code. Callers on a hot path keep it, to save the lookup per call.
     pub fn call_series(&self, method: Method, code: GrpcCode) -> CallSeries {
         let calls = self.rpc_calls.get_or_create(&(method, code)).clone();
         CallSeries { calls, duration_seconds: self.rpc_duration_seconds.get_or_create(&method).clone() }
     }
 
-    /// One verb of the store that ended: how many rows it was about, how long it took, and
-    /// whether it could do it.
-    pub fn record_store(&self, verb: StoreOperation, rows: u64, seconds: f64, ok: bool) {
-        self.store_duration_seconds.get_or_create(&verb).observe(seconds);
-        self.store_rows.get_or_create(&verb).inc_by(rows);
+    /// Records a finished store operation: rows read or changed, duration in seconds, success.
+    pub fn record_store(&self, operation: StoreOperation, rows: u64, seconds: f64, ok: bool) {
+        self.store_duration_seconds.get_or_create(&operation).observe(seconds);
+        self.store_rows.get_or_create(&operation).inc_by(rows);
         if !ok {
-            self.store_failures.get_or_create(&verb).inc();
+            self.store_failures.get_or_create(&operation).inc();
         }
     }
 
-    /// One transaction of changes that ended, made or not.
-    pub fn record_transaction(&self, name: TransactionKind, seconds: f64) {
-        self.store_transaction_duration_seconds.get_or_create(&name).observe(seconds);
+    /// Records a finished store transaction, committed or not.
+    pub fn record_transaction(&self, kind: TransactionKind, seconds: f64) {
+        self.store_transaction_duration_seconds.get_or_create(&kind).observe(seconds);
     }
 
-    /// One address that was looked up.
+    /// Records the lookup of one address.
     pub fn record_locality_lookup(&self, found: bool) {
         let outcome = if found { LookupOutcome::Hit } else { LookupOutcome::Miss };
         self.locality_lookups.get_or_create(&outcome).inc();
     }
 
-    /// One search that was answered. `hard_filters` is how many hard filters its ruleset has.
+    /// Records an answered search. `hard_filters` is the number of hard filters in its ruleset.
     pub fn record_search(
         &self,
         evaluated: u32,
@@ -234,7 +233,7 @@ impl Metrics {
         }
     }
 
-    /// One pass over a queue that ended. `hard_filters` is how many hard filters its ruleset has.
+    /// Records a finished pass over a queue. `hard_filters` is the number of hard filters in its ruleset.
     pub fn record_pass(&self, seconds: f64, report: &PassReport, hard_filters: usize) {
         self.pass_duration_seconds.observe(seconds);
         self.pass_pairs_evaluated.inc_by(report.pair_checks);
@@ -245,27 +244,27 @@ impl Metrics {
         }
     }
 
-    /// Makes every series with one label exist from the start, so that a rate over it is right from its first event.
+    /// Creates all label combinations with a closed set at the start, so that a rate is right from the first event.
     fn create_series(&self) {
-        RefusalKind::ALL.iter().for_each(|it| drop(self.search_refusals.get_or_create(it)));
-        RefusalKind::ALL.iter().for_each(|it| drop(self.pass_refusals.get_or_create(it)));
-        ConnectionRejection::ALL.iter().for_each(|it| drop(self.connections_rejected.get_or_create(it)));
+        RefusalKind::ALL.iter().for_each(|kind| drop(self.search_refusals.get_or_create(kind)));
+        RefusalKind::ALL.iter().for_each(|kind| drop(self.pass_refusals.get_or_create(kind)));
+        ConnectionRejection::ALL.iter().for_each(|reason| drop(self.connections_rejected.get_or_create(reason)));
         for role in RateLimitRole::ALL {
-            RateLimitLabel::ALL.iter().for_each(|it| drop(self.rate_limited.get_or_create(&(*role, *it))));
+            RateLimitLabel::ALL.iter().for_each(|limit| drop(self.rate_limited.get_or_create(&(*role, *limit))));
         }
-        LookupOutcome::ALL.iter().for_each(|it| drop(self.locality_lookups.get_or_create(it)));
-        Method::ALL.iter().for_each(|it| drop(self.rpc_duration_seconds.get_or_create(it)));
-        for verb in StoreOperation::ALL {
-            drop(self.store_duration_seconds.get_or_create(verb));
-            drop(self.store_rows.get_or_create(verb));
+        LookupOutcome::ALL.iter().for_each(|outcome| drop(self.locality_lookups.get_or_create(outcome)));
+        Method::ALL.iter().for_each(|method| drop(self.rpc_duration_seconds.get_or_create(method)));
+        for operation in StoreOperation::ALL {
+            drop(self.store_duration_seconds.get_or_create(operation));
+            drop(self.store_rows.get_or_create(operation));
         }
-        TransactionKind::ALL.iter().for_each(|it| drop(self.store_transaction_duration_seconds.get_or_create(it)));
-        AuthFailure::ALL.iter().for_each(|it| drop(self.auth_failures.get_or_create(it)));
-        for load in LoadOutcome::ALL {
-            drop(self.auth_key_loads.get_or_create(load));
-            drop(self.ruleset_loads.get_or_create(load));
-            drop(self.locality_loads.get_or_create(load));
-            drop(self.tls_loads.get_or_create(load));
+        TransactionKind::ALL.iter().for_each(|kind| drop(self.store_transaction_duration_seconds.get_or_create(kind)));
+        AuthFailure::ALL.iter().for_each(|reason| drop(self.auth_failures.get_or_create(reason)));
+        for outcome in LoadOutcome::ALL {
+            drop(self.auth_key_loads.get_or_create(outcome));
+            drop(self.ruleset_loads.get_or_create(outcome));
+            drop(self.locality_loads.get_or_create(outcome));
+            drop(self.tls_loads.get_or_create(outcome));
         }
     }
 }
@@ -276,23 +275,23 @@ impl Default for Metrics {
     }
 }
 
-/// The encoder puts `_total` behind a counter's name and a full stop behind the help by itself.
+/// Registers one metric. The encoder appends `_total` to a counter's name and a full stop to the help text.
 fn register_metric(registry: &mut Registry, kind: &str, name: &str, help: &str, metric: impl Metric) {
     let name = if kind == "counter" { name.trim_end_matches("_total") } else { name };
     registry.register(name, help.trim().trim_end_matches('.'), metric);
 }
 
-/// 50 µs to 26 s, doubling.
+/// Histogram of seconds: buckets from 50 µs to 26 s, doubling.
 fn duration_histogram() -> Histogram {
     Histogram::new(exponential_buckets(50e-6, 2.0, 20))
 }
 
-/// 1 to 4 million.
+/// Histogram with buckets from 1 to 4 million.
 fn powers_of_four_histogram() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 4.0, 12))
 }
 
-/// 1 to 256.
+/// Histogram with buckets from 1 to 256.
 fn powers_of_two_histogram() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 2.0, 9))
 }

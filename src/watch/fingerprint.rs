@@ -1,4 +1,4 @@
-//! What files hold, in one number, and which directory a name stands for.
+//! Fingerprint of files' content, and identity of directories.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs::{self, Metadata};
@@ -6,14 +6,15 @@ use std::hash::{Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Files up to this size are read; larger ones are judged by size, time and identity, since nobody edits them by hand
-/// and reading hundreds of megabytes every few seconds would be felt.
+/// Files up to this size are read, bytes. Larger files are compared by size, modification time and inode: reading
+/// hundreds of megabytes every few seconds would cost too much.
 const HASHED_FILE_BYTES_MAX: u64 = 1 << 20;
-/// Entries of one directory that are looked at.
+/// Maximum number of entries read of one directory.
 const DIRECTORY_ENTRIES_MAX: usize = 4096;
 
-/// A hash over the names and the content of `paths` and of the files directly in them. Equal means unchanged, but for
-/// one chance in 2^64. What cannot be read counts as absent.
+/// Hash of the names and contents of `paths` and of the files directly in them.
+///
+/// Equal hashes mean unchanged content, with an error probability of 2^-64. Unreadable files count as absent.
 pub(super) fn content_fingerprint(paths: &[PathBuf]) -> u64 {
     let mut hasher = DefaultHasher::new();
     for path in paths {
@@ -33,7 +34,7 @@ pub(super) fn content_fingerprint(paths: &[PathBuf]) -> u64 {
 }
 
 fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
-    // Follows symbolic links: a ConfigMap's files are links.
+    // Follows symbolic links: the files of a ConfigMap are links.
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_file() && metadata.len() <= HASHED_FILE_BYTES_MAX => {
             fs::read(path).ok().hash(hasher)
@@ -43,33 +44,35 @@ fn hash_file(path: &Path, hasher: &mut DefaultHasher) {
     }
 }
 
-/// What tells one directory from the next of the same name: where it is on disk and when it was made, because a freed
-/// place on disk is soon taken again.
+/// Identity of a directory, to detect a replacement with the same name: inode and creation time, because inode numbers
+/// are reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct FileIdentity {
     device_and_inode: (u64, u64),
     created_at: Option<SystemTime>,
 }
 
-/// The identity of the directory that `path` stands for now; all zeros when there is none.
+/// Identity of the directory at `path`; zeros if there is none.
 pub(super) fn file_identity(path: &Path) -> FileIdentity {
     match fs::metadata(path) {
-        Ok(metadata) => FileIdentity { device_and_inode: node(&metadata), created_at: metadata.created().ok() },
+        Ok(metadata) => {
+            FileIdentity { device_and_inode: device_and_inode(&metadata), created_at: metadata.created().ok() }
+        }
         Err(_) => FileIdentity { device_and_inode: (0, 0), created_at: None },
     }
 }
 
 fn metadata_fingerprint(metadata: &Metadata) -> (u64, (u64, u64), Option<SystemTime>) {
-    (metadata.len(), node(metadata), metadata.modified().ok())
+    (metadata.len(), device_and_inode(metadata), metadata.modified().ok())
 }
 
 #[cfg(unix)]
-fn node(metadata: &Metadata) -> (u64, u64) {
+fn device_and_inode(metadata: &Metadata) -> (u64, u64) {
     use std::os::unix::fs::MetadataExt;
     (metadata.dev(), metadata.ino())
 }
 
 #[cfg(not(unix))]
-fn node(_metadata: &Metadata) -> (u64, u64) {
+fn device_and_inode(_metadata: &Metadata) -> (u64, u64) {
     (0, 0)
 }

@@ -8,7 +8,7 @@ use tonic::transport::{Identity, Server, ServerTlsConfig};
 use tonic_health::ServingStatus;
 use tonic_health::pb::HealthCheckRequest;
 
-use crate::papers::{Authority, write_server};
+use crate::support::certs::{CertificateAuthority, write_server_certificate};
 use crate::victim::Victim;
 
 /// Set in the process that is to serve.
@@ -17,9 +17,9 @@ const SERVES: &str = "EDGE_SERVES_WITH_DEFAULTS";
 /// Starts one in a process of its own.
 pub(crate) fn start(with_tls: bool) -> Victim {
     let folder = tempfile::tempdir().unwrap();
-    let authority = with_tls.then(|| Authority::new("house"));
+    let authority = with_tls.then(|| CertificateAuthority::new("house"));
     if let Some(authority) = &authority {
-        write_server(folder.path(), &authority.server());
+        write_server_certificate(folder.path(), &authority.server_certificate());
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "defaults::a_server_with_defaults_serves", "--nocapture"]);

@@ -9,7 +9,7 @@ use tonic_health::pb::HealthCheckRequest;
 
 use crate::defaults;
 use crate::figures::{Report, scale};
-use crate::process::PATIENCE;
+use crate::support::server_process::TEST_TIMEOUT;
 use crate::victim::Victim;
 use crate::wire::opening;
 
@@ -40,7 +40,7 @@ async fn kept(connections: Vec<TcpStream>) -> Vec<TcpStream> {
     let mut kept = Vec::new();
     for connection in connections {
         let mut said = [0; 256];
-        let is_kept = match timeout(PATIENCE, connection.peek(&mut said)).await.expect("closed or greeted") {
+        let is_kept = match timeout(TEST_TIMEOUT, connection.peek(&mut said)).await.expect("closed or greeted") {
             Ok(0) | Err(_) => false,
             Ok(_) => true,
         };
@@ -110,11 +110,11 @@ async fn a_server_without_descriptors_rests_and_recovers() {
         flood.push(connection);
     }
     let exhausted = async {
-        while !victim.said().contains("cannot accept connections") {
+        while !victim.said().contains("accept failed") {
             sleep(Duration::from_millis(10)).await;
         }
     };
-    timeout(PATIENCE, exhausted).await.expect("it runs out of descriptors");
+    timeout(TEST_TIMEOUT, exhausted).await.expect("it runs out of descriptors");
     let share = idle_share(&victim).await;
     client.check(HealthCheckRequest::default()).await.expect("whoever is in is served");
     flood.truncate(20);

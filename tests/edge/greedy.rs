@@ -18,8 +18,8 @@ use tonic_types::StatusExt;
 
 use crate::attackers;
 use crate::figures::{Report, scale};
-use crate::plain;
-use crate::plain::matchmaking_service_client::MatchmakingServiceClient;
+use crate::support::generated_client;
+use crate::support::generated_client::matchmaking_service_client::MatchmakingServiceClient;
 use crate::victim::{Latencies, Victim};
 
 /// Set in the process that is to ask: whom, in which round, how many callers there are, and for how many milliseconds.
@@ -72,10 +72,10 @@ fn bearer(role: Role, name: &str) -> MetadataValue<tonic::metadata::Ascii> {
 }
 
 /// A search by `name`, who plays for nobody else.
-fn search(shown: &MetadataValue<tonic::metadata::Ascii>, name: &str) -> Request<plain::MatchmakingSearchRequest> {
-    let player = plain::PlayerData { user_id: name.to_owned(), skill: Some(0.0), ..Default::default() };
-    let session = plain::SessionCompositionData { players: vec![player], ..Default::default() };
-    let mut request = Request::new(plain::MatchmakingSearchRequest {
+fn search(shown: &MetadataValue<tonic::metadata::Ascii>, name: &str) -> Request<generated_client::MatchmakingSearchRequest> {
+    let player = generated_client::PlayerData { user_id: name.to_owned(), skill: Some(0.0), ..Default::default() };
+    let session = generated_client::SessionCompositionData { players: vec![player], ..Default::default() };
+    let mut request = Request::new(generated_client::MatchmakingSearchRequest {
         matchmaking_set_id: Some(1),
         session_composition: Some(session),
         ..Default::default()
@@ -221,7 +221,7 @@ fn start() -> Victim {
     Victim::start_with(|folder| {
         std::fs::write(folder.join("jwks.json"), issuer().public_key_set()).expect("write");
         let named = ["--auth-keys", "jwks.json", "--auth-issuer", ISSUER, "--auth-audience", AUDIENCE];
-        named.map(str::to_owned).into_iter().chain(["--quotas".to_owned(), quota]).collect()
+        named.map(str::to_owned).into_iter().chain(["--rate-limits".to_owned(), quota]).collect()
     })
 }
 

@@ -21,17 +21,18 @@ mod frames;
 #[cfg(test)]
 mod greedy;
 #[cfg(test)]
-#[expect(dead_code, reason = "tests/it uses the rest")]
-#[path = "../common/papers.rs"]
-mod papers;
-#[cfg(test)]
-#[path = "../it/plain.rs"]
-mod plain;
-#[cfg(test)]
-#[expect(dead_code, reason = "tests/it uses the rest")]
-#[path = "../it/process.rs"]
-mod process;
-#[cfg(test)]
 mod victim;
 #[cfg(test)]
 mod wire;
+
+/// Test support that this binary shares with tests/it.
+#[cfg(test)]
+#[path = "../it/support"]
+mod support {
+    pub(crate) mod generated_client;
+    #[expect(dead_code, reason = "tests/it uses the rest")]
+    pub(crate) mod server_process;
+    #[expect(dead_code, reason = "tests/it uses the rest")]
+    #[path = "../../common/certs.rs"]
+    pub(crate) mod certs;
+}

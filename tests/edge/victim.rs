@@ -17,14 +17,14 @@ use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::papers::{Authority, write_server};
-use crate::process::{PATIENCE, command};
+use crate::support::certs::{CertificateAuthority, write_server_certificate};
+use crate::support::server_process::{TEST_TIMEOUT, fireteam_command};
 
 /// A process that serves.
 pub(crate) struct Victim {
     child: Child,
     pub(crate) address: SocketAddr,
-    authority: Option<Authority>,
+    authority: Option<CertificateAuthority>,
     said: Arc<Mutex<String>>,
     _folder: Option<tempfile::TempDir>,
 }
@@ -33,22 +33,22 @@ impl Victim {
     /// The real server.
     pub(crate) fn start() -> Self {
         let folder = tempfile::tempdir().unwrap();
-        Self::spawn(command(folder.path(), &SERVE), None, Some(folder))
+        Self::spawn(fireteam_command(folder.path(), &SERVE), None, Some(folder))
     }
 
     /// The real server with more settings, whose files are put into its folder.
     pub(crate) fn start_with(settings: impl FnOnce(&Path) -> Vec<String>) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let mut command = command(folder.path(), &SERVE);
+        let mut command = fireteam_command(folder.path(), &SERVE);
         command.args(settings(folder.path()));
         Self::spawn(command, None, Some(folder))
     }
 
     /// The real server, with TLS.
     pub(crate) fn start_with_tls() -> Self {
-        let authority = Authority::new("house");
+        let authority = CertificateAuthority::new("house");
         let mut server = Self::start_with(|folder| {
-            write_server(folder, &authority.server());
+            write_server_certificate(folder, &authority.server_certificate());
             ["--tls-certificate", "server.pem", "--tls-key", "server.key"].map(str::to_owned).into()
         });
         server.authority = Some(authority);
@@ -58,7 +58,7 @@ impl Victim {
     /// The real server, which may have `descriptors` files and connections open.
     pub(crate) fn start_with_descriptors(descriptors: usize) -> Self {
         let folder = tempfile::tempdir().unwrap();
-        let inside = command(folder.path(), &SERVE);
+        let inside = fireteam_command(folder.path(), &SERVE);
         let mut shell = Command::new("/bin/sh");
         shell.args(["-c", &format!("ulimit -n {descriptors}; exec \"$0\" \"$@\"")]);
         shell.arg(inside.get_program()).args(inside.get_args()).current_dir(folder.path());
@@ -66,7 +66,7 @@ impl Victim {
     }
 
     /// What `command` starts, which says on standard error where it listens.
-    pub(crate) fn spawn(mut command: Command, authority: Option<Authority>, folder: Option<tempfile::TempDir>) -> Self {
+    pub(crate) fn spawn(mut command: Command, authority: Option<CertificateAuthority>, folder: Option<tempfile::TempDir>) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));
@@ -159,12 +159,12 @@ impl Victim {
             let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(&authority.pem));
             endpoint = endpoint.tls_config(tls.domain_name("localhost")).unwrap();
         }
-        endpoint.timeout(PATIENCE)
+        endpoint.timeout(TEST_TIMEOUT)
     }
 }
 
 async fn connect(endpoint: Endpoint) -> HealthClient<Channel> {
-    let channel = tokio::time::timeout(PATIENCE, endpoint.connect()).await;
+    let channel = tokio::time::timeout(TEST_TIMEOUT, endpoint.connect()).await;
     HealthClient::new(channel.expect("in time").expect("others can connect"))
 }
 

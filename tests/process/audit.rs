@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::fleet::Fleet;
-use crate::plain::{CheckConsistencyRequest, CheckConsistencyResponse};
+use crate::support::generated_client::{CheckConsistencyRequest, CheckConsistencyResponse};
 
 /// What clients left behind, such as holds that lapse, is over and heard of well within this.
 const SETTLED_WITHIN: Duration = Duration::from_secs(15);
@@ -35,6 +35,6 @@ pub(crate) async fn differences(fleet: &Fleet) -> Vec<String> {
 
 async fn ask(address: std::net::SocketAddr) -> Result<CheckConsistencyResponse, tonic::Status> {
     let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).expect("an address");
-    let mut operator = crate::plain::operator_service_client::OperatorServiceClient::new(endpoint.connect_lazy());
+    let mut operator = crate::support::generated_client::operator_service_client::OperatorServiceClient::new(endpoint.connect_lazy());
     Ok(operator.check_consistency(CheckConsistencyRequest::default()).await?.into_inner())
 }

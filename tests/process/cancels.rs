@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use fireteam_client::{Client, Error, pb};
 
-use crate::database::{Database, database};
+use crate::support::database::{TestDatabase, create_test_database};
 use crate::figures::{Chapter, Dice, scaled};
 use crate::fleet::{Fleet, client};
 use crate::history::History;
-use crate::party::{host, party};
+use crate::support::party::{advertise_request, party_session};
 use crate::rival::{LONG_MS, Rival, SEATS, SILOS};
 
 const SERVERS: usize = 2;
@@ -61,7 +61,7 @@ impl Quitter {
             time_to_live_ms: Some(LONG_MS),
             connect_data: round.to_string().into_bytes(),
             idempotency_key: format!("session {name}"),
-            ..host(&[(&format!("quitter {}", self.number), 0.0)], SEATS as i32)
+            ..advertise_request(&[(&format!("quitter {}", self.number), 0.0)], SEATS as i32)
         };
         whole.session_composition.as_mut().expect("a session").silo_id = silo;
         let again = whole.clone();
@@ -71,7 +71,7 @@ impl Quitter {
 
         for guest in 0..SEATS {
             let user = format!("guest {guest} {name}");
-            let session = pb::SessionCompositionData { silo_id: silo, ..party(&[(&user, 0.0)]) };
+            let session = pb::SessionCompositionData { silo_id: silo, ..party_session(&[(&user, 0.0)]) };
             let Some(found) = self.hear(steady.search_session(1, session.clone()).search().await) else { return };
             let request = pb::MatchmakingReserveRequest {
                 advertisement_id: made.advertisement_id.clone(),
@@ -99,7 +99,7 @@ impl Quitter {
 }
 
 /// Transactions that somebody has left open for more than a second.
-async fn left_open(database: &Database) -> Vec<String> {
+async fn left_open(database: &TestDatabase) -> Vec<String> {
     let mut connection = database.connect().await;
     sqlx::query_scalar(
         "select 'left open for ' || (clock_timestamp() - state_change) || ' after: ' || left(query, 80) \
@@ -115,7 +115,7 @@ async fn left_open(database: &Database) -> Vec<String> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_gives_up_harms_nobody() {
     let mut chapter = Chapter::begin("cancels").await;
-    let Some(database) = database("who_gives_up_harms_nobody").await else { return };
+    let Some(database) = create_test_database("who_gives_up_harms_nobody").await else { return };
     let fleet = Arc::new(Fleet::start(&database.url, SERVERS));
     let (history, over) = (History::begin(), Arc::new(AtomicBool::new(false)));
     let (cancelled, wrong) = (Arc::new(AtomicUsize::new(0)), Arc::new(Mutex::new(Vec::new())));

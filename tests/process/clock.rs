@@ -8,10 +8,10 @@ use std::time::Duration;
 use fireteam_client::pb;
 use tokio::time::Instant;
 
-use crate::database::database;
+use crate::support::database::create_test_database;
 use crate::figures::{Chapter, percentile, scaled};
 use crate::fleet::Fleet;
-use crate::party::{host, party};
+use crate::support::party::{advertise_request, party_session};
 
 /// By how much each server's machine is off.
 const OFF: [Option<&str>; 3] = [None, Some("+1h"), Some("-1h")];
@@ -33,16 +33,16 @@ fn library() -> Option<PathBuf> {
 /// What a stranger is shown at `at`, by what the hosts said.
 async fn shown(fleet: &Fleet, at: usize) -> Vec<String> {
     let client = fleet.client(at, 0).expect("somebody is there");
-    let found = client.search_session(1, party(&[("a stranger", 0.0)])).search().await.expect("a search");
+    let found = client.search_session(1, party_session(&[("a stranger", 0.0)])).search().await.expect("a search");
     found.candidates.into_iter().map(|it| String::from_utf8(it.connect_data).expect("text")).collect()
 }
 
 fn named(name: &str) -> pb::MatchmakingUpdateAdvertisementRequest {
     pb::MatchmakingUpdateAdvertisementRequest {
-        time_to_live_ms: Some(TIME_TO_LIVE.as_millis() as u32),
+        time_to_live_ms: Some(TIME_TO_LIVE.as_millis() as u64),
         connect_data: name.as_bytes().to_vec(),
         idempotency_key: format!("{name}, at length"),
-        ..host(&[(name, 0.0)], 4)
+        ..advertise_request(&[(name, 0.0)], 4)
     }
 }
 
@@ -149,7 +149,7 @@ async fn a_wrong_clock_changes_nothing() {
         );
         return;
     };
-    let Some(database) = database("a_wrong_clock_changes_nothing").await else { return };
+    let Some(database) = create_test_database("a_wrong_clock_changes_nothing").await else { return };
     let fleet = start(&database.url, library).await;
     let mut all = Vec::new();
     for round in 0..scaled(3) {

@@ -6,11 +6,11 @@ use fireteam_client::pb;
 use sqlx::{Connection as _, Executor as _};
 use tokio::time::Instant;
 
-use crate::database::database;
+use crate::support::database::create_test_database;
 use crate::figures::{Chapter, percentile, scale, scaled};
 use crate::fleet::Fleet;
-use crate::party::{host, party};
-use crate::process::PATIENCE;
+use crate::support::party::{advertise_request, party_session};
+use crate::support::server_process::TEST_TIMEOUT;
 use crate::rival::LONG_MS;
 use crate::tables::Tables;
 
@@ -28,7 +28,7 @@ fn named(number: usize, word: &str) -> pb::MatchmakingUpdateAdvertisementRequest
         time_to_live_ms: Some(LONG_MS),
         connect_data: word.as_bytes().to_vec(),
         idempotency_key: format!("session {number:05}, at length"),
-        ..host(&[(&format!("host {number}"), 0.0)], 3)
+        ..advertise_request(&[(&format!("host {number}"), 0.0)], 3)
     };
     request.session_composition.as_mut().expect("a session").silo_id = Some(1);
     request
@@ -36,10 +36,10 @@ fn named(number: usize, word: &str) -> pb::MatchmakingUpdateAdvertisementRequest
 
 /// Until the server at `at` shows `word`. `None`: it never does.
 async fn found(fleet: &Fleet, at: usize, word: &str) -> Option<Duration> {
-    let session = pb::SessionCompositionData { silo_id: Some(1), ..party(&[("a stranger", 0.0)]) };
+    let session = pb::SessionCompositionData { silo_id: Some(1), ..party_session(&[("a stranger", 0.0)]) };
     let mut searching = fleet.client(at, 0).expect("somebody is there").search_session(1, session);
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE / 6 {
+    while begun.elapsed() < TEST_TIMEOUT / 6 {
         let answer = searching.search().await.expect("a search");
         if answer.candidates.iter().any(|it| it.connect_data == word.as_bytes()) {
             return Some(begun.elapsed());
@@ -53,7 +53,7 @@ async fn found(fleet: &Fleet, at: usize, word: &str) -> Option<Duration> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_changed_here_is_found_there() {
     let mut chapter = Chapter::begin("feed").await;
-    let Some(database) = database("what_is_changed_here_is_found_there").await else { return };
+    let Some(database) = create_test_database("what_is_changed_here_is_found_there").await else { return };
     let fleet = Fleet::start(&database.url, 2);
     let dice = chapter.dice(1);
     let here = fleet.client(0, 1).expect("somebody is there");
@@ -98,7 +98,7 @@ async fn what_is_changed_here_is_found_there() {
 /// A transaction of another server's takes its number, stands still while others commit and are heard of, and commits.
 async fn late_commit(
     chapter: &mut Chapter,
-    database: &crate::database::Database,
+    database: &crate::support::database::TestDatabase,
     fleet: &Fleet,
     sessions: &[(String, Vec<u8>)],
 ) {

@@ -7,7 +7,7 @@ use fireteam::domain::time::UnixMs;
 use tokio::sync::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
-use crate::process::PATIENCE;
+use crate::support::server_process::TEST_TIMEOUT;
 
 /// One chapter at work. The others wait for their turn: each wants the whole machine.
 pub(crate) struct Chapter {
@@ -111,7 +111,7 @@ pub(crate) fn percentile<T: Copy>(sorted: &[T], share: f64) -> T {
 pub(crate) async fn until(what: &str, mut right: impl AsyncFnMut() -> bool) -> Duration {
     let begun = Instant::now();
     while !right().await {
-        assert!(begun.elapsed() < PATIENCE, "it never came about: {what}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "it never came about: {what}");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     begun.elapsed()

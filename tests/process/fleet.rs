@@ -6,7 +6,7 @@ use std::time::Duration;
 use fireteam_client::{Client, RetryPolicy};
 use tonic::transport::Endpoint;
 
-use crate::process::Process;
+use crate::support::server_process::ServerProcess;
 
 /// Connections to each server, which its clients share: a server takes so many calls at once on each.
 const CONNECTIONS: usize = 4;
@@ -24,7 +24,7 @@ pub(crate) struct Fleet {
 
 #[derive(Default)]
 struct Place {
-    server: Mutex<Option<Process>>,
+    server: Mutex<Option<ServerProcess>>,
     clients: RwLock<Vec<Client>>,
 }
 
@@ -81,7 +81,7 @@ impl Fleet {
         }
         let mut all: Vec<(&str, &str)> = self.settings.iter().map(|(name, value)| (&**name, &**value)).collect();
         all.extend(settings);
-        let server = Process::start_with(self.folder.path(), &arguments, &all);
+        let server = ServerProcess::start_with(self.folder.path(), &arguments, &all);
         let clients = (0..CONNECTIONS).map(|_| client(&server.address.to_string())).collect();
         *self.places[at].clients.write().expect("unpoisoned") = clients;
         *self.places[at].server.lock().expect("unpoisoned") = Some(server);
@@ -95,7 +95,7 @@ impl Fleet {
     }
 
     /// Does something with the server at `at`.
-    pub(crate) fn with<T>(&self, at: usize, what: impl FnOnce(&Process) -> T) -> T {
+    pub(crate) fn with<T>(&self, at: usize, what: impl FnOnce(&ServerProcess) -> T) -> T {
         what(self.places[at].server.lock().expect("unpoisoned").as_ref().expect("somebody is there"))
     }
 

@@ -10,10 +10,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::apart::{Apart, FAR, Network, network};
-use crate::database::Cluster;
+use crate::support::database::PostgresCluster;
 use crate::figures::{Chapter, until};
 use crate::fleet::Fleet;
-use crate::party::{host, party};
+use crate::support::party::{advertise_request, party_session};
 use crate::proxy::{Behind, COMMIT, StoreProxy};
 use crate::rival::{LONG_MS, SEATS};
 
@@ -29,7 +29,7 @@ const HEALED_WITHIN: Duration = Duration::from_secs(2);
 
 /// Asks for a seat in `id` for `user`, once.
 async fn take(client: Client, user: &str, id: &str) -> Result<(), Error> {
-    let mut searching = client.with_retry_policy(RetryPolicy::NEVER).search_session(1, party(&[(user, 0.0)]));
+    let mut searching = client.with_retry_policy(RetryPolicy::NEVER).search_session(1, party_session(&[(user, 0.0)]));
     searching.search().await?;
     searching.reserve(id).await.map(drop)
 }
@@ -38,7 +38,7 @@ async fn take(client: Client, user: &str, id: &str) -> Result<(), Error> {
 async fn holding(connection: &mut PgConnection) -> Vec<i32> {
     sqlx::query_scalar(
         "select distinct pid from pg_stat_activity join pg_locks using (pid) \
-         where datname = current_database() and state = 'idle in transaction' and application_name = 'fireteam changes' \
+         where datname = current_database() and state = 'idle in transaction' and application_name = 'fireteam adverts' \
          and relation = 'advertisement'::regclass and mode in ('RowShareLock', 'RowExclusiveLock') and granted",
     )
     .fetch_all(connection)
@@ -75,8 +75,8 @@ struct Stuck {
 }
 
 impl Stage {
-    async fn set(cluster: &Cluster, behind: Behind) -> Self {
-        let database = cluster.database("fireteam").await;
+    async fn set(cluster: &PostgresCluster, behind: Behind) -> Self {
+        let database = cluster.create_database("fireteam").await;
         let fleet = Arc::new(Fleet::new(&database.url, 3));
         let mut proxies = Vec::new();
         for at in [CUT_OFF, DEAD, WELL] {
@@ -97,11 +97,11 @@ impl Stage {
         let request = pb::MatchmakingUpdateAdvertisementRequest {
             time_to_live_ms: Some(LONG_MS),
             idempotency_key: format!("the session at server {at}"),
-            ..host(&[(&format!("host {at}"), 0.0)], SEATS as i32)
+            ..advertise_request(&[(&format!("host {at}"), 0.0)], SEATS as i32)
         };
         let id = self.client(at).update_advertisement(request).await.expect("advertise").advertisement_id;
         until("it is known everywhere", async || {
-            let found = self.client(WELL).search_session(1, party(&[("a stranger", 0.0)])).search().await;
+            let found = self.client(WELL).search_session(1, party_session(&[("a stranger", 0.0)])).search().await;
             found.expect("a search").candidates.iter().any(|it| it.advertisement_id == id)
         })
         .await;
@@ -140,7 +140,7 @@ async fn what_the_cut_off_had_locked_is_soon_free() {
         Apart::Impossible => None,
     };
     let mut chapter = Chapter::begin("locks").await;
-    let Some(cluster) = Cluster::start_on("locks", if network.is_some() { FAR } else { "" }) else { return };
+    let Some(cluster) = PostgresCluster::start_with_tcp_addresses("locks", if network.is_some() { FAR } else { "" }) else { return };
     let behind = if network.is_some() { Behind::Address(FAR) } else { Behind::Folder(cluster.folder.clone()) };
     let mut stage = Stage::set(&cluster, behind).await;
     let cut_off = stage.stop_half_way(CUT_OFF, 0).await;

@@ -9,12 +9,12 @@ use tokio::time::Instant;
 
 use fireteam_client::{Client, Code, Error, pb};
 
-use crate::database::{Cluster, Database};
+use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::figures::{Chapter, Dice, scaled};
 use crate::fleet::{Fleet, client};
 use crate::history::{Asked, History, Outcome, outcome};
-use crate::party::{host, party};
-use crate::process::PATIENCE;
+use crate::support::party::{advertise_request, party_session};
+use crate::support::server_process::TEST_TIMEOUT;
 use crate::proxy::{Behind, ClientProxy, Loss, StoreProxy};
 use crate::rival::{LONG_MS, SEATS};
 
@@ -105,7 +105,7 @@ impl Lane {
                 time_to_live_ms: Some(LONG_MS),
                 connect_data: self.asked.to_string().into_bytes(),
                 idempotency_key: format!("session {name}"),
-                ..host(&[(&format!("host {name}"), 0.0)], SEATS as i32)
+                ..advertise_request(&[(&format!("host {name}"), 0.0)], SEATS as i32)
             };
             request.session_composition.as_mut().expect("a session").silo_id = silo;
             return Call::Publish(Box::new(request));
@@ -130,7 +130,7 @@ impl Lane {
 
     /// A party of one, which has searched.
     async fn searched(&self, user: &str) -> (pb::SessionCompositionData, Vec<u8>) {
-        let session = pb::SessionCompositionData { silo_id: Some(self.silo()), ..party(&[(user, 0.0)]) };
+        let session = pb::SessionCompositionData { silo_id: Some(self.silo()), ..party_session(&[(user, 0.0)]) };
         let client = self.fleet.client(self.servers[1], self.number).expect("somebody is there");
         let found = client.search_session(1, session.clone()).search().await.expect("a search");
         (session, found.search_token)
@@ -149,7 +149,7 @@ impl Lane {
         let begun = Instant::now();
         loop {
             match self.make(call, client).await {
-                Err(error) if matches!(error.code(), None | Some(Code::Unavailable)) && begun.elapsed() < PATIENCE => {}
+                Err(error) if matches!(error.code(), None | Some(Code::Unavailable)) && begun.elapsed() < TEST_TIMEOUT => {}
                 answer => return answer,
             }
             tokio::time::sleep(PAUSE).await;
@@ -227,7 +227,7 @@ impl Lane {
         // Until it hears the store again, the server that was cut off would refuse all without sending a commit.
         let begun = Instant::now();
         while let Some((id, token)) = self.sessions.first() {
-            assert!(begun.elapsed() < PATIENCE, "the server is not well again");
+            assert!(begun.elapsed() < TEST_TIMEOUT, "the server is not well again");
             let beat = pb::MatchmakingUpdateAdvertisementRequest {
                 advertisement_id: id.clone(),
                 advertisement_token: token.clone(),
@@ -243,7 +243,7 @@ impl Lane {
 }
 
 /// Whether something has happened, by the tables.
-struct Present<'a>(&'a Database);
+struct Present<'a>(&'a TestDatabase);
 
 impl Present<'_> {
     /// `None` where a row cannot say.
@@ -271,7 +271,7 @@ impl Present<'_> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_is_given_again() {
     let mut chapter = Chapter::begin("lost answers").await;
-    let Some(database) = crate::database::database("a_lost_answer_is_given_again").await else { return };
+    let Some(database) = crate::support::database::create_test_database("a_lost_answer_is_given_again").await else { return };
     const LANES: usize = 8;
     let fleet = Arc::new(Fleet::start(&database.url, 2));
     let history = History::begin();
@@ -304,9 +304,9 @@ async fn a_lost_answer_is_given_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_commit_is_found_out_about() {
     let mut chapter = Chapter::begin("lost commits").await;
-    let Some(cluster) = Cluster::start("a_lost_commit_is_found_out_about") else { return };
+    let Some(cluster) = PostgresCluster::start("a_lost_commit_is_found_out_about") else { return };
     const LANES: usize = 2;
-    let database = cluster.database("fireteam").await;
+    let database = cluster.create_database("fireteam").await;
     // The last one is in nobody's way: there everything is asked again.
     let fleet = Arc::new(Fleet::new(&database.url, LANES + 1));
     let history = History::begin();
@@ -323,7 +323,7 @@ async fn a_lost_commit_is_found_out_about() {
         let mut lane = Lane::new(number, [number, LANES], &fleet, &history, chapter.dice(number as u64));
         let (cut_off, url) = (fleet.client(number, 0).expect("somebody is there"), database.url.clone());
         lanes.push(tokio::spawn(async move {
-            let database = Database { url };
+            let database = TestDatabase { url };
             for turn in 0..scaled(COMMITS) / LANES {
                 let loss = [Loss::Answer, Loss::Commit, Loss::Answer, Loss::Late][turn % 4];
                 lane.lose_commit(&proxy, &cut_off, loss, &Present(&database)).await;

@@ -11,9 +11,6 @@ mod cancels;
 #[cfg(test)]
 mod clock;
 #[cfg(test)]
-#[path = "../it/database.rs"]
-mod database;
-#[cfg(test)]
 mod feed;
 #[cfg(test)]
 mod figures;
@@ -32,16 +29,6 @@ mod mutants;
 #[cfg(test)]
 mod outages;
 #[cfg(test)]
-#[path = "../common/party.rs"]
-mod party;
-#[cfg(test)]
-#[path = "../it/plain.rs"]
-mod plain;
-#[cfg(test)]
-#[expect(dead_code, reason = "tests/it uses the rest")]
-#[path = "../it/process.rs"]
-mod process;
-#[cfg(test)]
 mod proxy;
 #[cfg(test)]
 mod rival;
@@ -51,3 +38,15 @@ mod seats;
 mod silence;
 #[cfg(test)]
 mod tables;
+
+/// Test support that this binary shares with tests/it.
+#[cfg(test)]
+#[path = "../it/support"]
+mod support {
+    pub(crate) mod database;
+    pub(crate) mod generated_client;
+    #[expect(dead_code, reason = "tests/it uses the rest")]
+    pub(crate) mod server_process;
+    #[path = "../../common/party.rs"]
+    pub(crate) mod party;
+}

@@ -12,11 +12,11 @@ use sqlx::Executor as _;
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
-use crate::database::{Database, database};
+use crate::support::database::{TestDatabase, create_test_database};
 use crate::figures::{Chapter, Dice, percentile, scale, until};
 use crate::fleet::Fleet;
 use crate::history::{Outcome, outcome};
-use crate::party::party;
+use crate::support::party::party_session;
 use crate::seats::{Faults, torment};
 
 const SERVERS: usize = 4;
@@ -115,7 +115,7 @@ impl Player {
     async fn play(&mut self, over: &AtomicBool) {
         self.drawn += 1;
         let request = pb::QueueEnterRequest {
-            session_composition: Some(party(&[(&format!("player {:03}", self.number), 0.0)])),
+            session_composition: Some(party_session(&[(&format!("player {:03}", self.number), 0.0)])),
             matchmaking_set_id: Some(SET),
             idempotency_key: format!("ticket {:06} of player {:03}", self.drawn, self.number),
             ..Default::default()
@@ -234,7 +234,7 @@ async fn players_are_matched_once_whoever_dies() {
 /// One round, which is this much of the short form.
 async fn fight(round: u64, share: f64) {
     let mut chapter = Chapter::begin("matches").await;
-    let Some(database) = database("players_are_matched_once_whoever_dies").await else { return };
+    let Some(database) = create_test_database("players_are_matched_once_whoever_dies").await else { return };
     let rules = tempfile::tempdir().expect("a folder");
     std::fs::write(rules.path().join("anybody.xml"), RULES).expect("a ruleset");
     let folder = rules.path().display().to_string();
@@ -330,7 +330,7 @@ struct Rows {
 }
 
 impl Rows {
-    async fn read(database: &Database) -> Self {
+    async fn read(database: &TestDatabase) -> Self {
         let mut connection = database.connect().await;
         // All of one moment: servers go on meanwhile.
         connection.execute("begin isolation level repeatable read read only").await.expect("a transaction");
@@ -480,7 +480,7 @@ impl Rows {
 }
 
 /// Holds everything against everything, once what nobody answers any more is over.
-async fn check(chapter: &mut Chapter, database: &Database, told: &Told) {
+async fn check(chapter: &mut Chapter, database: &TestDatabase, told: &Told) {
     let begun = Instant::now();
     let mut rows = Rows::read(database).await;
     while 0 < rows.unfinished() && begun.elapsed() < OVER_WITHIN {

@@ -9,16 +9,16 @@ use fireteam_client::{Client, Code, RetryPolicy, pb};
 use tokio::time::Instant;
 
 use crate::apart::{Apart, FAR, Network, network};
-use crate::database::{Cluster, Database};
+use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::figures::{Chapter, percentile, scale};
 use crate::fleet::Fleet;
-use crate::party::{host, party};
+use crate::support::party::{advertise_request, party_session};
 
 const SERVERS: usize = 2;
 const HOSTS: usize = 40;
 
 /// Shorter than any outage, so that whoever expires because of it is missed.
-const TIME_TO_LIVE_MS: u32 = 5_000;
+const TIME_TO_LIVE_MS: u64 = 5_000;
 const BEAT_EVERY: Duration = Duration::from_millis(1_000);
 
 /// The promises: a change is refused within this (R6), a search is answered within that, and all is well again after it.
@@ -38,16 +38,16 @@ enum Outage {
 }
 
 impl Outage {
-    fn begin(&self, cluster: &Cluster) {
+    fn begin(&self, cluster: &PostgresCluster) {
         match self {
-            Self::Ordered(begin, _) => cluster.order(begin),
+            Self::Ordered(begin, _) => cluster.send_command(begin),
             Self::CutOff(network) => network.cut(),
         }
     }
 
-    fn end(&self, cluster: &Cluster) {
+    fn end(&self, cluster: &PostgresCluster) {
         match self {
-            Self::Ordered(_, end) => cluster.order(end),
+            Self::Ordered(_, end) => cluster.send_command(end),
             Self::CutOff(network) => network.heal(),
         }
     }
@@ -88,7 +88,7 @@ fn named(number: usize) -> pb::MatchmakingUpdateAdvertisementRequest {
         time_to_live_ms: Some(TIME_TO_LIVE_MS),
         connect_data: format!("host {number:03} word 00000").into_bytes(),
         idempotency_key: format!("the session of host {number:03}"),
-        ..host(&[(&format!("host {number:03}"), 0.0)], 4)
+        ..advertise_request(&[(&format!("host {number:03}"), 0.0)], 4)
     }
 }
 
@@ -144,7 +144,7 @@ async fn keep_alive(fleet: Arc<Fleet>, notes: Arc<Notes>, number: usize) -> (Str
 
 /// Searches at one server until it is over: always an answer, and one that says how old it is while the store is out.
 async fn look(client: Client, notes: Arc<Notes>, at: usize) {
-    let mut searching = client.search_session(1, party(&[(&format!("seeker {at}"), 0.0)]));
+    let mut searching = client.search_session(1, party_session(&[(&format!("seeker {at}"), 0.0)]));
     let mut out_since: Option<Instant> = None;
     while !notes.is_over() {
         tokio::time::sleep(SEARCH_EVERY).await;
@@ -172,7 +172,7 @@ async fn look(client: Client, notes: Arc<Notes>, at: usize) {
 
 /// Asks for seats at one server, one after the other, until it is over. Answers when each was given.
 async fn take(client: Client, notes: Arc<Notes>, at: usize, ids: Vec<String>) -> Vec<Instant> {
-    let mut searching = client.search_session(1, party(&[(&format!("taker {at}"), 0.0)]));
+    let mut searching = client.search_session(1, party_session(&[(&format!("taker {at}"), 0.0)]));
     searching.search().await.expect("a search");
     let mut given = Vec::new();
     for asked in 0.. {
@@ -211,8 +211,8 @@ async fn take(client: Client, notes: Arc<Notes>, at: usize, ids: Vec<String>) ->
 async fn weather(name: &'static str, outage: Outage) {
     let mut chapter = Chapter::begin(name).await;
     let far = matches!(outage, Outage::CutOff(_));
-    let Some(cluster) = Cluster::start_on(name, if far { FAR } else { "" }) else { return };
-    let database = cluster.database("fireteam").await;
+    let Some(cluster) = PostgresCluster::start_with_tcp_addresses(name, if far { FAR } else { "" }) else { return };
+    let database = cluster.create_database("fireteam").await;
     let url = if far { format!("postgres://fireteam@{FAR}/fireteam") } else { database.url.clone() };
     let fleet = Arc::new(Fleet::start(&url, SERVERS));
     let notes = Arc::new(Notes::default());
@@ -282,12 +282,12 @@ async fn weather(name: &'static str, outage: Outage) {
 /// The ids that a stranger is shown.
 async fn shown(fleet: &Fleet, at: usize) -> Vec<String> {
     let client = fleet.client(at, 0).expect("somebody is there");
-    let found = client.search_session(1, party(&[("a stranger", 0.0)])).search().await.expect("a search");
+    let found = client.search_session(1, party_session(&[("a stranger", 0.0)])).search().await.expect("a search");
     found.candidates.into_iter().map(|it| it.advertisement_id).collect()
 }
 
 /// Sessions that were kept alive and are not in the tables as they were last published.
-async fn missed(database: &Database, words: &[(String, String)]) -> Vec<String> {
+async fn missed(database: &TestDatabase, words: &[(String, String)]) -> Vec<String> {
     let mut connection = database.connect().await;
     let rows: Vec<(String, String)> = sqlx::query_as(
         "select replace(advertisement_id::text, '-', ''), convert_from(connect_data, 'UTF8') \

@@ -34,7 +34,7 @@ const BEGIN: &[u8] = b"Q\0\0\0\x0abegin\0";
 const EXECUTED: &[u8] = b"E\0\0\0\x09\0\0\0\0\0C\0\0\0\x06P\0S\0\0\0\x04";
 
 /// What a connection that changes something calls itself.
-const CHANGES: &[u8] = b"fireteam changes";
+const CHANGES: &[u8] = b"fireteam adverts";
 
 /// Stands between a server and Postgres.
 pub(crate) struct StoreProxy {

@@ -8,7 +8,7 @@ use fireteam_client::{Client, Error, pb};
 use crate::figures::Dice;
 use crate::fleet::Fleet;
 use crate::history::{Asked, History, Outcome, outcome};
-use crate::party::{host, party};
+use crate::support::party::{advertise_request, party_session};
 
 /// Seats of every session: few, so that most of them are taken most of the time.
 pub(crate) const SEATS: u32 = 6;
@@ -17,7 +17,7 @@ pub(crate) const SEATS: u32 = 6;
 pub(crate) const SILOS: usize = 4;
 
 /// Longer than any chapter; what lapses by itself proves nothing.
-pub(crate) const LONG_MS: u32 = 600_000;
+pub(crate) const LONG_MS: u64 = 600_000;
 
 /// How often a call whose fate is unknown is made again, elsewhere.
 const ATTEMPTS: usize = 3;
@@ -109,7 +109,7 @@ impl Rival {
         let (user, friend) = (self.name("guest"), self.name("friend"));
         let both = self.dice.chance(0.3);
         let all = [(&*user, 0.0), (&*friend, 0.0)];
-        let mut session = party(if both { &all } else { &all[..1] });
+        let mut session = party_session(if both { &all } else { &all[..1] });
         session.silo_id = Some(self.silo());
         let Some(server) = self.server() else { return };
         let search = pb::MatchmakingSearchRequest {
@@ -171,7 +171,7 @@ impl Rival {
         let mut request = pb::MatchmakingUpdateAdvertisementRequest {
             time_to_live_ms: Some(LONG_MS),
             connect_data: word.to_string().into_bytes(),
-            ..host(&[(&format!("host {}", self.number), 0.0)], SEATS as i32)
+            ..advertise_request(&[(&format!("host {}", self.number), 0.0)], SEATS as i32)
         };
         if let Some(session) = &mut request.session_composition {
             session.silo_id = Some(self.silo());

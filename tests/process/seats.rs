@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::database::{Database, database};
+use crate::support::database::{TestDatabase, create_test_database};
 use crate::figures::{Chapter, Dice, scale};
 use crate::fleet::Fleet;
 use crate::history::{History, Outcome};
@@ -69,7 +69,7 @@ async fn seats_are_taken_once_whoever_dies() {
 /// One round, which is this much of the short form.
 async fn fight(round: u64, share: f64) {
     let mut chapter = Chapter::begin("seats").await;
-    let Some(database) = database("seats_are_taken_once_whoever_dies").await else { return };
+    let Some(database) = create_test_database("seats_are_taken_once_whoever_dies").await else { return };
     let fleet = Arc::new(Fleet::start(&database.url, SERVERS));
     let (history, faults) = (History::begin(), Arc::new(Faults::default()));
     let clients: Vec<_> = (0..CLIENTS)
@@ -121,7 +121,7 @@ pub(crate) async fn demand_traffic(chapter: &mut Chapter, history: &History) {
 }
 
 /// Holds everything against everything.
-pub(crate) async fn check(chapter: &mut Chapter, database: &Database, fleet: &Fleet, history: &History, name: &str) {
+pub(crate) async fn check(chapter: &mut Chapter, database: &TestDatabase, fleet: &Fleet, history: &History, name: &str) {
     for (word, outcome) in [("ok", Outcome::Done), ("fail", Outcome::Refused), ("unknown", Outcome::Unknown)] {
         chapter.figure(word, history.count(outcome));
     }
@@ -140,7 +140,7 @@ pub(crate) async fn check(chapter: &mut Chapter, database: &Database, fleet: &Fl
 }
 
 /// Waits until no transaction runs any more: what a server left behind when it died is then done or undone.
-async fn quiet(database: &Database) -> Vec<String> {
+async fn quiet(database: &TestDatabase) -> Vec<String> {
     let mut connection = database.connect().await;
     let begun = Instant::now();
     loop {

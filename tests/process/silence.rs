@@ -7,10 +7,10 @@ use fireteam_client::{Code, pb};
 use sqlx::{Connection as _, Executor as _};
 use tokio::time::Instant;
 
-use crate::database::Cluster;
+use crate::support::database::PostgresCluster;
 use crate::figures::Chapter;
 use crate::fleet::Fleet;
-use crate::party::{host, party};
+use crate::support::party::{advertise_request, party_session};
 use crate::proxy::{Behind, COMMIT, ROLLBACK, StoreProxy};
 use crate::rival::LONG_MS;
 
@@ -21,8 +21,8 @@ const REFUSED_WITHIN: Duration = Duration::from_secs(3);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn silence_in_a_transaction_is_not_waited_for() {
     let mut chapter = Chapter::begin("silence").await;
-    let Some(cluster) = Cluster::start("silence_in_a_transaction_is_not_waited_for") else { return };
-    let database = cluster.database("fireteam").await;
+    let Some(cluster) = PostgresCluster::start("silence_in_a_transaction_is_not_waited_for") else { return };
+    let database = cluster.create_database("fireteam").await;
     let proxy = StoreProxy::listen(Behind::Folder(cluster.folder.clone()));
     let fleet = Arc::new(Fleet::new(&database.url, 1));
     let (started, url) = (Arc::clone(&fleet), proxy.url("fireteam"));
@@ -33,10 +33,10 @@ async fn silence_in_a_transaction_is_not_waited_for() {
         let request = pb::MatchmakingUpdateAdvertisementRequest {
             time_to_live_ms: Some(LONG_MS),
             idempotency_key: format!("a session, until {name}"),
-            ..host(&[(name, 0.0)], 4)
+            ..advertise_request(&[(name, 0.0)], 4)
         };
         let made = client.update_advertisement(request).await.expect("advertise");
-        let mut searching = client.search_session(1, party(&[("a guest", 0.0)]));
+        let mut searching = client.search_session(1, party_session(&[("a guest", 0.0)]));
         searching.search().await.expect("a search");
 
         // Somebody else's lock, for which the server waits in vain and then takes its transaction back.

@@ -7,10 +7,10 @@ use fireteam::domain::id::{AdvertisementId, UserKey};
 use fireteam_client::pb;
 use sqlx::types::Uuid;
 
-use crate::database::Database;
+use crate::support::database::TestDatabase;
 use crate::fleet::Fleet;
 use crate::history::{Asked, History, Outcome, Told};
-use crate::party::party;
+use crate::support::party::party_session;
 use crate::rival::SEATS;
 
 /// How long servers may take to agree with the store once nothing changes any more.
@@ -44,7 +44,7 @@ pub(crate) struct Tables {
 
 impl Tables {
     /// Reads them. A row is noted when the transaction that last wrote it left word of that: all or nothing.
-    pub(crate) async fn read(database: &Database) -> Self {
+    pub(crate) async fn read(database: &TestDatabase) -> Self {
         let mut connection = database.connect().await;
         let sessions: Vec<(Uuid, i64, bool, i32, Vec<u8>, bool)> = sqlx::query_as(
             "select advertisement_id, silo_id, body is not null, join_seats, connect_data, \
@@ -244,7 +244,7 @@ impl Tables {
 /// What a stranger is shown at server `at`.
 async fn shown(fleet: &Fleet, at: usize, silo: u64) -> BTreeMap<String, (String, u32)> {
     let client = fleet.client(at, 0).expect("somebody is there");
-    let session = pb::SessionCompositionData { silo_id: Some(silo), ..party(&[("a stranger", 0.0)]) };
+    let session = pb::SessionCompositionData { silo_id: Some(silo), ..party_session(&[("a stranger", 0.0)]) };
     let Ok(found) = client.search_session(1, session).search().await else { return BTreeMap::new() };
     let open =
         |it: pb::Candidate| (it.advertisement_id, (String::from_utf8(it.connect_data).expect("text"), it.open_seats));

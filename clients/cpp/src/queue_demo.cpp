@@ -1,5 +1,5 @@
-// Plays a duel against a running server, from all three sides: a game server that offers seats, and two players who queue,
-// watch, agree, and are told where to go. Ends with `ok`, or with one line that says what was not as expected.
+// Queue demo: plays a duel against a running server, as a game server with open seats and as two players in a queue.
+// Prints `ok`, or one line with the failed check.
 
 #include <cstdint>
 #include <iostream>
@@ -9,50 +9,52 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "demo_support.h"
 #include "fireteam/v1/matchmaking.grpc.pb.h"
 #include "fireteam/v1/queue.grpc.pb.h"
-#include "step.h"
 
 namespace {
 
 namespace ft = fireteam::v1;
 
-using demo::context, demo::expect, demo::expect_ok, demo::kMessagesMax, demo::random_key, demo::solo, demo::Unexpected;
+using demo::CheckFailed, demo::context, demo::expect, demo::expect_ok, demo::kMessagesMax, demo::random_key,
+    demo::single_player;
 
-// Where the game server says that it is.
-const char kAddress[] = "203.0.113.7:9000";
+// Connect data of the game server.
+const char kConnectData[] = "203.0.113.7:9000";
 
-// A game server: advertised, but found by matches alone. A real one keeps a Connect stream and hears there of the match.
+// Advertised game server, which is assigned to matches. A real one opens a Connect stream and receives the match's
+// reservation there.
 class GameServer {
  public:
-  GameServer(ft::Matchmaking::Stub& stub, uint32_t set_id) : stub_(stub) {
+  GameServer(ft::MatchmakingService::Stub& stub, uint32_t set_id) : stub_(stub) {
     ft::MatchmakingUpdateAdvertisementRequest update;
     update.set_matchmaking_set_id(set_id);
     update.set_kind(ft::ADVERTISEMENT_KIND_GAME_SERVER);
     update.mutable_session_composition()->add_party_size_composition(1);
     update.mutable_session_composition()->set_max_allowed_join_reservation_count(2);
-    update.set_connect_data(kAddress);
+    update.set_connect_data(kConnectData);
     update.set_idempotency_key(random_key());
-    const auto answer = send(std::move(update));
-    expect(answer.created(), "a new game server is created");
+    const auto response = send(std::move(update));
+    expect(response.created(), "the game server's advertisement is created");
   }
 
-  // The match holds its seats like any party; they lapse unless the server says that it has seen it coming.
+  // Confirms the match's reservation, which would expire otherwise.
   void confirm(int seats) {
-    const auto heard = send({});
-    expect(heard.reservations_size() == 1, "one match has seats");
-    expect(heard.reservations(0).seats() == static_cast<uint32_t>(seats), "as many as it has players");
+    const auto response = send({});
+    expect(response.reservations_size() == 1, "the match has one reservation");
+    expect(response.reservations(0).seats() == static_cast<uint32_t>(seats), "the reservation has a seat per player");
     ft::MatchmakingUpdateAdvertisementRequest confirmation;
-    confirmation.add_confirmed_reservation_ids(heard.reservations(0).reservation_id());
+    confirmation.add_confirmed_reservation_ids(response.reservations(0).reservation_id());
     send(std::move(confirmation));
   }
 
-  void withdraw() {
+  void delete_advertisement() {
     ft::MatchmakingDeleteAdvertisementRequest request;
     request.set_advertisement_id(id_);
     request.set_advertisement_token(token_);
-    ft::MatchmakingDeleteAdvertisementResponse answer;
-    expect_ok(stub_.DeleteAdvertisement(context().get(), request, &answer), "withdraw the game server");
+    ft::MatchmakingDeleteAdvertisementResponse response;
+    expect_ok(stub_.DeleteAdvertisement(context().get(), request, &response), "delete the game server's advertisement");
   }
 
   const std::string& id() const { return id_; }
@@ -62,115 +64,122 @@ class GameServer {
   ft::MatchmakingUpdateAdvertisementResponse send(ft::MatchmakingUpdateAdvertisementRequest update) {
     if (!id_.empty()) update.set_advertisement_id(id_);
     if (!token_.empty()) update.set_advertisement_token(token_);
-    ft::MatchmakingUpdateAdvertisementResponse answer;
-    expect_ok(stub_.UpdateAdvertisement(context().get(), update, &answer), "update the game server");
-    id_ = answer.advertisement_id();
-    token_ = answer.advertisement_token();
-    return answer;
+    ft::MatchmakingUpdateAdvertisementResponse response;
+    expect_ok(stub_.UpdateAdvertisement(context().get(), update, &response), "update the game server's advertisement");
+    id_ = response.advertisement_id();
+    token_ = response.advertisement_token();
+    return response;
   }
 
-  ft::Matchmaking::Stub& stub_;
+  ft::MatchmakingService::Stub& stub_;
   std::string id_;
   std::string token_;
 };
 
-// A party of one in a queue, with the stream on which it hears what becomes of it. The stream keeps its ticket alive.
-class Queued {
+// Ticket of a party of one, with the stream of its updates. The open stream keeps the ticket from expiring.
+class Ticket {
  public:
-  Queued(ft::Queue::Stub& stub, uint32_t set_id, const std::string& user_id) : stub_(stub), context_(context()) {
+  Ticket(ft::QueueService::Stub& stub, uint32_t set_id, const std::string& user_id) : stub_(stub), context_(context()) {
     ft::QueueEnterRequest request;
-    *request.mutable_session_composition() = solo(user_id, 25);
+    *request.mutable_session_composition() = single_player(user_id, 25);
     request.set_matchmaking_set_id(set_id);
     request.set_idempotency_key(random_key());
-    ft::QueueEnterResponse entered, again;
-    expect_ok(stub_.Enter(context().get(), request, &entered), "enter the queue");
-    // As after a lost answer: the same key is the same ticket.
-    expect_ok(stub_.Enter(context().get(), request, &again), "enter again with the same key");
-    expect(again.status().ticket_id() == entered.status().ticket_id(), "the same key twice is the same ticket");
-    ticket_.set_ticket_id(entered.status().ticket_id());
-    ticket_.set_ticket_token(entered.ticket_token());
+    ft::QueueEnterResponse first, retried;
+    expect_ok(stub_.Enter(context().get(), request, &first), "enter the queue");
+    // Retry as after a lost response: the same idempotency key gives the same ticket.
+    expect_ok(stub_.Enter(context().get(), request, &retried), "enter again with the same idempotency key");
+    expect(retried.status().ticket_id() == first.status().ticket_id(), "the same idempotency key gives the same ticket");
+    reference_.set_ticket_id(first.status().ticket_id());
+    reference_.set_ticket_token(first.ticket_token());
     ft::QueueWatchRequest watch;
-    *watch.add_tickets() = ticket_;
-    news_ = stub_.Watch(context_.get(), watch);
+    *watch.add_tickets() = reference_;
+    updates_ = stub_.Watch(context_.get(), watch);
   }
 
-  // Reads news until the ticket is in `state`.
-  ft::TicketStatus until(ft::TicketState state) {
-    ft::QueueWatchResponse news;
+  // Reads updates until the ticket is in `state`.
+  ft::TicketStatus wait_for(ft::TicketState state) {
+    ft::QueueWatchResponse update;
     for (int i = 0; i < kMessagesMax; ++i) {
-      if (!news_->Read(&news)) {
-        expect_ok(news_->Finish(), "watch the ticket");
-        throw Unexpected("the ticket ends as " + ft::TicketState_Name(last_) + ", not " + ft::TicketState_Name(state));
+      if (!updates_->Read(&update)) {
+        expect_ok(updates_->Finish(), "watch the ticket");
+        throw CheckFailed("the ticket reaches " + ft::TicketState_Name(state) + "; its last state is " +
+                          ft::TicketState_Name(last_state_));
       }
-      last_ = news.status().state();
-      if (last_ == state) return news.status();
+      last_state_ = update.status().state();
+      if (last_state_ == state) return update.status();
     }
-    throw Unexpected("the ticket is soon " + ft::TicketState_Name(state));
+    throw CheckFailed("the ticket reaches " + ft::TicketState_Name(state) + " within " + std::to_string(kMessagesMax) +
+                      " updates");
   }
 
   void accept(const std::string& match_id) {
     ft::QueueRespondRequest request;
-    request.set_ticket_id(ticket_.ticket_id());
-    request.set_ticket_token(ticket_.ticket_token());
+    request.set_ticket_id(reference_.ticket_id());
+    request.set_ticket_token(reference_.ticket_token());
     request.set_match_id(match_id);
     request.set_accept(true);
-    ft::QueueRespondResponse answer;
-    expect_ok(stub_.Respond(context().get(), request, &answer), "agree to the match");
+    ft::QueueRespondResponse response;
+    expect_ok(stub_.Respond(context().get(), request, &response), "accept the match");
   }
 
-  // When the ticket is over, so is the stream.
-  void leave() {
-    ft::QueueWatchResponse news;
-    expect(!news_->Read(&news), "nothing is heard of a ticket that is over");
-    expect_ok(news_->Finish(), "the stream ends well");
+  // Checks that the server closes the stream after the ticket has ended.
+  void expect_stream_end() {
+    ft::QueueWatchResponse update;
+    expect(!updates_->Read(&update), "an ended ticket has no further update");
+    expect_ok(updates_->Finish(), "close the stream");
   }
 
  private:
-  ft::Queue::Stub& stub_;
+  ft::QueueService::Stub& stub_;
   std::unique_ptr<grpc::ClientContext> context_;
-  ft::TicketReference ticket_;
-  std::unique_ptr<grpc::ClientReader<ft::QueueWatchResponse>> news_;
-  ft::TicketState last_ = ft::TICKET_STATE_UNSPECIFIED;
+  ft::TicketReference reference_;
+  std::unique_ptr<grpc::ClientReader<ft::QueueWatchResponse>> updates_;
+  ft::TicketState last_state_ = ft::TICKET_STATE_UNSPECIFIED;
 };
 
-void play(const std::string& target, uint32_t set_id) {
+void queue_demo(const std::string& target, uint32_t set_id) {
   auto channel = demo::connect(target);
-  auto sessions = ft::Matchmaking::NewStub(channel);
-  auto queues = ft::Queue::NewStub(channel);
-  const std::string run = random_key().substr(0, 8);
+  auto matchmaking = ft::MatchmakingService::NewStub(channel);
+  auto queue = ft::QueueService::NewStub(channel);
+  const std::string run_id = random_key().substr(0, 8);
 
-  GameServer server(*sessions, set_id);
-  Queued ann(*queues, set_id, "ann-" + run), bob(*queues, set_id, "bob-" + run);
-  const auto proposed = ann.until(ft::TICKET_STATE_PROPOSED).match();
-  expect(bob.until(ft::TICKET_STATE_PROPOSED).match().match_id() == proposed.match_id(), "both are asked about one match");
-  expect(proposed.players() == 2, "a duel has two players");
-  std::cout << "proposed " << proposed.match_id() << "\n";
+  GameServer game_server(*matchmaking, set_id);
+  Ticket ann(*queue, set_id, "ann-" + run_id), bob(*queue, set_id, "bob-" + run_id);
+  const auto proposed = ann.wait_for(ft::TICKET_STATE_PROPOSED).found_match();
+  expect(bob.wait_for(ft::TICKET_STATE_PROPOSED).found_match().match_id() == proposed.match_id(),
+         "both tickets have the same match");
+  expect(proposed.player_count() == 2, "a duel has two players");
+  std::cout << "proposed match " << proposed.match_id() << "\n";
 
   ann.accept(proposed.match_id());
   bob.accept(proposed.match_id());
-  const auto here = ann.until(ft::TICKET_STATE_MATCHED).match(), there = bob.until(ft::TICKET_STATE_MATCHED).match();
-  expect(here.place().server().connect_data() == kAddress, "a match says where it is played");
-  expect(here.place().server().advertisement_id() == server.id(), "and by which game server");
-  expect(here.team() != there.team(), "opponents are in two teams");
-  expect(here.seats_size() == 1 && !here.seats(0).credential().empty(), "a player has something to show the game server");
-  expect(here.everybody_size() == 2, "and knows whom to expect");
-  server.confirm(2);
-  std::cout << "agreed, placed at " << here.place().server().connect_data() << "\n";
+  const auto ann_match = ann.wait_for(ft::TICKET_STATE_MATCHED).found_match();
+  const auto bob_match = bob.wait_for(ft::TICKET_STATE_MATCHED).found_match();
+  const auto& assigned = ann_match.assignment().game_server();
+  expect(assigned.connect_data() == kConnectData, "the assignment has the connect data of the game server");
+  expect(assigned.advertisement_id() == game_server.id(), "the assignment has the id of the game server");
+  expect(ann_match.team() != bob_match.team(), "opponents are in different teams");
+  expect(ann_match.own_players_size() == 1 && !ann_match.own_players(0).credential().empty(),
+         "a player has a credential for the game server");
+  expect(ann_match.players_size() == 2, "the match lists both players");
+  game_server.confirm(2);
+  std::cout << "accepted, assigned to " << assigned.connect_data() << "\n";
 
-  ft::QueueEndMatchRequest end;
-  end.set_match_id(proposed.match_id());
-  end.set_advertisement_token(server.token());
-  ft::QueueEndMatchResponse ended;
-  expect_ok(queues->EndMatch(context().get(), end, &ended), "end the match");
-  expect(ended.outcome() == ft::MATCH_END_REASON_PLAYED, "it was played");
-  for (Queued* one : {&ann, &bob}) {
-    expect(one->until(ft::TICKET_STATE_ENDED).ending() == ft::TICKET_END_REASON_PLAYED, "and so the ticket is over");
-    one->leave();
+  ft::QueueEndMatchRequest request;
+  request.set_match_id(proposed.match_id());
+  request.set_advertisement_token(game_server.token());
+  ft::QueueEndMatchResponse response;
+  expect_ok(queue->EndMatch(context().get(), request, &response), "end the match");
+  expect(response.end_reason() == ft::MATCH_END_REASON_PLAYED, "the match ends as played");
+  for (Ticket* ticket : {&ann, &bob}) {
+    expect(ticket->wait_for(ft::TICKET_STATE_ENDED).end_reason() == ft::TICKET_END_REASON_PLAYED,
+           "the ticket ends as played");
+    ticket->expect_stream_end();
   }
-  server.withdraw();
+  game_server.delete_advertisement();
 }
 
 }  // namespace
 
-// By default the shipped duel that a game server hosts.
-int main(int argc, char** argv) { return demo::run(argc, argv, 11, play); }
+// Default set: the shipped duel that a game server hosts.
+int main(int argc, char** argv) { return demo::run(argc, argv, 11, queue_demo); }

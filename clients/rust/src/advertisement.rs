@@ -1,4 +1,4 @@
-//! A published session: its id and token, and what was last said about it, so that a host need not carry them around.
+//! Handle of a published advertisement: keeps its id, its token and the last published request.
 
 use tonic::Code;
 
@@ -7,12 +7,12 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::pb;
 
-/// How an advertisement's updates travel.
+/// Transport of an advertisement's updates.
 #[derive(Clone, Debug)]
 pub(crate) enum UpdateChannel {
-    /// One call each.
+    /// One unary call per update.
     Unary(Box<Client>),
-    /// On a stream, which then hears of reservations.
+    /// A stream, which also receives the advertisement's reservation events.
     Stream(Connection),
 }
 
@@ -35,54 +35,54 @@ impl UpdateChannel {
     }
 }
 
-/// An advertisement that this host keeps alive. Dropping it lets the advertisement lapse at the end of its time to live.
+/// An advertisement of this host. After a drop the advertisement expires at the end of its TTL.
 #[derive(Clone, Debug)]
 pub struct Advertisement {
     channel: UpdateChannel,
-    /// What was last published, with id and token filled in: enough to publish it again in an empty store.
+    /// Last published request, with id and token: sufficient to publish it again to a server that lost it.
     published: pb::MatchmakingUpdateAdvertisementRequest,
-    /// How long it is believed, counted from the last answer; milliseconds. Send a heartbeat in a third of that.
-    pub expires_in_ms: u32,
-    /// Seats that others hold, as of the last answer.
+    /// Remaining TTL as of the last response, milliseconds. Send a heartbeat after a third of it.
+    pub expires_in_ms: u64,
+    /// Reservations as of the last response.
     pub reservations: Vec<pb::Reservation>,
 }
 
 impl Advertisement {
     pub(crate) async fn publish(
-        door: UpdateChannel,
+        channel: UpdateChannel,
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
     ) -> Result<Self, Error> {
         ensure_idempotency_key(&mut request);
-        let mut advertised = Self { channel: door, published: request, expires_in_ms: 0, reservations: Vec::new() };
-        advertised.send_update(advertised.published.clone()).await?;
-        Ok(advertised)
+        let mut advertisement = Self { channel, published: request, expires_in_ms: 0, reservations: Vec::new() };
+        advertisement.send_update(advertisement.published.clone()).await?;
+        Ok(advertisement)
     }
 
-    /// The advertisement's id, as searchers see it.
+    /// Advertisement id, as searchers see it.
     pub fn id(&self) -> &str {
         &self.published.advertisement_id
     }
 
-    /// The proof that it is this host's. Keep it secret; with the id it is all that another process needs to take over.
+    /// Proof of ownership; keep it secret. Another process that has the id and the token can take over the advertisement.
     pub fn token(&self) -> &[u8] {
         &self.published.advertisement_token
     }
 
-    /// Sends further updates over `connection`, which then hears of reservations. The way back in after a stream ended.
+    /// Sends further updates on `connection`, which then receives the reservation events. Use it after a stream ended.
     pub fn use_connection(&mut self, connection: Connection) {
         self.channel = UpdateChannel::Stream(connection);
     }
 
-    /// Extends the time to live. A server that has forgotten the advertisement is told all of it again (S1-44).
+    /// Extends the TTL. If the server no longer has the advertisement, publishes it again.
     pub async fn heartbeat(&mut self) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {
         match self.send_update(self.heartbeat_request()).await {
             Err(error) if error.code() == Some(Code::NotFound) => self.send_update(self.published.clone()).await,
-            answer => answer,
+            result => result,
         }
     }
 
-    /// Replaces what was published, whole: session, connect data, ranges and time to live. Id, token, set and kind
-    /// stay, whatever `request` says of them.
+    /// Replaces the published session, connect data, ranges and TTL. Id, token, set and kind stay; their values in
+    /// `request` are ignored.
     pub async fn update(
         &mut self,
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
@@ -92,16 +92,16 @@ impl Advertisement {
         request.matchmaking_set_id = self.published.matchmaking_set_id;
         request.kind = self.published.kind;
         request.idempotency_key = String::new();
-        let answer = self.send_update(request.clone()).await?;
-        // A reservation is settled once; a later re-publication must not say it again.
+        let response = self.send_update(request.clone()).await?;
+        // Reservations are confirmed or joined once; publishing again must not repeat them.
         request.confirmed_reservation_ids.clear();
         request.joined_reservation_ids.clear();
         request.advertisement_token = self.published.advertisement_token.clone();
         self.published = request;
-        Ok(answer)
+        Ok(response)
     }
 
-    /// Says that the host has seen these parties coming, so that their seats no longer lapse.
+    /// Confirms that these parties are on their way, so that their reservations no longer expire.
     pub async fn confirm(
         &mut self,
         reservation_ids: Vec<String>,
@@ -113,7 +113,7 @@ impl Advertisement {
         .await
     }
 
-    /// Withdraws it. It stays withdrawn, also for whoever still has the token.
+    /// Deletes the advertisement. It cannot be published again with the same token.
     pub async fn delete(self) -> Result<(), Error> {
         let request = pb::MatchmakingDeleteAdvertisementRequest {
             advertisement_id: self.published.advertisement_id,
@@ -122,7 +122,7 @@ impl Advertisement {
         self.channel.delete(request).await
     }
 
-    /// The least that an update says: which one, whose, and how long to believe it.
+    /// Shortest update: id, token, set and TTL.
     fn heartbeat_request(&self) -> pb::MatchmakingUpdateAdvertisementRequest {
         pb::MatchmakingUpdateAdvertisementRequest {
             advertisement_id: self.published.advertisement_id.clone(),
@@ -137,11 +137,11 @@ impl Advertisement {
         &mut self,
         request: pb::MatchmakingUpdateAdvertisementRequest,
     ) -> Result<pb::MatchmakingUpdateAdvertisementResponse, Error> {
-        let answer = self.channel.update(request).await?;
-        self.published.advertisement_id = answer.advertisement_id.clone();
-        self.published.advertisement_token = answer.advertisement_token.clone();
-        self.expires_in_ms = answer.expires_in_ms;
-        self.reservations = answer.reservations.clone();
-        Ok(answer)
+        let response = self.channel.update(request).await?;
+        self.published.advertisement_id = response.advertisement_id.clone();
+        self.published.advertisement_token = response.advertisement_token.clone();
+        self.expires_in_ms = response.expires_in_ms;
+        self.reservations = response.reservations.clone();
+        Ok(response)
     }
 }

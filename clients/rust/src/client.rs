@@ -1,4 +1,4 @@
-//! Typed calls: each door of the server as one function, repeated when the server is out of reach.
+//! Typed client: one function per RPC, with deadlines, authentication and retries.
 
 use std::time::Duration;
 
@@ -20,14 +20,14 @@ use crate::search::SearchSession;
 use crate::ticket::{Ticket, TicketStream};
 use crate::token_source::TokenSource;
 
-/// How long one attempt may take, unless [`Client::with_deadline`] says otherwise.
+/// Default deadline of one attempt; [`Client::with_deadline`] changes it.
 const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
-/// How long connecting may take.
+/// Timeout for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// How often a quiet connection is asked whether it is still there. Routers forget idle ones after some minutes.
+/// Interval of HTTP/2 keepalive pings on an idle connection. Routers drop idle connections after some minutes.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 
-/// A fireteam server, seen from a game. Cloning is cheap: clones share one HTTP/2 connection.
+/// Client of a fireteam server. Cloning is cheap: clones share one HTTP/2 connection.
 #[derive(Clone, Debug)]
 pub struct Client {
     channel: Channel,
@@ -38,16 +38,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to `endpoint`, a URI such as `http://127.0.0.1:50051`. Fails at once when nobody answers there; later
-    /// the connection is renewed by itself.
+    /// Connects to `endpoint`, a URI such as `http://127.0.0.1:50051`. Fails at once if no server listens there; later
+    /// the client reconnects automatically.
     pub async fn connect(endpoint: impl Into<String>) -> Result<Self, Error> {
         let uri = endpoint.into();
         let endpoint = Endpoint::from_shared(uri.clone()).map_err(|_| Error::InvalidEndpoint(uri))?;
         Self::connect_to(endpoint).await
     }
 
-    /// Connects to `endpoint`, a URI such as `https://match.example:443`, by TLS as `tls` has it: whose certificates are
-    /// believed, which name is expected, and the certificate to show, where the server asks for one.
+    /// Connects to `endpoint`, a URI such as `https://match.example:443`, with TLS. `tls` has the CA certificates, the
+    /// expected name, and the client certificate for a server that requires one.
     #[cfg(feature = "tls")]
     pub async fn connect_tls(endpoint: impl Into<String>, tls: ClientTlsConfig) -> Result<Self, Error> {
         let uri = endpoint.into();
@@ -68,7 +68,7 @@ impl Client {
         Ok(Self::from_channel(channel))
     }
 
-    /// Speaks over a channel that the caller has made, with TLS or a balancer of its own.
+    /// Uses a channel of the caller, such as one with its own TLS settings or load balancer.
     pub fn from_channel(channel: Channel) -> Self {
         Self {
             channel,
@@ -79,69 +79,68 @@ impl Client {
         }
     }
 
-    /// Shows a token of `tokens` with every call and every stream. A call that a server refuses as UNAUTHENTICATED is
-    /// made once more if another token can be had.
-    pub fn with_token_source(mut self, tokens: TokenSource) -> Self {
-        self.token_source = Some(tokens);
+    /// Sends a token of `token_source` with every call and every stream. A call that fails with UNAUTHENTICATED is
+    /// repeated once if the source can provide another token.
+    pub fn with_token_source(mut self, token_source: TokenSource) -> Self {
+        self.token_source = Some(token_source);
         self
     }
 
     /// Sends `key: value` with every call and every stream.
     pub fn with_metadata(mut self, key: &str, value: &str) -> Result<Self, Error> {
-        let wrong = || Error::InvalidMetadata(key.to_owned());
-        let header: AsciiMetadataKey = key.parse().map_err(|_| wrong())?;
-        let value: AsciiMetadataValue = value.parse().map_err(|_| wrong())?;
+        let invalid = || Error::InvalidMetadata(key.to_owned());
+        let header: AsciiMetadataKey = key.parse().map_err(|_| invalid())?;
+        let value: AsciiMetadataValue = value.parse().map_err(|_| invalid())?;
         self.metadata.insert(header, value);
         Ok(self)
     }
 
-    /// Repeats calls so and no other way.
-    pub fn with_retry_policy(mut self, retries: RetryPolicy) -> Self {
-        self.retry_policy = retries;
+    /// Sets the retry policy.
+    pub fn with_retry_policy(mut self, retry_policy: RetryPolicy) -> Self {
+        self.retry_policy = retry_policy;
         self
     }
 
-    /// Gives each attempt this long, and each answer on a [`Connection`].
+    /// Sets the deadline of each attempt, and of each response on a [`Connection`].
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = deadline;
         self
     }
 
-    /// The generated stub, for calls that shall go out exactly as they are: no token, no metadata, no key, no second
-    /// attempt.
+    /// Generated stub of the matchmaking service. It adds no token, metadata or idempotency key, and never retries.
     pub fn matchmaking_stub(&self) -> MatchmakingServiceClient<Channel> {
         MatchmakingServiceClient::new(self.channel.clone())
     }
 
-    /// The same, of the queues.
+    /// Generated stub of the queue service. It adds no token, metadata or idempotency key, and never retries.
     pub fn queue_stub(&self) -> QueueServiceClient<Channel> {
         QueueServiceClient::new(self.channel.clone())
     }
 
-    /// Publishes a session and returns the handle that keeps it alive. The id and token of `request` stay empty.
+    /// Publishes a session and returns its handle. Leave the id and token of `request` empty.
     pub async fn advertise(&self, request: pb::MatchmakingUpdateAdvertisementRequest) -> Result<Advertisement, Error> {
         Advertisement::publish(UpdateChannel::Unary(Box::new(self.clone())), request).await
     }
 
-    /// Begins a search of `set_id` for `party`. Asks nothing yet.
+    /// Creates a search of `set_id` for `party`. Sends no request yet.
     pub fn search_session(&self, set_id: u32, party: pb::SessionCompositionData) -> SearchSession {
         SearchSession::new(self.clone(), set_id, party)
     }
 
-    /// Opens the stream on which many requests are in flight and reservations are heard of.
+    /// Opens a stream with many requests in flight, which also receives reservation events.
     pub async fn open_stream(&self) -> Result<(Connection, ReservationEvents), Error> {
-        let (metadata, shown) = self.request_metadata().await?;
-        let opened = connection::open_connection(self.matchmaking_stub(), metadata, self.deadline).await;
-        match opened {
-            Err(error) if self.can_renew_token(&error, shown.as_ref()).await => {
-                connection::open_connection(self.matchmaking_stub(), self.request_metadata().await?.0, self.deadline)
-                    .await
+        let (metadata, sent_token) = self.request_metadata().await?;
+        let result = connection::open_connection(self.matchmaking_stub(), metadata, self.deadline).await;
+        match result {
+            Err(error) if self.can_renew_token(&error, sent_token.as_ref()).await => {
+                let (metadata, _) = self.request_metadata().await?;
+                connection::open_connection(self.matchmaking_stub(), metadata, self.deadline).await
             }
-            opened => opened,
+            result => result,
         }
     }
 
-    /// The envelope with one of the four core requests.
+    /// Sends a core request: an envelope with one of four requests.
     pub async fn core(&self, mut request: pb::MatchmakingCoreRequest) -> Result<pb::MatchmakingCoreResponse, Error> {
         if let Some(update) = request.update_advertisement_request.as_mut() {
             ensure_idempotency_key(update);
@@ -149,12 +148,13 @@ impl Client {
         self.call_matchmaking(request, |mut stub, request| async move { stub.core(request).await }).await
     }
 
-    /// Searches once. [`Searching`] keeps the token between searches.
+    /// Searches once. A [`SearchSession`] keeps the token between searches.
     pub async fn search(&self, request: pb::MatchmakingSearchRequest) -> Result<pb::MatchmakingSearchResponse, Error> {
         self.call_matchmaking(request, |mut stub, request| async move { stub.search(request).await }).await
     }
 
-    /// Publishes, replaces or keeps alive. A new advertisement without a key is given one.
+    /// Publishes or replaces an advertisement, or extends its TTL. Adds an idempotency key to a new advertisement
+    /// without one.
     pub async fn update_advertisement(
         &self,
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
@@ -164,7 +164,7 @@ impl Client {
             .await
     }
 
-    /// Withdraws an advertisement; one that is gone already is a success.
+    /// Deletes an advertisement. Succeeds if it is already deleted.
     pub async fn delete_advertisement(
         &self,
         request: pb::MatchmakingDeleteAdvertisementRequest,
@@ -181,7 +181,7 @@ impl Client {
         self.call_matchmaking(request, |mut stub, request| async move { stub.get_configuration(request).await }).await
     }
 
-    /// Takes seats. A request without a key is given one.
+    /// Reserves seats. Adds an idempotency key to a request without one.
     pub async fn reserve(
         &self,
         mut request: pb::MatchmakingReserveRequest,
@@ -192,7 +192,7 @@ impl Client {
         self.call_matchmaking(request, |mut stub, request| async move { stub.reserve(request).await }).await
     }
 
-    /// Gives seats back.
+    /// Releases reserved seats.
     pub async fn release(
         &self,
         request: pb::MatchmakingReleaseRequest,
@@ -200,7 +200,7 @@ impl Client {
         self.call_matchmaking(request, |mut stub, request| async move { stub.release(request).await }).await
     }
 
-    /// Tells measured round trips and gets the new order.
+    /// Reports measured round trips and returns the candidates in their new order.
     pub async fn report_latency(
         &self,
         request: pb::MatchmakingReportLatencyRequest,
@@ -208,7 +208,7 @@ impl Client {
         self.call_matchmaking(request, |mut stub, request| async move { stub.report_latency(request).await }).await
     }
 
-    /// Asks whether a party of `party_size` shall search or advertise.
+    /// Returns whether a party of `party_size` should search or advertise.
     pub async fn choose_action(
         &self,
         set_id: u32,
@@ -218,14 +218,14 @@ impl Client {
         self.call_matchmaking(request, |mut stub, request| async move { stub.choose_action(request).await }).await
     }
 
-    /// Lets `leader` take this client's player along: the token goes to that player's game, which sends it as
-    /// `consent_token`.
+    /// Allows `leader` to include this client's player in its party. Pass the returned token to the leader's client, which
+    /// sends it as `consent_token`.
     pub async fn grant_consent(&self, leader: &str) -> Result<pb::MatchmakingGrantConsentResponse, Error> {
         let request = pb::MatchmakingGrantConsentRequest { leader_user_id: leader.to_owned() };
         self.call_matchmaking(request, |mut stub, request| async move { stub.grant_consent(request).await }).await
     }
 
-    /// Has a party wait in a queue, and returns the handle that knows its ticket. A request without a key is given one.
+    /// Enters a party into a queue and returns the handle of its ticket. Adds an idempotency key to a request without one.
     pub async fn enter(&self, mut request: pb::QueueEnterRequest) -> Result<Ticket, Error> {
         if request.idempotency_key.is_empty() {
             request.idempotency_key = random::idempotency_key();
@@ -234,131 +234,131 @@ impl Client {
         Ticket::new(self.clone(), entered)
     }
 
-    /// A party no longer waits, or hears that it has a match.
+    /// Removes a ticket from its queue, or returns the match that it already has.
     pub async fn leave(&self, request: pb::QueueLeaveRequest) -> Result<pb::QueueLeaveResponse, Error> {
         self.call_queue(request, |mut stub, request| async move { stub.leave(request).await }).await
     }
 
-    /// Agrees to a match, or declines it.
+    /// Accepts or declines a proposed match.
     pub async fn respond(&self, request: pb::QueueRespondRequest) -> Result<pb::QueueRespondResponse, Error> {
         self.call_queue(request, |mut stub, request| async move { stub.respond(request).await }).await
     }
 
-    /// Keeps tickets alive, and says that players are connected.
+    /// Extends the TTL of tickets, and reports connected players.
     pub async fn heartbeat(&self, request: pb::QueueHeartbeatRequest) -> Result<pb::QueueHeartbeatResponse, Error> {
         self.call_queue(request, |mut stub, request| async move { stub.heartbeat(request).await }).await
     }
 
-    /// Says that a match is over, or could not be hosted.
+    /// Ends a match, or reports that it could not be hosted.
     pub async fn end_match(&self, request: pb::QueueEndMatchRequest) -> Result<pb::QueueEndMatchResponse, Error> {
         self.call_queue(request, |mut stub, request| async move { stub.end_match(request).await }).await
     }
 
-    /// Watches tickets, of which the server keeps those alive that wait. It goes on by itself when the server goes away.
+    /// Streams the updates of tickets; waiting tickets do not expire meanwhile. Reconnects automatically.
     pub fn watch(&self, tickets: impl IntoIterator<Item = pb::TicketReference>) -> TicketStream {
         TicketStream::new(self.clone(), tickets.into_iter().collect())
     }
 
-    /// Opens the stream of news of tickets, once.
+    /// Opens a stream of ticket updates, without retries except for a rejected token.
     pub(crate) async fn open_watch_stream(
         &self,
         request: pb::QueueWatchRequest,
     ) -> Result<Streaming<pb::QueueWatchResponse>, Error> {
         let mut renewed = false;
         loop {
-            let mut asked = Request::new(request.clone());
-            let (metadata, shown) = self.request_metadata().await?;
-            *asked.metadata_mut() = metadata;
-            match self.queue_stub().watch(asked).await.map_err(Error::from) {
+            let mut attempt = Request::new(request.clone());
+            let (metadata, sent_token) = self.request_metadata().await?;
+            *attempt.metadata_mut() = metadata;
+            match self.queue_stub().watch(attempt).await.map_err(Error::from) {
                 Ok(response) => return Ok(response.into_inner()),
-                Err(error) if !renewed && self.can_renew_token(&error, shown.as_ref()).await => renewed = true,
+                Err(error) if !renewed && self.can_renew_token(&error, sent_token.as_ref()).await => renewed = true,
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// How this client repeats calls.
+    /// Retry policy of this client.
     pub(crate) fn retry_policy(&self) -> RetryPolicy {
         self.retry_policy
     }
 
-    async fn call_queue<Question, Reply, Asked>(
+    async fn call_queue<Req, Resp, Call>(
         &self,
-        question: Question,
-        ask: impl Fn(QueueServiceClient<Channel>, Request<Question>) -> Asked,
-    ) -> Result<Reply, Error>
+        request: Req,
+        call: impl Fn(QueueServiceClient<Channel>, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
     where
-        Question: Clone,
-        Asked: Future<Output = Result<Response<Reply>, Status>>,
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
     {
-        self.call_with_retries(question, |channel, request| ask(QueueServiceClient::new(channel), request)).await
+        self.call_with_retries(request, |channel, request| call(QueueServiceClient::new(channel), request)).await
     }
 
-    async fn call_matchmaking<Question, Reply, Asked>(
+    async fn call_matchmaking<Req, Resp, Call>(
         &self,
-        question: Question,
-        ask: impl Fn(MatchmakingServiceClient<Channel>, Request<Question>) -> Asked,
-    ) -> Result<Reply, Error>
+        request: Req,
+        call: impl Fn(MatchmakingServiceClient<Channel>, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
     where
-        Question: Clone,
-        Asked: Future<Output = Result<Response<Reply>, Status>>,
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
     {
-        self.call_with_retries(question, |channel, request| ask(MatchmakingServiceClient::new(channel), request)).await
+        self.call_with_retries(request, |channel, request| call(MatchmakingServiceClient::new(channel), request)).await
     }
 
-    /// What goes with a call, and which token is among it.
+    /// Metadata of a call, and the `authorization` value in it, if any.
     async fn request_metadata(&self) -> Result<(MetadataMap, Option<AsciiMetadataValue>), Error> {
         let mut metadata = self.metadata.clone();
-        let Some(tokens) = &self.token_source else { return Ok((metadata, None)) };
-        let header = tokens.authorization_header().await?;
+        let Some(token_source) = &self.token_source else { return Ok((metadata, None)) };
+        let header = token_source.authorization_header().await?;
         metadata.insert("authorization", header.clone());
         Ok((metadata, Some(header)))
     }
 
-    /// Whether a call that failed with `error` may be made with another token than the one `shown`.
-    async fn can_renew_token(&self, error: &Error, shown: Option<&AsciiMetadataValue>) -> bool {
-        match (&self.token_source, shown) {
-            (Some(tokens), Some(shown)) if error.code() == Some(Code::Unauthenticated) => {
-                tokens.invalidate(shown).await
+    /// Whether a call that failed with `error` can be repeated with another token than `sent_token`.
+    async fn can_renew_token(&self, error: &Error, sent_token: Option<&AsciiMetadataValue>) -> bool {
+        match (&self.token_source, sent_token) {
+            (Some(token_source), Some(sent_token)) if error.code() == Some(Code::Unauthenticated) => {
+                token_source.invalidate(sent_token).await
             }
             _ => false,
         }
     }
 
-    /// Makes one call, and makes it again while [`Retries`] says so.
-    pub(crate) async fn call_with_retries<Question, Reply, Asked>(
+    /// Makes a call, and repeats it as the [`RetryPolicy`] allows.
+    pub(crate) async fn call_with_retries<Req, Resp, Call>(
         &self,
-        question: Question,
-        ask: impl Fn(Channel, Request<Question>) -> Asked,
-    ) -> Result<Reply, Error>
+        request: Req,
+        call: impl Fn(Channel, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
     where
-        Question: Clone,
-        Asked: Future<Output = Result<Response<Reply>, Status>>,
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
     {
-        let (mut made, mut renewed) = (0, false);
+        let (mut attempts, mut renewed) = (0, false);
         loop {
-            let mut request = Request::new(question.clone());
-            let (metadata, shown) = self.request_metadata().await?;
-            *request.metadata_mut() = metadata;
-            request.set_timeout(self.deadline);
-            let error = match ask(self.channel.clone(), request).await {
+            let mut attempt = Request::new(request.clone());
+            let (metadata, sent_token) = self.request_metadata().await?;
+            *attempt.metadata_mut() = metadata;
+            attempt.set_timeout(self.deadline);
+            let error = match call(self.channel.clone(), attempt).await {
                 Ok(response) => return Ok(response.into_inner()),
                 Err(status) => Error::from(status),
             };
-            if !renewed && self.can_renew_token(&error, shown.as_ref()).await {
+            if !renewed && self.can_renew_token(&error, sent_token.as_ref()).await {
                 renewed = true;
                 continue;
             }
-            made += 1;
-            match self.retry_policy.backoff_after(made, &error, random::jitter()) {
-                Some(wait) => tokio::time::sleep(wait).await,
+            attempts += 1;
+            match self.retry_policy.backoff_after(attempts, &error, random::jitter()) {
+                Some(backoff) => tokio::time::sleep(backoff).await,
                 None => return Err(error),
             }
         }
     }
 }
 
-/// Gives a create the key without which repeating it would make a second advertisement.
+/// Adds an idempotency key to a create request, so that a retry creates no second advertisement.
 pub(crate) fn ensure_idempotency_key(update: &mut pb::MatchmakingUpdateAdvertisementRequest) {
     if update.advertisement_id.is_empty() && update.idempotency_key.is_empty() {
         update.idempotency_key = random::idempotency_key();

@@ -1,7 +1,7 @@
-//! The long-lived connection: many requests in flight, answers matched by nonce, reservation events pushed.
+//! Long-lived stream: many requests in flight, responses matched by nonce, reservation events pushed by the server.
 //!
-//! One task reads the stream; callers write to it through a bounded channel. When the stream ends, for whatever reason,
-//! every waiting caller hears of it, and so does everyone who comes later.
+//! One task reads the stream; callers write to it through a bounded channel. When the stream ends, all waiting and all
+//! later callers receive the reason as an error.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,12 +22,12 @@ use crate::pb;
 use crate::pb::matchmaking_connect_response::Message;
 use crate::pb::matchmaking_service_client::MatchmakingServiceClient;
 
-/// Requests sent and not yet answered; a caller beyond that waits its turn.
+/// Maximum number of requests in flight; further callers wait.
 const IN_FLIGHT_MAX: usize = 64;
-/// Reservation events that have arrived and not been read; one more ends the stream.
+/// Maximum number of unread reservation events; one more ends the stream.
 const EVENTS_MAX: usize = 256;
 
-/// A stream to the server. Clones share it; when the last one goes, the stream ends.
+/// A stream to the server. Clones share it; dropping the last one ends the stream.
 #[derive(Clone, Debug)]
 pub struct Connection {
     shared: Arc<ConnectionShared>,
@@ -49,8 +49,9 @@ impl Drop for ConnectionShared {
     }
 }
 
-/// Who waits for which nonce, and whether there is any point in waiting. A std mutex: it is held for a look-up, never
-/// across an await.
+/// Callers waiting for a response, by nonce, and the reason why the stream ended.
+///
+/// A std mutex: it is held for a lookup only, never across an await.
 #[derive(Debug, Default)]
 struct PendingRequests(Mutex<PendingState>);
 
@@ -62,21 +63,22 @@ struct PendingState {
 
 impl PendingRequests {
     fn state(&self) -> MutexGuard<'_, PendingState> {
-        // Nothing that can panic happens under the lock, so a poisoned one is as good as any.
+        // No code under the lock can panic, so a poisoned lock has consistent state.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end_all(&self, why: Error) {
+    /// Fails all waiting callers with `reason` and stores it for later callers.
+    fn end_all(&self, reason: Error) {
         let mut state = self.state();
-        for (_, caller) in state.waiters.drain() {
-            // A caller that has stopped waiting does not need to hear.
-            let _ = caller.send(Err(why.clone()));
+        for (_, waiter) in state.waiters.drain() {
+            // Sending fails if the caller has stopped waiting.
+            let _ = waiter.send(Err(reason.clone()));
         }
-        state.end_reason.get_or_insert(why);
+        state.end_reason.get_or_insert(reason);
     }
 }
 
-/// Reservation events of every advertisement that the connection has updated.
+/// Reservation events of all advertisements that were updated on the connection.
 #[derive(Debug)]
 pub struct ReservationEvents {
     inbox: mpsc::Receiver<pb::ReservationEvent>,
@@ -84,8 +86,9 @@ pub struct ReservationEvents {
 }
 
 impl ReservationEvents {
-    /// The next event. An error says that the stream has ended and why; there are no more events after it. Dropping
-    /// `Events` is fine: events are then discarded as they come.
+    /// Waits for the next event. An error means that the stream has ended; no event follows it.
+    ///
+    /// Dropping `ReservationEvents` leaves the stream open; events are then discarded.
     pub async fn next(&mut self) -> Result<pb::ReservationEvent, Error> {
         match self.inbox.recv().await {
             Some(event) => Ok(event),
@@ -94,7 +97,7 @@ impl ReservationEvents {
     }
 }
 
-/// An answer that is on its way. Dropping it does not recall the request.
+/// Response to a request in flight. Dropping it does not cancel the request.
 #[derive(Debug)]
 pub struct PendingResponse {
     nonce: u64,
@@ -105,12 +108,14 @@ pub struct PendingResponse {
 }
 
 impl PendingResponse {
-    /// Waits for the answer.
+    /// Waits for the response, at most as long as the client's deadline.
     pub async fn wait(mut self) -> Result<pb::MatchmakingCoreResponse, Error> {
         match tokio::time::timeout(self.deadline, &mut self.inbox).await {
-            Ok(Ok(answer)) => answer,
+            Ok(Ok(response)) => response,
             Ok(Err(_)) => Err(Error::StreamEnded(None)),
-            Err(_) => Err(Error::from(Status::new(Code::DeadlineExceeded, "no answer on the connection in time"))),
+            Err(_) => {
+                Err(Error::from(Status::new(Code::DeadlineExceeded, "no response within the deadline; send it again")))
+            }
         }
     }
 }
@@ -121,6 +126,7 @@ impl Drop for PendingResponse {
     }
 }
 
+/// Opens a stream and starts the task that reads it.
 pub(crate) async fn open_connection(
     mut stub: MatchmakingServiceClient<Channel>,
     metadata: MetadataMap,
@@ -129,89 +135,94 @@ pub(crate) async fn open_connection(
     let (outbox, requests) = mpsc::channel(IN_FLIGHT_MAX);
     let mut request = Request::new(ReceiverStream::new(requests));
     *request.metadata_mut() = metadata;
-    let answers = match tokio::time::timeout(deadline, stub.connect(request)).await {
-        Ok(opened) => opened?.into_inner(),
-        Err(_) => return Err(Error::from(Status::new(Code::DeadlineExceeded, "the stream did not open in time"))),
+    let responses = match tokio::time::timeout(deadline, stub.connect(request)).await {
+        Ok(result) => result?.into_inner(),
+        Err(_) => {
+            let status = Status::new(Code::DeadlineExceeded, "stream did not open within the deadline; open it again");
+            return Err(Error::from(status));
+        }
     };
 
     let (events, inbox) = mpsc::channel(EVENTS_MAX);
-    let waiting = Arc::new(PendingRequests::default());
-    let reader = tokio::spawn(read_responses(answers, events, waiting.clone())).abort_handle();
+    let pending = Arc::new(PendingRequests::default());
+    let reader = tokio::spawn(read_responses(responses, events, pending.clone())).abort_handle();
     let shared = ConnectionShared {
         outbox,
         permits: Arc::new(Semaphore::new(IN_FLIGHT_MAX)),
         next_nonce: AtomicU64::new(1),
         deadline,
-        pending: waiting.clone(),
+        pending: pending.clone(),
         reader,
     };
-    Ok((Connection { shared: Arc::new(shared) }, ReservationEvents { inbox, pending: waiting }))
+    Ok((Connection { shared: Arc::new(shared) }, ReservationEvents { inbox, pending }))
 }
 
-/// Hands out what arrives until nothing does.
+/// Reads the stream until it ends; delivers responses to their callers and queues reservation events.
 async fn read_responses(
-    mut answers: Streaming<pb::MatchmakingConnectResponse>,
+    mut responses: Streaming<pb::MatchmakingConnectResponse>,
     events: mpsc::Sender<pb::ReservationEvent>,
-    waiting: Arc<PendingRequests>,
+    pending: Arc<PendingRequests>,
 ) {
-    let why = loop {
-        match answers.message().await {
-            Ok(Some(answer)) => match answer.message {
-                Some(Message::Core(core)) => deliver_response(core, &waiting),
+    let end_reason = loop {
+        match responses.message().await {
+            Ok(Some(response)) => match response.message {
+                Some(Message::Core(core)) => deliver_response(core, &pending),
                 Some(Message::Reservation(event)) => {
                     if let Err(mpsc::error::TrySendError::Full(_)) = events.try_send(event) {
                         break Error::EventBufferOverflow;
                     }
                 }
-                // A server newer than this client may push what this client does not know.
+                // A newer server may send messages that this client does not know.
                 None => {}
             },
             Ok(None) => break Error::StreamEnded(None),
             Err(status) => break Error::StreamEnded(Some(Box::new(ServerError::from(&status)))),
         }
     };
-    // The reason is written down before `events` closes, so that whoever sees it closed finds the reason.
-    waiting.end_all(why);
+    // The reason is stored before `events` closes, so that a reader of the closed channel finds it.
+    pending.end_all(end_reason);
 }
 
-fn deliver_response(mut core: pb::MatchmakingCoreResponse, waiting: &PendingRequests) {
+fn deliver_response(mut core: pb::MatchmakingCoreResponse, pending: &PendingRequests) {
     let nonce = core.request_nonce.unwrap_or_default();
-    let Some(caller) = waiting.state().waiters.remove(&nonce) else { return };
-    let answer = match core.error.take() {
-        Some(refusal) => Err(Error::from_request_error(refusal)),
+    let Some(waiter) = pending.state().waiters.remove(&nonce) else { return };
+    let result = match core.error.take() {
+        Some(error) => Err(Error::from_request_error(error)),
         None => Ok(core),
     };
-    // A caller that has stopped waiting does not need to hear.
-    let _ = caller.send(answer);
+    // Sending fails if the caller has stopped waiting.
+    let _ = waiter.send(result);
 }
 
 impl Connection {
-    /// Publishes a session; the handle's updates travel on this connection, and [`Events`] tells of its reservations.
+    /// Publishes a session. The handle sends its updates on this connection, and [`ReservationEvents`] receives its
+    /// reservation events.
     pub async fn advertise(&self, request: pb::MatchmakingUpdateAdvertisementRequest) -> Result<Advertisement, Error> {
         Advertisement::publish(UpdateChannel::Stream(self.clone()), request).await
     }
 
-    /// Sends an envelope and returns before it is answered. Envelopes go out in the order of these calls, and the
-    /// server applies those about one advertisement in that order. Its nonce is chosen here.
+    /// Sends a core request and returns without waiting for the response. The client sets the nonce.
+    ///
+    /// Requests are sent in the order of these calls. The server applies requests for one advertisement in that order.
     pub async fn send(&self, mut core: pb::MatchmakingCoreRequest) -> Result<PendingResponse, Error> {
         let shared = &self.shared;
-        let ended = || shared.pending.state().end_reason.clone().unwrap_or(Error::StreamEnded(None));
-        let place = shared.permits.clone().acquire_owned().await.map_err(|_| ended())?;
+        let end_reason = || shared.pending.state().end_reason.clone().unwrap_or(Error::StreamEnded(None));
+        let permit = shared.permits.clone().acquire_owned().await.map_err(|_| end_reason())?;
         let nonce = shared.next_nonce.fetch_add(1, Ordering::Relaxed);
         core.request_nonce = Some(nonce);
 
-        let (caller, inbox) = oneshot::channel();
+        let (waiter, inbox) = oneshot::channel();
         {
             let mut state = shared.pending.state();
-            if let Some(why) = &state.end_reason {
-                return Err(why.clone());
+            if let Some(reason) = &state.end_reason {
+                return Err(reason.clone());
             }
-            state.waiters.insert(nonce, caller);
+            state.waiters.insert(nonce, waiter);
         }
-        let waiting = shared.pending.clone();
-        let answer = PendingResponse { nonce, inbox, deadline: shared.deadline, pending: waiting, _permit: place };
-        shared.outbox.send(pb::MatchmakingConnectRequest { core: Some(core) }).await.map_err(|_| ended())?;
-        Ok(answer)
+        let pending = shared.pending.clone();
+        let response = PendingResponse { nonce, inbox, deadline: shared.deadline, pending, _permit: permit };
+        shared.outbox.send(pb::MatchmakingConnectRequest { core: Some(core) }).await.map_err(|_| end_reason())?;
+        Ok(response)
     }
 
     /// Searches once.
@@ -221,7 +232,7 @@ impl Connection {
         self.send(core).await?.wait().await?.search_response.ok_or(Error::MissingField("search_response"))
     }
 
-    /// Publishes, replaces or keeps alive, and has this connection hear of the advertisement's reservations.
+    /// Publishes or replaces an advertisement, or extends its TTL. This connection then receives its reservation events.
     pub async fn update_advertisement(
         &self,
         mut request: pb::MatchmakingUpdateAdvertisementRequest,
@@ -229,19 +240,19 @@ impl Connection {
         ensure_idempotency_key(&mut request);
         let mut core = core_request(pb::MatchmakingCoreRequestType::UpdateAdvertisement);
         core.update_advertisement_request = Some(request);
-        let answer = self.send(core).await?.wait().await?;
-        answer.update_advertisement_response.ok_or(Error::MissingField("update_advertisement_response"))
+        let response = self.send(core).await?.wait().await?;
+        response.update_advertisement_response.ok_or(Error::MissingField("update_advertisement_response"))
     }
 
-    /// Withdraws an advertisement; one that is gone already is a success.
+    /// Deletes an advertisement. Succeeds if it is already deleted.
     pub async fn delete_advertisement(
         &self,
         request: pb::MatchmakingDeleteAdvertisementRequest,
     ) -> Result<pb::MatchmakingDeleteAdvertisementResponse, Error> {
         let mut core = core_request(pb::MatchmakingCoreRequestType::DeleteAdvertisement);
         core.delete_advertisement_request = Some(request);
-        let answer = self.send(core).await?.wait().await?;
-        answer.delete_advertisement_response.ok_or(Error::MissingField("delete_advertisement_response"))
+        let response = self.send(core).await?.wait().await?;
+        response.delete_advertisement_response.ok_or(Error::MissingField("delete_advertisement_response"))
     }
 
     /// Fetches the ruleset of a set.
@@ -251,8 +262,8 @@ impl Connection {
     ) -> Result<pb::MatchmakingGetConfigurationResponse, Error> {
         let mut core = core_request(pb::MatchmakingCoreRequestType::GetConfiguration);
         core.get_configuration_request = Some(request);
-        let answer = self.send(core).await?.wait().await?;
-        answer.get_configuration_response.ok_or(Error::MissingField("get_configuration_response"))
+        let response = self.send(core).await?.wait().await?;
+        response.get_configuration_response.ok_or(Error::MissingField("get_configuration_response"))
     }
 }
 

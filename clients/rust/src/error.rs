@@ -1,4 +1,4 @@
-//! What can go wrong, in the form that a game branches on: a code, the fields at fault, when to try again.
+//! Errors of the client: gRPC code, invalid fields and retry delay.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,82 +9,82 @@ use tonic_types::StatusExt;
 
 use crate::pb;
 
-/// Trailer by which a server says when to try again, or, with a negative value, not to.
+/// Trailer with the server's retry delay, milliseconds; a negative value forbids a retry.
 const PUSHBACK_TRAILER: &str = "grpc-retry-pushback-ms";
 
-/// Why a call gave no answer.
+/// Error of a call or a stream.
 #[derive(Clone, Debug, Error)]
 pub enum Error {
     /// The endpoint is not a URI such as `http://127.0.0.1:50051`.
-    #[error("endpoint `{0}` is not a URI such as http://127.0.0.1:50051")]
+    #[error("endpoint `{0}` is not a URI; use the form http://127.0.0.1:50051")]
     InvalidEndpoint(String),
     /// A metadata key or value has characters that HTTP does not allow.
-    #[error("metadata `{0}` has characters that a header cannot carry")]
+    #[error("metadata `{0}` has characters that HTTP does not allow; use visible ASCII")]
     InvalidMetadata(String),
-    /// There is no token to show; says why, as whoever was to fetch one said it.
-    #[error("no token: {0}")]
+    /// The token source could not provide a token; contains the text of its error.
+    #[error("no token available: {0}")]
     TokenUnavailable(String),
-    /// The server, or the way to it, said no.
+    /// The call failed, in the server or on the way to it.
     #[error("{0}")]
     CallFailed(Box<ServerError>),
-    /// The stream is over; open another. Says what the server said when it ended it, if it said anything.
-    #[error("the connection has ended{}", .0.as_ref().map(|why| format!(": {why}")).unwrap_or_default())]
+    /// The stream has ended; open another. Contains the server's error, if there is one.
+    #[error("stream ended{}; open another", .0.as_ref().map(|error| format!(" ({error})")).unwrap_or_default())]
     StreamEnded(Option<Box<ServerError>>),
-    /// More reservation events arrived than were read. The stream is over, because an event was lost; open another
-    /// and the next update of each advertisement returns all its reservations.
-    #[error("reservation events were not read fast enough; open another connection")]
+    /// Reservation events arrived faster than they were read, and one was lost, so the stream has ended. After opening
+    /// another, the next update of each advertisement returns all its reservations.
+    #[error("reservation event buffer overflowed; open another stream and read events faster")]
     EventBufferOverflow,
-    /// The server answered without the part that was asked for.
-    #[error("the answer lacks `{0}`")]
+    /// The response has no value in a required field.
+    #[error("response lacks the field `{0}`; use a client that matches the server's version")]
     MissingField(&'static str),
 }
 
-/// A refused call.
+/// Error of a failed call, with the details that the server sent.
 #[derive(Clone, Debug, PartialEq, Error)]
-#[error("{code:?}: {message}{}", fields.iter().map(|it| format!("; {}: {}", it.field, it.description)).collect::<String>())]
+#[error("{code:?}: {message}{}", fields.iter().map(|violation| format!("; {}: {}", violation.field, violation.description)).collect::<String>())]
 pub struct ServerError {
-    /// What kind of refusal.
+    /// gRPC status code.
     pub code: Code,
-    /// For people.
+    /// Message for people.
     pub message: String,
-    /// The request's fields at fault, when it was the request.
+    /// Invalid fields of the request; empty if the request is not the cause.
     pub fields: Vec<FieldViolation>,
-    /// When to try again, when the server says.
+    /// Retry delay, if the server gives one.
     pub retry_after: Option<Duration>,
-    /// The server asks not to try again at all.
+    /// Whether the server forbids a retry.
     pub retry_forbidden: bool,
-    /// A word for programs (`UNKNOWN_RULESET`), when the server gives one.
+    /// Machine-readable reason, such as `UNKNOWN_RULESET`, if the server gives one.
     pub reason: Option<String>,
-    /// What belongs to the reason, such as the ruleset hash that is current.
+    /// Details of the reason, such as the current ruleset hash.
     pub metadata: BTreeMap<String, String>,
 }
 
-/// One field that the server could not accept.
+/// Invalid field of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldViolation {
-    /// The path in the request: `session_composition.party_size_composition[3]`.
+    /// Path in the request, such as `session_composition.party_size_composition[3]`.
     pub field: String,
-    /// What would be right.
+    /// Description of a valid value.
     pub description: String,
 }
 
 impl Error {
-    /// The gRPC code; `None` where no server was asked.
+    /// gRPC status code; `None` for an error without a call.
     pub fn code(&self) -> Option<Code> {
         self.server_error().map(|failure| failure.code)
     }
 
-    /// The fields at fault; empty when it was not the request.
+    /// Invalid fields of the request; empty if the request is not the cause.
     pub fn fields(&self) -> &[FieldViolation] {
         self.server_error().map_or(&[], |failure| &failure.fields)
     }
 
-    /// When the server wants to be asked again; `None` when it did not say.
+    /// Retry delay; `None` if the server gave none.
     pub fn retry_after(&self) -> Option<Duration> {
         self.server_error().and_then(|failure| failure.retry_after)
     }
 
-    /// All that the server said; `None` where no server was asked.
+    /// The complete error of the server; `None` for an error without a call.
     pub fn server_error(&self) -> Option<&ServerError> {
         match self {
             Error::CallFailed(failure) | Error::StreamEnded(Some(failure)) => Some(failure),
@@ -97,18 +97,18 @@ impl Error {
         }
     }
 
-    /// A refusal of one request on a stream that goes on.
-    pub(crate) fn from_request_error(refusal: pb::RequestError) -> Self {
-        let fields = if refusal.field.is_empty() {
+    /// Converts the error of one request on a stream that stays open.
+    pub(crate) fn from_request_error(error: pb::RequestError) -> Self {
+        let fields = if error.field.is_empty() {
             Vec::new()
         } else {
-            vec![FieldViolation { field: refusal.field, description: refusal.message.clone() }]
+            vec![FieldViolation { field: error.field, description: error.message.clone() }]
         };
         Error::CallFailed(Box::new(ServerError {
-            code: Code::from_i32(refusal.code),
-            message: refusal.message,
+            code: Code::from_i32(error.code),
+            message: error.message,
             fields,
-            retry_after: refusal.retry_after_ms.map(|ms| Duration::from_millis(u64::from(ms))),
+            retry_after: error.retry_after_ms.map(Duration::from_millis),
             retry_forbidden: false,
             reason: None,
             metadata: BTreeMap::new(),
@@ -126,21 +126,21 @@ impl From<&Status> for ServerError {
     fn from(status: &Status) -> Self {
         let details = status.get_error_details();
         let fields = details.bad_request().map_or(Vec::new(), |request| {
-            let problem = |it: &tonic_types::FieldViolation| FieldViolation {
-                field: it.field.clone(),
-                description: it.description.clone(),
+            let convert = |violation: &tonic_types::FieldViolation| FieldViolation {
+                field: violation.field.clone(),
+                description: violation.description.clone(),
             };
-            request.field_violations.iter().map(problem).collect()
+            request.field_violations.iter().map(convert).collect()
         });
         let pushback = status.metadata().get(PUSHBACK_TRAILER).map(|value| value.to_str().ok()?.parse::<u64>().ok());
-        let pushed_back = pushback.flatten().map(Duration::from_millis);
+        let pushback_delay = pushback.flatten().map(Duration::from_millis);
         let info = details.error_info();
         ServerError {
             code: code_from_status(status),
             message: status.message().to_owned(),
             fields,
-            retry_after: details.retry_info().and_then(|info| info.retry_delay).max(pushed_back),
-            // gRPC A6: a negative or unreadable pushback means that the call must not be repeated.
+            retry_after: details.retry_info().and_then(|info| info.retry_delay).max(pushback_delay),
+            // gRPC proposal A6: a negative or invalid pushback forbids a retry.
             retry_forbidden: pushback == Some(None),
             reason: info.map(|info| info.reason.clone()),
             metadata: info.map(|info| info.metadata.clone().into_iter().collect()).unwrap_or_default(),
@@ -148,14 +148,15 @@ impl From<&Status> for ServerError {
     }
 }
 
-/// The code, with two repairs. tonic files a deadline that passed on this side under CANCELLED, where every other client
-/// says DEADLINE_EXCEEDED; and a connection that broke under UNKNOWN, where it is UNAVAILABLE. Only a status that was
-/// made on this side has a source.
+/// Status code with two corrections of tonic's client-side codes, so that they equal those of other gRPC clients.
+///
+/// A deadline that passes in the client is CANCELLED in tonic and becomes DEADLINE_EXCEEDED. A lost connection is UNKNOWN
+/// in tonic and becomes UNAVAILABLE. Only a status that was created in the client has a source.
 fn code_from_status(status: &Status) -> Code {
-    let made_here = std::error::Error::source(status).is_some();
+    let is_client_side = std::error::Error::source(status).is_some();
     match status.code() {
         Code::Cancelled if status.message() == "Timeout expired" => Code::DeadlineExceeded,
-        Code::Unknown if made_here => Code::Unavailable,
+        Code::Unknown if is_client_side => Code::Unavailable,
         code => code,
     }
 }
@@ -187,15 +188,15 @@ mod tests {
 
     #[test]
     fn server_error_pushback_sets_or_forbids_the_retry() {
-        let pushed = |text: &str| {
+        let retry_of_pushback = |text: &str| {
             let mut status = Status::unavailable("later");
             status.metadata_mut().insert(PUSHBACK_TRAILER, text.parse().unwrap());
             let failure = ServerError::from(&status);
             (failure.retry_after, failure.retry_forbidden)
         };
-        assert_eq!(pushed("40"), (Some(Duration::from_millis(40)), false));
-        assert_eq!(pushed("-1"), (None, true));
-        assert_eq!(pushed("soon"), (None, true));
+        assert_eq!(retry_of_pushback("40"), (Some(Duration::from_millis(40)), false));
+        assert_eq!(retry_of_pushback("-1"), (None, true));
+        assert_eq!(retry_of_pushback("soon"), (None, true));
         assert_eq!(server_error_with_details(ErrorDetails::new()).retry_after, None);
     }
 

@@ -1,12 +1,12 @@
-//! The Rust client of fireteam: typed calls over the generated stubs, and a connection that stays open.
+//! Rust client for fireteam: typed calls over the generated stubs, and a long-lived stream.
 //!
-//! Three layers, from thin to thick; take the thinnest that serves:
+//! Three layers; use the lowest one that is sufficient:
 //!
-//! - [`pb`] is what the proto files say, word for word.
-//! - [`Client`] makes each call once or, when the server is out of reach, a few times; [`Connection`] keeps many
-//!   requests in flight on one stream and hears of reservations.
-//! - [`Advertised`], [`Searching`], [`Reserved`] and [`Queued`] keep the tokens that one advertisement, one search, one
-//!   reservation and one ticket need; [`Watched`] hears of tickets, whatever becomes of the server it hears them from.
+//! - [`pb`] contains the generated messages and stubs.
+//! - [`Client`] makes single calls and retries them while the server is unavailable. [`Connection`] keeps many requests in
+//!   flight on one stream and receives reservation events.
+//! - [`Advertisement`], [`SearchSession`], [`Reservation`] and [`Ticket`] are handles that keep the id and token of one
+//!   object. [`TicketStream`] receives ticket updates and reconnects after a failure.
 //!
 //! ```no_run
 //! use fireteam_client::{Client, pb};
@@ -17,17 +17,18 @@
 //!     players: vec![pb::PlayerData { user_id: "ada".into(), skill: Some(250.0), ..Default::default() }],
 //!     ..Default::default()
 //! };
-//! let mut searching = client.searching(1, party);
-//! let found = searching.search().await?;
+//! let mut search_session = client.search_session(1, party);
+//! let found = search_session.search().await?;
 //! if let Some(best) = found.candidates.first() {
-//!     let seats = searching.reserve(&best.advertisement_id).await?;
-//!     println!("{} seats, connect to {:?}", seats.seats, seats.connect_data);
+//!     let reservation = search_session.reserve(&best.advertisement_id).await?;
+//!     println!("{} seats, connect to {:?}", reservation.seats, reservation.connect_data);
 //! }
 //! # Ok(())
 //! # }
 //! ```
 //!
-//! All calls run on the caller's tokio runtime. Nothing here keeps global state, logs, or reads the environment.
+//! All calls run on the caller's tokio runtime. The client keeps no global state, writes no logs, and reads no environment
+//! variables.
 
 mod advertisement;
 mod client;
@@ -52,8 +53,8 @@ pub use retry::RetryPolicy;
 pub use search::{Reservation, SearchSession};
 pub use ticket::{Ticket, TicketStream};
 pub use token_source::{Token, TokenSource};
-/// What a failed call is filed under, as gRPC has it.
+/// gRPC status code of a failed call.
 pub use tonic::Code;
-/// How TLS is spoken: whose certificates are believed, and which is shown.
+/// TLS settings: CA certificates, expected name, and client certificate.
 #[cfg(feature = "tls")]
 pub use tonic::transport::{Certificate, ClientTlsConfig, Identity};

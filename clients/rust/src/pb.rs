@@ -1,5 +1,5 @@
-//! The messages and stubs generated from `proto/fireteam/v1`; what each field means is said there.
-#![expect(clippy::large_enum_variant, reason = "generated: the wire decides what an answer holds")]
+//! Messages and stubs generated from `proto/fireteam/v1`, with the comments of the proto files.
+#![expect(clippy::large_enum_variant, reason = "generated from the proto files")]
 #![cfg_attr(test, expect(clippy::allow_attributes, clippy::too_many_lines, reason = "generated server stubs"))]
 
 tonic::include_proto!("fireteam.v1");

@@ -1,18 +1,20 @@
-//! The only file that rolls dice: jitter, so that clients do not come back in step, and keys that nobody can guess.
+//! Random numbers: retry jitter and idempotency keys. No other file generates random numbers.
 
 use std::fmt::Write;
 
 use rand::Rng;
 
-/// Uniform in [0, 1).
-#[expect(clippy::disallowed_methods, reason = "this is the file that rolls dice")]
+/// Random number, uniform in [0, 1), that spreads the retries of many clients.
+#[expect(clippy::disallowed_methods, reason = "the only file that generates random numbers")]
 pub(crate) fn jitter() -> f64 {
     rand::rng().random()
 }
 
-/// An idempotency key: 128 random bits as 32 hexadecimal digits. For an anonymous caller it is all that keeps
-/// strangers apart, so it comes from the thread's cryptographic generator.
-#[expect(clippy::disallowed_methods, reason = "this is the file that rolls dice")]
+/// Idempotency key: 128 random bits as 32 hexadecimal digits.
+///
+/// For anonymous callers only this key distinguishes one caller's requests from another's, so it comes from the thread's
+/// cryptographic generator.
+#[expect(clippy::disallowed_methods, reason = "the only file that generates random numbers")]
 pub(crate) fn idempotency_key() -> String {
     let bytes: [u8; 16] = rand::rng().random();
     bytes.iter().fold(String::with_capacity(32), |mut text, byte| {

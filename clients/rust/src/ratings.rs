@@ -1,4 +1,4 @@
-//! Results and ratings: what came of a match, how good users are, who leads.
+//! Calls of the rating service: match results, ratings, leaderboards, predictions and feedback.
 
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
@@ -9,26 +9,26 @@ use crate::pb;
 use crate::pb::rating_service_client::RatingServiceClient;
 use crate::ticket::Ticket;
 
-/// Users of one side, by their accounts.
+/// User ids of one side of a match.
 pub type SideUserIds<'a> = &'a [&'a str];
 
 impl Client {
-    /// Says what came of a match, with a proof in it. Once is enough, and again changes nothing: it is repeated when the server is out
-    /// of reach.
+    /// Reports the result of a match. The request contains the proof of permission. Idempotent: a repeated report changes
+    /// nothing.
     pub async fn report_result(&self, request: pb::ReportResultRequest) -> Result<pb::ReportResultResponse, Error> {
         self.call_ratings(request, |mut stub, request| async move { stub.report_result(request).await }).await
     }
 
-    /// How good users are in a set, in the order asked.
+    /// Ratings of users in a set, in the order of `user_ids`.
     pub async fn get_ratings(&self, set_id: u32, user_ids: &[&str]) -> Result<Vec<pb::UserRating>, Error> {
         let user_ids = user_ids.iter().map(|&user| user.to_owned()).collect();
         let request = pb::GetRatingsRequest { matchmaking_set_id: Some(set_id), user_ids };
-        let asked =
-            self.call_ratings(request, |mut stub, request| async move { stub.get_ratings(request).await }).await;
-        Ok(asked?.ratings)
+        let response =
+            self.call_ratings(request, |mut stub, request| async move { stub.get_ratings(request).await }).await?;
+        Ok(response.ratings)
     }
 
-    /// A part of a set's leaderboard.
+    /// A page of a set's leaderboard.
     pub async fn get_leaderboard(
         &self,
         request: pb::GetLeaderboardRequest,
@@ -36,19 +36,19 @@ impl Client {
         self.call_ratings(request, |mut stub, request| async move { stub.get_leaderboard(request).await }).await
     }
 
-    /// The chance of each side to come in first, if they met now.
+    /// Win probability of each side, if they played now.
     pub async fn predict_outcome(&self, set_id: u32, sides: &[SideUserIds<'_>]) -> Result<Vec<f64>, Error> {
-        let side = |users: &SideUserIds<'_>| pb::PredictedSide {
-            user_ids: users.iter().map(|&user| user.to_owned()).collect(),
+        let to_side = |user_ids: &SideUserIds<'_>| pb::PredictedSide {
+            user_ids: user_ids.iter().map(|&user_id| user_id.to_owned()).collect(),
         };
-        let sides = sides.iter().map(side).collect();
+        let sides = sides.iter().map(to_side).collect();
         let request = pb::PredictOutcomeRequest { matchmaking_set_id: Some(set_id), sides };
-        let asked =
-            self.call_ratings(request, |mut stub, request| async move { stub.predict_outcome(request).await }).await;
-        Ok(asked?.win_probabilities)
+        let response =
+            self.call_ratings(request, |mut stub, request| async move { stub.predict_outcome(request).await }).await?;
+        Ok(response.win_probabilities)
     }
 
-    /// What matches have made of a user's rating, latest first.
+    /// Rating changes of a user, latest first.
     pub async fn get_rating_history(
         &self,
         request: pb::GetRatingHistoryRequest,
@@ -56,7 +56,7 @@ impl Client {
         self.call_ratings(request, |mut stub, request| async move { stub.get_rating_history(request).await }).await
     }
 
-    /// Says what a player thought of a match, 1 to 5.
+    /// Submits a player's feedback on a match, 1 to 5 stars.
     pub async fn submit_feedback(
         &self,
         request: pb::SubmitFeedbackRequest,
@@ -64,22 +64,22 @@ impl Client {
         self.call_ratings(request, |mut stub, request| async move { stub.submit_feedback(request).await }).await
     }
 
-    async fn call_ratings<Question, Reply, Asked>(
+    async fn call_ratings<Req, Resp, Call>(
         &self,
-        question: Question,
-        ask: impl Fn(RatingServiceClient<Channel>, Request<Question>) -> Asked,
-    ) -> Result<Reply, Error>
+        request: Req,
+        call: impl Fn(RatingServiceClient<Channel>, Request<Req>) -> Call,
+    ) -> Result<Resp, Error>
     where
-        Question: Clone,
-        Asked: Future<Output = Result<Response<Reply>, Status>>,
+        Req: Clone,
+        Call: Future<Output = Result<Response<Resp>, Status>>,
     {
-        self.call_with_retries(question, |channel, request| ask(RatingServiceClient::new(channel), request)).await
+        self.call_with_retries(request, |channel, request| call(RatingServiceClient::new(channel), request)).await
     }
 }
 
 impl Ticket {
-    /// Says what came of the match `match_id`, which this ticket's own player hosts: where each team came in, by their numbers,
-    /// 1 for the best.
+    /// Reports the result of the match `match_id`, which this ticket's player hosts. `ranks` has pairs of team number and
+    /// rank; rank 1 is the best.
     pub async fn report_result(&self, match_id: &str, ranks: &[(u32, i32)]) -> Result<pb::ReportResultResponse, Error> {
         let request = pb::ReportResultRequest {
             match_id: match_id.to_owned(),
@@ -90,13 +90,13 @@ impl Ticket {
         self.client().report_result(request).await
     }
 
-    /// Says what this ticket's only player thought of the match `match_id`, 1 to 5.
-    pub async fn submit_feedback(&self, match_id: &str, score: u32) -> Result<(), Error> {
+    /// Submits feedback of this ticket's only player on the match `match_id`, 1 to 5 stars.
+    pub async fn submit_feedback(&self, match_id: &str, stars: u32) -> Result<(), Error> {
         let request = pb::SubmitFeedbackRequest {
             match_id: match_id.to_owned(),
             ticket_token: self.reference().ticket_token,
             player_key: String::new(),
-            stars: score,
+            stars,
         };
         self.client().submit_feedback(request).await.map(|_| ())
     }

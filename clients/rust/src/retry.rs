@@ -1,4 +1,4 @@
-//! When to ask again. Decides only; `client.rs` does the waiting.
+//! Retry policy: number of attempts and exponential backoff with jitter. `client.rs` does the waiting.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use tonic::Code;
 
 use crate::error::Error;
 
-/// How often and how patiently a call is repeated when the server is out of reach (UNAVAILABLE). Nothing else is
-/// repeated: every other code says that asking again gives the same answer.
+/// Retry policy for calls that fail with UNAVAILABLE. Calls that fail with another code are not repeated: another attempt
+/// would give the same result.
 ///
-/// Repeating is safe because every call of this client is idempotent: creating and reserving carry a key, and the
-/// rest say what shall be, not what shall change.
+/// Retries are safe because every call of this client is idempotent. Creating and reserving carry an idempotency key; the
+/// other calls set a state instead of changing it relatively.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Attempts in all; 1 never repeats.
+    /// Maximum number of attempts, including the first; 1 disables retries.
     pub max_attempts: u32,
-    /// Longest wait before the second attempt; each further one may take twice as long.
+    /// Maximum wait before the second attempt; it doubles for each further attempt.
     pub initial_backoff: Duration,
-    /// No wait is longer. A server that asks for more gets no repetition: the error says when to come back.
+    /// Maximum wait between attempts. If the server asks for a longer delay, the call fails, and the error has the delay.
     pub max_backoff: Duration,
 }
 
@@ -28,26 +28,25 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Every call is made once.
+    /// Policy without retries.
     pub const NEVER: RetryPolicy =
         RetryPolicy { max_attempts: 1, initial_backoff: Duration::ZERO, max_backoff: Duration::ZERO };
 
-    /// How long to wait after the attempt `made` (1 for the first) failed with `error`; `None` to give up.
+    /// Time to wait after attempt number `attempt` (from 1) failed with `error`; `None` if the call must not be repeated.
     ///
-    /// `dice` is uniform in [0, 1). Without a word from the server the wait lies between half and all of the doubled
-    /// step; with one it is what the server asks for and up to a quarter more. Both spread a crowd that was sent away
-    /// at the same moment.
-    pub(crate) fn backoff_after(&self, made: u32, error: &Error, dice: f64) -> Option<Duration> {
+    /// `jitter` is uniform in [0, 1). With a retry delay from the server, the wait is that delay plus up to a quarter.
+    /// Otherwise it lies between half and all of the doubled backoff. The jitter spreads clients that failed together.
+    pub(crate) fn backoff_after(&self, attempt: u32, error: &Error, jitter: f64) -> Option<Duration> {
         let Error::CallFailed(failure) = error else { return None };
-        if failure.code != Code::Unavailable || failure.retry_forbidden || self.max_attempts <= made {
+        if failure.code != Code::Unavailable || failure.retry_forbidden || attempt >= self.max_attempts {
             return None;
         }
         match failure.retry_after {
-            Some(asked) if self.max_backoff < asked => None,
-            Some(asked) => Some(asked.mul_f64(1.0 + dice / 4.0)),
+            Some(delay) if delay > self.max_backoff => None,
+            Some(delay) => Some(delay.mul_f64(1.0 + jitter / 4.0)),
             None => {
-                let doubled = self.initial_backoff.saturating_mul(1 << (made - 1).min(16));
-                Some(doubled.min(self.max_backoff).mul_f64(0.5 + dice / 2.0))
+                let doubled = self.initial_backoff.saturating_mul(1 << (attempt - 1).min(16));
+                Some(doubled.min(self.max_backoff).mul_f64(0.5 + jitter / 2.0))
             }
         }
     }
@@ -65,9 +64,9 @@ mod tests {
         max_backoff: Duration::from_millis(300),
     };
 
-    fn assert_backoff(made: u32, status: Status, dice: f64, wait_ms: Option<u64>) {
-        let wait = RETRY_POLICY.backoff_after(made, &Error::from(status), dice);
-        assert_eq!(wait, wait_ms.map(Duration::from_millis), "after attempt {made} with dice {dice}");
+    fn assert_backoff(attempt: u32, status: Status, jitter: f64, expected_ms: Option<u64>) {
+        let backoff = RETRY_POLICY.backoff_after(attempt, &Error::from(status), jitter);
+        assert_eq!(backoff, expected_ms.map(Duration::from_millis), "after attempt {attempt} with jitter {jitter}");
     }
 
     fn unavailable_with_retry_delay(ms: u64) -> Status {
@@ -96,9 +95,9 @@ mod tests {
         assert_backoff(1, Status::invalid_argument(""), 0.0, None);
         assert_backoff(1, Status::internal(""), 0.0, None);
         assert_backoff(1, Status::resource_exhausted(""), 0.0, None);
-        let mut never = Status::unavailable("");
-        never.metadata_mut().insert("grpc-retry-pushback-ms", "-1".parse().unwrap());
-        assert_backoff(1, never, 0.0, None);
+        let mut forbidden = Status::unavailable("");
+        forbidden.metadata_mut().insert("grpc-retry-pushback-ms", "-1".parse().unwrap());
+        assert_backoff(1, forbidden, 0.0, None);
         assert_eq!(RetryPolicy::NEVER.backoff_after(1, &Error::from(Status::unavailable("")), 0.0), None);
     }
 }

@@ -1,16 +1,16 @@
-//! A search that goes on: the token that says since when it runs, and the seats that it ends in.
+//! Search session: keeps the search token between searches and reserves seats.
 
 use crate::client::Client;
 use crate::error::Error;
 use crate::pb;
 
-/// One search by one party. Its limits relax with the time since its first answer, which the server reads from a token
-/// that this handle carries from answer to answer.
+/// Repeated search of one party. Its limits relax with the time since the first search. The server reads that time from
+/// the search token, which this handle keeps.
 #[derive(Clone, Debug)]
 pub struct SearchSession {
     client: Client,
     request: pb::MatchmakingSearchRequest,
-    /// When the limits next relax, as of the last answer; milliseconds. `None` when they are as wide as they get.
+    /// Milliseconds until the limits relax again, as of the last response; `None` if they are at their widest.
     pub next_expansion_in_ms: Option<u64>,
 }
 
@@ -24,35 +24,36 @@ impl SearchSession {
         Self { client, request, next_expansion_in_ms: None }
     }
 
-    /// What the next search will say, for whoever wants to say more: a ruleset hash, overrides.
+    /// Request of the next search, for setting a ruleset hash or overrides.
     pub fn request_mut(&mut self) -> &mut pb::MatchmakingSearchRequest {
         &mut self.request
     }
 
-    /// Leaves `advertisement_id` out from now on: the session has just refused this party, or is its own.
+    /// Excludes an advertisement from further searches, for example after its host rejected this party.
     pub fn exclude(&mut self, advertisement_id: &str) {
         self.request.exclude_advertisement_ids.push(advertisement_id.to_owned());
     }
 
-    /// Searches with the limits of the time waited so far.
+    /// Searches with the limits for the time waited so far.
     pub async fn search(&mut self) -> Result<pb::MatchmakingSearchResponse, Error> {
-        let answer = self.client.search(self.request.clone()).await?;
-        self.request.search_token = answer.search_token.clone();
-        self.next_expansion_in_ms = answer.next_expansion_in_ms;
-        Ok(answer)
+        let response = self.client.search(self.request.clone()).await?;
+        self.request.search_token = response.search_token.clone();
+        self.next_expansion_in_ms = response.next_expansion_in_ms;
+        Ok(response)
     }
 
-    /// Tells round trips measured to the last answer's candidates, by id; `None` for those that did not answer.
+    /// Reports measured round trips to the last candidates, by advertisement id, milliseconds; `None` if there was no reply.
     pub async fn report_latency(
         &self,
         phase: pb::LatencyPhase,
         round_trips_ms: impl IntoIterator<Item = (String, Option<f32>)>,
     ) -> Result<pb::MatchmakingReportLatencyResponse, Error> {
-        let measured = |(advertisement_id, round_trip_ms)| pb::LatencyMeasurement { advertisement_id, round_trip_ms };
+        let to_measurement =
+            |(advertisement_id, round_trip_ms)| pb::LatencyMeasurement { advertisement_id, round_trip_ms };
         let request = pb::MatchmakingReportLatencyRequest {
             search_token: self.request.search_token.clone(),
             phase: phase.into(),
-            measurements: round_trips_ms.into_iter().map(measured).collect(),
+            measurements: round_trips_ms.into_iter().map(to_measurement).collect(),
             session_composition: self.request.session_composition.clone(),
             matchmaking_set_id: self.request.matchmaking_set_id,
             service_configuration_hash: self.request.service_configuration_hash,
@@ -60,7 +61,7 @@ impl SearchSession {
         self.client.report_latency(request).await
     }
 
-    /// Takes seats for the whole party in one of the last answer's candidates.
+    /// Reserves seats for the whole party in one of the last candidates.
     pub async fn reserve(&self, advertisement_id: &str) -> Result<Reservation, Error> {
         let request = pb::MatchmakingReserveRequest {
             advertisement_id: advertisement_id.to_owned(),
@@ -69,36 +70,36 @@ impl SearchSession {
             matchmaking_set_id: self.request.matchmaking_set_id,
             ..Default::default()
         };
-        let answer = self.client.reserve(request).await?;
-        let reservation = answer.reservation.ok_or(Error::MissingField("reservation"))?;
+        let response = self.client.reserve(request).await?;
+        let reservation = response.reservation.ok_or(Error::MissingField("reservation"))?;
         Ok(Reservation {
             client: self.client.clone(),
             id: reservation.reservation_id,
             token: reservation.reservation_token,
             seats: reservation.seats,
             expires_in_ms: reservation.expires_in_ms,
-            connect_data: answer.connect_data,
+            connect_data: response.connect_data,
         })
     }
 }
 
-/// Seats held for a party. Dropping it gives nothing back: the seats lapse, or the host settles them.
+/// Seats reserved for a party. Dropping it releases nothing: the reservation expires, or ends when the party joins.
 #[derive(Clone, Debug)]
 pub struct Reservation {
     client: Client,
     token: Vec<u8>,
-    /// The reservation's id, by which the host knows the party.
+    /// Reservation id, as the host sees it.
     pub id: String,
-    /// How many seats.
+    /// Number of seats.
     pub seats: u32,
-    /// When the seats lapse unless the host confirms them; milliseconds from the answer.
-    pub expires_in_ms: u32,
-    /// How to reach the host, as the host wrote it.
+    /// Milliseconds from the response until the reservation expires, unless the host confirms it.
+    pub expires_in_ms: u64,
+    /// Connect data published by the host, such as its address.
     pub connect_data: Vec<u8>,
 }
 
 impl Reservation {
-    /// Gives the seats back.
+    /// Releases the seats.
     pub async fn release(self) -> Result<(), Error> {
         let request = pb::MatchmakingReleaseRequest { reservation_id: self.id, reservation_token: self.token };
         self.client.release(request).await.map(|_| ())

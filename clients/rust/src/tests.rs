@@ -1,4 +1,4 @@
-//! The client against a stand-in server that says what each test wants to hear, over a real socket.
+//! Tests of the client against a scripted server over TCP.
 
 mod calls;
 mod scripted_server;

@@ -1,4 +1,4 @@
-//! A party that waits in a queue, and news of it that outlive the server they come from.
+//! Queue tickets: handle of a party in a queue, and a stream of ticket updates that reconnects.
 
 use std::collections::BTreeMap;
 
@@ -9,41 +9,41 @@ use crate::error::Error;
 use crate::pb;
 use crate::random;
 
-/// One ticket. Dropping it leaves nothing: the ticket lapses, unless somebody watches it.
+/// Ticket of a party in a queue. Dropping it does not leave the queue: the ticket expires, unless a stream watches it.
 #[derive(Clone, Debug)]
 pub struct Ticket {
     client: Client,
     token: Vec<u8>,
-    /// How it stood when this handle last heard of it.
+    /// Status as of the last response.
     pub status: pb::TicketStatus,
-    /// How long it is kept without a heartbeat or a watch; milliseconds.
-    pub expires_in_ms: u32,
-    /// Fields that were given by a source that the ruleset does not trust.
+    /// TTL without a heartbeat or a watch, milliseconds.
+    pub expires_in_ms: u64,
+    /// Request fields that were ignored, because the ruleset does not trust their source.
     pub ignored_fields: Vec<String>,
 }
 
 impl Ticket {
-    pub(crate) fn new(client: Client, entered: pb::QueueEnterResponse) -> Result<Self, Error> {
+    pub(crate) fn new(client: Client, response: pb::QueueEnterResponse) -> Result<Self, Error> {
         Ok(Self {
             client,
-            token: entered.ticket_token,
-            status: entered.status.ok_or(Error::MissingField("status"))?,
-            expires_in_ms: entered.expires_in_ms,
-            ignored_fields: entered.ignored_fields,
+            token: response.ticket_token,
+            status: response.status.ok_or(Error::MissingField("status"))?,
+            expires_in_ms: response.expires_in_ms,
+            ignored_fields: response.ignored_fields,
         })
     }
 
-    /// The client that entered it.
+    /// Client that entered the ticket.
     pub(crate) fn client(&self) -> &Client {
         &self.client
     }
 
-    /// The ticket's name.
+    /// Ticket id.
     pub fn id(&self) -> &str {
         &self.status.ticket_id
     }
 
-    /// The ticket with its proof, for [`Client::watch`] and [`Client::heartbeat`].
+    /// Ticket id and token, for [`Client::watch`] and [`Client::heartbeat`].
     pub fn reference(&self) -> pb::TicketReference {
         pb::TicketReference {
             ticket_id: self.status.ticket_id.clone(),
@@ -52,20 +52,20 @@ impl Ticket {
         }
     }
 
-    /// News of this ticket alone.
+    /// Streams the updates of this ticket.
     pub fn watch(&self) -> TicketStream {
         self.client.watch([self.reference()])
     }
 
-    /// Says that the party still waits, and hears how it stands.
+    /// Extends the ticket's TTL and returns its status.
     pub async fn heartbeat(&mut self) -> Result<&pb::TicketStatus, Error> {
         let request = pb::QueueHeartbeatRequest { tickets: vec![self.reference()], ..Default::default() };
-        let answer = self.client.heartbeat(request).await?;
-        self.status = answer.statuses.into_iter().next().ok_or(Error::MissingField("statuses"))?;
+        let response = self.client.heartbeat(request).await?;
+        self.status = response.statuses.into_iter().next().ok_or(Error::MissingField("statuses"))?;
         Ok(&self.status)
     }
 
-    /// Agrees to the match `match_id`, or declines it, for all of the party.
+    /// Accepts or declines the match `match_id` for the whole party.
     pub async fn respond(&mut self, match_id: &str, accept: bool) -> Result<&pb::TicketStatus, Error> {
         let request = pb::QueueRespondRequest {
             ticket_id: self.status.ticket_id.clone(),
@@ -78,21 +78,21 @@ impl Ticket {
         Ok(&self.status)
     }
 
-    /// No longer waits; `false` when it is too late, and `status` says which match it has.
+    /// Leaves the queue. Returns `false` if the ticket already has a match; `status` then contains it.
     pub async fn leave(&mut self) -> Result<bool, Error> {
-        use pb::queue_leave_response::Result as Left;
+        use pb::queue_leave_response::Result as LeaveResult;
         let request =
             pb::QueueLeaveRequest { ticket_id: self.status.ticket_id.clone(), ticket_token: self.token.clone() };
         let (left, status) = match self.client.leave(request).await?.result {
-            Some(Left::Ended(status)) => (true, status),
-            Some(Left::Matched(status)) => (false, status),
+            Some(LeaveResult::Ended(status)) => (true, status),
+            Some(LeaveResult::Matched(status)) => (false, status),
             None => return Err(Error::MissingField("result")),
         };
         self.status = status;
         Ok(left)
     }
 
-    /// Says that the match `match_id`, which no game server hosts, is over; or with `failed` that it never began.
+    /// Ends the match `match_id`, which no game server hosts. `failed` reports that the match never started.
     pub async fn end_match(&self, match_id: &str, failed: bool) -> Result<pb::MatchEndReason, Error> {
         let request = pb::QueueEndMatchRequest {
             match_id: match_id.to_owned(),
@@ -104,12 +104,12 @@ impl Ticket {
     }
 }
 
-/// News of tickets. When the stream breaks it is opened again, where it broke off, as often as the client's
-/// [`Retries`](crate::Retries) have it.
+/// Stream of ticket updates. After a failure it reconnects and resumes where it stopped, as the client's
+/// [`RetryPolicy`](crate::RetryPolicy) allows.
 #[derive(Debug)]
 pub struct TicketStream {
     client: Client,
-    /// Tickets that are not over, by their names, with what was last heard of each.
+    /// Tickets that have not ended, by id, with the resume token of their last update.
     tickets: BTreeMap<String, pb::TicketReference>,
     stream: Option<Streaming<pb::QueueWatchResponse>>,
     failed_attempts: u32,
@@ -121,7 +121,7 @@ impl TicketStream {
         Self { client, tickets, stream: None, failed_attempts: 0 }
     }
 
-    /// The next news of any of the tickets; `None` when all of them are over.
+    /// Waits for the next update of any ticket; `None` after all tickets have ended.
     pub async fn next(&mut self) -> Result<Option<pb::TicketStatus>, Error> {
         while !self.tickets.is_empty() {
             let error = match self.receive().await {
@@ -130,14 +130,14 @@ impl TicketStream {
                     self.record_status(&status);
                     return Ok(Some(status));
                 }
-                // The server has said all that it knows: whatever is left it knows no more.
+                // The server ends the stream when it has none of the remaining tickets any more.
                 Ok(None) => return Ok(None),
                 Err(error) => error,
             };
             self.stream = None;
             self.failed_attempts += 1;
             match self.client.retry_policy().backoff_after(self.failed_attempts, &error, random::jitter()) {
-                Some(wait) => tokio::time::sleep(wait).await,
+                Some(backoff) => tokio::time::sleep(backoff).await,
                 None => return Err(error),
             }
         }
@@ -152,7 +152,7 @@ impl TicketStream {
         let Some(stream) = &mut self.stream else { return Ok(None) };
         match stream.message().await? {
             None => Ok(None),
-            Some(news) => Ok(Some(news.status.ok_or(Error::MissingField("status"))?)),
+            Some(update) => Ok(Some(update.status.ok_or(Error::MissingField("status"))?)),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Who is calling, as a token: one for good, or one that is fetched anew before it runs out.
+//! Token source: a fixed token, or a callback that fetches a new token before the old one expires.
 
 use std::fmt;
 use std::future::Future;
@@ -12,24 +12,24 @@ use tonic::metadata::AsciiMetadataValue;
 
 use crate::error::Error;
 
-/// A token, as whoever vouches for players gave it.
+/// Token of the caller, as its issuer returned it.
 #[derive(Clone)]
 pub struct Token {
-    /// The token itself, without `Bearer`.
+    /// Token text, without `Bearer`.
     pub text: String,
-    /// How long it is still good; `None` when that is not known. Another is fetched after three quarters of it.
+    /// Remaining lifetime; `None` if unknown. A new token is fetched after three quarters of it.
     pub expires_in: Option<Duration>,
 }
 
 type TokenFuture = Pin<Box<dyn Future<Output = Result<Token, String>> + Send>>;
 
-/// Where a [`Client`](crate::Client)'s tokens come from. Clones share the token that they hold.
+/// Source of a [`Client`](crate::Client)'s tokens. Clones share the cached token.
 #[derive(Clone)]
 pub struct TokenSource(Arc<TokenSourceInner>);
 
 struct TokenSourceInner {
     provider: TokenProvider,
-    /// Held across the fetching: whoever comes meanwhile gets what is being fetched.
+    /// Locked during a fetch, so that concurrent callers wait for the same token.
     cached: Mutex<Option<CachedToken>>,
 }
 
@@ -44,51 +44,51 @@ struct CachedToken {
 }
 
 impl TokenSource {
-    /// The same token for every call.
+    /// Uses the same token for every call.
     pub fn fixed(text: &str) -> Result<Self, Error> {
-        let held = CachedToken { header: bearer_header(text)?, refresh_at: None };
-        Ok(Self(Arc::new(TokenSourceInner { provider: TokenProvider::Fixed, cached: Mutex::new(Some(held)) })))
+        let token = CachedToken { header: bearer_header(text)?, refresh_at: None };
+        Ok(Self(Arc::new(TokenSourceInner { provider: TokenProvider::Fixed, cached: Mutex::new(Some(token)) })))
     }
 
-    /// Tokens that `fetch` gets from whoever vouches for the player: the first when it is needed, the next before that
-    /// has run out or when a server no longer takes it. An error's text is passed on in [`Error::Token`].
+    /// Fetches tokens with `fetch`: the first one on demand, the next one before the current one expires or after a server
+    /// rejects it. The text of an error is returned in [`Error::TokenUnavailable`].
     pub fn from_fn<F>(fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<Token, String>> + Send + 'static,
     {
-        let source = TokenProvider::Callback(Box::new(move || Box::pin(fetch())));
-        Self(Arc::new(TokenSourceInner { provider: source, cached: Mutex::new(None) }))
+        let provider = TokenProvider::Callback(Box::new(move || Box::pin(fetch())));
+        Self(Arc::new(TokenSourceInner { provider, cached: Mutex::new(None) }))
     }
 
-    /// What to send as `authorization`.
+    /// Value of the `authorization` header; fetches a token if none is cached or the cached one is due for a refresh.
     pub(crate) async fn authorization_header(&self) -> Result<AsciiMetadataValue, Error> {
-        let mut held = self.0.cached.lock().await;
-        let is_fresh = |held: &&CachedToken| held.refresh_at.is_none_or(|until| Instant::now() < until);
-        if let Some(held) = held.as_ref().filter(is_fresh) {
-            return Ok(held.header.clone());
+        let mut cached = self.0.cached.lock().await;
+        let is_fresh = |token: &&CachedToken| token.refresh_at.is_none_or(|refresh_at| Instant::now() < refresh_at);
+        if let Some(token) = cached.as_ref().filter(is_fresh) {
+            return Ok(token.header.clone());
         }
         let TokenProvider::Callback(fetch) = &self.0.provider else {
-            return Err(Error::TokenUnavailable("there is none".into()));
+            return Err(Error::TokenUnavailable("the source is empty; create another".into()));
         };
         let token = fetch().await.map_err(Error::TokenUnavailable)?;
-        let fresh_until = token.expires_in.map(|good_for| Instant::now() + good_for.mul_f64(0.75));
-        let fresh = held.insert(CachedToken { header: bearer_header(&token.text)?, refresh_at: fresh_until });
-        Ok(fresh.header.clone())
+        let refresh_at = token.expires_in.map(|expires_in| Instant::now() + expires_in.mul_f64(0.75));
+        let fetched = cached.insert(CachedToken { header: bearer_header(&token.text)?, refresh_at });
+        Ok(fetched.header.clone())
     }
 
-    /// Whether another can be had instead of the one that a server was shown and did not take.
-    pub(crate) async fn invalidate(&self, shown: &AsciiMetadataValue) -> bool {
+    /// Removes a token that a server rejected. Returns whether the source can provide another one.
+    pub(crate) async fn invalidate(&self, rejected: &AsciiMetadataValue) -> bool {
         if matches!(self.0.provider, TokenProvider::Fixed) {
             return false;
         }
-        let mut held = self.0.cached.lock().await;
-        // Somebody else may have renewed it meanwhile.
-        held.take_if(|held| held.header == *shown);
+        let mut cached = self.0.cached.lock().await;
+        // A concurrent call may already have replaced the rejected token.
+        cached.take_if(|token| token.header == *rejected);
         true
     }
 }
 
-/// A header that does not show itself in logs.
+/// Header value `Bearer <token>`, marked as sensitive so that it is not printed in logs.
 fn bearer_header(token: &str) -> Result<AsciiMetadataValue, Error> {
     let value = AsciiMetadataValue::try_from(format!("Bearer {token}"));
     let mut value = value.map_err(|_| Error::InvalidMetadata("authorization".into()))?;
@@ -97,15 +97,15 @@ fn bearer_header(token: &str) -> Result<AsciiMetadataValue, Error> {
 }
 
 impl fmt::Debug for Token {
-    /// Never shows the token.
+    /// Prints the remaining lifetime, never the token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Token").field("good_for", &self.expires_in).finish_non_exhaustive()
+        f.debug_struct("Token").field("expires_in", &self.expires_in).finish_non_exhaustive()
     }
 }
 
 impl fmt::Debug for TokenSource {
-    /// Never shows a token.
+    /// Prints no token.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tokens").finish_non_exhaustive()
+        f.debug_struct("TokenSource").finish_non_exhaustive()
     }
 }

@@ -1,53 +1,53 @@
-//! What a session says about itself so that others may join, and until when it is believed.
+//! Advertisement: a session or game server that is open to join.
 
 use crate::id::{AdvertisementId, RulesetHash, SetId, UserKey};
 use crate::session::Session;
 use crate::time::UnixMs;
 
-/// Who waits behind an advertisement.
+/// Advertised party: a session of players or a game server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AdvertisementKind {
-    /// Players waiting for players.
+    /// A session of players that looks for more players; clients and queues can find it.
     #[default]
     Session,
-    /// A game server waiting for a match; found by queues, not by clients.
+    /// A game server that waits for a match; only queues find it, not clients.
     GameServer,
 }
 
-/// A range that one advertisement publishes on top of its ruleset: the searcher's attribute must lie in it.
+/// Attribute range published by one advertisement, in addition to its ruleset. The searcher's value must lie in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllowedRange {
-    /// The name of a number attribute.
+    /// Name of a number attribute.
     pub attribute: Box<str>,
-    /// Least value that passes.
+    /// Lowest value that passes, inclusive; `None` for no lower limit.
     pub min: Option<f64>,
-    /// Greatest value that passes.
+    /// Highest value that passes, inclusive; `None` for no upper limit.
     pub max: Option<f64>,
 }
 
-/// An advertisement as published. What changes under it by the minute, its expiry and its open seats, is kept beside it.
+/// An advertisement as published. Expiry and open seats change often and are stored outside this struct.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Advertisement {
-    /// Its name.
+    /// Advertisement id.
     pub id: AdvertisementId,
-    /// The set that it belongs to.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// Who waits behind it. Never changes.
+    /// Session or game server; never changes.
     pub kind: AdvertisementKind,
-    /// The authenticated caller who published it; none when anonymous.
+    /// Authenticated caller that published it; `None` when anonymous.
     pub publisher: Option<UserKey>,
-    /// Since when it has been advertised, so that its limits relax from there.
+    /// Start of the advertisement. Its limits relax with the time since then.
     pub advertised_since: UnixMs,
-    /// The ruleset that it was published under.
+    /// Hash of the ruleset at publication.
     pub ruleset_hash: RulesetHash,
-    /// What it says.
+    /// Session composition.
     pub session: Session,
-    /// Ranges tighter than the ruleset's.
+    /// Additional ranges for searchers.
     pub allowed_ranges: Vec<AllowedRange>,
-    /// Given to whoever finds or joins it; opaque.
+    /// Opaque bytes for callers that find or join it, such as an address.
     pub connect_data: Vec<u8>,
 }
 
-/// There are a million of these, each behind an `Arc` that adds two counts: 256 bytes are a size that allocators have, and
-/// one byte more costs 64.
+/// Memory holds up to a million advertisements, each in an `Arc` with two reference counts. 256 bytes is an allocator
+/// size class; one more byte would cost 64.
 const _: () = assert!(size_of::<Advertisement>() + 2 * size_of::<usize>() <= 256);

@@ -1,20 +1,20 @@
-//! What a game may say about a session: a declared schema of numbers, texts, flags and lists of texts.
+//! Session attributes: declared types, value sources, party aggregation and trust.
 
 /// The value of one attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum AttributeValue {
     /// Finite, of magnitude at most `limit::NUMBER_MAGNITUDE_MAX`.
     Number(f64),
-    /// At most `limit::TEXT_BYTES_MAX` bytes.
+    /// At most `limit::STRING_BYTES_MAX` bytes.
     String(Box<str>),
     /// True or false.
     Bool(bool),
-    /// At most `limit::TEXTS_MAX` texts; sorted, without repetitions.
+    /// At most `limit::STRING_LIST_ENTRIES_MAX` strings; sorted, without duplicates.
     StringList(Box<[Box<str>]>),
 }
 
 impl AttributeValue {
-    /// Which kind of value this is.
+    /// Type of this value.
     pub fn value_type(&self) -> ValueType {
         match self {
             AttributeValue::Number(_) => ValueType::Number,
@@ -24,45 +24,45 @@ impl AttributeValue {
         }
     }
 
-    /// A list of texts, sorted and without repetitions.
-    pub fn string_list(mut texts: Vec<Box<str>>) -> AttributeValue {
-        texts.sort();
-        texts.dedup();
-        AttributeValue::StringList(texts.into())
+    /// Builds a string list: sorts it and removes duplicates.
+    pub fn string_list(mut strings: Vec<Box<str>>) -> AttributeValue {
+        strings.sort();
+        strings.dedup();
+        AttributeValue::StringList(strings.into())
     }
 }
 
-/// The kinds of value, as a ruleset's `Type` names them.
+/// Attribute types, as named by the ruleset attribute `Type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
     /// `Type="number"`.
     Number,
-    /// `Type="text"`.
+    /// `Type="string"`.
     String,
-    /// `Type="flag"`.
+    /// `Type="bool"`.
     Bool,
-    /// `Type="texts"`.
+    /// `Type="string_list"`.
     StringList,
 }
 
 impl ValueType {
-    /// The word in XML.
+    /// Name in ruleset XML.
     pub fn as_str(self) -> &'static str {
         match self {
             ValueType::Number => "number",
-            ValueType::String => "text",
-            ValueType::Bool => "flag",
-            ValueType::StringList => "texts",
+            ValueType::String => "string",
+            ValueType::Bool => "bool",
+            ValueType::StringList => "string_list",
         }
     }
 }
 
-/// Where an attribute's value is found. Names that the wire gives a field of its own are read there and nowhere else.
+/// Session field that holds an attribute's value. A name with its own request field is read only from that field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttributeSource {
-    /// The session's map of attributes, under the attribute's name.
+    /// The session's attribute map, under the attribute's name.
     AttributeMap,
-    /// `skill`: the players' skills, reduced to one number.
+    /// `skill`: the players' skills, aggregated to one number.
     Skill,
     /// `nat_type`.
     NatType,
@@ -70,12 +70,12 @@ pub enum AttributeSource {
     GameInProgress,
     /// `big_party_count`.
     BigPartyCount,
-    /// `player_count`: how many players the session has; counted by the server.
+    /// `player_count`: number of players in the session, counted by the server.
     PlayerCount,
 }
 
 impl AttributeSource {
-    /// Where an attribute of this name is read from.
+    /// Source of the attribute with this name.
     pub fn of_name(name: &str) -> AttributeSource {
         match name {
             "skill" => AttributeSource::Skill,
@@ -87,7 +87,7 @@ impl AttributeSource {
         }
     }
 
-    /// The kind that a built-in attribute must be declared with; `None` where any kind will do.
+    /// Type that a built-in attribute must be declared with; `None` if any type is allowed.
     pub fn required_type(self) -> Option<ValueType> {
         match self {
             AttributeSource::AttributeMap => None,
@@ -100,24 +100,24 @@ impl AttributeSource {
     }
 }
 
-/// How the players' values of an attribute become the party's one value.
+/// Aggregation of the players' values into one value for the party.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartyAggregation {
-    /// The arithmetic mean, which is what a lone player has anyway.
+    /// Arithmetic mean. For a single player it is that player's value.
     #[default]
     Mean,
-    /// The middle value; the mean of the two middle ones for an even count.
+    /// Median: the middle value, or the mean of the two middle values for an even count.
     Median,
-    /// The least.
+    /// Minimum.
     Min,
-    /// The greatest, so that a strong friend is not hidden among weak ones.
+    /// Maximum, so that one strong player is not hidden by weaker party members.
     Max,
-    /// All added up.
+    /// Sum.
     Sum,
 }
 
 impl PartyAggregation {
-    /// One number out of several; `None` out of none.
+    /// Aggregates `values`; `None` if there are none.
     pub fn aggregate(self, values: &[f64]) -> Option<f64> {
         if values.is_empty() {
             return None;
@@ -138,22 +138,22 @@ impl PartyAggregation {
     }
 }
 
-/// Who is believed about an attribute.
+/// Origins whose values the ruleset accepts for an attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trust {
-    /// Anyone, game clients included.
+    /// Any caller, including game clients.
     Client,
-    /// Game servers and the matchmaker itself. The default: clients run code that they may have changed.
+    /// Game servers and the matchmaker only. The default, because a player can modify the client.
     #[default]
     GameServer,
-    /// A claim in the caller's signed token.
+    /// Only a claim in the caller's signed token.
     TokenClaim,
 }
 
-/// Who said what a session says.
+/// Kind of caller that sent a session's values.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ValueOrigin {
-    /// A game client, on a machine that its player controls.
+    /// A game client; its player controls the machine.
     #[default]
     Client,
     /// A game server.
@@ -161,7 +161,7 @@ pub enum ValueOrigin {
 }
 
 impl Trust {
-    /// Whether a value that `origin` stated is believed.
+    /// Whether a value from `origin` is accepted.
     pub fn accepts(self, origin: ValueOrigin) -> bool {
         match (self, origin) {
             (Trust::Client, _) | (Trust::GameServer, ValueOrigin::GameServer) => true,
@@ -170,21 +170,22 @@ impl Trust {
     }
 }
 
-/// One declared attribute.
+/// Declaration of one attribute in a ruleset.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Attribute {
-    /// What clients and rules call it.
+    /// Name used by clients and rules.
     pub name: Box<str>,
-    /// What values it takes.
+    /// Type of its values.
     pub value_type: ValueType,
-    /// Where its value is read.
+    /// Session field that holds its value.
     pub source: AttributeSource,
-    /// For numbers, the range that soft filters normalise over (S1-19); values outside are clamped there, never here.
+    /// For numbers: the range over which soft filters normalize. Soft filters clamp values to it; the value itself is
+    /// not changed.
     pub normalization_range: Option<(f64, f64)>,
-    /// What the numbers count, for people.
+    /// Unit of the number, for display only.
     pub unit: Box<str>,
-    /// How players' values become the party's.
+    /// Aggregation of the players' values.
     pub party_aggregation: PartyAggregation,
-    /// Who is believed about it.
+    /// Origins whose values are accepted.
     pub trust: Trust,
 }

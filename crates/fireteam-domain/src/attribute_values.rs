@@ -1,47 +1,47 @@
-//! A session as one ruleset sees it: a believed value, or none, for every declared attribute.
+//! Attribute values of a session under one ruleset: one trusted value, or none, per declared attribute.
 
 use crate::attribute::{Attribute, AttributeSource, AttributeValue};
 use crate::queue::ticket::Ticket;
 use crate::ruleset::Ruleset;
 use crate::session::Session;
 
-/// One value for each of a ruleset's attributes, in the ruleset's order. A value that is absent, of the wrong kind or
-/// from a source that the ruleset does not trust is `None`.
+/// One value per attribute of a ruleset, in the ruleset's order. `None` if the value is absent, has the wrong type or
+/// comes from an origin that the ruleset does not trust.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AttributeValues(Box<[Option<AttributeValue>]>);
 
 impl AttributeValues {
-    /// Looks at `session` through `ruleset`.
+    /// Reads the values of `session` that `ruleset` declares and trusts.
     pub fn from_session(ruleset: &Ruleset, session: &Session) -> Self {
         Self(ruleset.attributes.iter().map(|attribute| trusted_value(attribute, session)).collect())
     }
 
-    /// Looks at a party that waits in a queue: where the set has a rating system, `skill` is what the server knows of its
-    /// players, whatever they say and whoever is trusted.
+    /// Reads the values of a queue ticket. If the ruleset has a rating system, `skill` is the aggregate of the stored
+    /// ratings. A `skill` from the request is then ignored, regardless of the attribute's trust.
     pub fn from_ticket(ruleset: &Ruleset, ticket: &Ticket) -> Self {
-        let mut facts = Self::from_session(ruleset, &ticket.session);
+        let mut attribute_values = Self::from_session(ruleset, &ticket.session);
         if ruleset.rating.is_some() {
             let ratings: Vec<f64> = ticket.player_ratings.iter().map(|rated| rated.rating).collect();
-            for (attribute, value) in ruleset.attributes.iter().zip(&mut facts.0) {
+            for (attribute, value) in ruleset.attributes.iter().zip(&mut attribute_values.0) {
                 if attribute.source == AttributeSource::Skill {
                     *value = attribute.party_aggregation.aggregate(&ratings).map(AttributeValue::Number);
                 }
             }
         }
-        facts
+        attribute_values
     }
 
-    /// What a ruleset without attributes sees.
+    /// No values, for a ruleset without attributes.
     pub fn empty() -> Self {
         Self(Box::default())
     }
 
-    /// The value of the attribute at `index`.
+    /// Value of the attribute at `index` in `Ruleset::attributes`.
     pub fn get(&self, index: usize) -> Option<&AttributeValue> {
         self.0[index].as_ref()
     }
 
-    /// The number at `index`; `None` when it is absent or no number.
+    /// Number at `index` in `Ruleset::attributes`; `None` if it is absent or not a number.
     pub fn number(&self, index: usize) -> Option<f64> {
         match self.0[index] {
             Some(AttributeValue::Number(number)) => Some(number),
@@ -50,16 +50,16 @@ impl AttributeValues {
     }
 }
 
-/// A field of a session that cannot be used, and what would be right. Paths are relative to the session composition.
+/// Invalid field of a session. Paths are relative to the session composition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FieldProblem {
-    /// `attributes["mode"]`, for example.
+    /// Field path, for example `attributes["mode"]`.
     pub path: String,
-    /// What is wrong and what would be right.
+    /// The problem and its remedy.
     pub message: String,
 }
 
-/// Every attribute of `session` that `ruleset` does not know, or knows as something else.
+/// Lists the attributes of `session` that `ruleset` does not declare, or declares with another type or source.
 pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldProblem> {
     let mut problems = Vec::new();
     for (name, value) in &session.attributes {
@@ -67,15 +67,14 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
         match ruleset.attribute_index(name).map(|index| &ruleset.attributes[index]) {
             None => problems.push(FieldProblem { path: path(), message: unknown_attribute_message(ruleset, name) }),
             Some(attribute) if attribute.source != AttributeSource::AttributeMap => {
-                let what = format!("`{name}` is read from its own field, not from the attributes");
-                problems.push(FieldProblem { path: path(), message: what });
+                let message =
+                    format!("`{name}` has its own request field; remove it from the attributes and set that field");
+                problems.push(FieldProblem { path: path(), message });
             }
             Some(attribute) if attribute.value_type != value.value_type() => {
-                let (wanted, given) = (attribute.value_type.as_str(), value.value_type().as_str());
-                problems.push(FieldProblem {
-                    path: path(),
-                    message: format!("is a {given}, the ruleset declares a {wanted}"),
-                });
+                let (declared, given) = (attribute.value_type.as_str(), value.value_type().as_str());
+                let message = format!("has type {given}; the ruleset declares type {declared}");
+                problems.push(FieldProblem { path: path(), message });
             }
             Some(_) => {}
         }
@@ -83,7 +82,7 @@ pub fn validate_attributes(ruleset: &Ruleset, session: &Session) -> Vec<FieldPro
     problems
 }
 
-/// Paths of the fields of `session` that were given but, by `ruleset`, not believed.
+/// Paths of the fields of `session` that are set but ignored, because `ruleset` does not trust their origin.
 pub fn untrusted_fields(ruleset: &Ruleset, session: &Session) -> Vec<String> {
     let mut paths = Vec::new();
     for attribute in ruleset.attributes.iter().filter(|attribute| !attribute.trust.accepts(session.origin)) {
@@ -135,7 +134,7 @@ fn unknown_attribute_message(ruleset: &Ruleset, name: &str) -> String {
         .map(|attribute| &*attribute.name)
         .collect();
     if known.is_empty() {
-        return format!("`{name}` is not declared: ruleset `{}` declares no attributes of its own", ruleset.name);
+        return format!("`{name}` is not declared; ruleset `{}` declares no custom attributes", ruleset.name);
     }
-    format!("`{name}` is not declared by ruleset `{}`, which has: {}", ruleset.name, known.join(", "))
+    format!("`{name}` is not declared by ruleset `{}`; use one of: {}", ruleset.name, known.join(", "))
 }

@@ -1,42 +1,42 @@
-//! Names of things, as types, so that an advertisement is never taken for a reservation nor a set for a silo.
+//! Typed ids: advertisement, reservation, ticket, match, user, set, silo and ruleset hash.
 
 use std::fmt;
 use std::hash::{BuildHasherDefault, Hasher};
 
 use sha2::{Digest, Sha256};
 
-/// Defines a 16-byte name that is written as 32 lower-case hexadecimal digits. Byte order and text order agree.
-macro_rules! sixteen_byte_name {
+/// Defines a 16-byte id with a text form of 32 lower-case hexadecimal digits. Bytes and text sort in the same order.
+macro_rules! sixteen_byte_id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub struct $name([u8; 16]);
 
         impl $name {
-            /// Wraps sixteen bytes; every value is valid.
+            /// Wraps 16 bytes; every value is valid.
             pub const fn from_bytes(bytes: [u8; 16]) -> Self {
                 Self(bytes)
             }
 
-            /// The sixteen bytes.
+            /// The 16 bytes.
             pub const fn as_bytes(&self) -> &[u8; 16] {
                 &self.0
             }
 
-            /// Reads 32 hexadecimal digits of either case; `None` for anything else.
+            /// Parses 32 hexadecimal digits, upper or lower case; `None` for any other text.
             pub fn parse(text: &str) -> Option<Self> {
                 parse_hex(text).map(Self)
             }
 
-            /// As it is written, in ASCII.
-            pub fn digits(&self) -> [u8; 32] {
+            /// The 32 lower-case hexadecimal digits, in ASCII.
+            pub fn to_hex(self) -> [u8; 32] {
                 hex_digits(self.0)
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(std::str::from_utf8(&self.digits()).map_err(|_| fmt::Error)?)
+                f.write_str(std::str::from_utf8(&self.to_hex()).map_err(|_| fmt::Error)?)
             }
         }
 
@@ -48,39 +48,39 @@ macro_rules! sixteen_byte_name {
     };
 }
 
-sixteen_byte_name! {
-    /// One advertisement. Chosen by the server, so nobody can aim at another's.
+sixteen_byte_id! {
+    /// Advertisement id. The server derives it, so callers cannot choose another caller's id.
     AdvertisementId
 }
 
-sixteen_byte_name! {
-    /// One reservation of seats in an advertisement.
+sixteen_byte_id! {
+    /// Reservation id: seats reserved in an advertisement.
     ReservationId
 }
 
-sixteen_byte_name! {
-    /// One ticket. Derived from the caller and its idempotency key, so that a retried enter is the same ticket.
+sixteen_byte_id! {
+    /// Ticket id, derived from the caller and its idempotency key, so that a retried enter returns the same ticket.
     TicketId
 }
 
-sixteen_byte_name! {
-    /// One match, from the proposal on.
+sixteen_byte_id! {
+    /// Match id, assigned with the proposal.
     MatchId
 }
 
-sixteen_byte_name! {
-    /// A user, player or caller as the server remembers it: a digest, so that no account name is kept in memory or at rest.
+sixteen_byte_id! {
+    /// Digest of a user, player or caller name. The server stores no account name, neither in memory nor on disk.
     UserKey
 }
 
 impl UserKey {
-    /// The first 16 bytes of the SHA-256 of `name`.
+    /// First 16 bytes of the SHA-256 of `name`.
     pub fn from_name(name: &str) -> Self {
         Self::from_digest_prefix(Sha256::digest(name.as_bytes()).into())
     }
 
-    /// As `of`, for a name of several parts; no list of parts and no single name ever share a digest's input. A byte that
-    /// no text has comes first, and each part's length before the part.
+    /// Like `from_name`, for a name of several parts. Digest inputs of part lists and of single names are always
+    /// distinct: the input starts with 0xFF, which no UTF-8 text contains, and each part follows its length.
     pub fn from_parts(parts: &[&str]) -> Self {
         let mut digest = Sha256::new_with_prefix([0xFF]);
         for part in parts {
@@ -95,7 +95,7 @@ impl UserKey {
     }
 }
 
-/// Sixteen bytes as digits; ids are written in every answer, and `{:02x}` takes its time.
+/// 16 bytes as hexadecimal digits. Every response contains ids, and `{:02x}` formatting is slower.
 fn hex_digits(bytes: [u8; 16]) -> [u8; 32] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut digits = [0; 32];
@@ -105,12 +105,12 @@ fn hex_digits(bytes: [u8; 16]) -> [u8; 32] {
     digits
 }
 
-/// Hashes ids for maps: they are outputs of a keyed hash or of dice, which nobody can choose, so eight of their bytes
-/// are hash enough.
+/// Hasher for maps keyed by ids. Ids come from a keyed hash or a random generator and callers cannot choose them, so
+/// eight of their bytes serve as the hash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IdHasher(u64);
 
-/// Makes `IdHasher`s.
+/// `BuildHasher` for [`IdHasher`].
 pub type BuildIdHasher = BuildHasherDefault<IdHasher>;
 
 impl Hasher for IdHasher {
@@ -131,17 +131,17 @@ fn parse_hex(text: &str) -> Option<[u8; 16]> {
         return None;
     }
     let mut bytes = [0; 16];
-    let mut all = 0;
+    let mut all_bits = 0;
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
         let (high, low) = (HEX_DIGIT_VALUES[usize::from(pair[0])], HEX_DIGIT_VALUES[usize::from(pair[1])]);
-        all |= high | low;
+        all_bits |= high | low;
         *byte = high << 4 | low;
     }
-    (all < 16).then_some(bytes)
+    (all_bits < 16).then_some(bytes)
 }
 
-/// What each character stands for; 255 for those that are no digit. Every update and every excluded candidate names an
-/// id, and looking up is quicker than asking.
+/// Value of each hexadecimal digit; 255 for other bytes. Requests contain many ids, and a table lookup is faster than
+/// comparisons.
 const HEX_DIGIT_VALUES: [u8; 256] = {
     let mut nibbles = [255; 256];
     let mut nibble = 0;
@@ -154,15 +154,15 @@ const HEX_DIGIT_VALUES: [u8; 256] = {
     nibbles
 };
 
-/// A matchmaking set: one playlist, one ruleset.
+/// Matchmaking set id: one playlist with one ruleset.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SetId(pub u32);
 
-/// A population that never meets another: build, platform group, test realm, region.
+/// Silo id: an isolated population, such as a build, platform group, test realm or region. Silos are never mixed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SiloId(pub u64);
 
-/// The service configuration hash: names a ruleset's meaning, not its spelling.
+/// Service configuration hash of a ruleset. Two files with the same meaning have the same hash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RulesetHash(pub u32);
 
@@ -197,7 +197,7 @@ mod tests {
         assert_eq!(AdvertisementId::parse("0123456789abcdefABCDEF0123456789").map(|id| id.to_string()).as_deref(), {
             Some("0123456789abcdefabcdef0123456789")
         });
-        for other in (0..=u8::MAX).map(char::from).filter(|it| !it.is_ascii_hexdigit()) {
+        for other in (0..=u8::MAX).map(char::from).filter(|character| !character.is_ascii_hexdigit()) {
             let text: String = std::iter::once(other).chain("0".repeat(32 - other.len_utf8()).chars()).collect();
             assert_eq!(AdvertisementId::parse(&text), None, "{text}");
         }

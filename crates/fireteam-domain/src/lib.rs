@@ -1,4 +1,4 @@
-//! What the matchmaker decides: plain functions over plain values, with no IO, no clock and no dice of their own.
+//! Matchmaking rules as pure functions: no IO, no clock, no random numbers of their own.
 
 pub mod advertisement;
 pub mod attribute;
@@ -16,6 +16,7 @@ pub mod match_result;
 pub mod matching;
 pub mod matchmaking_action;
 pub mod measure;
+mod order;
 pub mod queue;
 pub mod rating;
 pub mod ruleset;

@@ -1,4 +1,5 @@
-//! The life of a match: proposed, agreed to, given a server, played, over. A state machine without hands.
+//! Match lifecycle as a pure state machine: ready check, placement, play and end. Takes events with timestamps and
+//! returns effects.
 
 pub mod event;
 pub mod penalty;
@@ -10,205 +11,211 @@ use crate::queue::avoidance::PastMatch;
 use crate::queue::ticket::TicketEndReason;
 use crate::time::UnixMs;
 
-/// A match, from the proposal on.
+/// Match, from its proposal until it is purged.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Match {
-    /// Its name.
+    /// Match id.
     pub id: MatchId,
-    /// The set that it is played under.
+    /// Matchmaking set of the match.
     pub set_id: SetId,
-    /// The population.
+    /// Silo of the players.
     pub silo: SiloId,
-    /// The ruleset that made it; it keeps it.
+    /// Ruleset version that made the match. It does not change when a new ruleset loads.
     pub ruleset_hash: RulesetHash,
-    /// When it was proposed.
+    /// Time of the proposal.
     pub proposed_at: UnixMs,
-    /// Counts its changes: a change names the one that it is based on, and loses against another that was sooner.
+    /// Version number, increased by 1 per change. A write names the version it is based on and fails if the store has a
+    /// newer one.
     pub version: u64,
-    /// Where it stands.
+    /// Current stage.
     pub stage: MatchStage,
-    /// Who plays.
+    /// Tickets in the match.
     pub tickets: Vec<MatchTicket>,
-    /// How good the pass thought it, higher is better.
+    /// Match quality computed by the pass; higher is better.
     pub quality: f64,
-    /// The region where all meet, if any.
+    /// Region shared by all tickets, if the ruleset uses regions.
     pub region: Option<Box<str>>,
-    /// The session that is filled up, where no new one begins.
+    /// Session whose open seats the match fills. `None` for a new session.
     pub backfilled_session: Option<AdvertisementId>,
 }
 
-/// A ticket in a match.
+/// Ticket in a match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatchTicket {
-    /// Which.
+    /// Ticket id.
     pub ticket_id: TicketId,
-    /// Since when it had been waiting.
+    /// Time at which the ticket entered the queue.
     pub entered_at: UnixMs,
-    /// Its team: a place in `TeamsSpec::sizes`.
+    /// Team: an index into `TeamsSpec::team_sizes`.
     pub team: u16,
-    /// Its players.
+    /// Players of the ticket.
     pub players: Vec<MatchPlayer>,
 }
 
-/// A player in a match.
+/// Player in a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MatchPlayer {
-    /// The account.
+    /// Account.
     pub user: UserKey,
-    /// The connected client.
+    /// Connected client of the account.
     pub client: UserKey,
-    /// What it plays: a place in `TeamsSpec::roles`, if there are any.
+    /// Role in the team: an index into `TeamsSpec::roles`. `None` if the ruleset has no roles.
     pub role: Option<u16>,
-    /// What it has said to the ready check.
+    /// Response to the ready check. `None` until the player responds.
     pub accepted: Option<bool>,
 }
 
-/// Where a match stands.
+/// Stage of a match.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MatchStage {
-    /// All must agree before the deadline.
+    /// Ready check: all players must accept before the deadline.
     ReadyCheck {
-        /// Until when.
+        /// Time at which the ready check fails.
         deadline: UnixMs,
     },
-    /// All have agreed; a server is wanted.
+    /// Placement: the match waits for a game server or a host.
     Placing {
-        /// Until when.
+        /// Time at which the placement fails.
         deadline: UnixMs,
     },
-    /// It is played.
+    /// The match is being played.
     Playing {
-        /// Where.
+        /// Game server or host of the match.
         assignment: Assignment,
-        /// Since when.
+        /// Time at which play started.
         started_at: UnixMs,
-        /// When it is over if nobody has said so.
+        /// Time at which the match ends without an end report.
         times_out_at: UnixMs,
     },
-    /// It is over, or never came about; kept for a while, so that retries are answered and meetings remembered.
+    /// The match is over, or did not start. It is kept for a while to answer retries and to apply avoidance rules.
     Ended {
-        /// How it ended.
+        /// Reason of the end.
         end_reason: MatchEndReason,
-        /// When it began, if it did.
-        began: Option<UnixMs>,
-        /// Where it was played, if it was: whoever hosted it may still say what came of it.
-        place: Option<Assignment>,
-        /// When it may be forgotten.
+        /// Time at which play started. `None` if the match was not played or its game server failed.
+        started_at: Option<UnixMs>,
+        /// Game server or host, if the match was played. It may still report results.
+        assignment: Option<Assignment>,
+        /// Time after which the match may be deleted.
         purge_at: UnixMs,
     },
 }
 
-/// Where a match is played.
+/// Game server or host that a match is played on, with the data that clients need to join.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Assignment {
-    /// On a game server that had advertised itself.
+    /// Advertised game server.
     GameServer {
-        /// Which.
+        /// Advertisement of the game server.
         advertisement: AdvertisementId,
-        /// The seats taken there.
+        /// Reservation of the match's seats.
         reservation: ReservationId,
-        /// What it said about how to reach it; opaque.
+        /// Connection data published by the game server; opaque.
         connect_data: Vec<u8>,
     },
-    /// At one of the players.
+    /// One of the players hosts the match.
     PeerHost {
-        /// The host: the connected client, as [`Seat::player`] names it.
+        /// Client that hosts, as in [`MatchPlayer::client`].
         host: UserKey,
     },
-    /// Wherever the players agree.
+    /// No host: the players agree on one themselves.
     Unhosted,
 }
 
 impl MatchStage {
-    /// Where it is played, while it is.
+    /// Game server or host while the match is being played.
     pub fn assignment(&self) -> Option<&Assignment> {
         match self {
-            MatchStage::Playing { assignment: place, .. } => Some(place),
+            MatchStage::Playing { assignment, .. } => Some(assignment),
             MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => None,
         }
     }
 }
 
 impl MatchStage {
-    /// When play began, if it has.
+    /// Time at which play started. `None` if the match was not played.
     pub fn started_at(&self) -> Option<UnixMs> {
         match self {
-            MatchStage::Playing { started_at: began, .. } => Some(*began),
-            MatchStage::Ended { began, .. } => *began,
+            MatchStage::Playing { started_at, .. } => Some(*started_at),
+            MatchStage::Ended { started_at, .. } => *started_at,
             MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } => None,
         }
     }
 }
 
 impl Match {
-    /// Who meets whom in it; nobody does before it begins.
+    /// All pairs of users in the match, for avoidance rules. Empty if the match was not played.
     pub fn past_matches(&self) -> Vec<PastMatch> {
-        let Some(began) = self.stage.started_at() else { return Vec::new() };
-        let seats = self.tickets.iter().flat_map(|member| member.players.iter().map(|seat| (member.team, seat.user)));
-        let seats: Vec<(u16, UserKey)> = seats.collect();
-        let mut meetings = Vec::new();
-        for (at, &(team, one)) in seats.iter().enumerate() {
-            let meeting = |&(other_team, other)| PastMatch {
+        let Some(started_at) = self.stage.started_at() else { return Vec::new() };
+        let users =
+            self.tickets.iter().flat_map(|ticket| ticket.players.iter().map(|player| (ticket.team, player.user)));
+        let users: Vec<(u16, UserKey)> = users.collect();
+        let mut past_matches = Vec::new();
+        for (index, &(team, one)) in users.iter().enumerate() {
+            let past_match = |&(other_team, other)| PastMatch {
                 user: one,
                 other_user: other,
                 same_team: team == other_team,
-                started_at: began,
+                started_at,
             };
-            meetings.extend(seats[at + 1..].iter().map(meeting));
+            past_matches.extend(users[index + 1..].iter().map(past_match));
         }
-        meetings
+        past_matches
     }
 }
 
 impl MatchStage {
-    /// Where it is played, or was.
+    /// Game server or host of a match that is being played or was played.
     pub fn last_assignment(&self) -> Option<&Assignment> {
         match self {
-            MatchStage::Playing { assignment: place, .. } | MatchStage::Ended { place: Some(place), .. } => Some(place),
-            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { place: None, .. } => None,
+            MatchStage::Playing { assignment, .. } | MatchStage::Ended { assignment: Some(assignment), .. } => {
+                Some(assignment)
+            }
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { assignment: None, .. } => {
+                None
+            }
         }
     }
 
-    /// How it ended, if it has.
+    /// Reason of the end. `None` while the match is active.
     pub fn end_reason(&self) -> Option<MatchEndReason> {
         match self {
-            MatchStage::Ended { end_reason: outcome, .. } => Some(*outcome),
+            MatchStage::Ended { end_reason, .. } => Some(*end_reason),
             MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Playing { .. } => None,
         }
     }
 }
 
 impl Assignment {
-    /// Whether it is on the game server of that advertisement.
+    /// Whether the match is on the game server with advertisement `id`.
     pub fn is_on_game_server(&self, id: AdvertisementId) -> bool {
         matches!(self, Assignment::GameServer { advertisement, .. } if *advertisement == id)
     }
 }
 
-/// How a match ended.
+/// Reason why a match ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MatchEndReason {
-    /// It was played, and its end reported.
+    /// It was played, and its end was reported.
     Played,
-    /// It was played, and nobody said that it was over.
+    /// It was played, but no end report arrived in time.
     TimedOut,
-    /// Somebody declined, or left before it began.
+    /// A player declined, or left before play started.
     Declined,
-    /// Somebody did not answer.
+    /// A player did not respond to the ready check in time.
     NotAcceptedInTime,
-    /// No server was found in time.
+    /// No game server was found in time.
     NoServer,
-    /// The server gave it up before anybody played.
+    /// The game server failed, or gave up the match before it was played.
     ServerFailed,
-    /// An operator cancelled it.
+    /// Cancelled by an operator.
     Cancelled,
 }
 
-/// What becomes of a ticket when its match changes.
+/// Effect of a match's end on one of its tickets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketFate {
-    /// It waits again, as long as it had.
+    /// The ticket waits again and keeps its original wait time.
     Requeued,
-    /// It is over.
+    /// The ticket ends.
     Ended(TicketEndReason),
 }

@@ -1,4 +1,4 @@
-//! What came of a match: who came in where, what that made of the ratings, and what had been wanted of it.
+//! Match results: ranks of the sides, rating updates, and the expectation at the time of the proposal.
 
 use sha2::{Digest, Sha256};
 
@@ -8,96 +8,96 @@ use crate::rating::{RatingError, SetActivity, Side, Skill};
 use crate::ruleset::rating::{DisconnectPolicy, RatingSpec};
 use crate::time::UnixMs;
 
-/// What came of a match, as whoever hosted it says.
+/// Result of a match, as reported by its host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResultReport {
-    /// Which.
+    /// Match id.
     pub match_id: MatchId,
-    /// The set that it was played under.
+    /// Matchmaking set of the match.
     pub set_id: SetId,
-    /// The population.
+    /// Silo of the match.
     pub silo: SiloId,
-    /// The ruleset that made it.
+    /// Hash of the ruleset that created the match.
     pub ruleset_hash: RulesetHash,
-    /// Who came in where: the teams in their order, or every player alone.
+    /// Ranked sides: the teams in their order, or one side per player.
     pub sides: Vec<SideRank>,
-    /// Users who had left before its end, sorted, each once.
+    /// Users who left before the end, sorted, without duplicates.
     pub left_early: Vec<UserKey>,
-    /// When it began.
+    /// Start of play.
     pub started_at: UnixMs,
-    /// How long it was played, milliseconds, as far as anybody knows.
+    /// Playing time, milliseconds, if known.
     pub duration_ms: Option<u64>,
-    /// What had been wanted.
+    /// Expectation when the match was created.
     pub expectation: MatchExpectation,
 }
 
-/// One side, and where it came in.
+/// One side of a match and its rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SideRank {
-    /// Its team: a place in `TeamsSpec::sizes`.
+    /// Team of the side, an index in `TeamsSpec::sizes`.
     pub team_index: u16,
-    /// Its users, in the order of the match.
+    /// Users of the side, in match order.
     pub users: Vec<UserKey>,
-    /// 1 is best, equal is a draw; no number is left out.
+    /// Rank: 1 is best, equal ranks are a draw, no number is skipped.
     pub rank: u32,
 }
 
-/// What was known of a match when it was made, to be held against what came of it (S1-98).
+/// Expected quality, waits and win probabilities of a match at its creation, for comparison with the result.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MatchExpectation {
-    /// How good the pass thought it, higher is better.
+    /// Quality assigned by the queue pass; higher is better.
     pub match_quality: f64,
-    /// The chance of each side to come in first, by the ratings that its players entered with; empty where there are none.
+    /// Win probability per side, from the players' ratings on entering the queue; empty without ratings.
     pub win_probabilities: Vec<f64>,
-    /// The largest difference between two sides' mean ratings.
+    /// Largest difference between the mean ratings of two sides.
     pub max_rating_gap: f64,
-    /// How long each of its tickets had waited when play began, milliseconds.
+    /// Wait of each ticket until play started, milliseconds.
     pub ticket_waits_ms: Vec<u64>,
-    /// Round trip of each of its tickets to the region where all met, milliseconds, as far as they had said.
+    /// Round trip of each ticket to `region`, milliseconds; `None` if not reported.
     pub ticket_round_trips_ms: Vec<Option<f32>>,
-    /// That region, if the ruleset goes by regions.
+    /// Region of the match, if the ruleset uses regions.
     pub region: Option<Box<str>>,
 }
 
-/// A result as it is kept: once for each match.
+/// Stored result; exactly one per match.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatchResult {
-    /// As it was reported.
+    /// The accepted report.
     pub report: ResultReport,
-    /// A digest of what was said, so that another report for the match is noticed.
+    /// Digest of the reported values, for detecting a different second report.
     pub report_digest: [u8; 16],
-    /// When it was taken.
+    /// Time of acceptance.
     pub reported_at: UnixMs,
-    /// What it made of everybody, in the order of sides; empty where it made nothing.
+    /// Rating updates in the order of the sides; empty if the match is unrated.
     pub rating_updates: Vec<RatingUpdate>,
-    /// Why it made nothing.
+    /// Reason if the match is unrated.
     pub unrated_reason: Option<UnratedReason>,
 }
 
-/// What a match made of one user.
+/// Rating of one user before and after a match.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatingUpdate {
-    /// Whose.
+    /// User.
     pub user: UserKey,
-    /// As it was stored before.
+    /// Stored rating before the match.
     pub before: PlayerRating,
-    /// As it is stored after.
+    /// Stored rating after the match.
     pub after: PlayerRating,
 }
 
-/// Why a match changes no rating.
+/// Reason that a match changes no rating.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UnratedReason {
     /// The set has no rating system.
     NoRatingSystem,
-    /// There was nobody to play against, as where a session was filled up.
+    /// The match has fewer than two sides, for example after a backfill of one session.
     SingleSide,
-    /// Somebody left before its end, and the ruleset counts no such match (S2-13).
+    /// A player left before the end, and the ruleset ignores such matches.
     PlayerLeftEarly,
 }
 
 impl ResultReport {
-    /// Why it changes no rating under these rules, if it does not.
+    /// Reason that the match is unrated under `spec`; `None` if it is rated.
     pub fn unrated_reason(&self, spec: Option<&RatingSpec>) -> Option<UnratedReason> {
         match spec {
             None => Some(UnratedReason::NoRatingSystem),
@@ -109,38 +109,40 @@ impl ResultReport {
         }
     }
 
-    /// What it makes of everybody, in the order of sides; `known` says what is stored of a user, `played` how far the set has been
-    /// played before.
+    /// Computes (user, skill before, skill after) for all users, in the order of the sides. `stored_skill` returns a
+    /// user's stored skill; `activity` is the set's activity so far.
     pub fn rate_players(
         &self,
         spec: &RatingSpec,
-        known: impl Fn(UserKey) -> Skill,
+        stored_skill: impl Fn(UserKey) -> Skill,
         at: UnixMs,
-        played: SetActivity,
+        activity: SetActivity,
     ) -> Result<Vec<(UserKey, Skill, Skill)>, RatingError> {
-        let side =
-            |side: &SideRank| Side { players: side.users.iter().map(|user| known(*user)).collect(), rank: side.rank };
+        let side = |side: &SideRank| Side {
+            players: side.users.iter().map(|user| stored_skill(*user)).collect(),
+            rank: side.rank,
+        };
         let sides: Vec<Side> = self.sides.iter().map(side).collect();
-        let after = spec.rate_match_with_activity(&sides, at, played)?;
+        let after = spec.rate_match_with_activity(&sides, at, activity)?;
         let before = sides.iter().flat_map(|side| side.players.iter().copied());
         let skills = before.zip(after.into_iter().flatten());
-        let changes = self.users().zip(skills).map(|(user, (before, after))| (user, before, after));
-        Ok(changes.collect())
+        let updates = self.users().zip(skills).map(|(user, (before, after))| (user, before, after));
+        Ok(updates.collect())
     }
 
-    /// Everybody in it, in the order of sides.
+    /// All users, in the order of the sides.
     pub fn users(&self) -> impl Iterator<Item = UserKey> + '_ {
         self.sides.iter().flat_map(|side| side.users.iter().copied())
     }
 
-    /// Where a user came in.
+    /// Rank of a user's side; `None` if the user is not in the match.
     pub fn rank_of(&self, user: UserKey) -> Option<u32> {
         self.sides.iter().find(|side| side.users.contains(&user)).map(|side| side.rank)
     }
 
-    /// A digest of who came in where, who had left, and how long it took if that was said: what two reports must have in common
-    /// to be the same.
-    pub fn digest(&self, said_duration_ms: Option<u64>) -> [u8; 16] {
+    /// Digest of the reported values: ranks, users, users who left early, and the duration if the report contains one.
+    /// Two reports are equal if their digests are equal.
+    pub fn digest(&self, reported_duration_ms: Option<u64>) -> [u8; 16] {
         let mut digest = Sha256::new();
         let count = |count: usize| (count as u64).to_be_bytes();
         digest.update(count(self.sides.len()));
@@ -151,78 +153,78 @@ impl ResultReport {
         }
         digest.update(count(self.left_early.len()));
         self.left_early.iter().for_each(|user| digest.update(user.as_bytes()));
-        digest.update([u8::from(said_duration_ms.is_some())]);
-        digest.update(said_duration_ms.unwrap_or(0).to_be_bytes());
+        digest.update([u8::from(reported_duration_ms.is_some())]);
+        digest.update(reported_duration_ms.unwrap_or(0).to_be_bytes());
         let digest: [u8; 32] = digest.finalize().into();
-        std::array::from_fn(|at| digest[at])
+        std::array::from_fn(|index| digest[index])
     }
 
-    /// It in a few words, for whoever has said something else: `team 0 came in 1, team 1 came in 2`.
+    /// Text for the error about a different second report: `team 0 has rank 1, team 1 has rank 2`.
     pub fn summary(&self) -> String {
-        let side = |side: &SideRank| format!("team {} came in {}", side.team_index, side.rank);
-        let mut words = self.sides.iter().take(SUMMARY_SIDES_MAX).map(side).collect::<Vec<_>>().join(", ");
-        if SUMMARY_SIDES_MAX < self.sides.len() {
-            words.push_str(", and so on");
+        let side = |side: &SideRank| format!("team {} has rank {}", side.team_index, side.rank);
+        let mut summary = self.sides.iter().take(SUMMARY_SIDES_MAX).map(side).collect::<Vec<_>>().join(", ");
+        if self.sides.len() > SUMMARY_SIDES_MAX {
+            summary.push_str(", ...");
         }
         match self.left_early.len() {
             0 => {}
-            1 => words.push_str("; one had left"),
-            some => words.push_str(&format!("; {some} had left")),
+            1 => summary.push_str("; 1 player left early"),
+            count => summary.push_str(&format!("; {count} players left early")),
         }
-        words
+        summary
     }
 }
 
-/// Sides that are put in words.
+/// Maximum number of sides in a summary.
 const SUMMARY_SIDES_MAX: usize = 4;
 
-/// The same order in the least numbers: 10, 7, 7 becomes 2, 1, 1.
+/// Replaces ranks by dense ranks from 1, in the same order: 10, 7, 7 becomes 2, 1, 1.
 pub fn dense_ranks(ranks: &[u32]) -> Vec<u32> {
-    let mut known: Vec<u32> = ranks.to_vec();
-    known.sort_unstable();
-    known.dedup();
-    let place = |rank: &u32| known.partition_point(|it| it < rank) + 1;
-    ranks.iter().map(|rank| u32::try_from(place(rank)).unwrap_or(u32::MAX)).collect()
+    let mut distinct: Vec<u32> = ranks.to_vec();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let dense = |rank: &u32| distinct.partition_point(|lower| lower < rank) + 1;
+    ranks.iter().map(|rank| u32::try_from(dense(rank)).unwrap_or(u32::MAX)).collect()
 }
 
-/// How content a user is with a set's matches, as far as it shows (S1-97). The losing streak is the rating's own.
+/// Satisfaction statistics of a user in one set. The losing streak is stored with the rating.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SatisfactionStats {
-    /// Matches that the user has left before their end.
+    /// Matches that the user left before the end.
     pub abandoned_matches: u32,
-    /// Matches that the user has scored.
+    /// Matches for which the user gave feedback.
     pub feedback_count: u32,
-    /// The sum of those scores, each 1 to 5.
+    /// Sum of the feedback values, each 1 to 5.
     pub feedback_sum: u32,
 }
 
 impl SatisfactionStats {
-    /// The mean of the scores that were given.
+    /// Mean feedback, 1 to 5; `None` without feedback.
     pub fn mean_feedback(&self) -> Option<f64> {
-        (0 < self.feedback_count).then(|| f64::from(self.feedback_sum) / f64::from(self.feedback_count))
+        (self.feedback_count > 0).then(|| f64::from(self.feedback_sum) / f64::from(self.feedback_count))
     }
 }
 
-/// One change of a user's rating, as it is remembered.
+/// Entry in a user's rating history.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatingHistoryEntry {
-    /// Whose.
+    /// User.
     pub user: UserKey,
-    /// Which set's.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// The number of matches that count in the rating after it.
+    /// Number of rated matches of the user, including this one.
     pub rated_match_number: u32,
-    /// By which match.
+    /// Match that changed the rating.
     pub match_id: MatchId,
-    /// When.
+    /// Time of the report.
     pub reported_at: UnixMs,
-    /// Where the user's side came in.
+    /// Rank of the user's side; 1 is best.
     pub rank: u32,
-    /// Among how many sides.
+    /// Number of sides in the match.
     pub side_count: u32,
-    /// Before.
+    /// Rating before the match.
     pub before: PlayerRating,
-    /// After.
+    /// Rating after the match.
     pub after: PlayerRating,
 }
 
@@ -232,9 +234,9 @@ mod tests {
     use crate::ruleset::rating::RatingSystem;
 
     fn report(ranks: &[u32]) -> ResultReport {
-        let side = |(team, rank): (u16, &u32)| SideRank {
-            team_index: team,
-            users: vec![UserKey::from_bytes([team as u8; 16])],
+        let side = |(team_index, rank): (u16, &u32)| SideRank {
+            team_index,
+            users: vec![UserKey::from_bytes([team_index as u8; 16])],
             rank: *rank,
         };
         ResultReport {
@@ -262,28 +264,28 @@ mod tests {
         assert_eq!(dense_ranks(&[]), [0_u32; 0]);
     }
 
-    /// S1-61: of two equals the winner gets half of K from the loser.
+    /// S1-61: with equal ratings, the winner gains half of K and the loser loses it.
     #[test]
     fn rate_players_updates_users_in_side_order() {
-        let changes = report(&[2, 1])
+        let updates = report(&[2, 1])
             .rate_players(&elo_spec(), |_| elo_spec().initial_skill(), UnixMs(9), SetActivity::default())
             .unwrap();
         let ratings: Vec<(u8, f64, i32)> =
-            changes.iter().map(|(user, _, after)| (user.as_bytes()[0], after.estimate.rating, after.streak)).collect();
+            updates.iter().map(|(user, _, after)| (user.as_bytes()[0], after.estimate.rating, after.streak)).collect();
         assert_eq!(ratings, [(0, 1492.0, -1), (1, 1508.0, 1)]);
     }
 
-    /// S2-13: a match that somebody left counts, or does not, as the ruleset has it.
+    /// S2-13: the ruleset decides whether a match counts that a player left early.
     #[test]
     fn unrated_match_reports_its_reason() {
-        let mut left = report(&[1, 2]);
-        left.left_early.push(UserKey::from_bytes([1; 16]));
+        let mut with_leaver = report(&[1, 2]);
+        with_leaver.left_early.push(UserKey::from_bytes([1; 16]));
         let strict = RatingSpec { on_disconnect: DisconnectPolicy::Ignore, ..elo_spec() };
-        assert_eq!(left.unrated_reason(Some(&elo_spec())), None);
-        assert_eq!(left.unrated_reason(Some(&strict)), Some(UnratedReason::PlayerLeftEarly));
+        assert_eq!(with_leaver.unrated_reason(Some(&elo_spec())), None);
+        assert_eq!(with_leaver.unrated_reason(Some(&strict)), Some(UnratedReason::PlayerLeftEarly));
         assert_eq!(report(&[1, 2]).unrated_reason(Some(&strict)), None);
         assert_eq!(report(&[1]).unrated_reason(Some(&strict)), Some(UnratedReason::SingleSide));
-        assert_eq!(left.unrated_reason(None), Some(UnratedReason::NoRatingSystem));
+        assert_eq!(with_leaver.unrated_reason(None), Some(UnratedReason::NoRatingSystem));
     }
 
     #[test]
@@ -291,14 +293,14 @@ mod tests {
         let (first, mut other) = (report(&[1, 2]), report(&[1, 2]));
         other.expectation.match_quality = 3.0;
         other.duration_ms = Some(3);
-        assert_eq!(first.digest(None), other.digest(None), "what fireteam knows itself is not what was said");
-        let all =
+        assert_eq!(first.digest(None), other.digest(None), "the digest contains reported values only");
+        let digests =
             [first.digest(None), first.digest(Some(0)), report(&[2, 1]).digest(None), report(&[1, 1]).digest(None)];
         other.left_early.push(UserKey::from_bytes([1; 16]));
-        let mut all: Vec<_> = all.into_iter().chain([other.digest(None)]).collect();
-        all.sort_unstable();
-        all.dedup();
-        assert_eq!(all.len(), 5);
-        assert_eq!(other.summary(), "team 0 came in 1, team 1 came in 2; one had left");
+        let mut digests: Vec<_> = digests.into_iter().chain([other.digest(None)]).collect();
+        digests.sort_unstable();
+        digests.dedup();
+        assert_eq!(digests.len(), 5);
+        assert_eq!(other.summary(), "team 0 has rank 1, team 1 has rank 2; 1 player left early");
     }
 }

@@ -1,32 +1,29 @@
-//! Pairs up the nodes of a graph so that the weights of the pairs add up to as much as can be.
+//! Maximum weight matching in a general graph.
 //!
-//! Edmonds' primal-dual method for general graphs (J. Edmonds, "Maximum matching and a polyhedron with 0,1-vertices",
-//! 1965; the bookkeeping of labels after Z. Galil, "Efficient algorithms for finding maximum matching in graphs",
-//! 1986), with all trees growing at once and left standing when others augment, and with a queue of the moments at
-//! which something becomes possible. No kept crate does this for weights of 64 bits without a graph library around it.
+//! Edmonds' primal-dual blossom algorithm (J. Edmonds, "Maximum matching and a polyhedron with 0,1-vertices", 1965),
+//! with the labels after Z. Galil ("Efficient algorithms for finding maximum matching in graphs", 1986). All trees grow
+//! at the same time and survive when others augment. A priority queue holds the dual values at which edges become
+//! tight. No maintained crate does this for 64-bit weights without a graph library.
 
 mod alternating_forest;
-mod augmentation;
-mod blossom;
 
 use crate::matching::alternating_forest::AlternatingForest;
 
-/// The heaviest that an edge counts; heavier ones count as this. Sums of four weights have to fit.
+/// Maximum weight of an edge; heavier edges count as this. Sums of four weights must fit into `i64`.
 pub const EDGE_WEIGHT_MAX: i64 = 1 << 60;
 
-/// A matching of greatest total weight in the graph of `nodes` nodes: each node's partner, if it has one. Every edge
-/// joins two nodes, in either order, and says what the pair is worth; of several between the same two the heaviest
-/// counts. Edges that are worth 0 or less, from a node to itself, or to a node that is not there, are passed over: they
-/// add nothing.
+/// Matching of maximum total weight in a graph of `nodes` nodes: the partner of each node, if any. Each edge is `(node,
+/// node, weight)`; of parallel edges the heaviest counts. Ignored are edges of weight 0 or less, loops, and edges to
+/// unknown nodes.
 ///
-/// The same edges in the same order give the same matching. For n nodes and m edges the work is of the order of n m log
-/// n at worst, and far less where neighbours are near.
+/// Deterministic for the same edges in the same order. The worst case for n nodes and m edges is O(n m log n); with
+/// mostly local edges it is far less.
 pub fn maximum_weight_matching(nodes: usize, edges: &[(u32, u32, i64)]) -> Vec<Option<u32>> {
-    let is_there = |node: u32| (node as usize) < nodes;
-    let worth = edges.iter().filter(|(a, b, weight)| a != b && is_there(*a) && is_there(*b) && 0 < *weight);
+    let is_known = |node: u32| (node as usize) < nodes;
+    let usable = edges.iter().filter(|(a, b, weight)| a != b && is_known(*a) && is_known(*b) && *weight > 0);
     let mut forest = AlternatingForest::new(
         nodes,
-        worth.map(|&(a, b, weight)| (a as usize, b as usize, weight.min(EDGE_WEIGHT_MAX))),
+        usable.map(|&(a, b, weight)| (a as usize, b as usize, weight.min(EDGE_WEIGHT_MAX))),
     );
     forest.find_maximum_matching();
     (0..nodes).map(|node| forest.partner(node).map(|partner| partner as u32)).collect()

@@ -1,38 +1,38 @@
-//! Search or advertise? If everyone did the same no groups would form, so the choice is drawn (S1-5).
+//! Choice between searching and advertising. It is random, because no groups form if all parties choose the same.
 
-/// The chance of advertising by party size, percent.
+/// Probability of advertising by party size, percent.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdvertiseChances {
     percents: Box<[f64]>,
 }
 
-/// What a party does next.
+/// Next action of a party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchmakingAction {
-    /// Look for sessions.
+    /// Search for sessions to join.
     Search,
-    /// Wait to be found.
+    /// Advertise the own session and wait for others to join.
     Advertise,
 }
 
-/// Never certain: two full parties that only advertise would never meet (S1-6).
+/// Maximum probability, percent. At 100, two parties that only advertise would never find each other.
 pub const ADVERTISE_PERCENT_MAX: f64 = 99.0;
 
 impl AdvertiseChances {
-    /// A hand-tuned table: the first entry is for a party of one. `None` when it is empty or an entry lies outside
-    /// [0, 99].
+    /// Table of percentages; the first entry is for a party of one. `None` if it is empty or an entry is outside [0,
+    /// 99].
     pub fn from_table(percents: Vec<f64>) -> Option<Self> {
         let valid = percents.iter().all(|percent| (0.0..=ADVERTISE_PERCENT_MAX).contains(percent));
         (valid && !percents.is_empty()).then(|| Self { percents: percents.into() })
     }
 
-    /// The same chance for every size of party; `percent` is held to [0, 99].
+    /// Same probability for every party size; `percent` is clamped to [0, 99].
     pub fn constant(percent: f64) -> Self {
         Self { percents: [percent.clamp(0.0, ADVERTISE_PERCENT_MAX)].into() }
     }
 
-    /// The rule of thumb for symmetric games: `party_size / (game_size / 2)`, as whole percents, rounded down and
-    /// capped at 99 (S1-7). `game_size` is 2 or more.
+    /// Rule of thumb for symmetric games (Villegas): `party_size / (game_size / 2)` in whole percent, rounded down, at
+    /// most 99. A `game_size` below 2 counts as 2.
     pub fn from_game_size(game_size: u16) -> Self {
         let half = f64::from(game_size.max(2)) / 2.0;
         let largest = (game_size.max(2) / 2).max(1);
@@ -41,20 +41,20 @@ impl AdvertiseChances {
         Self { percents }
     }
 
-    /// The chance for a party of `party_size`, percent. Sizes beyond the table have the last entry's.
+    /// Probability for a party of `party_size`, percent. Sizes beyond the table use the last entry.
     pub fn percent_for_party(&self, party_size: u16) -> f64 {
         let last = self.percents.len() - 1;
         self.percents[usize::from(party_size.saturating_sub(1)).min(last)]
     }
 
-    /// The whole table.
+    /// Percentages by party size, starting with size 1.
     pub fn percents(&self) -> &[f64] {
         &self.percents
     }
 
-    /// Draws a role; `dice` is uniform in [0, 1).
-    pub fn choose_action(&self, party_size: u16, dice: f64) -> MatchmakingAction {
-        if dice * 100.0 < self.percent_for_party(party_size) {
+    /// Chooses an action at random; `random` is uniform in [0, 1).
+    pub fn choose_action(&self, party_size: u16, random: f64) -> MatchmakingAction {
+        if random * 100.0 < self.percent_for_party(party_size) {
             MatchmakingAction::Advertise
         } else {
             MatchmakingAction::Search

@@ -1,12 +1,12 @@
-//! What can lie between two sessions: a difference of values, a round trip, a distance.
+//! Measures between two sessions: attribute difference, latency, distance.
 
-/// What a limit, a hard filter or a soft filter measures.
+/// Measure between two sessions that a limit, a hard filter or a soft filter uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
-    /// The difference between the two sides' values of a number attribute: its place in `Ruleset::attributes`.
+    /// Difference between the two sides' values of a number attribute, given by its index in `Ruleset::attributes`.
     AttributeDifference(usize),
-    /// The round trip between the two sides, milliseconds.
+    /// Round trip between the two sides, milliseconds.
     Latency,
-    /// The chord between the two sides' localities, miles.
+    /// Chord between the two sides' localities, miles.
     Distance,
 }

@@ -1,4 +1,4 @@
-//! Puts waiting parties together: tickets, a ruleset, a moment and dice in; proposals and a report out.
+//! Queue matchmaking: passes that turn waiting tickets into match proposals, and explanations for tickets that wait.
 
 pub mod avoidance;
 pub mod backfill;
@@ -7,8 +7,10 @@ mod duel_fast_path;
 pub mod explain;
 mod filter_columns;
 pub mod gate;
+pub mod input;
 #[cfg(test)]
 mod oracle;
+pub mod outcome;
 pub mod pass;
 mod pass_progress;
 mod pass_state;
@@ -19,7 +21,6 @@ pub mod rating_group;
 mod region;
 pub mod report;
 mod rng;
-pub mod satisfaction;
 mod select;
 #[cfg(test)]
 mod tests;

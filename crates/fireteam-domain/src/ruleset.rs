@@ -1,10 +1,11 @@
-//! A ruleset that has passed every check, and the hash that names its meaning.
+//! Validated ruleset and its configuration hash.
 
 mod element_reader;
 pub mod hash;
 pub mod queue;
 pub mod rating;
 pub mod raw;
+mod soft_filter;
 pub mod spelling;
 pub mod teams;
 pub mod tradeoff;
@@ -23,17 +24,19 @@ use crate::ruleset::queue::QueueSpec;
 use crate::ruleset::rating::RatingSpec;
 use crate::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
 
-/// Which silos a set serves.
+pub use crate::ruleset::soft_filter::{DistanceCurve, SoftFilter, SoftFilterMode, SoftMissingPolicy};
+
+/// Silos that a matchmaking set serves.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ServedSilos {
-    /// Every silo.
+    /// All silos.
     Any,
-    /// These, sorted.
+    /// The listed silos, sorted by id.
     Only(Box<[SiloId]>),
 }
 
 impl ServedSilos {
-    /// Whether `silo` is served.
+    /// Whether the set serves `silo`.
     pub fn serves(&self, silo: SiloId) -> bool {
         match self {
             ServedSilos::Any => true,
@@ -42,230 +45,172 @@ impl ServedSilos {
     }
 }
 
-/// What a hard filter does when either side lacks the value.
+/// Result of a hard filter if either side lacks the value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HardMissingPolicy {
-    /// The filter says nothing.
+    /// The filter passes.
     #[default]
     Pass,
-    /// The filter refuses.
+    /// The filter refuses the candidate.
     Refuse,
 }
 
-/// A rule that must hold exactly (S1-17). It never trades against a soft one.
+/// Hard filter: a rule that must hold exactly and is never traded against a soft filter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HardFilter {
-    /// What refusals are counted under.
+    /// Name under which refusals are counted.
     pub name: Box<str>,
-    /// When a value is missing.
+    /// Result if a value is missing.
     pub missing: HardMissingPolicy,
-    /// The rule.
+    /// Condition to check.
     pub rule: HardRule,
 }
 
-/// What a hard filter asks. Attributes are places in `Ruleset::attributes`.
+/// Condition of a hard filter. Attributes are indexes into `Ruleset::attributes`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HardRule {
-    /// Both sides' values are the same; or, with `value`, the advertiser's is that value.
+    /// Both sides have the same value. With `value`, the advertiser's value must equal it.
     Equal {
-        /// Any kind of attribute.
+        /// Attribute of any kind.
         attribute: usize,
-        /// The constant to compare with.
+        /// Constant to compare with.
         value: Option<AttributeValue>,
     },
-    /// Both sides' values differ; or, with `value`, the advertiser's is not that value.
+    /// The two sides have different values. With `value`, the advertiser's value must differ from it.
     NotEqual {
-        /// Any kind of attribute.
+        /// Attribute of any kind.
         attribute: usize,
-        /// The constant to compare with.
+        /// Constant to compare with.
         value: Option<AttributeValue>,
     },
-    /// The other side's value is one of a list.
+    /// The other side's value is in a list.
     In {
-        /// A text attribute.
+        /// String attribute.
         attribute: usize,
-        /// The list.
+        /// List of accepted values.
         list: InFilterList,
-        /// Asked by both sides rather than by the searcher alone.
+        /// Both sides check the rule; otherwise only the searcher does.
         mutual: bool,
     },
-    /// The advertiser's number lies in [min, max], both ends included (S1-17). An end that the file leaves out is infinite.
+    /// The advertiser's number is in [min, max]. An end that the file omits is infinite.
     Range {
-        /// A number attribute.
+        /// Number attribute.
         attribute: usize,
-        /// Least value that passes.
+        /// Lower bound, inclusive.
         min: f64,
-        /// Greatest value that passes.
+        /// Upper bound, inclusive.
         max: f64,
     },
-    /// The two lists of texts share an entry.
+    /// The two string lists share at least one entry.
     Overlap {
-        /// A texts attribute.
+        /// String list attribute.
         attribute: usize,
     },
-    /// The pair of numbers, either way round, is in a table: NAT types, for one.
+    /// The pair of numbers, in either order, is in a table; for example, a table of NAT types.
     Compatible {
-        /// A number attribute that holds whole numbers.
+        /// Number attribute that holds integers.
         attribute: usize,
-        /// Pairs with the lesser number first; sorted.
+        /// Accepted pairs, smaller number first; sorted.
         pairs: Box<[(i32, i32)]>,
     },
-    /// The measure is within each side's limit at the time that side has waited (S1-36).
+    /// The measured value is within each side's limit for the time that side has waited.
     Within {
-        /// What is measured: the measure of the expansion.
+        /// Measured quantity; the same as that of the expansion.
         measure: Measure,
-        /// A place in `Ruleset::expansions`.
+        /// Index into `Ruleset::expansions`.
         expansion: usize,
-        /// How much of the measure the advertiser's limit must cover, percent: 100 is mutual, 0 asks the searcher
-        /// alone (S0-16).
+        /// Share of the measured value that the advertiser's limit must cover, percent. 100: both limits must hold. 0:
+        /// only the searcher's limit counts.
         reciprocal_percent: f64,
     },
-    /// The advertisement was published under the ruleset that the search uses.
-    SameHash,
+    /// The advertisement was published under the ruleset version that the search uses.
+    SameRuleset,
 }
 
-/// What an `In` filter compares with.
+/// List that an `In` filter compares with.
 #[derive(Clone, Debug, PartialEq)]
 pub enum InFilterList {
-    /// The asking side's own list: a texts attribute.
+    /// The checking side's own string list attribute.
     OwnAttribute(usize),
-    /// Fixed texts, sorted.
+    /// Constant strings, sorted.
     Strings(Box<[Box<str>]>),
 }
 
-/// How a soft filter reads the two sides' values.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SoftFilterMode {
-    /// |advertiser - searcher|: closeness, as for skill (S1-19).
-    Difference,
-    /// The advertiser's value, or the pair's measure, against the least of its range: a cost, as for latency (B-8).
-    LowerIsBetter,
-}
-
-/// How a normalised distance d in [0, 1] weighs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum DistanceCurve {
-    /// d.
-    #[default]
-    Linear,
-    /// d²: forgives small differences (S4-8).
-    Quadratic,
-    /// √d: punishes small differences (S4-8).
-    SquareRoot,
-}
-
-/// What a soft filter adds when a value is missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SoftMissingPolicy {
-    /// The whole weight, as if the value were the worst.
-    #[default]
-    Worst,
-    /// Half the weight: neither a reward nor a punishment.
-    Neutral,
-}
-
-/// A weighted wish: its term is `weight * curve(distance)`, lower is better (S1-18).
-#[derive(Clone, Debug, PartialEq)]
-pub struct SoftFilter {
-    /// What its term is called in answers.
-    pub name: Box<str>,
-    /// How much it matters; positive, finite.
-    pub weight: f64,
-    /// What is measured.
-    pub measure: Measure,
-    /// How the values are read. `Difference` only with `Measure::Attribute`.
-    pub mode: SoftFilterMode,
-    /// How distance weighs.
-    pub curve: DistanceCurve,
-    /// When a value is missing.
-    pub missing: SoftMissingPolicy,
-    /// The value that normalises to 0; less than `max`.
-    pub min: f64,
-    /// The value that normalises to 1.
-    pub max: f64,
-}
-
-impl SoftFilter {
-    /// `(value - min) / (max - min)`, clamped to [0, 1] (S1-19).
-    pub fn normalize(&self, value: f64) -> f64 {
-        ((value - self.min) / (self.max - self.min)).clamp(0.0, 1.0)
-    }
-}
-
-/// How much work one search may cause (S1-46).
+/// Limits on the work of one search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchLimits {
-    /// Candidates in an answer.
+    /// Maximum number of candidates in an answer.
     pub max_results: u32,
-    /// Rows looked at.
+    /// Maximum number of rows to evaluate.
     pub max_evaluated: u32,
 }
 
-/// Whether players must have said themselves that they come along.
+/// Whether each player of a party must consent to the party leader's requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PartyConsentPolicy {
-    /// Whoever leads a party is believed.
+    /// The party leader acts for all members.
     #[default]
     Assumed,
-    /// Where a player's game speaks for others, each of them has said so (SEC-6).
+    /// If a player's client acts for other players, each of them must have consented.
     Required,
 }
 
-/// A valid ruleset.
+/// Valid ruleset of one matchmaking set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ruleset {
-    /// The playlist's name, for people.
+    /// Playlist name for people.
     pub name: Box<str>,
-    /// The set that it rules.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// Names its meaning.
+    /// Configuration hash; identifies the meaning of the ruleset.
     pub hash: RulesetHash,
-    /// Which silos it serves.
+    /// Silos that the set serves.
     pub silos: ServedSilos,
     /// Declared attributes, in file order.
     pub attributes: Box<[Attribute]>,
     /// Hard filters, in file order.
     pub hard_filters: Box<[HardFilter]>,
-    /// Soft filters, in file order; a score is summed in this order.
+    /// Soft filters, in file order. Terms are summed in this order.
     pub soft_filters: Box<[SoftFilter]>,
     /// Expansions, in file order.
     pub expansions: Box<[Expansion]>,
-    /// Search or advertise?
+    /// Chance to advertise instead of search, by party size.
     pub advertise_chances: AdvertiseChances,
-    /// Limits on a search.
+    /// Limits on one search.
     pub search_limits: SearchLimits,
-    /// Distance to milliseconds.
+    /// Estimates latency from distance.
     pub latency_model: LatencyModel,
-    /// Share of candidates that must answer the quick probe before the involved one starts, percent (S1-29).
+    /// Share of candidates that must answer the quick probe before the involved phase starts, percent.
     pub involved_phase_percent: f64,
-    /// Whether a party's members must have said that they come along.
+    /// Whether party members must consent.
     pub consent: PartyConsentPolicy,
-    /// How a match is divided; `None` for sets that are only advertised and searched.
+    /// Teams of a match. `None` for sets that only advertise and search.
     pub teams: Option<TeamsSpec>,
-    /// How waiting parties are put together; `None` for sets without a queue.
+    /// Queue settings. `None` for sets without a queue.
     pub queue: Option<QueueSpec>,
-    /// What players must agree to; `None` when matches begin at once.
+    /// Ready check. `None` if matches start without one.
     pub ready_check: Option<ReadyCheckSpec>,
-    /// Where matches are played.
-    pub server: HostingSpec,
-    /// How results become ratings; `None` when they do not.
+    /// Hosting of matches.
+    pub hosting: HostingSpec,
+    /// Rating settings. `None` if results do not change ratings.
     pub rating: Option<RatingSpec>,
-    /// The file, exactly as the designer wrote it.
+    /// Source file, unchanged.
     pub source_xml: Arc<str>,
 }
 
 impl Ruleset {
-    /// The place of the attribute called `name`.
+    /// Index of the attribute `name` in `attributes`.
     pub fn attribute_index(&self, name: &str) -> Option<usize> {
         self.attributes.iter().position(|attribute| &*attribute.name == name)
     }
 
-    /// Milliseconds until any limit that a hard filter uses next grows for someone who has waited `waited_ms`.
+    /// Milliseconds until the next growth of any limit that a hard filter uses, after `waited_ms`. `None` if no limit
+    /// grows again.
     pub fn ms_until_next_expansion(&self, waited_ms: u64) -> Option<u64> {
-        let used = self.hard_filters.iter().filter_map(|filter| match filter.rule {
+        let used_expansions = self.hard_filters.iter().filter_map(|filter| match filter.rule {
             HardRule::Within { expansion, .. } => Some(expansion),
             _ => None,
         });
-        used.filter_map(|expansion| self.expansions[expansion].ms_until_next_growth(waited_ms)).min()
+        used_expansions.filter_map(|expansion| self.expansions[expansion].ms_until_next_growth(waited_ms)).min()
     }
 }

@@ -1,4 +1,4 @@
-//! Soft filters: a weighted sum of named terms, lower is better, 0 is perfect (S1-18).
+//! Soft filter score: a weighted sum of terms. Lower is better; 0 is a perfect match.
 //!
 //! | weights 40/60, ranges -1000..1000 and 0..300      | score |
 //! |----------------------------------------------------|-------|
@@ -10,72 +10,75 @@ use crate::filter::{AdvertisementView, Searcher, SessionView, measure_between};
 use crate::measure::Measure;
 use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter, SoftFilterMode, SoftMissingPolicy};
 
-/// The score of `listed` for `searcher`: the terms of all soft filters, added up in file order.
+/// Score of an advertisement for `searcher`: the sum of all soft filter terms, added in file order.
+///
+/// `round_trip_ms` is a measured round trip, if any.
 pub fn score(
     ruleset: &Ruleset,
     searcher: &Searcher<'_>,
-    listed: &AdvertisementView<'_>,
+    candidate: &AdvertisementView<'_>,
     round_trip_ms: Option<f64>,
 ) -> f64 {
     ruleset
         .soft_filters
         .iter()
-        .fold(0.0, |sum, soft| sum + soft_filter_term(ruleset, soft, searcher, listed, round_trip_ms))
+        .fold(0.0, |sum, soft| sum + soft_filter_term(ruleset, soft, searcher, candidate, round_trip_ms))
 }
 
-/// How badly two parties of a queue suit each other, whichever of them asks: the worse of both scores.
+/// Score of two queue parties for each other: the higher (worse) of the scores in both directions.
 pub fn mutual_score(ruleset: &Ruleset, one: &SessionView<'_>, other: &SessionView<'_>) -> f64 {
-    let of = |here, there| {
+    let directed_score = |searcher, candidate| {
         ruleset
             .soft_filters
             .iter()
-            .fold(0.0, |sum, soft| sum + soft_filter_term_between(ruleset, soft, here, there, None))
+            .fold(0.0, |sum, soft| sum + soft_filter_term_between(ruleset, soft, searcher, candidate, None))
     };
-    // What a side alone has counts once from each side; everything else is the same from both.
-    let one_sided = |soft: &SoftFilter| {
+    // Only terms that read one side's value differ between the directions.
+    let is_one_sided = |soft: &SoftFilter| {
         soft.mode == SoftFilterMode::LowerIsBetter && matches!(soft.measure, Measure::AttributeDifference(_))
     };
-    let score: f64 = of(one, other);
-    if ruleset.soft_filters.iter().any(one_sided) { score.max(of(other, one)) } else { score }
+    let score: f64 = directed_score(one, other);
+    if ruleset.soft_filters.iter().any(is_one_sided) { score.max(directed_score(other, one)) } else { score }
 }
 
-/// One soft filter's part of the score, in [0, weight]. With a measured round trip, distance costs nothing.
+/// Term of one soft filter, in [0, weight]. With a measured round trip, the distance term is 0.
 pub fn soft_filter_term(
     ruleset: &Ruleset,
     soft: &SoftFilter,
     searcher: &Searcher<'_>,
-    listed: &AdvertisementView<'_>,
+    candidate: &AdvertisementView<'_>,
     round_trip_ms: Option<f64>,
 ) -> f64 {
-    soft_filter_term_between(ruleset, soft, &searcher.session_view(), &listed.session_view(), round_trip_ms)
+    soft_filter_term_between(ruleset, soft, &searcher.session_view(), &candidate.session_view(), round_trip_ms)
 }
 
-/// The same of any two sessions of which `here` asks.
+/// Term of one soft filter between two sessions, from the searcher's side.
 pub fn soft_filter_term_between(
     ruleset: &Ruleset,
     soft: &SoftFilter,
-    here: &SessionView<'_>,
-    there: &SessionView<'_>,
+    searcher: &SessionView<'_>,
+    candidate: &SessionView<'_>,
     round_trip_ms: Option<f64>,
 ) -> f64 {
     let distance = match (soft.mode, soft.measure) {
         (SoftFilterMode::Difference, Measure::AttributeDifference(index)) => {
-            let (theirs, ours) = (there.attribute_values.number(index), here.attribute_values.number(index));
+            let (theirs, ours) = (candidate.attribute_values.number(index), searcher.attribute_values.number(index));
             theirs.zip(ours).map(|(theirs, ours)| (soft.normalize(theirs) - soft.normalize(ours)).abs())
         }
         (SoftFilterMode::LowerIsBetter, Measure::AttributeDifference(index)) => {
-            there.attribute_values.number(index).map(|it| soft.normalize(it))
+            candidate.attribute_values.number(index).map(|value| soft.normalize(value))
         }
-        // A round trip is measured: what the place stood for is known, and the place no longer counts (S1-28).
+        // Distance only estimates latency; a measured round trip replaces it.
         (_, Measure::Distance) if round_trip_ms.is_some() => Some(0.0),
         (_, Measure::Latency | Measure::Distance) => {
-            measure_between(ruleset, soft.measure, here, there, round_trip_ms).map(|it| soft.normalize(it))
+            measure_between(ruleset, soft.measure, searcher, candidate, round_trip_ms)
+                .map(|value| soft.normalize(value))
         }
     };
     weighted_term(soft, distance)
 }
 
-/// A soft filter's term out of its normalised distance in [0, 1]; `None` when a value is missing.
+/// Term for a normalized distance in [0, 1]; a `distance` of `None` means that a value is missing.
 pub fn weighted_term(soft: &SoftFilter, distance: Option<f64>) -> f64 {
     match distance {
         Some(distance) => soft.weight * apply_curve(soft.curve, distance),
@@ -83,7 +86,7 @@ pub fn weighted_term(soft: &SoftFilter, distance: Option<f64>) -> f64 {
     }
 }
 
-/// What a soft filter adds when it has nothing to go by.
+/// Term of a soft filter when a value is missing: the weight, or half of it.
 pub fn missing_value_term(soft: &SoftFilter) -> f64 {
     match soft.missing {
         SoftMissingPolicy::Worst => soft.weight,
@@ -91,7 +94,7 @@ pub fn missing_value_term(soft: &SoftFilter) -> f64 {
     }
 }
 
-/// A distance in [0, 1] as a curve sees it; 0 stays 0 and 1 stays 1.
+/// Applies the curve to a normalized distance in [0, 1]. All curves map 0 to 0 and 1 to 1.
 pub fn apply_curve(curve: DistanceCurve, distance: f64) -> f64 {
     match curve {
         DistanceCurve::Linear => distance,

@@ -1,70 +1,70 @@
-//! What a session says about itself, checked for form but not yet held against any ruleset.
+//! Session composition: players, position, latencies and attributes. Syntax is checked; no ruleset is applied yet.
 
 use crate::attribute::{AttributeValue, ValueOrigin};
 use crate::id::{SiloId, UserKey};
 use crate::locality::Locality;
 
-/// One player of a session.
+/// Player of a session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Player {
-    /// The account. Two players of one user never meet.
+    /// Account of the player. Two players of one user are never matched with each other.
     pub user: UserKey,
-    /// The connected client of that account.
+    /// Connected client of the account.
     pub client_key: UserKey,
-    /// How good the player is said to be, on the scale of the ruleset's `skill`.
+    /// Skill from the request, on the scale of the ruleset's `skill` attribute.
     pub stated_skill: Option<f64>,
 }
 
-/// A measured round trip to a region.
+/// Measured round trip to a region.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RegionLatency {
-    /// The region's name, as the game calls it.
+    /// Region name, chosen by the game.
     pub region: Box<str>,
     /// Milliseconds, in [0, `limit::ROUND_TRIP_MS_MAX`].
     pub round_trip_ms: f32,
 }
 
-/// A session's composition. Every count and text is within `limit`; every number is finite.
+/// Session composition. All counts and strings are within `limit`; all numbers are finite.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Session {
-    /// The population it belongs to.
+    /// Silo: the isolated population of the session.
     pub silo: SiloId,
-    /// The size of each party, in order; at least one party, each of at least one player.
+    /// Size of each party, in order; at least one party, each with at least one player.
     pub party_sizes: Vec<u8>,
-    /// The players, in party order. Empty when only party sizes were given; otherwise as many as the sizes add up to.
+    /// Players in party order. Empty if only party sizes were given; otherwise one per seat of `party_sizes`.
     pub players: Vec<Player>,
-    /// 0 unknown, 1 open, 2 moderate, 3 strict; which pairs suit is the ruleset's to say.
+    /// NAT type: 0 unknown, 1 open, 2 moderate, 3 strict. The ruleset defines the compatible pairs.
     pub nat_type: Option<i32>,
-    /// Whether the game has begun.
+    /// Whether the game has started.
     pub game_in_progress: Option<bool>,
-    /// How many big parties the session has; what counts as big is the game's to say.
+    /// Number of big parties in the session; the game defines "big".
     pub big_party_count: Option<i32>,
-    /// Seats that others may take, before reservations are deducted.
+    /// Seats offered to other players, before reservations are subtracted.
     pub join_seats: u16,
-    /// Where it is; absent when unknown.
+    /// Position; `None` if unknown.
     pub locality: Option<Locality>,
-    /// The game's own attributes, by name, in name order, each name once.
+    /// Custom attributes of the game, sorted by name, without duplicates.
     pub attributes: Vec<(Box<str>, AttributeValue)>,
-    /// Round trips to regions, in name order, each region once. Boxed, because an `Advertisement` behind an `Arc` is then
-    /// just as large as a size that allocators have.
+    /// Round trips to regions, sorted by region name, without duplicates. Boxed, so that an `Advertisement` in an `Arc`
+    /// fits an allocator size class exactly.
     pub region_latencies: Box<[RegionLatency]>,
-    /// Who said all this.
+    /// Kind of caller that sent the values.
     pub origin: ValueOrigin,
 }
 
 impl Session {
-    /// How many players it has, and so how many seats it needs.
+    /// Number of players, which is the number of seats that the session needs.
     pub fn player_count(&self) -> u16 {
         self.party_sizes.iter().map(|&size| u16::from(size)).sum()
     }
 
-    /// The value of one of the game's own attributes.
+    /// Value of a custom attribute; `None` if it is not set.
     pub fn attribute_value(&self, name: &str) -> Option<&AttributeValue> {
-        let at = self.attributes.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
-        Some(&self.attributes[at].1)
+        let index = self.attributes.binary_search_by(|(known, _)| (**known).cmp(name)).ok()?;
+        Some(&self.attributes[index].1)
     }
 
-    /// Its users, sorted, each once.
+    /// User keys of the players, sorted, without duplicates.
     pub fn sorted_users(&self) -> Vec<UserKey> {
         let mut users: Vec<UserKey> = self.players.iter().map(|player| player.user).collect();
         users.sort_unstable();

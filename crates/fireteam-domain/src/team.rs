@@ -1,7 +1,9 @@
-//! Divides a match into teams that are as even as can be, with parties kept whole and every role filled.
+//! Team split: divides the parties of a match into teams that are as even as possible. Parties stay whole and every
+//! role is filled. Exact for small teams, greedy with local search for large ones.
 
 mod gap_bound;
 mod local_search;
+mod party;
 mod role_assignment;
 mod split_problem;
 mod split_search;
@@ -11,54 +13,45 @@ use crate::ruleset::teams::TeamsSpec;
 use crate::team::split_problem::{PartialTeam, SplitProblem};
 use crate::team::split_search::{SplitResult, search_best_split};
 
-/// A party as a split sees it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct TeamParty<'a> {
-    /// Its players' ratings, in the order of its players; one player or more. All finite.
-    pub ratings: &'a [f64],
-    /// The roles that each of its players offers: places in `TeamsSpec::roles`, as [`offered`] makes them. Not looked
-    /// at where the spec has no roles; where it has, a player who offers none fits nowhere.
-    pub offered_roles: &'a [u16],
-}
+pub use crate::team::party::TeamParty;
 
-/// A match divided.
+/// Division of a match into teams.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TeamSplit {
-    /// The teams, in the order of `TeamsSpec::sizes`: the parties of each, as places in what was given, ascending; and
-    /// what each of a party's players plays, empty where there are no roles. Whom no role needs plays the first that
-    /// they offer.
+    /// Teams in the order of `TeamsSpec::sizes`. Each lists its parties, as ascending indexes into the input, with the
+    /// role of each of the party's players. The roles are empty without roles in the spec. A player whom no role needs
+    /// gets the first role that they offer.
     pub teams: Vec<Vec<(usize, Vec<u16>)>>,
-    /// How uneven it is, 0 or more. Where all teams are of one size, the largest difference between two teams' sums of
-    /// ratings; where they are not, the largest difference between two teams' means, for a sum would favour the larger
-    /// team.
+    /// Unevenness, 0 or more. With teams of equal size, the largest difference between two teams' rating sums.
+    /// Otherwise the largest difference between two teams' mean ratings, because a sum would favor the larger team.
     pub rating_gap: f64,
-    /// No other split that the rules allow has a smaller gap. What is found for larger teams, or within the bound on
-    /// work, may be as good without being known to be.
+    /// True if no valid split has a smaller gap. A split of large teams, or one that reached the work limit, may be as
+    /// good without being proven so.
     pub is_optimal: bool,
 }
 
-/// The best split of `parties` into the spec's teams: parties whole, every team full and its roles filled, no two
-/// parties that are `apart(i, j)` in one team. Exact while no team is larger than `exact_up_to_size` and there are ten
-/// million splits at most, as there are of four teams of four.
+/// Best split of `parties` into the spec's teams: parties whole, every team full and its roles filled. Two parties with
+/// `apart(i, j)` are in different teams. Exact while no team is larger than `exact_up_to_size` and there are at most
+/// ten million splits, as for four teams of four.
 ///
-/// `None` where there is none: so if the players are not exactly as many as the match takes, or are more than
-/// `limit::PLAYERS_MAX`. Parties and roles can be so tangled that none is found within the bound on work, though there
-/// is one.
+/// `None` without a valid split: if the number of players differs from the size of the match, or exceeds
+/// `limit::PLAYERS_PER_SESSION_MAX`. The search may also miss a valid split if it reaches the work limit while
+/// backtracking from constraints on parties and roles.
 ///
-/// The same parties in the same order give the same split; which of several equally good ones is not otherwise
-/// promised.
+/// Deterministic for the same parties in the same order. Which of several equally good splits is returned is
+/// unspecified.
 pub fn split_into_teams(
     spec: &TeamsSpec,
     parties: &[TeamParty<'_>],
     apart: &dyn Fn(usize, usize) -> bool,
 ) -> Option<TeamSplit> {
     let exact = spec.largest_team_size() <= spec.exact_up_to_size;
-    solve_split(spec, parties, apart, |board| search_best_split(board, exact))
+    solve_split(spec, parties, apart, |problem| search_best_split(problem, exact))
 }
 
-/// As [`split`] begins with large teams, before it makes that more even (S4-13): those rated highest first, each into
-/// the team with the lowest total, the later of two that are level, until a team is full. Large parties are seated
-/// before small ones.
+/// Greedy split: the first step of [`split_into_teams`] for large teams. Places the highest rated party into the team
+/// with the lowest total, the later team on a tie, until the teams are full. Large parties are placed before small
+/// ones.
 pub fn split_greedily(
     spec: &TeamsSpec,
     parties: &[TeamParty<'_>],
@@ -71,35 +64,37 @@ fn solve_split(
     spec: &TeamsSpec,
     parties: &[TeamParty<'_>],
     apart: &dyn Fn(usize, usize) -> bool,
-    how: impl Fn(&SplitProblem<'_>) -> Option<SplitResult>,
+    search: impl Fn(&SplitProblem<'_>) -> Option<SplitResult>,
 ) -> Option<TeamSplit> {
-    if PLAYERS_PER_SESSION_MAX < usize::from(spec.players_per_match()) {
+    if usize::from(spec.players_per_match()) > PLAYERS_PER_SESSION_MAX {
         return None;
     }
-    let board = SplitProblem::new(spec, parties, apart)?;
-    let found = how(&board)?;
-    let teams = board.with_recomputed_sums(&found.teams);
-    let named = |team: &PartialTeam| {
-        let plays = role_assignment::assign_roles(&spec.roles, &board.player_roles(team.parties.iter().copied()))?;
-        let mut plays = plays.into_iter();
+    let problem = SplitProblem::new(spec, parties, apart)?;
+    let result = search(&problem)?;
+    let teams = problem.with_recomputed_sums(&result.teams);
+    let with_roles = |team: &PartialTeam| {
+        let assigned = role_assignment::assign_roles(&spec.roles, &problem.player_roles(team.parties.iter().copied()))?;
+        let mut roles = assigned.into_iter();
         Some(
-            team.parties.iter().map(|&party| (party, plays.by_ref().take(board.party_size(party)).collect())).collect(),
+            team.parties
+                .iter()
+                .map(|&party| (party, roles.by_ref().take(problem.party_size(party)).collect()))
+                .collect(),
         )
     };
-    let gap = board.rating_gap(&teams);
+    let rating_gap = problem.rating_gap(&teams);
     Some(TeamSplit {
-        teams: teams.iter().map(named).collect::<Option<_>>()?,
-        rating_gap: gap,
-        is_optimal: found.is_optimal,
+        teams: teams.iter().map(with_roles).collect::<Option<_>>()?,
+        rating_gap,
+        is_optimal: result.is_optimal,
     })
 }
 
-/// The roles that a party offers, as places in `spec.roles`, ascending. `said` is the session's value of the attribute
-/// that `spec.role_attribute` names: who has said nothing plays anything; of what was said, names that no role has are
-/// passed over.
-pub fn offered_roles(spec: &TeamsSpec, said: Option<&[Box<str>]>) -> Vec<u16> {
-    let places = 0..spec.roles.len() as u16;
-    places.filter(|&at| said.is_none_or(|said| said.contains(&spec.roles[usize::from(at)].name))).collect()
+/// Roles that a party offers, as ascending indexes into `spec.roles`. `declared` is the session's value of the
+/// attribute `spec.role_attribute`. Without a value, the party offers all roles. Unknown names are ignored.
+pub fn offered_roles(spec: &TeamsSpec, declared: Option<&[Box<str>]>) -> Vec<u16> {
+    let indexes = 0..spec.roles.len() as u16;
+    indexes.filter(|&index| declared.is_none_or(|names| names.contains(&spec.roles[usize::from(index)].name))).collect()
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where people live, where game regions are, and how long a round trip between them takes.
+//! Cities where players live, regions with game servers, and the round trips between them.
 
 use serde::Deserialize;
 
@@ -9,10 +9,10 @@ use fireteam_domain::latency::LatencyModel;
 use fireteam_domain::locality::{DEFAULT_LOCATION_GRID_DEGREES, KM_PER_MILE, Locality, snap_to_degree_grid};
 use fireteam_domain::session::RegionLatency;
 
-/// The cities, as shipped.
+/// Bundled table of cities.
 const CITIES_CSV: &str = include_str!("../../../scenarios/cities.csv");
 
-/// Where the machines of a region stand: its name, latitude and longitude.
+/// Name, latitude and longitude of each region's game servers.
 const REGION_LOCATIONS: [(&str, f64, f64); 11] = [
     ("af-south", -26.2, 28.05),
     ("ap-northeast", 35.69, 139.69),
@@ -27,18 +27,18 @@ const REGION_LOCATIONS: [(&str, f64, f64); 11] = [
     ("us-west", 37.34, -121.89),
 ];
 
-/// A city.
+/// City where players live.
 #[derive(Clone, Debug, PartialEq)]
 pub struct City {
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// Its region.
+    /// Region.
     pub region: Box<str>,
-    /// Where the server thinks that its people are.
+    /// Location as the server estimates it for clients in the city.
     pub estimated_location: Option<Locality>,
-    /// Hours that its clocks are ahead of UTC.
+    /// Offset from UTC in hours.
     pub utc_offset_hours: f64,
-    /// Its share of all players.
+    /// Share of all players.
     pub population_weight: f64,
     location: Locality,
 }
@@ -46,13 +46,13 @@ pub struct City {
 /// Cities, regions and round trips.
 #[derive(Clone, Debug)]
 pub struct CityMap {
-    /// The cities whose people play.
+    /// Cities with players.
     pub cities: Vec<City>,
-    /// From city to city, milliseconds, row by row.
+    /// Milliseconds from city to city, row by row.
     round_trips_ms: Vec<f32>,
-    /// For each city all cities, nearest first by round trip.
+    /// For each city, all cities by round trip, nearest first.
     cities_by_round_trip: Vec<Vec<u16>>,
-    /// For each city its round trips to the regions, in the order of their names.
+    /// For each city, the round trips to the regions in the order of region names.
     region_round_trips: Vec<Box<[RegionLatency]>>,
 }
 
@@ -67,108 +67,121 @@ struct CityRow {
 }
 
 impl CityMap {
-    /// The cities of the scenario's regions, with round trips from `matrix` or else by the ruleset's line.
+    /// Map of the cities in the scenario's regions. Round trips are from `matrix`, otherwise by the ruleset's latency
+    /// model.
     pub fn build(
         scenario: &Scenario,
-        line: &LatencyModel,
+        latency_model: &LatencyModel,
         matrix: Option<&LatencyMatrix>,
     ) -> Result<Self, ScenarioError> {
-        let unknown = scenario.regions.iter().find(|name| REGION_LOCATIONS.iter().all(|it| it.0 != name.as_str()));
+        let unknown =
+            scenario.regions.iter().find(|name| REGION_LOCATIONS.iter().all(|region| region.0 != name.as_str()));
         if let Some(unknown) = unknown {
-            let names: Vec<&str> = REGION_LOCATIONS.iter().map(|it| it.0).collect();
-            return Err(ScenarioError(format!("regions: `{unknown}` is none: they are {}", names.join(", "))));
+            let names: Vec<&str> = REGION_LOCATIONS.iter().map(|region| region.0).collect();
+            return Err(ScenarioError(format!("regions: unknown region `{unknown}`; use {}", names.join(", "))));
         }
-        let all = read_cities()?;
-        let outlier = scenario.outlier.as_ref().map(|it| it.city.as_str());
+        let all_cities = read_cities()?;
+        let outlier = scenario.outlier.as_ref().map(|outlier| outlier.city.as_str());
         if let Some(name) = outlier
-            && all.iter().all(|city| &*city.name != name)
+            && all_cities.iter().all(|city| &*city.name != name)
         {
-            return Err(ScenarioError(format!("outlier.city: `{name}` is not in scenarios/cities.csv")));
+            return Err(ScenarioError(format!("outlier.city: unknown city `{name}`; use one of scenarios/cities.csv")));
         }
-        let plays = |city: &City| scenario.regions.is_empty() || scenario.regions.iter().any(|it| **it == *city.region);
-        let kept = all.into_iter().filter(|city| plays(city) || outlier == Some(&*city.name));
-        let weighed = kept
-            .map(|city| City { population_weight: if plays(&city) { city.population_weight } else { 0.0 }, ..city });
-        let cities: Vec<City> = weighed.collect();
+        let has_players =
+            |city: &City| scenario.regions.is_empty() || scenario.regions.iter().any(|name| **name == *city.region);
+        let selected = all_cities.into_iter().filter(|city| has_players(city) || outlier == Some(&*city.name));
+        let weighted = selected.map(|city| City {
+            population_weight: if has_players(&city) { city.population_weight } else { 0.0 },
+            ..city
+        });
+        let cities: Vec<City> = weighted.collect();
         if cities.iter().all(|city| city.population_weight == 0.0) {
-            return Err(ScenarioError::new("regions: nobody lives there: name regions that scenarios/cities.csv has"));
+            return Err(ScenarioError::new("regions: no city has players; use regions of scenarios/cities.csv"));
         }
-        let roads = RoundTrips { latency_model: line, matrix, last_mile_ms: scenario.last_mile_ms };
-        let ends: Vec<RouteEndpoint> = cities.iter().map(|city| roads.endpoint_at(city.location)).collect();
-        let trips: Vec<f32> =
-            ends.iter().flat_map(|from| ends.iter().map(|to| roads.round_trip_between_ms(from, to) as f32)).collect();
+        let round_trips = RoundTrips { latency_model, matrix, last_mile_ms: scenario.last_mile_ms };
+        let endpoints: Vec<RouteEndpoint> = cities.iter().map(|city| round_trips.endpoint_at(city.location)).collect();
+        let round_trips_ms: Vec<f32> = endpoints
+            .iter()
+            .flat_map(|from| endpoints.iter().map(|to| round_trips.round_trip_between_ms(from, to) as f32))
+            .collect();
         let count = cities.len();
-        let near = |from: usize| {
+        let nearest_first = |from: usize| {
             let mut order: Vec<u16> = (0..count as u16).collect();
             order.sort_by(|one, other| {
-                trips[from * count + usize::from(*one)].total_cmp(&trips[from * count + usize::from(*other)])
+                round_trips_ms[from * count + usize::from(*one)]
+                    .total_cmp(&round_trips_ms[from * count + usize::from(*other)])
             });
             order
         };
-        let near = (0..count).map(near).collect();
+        let nearest_first = (0..count).map(nearest_first).collect();
         let regions = REGION_LOCATIONS.iter().filter_map(|&(name, latitude, longitude)| {
-            Some((name, roads.endpoint_at(Locality::from_degrees(latitude, longitude)?)))
+            Some((name, round_trips.endpoint_at(Locality::from_degrees(latitude, longitude)?)))
         });
         let regions: Vec<(&str, RouteEndpoint)> = regions.collect();
-        let to_regions = ends.iter().map(|from| {
-            let trip = |(name, to): &(&str, RouteEndpoint)| RegionLatency {
+        let to_regions = endpoints.iter().map(|from| {
+            let to_region = |(name, to): &(&str, RouteEndpoint)| RegionLatency {
                 region: (*name).into(),
-                round_trip_ms: roads.round_trip_between_ms(from, to) as f32,
+                round_trip_ms: round_trips.round_trip_between_ms(from, to) as f32,
             };
-            regions.iter().map(trip).collect()
+            regions.iter().map(to_region).collect()
         });
-        Ok(Self { region_round_trips: to_regions.collect(), cities, round_trips_ms: trips, cities_by_round_trip: near })
+        Ok(Self {
+            region_round_trips: to_regions.collect(),
+            cities,
+            round_trips_ms,
+            cities_by_round_trip: nearest_first,
+        })
     }
 
-    /// The round trip between two cities, milliseconds.
+    /// Round trip between two cities in milliseconds.
     pub fn round_trip_ms(&self, from: u16, to: u16) -> f64 {
         f64::from(self.round_trips_ms[usize::from(from) * self.cities.len() + usize::from(to)])
     }
 
-    /// A city's round trips to the regions, in the order of their names.
+    /// Round trips of a city to the regions, in the order of region names.
     pub fn region_round_trips(&self, city: u16) -> &[RegionLatency] {
         &self.region_round_trips[usize::from(city)]
     }
 
-    /// How long the round trip to the farthest of the `others` nearest people is, where `about[c]` people are in city
-    /// c, the one who asks among them; `None` when there are not so many.
-    pub fn round_trip_to_nth_nearest_ms(&self, city: u16, about: &[u32], others: u32) -> Option<f64> {
-        let mut seen = 0;
-        for &near in &self.cities_by_round_trip[usize::from(city)] {
-            seen += about[usize::from(near)].saturating_sub(u32::from(near == city));
-            if others <= seen {
-                return Some(self.round_trip_ms(city, near));
+    /// Round trip in milliseconds to the farthest of the `others` nearest players, where `players_by_city[c]` players
+    /// are in city c. The player in `city` is one of them. `None` with fewer players.
+    pub fn round_trip_to_nth_nearest_ms(&self, city: u16, players_by_city: &[u32], others: u32) -> Option<f64> {
+        let mut players = 0;
+        for &other_city in &self.cities_by_round_trip[usize::from(city)] {
+            players += players_by_city[usize::from(other_city)].saturating_sub(u32::from(other_city == city));
+            if players >= others {
+                return Some(self.round_trip_ms(city, other_city));
             }
         }
         None
     }
 }
 
-/// Round trips from place to place.
+/// Round trips between locations.
 struct RoundTrips<'a> {
     latency_model: &'a LatencyModel,
     matrix: Option<&'a LatencyMatrix>,
     last_mile_ms: f64,
 }
 
-/// A place and, with a matrix, the site that stands for it and how far that is, miles.
+/// Location and, with a matrix, its nearest site and the distance to it in miles.
 struct RouteEndpoint {
     location: Locality,
     nearest_site: (usize, f64),
 }
 
 impl RoundTrips<'_> {
-    fn endpoint_at(&self, at: Locality) -> RouteEndpoint {
-        RouteEndpoint { location: at, nearest_site: self.matrix.map_or((0, 0.0), |matrix| matrix.nearest_site(at)) }
+    fn endpoint_at(&self, location: Locality) -> RouteEndpoint {
+        RouteEndpoint { location, nearest_site: self.matrix.map_or((0, 0.0), |matrix| matrix.nearest_site(location)) }
     }
 
     fn round_trip_between_ms(&self, from: &RouteEndpoint, to: &RouteEndpoint) -> f64 {
         let measured = self.matrix.and_then(|matrix| matrix.round_trip_ms(from.nearest_site.0, to.nearest_site.0));
         match measured {
-            // What lies between a place and its site goes by the line's slope.
+            // The latency model's slope covers the distance from a location to its site.
             Some(ms) => {
-                let aside = (from.nearest_site.1 + to.nearest_site.1) * KM_PER_MILE / 1000.0;
-                ms + self.last_mile_ms + self.latency_model.ms_per_1000_km * aside
+                let km_to_sites = (from.nearest_site.1 + to.nearest_site.1) * KM_PER_MILE / 1000.0;
+                ms + self.last_mile_ms + self.latency_model.ms_per_1000_km * km_to_sites
             }
             None => self.latency_model.round_trip_ms(from.location.chord_miles(to.location)),
         }
@@ -179,11 +192,12 @@ fn read_cities() -> Result<Vec<City>, ScenarioError> {
     let mut reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(CITIES_CSV.as_bytes());
     let city = |row: Result<CityRow, csv::Error>| {
         let row = row.map_err(|error| ScenarioError(format!("scenarios/cities.csv: {error}")))?;
-        let at = Locality::from_degrees(row.latitude, row.longitude);
+        let location = Locality::from_degrees(row.latitude, row.longitude);
         let (latitude, longitude) = snap_to_degree_grid(row.latitude, row.longitude, DEFAULT_LOCATION_GRID_DEGREES);
         Ok(City {
-            location: at
-                .ok_or_else(|| ScenarioError(format!("scenarios/cities.csv: {} is nowhere on Earth", row.name)))?,
+            location: location.ok_or_else(|| {
+                ScenarioError(format!("scenarios/cities.csv: coordinates of {} are out of range", row.name))
+            })?,
             estimated_location: Locality::from_degrees(latitude, longitude),
             name: row.name,
             region: row.region,
@@ -206,17 +220,17 @@ mod tests {
         for (one, other) in [(0, 1), (2, count - 1)] {
             assert!((map.round_trip_ms(one, other) - map.round_trip_ms(other, one)).abs() < 1e-3);
         }
-        let about = vec![1; map.cities.len()];
-        let reach = |others| map.round_trip_to_nth_nearest_ms(0, &about, others);
-        assert!(reach(1) <= reach(5) && reach(5) <= reach(u32::from(count) - 1));
-        assert_eq!(reach(u32::from(count)), None, "there are not so many");
+        let players_by_city = vec![1; map.cities.len()];
+        let round_trip_to = |others| map.round_trip_to_nth_nearest_ms(0, &players_by_city, others);
+        assert!(round_trip_to(1) <= round_trip_to(5) && round_trip_to(5) <= round_trip_to(u32::from(count) - 1));
+        assert_eq!(round_trip_to(u32::from(count)), None, "there are fewer players");
         assert!(map.region_round_trips(0).is_sorted_by(|one, other| one.region < other.region));
     }
 
     #[test]
     fn city_map_error_names_the_unknown_region() {
         let scenario = Scenario { regions: vec!["moon".into()], ..Scenario::default() };
-        let why = CityMap::build(&scenario, &DEFAULT_LATENCY_MODEL, None).unwrap_err().to_string();
-        assert!(why.contains("`moon`") && why.contains("oceania"), "{why}");
+        let error = CityMap::build(&scenario, &DEFAULT_LATENCY_MODEL, None).unwrap_err().to_string();
+        assert!(error.contains("`moon`") && error.contains("oceania"), "{error}");
     }
 }

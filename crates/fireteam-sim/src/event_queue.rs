@@ -1,4 +1,4 @@
-//! What is still to come, in order of time; of two things at one moment the one that was planned first.
+//! Event queue of the simulator, ordered by time, then by the order of scheduling.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -6,28 +6,28 @@ use std::collections::BinaryHeap;
 use fireteam_domain::id::{MatchId, TicketId};
 use fireteam_domain::time::UnixMs;
 
-/// Something that is due at a moment. Much of it is stale when its moment comes; whoever it concerns then does nothing.
+/// Event at a moment of simulated time. It may be stale when it is handled; then it changes nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScheduledEvent {
-    /// A party sits down to play.
+    /// A party starts a play session.
     PlaySessionStarts(usize),
-    /// A party that sits enters the queue, again.
+    /// A party in a play session enters the queue.
     PartyEntersQueue(usize),
-    /// A party has had enough of waiting.
+    /// The patience of a waiting ticket ends.
     PatienceEnds(TicketId),
-    /// The queue may be looked at.
+    /// A pass is due.
     PassDue,
-    /// A party answers the ready check.
+    /// The ready check response of a ticket.
     ReadyCheckResponse(MatchId, TicketId),
-    /// What a stage names as its end.
+    /// The deadline of a match's current stage.
     MatchDeadline(MatchId),
-    /// A server has been found for a match.
+    /// A game server has been allocated to a match.
     GameServerFound(MatchId),
     /// A match has been played.
     MatchFinished(MatchId),
 }
 
-/// The plan.
+/// Scheduled events.
 #[derive(Debug, Default)]
 pub struct EventQueue {
     heap: BinaryHeap<Reverse<EventQueueEntry>>,
@@ -62,15 +62,15 @@ impl Ord for EventQueueEntry {
 }
 
 impl EventQueue {
-    /// Plans something.
-    pub fn schedule(&mut self, at: UnixMs, due: ScheduledEvent) {
+    /// Schedules an event.
+    pub fn schedule(&mut self, at: UnixMs, event: ScheduledEvent) {
         self.scheduled_count += 1;
-        self.heap.push(Reverse(EventQueueEntry { at, sequence: self.scheduled_count, event: due }));
+        self.heap.push(Reverse(EventQueueEntry { at, sequence: self.scheduled_count, event }));
     }
 
-    /// What comes next before `end`, and when.
+    /// Removes and returns the next event before `end`, with its time.
     pub fn pop_before(&mut self, end: UnixMs) -> Option<(UnixMs, ScheduledEvent)> {
-        if end <= self.heap.peek()?.0.at {
+        if self.heap.peek()?.0.at >= end {
             return None;
         }
         self.heap.pop().map(|Reverse(entry)| (entry.at, entry.event))
@@ -83,16 +83,16 @@ mod tests {
 
     #[test]
     fn event_queue_pops_by_time_and_then_by_schedule_order() {
-        let mut agenda = EventQueue::default();
+        let mut event_queue = EventQueue::default();
         for (at, party) in [(5, 1), (3, 2), (5, 3), (9, 4)] {
-            agenda.schedule(UnixMs(at), ScheduledEvent::PlaySessionStarts(party));
+            event_queue.schedule(UnixMs(at), ScheduledEvent::PlaySessionStarts(party));
         }
-        let mut seen = Vec::new();
-        while let Some((at, due)) = agenda.pop_before(UnixMs(9)) {
-            seen.push((at.0, due));
+        let mut popped = Vec::new();
+        while let Some((at, event)) = event_queue.pop_before(UnixMs(9)) {
+            popped.push((at.0, event));
         }
         assert_eq!(
-            seen,
+            popped,
             [
                 (3, ScheduledEvent::PlaySessionStarts(2)),
                 (5, ScheduledEvent::PlaySessionStarts(1)),

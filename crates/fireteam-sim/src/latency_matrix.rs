@@ -1,5 +1,5 @@
-//! Measured round trips between places, from two CSV files as WonderProxy publishes them: who pinged whom, and where
-//! they stand.
+//! Matrix of measured round trips between sites, read from two CSV files in WonderProxy's format: pings and site
+//! locations.
 
 use std::collections::BTreeMap;
 
@@ -8,25 +8,25 @@ use serde::Deserialize;
 use crate::ScenarioError;
 use fireteam_domain::locality::{KM_PER_MILE, Locality};
 
-/// Bytes that a file may have.
+/// Maximum size of each file in bytes.
 pub const LATENCY_FILE_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
-/// Sites that are kept; a matrix is their square.
+/// Maximum number of sites; the matrix has the square of it.
 const SITES_MAX: usize = 2_000;
 
-/// A site that beats light on more than so many of its pairs is not where it is said to be.
+/// A site with more than this number of round trips faster than light is not at its stated location.
 const IMPOSSIBLE_PAIRS_MAX: usize = 10;
 
-/// How far light comes in a vacuum in a millisecond, kilometres.
+/// Speed of light in a vacuum, kilometers per millisecond.
 const LIGHT_KM_PER_MS: f64 = 299.79;
 
 /// Round trips between sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LatencyMatrix {
     sites: Vec<Locality>,
-    /// Milliseconds, row by row; not a number where nothing was measured.
+    /// Milliseconds, row by row; NaN without a measurement.
     round_trips_ms: Vec<f32>,
-    /// Sites left out because they are too fast to be where they are said to be.
+    /// Number of sites left out because they are faster than light at their stated location.
     pub misplaced_sites: usize,
 }
 
@@ -45,38 +45,40 @@ struct PingRow {
 }
 
 impl LatencyMatrix {
-    /// Reads both files: `pings` with the columns source, destination and avg (milliseconds), `sites` with id, latitude
-    /// and longitude. Pings of unknown sites are left out, as are sites that are not where they are said to be.
+    /// Reads both files. `pings` has the columns source, destination and avg (milliseconds), `sites` has id, latitude
+    /// and longitude. Leaves out pings of unknown sites, and sites that are not at their stated location.
     pub fn parse(pings: &str, sites: &str) -> Result<Self, ScenarioError> {
-        let mut places = BTreeMap::new();
-        for row in parse_csv::<SiteRow>("the file of sites", sites)? {
-            let place = Locality::from_degrees(row.latitude, row.longitude);
-            let place = place.ok_or_else(|| ScenarioError(format!("site {} is nowhere on Earth", row.id)))?;
-            places.insert(row.id, place);
+        let mut locations = BTreeMap::new();
+        for row in parse_csv::<SiteRow>("sites file", sites)? {
+            let location = Locality::from_degrees(row.latitude, row.longitude);
+            let location = location.ok_or_else(|| {
+                ScenarioError(format!(
+                    "site {}: coordinates are out of range; use latitude -90 to 90 and longitude -180 to 180",
+                    row.id
+                ))
+            })?;
+            locations.insert(row.id, location);
         }
-        if !(2..=SITES_MAX).contains(&places.len()) {
-            return Err(ScenarioError(format!("{} sites: there are 2 to {SITES_MAX}", places.len())));
+        if !(2..=SITES_MAX).contains(&locations.len()) {
+            return Err(ScenarioError(format!("sites file has {} sites; use 2 to {SITES_MAX}", locations.len())));
         }
-        let place_of: BTreeMap<u32, usize> = places.keys().copied().zip(0..).collect();
-        let whole = Self::from_pings(
-            places.values().copied().collect(),
-            &place_of,
-            parse_csv("the file of round trips", pings)?,
-        );
-        Ok(whole.without_misplaced_sites())
+        let index_of: BTreeMap<u32, usize> = locations.keys().copied().zip(0..).collect();
+        let matrix =
+            Self::from_pings(locations.values().copied().collect(), &index_of, parse_csv("pings file", pings)?);
+        Ok(matrix.without_misplaced_sites())
     }
 
-    fn from_pings(sites: Vec<Locality>, place_of: &BTreeMap<u32, usize>, pings: Vec<PingRow>) -> Self {
+    fn from_pings(sites: Vec<Locality>, index_of: &BTreeMap<u32, usize>, pings: Vec<PingRow>) -> Self {
         let count = sites.len();
         let (mut sums, mut counts) = (vec![0.0; count * count], vec![0_u32; count * count]);
-        for ping in pings.iter().filter(|ping| ping.avg.is_finite() && 0.0 <= ping.avg) {
-            let (Some(&from), Some(&to)) = (place_of.get(&ping.source), place_of.get(&ping.destination)) else {
+        for ping in pings.iter().filter(|ping| ping.avg.is_finite() && ping.avg >= 0.0) {
+            let (Some(&from), Some(&to)) = (index_of.get(&ping.source), index_of.get(&ping.destination)) else {
                 continue;
             };
-            // Both directions are one round trip.
-            for at in [from * count + to, to * count + from] {
-                sums[at] += ping.avg;
-                counts[at] += 1;
+            // Both directions count as the same round trip.
+            for index in [from * count + to, to * count + from] {
+                sums[index] += ping.avg;
+                counts[index] += 1;
             }
         }
         let mean = |(sum, count): (f64, u32)| if count == 0 { f32::NAN } else { (sum / f64::from(count)) as f32 };
@@ -85,40 +87,42 @@ impl LatencyMatrix {
 
     fn without_misplaced_sites(self) -> Self {
         let count = self.sites.len();
-        let too_fast = |site: usize| {
+        let is_too_fast = |site: usize| {
             let beats_light = |&other: &usize| {
                 let km = self.sites[site].chord_miles(self.sites[other]) * KM_PER_MILE;
                 f64::from(self.round_trips_ms[site * count + other]) < 2.0 * km / LIGHT_KM_PER_MS
             };
-            IMPOSSIBLE_PAIRS_MAX < (0..count).filter(beats_light).count()
+            (0..count).filter(beats_light).count() > IMPOSSIBLE_PAIRS_MAX
         };
-        let kept: Vec<usize> = (0..count).filter(|&site| !too_fast(site)).collect();
-        let trips = kept.iter().flat_map(|&from| kept.iter().map(move |&to| (from, to)));
+        let kept: Vec<usize> = (0..count).filter(|&site| !is_too_fast(site)).collect();
+        let pairs = kept.iter().flat_map(|&from| kept.iter().map(move |&to| (from, to)));
         Self {
-            round_trips_ms: trips.map(|(from, to)| self.round_trips_ms[from * count + to]).collect(),
+            round_trips_ms: pairs.map(|(from, to)| self.round_trips_ms[from * count + to]).collect(),
             sites: kept.iter().map(|&site| self.sites[site]).collect(),
             misplaced_sites: count - kept.len(),
         }
     }
 
-    /// How many sites there are.
+    /// Number of sites.
     pub fn site_count(&self) -> usize {
         self.sites.len()
     }
 
-    /// Whether there are none.
+    /// True without sites.
     pub fn is_empty(&self) -> bool {
         self.sites.is_empty()
     }
 
-    /// The site nearest to a place, and how far it is, miles.
-    pub fn nearest_site(&self, place: Locality) -> (usize, f64) {
-        let far = |site: usize| self.sites[site].chord_miles(place);
-        let nearest = (0..self.sites.len()).min_by(|&one, &other| far(one).total_cmp(&far(other))).unwrap_or(0);
-        (nearest, far(nearest))
+    /// Index of the site nearest to a location, and the distance in miles.
+    pub fn nearest_site(&self, location: Locality) -> (usize, f64) {
+        let distance_miles = |site: usize| self.sites[site].chord_miles(location);
+        let nearest = (0..self.sites.len())
+            .min_by(|&first, &second| distance_miles(first).total_cmp(&distance_miles(second)))
+            .unwrap_or(0);
+        (nearest, distance_miles(nearest))
     }
 
-    /// The round trip between two sites, milliseconds, if it was measured.
+    /// Round trip between two sites in milliseconds, if measured.
     pub fn round_trip_ms(&self, from: usize, to: usize) -> Option<f64> {
         Some(f64::from(self.round_trips_ms[from * self.sites.len() + to])).filter(|ms| ms.is_finite())
     }
@@ -149,11 +153,11 @@ mod tests {
 
     #[test]
     fn latency_matrix_errors_name_the_file_and_line() {
-        let why = LatencyMatrix::parse("source,destination,avg\n1,2,fast\n", SITES).unwrap_err().to_string();
-        assert!(why.contains("round trips") && why.contains("line: 2"), "{why}");
-        let why = LatencyMatrix::parse("source,destination,avg\n", "id,latitude,longitude\n1,91,0\n")
+        let error = LatencyMatrix::parse("source,destination,avg\n1,2,fast\n", SITES).unwrap_err().to_string();
+        assert!(error.contains("pings file") && error.contains("line: 2"), "{error}");
+        let error = LatencyMatrix::parse("source,destination,avg\n", "id,latitude,longitude\n1,91,0\n")
             .unwrap_err()
             .to_string();
-        assert!(why.contains("nowhere on Earth"), "{why}");
+        assert!(error.contains("out of range"), "{error}");
     }
 }

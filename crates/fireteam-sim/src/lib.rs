@@ -1,8 +1,8 @@
-//! Plays a population through a ruleset in invented time: the very passes, lives of matches and ratings that the server runs, from
-//! `domain`; what is invented is who comes, when, how patient they are and how good they really are.
+//! Queue simulator: runs a generated population through a ruleset in simulated time. Passes, match lifecycles and
+//! ratings are the server's own, from `domain`. Generated are arrivals, patience, ready check responses and true skill.
 //!
-//! A world is made of a scenario, a seed and a ruleset. Same three, same report, byte for byte. What people do is drawn from dice
-//! of their own, so that two rulesets are tried on the same people at the same hours with the same patience.
+//! A world is built from a scenario, a seed and a ruleset. The same three give the same report, byte for byte. Behavior
+//! is drawn from its own random streams, so two rulesets are compared on the same players at the same times.
 
 pub mod city_map;
 pub mod comparison;
@@ -17,14 +17,14 @@ pub mod statistics;
 pub mod tally;
 pub mod world;
 
-/// Why something cannot be simulated, and what would be right.
+/// Invalid scenario, ruleset or input file of a simulation, with the valid values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ScenarioError(pub String);
 
 impl ScenarioError {
-    /// `what` is wrong; says what would be right as well.
-    pub(crate) fn new(what: impl Into<String>) -> Self {
-        Self(what.into())
+    /// Error with this message: what is wrong, and what to do.
+    pub(crate) fn new(message: impl Into<String>) -> Self {
+        Self(message.into())
     }
 }

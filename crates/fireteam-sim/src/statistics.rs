@@ -1,4 +1,4 @@
-//! A tally in figures: what is printed, written as JSON and compared.
+//! Statistics of simulated worlds, computed from a tally: printed, written as JSON and compared.
 
 use std::collections::BTreeMap;
 
@@ -7,171 +7,171 @@ use serde::Serialize;
 use crate::city_map::CityMap;
 use crate::tally::{CALIBRATION_BANDS, FavoritePrediction, SimTally};
 
-/// Figures of one or several worlds.
+/// Statistics of one or several worlds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SimStatistics {
-    /// Worlds, that is seeds.
+    /// Number of worlds, one per seed.
     pub worlds: u32,
-    /// Accounts.
+    /// Number of accounts.
     pub players: u64,
-    /// Parties that they are in.
+    /// Number of parties.
     pub parties: u64,
-    /// Players who had never been rated when the world began.
+    /// Number of players without a rating when the world began.
     pub newcomers: u64,
-    /// What became of tickets.
+    /// Results of tickets.
     pub tickets: TicketStatistics,
-    /// What became of matches.
+    /// Results of matches.
     pub matches: MatchStatistics,
-    /// Waits of tickets until their match began, seconds.
+    /// Time from entering to the start of the match, seconds, per ticket.
     pub waits_s: Percentiles,
-    /// The same, by players in the party.
+    /// Same, by number of players in the party.
     pub waits_s_by_party: BTreeMap<u16, Percentiles>,
-    /// The same, by region of the party's city.
+    /// Same, by region of the party's city.
     pub waits_s_by_region: BTreeMap<String, Percentiles>,
-    /// How long those waited who gave up, seconds.
+    /// Time waited by tickets that gave up, seconds.
     pub gave_up_after_s: Percentiles,
-    /// From the lowest to the highest player rated in a match, rating points.
+    /// Highest less lowest player rating in a match, rating points.
     pub rating_gap: Percentiles,
-    /// From the weakest to the strongest team's mean rating, rating points.
+    /// Highest less lowest mean rating of the teams in a match, rating points.
     pub team_gap: Percentiles,
-    /// What the ratings said of the outcome, and what it was; none where nobody is rated.
+    /// Predictions of the rating system against results; `None` without ratings.
     pub fairness: Option<FavoriteCalibration>,
-    /// The favourite's chance by true skill, percent.
+    /// Favorite's win probability by true skill, percent.
     pub true_favourite_percent: Percentiles,
-    /// Each player's round trip, milliseconds: to the match's region, or else to whoever is farthest.
+    /// Round trip of each player, milliseconds: to the region of the match, otherwise to the farthest player.
     pub round_trip_ms: Percentiles,
-    /// How much more that is than the best that was possible among those who waited, milliseconds.
+    /// Excess over the best round trip possible among the players who waited, milliseconds.
     pub regret_ms: Percentiles,
-    /// Pairs refused, by rule, most first.
+    /// Refused pairs by rule, most first.
     pub refusals: Vec<RuleCount>,
-    /// Tickets that gave up or were left at the end, by what kept them waiting last, most first.
+    /// Tickets that gave up or were left at the end, by the rule that refused last, most first.
     pub kept_waiting: Vec<RuleCount>,
-    /// How the passes went.
+    /// Counts of passes.
     pub passes: PassStatistics,
-    /// What somebody far from everybody saw, if there is anybody.
+    /// Results of the outlier, if the scenario has one.
     pub outlier: Option<OutlierStatistics>,
 }
 
-/// What became of tickets that entered while it was counted.
+/// Results of tickets that entered while the world was counted.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TicketStatistics {
-    /// Tickets.
+    /// Number of tickets.
     pub entered: u64,
-    /// Players in them.
+    /// Number of players in them.
     pub players: u64,
-    /// Tickets whose match began.
+    /// Tickets with a started match.
     pub matched: u64,
-    /// Tickets that left.
+    /// Tickets that gave up.
     pub gave_up: u64,
-    /// Tickets that a ready check ended: somebody of it declined or did not answer.
+    /// Tickets ended by a ready check, because a player declined or did not respond.
     pub checked_out: u64,
-    /// Tickets that still waited, or were in a match not begun, at the end.
+    /// Tickets that waited at the end, or were in a match that had not started.
     pub unmatched: u64,
     /// Tickets that waited long enough to be offered another set.
     pub offered: u64,
 }
 
-/// What became of matches.
+/// Results of matches.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct MatchStatistics {
     /// Matches that passes proposed.
     pub proposed: u64,
-    /// Matches that began.
+    /// Matches that started.
     pub begun: u64,
-    /// Matches that were played to their end.
+    /// Matches that were played to the end.
     pub played: u64,
-    /// Matches that somebody declined or left.
+    /// Matches that a player declined or left.
     pub declined: u64,
-    /// Matches that somebody did not answer.
+    /// Matches with a player who did not respond in time.
     pub unanswered: u64,
-    /// Matches for which no server was found.
+    /// Matches without a game server.
     pub no_server: u64,
 }
 
-/// How values are spread: nearest ranks.
+/// Percentiles by nearest rank, with mean and maximum.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Percentiles {
-    /// How many there are; all else is 0 where there are none.
+    /// Number of values; all other fields are 0 if it is 0.
     pub count: u64,
-    /// Their mean.
+    /// Mean.
     pub mean: f64,
-    /// Half are no greater.
+    /// Median.
     pub p50: f64,
-    /// Nine in ten are no greater.
+    /// 90th percentile.
     pub p90: f64,
-    /// 99 in a hundred are no greater.
+    /// 99th percentile.
     pub p99: f64,
-    /// None is greater.
+    /// Maximum.
     pub max: f64,
 }
 
-/// A rule and how often.
+/// Rule and the number of its refusals.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RuleCount {
-    /// The rule.
+    /// Name of the rule.
     pub rule: String,
-    /// How often.
+    /// Number of refusals or tickets.
     pub count: u64,
 }
 
-/// Chances against outcomes.
+/// Predicted against actual wins of favorites.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct FavoriteCalibration {
-    /// The favourite's chance as the rating system saw it, mean, percent.
+    /// Mean win probability of the favorite by the rating system, percent.
     pub favourite_percent: f64,
-    /// How often the favourite won, percent.
+    /// Share of matches that the favorite won, percent.
     pub favourite_won_percent: f64,
-    /// The mean squared error of that chance: 0.25 is a coin's.
+    /// Brier score of that probability: the mean squared error, 0.25 for a coin.
     pub brier: f64,
-    /// By the chance given: how often the favourite won.
+    /// Wins of the favorite by predicted probability.
     pub bands: Vec<CalibrationBand>,
 }
 
-/// Matches whose favourite was given a chance in a band.
+/// Matches with a predicted win probability of the favorite in one band.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct CalibrationBand {
-    /// Its lower end, percent.
+    /// Lower end of the band, percent.
     pub from_percent: f64,
-    /// Matches in it.
+    /// Number of matches in the band.
     pub matches: u64,
-    /// The mean chance, percent.
+    /// Mean predicted probability, percent.
     pub predicted_percent: f64,
-    /// How often the favourite won, percent.
+    /// Share that the favorite won, percent.
     pub won_percent: f64,
 }
 
-/// How passes went.
+/// Counts of passes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct PassStatistics {
     /// Passes that ran.
     pub run: u64,
-    /// Passes that were not worth running.
+    /// Passes that were skipped, because they could not find a match.
     pub skipped: u64,
-    /// Tickets in a pass, mean.
+    /// Mean number of tickets in a pass.
     pub tickets_mean: f64,
-    /// Pairs judged in all.
+    /// Number of evaluated pairs.
     pub looks: u64,
-    /// Passes that ran out of looks.
+    /// Passes that reached the limit of evaluated pairs.
     pub out_of_looks: u64,
-    /// Passes that took the nearest instead of the best.
+    /// Passes that fell back from the best selection to the nearest one.
     pub fell_back: u64,
-    /// Passes that looked at the nearest only.
+    /// Passes that considered the nearest candidates only.
     pub narrowed: u64,
 }
 
-/// What the outlier saw.
+/// Results of the outlier.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OutlierStatistics {
-    /// Its waits, seconds.
+    /// Waits, seconds.
     pub waits_s: Percentiles,
-    /// Times it gave up.
+    /// Number of tickets that gave up.
     pub gave_up: u64,
-    /// The chance that its team was given, percent.
+    /// Predicted win probability of its team, percent.
     pub chance_percent: Percentiles,
 }
 
 impl Percentiles {
-    /// How `values` are spread.
+    /// Percentiles of `values`.
     pub fn from_values(values: impl IntoIterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.into_iter().collect();
         if values.is_empty() {
@@ -179,20 +179,20 @@ impl Percentiles {
         }
         values.sort_unstable_by(f64::total_cmp);
         let count = values.len();
-        let rank = |percent: usize| values[(count * percent).div_ceil(100).clamp(1, count) - 1];
+        let percentile = |percent: usize| values[(count * percent).div_ceil(100).clamp(1, count) - 1];
         Self {
             count: count as u64,
             mean: values.iter().sum::<f64>() / count as f64,
-            p50: rank(50),
-            p90: rank(90),
-            p99: rank(99),
+            p50: percentile(50),
+            p90: percentile(90),
+            p99: percentile(99),
             max: values[count - 1],
         }
     }
 }
 
 impl SimStatistics {
-    /// `tally` in figures; `map` says what its cities' regions are.
+    /// Statistics of a tally. `map` gives the regions of the cities.
     pub fn from_tally(tally: &SimTally, map: &CityMap) -> Self {
         let waits = |keep: &dyn Fn(&crate::tally::WaitSample) -> bool| {
             Percentiles::from_values(
@@ -207,7 +207,7 @@ impl SimStatistics {
         regions.sort_unstable();
         regions.dedup();
         let by_region = regions.into_iter().map(|name| (name.to_owned(), waits(&|wait| region(wait.city) == name)));
-        let [proposed, begun, played, declined, unanswered, no_server] = tally.match_counts;
+        let [proposed, started, played, declined, unanswered, no_server] = tally.match_counts;
         let [run, skipped, tickets, looks] = tally.pass_counts;
         let [out_of_looks, fell_back, narrowed] = tally.degraded_pass_counts;
         Self {
@@ -224,16 +224,16 @@ impl SimStatistics {
                 unmatched: tally.unmatched_tickets,
                 offered: tally.tickets_offered_another_set,
             },
-            matches: MatchStatistics { proposed, begun, played, declined, unanswered, no_server },
+            matches: MatchStatistics { proposed, begun: started, played, declined, unanswered, no_server },
             waits_s: waits(&|_| true),
             waits_s_by_party: parties.into_iter().map(|size| (size, waits(&|wait| wait.party_size == size))).collect(),
-            waits_s_by_region: by_region.filter(|(_, spread)| 0 < spread.count).collect(),
+            waits_s_by_region: by_region.filter(|(_, percentiles)| percentiles.count > 0).collect(),
             gave_up_after_s: Percentiles::from_values(tally.abandoned_waits_ms.iter().copied().map(ms_to_seconds)),
             rating_gap: Percentiles::from_values(tally.rating_gaps.iter().copied()),
             team_gap: Percentiles::from_values(tally.team_mean_gaps.iter().copied()),
             fairness: favorite_calibration(&tally.favorite_predictions),
             true_favourite_percent: Percentiles::from_values(
-                tally.true_favorite_probabilities.iter().map(|chance| chance * 100.0),
+                tally.true_favorite_probabilities.iter().map(|probability| probability * 100.0),
             ),
             round_trip_ms: Percentiles::from_values(tally.round_trips_ms.iter().copied().map(f64::from)),
             regret_ms: Percentiles::from_values(tally.round_trip_regrets_ms.iter().copied().map(f64::from)),
@@ -251,7 +251,9 @@ impl SimStatistics {
             outlier: tally.outlier.as_ref().map(|outlier| OutlierStatistics {
                 waits_s: Percentiles::from_values(outlier.matched_waits_ms.iter().copied().map(ms_to_seconds)),
                 gave_up: outlier.gave_up_count,
-                chance_percent: Percentiles::from_values(outlier.win_probabilities.iter().map(|chance| chance * 100.0)),
+                chance_percent: Percentiles::from_values(
+                    outlier.win_probabilities.iter().map(|probability| probability * 100.0),
+                ),
             }),
         }
     }
@@ -264,47 +266,48 @@ fn ms_to_seconds(ms: u32) -> f64 {
 fn sorted_rule_counts(counts: &BTreeMap<String, u64>) -> Vec<RuleCount> {
     let mut counts: Vec<RuleCount> =
         counts.iter().map(|(rule, &count)| RuleCount { rule: rule.clone(), count }).collect();
-    // Stable: equal counts stay in the order of their names.
-    counts.sort_by_key(|it| std::cmp::Reverse(it.count));
+    // Stable sort: equal counts keep the order of rule names.
+    counts.sort_by_key(|rule_count| std::cmp::Reverse(rule_count.count));
     counts
 }
 
-fn favorite_calibration(predicted: &[FavoritePrediction]) -> Option<FavoriteCalibration> {
-    if predicted.is_empty() {
+fn favorite_calibration(predictions: &[FavoritePrediction]) -> Option<FavoriteCalibration> {
+    if predictions.is_empty() {
         return None;
     }
-    let count = predicted.len() as f64;
-    let error = |it: &FavoritePrediction| (it.win_probability - f64::from(u8::from(it.won))).powi(2);
-    let band = |place: usize| {
-        let of = |it: &&FavoritePrediction| {
-            ((it.win_probability * CALIBRATION_BANDS as f64) as usize).min(CALIBRATION_BANDS - 1) == place
+    let count = predictions.len() as f64;
+    let error =
+        |prediction: &FavoritePrediction| (prediction.win_probability - f64::from(u8::from(prediction.won))).powi(2);
+    let band = |index: usize| {
+        let is_in_band = |prediction: &&FavoritePrediction| {
+            ((prediction.win_probability * CALIBRATION_BANDS as f64) as usize).min(CALIBRATION_BANDS - 1) == index
         };
-        let matches: Vec<&FavoritePrediction> = predicted.iter().filter(of).collect();
+        let matches: Vec<&FavoritePrediction> = predictions.iter().filter(is_in_band).collect();
         let (predicted_percent, won_percent) = mean_probability_and_win_share(matches.iter().copied());
         CalibrationBand {
-            from_percent: 100.0 * place as f64 / CALIBRATION_BANDS as f64,
+            from_percent: 100.0 * index as f64 / CALIBRATION_BANDS as f64,
             matches: matches.len() as u64,
             predicted_percent,
             won_percent,
         }
     };
-    let (favourite_percent, favourite_won_percent) = mean_probability_and_win_share(predicted.iter());
+    let (favourite_percent, favourite_won_percent) = mean_probability_and_win_share(predictions.iter());
     Some(FavoriteCalibration {
         favourite_percent,
         favourite_won_percent,
-        brier: predicted.iter().map(error).sum::<f64>() / count,
-        bands: (0..CALIBRATION_BANDS).map(band).filter(|band| 0 < band.matches).collect(),
+        brier: predictions.iter().map(error).sum::<f64>() / count,
+        bands: (0..CALIBRATION_BANDS).map(band).filter(|band| band.matches > 0).collect(),
     })
 }
 
-/// The mean chance and the share that won, percent.
+/// Mean win probability and share of wins, percent.
 fn mean_probability_and_win_share<'a>(
-    predicted: impl ExactSizeIterator<Item = &'a FavoritePrediction> + Clone,
+    predictions: impl ExactSizeIterator<Item = &'a FavoritePrediction> + Clone,
 ) -> (f64, f64) {
-    let count = predicted.len().max(1) as f64;
-    let chance: f64 = predicted.clone().map(|it| it.win_probability).sum();
-    let won = predicted.filter(|it| it.won).count() as f64;
-    (100.0 * chance / count, 100.0 * won / count)
+    let count = predictions.len().max(1) as f64;
+    let probability_sum: f64 = predictions.clone().map(|prediction| prediction.win_probability).sum();
+    let wins = predictions.filter(|prediction| prediction.won).count() as f64;
+    (100.0 * probability_sum / count, 100.0 * wins / count)
 }
 
 #[cfg(test)]
@@ -313,20 +316,27 @@ mod tests {
 
     #[test]
     fn percentiles_are_nearest_ranks_without_interpolation() {
-        let spread = Percentiles::from_values((1..=10).map(f64::from));
-        assert_eq!((spread.count, spread.mean, spread.p50, spread.p90, spread.p99, spread.max), {
-            (10, 5.5, 5.0, 9.0, 10.0, 10.0)
-        });
+        let percentiles = Percentiles::from_values((1..=10).map(f64::from));
+        assert_eq!(
+            (percentiles.count, percentiles.mean, percentiles.p50, percentiles.p90, percentiles.p99, percentiles.max),
+            { (10, 5.5, 5.0, 9.0, 10.0, 10.0) }
+        );
         assert_eq!(Percentiles::from_values([]), Percentiles::default());
     }
 
     #[test]
     fn favorite_calibration_compares_predictions_with_results() {
-        let of = |chance, won| FavoritePrediction { win_probability: chance, won };
-        let fairness = favorite_calibration(&[of(0.6, true), of(0.6, false), of(0.9, true), of(1.0, true)]).unwrap();
-        assert!((fairness.favourite_percent - 77.5).abs() < 1e-9);
-        assert!((fairness.favourite_won_percent - 75.0).abs() < 1e-9);
-        assert_eq!(fairness.bands.len(), 2, "0.9 and 1.0 are in one");
-        assert_eq!((fairness.bands[0].matches, fairness.bands[0].won_percent), (2, 50.0));
+        let prediction = |probability, won| FavoritePrediction { win_probability: probability, won };
+        let calibration = favorite_calibration(&[
+            prediction(0.6, true),
+            prediction(0.6, false),
+            prediction(0.9, true),
+            prediction(1.0, true),
+        ])
+        .unwrap();
+        assert!((calibration.favourite_percent - 77.5).abs() < 1e-9);
+        assert!((calibration.favourite_won_percent - 75.0).abs() < 1e-9);
+        assert_eq!(calibration.bands.len(), 2, "0.9 and 1.0 are in one band");
+        assert_eq!((calibration.bands[0].matches, calibration.bands[0].won_percent), (2, 50.0));
     }
 }

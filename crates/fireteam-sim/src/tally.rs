@@ -1,93 +1,92 @@
-//! What has been seen of a simulated queue, from when it is counted; several worlds' tallies add up to one.
+//! Counts and samples of simulated worlds, taken after the warm-up. Tallies of several worlds can be merged.
 
 use std::collections::BTreeMap;
 
 use fireteam_domain::queue::report::PassReport;
 
-/// Chances and outcomes are kept in so many bands.
+/// Number of bands of predicted probability.
 pub const CALIBRATION_BANDS: usize = 10;
 
-/// What has been seen. Times are milliseconds of the invented world.
+/// Counts and samples. Times are milliseconds of simulated time.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SimTally {
-    /// Worlds that it is of.
+    /// Number of worlds.
     pub world_count: u32,
-    /// Accounts, parties, and players who had never been rated.
+    /// Number of accounts, of parties, and of players never rated before.
     pub population_counts: [u64; 3],
-    /// Parties that entered, and their players.
+    /// Number of tickets that entered, and of their players.
     pub entered_counts: [u64; 2],
-    /// Tickets that waited until their match began: how long, how many players, and the region of their city.
+    /// Tickets that waited until their match started.
     pub matched_waits: Vec<WaitSample>,
-    /// How long those waited who left.
+    /// Time waited by tickets that gave up.
     pub abandoned_waits_ms: Vec<u32>,
-    /// Tickets that still waited at the end.
+    /// Number of tickets that waited at the end.
     pub unmatched_tickets: u64,
-    /// Tickets that a ready check ended.
+    /// Number of tickets that a ready check ended.
     pub tickets_ended_by_ready_check: u64,
-    /// Tickets that were offered another set.
+    /// Number of tickets that were offered another set.
     pub tickets_offered_another_set: u64,
-    /// Matches proposed, begun, played to the end; and those that did not come about: declined, unanswered, without a
-    /// server.
+    /// Numbers of matches: proposed, started, played to the end, declined, not accepted in time, without a game server.
     pub match_counts: [u64; 6],
-    /// From the lowest to the highest player rated in a match.
+    /// Highest less lowest player rating, per match.
     pub rating_gaps: Vec<f64>,
-    /// From the weakest to the strongest team's mean rating.
+    /// Highest less lowest mean rating of the teams, per match.
     pub team_mean_gaps: Vec<f64>,
-    /// Matches played of which the chances were known.
+    /// Played matches with a prediction.
     pub favorite_predictions: Vec<FavoritePrediction>,
-    /// The favourite's chance by true skill.
+    /// Favorite's win probability by true skill, per match.
     pub true_favorite_probabilities: Vec<f64>,
-    /// Each player's round trip: to the match's region, or else to whoever is farthest.
+    /// Round trip of each player: to the region of the match, otherwise to the farthest player.
     pub round_trips_ms: Vec<f32>,
-    /// How much more that is than the least that was possible when the match was made.
+    /// Excess over the best round trip that was possible when the match was proposed.
     pub round_trip_regrets_ms: Vec<f32>,
-    /// Pairs refused, by rule.
+    /// Refused pairs by rule.
     pub refusals_by_rule: BTreeMap<String, u64>,
-    /// Tickets that gave up or still waited, by the rule that kept them waiting last.
+    /// Tickets that gave up or waited at the end, by the rule that refused last.
     pub unmatched_by_rule: BTreeMap<String, u64>,
-    /// Passes run, passes not worth running, tickets looked at in all passes, pairs judged.
+    /// Passes run, passes skipped, tickets in all passes, evaluated pairs.
     pub pass_counts: [u64; 4],
-    /// Passes that ran out of looks, that fell back from the best choice, that looked at the nearest only.
+    /// Passes that reached the pair limit, that fell back from the best selection, that considered the nearest only.
     pub degraded_pass_counts: [u64; 3],
-    /// Every minute: tickets waiting, matches running.
+    /// Tickets waiting and matches running, at each minute.
     pub samples_per_minute: Vec<[u32; 2]>,
-    /// Of the outlier: waits, and how far below it the mean of its opponents is rated.
+    /// Samples of the outlier, if the scenario has one.
     pub outlier: Option<OutlierTally>,
 }
 
-/// A wait.
+/// Wait of one ticket.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaitSample {
-    /// How long, milliseconds.
+    /// Time waited in milliseconds.
     pub waited_ms: u32,
-    /// Players in the party.
+    /// Number of players in the party.
     pub party_size: u16,
-    /// The city, as the map counts them.
+    /// Index of the city in the map.
     pub city: u16,
 }
 
-/// A match of which the chances were known before it was played.
+/// Match with a predicted win probability of the favorite.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FavoritePrediction {
-    /// The favourite's chance.
+    /// Predicted win probability.
     pub win_probability: f64,
-    /// Whether the favourite came in first.
+    /// True if the favorite came in first.
     pub won: bool,
 }
 
-/// What the outlier saw.
+/// Samples of the outlier.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutlierTally {
     /// Waits that ended in a match, milliseconds.
     pub matched_waits_ms: Vec<u32>,
-    /// Times it gave up.
+    /// Number of tickets that gave up.
     pub gave_up_count: u64,
-    /// The chance that its team was given.
+    /// Predicted win probabilities of its team.
     pub win_probabilities: Vec<f64>,
 }
 
 impl SimTally {
-    /// Adds what was seen in another world of the same scenario.
+    /// Adds the tally of another world of the same scenario.
     pub fn merge(&mut self, other: Self) {
         self.world_count += other.world_count;
         add_elementwise(&mut self.population_counts, other.population_counts);
@@ -104,12 +103,12 @@ impl SimTally {
         self.true_favorite_probabilities.extend(other.true_favorite_probabilities);
         self.round_trips_ms.extend(other.round_trips_ms);
         self.round_trip_regrets_ms.extend(other.round_trip_regrets_ms);
-        for (all, more) in [
+        for (own, added) in [
             (&mut self.refusals_by_rule, other.refusals_by_rule),
             (&mut self.unmatched_by_rule, other.unmatched_by_rule),
         ] {
-            for (rule, count) in more {
-                *all.entry(rule).or_default() += count;
+            for (rule, count) in added {
+                *own.entry(rule).or_default() += count;
             }
         }
         add_elementwise(&mut self.pass_counts, other.pass_counts);
@@ -117,8 +116,8 @@ impl SimTally {
         if self.samples_per_minute.len() < other.samples_per_minute.len() {
             self.samples_per_minute.resize(other.samples_per_minute.len(), [0, 0]);
         }
-        for (all, more) in self.samples_per_minute.iter_mut().zip(other.samples_per_minute) {
-            *all = [all[0] + more[0], all[1] + more[1]];
+        for (own, added) in self.samples_per_minute.iter_mut().zip(other.samples_per_minute) {
+            *own = [own[0] + added[0], own[1] + added[1]];
         }
         if let Some(other) = other.outlier {
             let outlier = self.outlier.get_or_insert_default();
@@ -128,21 +127,21 @@ impl SimTally {
         }
     }
 
-    /// Counts a pass; `rule` names a refusal.
+    /// Counts a pass. `rule_name` names a refusal.
     pub(super) fn count_pass(
         &mut self,
         report: &PassReport,
-        rule: impl Fn(fireteam_domain::filter::Refusal) -> String,
+        rule_name: impl Fn(fireteam_domain::filter::Refusal) -> String,
     ) {
         add_elementwise(&mut self.pass_counts, [1, 0, u64::from(report.ticket_count), report.pair_checks]);
-        let short = [report.truncated, report.inexact_selection, report.candidate_limit_reached];
-        add_elementwise(&mut self.degraded_pass_counts, short.map(u64::from));
+        let degraded = [report.truncated, report.inexact_selection, report.candidate_limit_reached];
+        add_elementwise(&mut self.degraded_pass_counts, degraded.map(u64::from));
         for &(refusal, count) in &report.refusal_counts {
-            *self.refusals_by_rule.entry(rule(refusal)).or_default() += count;
+            *self.refusals_by_rule.entry(rule_name(refusal)).or_default() += count;
         }
     }
 }
 
-fn add_elementwise<const N: usize>(all: &mut [u64; N], more: [u64; N]) {
-    all.iter_mut().zip(more).for_each(|(all, more)| *all += more);
+fn add_elementwise<const N: usize>(sums: &mut [u64; N], added: [u64; N]) {
+    sums.iter_mut().zip(added).for_each(|(sums, added)| *sums += added);
 }

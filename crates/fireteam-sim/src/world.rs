@@ -1,7 +1,7 @@
-//! A world: one queue, those who come to it, and a clock that jumps from one thing that happens to the next.
+//! Simulated world: one queue, its players, and a clock that jumps from event to event.
 //!
-//! The queue is run as the server's runner runs it: a pass when something has changed, never two within the ruleset's
-//! interval, again when the last one's report says that something changes by itself.
+//! The queue is run like the server's queue runner. A pass follows a change, at most one per interval of the ruleset.
+//! It runs again when the last report names a time at which something changes.
 
 mod arrivals;
 mod matches;
@@ -31,15 +31,15 @@ use fireteam_domain::ruleset::teams::TeamsSpec;
 use fireteam_domain::ruleset::{HardRule, Ruleset};
 use fireteam_domain::time::UnixMs;
 
-/// Midnight in UTC of 15 January 2026: the day on which everything is simulated.
+/// Midnight UTC of 15 January 2026, the simulated day.
 const SIMULATED_DAY: UnixMs = UnixMs(1_768_435_200_000);
 
 const MINUTE_MS: u64 = 60_000;
 
-/// Runs a pass: `pass::run`, or that with a stopwatch.
+/// Function that runs a pass: `pass::run`, or a wrapper that measures it.
 pub type PassFn<'a> = &'a mut dyn FnMut(&PassInput<'_>) -> PassOutcome;
 
-/// One world.
+/// Simulated world.
 pub struct SimWorld<'a> {
     scenario: &'a Scenario,
     ruleset: &'a Ruleset,
@@ -48,21 +48,21 @@ pub struct SimWorld<'a> {
     lifecycle_rules: LifecycleRules,
     map: &'a CityMap,
     seed: u64,
-    /// When counting begins, and when all is over.
+    /// Start and end of counting.
     counted_span: (UnixMs, UnixMs),
     now: UnixMs,
     event_queue: EventQueue,
     population: Population,
     leaderboard: Leaderboard,
     waiting_tickets: BTreeMap<TicketId, SimTicket>,
-    /// Tickets in matches that have not begun, or are being played.
+    /// Tickets in matches that have not started or are being played.
     matched_tickets: BTreeMap<TicketId, SimTicket>,
     matches: BTreeMap<MatchId, SimMatch>,
     past_matches: VecDeque<PastMatch>,
-    /// The same, for passes; none when somebody has met since. Meetings that lie too far back are told by their time.
+    /// Index of `past_matches` for passes; `None` after a new match. Old matches are ignored by their time.
     past_matches_cache: Option<PastMatches>,
     connected_players: u32,
-    /// How far the set has been played since the world began, for decay that counts it.
+    /// Match activity of the set since the world began, for a decay that depends on it.
     set_activity: SetActivity,
     ticket_count: u64,
     proposal_count: u64,
@@ -70,42 +70,43 @@ pub struct SimWorld<'a> {
     tally: SimTally,
 }
 
-/// What the runner remembers.
+/// State of the queue runner.
 #[derive(Debug, Default)]
 struct SimRunnerState {
     last_pass: LastPass,
     last_pass_at: Option<UnixMs>,
     pass_count: u64,
     changed_since_pass: bool,
-    /// For when a pass is planned, so that only one is.
+    /// Time of the scheduled pass, so that only one is scheduled.
     planned_pass_at: Option<UnixMs>,
 }
 
-/// A party that waits.
+/// Ticket of a party.
 struct SimTicket {
     prepared_ticket: PreparedTicket,
     party_index: usize,
-    /// Whether its patience has ended while it was in a match.
+    /// True if the party's patience ended while it was in a match.
     patience_ended: bool,
-    /// What kept it waiting at the last pass.
+    /// Refusal that kept it waiting in the last pass.
     last_refusal: Option<Refusal>,
-    /// Matches that it has been in and that did not come about.
+    /// Number of its matches that did not start.
     return_count: u64,
 }
 
-/// A match.
+/// Match in any stage.
 struct SimMatch {
     match_state: Match,
-    /// For dice.
-    number: u64,
-    /// The place in `People::all` of each player, by team.
+    /// Number of the match, which names its random stream.
+    match_number: u64,
+    /// Players by team, as indexes into `Population::players`.
     players_by_team: Vec<Vec<usize>>,
-    /// Each team's chance by the rating system, at the time it was made.
+    /// Predicted win probability of each team when the match was proposed.
     win_probabilities: Option<Vec<f64>>,
 }
 
 impl<'a> SimWorld<'a> {
-    /// The world of `seed`: everybody is born, has a past, and is about to come.
+    /// World of `seed`, with the population's prior matches played and first play sessions scheduled. Fails for a
+    /// ruleset without a queue or an invalid scenario.
     pub fn new(
         scenario: &'a Scenario,
         ruleset: &'a Ruleset,
@@ -114,15 +115,15 @@ impl<'a> SimWorld<'a> {
     ) -> Result<Self, ScenarioError> {
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             let name = &ruleset.name;
-            return Err(ScenarioError(format!("ruleset `{name}` has no <Queue>: only queues are simulated")));
+            return Err(ScenarioError(format!("ruleset `{name}` has no <Queue>; use a ruleset with a queue")));
         };
-        let counted = SIMULATED_DAY.plus_ms(u64::from(scenario.start_utc_hour) * HOUR_MS);
-        let start = UnixMs(counted.0 - (scenario.settle_minutes * MINUTE_MS as f64) as u64);
-        let end = counted.plus_ms((scenario.hours * HOUR_MS as f64) as u64);
-        let people = Population::generate(scenario, ruleset, map, seed, start)?;
-        let newcomers = people.players.iter().filter(|person| person.known_skill.is_none()).count() as u64;
-        let population = [people.players.len() as u64, people.parties.len() as u64, newcomers];
-        let outlier = people.outlier_party.map(|_| OutlierTally::default());
+        let counting_starts = SIMULATED_DAY.plus_ms(u64::from(scenario.start_utc_hour) * HOUR_MS);
+        let start = UnixMs(counting_starts.0 - (scenario.warm_up_minutes * MINUTE_MS as f64) as u64);
+        let end = counting_starts.plus_ms((scenario.hours * HOUR_MS as f64) as u64);
+        let population = Population::generate(scenario, ruleset, map, seed, start)?;
+        let newcomers = population.players.iter().filter(|player| player.known_skill.is_none()).count() as u64;
+        let population_counts = [population.players.len() as u64, population.parties.len() as u64, newcomers];
+        let outlier = population.outlier_party.map(|_| OutlierTally::default());
         let mut world = Self {
             scenario,
             ruleset,
@@ -131,10 +132,10 @@ impl<'a> SimWorld<'a> {
             lifecycle_rules: LifecycleRules::from_ruleset(ruleset),
             map,
             seed,
-            counted_span: (counted, end),
+            counted_span: (counting_starts, end),
             now: start,
             event_queue: EventQueue::default(),
-            population: people,
+            population,
             leaderboard: Leaderboard::default(),
             waiting_tickets: BTreeMap::new(),
             matched_tickets: BTreeMap::new(),
@@ -146,75 +147,75 @@ impl<'a> SimWorld<'a> {
             ticket_count: 0,
             proposal_count: 0,
             runner_state: SimRunnerState::default(),
-            tally: SimTally { world_count: 1, population_counts: population, outlier, ..SimTally::default() },
+            tally: SimTally { world_count: 1, population_counts, outlier, ..SimTally::default() },
         };
         world.fill_leaderboard();
         world.schedule_first_play_sessions();
         Ok(world)
     }
 
-    /// Lets everything happen, with the passes that the server runs, and says what was seen. `progress` hears now and
-    /// then which share of the time has gone by.
+    /// Runs the world to its end with the server's pass, and returns its tally. Calls `progress` with the elapsed share
+    /// of time.
     pub fn run(self, progress: &mut dyn FnMut(f64)) -> SimTally {
         self.run_with_pass_fn(&mut pass::run_pass, progress)
     }
 
-    /// The same, with passes run by `look`.
-    pub fn run_with_pass_fn(mut self, look: PassFn<'_>, progress: &mut dyn FnMut(f64)) -> SimTally {
+    /// Same as [`SimWorld::run`], with passes run by `run_pass`.
+    pub fn run_with_pass_fn(mut self, run_pass: PassFn<'_>, progress: &mut dyn FnMut(f64)) -> SimTally {
         let (start, end) = (self.now, self.counted_span.1);
         let mut minute = self.counted_span.0;
-        while let Some((at, due)) = self.event_queue.pop_before(end) {
+        while let Some((at, event)) = self.event_queue.pop_before(end) {
             while minute <= at {
                 self.tally.samples_per_minute.push([self.waiting_tickets.len() as u32, self.matches.len() as u32]);
                 minute = minute.plus_ms(MINUTE_MS);
                 progress(minute.ms_since(start) as f64 / end.ms_since(start).max(1) as f64);
             }
             self.now = at;
-            self.handle_event(due, look);
+            self.handle_event(event, run_pass);
         }
         self.finish()
     }
 
-    fn handle_event(&mut self, due: ScheduledEvent, look: PassFn<'_>) {
-        match due {
+    fn handle_event(&mut self, event: ScheduledEvent, run_pass: PassFn<'_>) {
+        match event {
             ScheduledEvent::PlaySessionStarts(party) => self.start_play_session(party),
             ScheduledEvent::PartyEntersQueue(party) => self.enter_queue(party),
             ScheduledEvent::PatienceEnds(ticket) => self.give_up(ticket),
-            ScheduledEvent::PassDue => self.run_due_pass(look),
-            ScheduledEvent::ReadyCheckResponse(play, ticket) => self.respond_to_ready_check(play, ticket),
-            ScheduledEvent::MatchDeadline(play) => self.match_deadline_passed(play),
-            ScheduledEvent::GameServerFound(play) => self.game_server_found(play),
-            ScheduledEvent::MatchFinished(play) => self.finish_match(play),
+            ScheduledEvent::PassDue => self.run_due_pass(run_pass),
+            ScheduledEvent::ReadyCheckResponse(id, ticket) => self.respond_to_ready_check(id, ticket),
+            ScheduledEvent::MatchDeadline(id) => self.match_deadline_passed(id),
+            ScheduledEvent::GameServerFound(id) => self.game_server_found(id),
+            ScheduledEvent::MatchFinished(id) => self.finish_match(id),
         }
     }
 
-    /// Whether what happens to somebody who has waited since `at` is counted.
+    /// True if events of a ticket that entered, or a match proposed, at `at` are counted.
     fn is_counted(&self, at: UnixMs) -> bool {
-        self.counted_span.0 <= at
+        at >= self.counted_span.0
     }
 
-    /// What the gate counts.
+    /// Counts that the queue's gate compares.
     fn queue_counts(&self) -> QueueCounts {
         QueueCounts { connected_players: self.connected_players, active_matches: self.matches.len() as u32 }
     }
 
-    /// Whether places on the leaderboard mean anything.
+    /// True if match quality uses leaderboard ranks.
     fn uses_leaderboard_ranks(&self) -> bool {
         matches!(self.queue.quality, QualitySpec::LeaderboardGauss { .. })
     }
 
-    /// Whether clients measure round trips to regions.
+    /// True if clients measure round trips to regions.
     fn uses_region_latencies(&self) -> bool {
-        matches!(self.queue.regions, Some(RegionMode::Stage { .. } | RegionMode::Quality { .. }))
+        matches!(self.queue.regions, Some(RegionMode::Filter { .. } | RegionMode::Quality { .. }))
     }
 
-    /// What a refusal is called.
+    /// Display name of a refusal.
     fn rule_name(ruleset: &Ruleset, refusal: Refusal) -> String {
         match refusal {
-            Refusal::HardFilter { filter_index: filter, .. } => match ruleset.hard_filters.get(filter) {
-                Some(hard) => match hard.rule {
-                    HardRule::Within { .. } => format!("filter {} (limit)", hard.name),
-                    _ => format!("filter {}", hard.name),
+            Refusal::HardFilter { filter_index: index, .. } => match ruleset.hard_filters.get(index) {
+                Some(filter) => match filter.rule {
+                    HardRule::Within { .. } => format!("filter {} (limit)", filter.name),
+                    _ => format!("filter {}", filter.name),
                 },
                 None => "filter".into(),
             },
@@ -222,27 +223,27 @@ impl<'a> SimWorld<'a> {
         }
     }
 
-    /// Everybody who still waits has not been matched.
+    /// Counts the tickets left at the end as unmatched.
     fn finish(mut self) -> SimTally {
-        // Matches that are played are over for their tickets.
-        let playing = self.matches.values().filter(|play| play.match_state.stage.started_at().is_some());
-        let begun: Vec<TicketId> =
-            playing.flat_map(|play| play.match_state.tickets.iter().map(|it| it.ticket_id)).collect();
-        for id in begun {
+        // Tickets in started matches were matched.
+        let playing = self.matches.values().filter(|sim_match| sim_match.match_state.stage.started_at().is_some());
+        let matched: Vec<TicketId> =
+            playing.flat_map(|sim_match| sim_match.match_state.tickets.iter().map(|ticket| ticket.ticket_id)).collect();
+        for id in matched {
             self.matched_tickets.remove(&id);
         }
-        let left = self.waiting_tickets.values().chain(self.matched_tickets.values());
-        for waiting in left.filter(|it| self.counted_span.0 <= it.prepared_ticket.ticket.entered_at) {
+        let unmatched = self.waiting_tickets.values().chain(self.matched_tickets.values());
+        for ticket in unmatched.filter(|ticket| ticket.prepared_ticket.ticket.entered_at >= self.counted_span.0) {
             self.tally.unmatched_tickets += 1;
-            if let Some(why) = waiting.last_refusal {
-                *self.tally.unmatched_by_rule.entry(Self::rule_name(self.ruleset, why)).or_default() += 1;
+            if let Some(refusal) = ticket.last_refusal {
+                *self.tally.unmatched_by_rule.entry(Self::rule_name(self.ruleset, refusal)).or_default() += 1;
             }
         }
         self.tally
     }
 }
 
-/// What a world is made with beside its seed: round trips, for every seed the same.
+/// City map of a world, the same for all seeds.
 pub fn build_city_map(
     scenario: &Scenario,
     ruleset: &Ruleset,

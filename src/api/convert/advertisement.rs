@@ -1,4 +1,4 @@
-//! Updates and deletions of advertisements from the wire.
+//! Conversion of UpdateAdvertisement and DeleteAdvertisement requests.
 
 use std::fmt::Display;
 
@@ -11,7 +11,7 @@ use crate::domain::limit;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertCommand};
 
 impl EntryPoint {
-    /// Publish, replace or keep alive.
+    /// Reads an update: creates or replaces an advertisement, or sends a heartbeat.
     pub fn update_command(
         &self,
         caller: &Caller,
@@ -20,9 +20,10 @@ impl EntryPoint {
         let mut problems = self.field_errors();
         let creates = wire.advertisement_id.is_empty();
         reject_changes_in_heartbeat(&wire, creates, &mut problems);
-        let set_id = match creates {
-            true => Some(self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems)),
-            false => self.resolve_set_id(wire.matchmaking_set_id, &mut problems),
+        let set_id = if creates {
+            Some(self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems))
+        } else {
+            self.resolve_set_id(wire.matchmaking_set_id, &mut problems)
         };
         let key = wire.idempotency_key;
         if !key.is_empty() {
@@ -41,7 +42,7 @@ impl EntryPoint {
             session: composition.map(|wire| session::required_session(Some(wire), caller.origin, &mut problems)),
             set_id,
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
-            ttl_ms: wire.time_to_live_ms,
+            ttl_ms: wire.time_to_live_ms.map(field_checks::saturating_ms),
             connect_data: wire.connect_data,
             allowed_ranges: allowed_ranges(wire.allowed_ranges, &mut problems),
             kind: advertisement_kind(wire.kind, &mut problems),
@@ -50,18 +51,14 @@ impl EntryPoint {
                 "confirmed_reservation_ids",
                 &mut problems,
             ),
-            joined_reservations: reservation_ids(
-                &wire.joined_reservation_ids,
-                "settled_reservation_ids",
-                &mut problems,
-            ),
+            joined_reservations: reservation_ids(&wire.joined_reservation_ids, "joined_reservation_ids", &mut problems),
             idempotency_key: (!key.is_empty()).then_some(key),
             envelope_nonce: self.envelope_nonce,
         };
         problems.into_result(update)
     }
 
-    /// Withdraw.
+    /// Reads the deletion of an advertisement.
     pub fn delete_command(&self, wire: pb::DeleteAdvertisementRequest) -> Result<DeleteAdvertCommand, Rejection> {
         let mut problems = self.field_errors();
         let id = field_checks::parse_advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
@@ -76,15 +73,15 @@ fn reject_changes_in_heartbeat(wire: &pb::UpdateAdvertisementRequest, creates: b
         return;
     }
     if creates {
-        problems.add("session_composition", "is missing: a new advertisement says who waits");
+        problems.add("session_composition", "is missing; a new advertisement requires it");
         return;
     }
-    let what = "cannot change in a heartbeat: send session_composition too, and replace the whole";
+    let message = "cannot change in a heartbeat; send session_composition too, to replace the advertisement";
     if !wire.connect_data.is_empty() {
-        problems.add("connect_data", what);
+        problems.add("connect_data", message);
     }
     if !wire.allowed_ranges.is_empty() {
-        problems.add("allowed", what);
+        problems.add("allowed_ranges", message);
     }
 }
 
@@ -92,8 +89,7 @@ fn existing_advertisement(id: &str, token: Vec<u8>, problems: &mut FieldErrors) 
     let token = field_checks::checked_token(token, "advertisement_token", problems);
     if id.is_empty() {
         if !token.is_empty() {
-            problems
-                .add("advertisement_id", "is missing, though there is an advertisement_token: send both or neither");
+            problems.add("advertisement_id", "is missing, but advertisement_token is set; send both or neither");
         }
         return None;
     }
@@ -101,17 +97,19 @@ fn existing_advertisement(id: &str, token: Vec<u8>, problems: &mut FieldErrors) 
 }
 
 fn allowed_ranges(wire: Vec<pb::AllowedRange>, problems: &mut FieldErrors) -> Vec<AllowedRange> {
-    if !field_checks::check_list_len(wire.len(), limit::ALLOWED_RANGES_MAX, "allowed", problems) {
+    if !field_checks::check_list_len(wire.len(), limit::ALLOWED_RANGES_MAX, "allowed_ranges", problems) {
         return Vec::new();
     }
     let ranges = wire.into_iter().enumerate().map(|(index, range)| {
-        let path = format_args!("allowed[{index}]");
+        let path = format_args!("allowed_ranges[{index}]");
         field_checks::check_required_text(&range.attribute, format_args!("{path}.attribute"), problems);
         let min = range.min.map(|min| field_checks::checked_number(min, format_args!("{path}.min"), problems));
         let max = range.max.map(|max| field_checks::checked_number(max, format_args!("{path}.max"), problems));
         match (min, max) {
-            (None, None) => problems.add(path, "has neither min nor max: give one or both"),
-            (Some(min), Some(max)) if max < min => problems.add(path, format!("has min {min} above max {max}")),
+            (None, None) => problems.add(path, "has neither min nor max; set at least one"),
+            (Some(min), Some(max)) if max < min => {
+                problems.add(path, format!("has min {min} above max {max}; swap them"))
+            }
             _ => {}
         }
         AllowedRange { attribute: range.attribute.into(), min, max }
@@ -125,7 +123,7 @@ fn advertisement_kind(wire: i32, problems: &mut FieldErrors) -> Option<Advertise
         Ok(pb::AdvertisementKind::Session) => Some(AdvertisementKind::Session),
         Ok(pb::AdvertisementKind::GameServer) => Some(AdvertisementKind::GameServer),
         Err(_) => {
-            problems.add("kind", format!("is {wire}, which is no AdvertisementKind"));
+            problems.add("kind", format!("is {wire}, an unknown AdvertisementKind; leave it out for a session"));
             None
         }
     }

@@ -1,4 +1,4 @@
-//! The checks that many fields share: texts, numbers, ids, counts.
+//! Checks shared by many fields: texts, numbers, ids, list lengths.
 
 use std::fmt::Display;
 
@@ -6,37 +6,37 @@ use crate::api::convert::FieldErrors;
 use crate::domain::id::{AdvertisementId, ReservationId};
 use crate::domain::limit;
 
-/// Bytes of a token. The server's own are shorter; anything longer is not one.
+/// Size limit of a token, bytes. Tokens of this server are shorter.
 const TOKEN_BYTES_MAX: usize = 512;
 
-/// A text of at most `limit::TEXT_BYTES_MAX` bytes; empty ones are refused.
+/// Checks a required text: not empty, at most `limit::STRING_BYTES_MAX` bytes.
 pub(in crate::api) fn check_required_text(text: &str, path: impl Display + Copy, problems: &mut FieldErrors) {
     if text.is_empty() {
-        problems.add(path, "is missing");
+        problems.add(path, "is missing; send a non-empty text");
     }
     check_text_len(text, path, problems);
 }
 
-/// A text of at most `limit::TEXT_BYTES_MAX` bytes, or none.
+/// Checks a text of at most `limit::STRING_BYTES_MAX` bytes; it may be empty.
 pub(in crate::api) fn check_text_len(text: &str, path: impl Display + Copy, problems: &mut FieldErrors) {
     let max = limit::STRING_BYTES_MAX;
-    if max < text.len() {
-        problems.add(path, format!("has {} bytes, at most {max} are allowed", text.len()));
+    if text.len() > max {
+        problems.add(path, format!("has {} bytes; at most {max} are allowed", text.len()));
     }
 }
 
-/// A finite number of a magnitude that leaves room for differences and squares (SEC-18). Negative zero becomes zero and
-/// subnormal numbers become zero, so that equal values have equal bits.
+/// Checks that a number is finite and small enough for differences and squares. Negative zero and subnormal numbers
+/// become zero, so that equal values have equal bits.
 pub(in crate::api) fn checked_number(number: f64, path: impl Display + Copy, problems: &mut FieldErrors) -> f64 {
     let max = limit::NUMBER_MAGNITUDE_MAX;
     if !(-max..=max).contains(&number) {
-        problems.add(path, format!("is {number}, must be a number from -{max:e} to {max:e}"));
+        problems.add(path, format!("is {number}; must be a number from -{max:e} to {max:e}"));
         return 0.0;
     }
     if number.is_normal() { number } else { 0.0 }
 }
 
-/// A number of at least 0.
+/// Checks a number of at least 0.
 pub(in crate::api) fn checked_non_negative_number(
     value: f64,
     path: impl Display + Copy,
@@ -44,22 +44,22 @@ pub(in crate::api) fn checked_non_negative_number(
 ) -> f64 {
     let value = checked_number(value, path, problems);
     if value < 0.0 {
-        problems.add(path, format!("is {value}, must not be negative"));
+        problems.add(path, format!("is {value}; must not be negative"));
     }
     value
 }
 
-/// A measured round trip, milliseconds.
+/// Checks a measured round trip, milliseconds.
 pub(in crate::api) fn checked_round_trip_ms(ms: f32, path: impl Display + Copy, problems: &mut FieldErrors) -> f32 {
     let max = limit::ROUND_TRIP_MS_MAX;
     if !(0.0..=max).contains(&ms) {
-        problems.add(path, format!("is {ms}, must be from 0 to {max} milliseconds"));
+        problems.add(path, format!("is {ms}; must be from 0 to {max} milliseconds"));
         return 0.0;
     }
     if ms.is_normal() { ms } else { 0.0 }
 }
 
-/// A whole number in a range.
+/// Checks an integer in the range `min` to `max`; returns it clamped.
 pub(in crate::api) fn checked_integer(
     value: i32,
     min: i32,
@@ -69,56 +69,57 @@ pub(in crate::api) fn checked_integer(
 ) -> i32 {
     if !(min..=max).contains(&value) {
         let text = match max {
-            i32::MAX => format!("is {value}, must not be less than {min}"),
-            _ => format!("is {value}, must be from {min} to {max}"),
+            i32::MAX => format!("is {value}; must not be less than {min}"),
+            _ => format!("is {value}; must be from {min} to {max}"),
         };
         problems.add(path, text);
     }
     value.clamp(min, max)
 }
 
-/// Whether a list has at most `max` entries; if not, that is said, and its entries need no further look.
+/// Checks that a list has at most `max` entries. Returns false if it has more: its entries need no further checks.
 pub(in crate::api) fn check_list_len(
-    given: usize,
+    len: usize,
     max: usize,
     path: impl Display + Copy,
     problems: &mut FieldErrors,
 ) -> bool {
-    if max < given {
-        problems.add(path, format!("has {given} entries, at most {max} are allowed"));
+    if len > max {
+        problems.add(path, format!("has {len} entries; at most {max} are allowed"));
     }
-    given <= max
+    len <= max
 }
 
-/// A list of at most `max` bytes, or a text that has no other name.
-pub(in crate::api) fn check_byte_len(given: usize, max: usize, path: impl Display + Copy, problems: &mut FieldErrors) {
-    if max < given {
-        problems.add(path, format!("has {given} bytes, at most {max} are allowed"));
+/// Checks that a value has at most `max` bytes.
+pub(in crate::api) fn check_byte_len(len: usize, max: usize, path: impl Display + Copy, problems: &mut FieldErrors) {
+    if len > max {
+        problems.add(path, format!("has {len} bytes; at most {max} are allowed"));
     }
 }
 
-/// A token, kept as it came.
+/// Checks the size of a token; returns it unchanged.
 pub(in crate::api) fn checked_token(token: Vec<u8>, path: impl Display + Copy, problems: &mut FieldErrors) -> Vec<u8> {
     check_byte_len(token.len(), TOKEN_BYTES_MAX, path, problems);
     token
 }
 
-/// An idempotency key. What an anonymous caller sends is all that keeps it apart from strangers, so it must be long.
+/// Checks an idempotency key. An anonymous caller has no other proof of identity, so its key must be hard to guess.
 pub(in crate::api) fn check_idempotency_key(
     key: &str,
-    anonymous: bool,
+    is_anonymous: bool,
     path: impl Display + Copy,
     problems: &mut FieldErrors,
 ) {
     check_byte_len(key.len(), limit::IDEMPOTENCY_KEY_BYTES_MAX, path, problems);
     let min = limit::ANONYMOUS_IDEMPOTENCY_KEY_BYTES_MIN;
-    if anonymous && key.len() < min {
-        let text = format!("has {} characters; from anonymous callers {min} random ones or more are needed", key.len());
+    if is_anonymous && key.len() < min {
+        let text =
+            format!("has {} characters; anonymous callers must send at least {min} random characters", key.len());
         problems.add(path, text);
     }
 }
 
-/// The name of an advertisement.
+/// Parses an advertisement id; `None` if it is malformed.
 pub(in crate::api) fn parse_advertisement_id(
     text: &str,
     path: impl Display + Copy,
@@ -131,7 +132,7 @@ pub(in crate::api) fn parse_advertisement_id(
     id
 }
 
-/// The name of a reservation.
+/// Parses a reservation id; `None` if it is malformed.
 pub(in crate::api) fn parse_reservation_id(
     text: &str,
     path: impl Display + Copy,
@@ -145,5 +146,14 @@ pub(in crate::api) fn parse_reservation_id(
 }
 
 pub(in crate::api) fn invalid_id_message(text: &str) -> &'static str {
-    if text.is_empty() { "is missing" } else { "is no id: 32 hexadecimal digits, as the server gave it" }
+    if text.is_empty() {
+        "is missing; send the id that the server returned"
+    } else {
+        "is not an id of 32 hexadecimal digits; send the id that the server returned"
+    }
+}
+
+/// Milliseconds of a request as 32 bits: a longer time is clamped to a limit in any case.
+pub(super) fn saturating_ms(ms: u64) -> u32 {
+    u32::try_from(ms).unwrap_or(u32::MAX)
 }

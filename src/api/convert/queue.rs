@@ -1,4 +1,4 @@
-//! Queues: requests from the wire, and how tickets stand to it.
+//! Conversion of Queue service requests, and of tickets and matches to responses.
 
 use crate::api::convert::{EntryPoint, FieldErrors, field_checks, session};
 use crate::api::pb;
@@ -14,13 +14,13 @@ use crate::engine::queues::command::{
 };
 
 impl EntryPoint {
-    /// Begin to wait.
+    /// Reads a party that enters a queue.
     pub fn enter_command(&self, caller: &Caller, wire: pb::QueueEnterRequest) -> Result<EnterQueueCommand, Rejection> {
         let mut problems = self.field_errors();
         let mut composition = wire.session_composition;
         let consents = session::take_consent_tokens(composition.as_mut(), &mut problems);
         if wire.idempotency_key.is_empty() {
-            problems.add("idempotency_key", "is missing: choose one, and keep it when you try again");
+            problems.add("idempotency_key", "is missing; choose a key and repeat it when you retry");
         } else {
             field_checks::check_idempotency_key(
                 &wire.idempotency_key,
@@ -45,7 +45,7 @@ impl EntryPoint {
         problems.into_result(enter)
     }
 
-    /// No longer wait.
+    /// Reads the ticket to end.
     pub fn ticket_to_leave(&self, wire: pb::QueueLeaveRequest) -> Result<TicketReference, Rejection> {
         let mut problems = self.field_errors();
         let id = parse_ticket_id(&wire.ticket_id, "ticket_id", &mut problems);
@@ -53,20 +53,20 @@ impl EntryPoint {
         problems.into_result(TicketReference { id, ticket_token: token, resume_token: Vec::new() })
     }
 
-    /// Hear of tickets.
+    /// Reads the tickets to watch.
     pub fn tickets_to_watch(&self, wire: pb::QueueWatchRequest) -> Result<Vec<TicketReference>, Rejection> {
         let mut problems = self.field_errors();
         if wire.tickets.is_empty() {
-            problems.add("tickets", "is empty: name at least one");
+            problems.add("tickets", "is empty; name at least one ticket");
         }
         let tickets = ticket_references(wire.tickets, &mut problems);
         problems.into_result(tickets)
     }
 
-    /// Keep alive.
+    /// Reads heartbeats and connected users.
     pub fn heartbeat_command(&self, wire: pb::QueueHeartbeatRequest) -> Result<TicketHeartbeatCommand, Rejection> {
         let mut problems = self.field_errors();
-        let beat = TicketHeartbeatCommand {
+        let heartbeat = TicketHeartbeatCommand {
             tickets: ticket_references(wire.tickets, &mut problems),
             connected_users: sorted_user_keys(
                 &wire.connected_user_ids,
@@ -76,35 +76,40 @@ impl EntryPoint {
             ),
             silo: SiloId(wire.silo_id.unwrap_or(0)),
         };
-        problems.into_result(beat)
+        problems.into_result(heartbeat)
     }
 
-    /// Answer a ready check.
+    /// Reads a response to a ready check.
     pub fn respond_command(&self, wire: pb::QueueRespondRequest) -> Result<ReadyCheckResponse, Rejection> {
         let mut problems = self.field_errors();
         let id = parse_ticket_id(&wire.ticket_id, "ticket_id", &mut problems);
         let token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
-        let respond = ReadyCheckResponse {
+        let response = ReadyCheckResponse {
             ticket: TicketReference { id, ticket_token: token, resume_token: Vec::new() },
             match_id: parse_match_id(&wire.match_id, &mut problems),
             accept: wire.accept,
             users: sorted_user_keys(&wire.user_ids, limit::PLAYERS_PER_SESSION_MAX, "user_ids", &mut problems),
         };
-        problems.into_result(respond)
+        problems.into_result(response)
     }
 
-    /// A match is over.
+    /// Reads the end of a match, with the host's proof.
     pub fn end_match_command(&self, wire: pb::QueueEndMatchRequest) -> Result<EndMatchCommand, Rejection> {
         let mut problems = self.field_errors();
         let match_id = parse_match_id(&wire.match_id, &mut problems);
-        let server = field_checks::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
-        let ticket = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
-        let proof = match (server.is_empty(), ticket.is_empty()) {
-            (false, true) => EndMatchProof::GameServer(server),
-            (true, false) => EndMatchProof::Ticket(ticket),
+        let advertisement_token =
+            field_checks::checked_token(wire.advertisement_token, "advertisement_token", &mut problems);
+        let ticket_token = field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems);
+        let proof = match (advertisement_token.is_empty(), ticket_token.is_empty()) {
+            (false, true) => EndMatchProof::GameServer(advertisement_token),
+            (true, false) => EndMatchProof::Ticket(ticket_token),
             (both_missing, _) => {
-                let what = if both_missing { "is missing, and so is ticket_token" } else { "is not the only proof" };
-                problems.add("advertisement_token", format!("{what}: show one of the two"));
+                let message = if both_missing {
+                    "is missing, and so is ticket_token"
+                } else {
+                    "is set together with ticket_token"
+                };
+                problems.add("advertisement_token", format!("{message}; send one of the two"));
                 EndMatchProof::GameServer(Vec::new())
             }
         };
@@ -146,9 +151,9 @@ fn ticket_references(wire: Vec<pb::TicketReference>, problems: &mut FieldErrors)
     wire.into_iter().enumerate().map(reference).collect()
 }
 
-/// Accounts, sorted, each once.
-fn sorted_user_keys(wire: &[String], most: usize, path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
-    if !field_checks::check_list_len(wire.len(), most, path, problems) {
+/// Reads user keys, sorted and without duplicates.
+fn sorted_user_keys(wire: &[String], max: usize, path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
+    if !field_checks::check_list_len(wire.len(), max, path, problems) {
         return Vec::new();
     }
     for (index, user) in wire.iter().enumerate() {
@@ -160,36 +165,36 @@ fn sorted_user_keys(wire: &[String], most: usize, path: &str, problems: &mut Fie
     users
 }
 
-/// It waits.
+/// Converts the answer to entering a queue.
 pub fn enter_response(answer: EnterQueueAnswer) -> pb::QueueEnterResponse {
     let prefixed = |path: String| format!("{}.{path}", session::SESSION_COMPOSITION_FIELD);
     pb::QueueEnterResponse {
         status: Some(ticket_status(answer.status)),
         ticket_token: answer.ticket_token,
-        expires_in_ms: answer.expires_in_ms,
+        expires_in_ms: answer.expires_in_ms.into(),
         ignored_fields: answer.ignored_fields.into_iter().map(prefixed).collect(),
     }
 }
 
-/// One of two things.
+/// Converts the answer to leaving: the ticket has ended, or was matched before.
 pub fn leave_response(answer: LeaveQueueAnswer) -> pb::QueueLeaveResponse {
     use pb::queue_leave_response::Result as Wire;
     let result = match answer {
-        LeaveQueueAnswer::Ended(it) => Wire::Ended(ticket_status(it)),
-        LeaveQueueAnswer::Matched(it) => Wire::Matched(ticket_status(it)),
+        LeaveQueueAnswer::Ended(status) => Wire::Ended(ticket_status(status)),
+        LeaveQueueAnswer::Matched(status) => Wire::Matched(ticket_status(status)),
     };
     pb::QueueLeaveResponse { result: Some(result) }
 }
 
-/// How a ticket stands.
+/// Converts a ticket's status.
 pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
-    let (state, ending) = match status.phase {
+    let (state, end_reason) = match status.phase {
         TicketPhase::Waiting => (pb::TicketState::Waiting, None),
         TicketPhase::Paused => (pb::TicketState::Paused, None),
         TicketPhase::Proposed => (pb::TicketState::Proposed, None),
         TicketPhase::Placing => (pb::TicketState::Placing, None),
         TicketPhase::Matched => (pb::TicketState::Matched, None),
-        TicketPhase::Ended(how) => (pb::TicketState::Ended, Some(how)),
+        TicketPhase::Ended(reason) => (pb::TicketState::Ended, Some(reason)),
     };
     pb::TicketStatus {
         ticket_id: status.id.to_string(),
@@ -200,15 +205,15 @@ pub fn ticket_status(status: TicketStatus) -> pb::TicketStatus {
         estimated_wait_p50_ms: status.wait_estimate_ms.map(|(p50, _)| p50),
         estimated_wait_p90_ms: status.wait_estimate_ms.map(|(_, p90)| p90),
         found_match: status.match_view.map(match_status),
-        end_reason: ending.map_or(pb::TicketEndReason::Unspecified, ticket_end_reason).into(),
+        end_reason: end_reason.map_or(pb::TicketEndReason::Unspecified, ticket_end_reason).into(),
         offered_matchmaking_set_id: status.offered_set.map(|set_id| set_id.0),
         blocking_rule: status.blocking_rule.map_or_else(String::new, |rule| rule.to_string()),
         resume_token: status.resume_token,
     }
 }
 
-fn ticket_end_reason(how: TicketEndReason) -> pb::TicketEndReason {
-    match how {
+fn ticket_end_reason(reason: TicketEndReason) -> pb::TicketEndReason {
+    match reason {
         TicketEndReason::Left => pb::TicketEndReason::Left,
         TicketEndReason::Expired => pb::TicketEndReason::Expired,
         TicketEndReason::Played => pb::TicketEndReason::Played,
@@ -220,19 +225,20 @@ fn ticket_end_reason(how: TicketEndReason) -> pb::TicketEndReason {
 }
 
 fn match_status(view: MatchView) -> pb::MatchStatus {
-    let play = &view.found_match;
-    let seats = || play.tickets.iter().flat_map(|member| &member.players);
+    let found_match = &view.found_match;
+    let players = || found_match.tickets.iter().flat_map(|ticket| &ticket.players);
     pb::MatchStatus {
-        match_id: play.id.to_string(),
-        player_count: u32::try_from(seats().count()).unwrap_or(u32::MAX),
-        accepted_count: u32::try_from(seats().filter(|seat| seat.accepted == Some(true)).count()).unwrap_or(u32::MAX),
-        deadline_in_ms: view.deadline_in_ms,
+        match_id: found_match.id.to_string(),
+        player_count: u32::try_from(players().count()).unwrap_or(u32::MAX),
+        accepted_count: u32::try_from(players().filter(|player| player.accepted == Some(true)).count())
+            .unwrap_or(u32::MAX),
+        deadline_in_ms: view.deadline_in_ms.map(u64::from),
         team: view.team.into(),
-        region: play.region.as_deref().unwrap_or_default().to_owned(),
-        quality: (play.quality * 1_000.0).round() / 1_000.0,
-        assignment: play.stage.assignment().map(|place| match_assignment(place, &view)),
-        end_reason: match_end_reason(play.stage.end_reason()).into(),
-        service_configuration_hash: play.ruleset_hash.0,
+        region: found_match.region.as_deref().unwrap_or_default().to_owned(),
+        quality: (found_match.quality * 1_000.0).round() / 1_000.0,
+        assignment: found_match.stage.assignment().map(|assignment| match_assignment(assignment, &view)),
+        end_reason: match_end_reason(found_match.stage.end_reason()).into(),
+        service_configuration_hash: found_match.ruleset_hash.0,
         players: view
             .players
             .iter()
@@ -242,39 +248,39 @@ fn match_status(view: MatchView) -> pb::MatchStatus {
     }
 }
 
-fn ticket_player(seat: OwnPlayerView) -> pb::TicketPlayer {
-    let answer = match seat.accepted {
+fn ticket_player(player: OwnPlayerView) -> pb::TicketPlayer {
+    let acceptance = match player.accepted {
         None => pb::Acceptance::Unspecified,
         Some(true) => pb::Acceptance::Accepted,
         Some(false) => pb::Acceptance::Declined,
     };
     pb::TicketPlayer {
-        player_key: seat.player_key.to_string(),
-        team_role: seat.team_role.map_or_else(String::new, Into::into),
-        acceptance: answer.into(),
-        credential: seat.credential,
+        player_key: player.player_key.to_string(),
+        team_role: player.team_role.map_or_else(String::new, Into::into),
+        acceptance: acceptance.into(),
+        credential: player.credential,
     }
 }
 
-fn match_assignment(place: &Assignment, view: &MatchView) -> pb::Assignment {
+fn match_assignment(assignment: &Assignment, view: &MatchView) -> pb::Assignment {
     use pb::assignment::Host as Wire;
-    let place = match place {
+    let host = match assignment {
         Assignment::GameServer { advertisement, connect_data, .. } => Wire::GameServer(pb::GameServerAssignment {
             advertisement_id: advertisement.to_string(),
             connect_data: connect_data.clone(),
         }),
         Assignment::PeerHost { .. } => Wire::PeerHost(pb::PeerHostAssignment {
             player_key: view.host.map_or_else(String::new, |key| key.to_string()),
-            is_own: view.host.is_some_and(|key| view.own_players.iter().any(|seat| seat.player_key == key)),
+            is_own: view.host.is_some_and(|key| view.own_players.iter().any(|player| player.player_key == key)),
         }),
         Assignment::Unhosted => Wire::Unhosted(pb::UnhostedAssignment {}),
     };
-    pb::Assignment { host: Some(place) }
+    pb::Assignment { host: Some(host) }
 }
 
-/// How a match ended.
-pub fn match_end_reason(outcome: Option<MatchEndReason>) -> pb::MatchEndReason {
-    match outcome {
+/// Converts the reason why a match ended; `None` while it has not.
+pub fn match_end_reason(reason: Option<MatchEndReason>) -> pb::MatchEndReason {
+    match reason {
         None => pb::MatchEndReason::Unspecified,
         Some(MatchEndReason::Played) => pb::MatchEndReason::Played,
         Some(MatchEndReason::TimedOut) => pb::MatchEndReason::TimedOut,

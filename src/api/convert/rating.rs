@@ -1,4 +1,4 @@
-//! Results and ratings: requests from the wire.
+//! Conversion of Rating service requests: match results, ratings, leaderboards, history, feedback, match export.
 
 mod to_proto;
 
@@ -18,88 +18,93 @@ use crate::engine::ratings::command::{
     LeaderboardQuery, LeaderboardRange, ReportResultCommand, ReportedRanks, ResultReporter, SubmitFeedbackCommand,
 };
 
-/// Entries of a page where nobody says how many.
+/// Default page size of leaderboards and rating histories.
 const PAGE_SIZE_DEFAULT: usize = 20;
 
-/// Finished matches of a page where nobody says how many.
+/// Default page size of ExportMatches.
 const EXPORT_PAGE_SIZE_DEFAULT: usize = 100;
 
-/// Which changes of whose rating.
+/// Page of a user's rating history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatingHistoryQuery {
-    /// The set.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// Whose.
+    /// User whose history is read.
     pub user: UserKey,
-    /// At most.
+    /// Entries per page.
     pub page_size: usize,
-    /// Those before this moment, or at it with a lower number.
+    /// End of the previous page: only entries older than this time, or at it with a lower match number.
     pub before: Option<(UnixMs, u32)>,
 }
 
 impl EntryPoint {
-    /// What came of a match, by whoever hosted it.
+    /// Reads a match result reported by its host: a game server or a peer.
     pub fn report_result_command(&self, mut wire: pb::ReportResultRequest) -> Result<ReportResultCommand, Rejection> {
         let mut problems = self.field_errors();
-        let server = field_checks::checked_token(
+        let advertisement_token = field_checks::checked_token(
             std::mem::take(&mut wire.advertisement_token),
             "advertisement_token",
             &mut problems,
         );
-        let ticket = field_checks::checked_token(std::mem::take(&mut wire.ticket_token), "ticket_token", &mut problems);
-        let by = match (server.is_empty(), ticket.is_empty()) {
-            (false, true) => ResultReporter::GameServer(server),
-            (true, false) => ResultReporter::Ticket(ticket),
+        let ticket_token =
+            field_checks::checked_token(std::mem::take(&mut wire.ticket_token), "ticket_token", &mut problems);
+        let reporter = match (advertisement_token.is_empty(), ticket_token.is_empty()) {
+            (false, true) => ResultReporter::GameServer(advertisement_token),
+            (true, false) => ResultReporter::Ticket(ticket_token),
             (both_missing, _) => {
-                let what = if both_missing { "is missing, and so is ticket_token" } else { "is not the only proof" };
-                problems.add("advertisement_token", format!("{what}: show one of the two"));
+                let message = if both_missing {
+                    "is missing, and so is ticket_token"
+                } else {
+                    "is set together with ticket_token"
+                };
+                problems.add("advertisement_token", format!("{message}; send one of the two"));
                 ResultReporter::GameServer(Vec::new())
             }
         };
-        result_report(wire, by, problems)
+        result_report(wire, reporter, problems)
     }
 
-    /// What came of a match, by an operator.
+    /// Reads a match result reported by an operator.
     pub fn operator_report_result_command(
         &self,
         wire: pb::ReportResultRequest,
     ) -> Result<ReportResultCommand, Rejection> {
         let mut problems = self.field_errors();
-        for (proof, path) in [(&wire.advertisement_token, "advertisement_token"), (&wire.ticket_token, "ticket_token")]
+        for (token, path) in [(&wire.advertisement_token, "advertisement_token"), (&wire.ticket_token, "ticket_token")]
         {
-            if !proof.is_empty() {
-                problems.add(path, "is for hosts: an operator need not show one");
+            if !token.is_empty() {
+                problems.add(path, "is set; operators report results without a host's token");
             }
         }
         result_report(wire, ResultReporter::Operator, problems)
     }
 
-    /// Whose ratings.
+    /// Reads the set and the users whose ratings are requested.
     pub fn ratings_query(&self, wire: &pb::GetRatingsRequest) -> Result<(SetId, Vec<UserKey>), Rejection> {
         let mut problems = self.field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         if wire.user_ids.is_empty() {
-            problems.add("user_ids", "is empty: name at least one account");
+            problems.add("user_ids", "is empty; name at least one user");
         }
         let users = user_keys(&wire.user_ids, "user_ids", &mut problems);
         problems.into_result((set_id, users))
     }
 
-    /// Which part of a leaderboard.
+    /// Reads the requested part of a leaderboard.
     pub fn leaderboard_query(&self, wire: &pb::GetLeaderboardRequest) -> Result<LeaderboardQuery, Rejection> {
         let mut problems = self.field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
-        let most = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
-        let asked = [wire.from_rank.is_some(), !wire.page_token.is_empty(), !wire.around_user_id.is_empty()];
-        if 1 < asked.into_iter().filter(|it| *it).count() {
-            problems.add("from_place", "is not alone: from a place, after a page or around a user, one of the three");
+        let page_size = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
+        let starts = [wire.from_rank.is_some(), !wire.page_token.is_empty(), !wire.around_user_id.is_empty()];
+        if starts.into_iter().filter(|is_set| *is_set).count() > 1 {
+            problems.add("from_rank", "is set together with page_token or around_user_id; set one of the three");
         }
-        let part = match wire.from_rank {
+        let range = match wire.from_rank {
             Some(0) => {
-                problems.add("from_place", "is 0: the best is at place 1");
+                problems.add("from_rank", "is 0; ranks start at 1");
                 LeaderboardRange::FromRank(0)
             }
-            Some(place) => LeaderboardRange::FromRank(place as usize - 1),
+            Some(rank) => LeaderboardRange::FromRank(rank as usize - 1),
             None if !wire.page_token.is_empty() => match decode_page_token(&wire.page_token) {
                 Some((bits, user)) => LeaderboardRange::AfterEntry(LeaderboardEntry {
                     conservative_rating: f64::from_bits(bits),
@@ -112,14 +117,14 @@ impl EntryPoint {
             },
             None if !wire.around_user_id.is_empty() => {
                 field_checks::check_required_text(&wire.around_user_id, "around_user_id", &mut problems);
-                LeaderboardRange::AroundUser(UserKey::from_name(&wire.around_user_id), (most - 1) / 2)
+                LeaderboardRange::AroundUser(UserKey::from_name(&wire.around_user_id), (page_size - 1) / 2)
             }
             None => LeaderboardRange::FromRank(0),
         };
-        problems.into_result(LeaderboardQuery { set_id, range: part, max_entries: most })
+        problems.into_result(LeaderboardQuery { set_id, range, max_entries: page_size })
     }
 
-    /// Sides that would meet.
+    /// Reads the sides whose match is predicted.
     pub fn predict_outcome_query(
         &self,
         wire: &pb::PredictOutcomeRequest,
@@ -127,22 +132,28 @@ impl EntryPoint {
         let mut problems = self.field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         if wire.sides.len() < 2 {
-            problems.add("sides", format!("has {} entries, at least 2 are needed", wire.sides.len()));
+            problems.add("sides", format!("has {} entries; at least 2 are required", wire.sides.len()));
         }
-        let all: usize = wire.sides.iter().map(|side| side.user_ids.len()).sum();
+        let user_count: usize = wire.sides.iter().map(|side| side.user_ids.len()).sum();
         let fits = field_checks::check_list_len(wire.sides.len(), SIDES_MAX, "sides", &mut problems)
-            && field_checks::check_list_len(all, limit::RATING_USERS_PER_CALL_MAX, "sides.user_ids", &mut problems);
+            && field_checks::check_list_len(
+                user_count,
+                limit::RATING_USERS_PER_CALL_MAX,
+                "sides.user_ids",
+                &mut problems,
+            );
         let mut sides = Vec::with_capacity(wire.sides.len());
         let mut seen = std::collections::BTreeSet::new();
         for (index, side) in wire.sides.iter().enumerate().filter(|_| fits) {
             let path = format!("sides[{index}].user_ids");
             if side.user_ids.is_empty() {
-                problems.add(&path, "is empty: name at least one account");
+                problems.add(&path, "is empty; name at least one user");
             }
             let users = user_keys(&side.user_ids, &path, &mut problems);
-            for (at, user) in users.iter().enumerate() {
+            for (position, user) in users.iter().enumerate() {
                 if !seen.insert(*user) {
-                    problems.add(format_args!("{path}[{at}]"), "is in this match already: each account once");
+                    problems
+                        .add(format_args!("{path}[{position}]"), "is listed twice in this match; list each user once");
                 }
             }
             sides.push(users);
@@ -150,15 +161,18 @@ impl EntryPoint {
         problems.into_result((set_id, sides))
     }
 
-    /// Which changes of whose rating.
+    /// Reads the requested page of a rating history.
     pub fn rating_history_query(&self, wire: &pb::GetRatingHistoryRequest) -> Result<RatingHistoryQuery, Rejection> {
         let mut problems = self.field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
         field_checks::check_required_text(&wire.user_id, "user_id", &mut problems);
-        let most = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
+        let page_size = checked_page_size(wire.page_size, PAGE_SIZE_DEFAULT, &mut problems);
         let before = (!wire.page_token.is_empty()).then(|| {
-            let (at, number) = wire.page_token.split_at_checked(8)?;
-            Some((UnixMs(u64::from_be_bytes(at.try_into().ok()?)), u32::from_be_bytes(number.try_into().ok()?)))
+            let (reported_at, number) = wire.page_token.split_at_checked(8)?;
+            Some((
+                UnixMs(u64::from_be_bytes(reported_at.try_into().ok()?)),
+                u32::from_be_bytes(number.try_into().ok()?),
+            ))
         });
         if before == Some(None) {
             problems.add("page_token", INVALID_PAGE_TOKEN);
@@ -166,37 +180,37 @@ impl EntryPoint {
         problems.into_result(RatingHistoryQuery {
             set_id,
             user: UserKey::from_name(&wire.user_id),
-            page_size: most,
+            page_size,
             before: before.flatten(),
         })
     }
 
-    /// What a player thought of a match.
+    /// Reads a player's feedback, 1 to 5 stars, on a match.
     pub fn submit_feedback_command(&self, wire: pb::SubmitFeedbackRequest) -> Result<SubmitFeedbackCommand, Rejection> {
         let mut problems = self.field_errors();
-        let said = SubmitFeedbackCommand {
+        let feedback = SubmitFeedbackCommand {
             match_id: parse_match_id(&wire.match_id, &mut problems),
             ticket_token: field_checks::checked_token(wire.ticket_token, "ticket_token", &mut problems),
             player_key: (!wire.player_key.is_empty())
                 .then(|| parse_player_key(&wire.player_key, "player_key", &mut problems)),
             stars: match wire.stars {
-                score @ 1..=5 => score as u8,
+                stars @ 1..=5 => stars as u8,
                 other => {
-                    problems.add("score", format!("is {other}, must be from 1 to 5"));
+                    problems.add("stars", format!("is {other}; must be from 1 to 5"));
                     1
                 }
             },
         };
-        problems.into_result(said)
+        problems.into_result(feedback)
     }
 
-    /// After which finished match, and how many at most.
+    /// Reads the end of the previous page, as time and match id, and the page size.
     pub fn export_matches_query(
         &self,
         wire: &pb::ExportMatchesRequest,
     ) -> Result<((UnixMs, MatchId), usize), Rejection> {
         let mut problems = self.field_errors();
-        let most = checked_page_size(wire.page_size, EXPORT_PAGE_SIZE_DEFAULT, &mut problems);
+        let page_size = checked_page_size(wire.page_size, EXPORT_PAGE_SIZE_DEFAULT, &mut problems);
         let after = match &*wire.page_token {
             [] => Some((0, [0; 16])),
             token => decode_page_token(token),
@@ -204,77 +218,81 @@ impl EntryPoint {
         if after.is_none() {
             problems.add("page_token", INVALID_PAGE_TOKEN);
         }
-        let (at, id) = after.unwrap_or_default();
-        problems.into_result(((UnixMs(at), MatchId::from_bytes(id)), most))
+        let (reported_at, id) = after.unwrap_or_default();
+        problems.into_result(((UnixMs(reported_at), MatchId::from_bytes(id)), page_size))
     }
 }
 
-/// What is said of a page that nobody gave.
-const INVALID_PAGE_TOKEN: &str = "is none: send next_page_token as it came";
+/// Message for a page token that the server did not issue.
+const INVALID_PAGE_TOKEN: &str = "is not a page token; send next_page_token unchanged";
 
 fn result_report(
     wire: pb::ReportResultRequest,
-    by: ResultReporter,
+    reporter: ResultReporter,
     mut problems: FieldErrors,
 ) -> Result<ReportResultCommand, Rejection> {
-    let problems_of = &mut problems;
-    let match_id = parse_match_id(&wire.match_id, problems_of);
+    let errors = &mut problems;
+    let match_id = parse_match_id(&wire.match_id, errors);
     let fits =
-        field_checks::check_list_len(wire.team_ranks.len(), limit::PLAYERS_PER_SESSION_MAX, "team_ranks", problems_of)
-            & field_checks::check_list_len(wire.player_ranks.len(), MATCH_PLAYERS_MAX, "player_ranks", problems_of)
+        field_checks::check_list_len(wire.team_ranks.len(), limit::PLAYERS_PER_SESSION_MAX, "team_ranks", errors)
+            & field_checks::check_list_len(wire.player_ranks.len(), MATCH_PLAYERS_MAX, "player_ranks", errors)
             & field_checks::check_list_len(
                 wire.disconnected_player_keys.len(),
                 MATCH_PLAYERS_MAX,
                 "disconnected_player_keys",
-                problems_of,
+                errors,
             );
     let ranks = match (wire.team_ranks.is_empty(), wire.player_ranks.is_empty()) {
         _ if !fits => ReportedRanks::ByTeam(Vec::new()),
         (false, true) => {
-            let team = |(index, it): (usize, &pb::TeamRank)| {
-                let team = u16::try_from(it.team).unwrap_or(u16::MAX);
-                (team, checked_rank(it.rank, format!("team_ranks[{index}].rank"), problems_of))
+            let team = |(index, team_rank): (usize, &pb::TeamRank)| {
+                let team = u16::try_from(team_rank.team).unwrap_or(u16::MAX);
+                (team, checked_rank(team_rank.rank, format!("team_ranks[{index}].rank"), errors))
             };
             ReportedRanks::ByTeam(wire.team_ranks.iter().enumerate().map(team).collect())
         }
         (true, false) => {
-            let ranked = |(index, it): (usize, &pb::PlayerRank)| {
-                let key = parse_player_key(&it.player_key, &format!("player_ranks[{index}].player_key"), problems_of);
-                (key, checked_rank(it.rank, format!("player_ranks[{index}].rank"), problems_of))
+            let ranked = |(index, player_rank): (usize, &pb::PlayerRank)| {
+                let key =
+                    parse_player_key(&player_rank.player_key, &format!("player_ranks[{index}].player_key"), errors);
+                (key, checked_rank(player_rank.rank, format!("player_ranks[{index}].rank"), errors))
             };
             ReportedRanks::ByPlayer(wire.player_ranks.iter().enumerate().map(ranked).collect())
         }
-        (none, _) => {
-            let what =
-                if none { "is empty, and so is player_ranks" } else { "is not alone: player_ranks is there too" };
-            problems_of.add("team_ranks", format!("{what}: rank every team, or every player"));
+        (both_missing, _) => {
+            let message =
+                if both_missing { "is empty, and so is player_ranks" } else { "is set together with player_ranks" };
+            errors.add("team_ranks", format!("{message}; rank each team or each player"));
             ReportedRanks::ByTeam(Vec::new())
         }
     };
-    let left = wire.disconnected_player_keys.iter().enumerate().filter(|_| fits);
-    let disconnected = left
-        .map(|(index, key)| parse_player_key(key, &format!("disconnected_player_keys[{index}]"), problems_of))
+    let disconnected = wire.disconnected_player_keys.iter().enumerate().filter(|_| fits);
+    let disconnected_players = disconnected
+        .map(|(index, key)| parse_player_key(key, &format!("disconnected_player_keys[{index}]"), errors))
         .collect();
-    if wire.duration_ms.is_some_and(|ms| limit::RULESET_DURATION_MS_MAX < ms) {
-        problems_of.add("duration_ms", format!("is longer than {} ms, thirty days", limit::RULESET_DURATION_MS_MAX));
+    if wire.duration_ms.is_some_and(|ms| ms > limit::RULESET_DURATION_MS_MAX) {
+        errors.add(
+            "duration_ms",
+            format!("exceeds {} ms (30 days); send a shorter duration", limit::RULESET_DURATION_MS_MAX),
+        );
     }
     problems.into_result(ReportResultCommand {
         match_id,
         ranks,
-        disconnected_players: disconnected,
+        disconnected_players,
         duration_ms: wire.duration_ms,
-        reporter: by,
+        reporter,
     })
 }
 
-/// Players in one match at most.
+/// Limit of players in one match.
 const MATCH_PLAYERS_MAX: usize = 1_024;
 
 fn checked_rank(rank: i32, path: String, problems: &mut FieldErrors) -> u32 {
     match u32::try_from(rank) {
-        Ok(rank) if 0 < rank => rank,
+        Ok(rank) if rank > 0 => rank,
         _ => {
-            problems.add(path, format!("is {rank}: 1 is the best, 2 comes after it, equal is a draw"));
+            problems.add(path, format!("is {rank}; must be at least 1, the best, and equal ranks are a draw"));
             1
         }
     }
@@ -282,11 +300,11 @@ fn checked_rank(rank: i32, path: String, problems: &mut FieldErrors) -> u32 {
 
 fn checked_page_size(size: Option<u32>, default: usize, problems: &mut FieldErrors) -> usize {
     let Some(size) = size else { return default };
-    let most = limit::PAGE_ENTRIES_MAX;
-    if !(1..=most).contains(&(size as usize)) {
-        problems.add("page_size", format!("is {size}, must be from 1 to {most}"));
+    let max = limit::PAGE_ENTRIES_MAX;
+    if !(1..=max).contains(&(size as usize)) {
+        problems.add("page_size", format!("is {size}; must be from 1 to {max}"));
     }
-    (size as usize).clamp(1, most)
+    (size as usize).clamp(1, max)
 }
 
 fn parse_match_id(text: &str, problems: &mut FieldErrors) -> MatchId {
@@ -303,7 +321,7 @@ fn parse_player_key(text: &str, path: &str, problems: &mut FieldErrors) -> UserK
     })
 }
 
-/// Accounts, in the order given.
+/// Reads user keys, in the order of the request.
 fn user_keys(wire: &[String], path: &str, problems: &mut FieldErrors) -> Vec<UserKey> {
     if !field_checks::check_list_len(wire.len(), limit::RATING_USERS_PER_CALL_MAX, path, problems) {
         return Vec::new();
@@ -314,13 +332,13 @@ fn user_keys(wire: &[String], path: &str, problems: &mut FieldErrors) -> Vec<Use
     wire.iter().map(|user| UserKey::from_name(user)).collect()
 }
 
-/// A number and a name, as pages are called.
+/// Splits a page token into its number and its id; `None` if it is malformed.
 fn decode_page_token(token: &[u8]) -> Option<(u64, [u8; 16])> {
-    let (number, name) = token.split_at_checked(8)?;
-    Some((u64::from_be_bytes(number.try_into().ok()?), name.try_into().ok()?))
+    let (number, id) = token.split_at_checked(8)?;
+    Some((u64::from_be_bytes(number.try_into().ok()?), id.try_into().ok()?))
 }
 
-/// The same as bytes.
-fn encode_page_token(number: u64, name: &[u8; 16]) -> Vec<u8> {
-    number.to_be_bytes().into_iter().chain(*name).collect()
+/// Builds a page token from a number and an id.
+fn encode_page_token(number: u64, id: &[u8; 16]) -> Vec<u8> {
+    number.to_be_bytes().into_iter().chain(*id).collect()
 }

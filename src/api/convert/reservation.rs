@@ -1,4 +1,4 @@
-//! Reservations and releases from the wire.
+//! Conversion of Reserve and Release requests.
 
 use crate::api::convert::{EntryPoint, field_checks, search, session};
 use crate::api::pb;
@@ -7,12 +7,12 @@ use crate::domain::id::{AdvertisementId, ReservationId};
 use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveCommand};
 
 impl EntryPoint {
-    /// Take seats. The request's own players, where given, are those who will sit.
+    /// Reads a reservation. If the request lists players, those take the seats; else the players of the session do.
     pub fn reserve_command(&self, caller: &Caller, wire: pb::ReserveRequest) -> Result<ReserveCommand, Rejection> {
         let mut problems = self.field_errors();
         let id = field_checks::parse_advertisement_id(&wire.advertisement_id, "advertisement_id", &mut problems);
         if wire.idempotency_key.is_empty() {
-            problems.add("idempotency_key", "is missing: choose one, and keep it when you try again");
+            problems.add("idempotency_key", "is missing; choose a key and repeat it when you retry");
         } else {
             field_checks::check_idempotency_key(
                 &wire.idempotency_key,
@@ -22,13 +22,10 @@ impl EntryPoint {
             );
         }
         let mut composition = wire.session_composition.unwrap_or_default();
-        let players_path = match wire.players.is_empty() {
-            true => "session_composition.players",
-            false => "players",
-        };
+        let players_path = if wire.players.is_empty() { "session_composition.players" } else { "players" };
         if !wire.players.is_empty() {
-            let searched = std::mem::replace(&mut composition.players, wire.players);
-            copy_missing_skills(&mut composition.players, &searched);
+            let searched_players = std::mem::replace(&mut composition.players, wire.players);
+            copy_missing_skills(&mut composition.players, &searched_players);
         }
         let consents = session::take_player_consent_tokens(&mut composition.players, players_path, &mut problems);
         let reserve = ReserveCommand {
@@ -37,13 +34,13 @@ impl EntryPoint {
             consents,
             session: session::session_from_proto(composition, players_path, caller.origin, &mut problems),
             idempotency_key: wire.idempotency_key,
-            hold_for_ms: wire.hold_for_ms,
+            hold_for_ms: wire.hold_for_ms.map(field_checks::saturating_ms),
             search_token: search::checked_search_token(wire.search_token, &mut problems),
         };
         problems.into_result(reserve)
     }
 
-    /// Give seats back.
+    /// Reads a release of a reservation.
     pub fn release_command(&self, wire: pb::ReleaseRequest) -> Result<ReleaseReservationCommand, Rejection> {
         let mut problems = self.field_errors();
         let id = field_checks::parse_reservation_id(&wire.reservation_id, "reservation_id", &mut problems);
@@ -55,10 +52,11 @@ impl EntryPoint {
     }
 }
 
-/// Who is named twice, once with a skill and once without, is as good as when the party searched: a skill that was left
-/// out would pass every filter that lets the unknown through.
-fn copy_missing_skills(sitting: &mut [pb::PlayerData], searched: &[pb::PlayerData]) {
-    for player in sitting.iter_mut().filter(|player| player.skill.is_none()) {
-        player.skill = searched.iter().find(|known| known.user_id == player.user_id).and_then(|known| known.skill);
+/// Copies the skill that a player had in the search to a player who has none now. Without this, a client could leave
+/// the skill out to pass filters that let missing values through.
+fn copy_missing_skills(reserving: &mut [pb::PlayerData], searched_players: &[pb::PlayerData]) {
+    for player in reserving.iter_mut().filter(|player| player.skill.is_none()) {
+        player.skill =
+            searched_players.iter().find(|known| known.user_id == player.user_id).and_then(|known| known.skill);
     }
 }

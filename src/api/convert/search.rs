@@ -1,4 +1,4 @@
-//! Searches, latency reports, role draws and configuration requests from the wire.
+//! Conversion of Search, ReportLatency, ChooseAction, GrantConsent and GetConfiguration requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -11,7 +11,7 @@ use crate::domain::limit;
 use crate::engine::command::{Caller, LatencyPhase, ReportLatencyCommand, SearchCommand, SearchOverrides};
 
 impl EntryPoint {
-    /// A search.
+    /// Reads a search.
     pub fn search_command(&self, caller: &Caller, mut wire: pb::SearchRequest) -> Result<SearchCommand, Rejection> {
         let mut problems = self.field_errors();
         let search = SearchCommand {
@@ -26,7 +26,7 @@ impl EntryPoint {
         problems.into_result(search)
     }
 
-    /// Measured round trips.
+    /// Reads a latency report.
     pub fn report_latency_command(
         &self,
         caller: &Caller,
@@ -37,15 +37,15 @@ impl EntryPoint {
             pb::LatencyPhase::Quick => LatencyPhase::Quick,
             pb::LatencyPhase::Involved => LatencyPhase::Involved,
             pb::LatencyPhase::Unspecified => {
-                problems.add("phase", "is missing or unknown: say LATENCY_PHASE_QUICK or LATENCY_PHASE_INVOLVED");
+                problems.add("phase", "is missing or unknown; set it to LATENCY_PHASE_QUICK or LATENCY_PHASE_INVOLVED");
                 LatencyPhase::Quick
             }
         };
-        let token = checked_search_token(wire.search_token, &mut problems);
+        let search_token = checked_search_token(wire.search_token, &mut problems);
         let report = ReportLatencyCommand {
             set_id: self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems),
             ruleset_hash: wire.service_configuration_hash.map(RulesetHash),
-            search_token: token,
+            search_token,
             phase,
             session: session::required_session(wire.session_composition, caller.origin, &mut problems),
             measurements: latency_measurements(&wire.measurements, &mut problems),
@@ -53,7 +53,7 @@ impl EntryPoint {
         problems.into_result(report)
     }
 
-    /// A set and the size of the party that asks for a role.
+    /// Reads the set and the size of the party that asks for an action.
     pub fn choose_action_query(&self, wire: pb::ChooseActionRequest) -> Result<(SetId, u16), Rejection> {
         let mut problems = self.field_errors();
         let set_id = self.resolve_required_set_id(wire.matchmaking_set_id, &mut problems);
@@ -63,14 +63,14 @@ impl EntryPoint {
         problems.into_result((set_id, u16::try_from(size).unwrap_or(1)))
     }
 
-    /// The user who may take the caller along.
+    /// Reads the user who may include the caller in a party.
     pub fn consent_leader(&self, wire: pb::GrantConsentRequest) -> Result<UserKey, Rejection> {
         let mut problems = self.field_errors();
         field_checks::check_required_text(&wire.leader_user_id, "leader_user_id", &mut problems);
         problems.into_result(UserKey::from_name(&wire.leader_user_id))
     }
 
-    /// A set, and what the client has of it.
+    /// Reads the set and the hash of the ruleset that the client has.
     pub fn configuration_query(
         &self,
         wire: pb::GetConfigurationRequest,
@@ -81,15 +81,15 @@ impl EntryPoint {
     }
 }
 
-/// A search token that cannot be done without.
+/// Checks a required search token.
 pub(super) fn checked_search_token(token: Vec<u8>, problems: &mut FieldErrors) -> Vec<u8> {
     if token.is_empty() {
-        problems.add("search_token", "is missing: send the one of the search that found it");
+        problems.add("search_token", "is missing; send the token of the search that found the candidate");
     }
     field_checks::checked_token(token, "search_token", problems)
 }
 
-/// Sorted, each once: what a filter may search by halves.
+/// Reads excluded ids, sorted and without duplicates, so that a filter can use binary search.
 fn excluded_advertisement_ids(wire: &[String], problems: &mut FieldErrors) -> Vec<AdvertisementId> {
     let path = "exclude_advertisement_ids";
     if !field_checks::check_list_len(wire.len(), limit::EXCLUDED_ADVERTISEMENTS_MAX, path, problems) {
@@ -119,7 +119,7 @@ fn latency_measurements(
             continue;
         };
         if !seen.insert(id) {
-            problems.add(path, "is measured twice: each candidate once");
+            problems.add(path, "is listed twice; list each candidate once");
         }
         let path = format_args!("measurements[{index}].round_trip_ms");
         measured
@@ -129,16 +129,16 @@ fn latency_measurements(
 }
 
 fn search_config_overrides(wire: pb::MatchmakingSearchConfigOverrides, problems: &mut FieldErrors) -> SearchOverrides {
-    let within = |value: Option<u32>, max: u32, name: &str, problems: &mut FieldErrors| {
+    let in_range = |value: Option<u32>, max: u32, name: &str, problems: &mut FieldErrors| {
         if let Some(value) = value.filter(|value| !(1..=max).contains(value)) {
             let path = format_args!("search_config_overrides.{name}");
-            problems.add(path, format!("is {value}, must be from 1 to {max}"));
+            problems.add(path, format!("is {value}; must be from 1 to {max}"));
         }
         value
     };
     SearchOverrides {
-        max_results: within(wire.max_results, limit::SEARCH_RESULTS_MAX, "max_results", problems),
-        max_evaluated_rows: within(wire.max_evaluated, limit::SEARCH_EVALUATED_ROWS_MAX, "max_evaluated", problems),
+        max_results: in_range(wire.max_results, limit::SEARCH_RESULTS_MAX, "max_results", problems),
+        max_evaluated_rows: in_range(wire.max_evaluated, limit::SEARCH_EVALUATED_ROWS_MAX, "max_evaluated", problems),
         searching_for_ms: wire.searching_for_ms,
         soft_filter_weights: named_non_negative_numbers(wire.weights, "search_config_overrides.weights", problems),
         expansion_limits: named_non_negative_numbers(wire.limits, "search_config_overrides.limits", problems),
@@ -153,11 +153,11 @@ fn named_non_negative_numbers(
     if !field_checks::check_list_len(wire.len(), limit::RULESET_ENTRIES_PER_KIND_MAX, path, problems) {
         return Vec::new();
     }
-    let named = wire.into_iter().map(|(name, value)| {
+    let numbers = wire.into_iter().map(|(name, value)| {
         let path = format_args!("{path}[{name:?}]");
         field_checks::check_required_text(&name, path, problems);
         let value = field_checks::checked_non_negative_number(value, path, problems);
         (name, value)
     });
-    named.collect()
+    numbers.collect()
 }

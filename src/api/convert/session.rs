@@ -1,4 +1,4 @@
-//! A session composition from the wire: every count, text and number held against its limit (S1-13, SEC-18).
+//! Conversion of a session composition. Checks each list, text and number against its limit.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -12,24 +12,24 @@ use crate::domain::locality::Locality;
 use crate::domain::session::{Player, RegionLatency, Session};
 use crate::engine::command::PartyConsents;
 
-/// What the field is called in every request that has one.
+/// Name of the field in each request that has a session composition.
 pub(super) const SESSION_COMPOSITION_FIELD: &str = "session_composition";
 
-/// A composition that cannot be done without.
+/// Reads a required session composition.
 pub(in crate::api) fn required_session(
     wire: Option<pb::SessionCompositionData>,
     origin: ValueOrigin,
     problems: &mut FieldErrors,
 ) -> Session {
     let Some(wire) = wire else {
-        problems.add(SESSION_COMPOSITION_FIELD, "is missing: say who it is about");
+        problems.add(SESSION_COMPOSITION_FIELD, "is missing; describe the party or session");
         return Session::default();
     };
     let players_path = format_args!("{SESSION_COMPOSITION_FIELD}.players");
     session_from_proto(wire, players_path, origin, problems)
 }
 
-/// What the players of a composition have said of coming along; taken out of it.
+/// Takes the consent tokens out of a composition's players.
 pub(super) fn take_consent_tokens(
     wire: Option<&mut pb::SessionCompositionData>,
     problems: &mut FieldErrors,
@@ -38,14 +38,14 @@ pub(super) fn take_consent_tokens(
     take_player_consent_tokens(players, "session_composition.players", problems)
 }
 
-/// The same, of players at `players_path`.
+/// Takes the consent tokens out of the players at `players_path`.
 pub(super) fn take_player_consent_tokens(
     players: &mut [pb::PlayerData],
     players_path: &'static str,
     problems: &mut FieldErrors,
 ) -> PartyConsents {
     let mut tokens = Vec::new();
-    // Too many players are refused with the rest.
+    // A list of too many players is rejected when the players are read.
     for (index, player) in players.iter_mut().enumerate().take(limit::PLAYERS_PER_SESSION_MAX) {
         if !player.consent_token.is_empty() {
             let path = format_args!("{players_path}[{index}].consent_token");
@@ -56,7 +56,7 @@ pub(super) fn take_player_consent_tokens(
     PartyConsents { players_field_path: players_path, consent_tokens: tokens }
 }
 
-/// A composition whose players may have come from elsewhere, at `players_path`.
+/// Reads a session composition; `players_path` is the field path of its players.
 pub(super) fn session_from_proto(
     wire: pb::SessionCompositionData,
     players_path: impl Display + Copy,
@@ -65,7 +65,7 @@ pub(super) fn session_from_proto(
 ) -> Session {
     let players = players(&wire.players, players_path, problems);
     let party_sizes = party_sizes(&wire.party_size_composition, wire.players.len(), players_path, problems);
-    let not_negative = |value: Option<i32>, name: &str, problems: &mut FieldErrors| {
+    let non_negative = |value: Option<i32>, name: &str, problems: &mut FieldErrors| {
         value.map(|value| {
             field_checks::checked_integer(
                 value,
@@ -83,9 +83,9 @@ pub(super) fn session_from_proto(
         silo: SiloId(wire.silo_id.unwrap_or(0)),
         party_sizes,
         players,
-        nat_type: not_negative(wire.nat_type, "nat_type", problems),
+        nat_type: non_negative(wire.nat_type, "nat_type", problems),
         game_in_progress: wire.game_in_progress,
-        big_party_count: not_negative(wire.big_party_count, "big_party_count", problems),
+        big_party_count: non_negative(wire.big_party_count, "big_party_count", problems),
         join_seats: u16::try_from(seats).unwrap_or(0),
         locality: wire.locality_info.and_then(|wire| locality(wire, problems)),
         attributes: attributes(wire.attributes, problems),
@@ -103,7 +103,7 @@ fn party_sizes(
     let path = format_args!("{SESSION_COMPOSITION_FIELD}.party_size_composition");
     if wire.is_empty() {
         if player_count == 0 {
-            problems.add(path, "is missing, and there are no players: give party sizes, players or both");
+            problems.add(path, "is missing, and so are players; send party sizes, players or both");
         }
         return vec![u8::try_from(player_count.clamp(1, limit::PLAYERS_PER_SESSION_MAX)).unwrap_or(1)];
     }
@@ -115,10 +115,10 @@ fn party_sizes(
         field_checks::checked_integer(size, 1, max, format_args!("{path}[{index}]"), problems);
     }
     let sum: i64 = wire.iter().map(|&size| i64::from(size)).sum();
-    if i64::from(max) < sum {
-        problems.add(path, format!("adds up to {sum} players, at most {max} are allowed"));
+    if sum > i64::from(max) {
+        problems.add(path, format!("adds up to {sum} players; at most {max} are allowed"));
     } else if player_count != 0 && sum != player_count as i64 {
-        problems.add(path, format!("adds up to {sum}, but {players_path} has {player_count}: they must agree"));
+        problems.add(path, format!("adds up to {sum}, but {players_path} has {player_count}; they must agree"));
     }
     wire.iter().map(|&size| u8::try_from(size).unwrap_or(0)).collect()
 }
@@ -132,12 +132,12 @@ fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut Fi
         let user_path = format_args!("{path}[{index}].user_id");
         field_checks::check_required_text(&player.user_id, user_path, problems);
         field_checks::check_text_len(&player.player_id, format_args!("{path}[{index}].player_id"), problems);
-        // Few enough, by the limit above, for looking through them all.
+        // Linear search: the limit above keeps the list short.
         let same_user = |other: &pb::PlayerData| other.user_id == player.user_id;
         if !player.user_id.is_empty()
             && let Some(first) = wire[..index].iter().rposition(same_user)
         {
-            problems.add(user_path, format!("is the user of {path}[{first}] too: two players of one user never meet"));
+            problems.add(user_path, format!("is also the user of {path}[{first}]; list each user once"));
         }
         let skill = player
             .skill
@@ -151,13 +151,34 @@ fn players(wire: &[pb::PlayerData], path: impl Display + Copy, problems: &mut Fi
 
 fn locality(wire: pb::LocalityData, problems: &mut FieldErrors) -> Option<Locality> {
     let path = format_args!("{SESSION_COMPOSITION_FIELD}.locality_info");
-    let (Some(x), Some(y), Some(z)) = (wire.locality_x, wire.locality_y, wire.locality_z) else {
-        problems.add(path, "has not all of x, y and z: give all three, or leave it out");
-        return None;
+    let (x, y, z) = match (wire.locality_x, wire.locality_y, wire.locality_z) {
+        (Some(x), Some(y), Some(z)) if wire.latitude_degrees.is_none() && wire.longitude_degrees.is_none() => (x, y, z),
+        (None, None, None) => return locality_from_degrees(&wire, problems),
+        _ => {
+            problems.add(
+                path,
+                "is incomplete or ambiguous; give locality_x, _y and _z, or latitude_degrees and longitude_degrees",
+            );
+            return None;
+        }
     };
     let locality = Locality::from_xyz(x, y, z);
     if locality.is_none() {
         problems.add(path, "is not on the sphere of radius 4000 miles, give or take 5");
+    }
+    locality
+}
+
+fn locality_from_degrees(wire: &pb::LocalityData, problems: &mut FieldErrors) -> Option<Locality> {
+    let path = format_args!("{SESSION_COMPOSITION_FIELD}.locality_info");
+    let (Some(latitude), Some(longitude)) = (wire.latitude_degrees, wire.longitude_degrees) else {
+        problems.add(path, "is incomplete; give locality_x, _y and _z, or latitude_degrees and longitude_degrees");
+        return None;
+    };
+    let locality = Locality::from_degrees(latitude, longitude);
+    if locality.is_none() {
+        problems
+            .add(path, "is out of range; give latitude_degrees from -90 to 90 and longitude_degrees from -180 to 180");
     }
     locality
 }
@@ -174,14 +195,14 @@ fn attributes(
     ) {
         return Vec::new();
     }
-    // A BTreeMap goes in name order, which is the order that a session promises.
-    let named = wire.into_iter().filter_map(|(name, value)| {
+    // A `BTreeMap` iterates by name, the order that `Session` requires.
+    let attributes = wire.into_iter().filter_map(|(name, value)| {
         let path = format_args!("{SESSION_COMPOSITION_FIELD}.attributes[{name:?}]");
         field_checks::check_required_text(&name, path, problems);
         let value = attribute_value(value.value, path, problems)?;
         Some((name.into_boxed_str(), value))
     });
-    named.collect()
+    attributes.collect()
 }
 
 fn attribute_value(
@@ -192,19 +213,21 @@ fn attribute_value(
     use pb::attribute_value::Value as Wire;
     match wire {
         None => {
-            problems.add(path, "has no value: give a number, a text, a flag or texts");
+            problems.add(path, "has no value; set one of the value fields");
             None
         }
-        Some(Wire::NumberValue(number)) => {
-            Some(AttributeValue::Number(field_checks::checked_number(number, format_args!("{path}.number"), problems)))
-        }
+        Some(Wire::NumberValue(number)) => Some(AttributeValue::Number(field_checks::checked_number(
+            number,
+            format_args!("{path}.number_value"),
+            problems,
+        ))),
         Some(Wire::StringValue(text)) => {
-            field_checks::check_text_len(&text, format_args!("{path}.text"), problems);
+            field_checks::check_text_len(&text, format_args!("{path}.string_value"), problems);
             Some(AttributeValue::String(text.into()))
         }
         Some(Wire::BoolValue(flag)) => Some(AttributeValue::Bool(flag)),
         Some(Wire::StringList(list)) => {
-            let path = format_args!("{path}.texts.values");
+            let path = format_args!("{path}.string_list.values");
             if field_checks::check_list_len(list.values.len(), limit::STRING_LIST_ENTRIES_MAX, path, problems) {
                 for (index, text) in list.values.iter().enumerate() {
                     field_checks::check_text_len(text, format_args!("{path}[{index}]"), problems);
@@ -229,10 +252,10 @@ fn region_latencies(wire: Vec<pb::RegionLatency>, problems: &mut FieldErrors) ->
             problems,
         );
         if regions.iter().any(|known: &RegionLatency| *known.region == *region.region) {
-            problems.add(format_args!("{path}[{index}].region"), "is named twice: each region once");
+            problems.add(format_args!("{path}[{index}].region"), "is listed twice; list each region once");
         }
         regions.push(RegionLatency { region: region.region.into(), round_trip_ms: ms });
     }
-    regions.sort_by(|one, other| one.region.cmp(&other.region));
+    regions.sort_by(|left, right| left.region.cmp(&right.region));
     regions.into()
 }

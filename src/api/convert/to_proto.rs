@@ -1,4 +1,4 @@
-//! Domain to wire, never failing.
+//! Conversion of domain types to advertisement and reservation responses; cannot fail.
 
 use crate::api::pb;
 use crate::domain::id::RulesetHash;
@@ -8,13 +8,13 @@ use crate::engine::command::{
     ChooseActionAnswer, ReservationChange, ReservationEvent, ReservationView, ReserveAnswer, UpdateAdvertAnswer,
 };
 
-/// What an update did.
+/// Converts the answer to an advertisement update.
 pub fn update_response(answer: UpdateAdvertAnswer) -> pb::UpdateAdvertisementResponse {
     pb::UpdateAdvertisementResponse {
-        advertisement_id: id_text(answer.id.digits()),
+        advertisement_id: id_text(answer.id.to_hex()),
         advertisement_token: answer.advertisement_token,
         created: answer.created,
-        expires_in_ms: answer.expires_in_ms,
+        expires_in_ms: answer.expires_in_ms.into(),
         service_configuration_hash: answer.ruleset_hash.0,
         next_expansion_in_ms: answer.next_expansion_in_ms,
         reservations: answer.reservations.into_iter().map(reservation).collect(),
@@ -23,9 +23,9 @@ pub fn update_response(answer: UpdateAdvertAnswer) -> pb::UpdateAdvertisementRes
     }
 }
 
-/// The current ruleset, without its text when the client has it already.
-pub fn configuration_response(ruleset: &Ruleset, known: Option<RulesetHash>) -> pb::GetConfigurationResponse {
-    let not_modified = known == Some(ruleset.hash);
+/// Converts the current ruleset; without its text if the client has that version.
+pub fn configuration_response(ruleset: &Ruleset, known_hash: Option<RulesetHash>) -> pb::GetConfigurationResponse {
+    let not_modified = known_hash == Some(ruleset.hash);
     pb::GetConfigurationResponse {
         matchmaking_set_id: ruleset.set_id.0,
         service_configuration_hash: ruleset.hash.0,
@@ -34,21 +34,21 @@ pub fn configuration_response(ruleset: &Ruleset, known: Option<RulesetHash>) -> 
     }
 }
 
-/// Seats taken.
+/// Converts the answer to a reservation.
 pub fn reserve_response(answer: ReserveAnswer) -> pb::ReserveResponse {
     pb::ReserveResponse { reservation: Some(reservation(answer.reservation)), connect_data: answer.connect_data }
 }
 
-/// A drawn role.
+/// Converts the drawn action.
 pub fn choose_action_response(answer: ChooseActionAnswer) -> pb::ChooseActionResponse {
-    let role = match answer.action {
+    let action = match answer.action {
         MatchmakingAction::Search => pb::MatchmakingAction::Search,
         MatchmakingAction::Advertise => pb::MatchmakingAction::Advertise,
     };
-    pb::ChooseActionResponse { action: role.into(), advertise_percent: answer.advertise_percent }
+    pb::ChooseActionResponse { action: action.into(), advertise_percent: answer.advertise_percent }
 }
 
-/// News of seats.
+/// Converts a reservation event.
 pub fn reservation_event(event: ReservationEvent) -> pb::ReservationEvent {
     let state = match event.change {
         ReservationChange::Held => pb::ReservationState::Held,
@@ -57,22 +57,22 @@ pub fn reservation_event(event: ReservationEvent) -> pb::ReservationEvent {
         ReservationChange::Expired => pb::ReservationState::Expired,
     };
     pb::ReservationEvent {
-        advertisement_id: id_text(event.advertisement_id.digits()),
+        advertisement_id: id_text(event.advertisement_id.to_hex()),
         reservation: Some(reservation(event.reservation)),
         state: state.into(),
     }
 }
 
-fn reservation(answer: ReservationView) -> pb::Reservation {
+fn reservation(view: ReservationView) -> pb::Reservation {
     pb::Reservation {
-        reservation_id: id_text(answer.id.digits()),
-        reservation_token: answer.reservation_token,
-        seats: u32::from(answer.seats),
-        expires_in_ms: answer.expires_in_ms.unwrap_or(0),
+        reservation_id: id_text(view.id.to_hex()),
+        reservation_token: view.reservation_token,
+        seats: u32::from(view.seats),
+        expires_in_ms: view.expires_in_ms.unwrap_or(0).into(),
     }
 }
 
-/// An id as text. Of one allocation and without formatting: every answer has one.
-fn id_text(digits: [u8; 32]) -> String {
-    String::from_utf8_lossy(&digits).into_owned()
+/// Id as text, in one allocation and without formatting, because each response has one.
+fn id_text(hex_digits: [u8; 32]) -> String {
+    String::from_utf8_lossy(&hex_digits).into_owned()
 }

@@ -1,4 +1,4 @@
-//! What is said of a call when it is over: one count, and one line when it failed. Never an address, never a token.
+//! Report of a finished call: one count, and one log line if it failed. Never an address, never a token.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,31 +6,32 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tonic::Code;
 
-/// Who counts.
+/// Receives counts of calls, connections and streams.
 pub trait RpcObserver: Send + Sync + 'static {
-    /// A call is over. `method` is one of a fixed set of names, `code` is how it ended.
+    /// A call has ended. `method` is from a fixed set of names; `code` is its final status.
     fn call_finished(&self, method: &'static str, code: Code, elapsed: Duration);
 
-    /// A call was not let in: one of the words of `auth::refused`, or `wrong_role`.
-    fn auth_failed(&self, why: &'static str) {
-        let _ = why;
+    /// Authentication or the role check failed. `reason` is a name of `auth::credential_error`, or `wrong_role`.
+    fn auth_failed(&self, reason: &'static str) {
+        let _ = reason;
     }
 
-    /// A connection was turned away at the door: `too_many` or `too_many_from_one_place`.
-    fn connection_rejected(&self, why: &'static str);
+    /// A connection was rejected or closed by a limit. `reason` is a name of `telemetry::label`, such as
+    /// `max_connections`.
+    fn connection_rejected(&self, reason: &'static str);
 
-    /// So many connections more, or less, are open.
+    /// The number of open connections changed by `change`.
     fn connection_count_changed(&self, change: i64) {
         let _ = change;
     }
 
-    /// So many Connect streams more, or less, are open.
+    /// The number of open Connect streams changed by `change`.
     fn stream_count_changed(&self, change: i64) {
         let _ = change;
     }
 }
 
-/// Tells of one call, once.
+/// Report of one call; sent once.
 pub struct CallReport {
     method: &'static str,
     started_at: Instant,
@@ -38,43 +39,43 @@ pub struct CallReport {
 }
 
 impl CallReport {
-    /// A call has begun.
+    /// Starts the report of a call.
     pub fn new(method: &'static str, observer: Arc<dyn RpcObserver>) -> Self {
         Self { method, started_at: Instant::now(), observer: Some(observer) }
     }
 
-    /// When it began.
+    /// Start of the call.
     pub fn started_at(&self) -> Instant {
         self.started_at
     }
 
-    /// It is over; whatever is said after the first time is not heard.
+    /// Reports the end of the call. Later calls have no effect.
     pub fn finish(&mut self, code: Code) {
         let Some(observer) = self.observer.take() else { return };
         let elapsed = self.started_at.elapsed();
-        let (method, word) = (self.method, status_code_name(code));
+        let (method, code_name) = (self.method, status_code_name(code));
         observer.call_finished(method, code, elapsed);
         let ms = elapsed.as_secs_f64() * 1000.0;
         match code {
             Code::Ok => {}
-            // Somebody hung up: the most usual end of a stream.
-            Code::Cancelled => tracing::debug!(method, code = word, ms, "call ended early"),
+            // The client cancelled: the normal end of a stream.
+            Code::Cancelled => tracing::debug!(method, code = code_name, ms, "call cancelled by the client"),
             Code::Internal | Code::Unknown | Code::DataLoss | Code::DeadlineExceeded | Code::Unavailable => {
-                tracing::warn!(method, code = word, ms, "call failed");
+                tracing::warn!(method, code = code_name, ms, "call failed");
             }
-            _ => tracing::info!(method, code = word, ms, "call refused"),
+            _ => tracing::info!(method, code = code_name, ms, "call rejected"),
         }
     }
 }
 
-/// A call that nobody finished was given up by its client.
+/// A call that is dropped before its end was cancelled by its client.
 impl Drop for CallReport {
     fn drop(&mut self) {
         self.finish(Code::Cancelled);
     }
 }
 
-/// A code as metrics and logs write it.
+/// Name of a code in metrics and logs.
 pub fn status_code_name(code: Code) -> &'static str {
     match code {
         Code::Ok => "OK",

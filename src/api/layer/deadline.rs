@@ -1,4 +1,4 @@
-//! How long a call may take: as long as its client will wait, and no longer than the server allows.
+//! Deadline of a call: the client's `grpc-timeout`, limited by the server.
 
 use std::time::Duration;
 
@@ -8,14 +8,14 @@ use tonic::{Code, Status};
 use crate::api::pb::ErrorReason;
 use crate::api::status::Rejection;
 
-/// Digits in a `grpc-timeout`, by the gRPC protocol; so the value always fits.
+/// Limit of digits in a `grpc-timeout` (gRPC over HTTP/2), so that the value fits.
 const TIMEOUT_DIGITS_MAX: usize = 8;
 
-/// How long the client will wait, by its `grpc-timeout`; none when it says nothing that makes sense.
+/// Timeout from the `grpc-timeout` header; `None` if it is missing or malformed.
 pub fn requested_timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if digits.is_empty() || TIMEOUT_DIGITS_MAX < digits.len() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+    if digits.is_empty() || digits.len() > TIMEOUT_DIGITS_MAX || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
     let count: u64 = digits.parse().ok()?;
@@ -30,9 +30,9 @@ pub fn requested_timeout(headers: &HeaderMap) -> Option<Duration> {
     }
 }
 
-/// What a call says that took too long. What it had submitted may still happen.
+/// Status of a call that missed its deadline. A write that it has submitted may still take effect.
 pub fn deadline_exceeded_status() -> Status {
-    let text = "the call took too long; what it asked for may still happen: ask again with the same key";
+    let text = "deadline exceeded; the request may still take effect: retry with the same idempotency key";
     Rejection::new(Code::DeadlineExceeded, ErrorReason::DeadlineExceeded, text).into_status()
 }
 
@@ -42,10 +42,10 @@ mod tests {
 
     #[test]
     fn grpc_timeout_header_is_parsed_by_unit() {
-        let check = |text: &str, wanted: Option<Duration>| {
+        let check = |text: &str, expected: Option<Duration>| {
             let mut headers = HeaderMap::new();
             headers.insert("grpc-timeout", text.parse().unwrap());
-            assert_eq!(requested_timeout(&headers), wanted, "{text:?}");
+            assert_eq!(requested_timeout(&headers), expected, "{text:?}");
         };
         check("2H", Some(Duration::from_secs(7_200)));
         check("3M", Some(Duration::from_secs(180)));

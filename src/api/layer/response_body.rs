@@ -1,5 +1,5 @@
-//! The body of an answer, watched to its end: streams stop at their deadline and when the server goes away, always with
-//! a status, never with a reset.
+//! Response body of a call. Ends a stream at its deadline, at token expiry, at its byte limit, or when the server
+//! drains; always with a status in the trailers, never with a reset.
 
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -24,7 +24,7 @@ use crate::api::layer::deadline;
 use crate::api::pb::ErrorReason;
 use crate::api::status::Rejection;
 
-/// An answer's body.
+/// Response body that enforces limits and reports the end of its call.
 pub struct CallResponseBody {
     inner: Body,
     report: Option<CallReport>,
@@ -32,17 +32,17 @@ pub struct CallResponseBody {
     ended: bool,
 }
 
-/// What ends a stream before its time.
+/// Conditions that end a stream early.
 pub struct StreamLimits {
     _slot: StreamSlot,
     deadline: Option<Pin<Box<Sleep>>>,
     draining: Option<Pin<Box<WaitForCancellationFutureOwned>>>,
     token_expiry: Option<Pin<Box<Sleep>>>,
-    /// Bytes that may still be said.
+    /// Response bytes that may still be sent.
     bytes_left: usize,
 }
 
-/// A stream's place among those of its connection; given back when the stream ends.
+/// Slot of a stream in its connection's stream limit; released on drop.
 #[derive(Default)]
 pub struct StreamSlot {
     open_streams: Option<Arc<AtomicU32>>,
@@ -50,17 +50,17 @@ pub struct StreamSlot {
 }
 
 impl StreamSlot {
-    /// A place that nobody counts.
+    /// Creates a slot without a limit.
     pub fn uncounted() -> Self {
         Self::default()
     }
 
-    /// A place that has been counted in `open`.
-    pub fn counted(open: Arc<AtomicU32>) -> Self {
-        Self { open_streams: Some(open), observer: None }
+    /// Creates a slot that is already counted in `open_streams`.
+    pub fn counted(open_streams: Arc<AtomicU32>) -> Self {
+        Self { open_streams: Some(open_streams), observer: None }
     }
 
-    /// The same, which `observer` counts too.
+    /// Also counts the stream at `observer`.
     pub fn with_observer(mut self, observer: &Arc<dyn RpcObserver>) -> Self {
         observer.stream_count_changed(1);
         self.observer = Some(observer.clone());
@@ -70,8 +70,8 @@ impl StreamSlot {
 
 impl Drop for StreamSlot {
     fn drop(&mut self) {
-        if let Some(open) = &self.open_streams {
-            open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(open_streams) = &self.open_streams {
+            open_streams.fetch_sub(1, Ordering::Relaxed);
         }
         if let Some(observer) = &self.observer {
             observer.stream_count_changed(-1);
@@ -80,29 +80,29 @@ impl Drop for StreamSlot {
 }
 
 impl StreamLimits {
-    /// Ends a stream when the client no longer waits, when `draining` is cancelled, or after `good_for`, when the
-    /// caller's proof has run out.
+    /// Ends the stream after the client's `timeout`, when `draining` is cancelled, or after `valid_for`, when the
+    /// caller's credentials expire.
     pub fn new(
         slot: StreamSlot,
-        asked: Option<Duration>,
+        timeout: Option<Duration>,
         draining: Option<CancellationToken>,
-        good_for: Option<Duration>,
+        valid_for: Option<Duration>,
     ) -> Self {
         Self {
             _slot: slot,
-            deadline: asked.map(|asked| Box::pin(tokio::time::sleep(asked))),
+            deadline: timeout.map(|timeout| Box::pin(tokio::time::sleep(timeout))),
             draining: draining.map(|token| Box::pin(token.cancelled_owned())),
-            token_expiry: good_for.map(|good_for| Box::pin(tokio::time::sleep(good_for))),
+            token_expiry: valid_for.map(|valid_for| Box::pin(tokio::time::sleep(valid_for))),
             bytes_left: usize::MAX,
         }
     }
 
-    /// The same, but the stream ends as well when so many bytes have been said.
+    /// Also ends the stream after `bytes` response bytes.
     pub fn with_byte_limit(self, bytes: usize) -> Self {
         Self { bytes_left: bytes, ..self }
     }
 
-    /// Counts what is about to be said; why the stream ends instead, when it is too much.
+    /// Charges a frame to the byte limit. Returns the final status if the limit is exceeded.
     fn charge_bytes(&mut self, frame: &Frame<Bytes>) -> Option<Status> {
         let bytes = frame.data_ref().map_or(0, Bytes::len);
         match self.bytes_left.checked_sub(bytes) {
@@ -111,7 +111,7 @@ impl StreamLimits {
                 None
             }
             None => {
-                let text = "this stream has been told enough: open another";
+                let text = "stream byte limit reached; open a new stream";
                 Some(Rejection::new(Code::ResourceExhausted, ErrorReason::StreamLimitReached, text).into_status())
             }
         }
@@ -121,26 +121,26 @@ impl StreamLimits {
         if self.deadline.as_mut().is_some_and(|deadline| deadline.as_mut().poll(cx).is_ready()) {
             return Some(deadline::deadline_exceeded_status());
         }
-        if self.token_expiry.as_mut().is_some_and(|run_out| run_out.as_mut().poll(cx).is_ready()) {
+        if self.token_expiry.as_mut().is_some_and(|expiry| expiry.as_mut().poll(cx).is_ready()) {
             return Some(token_expired_rejection().into_status());
         }
-        let draining = self.draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready());
-        draining.then(|| Rejection::draining().into_status())
+        let is_draining = self.draining.as_mut().is_some_and(|draining| draining.as_mut().poll(cx).is_ready());
+        is_draining.then(|| Rejection::draining().into_status())
     }
 }
 
 impl CallResponseBody {
-    /// The body of something that is no gRPC call.
+    /// Creates the body of a response that is not gRPC: no limits, no report.
     pub fn passthrough(inner: Body) -> Self {
         Self { inner, report: None, limits: None, ended: false }
     }
 
-    /// The body of a call.
-    pub fn of_call(inner: Body, report: CallReport, guard: Option<StreamLimits>) -> Self {
-        Self { inner, report: Some(report), limits: guard, ended: false }
+    /// Creates the body of a call's response.
+    pub fn of_call(inner: Body, report: CallReport, limits: Option<StreamLimits>) -> Self {
+        Self { inner, report: Some(report), limits, ended: false }
     }
 
-    /// The stream is over: its place is free before anybody hears of it.
+    /// Releases the slot, then reports the end, so that the slot is free before the client sees the end.
     fn report_end(&mut self, code: Code) {
         self.limits = None;
         if let Some(report) = &mut self.report {
@@ -148,7 +148,7 @@ impl CallResponseBody {
         }
     }
 
-    /// Ends the stream with a status of our own.
+    /// Ends the stream with a status of the server.
     fn end_with_status(&mut self, status: Status) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
         self.ended = true;
         self.report_end(status.code());
@@ -171,12 +171,12 @@ impl http_body::Body for CallResponseBody {
         }
         match catch_unwind(AssertUnwindSafe(|| Pin::new(&mut this.inner).poll_frame(cx))) {
             Err(_panic) => this.end_with_status(internal_error_status()),
-            Ok(Poll::Pending) => match this.limits.as_mut().and_then(|guard| guard.poll_limit_reached(cx)) {
+            Ok(Poll::Pending) => match this.limits.as_mut().and_then(|limits| limits.poll_limit_reached(cx)) {
                 Some(status) => this.end_with_status(status),
                 None => Poll::Pending,
             },
             Ok(Poll::Ready(Some(Ok(frame)))) => {
-                if let Some(status) = this.limits.as_mut().and_then(|guard| guard.charge_bytes(&frame)) {
+                if let Some(status) = this.limits.as_mut().and_then(|limits| limits.charge_bytes(&frame)) {
                     return this.end_with_status(status);
                 }
                 if let Some(status) = frame.trailers_ref().and_then(Status::from_header_map) {
@@ -185,7 +185,7 @@ impl http_body::Body for CallResponseBody {
                 Poll::Ready(Some(Ok(frame)))
             }
             Ok(end) => {
-                // Without trailers: something that is no gRPC answer, or an error that says so itself.
+                // No trailers: either the response is not gRPC, or the body itself failed.
                 this.report_end(if matches!(end, Poll::Ready(None)) { Code::Ok } else { Code::Internal });
                 end
             }

@@ -1,4 +1,4 @@
-//! Every way in which a token must not be taken, and the few in which it must.
+//! Tokens that must be rejected, by reason, and the tokens that must be accepted.
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ fn valid_claims() -> Value {
     json!({ "iss": "game", "sub": "ana", "aud": "fireteam", "iat": NOW_S, "exp": NOW_S + 3_600 })
 }
 
-/// What becomes of a good token with `change`.
+/// Verifies a token whose valid claims are overwritten by `change`.
 fn verify_with_change(change: Value) -> Result<Identity, CredentialError> {
     let mut claims = valid_claims();
     for (name, value) in change.as_object().unwrap() {
@@ -37,21 +37,21 @@ fn verify_with_change(change: Value) -> Result<Identity, CredentialError> {
 
 #[test]
 fn jwt_gives_issuer_subject_role_and_scopes() {
-    let plain = verify_with_change(json!({})).unwrap();
-    assert_eq!((&*plain.issuer, &*plain.subject, plain.role, plain.scopes.len()), ("game", "ana", Role::Client, 0));
-    assert_eq!(plain.expires_at, Some(NOW.plus_ms(3_600_000)));
-    let more = json!({ "role": "operator", "scope": "a  b", "aud": ["x", "fireteam"], "exp": NOW_S as f64 + 1.5 });
-    let more = verify_with_change(more).unwrap();
-    assert_eq!((more.role, more.scopes.len()), (Role::Operator, 2));
-    assert_eq!(more.expires_at, Some(NOW.plus_ms(1_500)));
-    assert_eq!(verify_with_change(json!({ "role": "server", "iat": null })).unwrap().role, Role::GameServer);
+    let client = verify_with_change(json!({})).unwrap();
+    assert_eq!((&*client.issuer, &*client.subject, client.role, client.scopes.len()), ("game", "ana", Role::Client, 0));
+    assert_eq!(client.expires_at, Some(NOW.plus_ms(3_600_000)));
+    let claims = json!({ "role": "operator", "scope": "a  b", "aud": ["x", "fireteam"], "exp": NOW_S as f64 + 1.5 });
+    let operator = verify_with_change(claims).unwrap();
+    assert_eq!((operator.role, operator.scopes.len()), (Role::Operator, 2));
+    assert_eq!(operator.expires_at, Some(NOW.plus_ms(1_500)));
+    assert_eq!(verify_with_change(json!({ "role": "game_server", "iat": null })).unwrap().role, Role::GameServer);
 }
 
-/// SEC-4: each claim that is wrong or missing, and why it was refused.
+/// SEC-4: each claim that is wrong or missing, with the error it causes.
 #[test]
 fn jwt_with_a_wrong_or_missing_claim_is_rejected() {
-    let check = |change: Value, wanted: CredentialError| {
-        assert_eq!(verify_with_change(change.clone()).unwrap_err(), wanted, "{change}")
+    let check = |change: Value, expected: CredentialError| {
+        assert_eq!(verify_with_change(change.clone()).unwrap_err(), expected, "{change}");
     };
     for wrong in [json!(null), json!("other"), json!("")] {
         check(json!({ "iss": wrong }), CredentialError::WrongIssuer);
@@ -78,18 +78,18 @@ fn jwt_with_a_wrong_or_missing_claim_is_rejected() {
     check(json!({ "iat": NOW_S - 60, "exp": NOW_S - 30, "aud": "other" }), CredentialError::WrongAudience);
 }
 
-/// Clocks differ a little: half a minute is borne with, at both ends.
+/// A clock skew of 30 seconds is tolerated before the start and after the end.
 #[test]
 fn jwt_times_allow_30_s_of_clock_leeway() {
     assert!(verify_with_change(json!({ "nbf": NOW_S + 30, "iat": NOW_S + 30 })).is_ok());
     assert!(verify_with_change(json!({ "iat": NOW_S - 60, "exp": NOW_S - 29 })).is_ok());
 }
 
-/// SEC-4: the algorithm is the key's. Nothing in a header chooses another, least of all the public key as a secret.
+/// SEC-4: the key decides the algorithm. A header cannot choose another, nor use the public key as an HMAC secret.
 #[test]
 fn jwt_header_cannot_choose_algorithm_or_key() {
-    let check = |token: &str, wanted: CredentialError| {
-        assert_eq!(verify_jwt(token, &verifying_keys(), &jwt_settings(), NOW).unwrap_err(), wanted, "{token}");
+    let check = |token: &str, expected: CredentialError| {
+        assert_eq!(verify_jwt(token, &verifying_keys(), &jwt_settings(), NOW).unwrap_err(), expected, "{token}");
     };
     let body = |header: &str| {
         use base64::Engine as _;
@@ -119,15 +119,15 @@ fn jwt_header_cannot_choose_algorithm_or_key() {
             .as_slice(),
     );
     check(&encode(&named, &valid_claims(), &key).unwrap(), CredentialError::UnknownKey);
-    let stranger = IssuingKey::from_seed(&[8; 32]).unwrap();
-    check(&stranger.sign_jwt(&valid_claims()).unwrap(), CredentialError::UnknownKey);
+    let other_issuer = IssuingKey::from_seed(&[8; 32]).unwrap();
+    check(&other_issuer.sign_jwt(&valid_claims()).unwrap(), CredentialError::UnknownKey);
     check(
         &encode(&Header::new(Algorithm::EdDSA), &valid_claims(), &key).unwrap().replace('.', ".."),
         CredentialError::Malformed,
     );
 }
 
-/// SEC-4: no flipped bit and no cut of a token is taken.
+/// SEC-4: a token with a changed byte or a missing end is rejected.
 #[test]
 fn jwt_with_a_changed_or_missing_byte_is_rejected() {
     let (token, keys) = (issuing_key().sign_jwt(&valid_claims()).unwrap(), verifying_keys());
@@ -136,7 +136,7 @@ fn jwt_with_a_changed_or_missing_byte_is_rejected() {
         let mut forged = token.clone().into_bytes();
         forged[at] = if forged[at] == b'A' { b'B' } else { b'A' };
         let forged = String::from_utf8(forged).unwrap();
-        // The last letter of a part has bits that mean nothing; whatever decodes to the same bytes is the same token.
+        // The last letter of a part has unused bits; a part that decodes to the same bytes is the same token.
         if let Ok(identity) = verify_jwt(&forged, &keys, &jwt_settings(), NOW) {
             assert!(token[at + 1..].starts_with('.') || at + 1 == token.len(), "{at}");
             assert_eq!(&*identity.subject, "ana");
@@ -147,7 +147,7 @@ fn jwt_with_a_changed_or_missing_byte_is_rejected() {
     assert_eq!(verify_jwt(&long, &keys, &jwt_settings(), NOW).unwrap_err(), CredentialError::TooLarge);
 }
 
-/// The three algorithms, by keys as PEM files have them.
+/// EdDSA, ES256 and RS256, each with a public key from PEM.
 #[test]
 fn jwt_verifies_with_ed25519_p256_and_rsa_keys() {
     use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_RSA_SHA256, RsaKeySize};
@@ -167,7 +167,7 @@ fn jwt_verifies_with_ed25519_p256_and_rsa_keys() {
         );
     }
     assert!(verify_jwt(&issuing_key().sign_jwt(&valid_claims()).unwrap(), &keys, &jwt_settings(), NOW).is_ok());
-    // The same key, another algorithm of its family.
+    // RS512 with the RS256 key: another algorithm of the same family.
     let other = encode(&Header::new(Algorithm::RS512), &valid_claims(), &by_rsa).unwrap();
     assert_eq!(verify_jwt(&other, &keys, &jwt_settings(), NOW).unwrap_err(), CredentialError::AlgorithmNotAllowed);
 }

@@ -1,4 +1,4 @@
-//! What each payer has used, in a table that cannot grow beyond its limit, and the time it is measured by.
+//! Token buckets per caller (GCRA) in a sharded table of bounded size, and the clock adapter for `governor`.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -13,10 +13,10 @@ use governor::state::keyed::ShrinkableKeyedStateStore;
 use crate::auth::rate_limit::RateLimitKey;
 use crate::clock::Clock;
 
-/// Parts that are locked on their own, so that calls seldom wait for each other.
+/// Number of shards, each with its own lock, so that calls rarely contend.
 const SHARDS: usize = 16;
 
-/// How many entries several books may have together.
+/// Maximum number of buckets that several tables may have together.
 #[derive(Debug)]
 pub(super) struct BucketBudget {
     used: AtomicUsize,
@@ -24,13 +24,13 @@ pub(super) struct BucketBudget {
 }
 
 impl BucketBudget {
-    /// Room for `max`.
+    /// A budget of `max` buckets.
     pub(super) fn with_capacity(max: usize) -> Arc<Self> {
         Arc::new(Self { used: AtomicUsize::new(0), max })
     }
 
     fn try_acquire(&self) -> bool {
-        let one_more = |held: usize| (held < self.max).then_some(held + 1);
+        let one_more = |used: usize| (used < self.max).then_some(used + 1);
         self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
     }
 
@@ -39,53 +39,52 @@ impl BucketBudget {
     }
 }
 
-/// The theoretical arrival time of each payer's next call, in nanoseconds (GCRA). Payers for whom there is no room share
-/// one entry.
+/// Theoretical arrival time of each caller's next call, nanoseconds (GCRA). Callers beyond the budget share one bucket.
 #[derive(Debug)]
 pub(super) struct TokenBuckets {
     shards: [Mutex<HashMap<RateLimitKey, u64>>; SHARDS],
-    /// Keyed by chance, so that nobody can aim at a shard.
+    /// Randomly keyed, so that a client cannot target one shard.
     hasher: RandomState,
     budget: Arc<BucketBudget>,
-    /// The shared entry; none before it is needed.
+    /// The shared bucket; `None` before its first use.
     shared_bucket: Mutex<Option<u64>>,
 }
 
 impl TokenBuckets {
-    /// An empty book whose entries count against `budget`.
+    /// An empty table whose buckets count against `budget`.
     pub(super) fn new(budget: Arc<BucketBudget>) -> Self {
         Self { shards: Default::default(), hasher: RandomState::new(), budget, shared_bucket: Mutex::default() }
     }
 
-    fn shard(&self, payer: &RateLimitKey) -> MutexGuard<'_, HashMap<RateLimitKey, u64>> {
-        let at = self.hasher.hash_one(payer) as usize % SHARDS;
-        self.shards[at].lock().unwrap_or_else(PoisonError::into_inner)
+    fn shard(&self, key: &RateLimitKey) -> MutexGuard<'_, HashMap<RateLimitKey, u64>> {
+        let index = self.hasher.hash_one(key) as usize % SHARDS;
+        self.shards[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl StateStore for TokenBuckets {
     type Key = RateLimitKey;
 
-    fn measure_and_replace<T, F, E>(&self, payer: &RateLimitKey, judge: F) -> Result<T, E>
+    fn measure_and_replace<T, F, E>(&self, key: &RateLimitKey, decide: F) -> Result<T, E>
     where
         F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
     {
-        if *payer != RateLimitKey::Shared {
-            let mut shard = self.shard(payer);
-            if let Some(held) = shard.get_mut(payer) {
-                let (outcome, next) = judge(Some(Nanos::new(*held)))?;
-                *held = next.as_u64();
+        if *key != RateLimitKey::Shared {
+            let mut shard = self.shard(key);
+            if let Some(next_arrival) = shard.get_mut(key) {
+                let (outcome, updated) = decide(Some(Nanos::new(*next_arrival)))?;
+                *next_arrival = updated.as_u64();
                 return Ok(outcome);
             }
             if self.budget.try_acquire() {
-                // The first is refused by no quota; were it to be, it would leave no trace.
-                let (outcome, next) = judge(None).inspect_err(|_| self.budget.release(1))?;
-                shard.insert(*payer, next.as_u64());
+                // No limit rejects a first call. If one did, the bucket would not be stored.
+                let (outcome, next) = decide(None).inspect_err(|_| self.budget.release(1))?;
+                shard.insert(*key, next.as_u64());
                 return Ok(outcome);
             }
         }
         let mut shared = self.shared_bucket.lock().unwrap_or_else(PoisonError::into_inner);
-        let (outcome, next) = judge(shared.map(Nanos::new))?;
+        let (outcome, next) = decide(shared.map(Nanos::new))?;
         *shared = Some(next.as_u64());
         Ok(outcome)
     }
@@ -96,11 +95,11 @@ impl ShrinkableKeyedStateStore<RateLimitKey> for TokenBuckets {
         for shard in &self.shards {
             let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             let before = shard.len();
-            shard.retain(|_, next| drop_below.as_u64() < *next);
+            shard.retain(|_, next_arrival| *next_arrival > drop_below.as_u64());
             self.budget.release(before - shard.len());
-            let room = shard.len() * 4;
-            if room < shard.capacity() {
-                shard.shrink_to(room);
+            let capacity = shard.len() * 4;
+            if shard.capacity() > capacity {
+                shard.shrink_to(capacity);
             }
         }
     }
@@ -114,7 +113,7 @@ impl ShrinkableKeyedStateStore<RateLimitKey> for TokenBuckets {
     }
 }
 
-/// The house's clock as the buckets read it.
+/// Adapter from the server's clock to `governor`'s.
 #[derive(Clone)]
 pub(super) struct GovernorClock(pub(super) Arc<dyn Clock>);
 

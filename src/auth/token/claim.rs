@@ -1,103 +1,103 @@
-//! What each kind of token says, and its bytes.
+//! Claims of the signed tokens, and their binary encodings.
 
 use crate::auth::token::encode_subject;
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::domain::time::UnixMs;
 
-/// Says who may update or delete an advertisement and since when it has been advertised.
+/// Claim of an advertisement token: its owner may update and delete the advertisement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvertisementClaim {
-    /// Which advertisement.
+    /// Advertisement id.
     pub advertisement_id: AdvertisementId,
-    /// Its set.
+    /// Matchmaking set of the advertisement.
     pub set_id: SetId,
-    /// Who waits behind it.
+    /// Kind of host: a player's session or a game server.
     pub kind: AdvertisementKind,
-    /// The caller it was given to; none for anonymous.
+    /// Owner; `None` for an anonymous caller.
     pub subject: Option<UserKey>,
-    /// Since when it has been advertised.
+    /// Time of the first publication.
     pub advertised_since: UnixMs,
 }
 
-/// Says since when a search has been running, for whom, and by which rules.
+/// Claim of a search token: the search's start, its party and its ruleset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SearchClaim {
-    /// The set searched.
+    /// Matchmaking set that is searched.
     pub set_id: SetId,
-    /// The ruleset that the last search went by: seats are judged by it too, and so are round trips.
+    /// Ruleset of the last search. Reservations and latency reports with this token use it too.
     pub ruleset_hash: RulesetHash,
-    /// The population searched.
+    /// Silo that is searched.
     pub silo: SiloId,
-    /// A digest of caller and party: the token is good for them alone.
+    /// Digest of caller and party; the token is valid for them only.
     pub party_digest: [u8; 16],
-    /// When the search began.
+    /// Start of the search.
     pub started_at: UnixMs,
-    /// When the token was last given out.
+    /// Time at which the token was last issued.
     pub last_issued_at: UnixMs,
 }
 
-/// Says who may release a reservation.
+/// Claim of a reservation token: its owner may release the reservation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReservationClaim {
-    /// Which reservation.
+    /// Reservation id.
     pub reservation_id: ReservationId,
-    /// In which advertisement.
+    /// Advertisement with the reserved seats.
     pub advertisement_id: AdvertisementId,
-    /// Its set.
+    /// Matchmaking set of the advertisement.
     pub set_id: SetId,
-    /// The caller it was given to; none for anonymous.
+    /// Owner; `None` for an anonymous caller.
     pub subject: Option<UserKey>,
 }
 
-/// Says that a player is willing to be taken along by another, for a while.
+/// Claim of a consent token: a player agrees to be in another player's party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConsentClaim {
-    /// Who is willing.
+    /// The player that agrees.
     pub member: UserKey,
-    /// Who may take them along.
+    /// The leader of the party.
     pub leader: UserKey,
-    /// Until when; not from that moment on.
+    /// Expiry; the token is invalid from this time on.
     pub expires_at: UnixMs,
 }
 
-/// Says whose a ticket is.
+/// Claim of a ticket token: its owner may act for the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TicketClaim {
-    /// Which ticket.
+    /// Ticket id.
     pub ticket_id: TicketId,
-    /// The set whose queue it is in.
+    /// Matchmaking set of the queue.
     pub set_id: SetId,
-    /// The caller it was given to; none for anonymous.
+    /// Owner; `None` for an anonymous caller.
     pub subject: Option<UserKey>,
 }
 
-/// Says how a ticket stood when a client last heard of it, so that nothing is said twice.
+/// Claim of a resume token: the last status that a client received, so that a watch does not repeat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResumeClaim {
-    /// Which ticket.
+    /// Ticket id.
     pub ticket_id: TicketId,
-    /// The ticket's edition.
+    /// Version of the ticket.
     pub ticket_version: u64,
-    /// Its match's; 0 without one.
+    /// Version of the ticket's match; 0 without a match.
     pub match_version: u64,
 }
 
-/// One kind of token: its kind byte and its bytes. Every claim has one length, so a cut or padded one never opens.
+/// Claim of one kind of token. Every kind has a fixed length, so a truncated or padded token never verifies.
 pub trait Claim: Sized {
-    /// Tells this kind from every other; signed with the rest.
+    /// Identifies the kind; part of the signed bytes.
     const KIND_BYTE: u8;
-    /// Bytes of the claim.
+    /// Length of the encoded claim, bytes.
     const ENCODED_BYTES: usize;
 
-    /// Appends exactly `LENGTH` bytes.
+    /// Appends exactly `ENCODED_BYTES` bytes.
     fn encode(&self, bytes: &mut Vec<u8>);
 
-    /// Reads what `write` wrote; `None` for bytes that no claim has.
+    /// Decodes the output of `encode`; `None` for invalid bytes.
     fn decode(bytes: &[u8]) -> Option<Self>;
 }
 
-/// Fields of a claim, taken off the front one by one.
+/// Reads the fields of an encoded claim, front to back.
 struct ClaimReader<'a>(&'a [u8]);
 
 impl ClaimReader<'_> {
@@ -115,7 +115,7 @@ impl ClaimReader<'_> {
         self.read_bytes().map(|bytes| SetId(u32::from_be_bytes(bytes)))
     }
 
-    /// A caller, as `subject_bytes` wrote it; `None` for bytes that it does not write.
+    /// Reads a caller in the form of `encode_subject`; outer `None` for invalid bytes.
     fn read_subject(&mut self) -> Option<Option<UserKey>> {
         match (self.read_bytes()?, self.read_bytes()?) {
             ([0], _) => Some(None),
@@ -182,7 +182,7 @@ impl Claim for SearchClaim {
     }
 }
 
-/// Kind 3 was a reservation's before it said whose it was; it opens no more.
+/// Kind 3 was an earlier reservation token without an owner; it is no longer accepted.
 impl Claim for ReservationClaim {
     const KIND_BYTE: u8 = 4;
     const ENCODED_BYTES: usize = 16 + 16 + 4 + 17;

@@ -1,4 +1,4 @@
-//! Tokens that open, and every way in which one must not.
+//! Signed tokens: round trips, forgeries, key rotation, derived ids and the golden layout.
 
 use std::collections::BTreeSet;
 
@@ -59,19 +59,23 @@ fn consent_claim() -> impl Strategy<Value = ConsentClaim> {
     })
 }
 
-/// Opens as what it is and as nothing else; no flipped bit, missing or added byte survives.
+/// Checks that a token verifies as its own kind only, and that any flipped bit, missing or added byte invalidates it.
 fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C) {
     let signer = signer();
     let token = signer.sign(claim);
     assert_eq!(signer.verify::<C>(&token).as_ref(), Some(claim));
-    assert!(signer.is_signed_with_current_key(&token) && signer.sign(claim) == token, "sealing has one answer");
-    let opened = [
+    assert!(signer.is_signed_with_current_key(&token) && signer.sign(claim) == token, "signing is deterministic");
+    let verified = [
         signer.verify::<AdvertisementClaim>(&token).is_some(),
         signer.verify::<SearchClaim>(&token).is_some(),
         signer.verify::<ReservationClaim>(&token).is_some(),
         signer.verify::<ConsentClaim>(&token).is_some(),
     ];
-    assert_eq!(opened.iter().filter(|it| **it).count(), 1, "one kind of token never opens as another");
+    assert_eq!(
+        verified.iter().filter(|is_verified| **is_verified).count(),
+        1,
+        "a token of one kind never verifies as another"
+    );
     for bit in 0..token.len() * 8 {
         let mut forged = token.clone();
         forged[bit / 8] ^= 1 << (bit % 8);
@@ -81,28 +85,28 @@ fn assert_token_is_unforgeable<C: Claim + PartialEq + std::fmt::Debug>(claim: &C
         assert!(signer.verify::<C>(&token[..length]).is_none(), "cut to {length}");
     }
     assert!(signer.verify::<C>(&[&token[..], &[0]].concat()).is_none());
-    assert!(TokenSigner::new([8; SIGNING_KEY_BYTES], None).verify::<C>(&token).is_none(), "a stranger's key");
+    assert!(TokenSigner::new([8; SIGNING_KEY_BYTES], None).verify::<C>(&token).is_none(), "another key");
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
-    /// S1-47, SEC-5: an advertisement token cannot be made, changed or stretched.
+    /// S1-47, SEC-5: an advertisement token cannot be forged, changed or extended.
     #[test]
     fn token_of_an_advertisement_is_unforgeable(claim in advertisement_claim()) { assert_token_is_unforgeable(&claim) }
 
     #[test]
     fn token_of_a_search_is_unforgeable(claim in search_claim()) { assert_token_is_unforgeable(&claim) }
 
-    /// SEC-5: nor can a reservation's.
+    /// SEC-5: a reservation token cannot be forged, changed or extended.
     #[test]
     fn token_of_a_reservation_is_unforgeable(claim in reservation_claim()) { assert_token_is_unforgeable(&claim) }
 
-    /// SEC-6: nobody is taken along who did not say so.
+    /// SEC-6: a consent token cannot be forged, so no player joins a party without consent.
     #[test]
     fn token_of_a_consent_is_unforgeable(claim in consent_claim()) { assert_token_is_unforgeable(&claim) }
 
-    /// SEC-3: bytes at random open as nothing.
+    /// SEC-3: random bytes never verify.
     #[test]
     fn token_of_random_bytes_is_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
         let signer = signer();
@@ -112,7 +116,7 @@ proptest! {
         prop_assert!(signer.verify::<ConsentClaim>(&bytes).is_none());
     }
 
-    /// A digest taken for one kind of thing is of no use for another, even with the kind byte changed and the length right.
+    /// A digest of one kind is invalid for another, even with the kind byte changed and the right length.
     #[test]
     fn token_of_one_kind_is_rejected_as_another(claim in consent_claim()) {
         let signer = signer();
@@ -141,11 +145,11 @@ fn token_of_the_previous_key_verifies_and_an_older_one_does_not() {
     assert!(rotated.is_signed_with_current_key(&rotated.sign(&claim)));
     assert!(
         !rotated.is_signed_with_current_key(&TokenSigner::new(older, Some(oldest)).sign(&claim)),
-        "it is due for the new key"
+        "it should be signed again with the current key"
     );
 }
 
-/// R5: the same caller and key are the same thing on every replica; anything else is another thing.
+/// R5: the same caller and idempotency key give the same id on every replica; any other input gives another id.
 #[test]
 fn derived_ids_depend_on_every_input() {
     let (one, other) = (Some(UserKey::from_name("one")), Some(UserKey::from_name("other")));
@@ -188,14 +192,14 @@ fn party_digest_depends_on_caller_users_and_sizes() {
     assert_eq!(TokenSigner::party_digest(None, &[a, b], &[2]), TokenSigner::party_digest(None, &[a, b], &[2]));
 }
 
-/// SEC-9: a key must not reach a log by way of `{:?}`.
+/// SEC-9: a key must not reach a log through `{:?}`.
 #[test]
 fn token_signer_debug_hides_its_keys() {
-    let shown = format!("{:?}", TokenSigner::new([0xab; SIGNING_KEY_BYTES], Some([0xcd; SIGNING_KEY_BYTES])));
-    assert_eq!(shown, "Signer { keys: 2, .. }");
+    let debug = format!("{:?}", TokenSigner::new([0xab; SIGNING_KEY_BYTES], Some([0xcd; SIGNING_KEY_BYTES])));
+    assert_eq!(debug, "TokenSigner { keys: 2, .. }");
 }
 
-/// HMAC-SHA256 by hand for one fixed token, as Python's hmac module computed it: replicas of two versions must agree.
+/// Golden bytes of one token, computed with Python's hmac module: replicas of different versions must agree.
 #[test]
 fn token_layout_matches_the_golden_bytes() {
     let claim = ReservationClaim {

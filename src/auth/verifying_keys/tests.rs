@@ -1,4 +1,4 @@
-//! Files that hold keys, and every way in which one holds none.
+//! Key files that load, and key files that are rejected, by reason.
 
 use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384};
 
@@ -30,27 +30,27 @@ fn jwks_yields_the_signature_keys_and_skips_the_others() {
     assert_eq!((keys[0].key_id.as_deref(), keys[0].algorithm), (Some("a"), Algorithm::EdDSA));
 }
 
-/// SEC-4: nothing that is no public key, and nothing that should not be here at all, is taken for one.
+/// SEC-4: a private key, a secret or a damaged key is rejected, and the error says why.
 #[test]
 fn key_file_without_public_keys_is_rejected_with_a_reason() {
-    let check = |bytes: &[u8], wanted: &str| {
-        let what = parse_key_file(bytes).unwrap_err();
-        assert!(what.contains(wanted), "{what:?} should say {wanted:?}");
+    let check = |bytes: &[u8], expected: &str| {
+        let problem = parse_key_file(bytes).unwrap_err();
+        assert!(problem.contains(expected), "{problem:?} does not contain {expected:?}");
     };
     let curve = KeyPair::generate_for(&PKCS_ECDSA_P384_SHA384).unwrap();
-    check(curve.public_key_pem().as_bytes(), "not of P-256");
-    check(issuing_key(1).private_key_pem().as_bytes(), "holds a private key");
-    check(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "something else than public keys");
-    check(b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be read");
-    check(b"", "holds no key");
-    check(b"hello", "holds no key");
-    check(b"{\"keys\":[", "is no JWKS");
-    check(b"{\"keys\":[]}", "holds no key");
+    check(curve.public_key_pem().as_bytes(), "not on P-256");
+    check(issuing_key(1).private_key_pem().as_bytes(), "contains a private key");
+    check(b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "a PEM block that is no public key");
+    check(b"-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "cannot be parsed");
+    check(b"", "contains no key");
+    check(b"hello", "contains no key");
+    check(b"{\"keys\":[", "is not a JWKS");
+    check(b"{\"keys\":[]}", "contains no key");
     check(jwks_text(&[r#"{"kty":"oct","k":"AQAB"}"#]).as_bytes(), "keys[0] is secret");
     check(jwks_text(&[&ED25519_JWK.replace("\"kid\"", "\"d\":\"AQAB\",\"kid\"")]).as_bytes(), "keys[0] is secret");
     check(jwks_text(&[&ED25519_JWK.replace("11qY", "")]).as_bytes(), "wrong length");
     check(jwks_text(&[&ED25519_JWK.replace("11qY", "????")]).as_bytes(), "not in base64url");
-    check(jwks_text(&[r#"{"kty":"OKP","crv":"Ed25519"}"#]).as_bytes(), "lacks `x`");
+    check(jwks_text(&[r#"{"kty":"OKP","crv":"Ed25519"}"#]).as_bytes(), "lacks the member `x`");
     check(jwks_text(&[r#"{"kty":"RSA","n":"AQAB","e":"AQAB"}"#]).as_bytes(), "RSA key of 17 bits");
     check(jwks_text(&[&ED25519_JWK.replace("\"a\"", "\"\"")]).as_bytes(), "`kid`");
     check(&vec![b' '; PUBLIC_KEY_FILE_BYTES_MAX as usize + 1], "larger than");
@@ -71,10 +71,10 @@ fn key_files_load_together_or_not_at_all() {
     assert!(matches!(read_key_files(&[one.clone(), absent]), Err(VerifyingKeysError::Io { .. })));
     let broken = write("broken", "?");
     let error = read_key_files(&[one.clone(), broken]).unwrap_err().to_string();
-    assert!(error.contains("broken: holds no key"), "{error}");
+    assert!(error.contains("broken: contains no key"), "{error}");
     assert!(
         matches!(read_key_files(&[one.clone(), one]), Err(VerifyingKeysError::DuplicateKeyId(_))),
-        "a name means one key"
+        "a `kid` names one key"
     );
     let many: String = (0..=VERIFYING_KEYS_MAX as u8).map(|seed| issuing_key(seed).public_key_pem()).collect();
     let many = write("many.pem", &many);

@@ -1,4 +1,4 @@
-//! Rows of a file of matches, each checked by itself.
+//! Parser for CSV files of matches; each row is validated on its own.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,26 +12,26 @@ use serde::Serialize;
 use crate::domain::rating::{PLAYERS_MAX, SIDES_MAX};
 use crate::domain::time::UnixMs;
 
-/// Bytes in a player's name or a match's, at most.
+/// Maximum length of a player name or match id in bytes.
 const PLAYER_OR_MATCH_NAME_BYTES_MAX: usize = 256;
 
-/// A match as its row says it.
+/// Match of one row.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ReplayMatch {
-    /// The line it begins on, from 1.
+    /// First line of the row, from 1.
     pub(super) line: u64,
     pub(super) match_id: String,
     pub(super) played_at: UnixMs,
-    /// Sides of players, each with its rank; two or more, nobody in it twice.
+    /// Players and rank of each side: two or more sides, each player once.
     pub(super) sides: Vec<(Vec<String>, u32)>,
 }
 
-/// A row that cannot be rated.
+/// Row that cannot be rated.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RejectedMatchRow {
-    /// The line it begins on, from 1.
+    /// First line of the row, from 1.
     pub(super) line: u64,
-    /// What is wrong, and what would be right.
+    /// Error with the valid values.
     pub(super) why: String,
 }
 
@@ -41,49 +41,49 @@ impl fmt::Display for RejectedMatchRow {
     }
 }
 
-/// The rows of a file.
+/// Reader of the rows of a file.
 pub(super) struct MatchRows<R> {
     reader: csv::Reader<R>,
-    /// Where match_id, time, teams and ranks are.
+    /// Indexes of the columns match_id, time, teams and ranks.
     columns: [usize; REQUIRED_COLUMNS.len()],
 }
 
 const REQUIRED_COLUMNS: [&str; 4] = ["match_id", "time", "teams", "ranks"];
 
 impl<R: Read> MatchRows<R> {
-    /// Reads the header. Columns may stand in any order, and there may be others.
+    /// Reads the header. Columns may be in any order, and additional columns are ignored. Fails if one is missing.
     pub(super) fn open(input: R) -> anyhow::Result<Self> {
         let mut reader = ReaderBuilder::new().flexible(true).from_reader(input);
         let header = reader.headers().context("the header")?;
-        let place = |name: &str| {
+        let column_index = |name: &str| {
             header.iter().position(|column| column.trim_start_matches('\u{feff}').trim() == name).with_context(|| {
-                format!("the first line has no column `{name}`: it needs {}", REQUIRED_COLUMNS.join(", "))
+                format!("column `{name}` is missing; the first line must name {}", REQUIRED_COLUMNS.join(", "))
             })
         };
         let [id, time, teams, ranks] = REQUIRED_COLUMNS;
-        let columns = [place(id)?, place(time)?, place(teams)?, place(ranks)?];
+        let columns = [column_index(id)?, column_index(time)?, column_index(teams)?, column_index(ranks)?];
         Ok(Self { reader, columns })
     }
 
-    /// How much of the file has been read.
+    /// Number of bytes read so far.
     pub(super) fn bytes_read(&self) -> u64 {
         self.reader.position().byte()
     }
 
-    /// The next row, sound or bad; none at the end. An error is the file's, and the last that can be had of it.
+    /// Next row, valid or rejected; `None` at the end. An error means that the file cannot be read further.
     pub(super) fn next_match(&mut self) -> anyhow::Result<Option<Result<ReplayMatch, RejectedMatchRow>>> {
         let mut record = StringRecord::new();
-        let began = self.reader.position().line();
+        let first_line = self.reader.position().line();
         let row = match self.reader.read_record(&mut record) {
             Ok(false) => return Ok(None),
             Ok(true) => {
-                let line = record.position().map_or(began, csv::Position::line);
+                let line = record.position().map_or(first_line, csv::Position::line);
                 self.parse_row(&record, line).map_err(|why| RejectedMatchRow { line, why })
             }
             Err(error) if error.is_io_error() => return Err(error.into()),
             Err(error) => {
-                let line = error.position().map_or(began, csv::Position::line);
-                Err(RejectedMatchRow { line, why: "it is not UTF-8".into() })
+                let line = error.position().map_or(first_line, csv::Position::line);
+                Err(RejectedMatchRow { line, why: "row is not UTF-8; convert the file".into() })
             }
         };
         Ok(Some(row))
@@ -92,8 +92,8 @@ impl<R: Read> MatchRows<R> {
     fn parse_row(&self, record: &StringRecord, line: u64) -> Result<ReplayMatch, String> {
         let mut fields = [""; REQUIRED_COLUMNS.len()];
         for ((field, column), name) in fields.iter_mut().zip(self.columns).zip(REQUIRED_COLUMNS) {
-            let found = record.get(column).map(str::trim).filter(|it| !it.is_empty());
-            *field = found.ok_or_else(|| format!("{name} is missing"))?;
+            let value = record.get(column).map(str::trim).filter(|cell| !cell.is_empty());
+            *field = value.ok_or_else(|| format!("{name} is missing"))?;
         }
         let [id, time, teams, ranks] = fields;
         validate_name(id, "match_id")?;
@@ -106,37 +106,34 @@ impl<R: Read> MatchRows<R> {
     }
 }
 
-/// `Ann+Bob;Cem` and `1;2`.
+/// Parses `Ann+Bob;Cem` and `1;2`.
 fn parse_sides(teams: &str, ranks: &str) -> Result<Vec<(Vec<String>, u32)>, String> {
     let teams: Vec<&str> = teams.split(';').take(SIDES_MAX + 1).collect();
     let ranks: Vec<&str> = ranks.split(';').take(SIDES_MAX + 1).collect();
     if !(2..=SIDES_MAX).contains(&teams.len()) {
-        return Err(format!(
-            "teams has {} sides: a match has 2 to {SIDES_MAX}, `;` between them",
-            side_count_text(&teams)
-        ));
+        return Err(format!("teams has {} sides; use 2 to {SIDES_MAX}, separated by `;`", side_count_text(&teams)));
     }
     if teams.len() != ranks.len() {
         return Err(format!(
-            "teams has {} sides and ranks has {}: one rank for each",
+            "teams has {} sides and ranks has {}; use one rank per side",
             teams.len(),
             side_count_text(&ranks)
         ));
     }
-    let mut seen = HashSet::new();
+    let mut players_so_far = HashSet::new();
     let mut sides = Vec::with_capacity(teams.len());
     for (team, rank) in teams.iter().zip(&ranks) {
-        let rank = rank.trim().parse().ok().filter(|rank| 0 < *rank).ok_or_else(|| {
-            format!("the rank `{}` is wrong: give a whole number, 1 for the best", rank.trim().escape_debug())
+        let rank = rank.trim().parse().ok().filter(|rank| *rank > 0).ok_or_else(|| {
+            format!("rank `{}` is invalid; use a whole number, 1 for the best", rank.trim().escape_debug())
         })?;
         let mut players = Vec::new();
         for player in team.split('+').map(str::trim) {
-            validate_name(player, "a player")?;
-            if !seen.insert(player) {
-                return Err(format!("`{player}` is in it twice"));
+            validate_name(player, "player")?;
+            if !players_so_far.insert(player) {
+                return Err(format!("player `{player}` is listed twice; list each player once"));
             }
-            if PLAYERS_MAX < seen.len() {
-                return Err(format!("it has more than {PLAYERS_MAX} players"));
+            if players_so_far.len() > PLAYERS_MAX {
+                return Err(format!("match has too many players; use at most {PLAYERS_MAX}"));
             }
             players.push(player.to_owned());
         }
@@ -146,33 +143,31 @@ fn parse_sides(teams: &str, ranks: &str) -> Result<Vec<(Vec<String>, u32)>, Stri
 }
 
 fn side_count_text(parts: &[&str]) -> String {
-    if SIDES_MAX < parts.len() { format!("more than {SIDES_MAX}") } else { parts.len().to_string() }
+    if parts.len() > SIDES_MAX { format!("more than {SIDES_MAX}") } else { parts.len().to_string() }
 }
 
-fn validate_name(name: &str, what: &str) -> Result<(), String> {
+fn validate_name(name: &str, subject: &str) -> Result<(), String> {
     if name.chars().any(char::is_control) {
-        return Err(format!("{what} has a name with control characters: `{}`", name.escape_debug()));
+        return Err(format!("{subject} has control characters: `{}`; remove them", name.escape_debug()));
     }
     match name.len() {
-        0 => Err(format!("{what} has no name")),
+        0 => Err(format!("{subject} is empty; give a name")),
         1..=PLAYER_OR_MATCH_NAME_BYTES_MAX => Ok(()),
-        _ => Err(format!("{what} has a name of {} bytes: give at most {PLAYER_OR_MATCH_NAME_BYTES_MAX}", name.len())),
+        _ => Err(format!("{subject} has {} bytes; use at most {PLAYER_OR_MATCH_NAME_BYTES_MAX}", name.len())),
     }
 }
 
-/// `2004-08-06T18:13:50`, with a space for the T, with fractions and with a Z: always UTC. Or milliseconds since 1970.
+/// Parses a time: `2004-08-06T18:13:50` in UTC, also with a space for the T, fractions or a final Z; or milliseconds
+/// since 1970.
 fn parse_time(text: &str) -> Result<UnixMs, String> {
     if let Ok(ms) = text.parse() {
         return Ok(UnixMs(ms));
     }
-    let read = humantime::parse_rfc3339_weak(text).ok().and_then(|it| it.duration_since(UNIX_EPOCH).ok());
-    let since = read.ok_or_else(|| {
-        format!(
-            "the time `{}` is wrong: write 2004-08-06T18:13:50, UTC, or milliseconds since 1970",
-            text.escape_debug()
-        )
+    let parsed = humantime::parse_rfc3339_weak(text).ok().and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    let since_epoch = parsed.ok_or_else(|| {
+        format!("time `{}` is invalid; use 2004-08-06T18:13:50 (UTC) or milliseconds since 1970", text.escape_debug())
     })?;
-    Ok(UnixMs(u64::try_from(since.as_millis()).unwrap_or(u64::MAX)))
+    Ok(UnixMs(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX)))
 }
 
 #[cfg(test)]
@@ -194,28 +189,28 @@ mod tests {
         assert_eq!((rows[2].line, &*rows[2].match_id, rows[2].sides.len()), (4, "c,d", 3));
     }
 
-    /// Each mistake is one line, with its number.
+    /// Each error is one line with its line number.
     #[test]
     fn match_row_error_says_what_is_wrong_and_what_is_right() {
         let many = vec!["A"; 100].join(";");
-        for (row, wanted) in [
+        for (row, expected) in [
             ("1,1970-01-01T00:00:00,x,A;B", "ranks is missing"),
             ("1,1970-01-01T00:00:00,x,,1;2", "teams is missing"),
-            ("1,yesterday,x,A;B,1;2", "the time `yesterday` is wrong"),
-            ("1,1969-12-31T00:00:00,x,A;B,1;2", "the time `1969-12-31T00:00:00` is wrong"),
+            ("1,yesterday,x,A;B,1;2", "time `yesterday` is invalid"),
+            ("1,1969-12-31T00:00:00,x,A;B,1;2", "time `1969-12-31T00:00:00` is invalid"),
             ("1,0,x,A,1", "teams has 1 sides"),
             (&*format!("1,0,x,{many},1"), "teams has more than 64 sides"),
             ("1,0,x,A;B,1", "teams has 2 sides and ranks has 1"),
-            ("1,0,x,A;B,0;1", "the rank `0` is wrong"),
-            ("1,0,x,A;B,-1;1", "the rank `-1` is wrong"),
-            ("1,0,x,A;B,NaN;1", "the rank `NaN` is wrong"),
-            ("1,0,x,A;A,1;2", "`A` is in it twice"),
-            ("1,0,x,A+;B,1;2", "a player has no name"),
-            ("1,0,x,A\u{7}lert;B,1;2", "a name with control characters: `A\\u{7}lert`"),
-            (&*format!("{},0,x,A;B,1;2", "9".repeat(300)), "match_id has a name of 300 bytes"),
+            ("1,0,x,A;B,0;1", "rank `0` is invalid"),
+            ("1,0,x,A;B,-1;1", "rank `-1` is invalid"),
+            ("1,0,x,A;B,NaN;1", "rank `NaN` is invalid"),
+            ("1,0,x,A;A,1;2", "player `A` is listed twice"),
+            ("1,0,x,A+;B,1;2", "player is empty"),
+            ("1,0,x,A\u{7}lert;B,1;2", "player has control characters: `A\\u{7}lert`"),
+            (&*format!("{},0,x,A;B,1;2", "9".repeat(300)), "match_id has 300 bytes"),
         ] {
-            let bad = read_all_rows(&format!("match_id,time,mode,teams,ranks\n{row}\n")).remove(0).unwrap_err();
-            assert!(bad.line == 2 && bad.why.contains(wanted), "{row}: {bad}");
+            let rejected = read_all_rows(&format!("match_id,time,mode,teams,ranks\n{row}\n")).remove(0).unwrap_err();
+            assert!(rejected.line == 2 && rejected.why.contains(expected), "{row}: {rejected}");
         }
     }
 
@@ -224,13 +219,14 @@ mod tests {
         let text = b"match_id,time,mode,teams,ranks\n1,0,x,A;B,1;2\n2,0,x,\xff;B,1;2\n3,0,x,A;B,1;2\n";
         let mut matches = MatchRows::open(&text[..]).unwrap();
         let rows: Vec<_> = std::iter::from_fn(|| matches.next_match().unwrap()).collect();
-        let bad: Vec<u64> = rows.iter().filter_map(|row| row.as_ref().err()).map(|bad| bad.line).collect();
-        assert_eq!((rows.len(), bad), (3, vec![3]));
+        let rejected_lines: Vec<u64> =
+            rows.iter().filter_map(|row| row.as_ref().err()).map(|rejected| rejected.line).collect();
+        assert_eq!((rows.len(), rejected_lines), (3, vec![3]));
     }
 
     #[test]
     fn match_file_without_the_columns_is_rejected() {
         let error = MatchRows::open(&b"id,when\n1,2\n"[..]).err().unwrap();
-        assert!(error.to_string().contains("no column `match_id`"), "{error}");
+        assert!(error.to_string().contains("column `match_id` is missing"), "{error}");
     }
 }

@@ -1,99 +1,109 @@
-//! How good predictions were.
+//! Quality of predictions: log-loss, Brier score, accuracy and calibration.
 
 use serde::Serialize;
 
-/// Chances are taken to be no surer than this, or one miss would outweigh all else.
+/// Minimum probability used in the log-loss; otherwise one miss could outweigh all other matches.
 const PROBABILITY_MIN: f64 = 1e-12;
 
-/// Bins of a calibration.
+/// Number of calibration bins.
 const CALIBRATION_BINS: usize = 10;
 
-/// A prediction, held against what came.
+/// Prediction of a match, scored by its result.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct ScoredPrediction {
-    /// In natural units; 0 is certainty that came true.
+    /// Log-loss in natural units; 0 for a certain and correct prediction.
     log_loss: f64,
-    /// The squared error, 0 to 1.
+    /// Squared error, 0 to 1.
     brier_score: f64,
-    /// The likeliest side won; shared where several were equally likely. None for a draw.
+    /// 1 if the favorite won, 0 if not, a share with several favorites; `None` for a draw.
     favorite_win_share: Option<f64>,
-    /// The chance that one side had, and what came of it: 1, 0, or its share in a draw.
+    /// Predicted probability of one side, and its result: 1, 0, or its share of a draw.
     calibration_point: (f64, f64),
 }
 
 impl ScoredPrediction {
-    /// `chances` and ranks of the sides, and the side that stands for the match in the calibration. Whoever comes in first
-    /// together shares the win.
-    pub(super) fn from_result(chances: &[f64], ranks: &[u32], shown: usize) -> Self {
+    /// Scores the win probabilities of the sides against their ranks. `calibration_side` is the side that counts in the
+    /// calibration. Sides that tie for the first rank share the win.
+    pub(super) fn from_result(probabilities: &[f64], ranks: &[u32], calibration_side: usize) -> Self {
         let best = ranks.iter().min().copied().unwrap_or_default();
-        let first = ranks.iter().filter(|rank| **rank == best).count() as f64;
-        let came: Vec<f64> = ranks.iter().map(|rank| if *rank == best { 1.0 / first } else { 0.0 }).collect();
-        let pairs = || chances.iter().zip(&came);
-        let loss = pairs().filter(|(_, came)| 0.0 < **came).map(|(p, came)| -came * p.max(PROBABILITY_MIN).ln()).sum();
-        // Of two sides both are off by the same: half the sum is the usual score.
-        let brier = pairs().map(|(p, came)| (p - came).powi(2)).sum::<f64>() / 2.0;
-        let likeliest = chances.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let likely = || pairs().filter(|(p, _)| **p == likeliest);
-        let right = (first == 1.0).then(|| likely().map(|(_, came)| came).sum::<f64>() / likely().count() as f64);
+        let winners = ranks.iter().filter(|rank| **rank == best).count() as f64;
+        let results: Vec<f64> = ranks.iter().map(|rank| if *rank == best { 1.0 / winners } else { 0.0 }).collect();
+        let pairs = || probabilities.iter().zip(&results);
+        let log_loss = pairs()
+            .filter(|(_, result)| **result > 0.0)
+            .map(|(probability, result)| -result * probability.max(PROBABILITY_MIN).ln())
+            .sum();
+        // Both of two sides have the same error, so half the sum is the usual Brier score.
+        let brier_score = pairs().map(|(probability, result)| (probability - result).powi(2)).sum::<f64>() / 2.0;
+        let highest = probabilities.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let favorites = || pairs().filter(|(probability, _)| **probability == highest);
+        let favorite_win_share =
+            (winners == 1.0).then(|| favorites().map(|(_, result)| result).sum::<f64>() / favorites().count() as f64);
         Self {
-            log_loss: loss,
-            brier_score: brier,
-            favorite_win_share: right,
-            calibration_point: (chances[shown], came[shown]),
+            log_loss,
+            brier_score,
+            favorite_win_share,
+            calibration_point: (probabilities[calibration_side], results[calibration_side]),
         }
     }
 }
 
-/// All predictions of a stretch of matches together.
+/// Mean scores of a range of matches.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct PredictionTally {
     pub(super) matches: usize,
-    /// The mean of `-ln p` of what came; a coin scores 0.6931 between two sides. A draw counts as half a win of both.
+    /// Mean of `-ln p` of the result. A coin scores 0.6931 for two sides. A draw counts as half a win for both.
     pub(super) log_loss: f64,
-    /// The mean squared error of the chance; a coin scores 0.25 where there are no draws.
+    /// Mean squared error of the probabilities. A coin scores 0.25 without draws.
     pub(super) brier: f64,
-    /// The share of matches whose likeliest side won, draws left out; none where all were draws.
+    /// Share of matches won by the favorite, without draws; `None` if all are draws.
     pub(super) accuracy: Option<f64>,
     pub(super) calibration: Vec<CalibrationBin>,
 }
 
-/// The matches whose side was given a chance within one tenth.
+/// Predictions with a probability in one tenth.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(super) struct CalibrationBin {
     pub(super) from: f64,
     pub(super) to: f64,
     pub(super) matches: usize,
-    /// The mean chance; none without matches.
+    /// Mean predicted probability; `None` without matches.
     pub(super) predicted: Option<f64>,
-    /// How much of the matches it won.
+    /// Share of the matches that were won; `None` without matches.
     pub(super) came: Option<f64>,
 }
 
-pub(super) fn tally_predictions(judged: &[ScoredPrediction]) -> PredictionTally {
-    let mean = |of: fn(&ScoredPrediction) -> f64| judged.iter().map(of).sum::<f64>() / judged.len().max(1) as f64;
-    let decided: Vec<f64> = judged.iter().filter_map(|it| it.favorite_win_share).collect();
+pub(super) fn tally_predictions(predictions: &[ScoredPrediction]) -> PredictionTally {
+    let mean = |value_of: fn(&ScoredPrediction) -> f64| {
+        predictions.iter().map(value_of).sum::<f64>() / predictions.len().max(1) as f64
+    };
+    let decided: Vec<f64> = predictions.iter().filter_map(|prediction| prediction.favorite_win_share).collect();
     PredictionTally {
-        matches: judged.len(),
-        log_loss: mean(|it| it.log_loss),
-        brier: mean(|it| it.brier_score),
+        matches: predictions.len(),
+        log_loss: mean(|prediction| prediction.log_loss),
+        brier: mean(|prediction| prediction.brier_score),
         accuracy: (!decided.is_empty()).then(|| decided.iter().sum::<f64>() / decided.len() as f64),
-        calibration: (0..CALIBRATION_BINS).map(|place| calibration_bin(place, judged)).collect(),
+        calibration: (0..CALIBRATION_BINS).map(|index| calibration_bin(index, predictions)).collect(),
     }
 }
 
-fn calibration_bin(place: usize, judged: &[ScoredPrediction]) -> CalibrationBin {
+fn calibration_bin(index: usize, predictions: &[ScoredPrediction]) -> CalibrationBin {
     let tenths = CALIBRATION_BINS as f64;
-    let inside = |p: f64| ((p * tenths) as usize).min(CALIBRATION_BINS - 1) == place;
-    let shown: Vec<(f64, f64)> = judged.iter().map(|it| it.calibration_point).filter(|(p, _)| inside(*p)).collect();
-    let mean = |of: fn(&(f64, f64)) -> f64| {
-        (!shown.is_empty()).then(|| shown.iter().map(of).sum::<f64>() / shown.len() as f64)
+    let is_in_bin = |probability: f64| ((probability * tenths) as usize).min(CALIBRATION_BINS - 1) == index;
+    let points: Vec<(f64, f64)> = predictions
+        .iter()
+        .map(|prediction| prediction.calibration_point)
+        .filter(|(probability, _)| is_in_bin(*probability))
+        .collect();
+    let mean = |value_of: fn(&(f64, f64)) -> f64| {
+        (!points.is_empty()).then(|| points.iter().map(value_of).sum::<f64>() / points.len() as f64)
     };
     CalibrationBin {
-        from: place as f64 / tenths,
-        to: (place + 1) as f64 / tenths,
-        matches: shown.len(),
-        predicted: mean(|it| it.0),
-        came: mean(|it| it.1),
+        from: index as f64 / tenths,
+        to: (index + 1) as f64 / tenths,
+        matches: points.len(),
+        predicted: mean(|point| point.0),
+        came: mean(|point| point.1),
     }
 }
 
@@ -111,7 +121,7 @@ mod tests {
         assert_eq!((calibration[5].matches, calibration[5].predicted, calibration[5].came), (10, Some(0.5), Some(0.5)));
     }
 
-    /// A draw is half a win of both in log-loss, and no answer to who was likelier.
+    /// A draw counts as half a win for both sides in the log-loss, and not in the accuracy.
     #[test]
     fn prediction_tally_leaves_draws_out_of_accuracy() {
         let judged = [

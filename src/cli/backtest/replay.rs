@@ -1,4 +1,4 @@
-//! Matches in the order of their file: each is predicted from what was known before it, and then learned from.
+//! Replay of matches in the order of their file: each is predicted from the skills before it, then rated.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,23 +9,23 @@ use crate::domain::rating::{SetActivity, Side, Skill};
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
 
-/// Matches in one file, at most: what is kept of each must fit into memory.
+/// Maximum number of matches in one file, because the data kept for each must fit into memory.
 const REPLAY_MATCHES_MAX: usize = 20_000_000;
 
-/// A replay as far as it has come.
+/// State of a replay.
 pub(super) struct RatingReplay {
     pub(super) rating_spec: RatingSpec,
-    /// Players by name.
+    /// Skills by player name.
     pub(super) skills_by_player: HashMap<String, Skill>,
-    /// One prediction a match, in order.
+    /// One prediction per match, in order.
     pub(super) predictions: Vec<ScoredPrediction>,
-    /// When the latest match was.
+    /// Time of the latest match.
     pub(super) latest_match_at: UnixMs,
-    /// Matches that are older than one before them; they are played in the file's order all the same.
+    /// Number of matches older than one before them. They are rated in the order of the file.
     pub(super) out_of_order_matches: u64,
-    /// How far they have been played.
+    /// Match activity so far.
     pub(super) set_activity: SetActivity,
-    /// On which line each match was.
+    /// Line of each match.
     line_by_match_id: HashMap<String, u64>,
 }
 
@@ -46,61 +46,67 @@ impl RatingReplay {
         self.predictions.is_empty()
     }
 
-    /// Predicts a match and learns from it; a bad one changes nothing.
-    pub(super) fn predict_and_learn(&mut self, row: ReplayMatch) -> Result<(), RejectedMatchRow> {
-        let bad = |why: String| RejectedMatchRow { line: row.line, why };
-        if REPLAY_MATCHES_MAX <= self.predictions.len() {
-            return Err(bad(format!("there are more than {REPLAY_MATCHES_MAX} matches: split the file")));
+    /// Predicts a match, then updates the skills. An invalid match changes nothing.
+    pub(super) fn predict_and_learn(&mut self, replay_match: ReplayMatch) -> Result<(), RejectedMatchRow> {
+        let reject = |reason: String| RejectedMatchRow { line: replay_match.line, why: reason };
+        if self.predictions.len() >= REPLAY_MATCHES_MAX {
+            return Err(reject(format!("file has too many matches; split it at {REPLAY_MATCHES_MAX}")));
         }
-        if let Some(line) = self.line_by_match_id.get(&row.match_id) {
-            return Err(bad(format!("match `{}` was on line {line} already: a match counts once", row.match_id)));
+        if let Some(line) = self.line_by_match_id.get(&replay_match.match_id) {
+            return Err(reject(format!(
+                "match `{}` is already on line {line}; use each match_id once",
+                replay_match.match_id
+            )));
         }
         let newcomer = self.rating_spec.initial_skill();
-        let known = |player: &String| self.skills_by_player.get(player).copied().unwrap_or(newcomer);
-        let side =
-            |(players, rank): &(Vec<String>, u32)| Side { players: players.iter().map(known).collect(), rank: *rank };
-        let sides: Vec<Side> = row.sides.iter().map(side).collect();
-        let now = |side: &Side| {
+        let known_skill = |player: &String| self.skills_by_player.get(player).copied().unwrap_or(newcomer);
+        let side = |(players, rank): &(Vec<String>, u32)| Side {
+            players: players.iter().map(known_skill).collect(),
+            rank: *rank,
+        };
+        let sides: Vec<Side> = replay_match.sides.iter().map(side).collect();
+        let with_inactivity = |side: &Side| {
             side.players
                 .iter()
-                .map(|skill| self.rating_spec.skill_at_with_activity(*skill, row.played_at, self.set_activity))
+                .map(|skill| self.rating_spec.skill_at_with_activity(*skill, replay_match.played_at, self.set_activity))
                 .collect()
         };
-        let current: Vec<Vec<Skill>> = sides.iter().map(now).collect();
-        let chances = self.rating_spec.win_probabilities(&current).map_err(|error| bad(error.to_string()))?;
+        let current_skills: Vec<Vec<Skill>> = sides.iter().map(with_inactivity).collect();
+        let probabilities =
+            self.rating_spec.win_probabilities(&current_skills).map_err(|error| reject(error.to_string()))?;
         let after = self
             .rating_spec
-            .rate_match_with_activity(&sides, row.played_at, self.set_activity)
-            .map_err(|error| bad(error.to_string()))?;
+            .rate_match_with_activity(&sides, replay_match.played_at, self.set_activity)
+            .map_err(|error| reject(error.to_string()))?;
 
         self.set_activity = after.iter().flatten().fold(self.set_activity, SetActivity::including_skill);
         let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
         self.predictions.push(ScoredPrediction::from_result(
-            &chances,
+            &probabilities,
             &ranks,
-            calibration_side(&row.match_id, ranks.len()),
+            calibration_side(&replay_match.match_id, ranks.len()),
         ));
-        let players = row.sides.into_iter().flat_map(|(players, _)| players);
+        let players = replay_match.sides.into_iter().flat_map(|(players, _)| players);
         for (player, skill) in players.zip(after.into_iter().flatten()) {
             match self.skills_by_player.entry(player) {
                 Entry::Occupied(mut entry) => *entry.get_mut() = skill,
                 Entry::Vacant(entry) => _ = entry.insert(skill),
             }
         }
-        self.out_of_order_matches += u64::from(row.played_at < self.latest_match_at);
-        self.latest_match_at = self.latest_match_at.max(row.played_at);
-        self.line_by_match_id.insert(row.match_id, row.line);
+        self.out_of_order_matches += u64::from(replay_match.played_at < self.latest_match_at);
+        self.latest_match_at = self.latest_match_at.max(replay_match.played_at);
+        self.line_by_match_id.insert(replay_match.match_id, replay_match.line);
         Ok(())
     }
 }
 
-/// Which side of a match is looked at: files often name the winner first, so it is drawn by the match's name, the same on every run
-/// (FNV-1a).
+/// Side that counts in the calibration. Files often list the winner first, so a hash of the match id selects it
+/// (FNV-1a), the same on every run.
 fn calibration_side(id: &str, sides: usize) -> usize {
     let hash = id
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
-    // The low bits alone follow the last digit.
+    // The low bits depend on the last character only.
     ((hash ^ (hash >> 32)) % sides as u64) as usize
 }
 

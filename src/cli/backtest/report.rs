@@ -1,4 +1,4 @@
-//! What a replay came to, for people and for programs.
+//! Report of a backtest, as text and as JSON.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -10,23 +10,23 @@ use crate::cli::backtest::prediction_tally::{CalibrationBin, PredictionTally, ta
 use crate::cli::backtest::replay::RatingReplay;
 use crate::domain::rating::Skill;
 
-/// Everything there is to say.
+/// Report of a backtest.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct BacktestReport {
     file: String,
     system: &'static str,
     players: usize,
-    /// Rows that were skipped; the first of them are in `bad_rows`.
+    /// Number of rejected rows; the first ones are in `bad_rows`.
     skipped: u64,
     bad_rows: Vec<RejectedMatchRow>,
-    /// Matches that are older than one before them.
+    /// Number of matches that are older than one before them.
     unordered: u64,
     all: PredictionTally,
     second_half: PredictionTally,
     leaderboard: Vec<LeaderboardRow>,
 }
 
-/// One place of the leaderboard, as it stands after the last match.
+/// Row of the leaderboard after the last match.
 #[derive(Clone, Debug, Serialize)]
 struct LeaderboardRow {
     place: usize,
@@ -40,7 +40,7 @@ struct LeaderboardRow {
     provisional: bool,
 }
 
-/// The report of a replay, with the best `top` players.
+/// Report of a replay, with the best `top` players.
 pub(super) fn build_report(
     file: &Path,
     replay: RatingReplay,
@@ -49,46 +49,48 @@ pub(super) fn build_report(
     bad_rows: Vec<RejectedMatchRow>,
 ) -> BacktestReport {
     let RatingReplay {
-        rating_spec: spec,
-        skills_by_player: skills,
-        predictions: judged,
-        latest_match_at: latest,
-        out_of_order_matches: unordered,
-        set_activity: played,
+        rating_spec,
+        skills_by_player,
+        predictions,
+        latest_match_at,
+        out_of_order_matches,
+        set_activity,
         ..
     } = replay;
-    let players = skills.len();
-    let stands = |(name, skill)| (name, spec.skill_at_with_activity(skill, latest, played));
-    let mut order: Vec<(String, Skill)> = skills.into_iter().map(stands).collect();
-    order.sort_unstable_by(|one, other| {
-        spec.conservative_rating(other.1.estimate)
-            .total_cmp(&spec.conservative_rating(one.1.estimate))
-            .then_with(|| one.0.cmp(&other.0))
+    let players = skills_by_player.len();
+    let with_inactivity =
+        |(name, skill)| (name, rating_spec.skill_at_with_activity(skill, latest_match_at, set_activity));
+    let mut order: Vec<(String, Skill)> = skills_by_player.into_iter().map(with_inactivity).collect();
+    order.sort_unstable_by(|first, second| {
+        rating_spec
+            .conservative_rating(second.1.estimate)
+            .total_cmp(&rating_spec.conservative_rating(first.1.estimate))
+            .then_with(|| first.0.cmp(&second.0))
     });
-    let place = |(place, (player, skill)): (usize, (String, Skill))| {
-        let (low, high) = spec.confidence_interval_95(skill.estimate);
+    let leaderboard_row = |(index, (player, skill)): (usize, (String, Skill))| {
+        let (low, high) = rating_spec.confidence_interval_95(skill.estimate);
         LeaderboardRow {
-            place: place + 1,
+            place: index + 1,
             player,
-            score: spec.conservative_rating(skill.estimate),
+            score: rating_spec.conservative_rating(skill.estimate),
             rating: skill.estimate.rating,
             deviation: skill.estimate.deviation,
             low,
             high,
             matches: skill.match_count,
-            provisional: spec.is_provisional(&skill),
+            provisional: rating_spec.is_provisional(&skill),
         }
     };
     BacktestReport {
         file: file.display().to_string(),
-        system: spec.system.as_str(),
+        system: rating_spec.system.as_str(),
         players,
         skipped,
         bad_rows,
-        unordered,
-        all: tally_predictions(&judged),
-        second_half: tally_predictions(&judged[judged.len() / 2..]),
-        leaderboard: order.into_iter().take(top).enumerate().map(place).collect(),
+        unordered: out_of_order_matches,
+        all: tally_predictions(&predictions),
+        second_half: tally_predictions(&predictions[predictions.len() / 2..]),
+        leaderboard: order.into_iter().take(top).enumerate().map(leaderboard_row).collect(),
     }
 }
 
@@ -102,25 +104,25 @@ impl BacktestReport {
         let Self { file, system, players, skipped, unordered, all, second_half, .. } = self;
         writeln!(out, "{file} by {system}: {} matches of {players} players", all.matches)?;
         if *skipped != 0 {
-            writeln!(out, "{skipped} rows were wrong and skipped")?;
+            writeln!(out, "{skipped} invalid rows were skipped")?;
         }
         if *unordered != 0 {
-            writeln!(out, "{unordered} matches are older than one before them; played in the file's order")?;
+            writeln!(out, "{unordered} matches are older than one before them; rated in the order of the file")?;
         }
         writeln!(out, "\n{:<12}{:>9}{:>10}{:>9}{:>10}", "", "matches", "log-loss", "Brier", "accuracy")?;
         for (name, tally) in [("all", all), ("second half", second_half)] {
             let PredictionTally { matches, log_loss, brier, accuracy, .. } = tally;
             writeln!(out, "{name:<12}{matches:>9}{log_loss:>10.4}{brier:>9.4}{:>10}", format_percent(*accuracy))?;
         }
-        writeln!(out, "\nof sides that were given a chance, so many won")?;
+        writeln!(out, "\ncalibration: predicted probability and share of wins")?;
         writeln!(
             out,
             "{:<12}{:>9}{:>10}{:>9} |{:>9}{:>10}{:>9}",
             "", "all", "given", "won", "2nd half", "given", "won"
         )?;
-        for (one, other) in all.calibration.iter().zip(&second_half.calibration) {
-            let name = format!("{:.0} - {:.0} %", 100.0 * one.from, 100.0 * one.to);
-            writeln!(out, "{name:<12}{} |{}", format_bin(one), format_bin(other))?;
+        for (all_bin, second_half_bin) in all.calibration.iter().zip(&second_half.calibration) {
+            let name = format!("{:.0} - {:.0} %", 100.0 * all_bin.from, 100.0 * all_bin.to);
+            writeln!(out, "{name:<12}{} |{}", format_bin(all_bin), format_bin(second_half_bin))?;
         }
         self.write_leaderboard(out)
     }
@@ -129,8 +131,8 @@ impl BacktestReport {
         if self.leaderboard.is_empty() {
             return Ok(());
         }
-        let heads = ["score", "rating", "deviation", "95 % from", "to", "matches"];
-        let [score, rating, deviation, low, high, matches] = heads;
+        let headings = ["score", "rating", "deviation", "95 % from", "to", "matches"];
+        let [score, rating, deviation, low, high, matches] = headings;
         writeln!(
             out,
             "\n{:>5} {score:>10}{rating:>10}{deviation:>10}{low:>10}{high:>10}{matches:>9}  player",

@@ -1,4 +1,4 @@
-//! Reads what a simulation is made of: rulesets, a scenario, measured round trips.
+//! Input of a simulation: rulesets, a scenario and measured round trips.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -14,14 +14,14 @@ use crate::sim::latency_matrix::{self, LatencyMatrix};
 use crate::sim::scenario::{self, Scenario};
 use crate::sim::world;
 
-/// All of it.
+/// Loaded input.
 pub(super) struct SimulationInput {
     pub(super) scenario: Scenario,
     pub(super) rulesets: Vec<RulesetWithMap>,
     pub(super) has_measured_latencies: bool,
 }
 
-/// A ruleset, and the map as its line has it.
+/// Ruleset, with the city map by its latency model.
 pub(super) struct RulesetWithMap {
     pub(super) file: PathBuf,
     pub(super) ruleset: Ruleset,
@@ -35,37 +35,38 @@ pub(super) fn load_input(flags: &SimulateFlags, files: &[PathBuf]) -> anyhow::Re
         .as_deref()
         .map(|pings| load_latency_matrix(pings, flags.latency_sites.as_deref()))
         .transpose()?;
-    let set = |file: &PathBuf| {
+    let ruleset_with_map = |file: &PathBuf| {
         let ruleset = load_ruleset(file)?;
         let map = world::build_city_map(&scenario, &ruleset, matrix.as_ref())?;
         Ok(RulesetWithMap { file: file.clone(), ruleset, map })
     };
-    let sets: Vec<RulesetWithMap> = files.iter().map(set).collect::<anyhow::Result<_>>()?;
-    if let Some(set) = sets.iter().find(|set| set.ruleset.queue.is_none()) {
-        bail!("{}: the ruleset has no <Queue>, and only queues are simulated", set.file.display());
+    let rulesets: Vec<RulesetWithMap> = files.iter().map(ruleset_with_map).collect::<anyhow::Result<_>>()?;
+    if let Some(loaded) = rulesets.iter().find(|loaded| loaded.ruleset.queue.is_none()) {
+        bail!("{}: ruleset has no <Queue>; use a ruleset with a queue", loaded.file.display());
     }
-    Ok(SimulationInput { scenario, rulesets: sets, has_measured_latencies: matrix.is_some() })
+    Ok(SimulationInput { scenario, rulesets, has_measured_latencies: matrix.is_some() })
 }
 
 fn load_ruleset(file: &Path) -> anyhow::Result<Ruleset> {
-    let problems = |problems: Vec<rules::RenderedDiagnostic>| {
-        let lines: Vec<String> = problems.iter().map(ToString::to_string).collect();
-        anyhow::anyhow!("{}", lines.join("\nfireteam: "))
+    let to_error = |diagnostics: Vec<rules::RenderedDiagnostic>| {
+        let messages: Vec<String> = diagnostics.iter().map(ToString::to_string).collect();
+        anyhow::anyhow!("{}", messages.join("\nfireteam: "))
     };
-    let text = rules::load::read_file(file).map_err(problems)?;
-    rules::parse_ruleset(&file.to_string_lossy(), &text).map_err(problems)
+    let text = rules::load::read_file(file).map_err(to_error)?;
+    rules::parse_ruleset(&file.to_string_lossy(), &text).map_err(to_error)
 }
 
 fn load_scenario(flags: &SimulateFlags) -> anyhow::Result<Scenario> {
     let path = Path::new(&flags.scenario);
-    let is_file = path.extension().is_some_and(|it| it.eq_ignore_ascii_case("toml"));
-    let mut scenario = match is_file {
-        true => Scenario::parse(&flags.scenario, &read_file_up_to(path, scenario::SCENARIO_BYTES_MAX as u64)?)?,
-        false => Scenario::bundled(&flags.scenario)?,
+    let is_file = path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"));
+    let mut scenario = if is_file {
+        Scenario::parse(&flags.scenario, &read_file_up_to(path, scenario::SCENARIO_BYTES_MAX as u64)?)?
+    } else {
+        Scenario::bundled(&flags.scenario)?
     };
     if let Some(hours) = flags.hours {
         scenario.hours = hours;
-        scenario.validate().map_err(|why| anyhow::anyhow!("--hours: {why}"))?;
+        scenario.validate().map_err(|error| anyhow::anyhow!("--hours: {error}"))?;
     }
     Ok(scenario)
 }
@@ -76,31 +77,29 @@ fn load_latency_matrix(pings: &Path, sites: Option<&Path>) -> anyhow::Result<Lat
         &read_file_up_to(pings, latency_matrix::LATENCY_FILE_BYTES_MAX)?,
         &read_file_up_to(&sites, latency_matrix::LATENCY_FILE_BYTES_MAX)?,
     )?;
-    if 0 < matrix.misplaced_sites {
-        let (gone, left) = (matrix.misplaced_sites, matrix.site_count());
-        eprintln!(
-            "fireteam: {gone} of the sites beat light to the others, so they are elsewhere: left out; {left} stay"
-        );
+    if matrix.misplaced_sites > 0 {
+        let (misplaced, remaining) = (matrix.misplaced_sites, matrix.site_count());
+        eprintln!("fireteam: {misplaced} sites with round trips faster than light were left out; {remaining} remain");
     }
     Ok(matrix)
 }
 
-/// The file of sites that lies beside the round trips.
+/// Path of the sites file beside the pings file.
 fn find_sites_file(pings: &Path) -> anyhow::Result<PathBuf> {
-    let folder = pings.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut found = Vec::new();
-    for entry in folder.read_dir().with_context(|| format!("look for servers*.csv in {}", folder.display()))? {
+    let folder = pings.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let mut candidates = Vec::new();
+    for entry in folder.read_dir().with_context(|| format!("list servers*.csv in {}", folder.display()))? {
         let path = entry?.path();
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         if name.starts_with("servers") && name.ends_with(".csv") {
-            found.push(path);
+            candidates.push(path);
         }
     }
-    match <[PathBuf; 1]>::try_from(found) {
+    match <[PathBuf; 1]>::try_from(candidates) {
         Ok([path]) => Ok(path),
-        Err(found) => {
-            let count = found.len();
-            bail!("{} has {count} files servers*.csv: say with --latency-sites where the sites are", folder.display())
+        Err(candidates) => {
+            let count = candidates.len();
+            bail!("{} has {count} files servers*.csv; use --latency-sites", folder.display())
         }
     }
 }
@@ -108,9 +107,9 @@ fn find_sites_file(pings: &Path) -> anyhow::Result<PathBuf> {
 fn read_file_up_to(path: &Path, bytes_max: u64) -> anyhow::Result<String> {
     let context = || format!("read {}", path.display());
     let mut text = String::new();
-    let read = File::open(path).with_context(context)?.take(bytes_max + 1).read_to_string(&mut text);
-    if bytes_max < read.with_context(context)? as u64 {
-        bail!("{} has more than {bytes_max} bytes", path.display());
+    let bytes_read = File::open(path).with_context(context)?.take(bytes_max + 1).read_to_string(&mut text);
+    if bytes_read.with_context(context)? as u64 > bytes_max {
+        bail!("{} is too large; use at most {bytes_max} bytes", path.display());
     }
     Ok(text)
 }

@@ -1,4 +1,4 @@
-//! Plays many worlds at once, one on each core, and shows on a terminal how far they are.
+//! Runs many worlds in parallel, one per core, with a progress bar.
 
 use std::num::NonZero;
 use std::sync::Mutex;
@@ -13,32 +13,33 @@ use crate::sim::scenario::Scenario;
 use crate::sim::tally::SimTally;
 use crate::sim::world::SimWorld;
 
-/// Parts of a world that the bar tells apart.
+/// Steps of the progress bar per world.
 const PROGRESS_STEPS_PER_WORLD: u64 = 1_000;
 
-/// Threads at most.
+/// Maximum number of threads.
 const WORLD_THREADS_MAX: usize = 64;
 
-/// Every seed with every ruleset: by ruleset the tallies in the order of the seeds.
+/// Runs every seed with every ruleset. Returns, per ruleset, the tallies in the order of the seeds.
 pub(super) fn run_worlds(
     scenario: &Scenario,
-    sets: &[(&Ruleset, &CityMap)],
+    rulesets: &[(&Ruleset, &CityMap)],
     seeds: &[u64],
 ) -> Result<Vec<Vec<SimTally>>, ScenarioError> {
-    let jobs = sets.len() * seeds.len();
-    let bar = progress_bar(jobs as u64 * PROGRESS_STEPS_PER_WORLD);
+    let job_count = rulesets.len() * seeds.len();
+    let bar = progress_bar(job_count as u64 * PROGRESS_STEPS_PER_WORLD);
     let next = AtomicUsize::new(0);
-    let results: Vec<Mutex<Option<Result<SimTally, ScenarioError>>>> = (0..jobs).map(|_| Mutex::default()).collect();
+    let results: Vec<Mutex<Option<Result<SimTally, ScenarioError>>>> =
+        (0..job_count).map(|_| Mutex::default()).collect();
     let work = || {
         loop {
             let job = next.fetch_add(1, Ordering::Relaxed);
             let Some(slot) = results.get(job) else { break };
-            let (ruleset, map) = sets[job / seeds.len()];
+            let (ruleset, map) = rulesets[job / seeds.len()];
             let result = run_world(scenario, ruleset, map, seeds[job % seeds.len()], &bar);
             *slot.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = Some(result);
         }
     };
-    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs).min(WORLD_THREADS_MAX);
+    let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(job_count).min(WORLD_THREADS_MAX);
     std::thread::scope(|scope| {
         (1..threads).for_each(|_| drop(scope.spawn(work)));
         work();
@@ -57,17 +58,17 @@ fn run_world(
     bar: &ProgressBar,
 ) -> Result<SimTally, ScenarioError> {
     let world = SimWorld::new(scenario, ruleset, map, seed)?;
-    let mut told = 0;
+    let mut shown = 0;
     let tally = world.run(&mut |share| {
-        let now = (share * PROGRESS_STEPS_PER_WORLD as f64) as u64;
-        bar.inc(now.saturating_sub(told));
-        told = told.max(now);
+        let progress = (share * PROGRESS_STEPS_PER_WORLD as f64) as u64;
+        bar.inc(progress.saturating_sub(shown));
+        shown = shown.max(progress);
     });
-    bar.inc(PROGRESS_STEPS_PER_WORLD.saturating_sub(told));
+    bar.inc(PROGRESS_STEPS_PER_WORLD.saturating_sub(shown));
     Ok(tally)
 }
 
-/// A bar on standard error; where that is no terminal nothing is drawn.
+/// Progress bar on standard error; hidden if that is not a terminal.
 pub(super) fn progress_bar(length: u64) -> ProgressBar {
     let bar = ProgressBar::new(length);
     if let Ok(style) = ProgressStyle::with_template("{elapsed_precise} {bar:40} {percent:>3} %, {eta} to go") {

@@ -1,4 +1,4 @@
-//! One set's advertisements in memory: the records, which are the truth here, and an index for every living ruleset.
+//! Advertisements of one set in memory: the records, and an index for every cached ruleset, active or retired.
 
 use std::collections::hash_map::Entry as MapEntry;
 use std::collections::{BTreeSet, HashMap};
@@ -13,55 +13,57 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
 use crate::store::{AdvertVersion, Reservation, ReservationState};
 
-/// One advertisement and what changes under it.
+/// Advertisement and its state.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct AdvertRecord {
     pub(in crate::engine) advertisement: Arc<Advertisement>,
-    /// What was acknowledged to the host.
+    /// Expiry acknowledged to the host.
     pub(in crate::engine) expires_at: UnixMs,
-    /// What the store has: never before `expires`, so that a restart forgets nothing that was promised.
+    /// Expiry in the store; never before `expires_at`, so that a restart keeps every acknowledged advertisement.
     pub(in crate::engine) stored_expires_at: UnixMs,
     pub(in crate::engine) ttl_ms: u32,
     pub(in crate::engine) encoded_advert: Arc<[u8]>,
     pub(in crate::engine) reservations: Vec<Reservation>,
-    /// The state in the store that this is.
+    /// Version in the store.
     pub(in crate::engine) version: AdvertVersion,
-    /// This server took its last heartbeat: `expires` is what its host was promised. Otherwise it is what is stored.
+    /// This replica received the last heartbeat, so `expires_at` was acknowledged here. Otherwise it is the stored
+    /// expiry.
     pub(in crate::engine) is_heartbeat_owner: bool,
-    /// The store has yet to be told of it.
+    /// Has a change that is not yet in the store.
     pub(in crate::engine) is_unwritten: bool,
 }
 
 impl AdvertRecord {
-    /// Seats that nobody holds.
+    /// Seats that no reservation holds.
     pub(in crate::engine) fn open_seats(&self) -> u16 {
         let taken: u32 = self.unended_reservations().map(|reservation| u32::from(reservation.seats)).sum();
         self.advertisement.session.join_seats.saturating_sub(u16::try_from(taken).unwrap_or(u16::MAX))
     }
 
-    /// Reservations that hold seats; a hold past its deadline does until the sweep has ended it.
+    /// Reservations that hold seats, including expired holds that the sweep has not ended yet.
     pub(in crate::engine) fn unended_reservations(&self) -> impl Iterator<Item = &Reservation> {
         self.reservations.iter().filter(|reservation| reservation.state != ReservationState::Ended)
     }
 
-    /// Reservations that are good at `now`, swept or not.
+    /// Reservations valid at `now`; excludes expired holds.
     pub(in crate::engine) fn valid_reservations(&self, now: UnixMs) -> impl Iterator<Item = &Reservation> {
         self.unended_reservations().filter(move |reservation| !is_expired_hold(reservation, now))
     }
 
-    /// Whether one of `users`, sorted, already has a seat coming, other than by reservation `but`.
+    /// Whether any of `users` (sorted) has a valid reservation other than `except`.
     pub(in crate::engine) fn has_valid_reservation_for(
         &self,
         users: &[UserKey],
-        but: ReservationId,
+        except: ReservationId,
         now: UnixMs,
     ) -> bool {
-        let theirs = |reservation: &Reservation| reservation.users.iter().any(|user| users.binary_search(user).is_ok());
-        self.valid_reservations(now).any(|reservation| reservation.id != but && theirs(reservation))
+        let includes_any =
+            |reservation: &Reservation| reservation.users.iter().any(|user| users.binary_search(user).is_ok());
+        self.valid_reservations(now).any(|reservation| reservation.id != except && includes_any(reservation))
     }
 }
 
-/// What publications have replaced. Giving it back takes as long as they do, and need not be done under the lock.
+/// Records and index entries replaced by publications. Freed outside the lock, because that takes long.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct ReplacedRecords {
     records: Vec<AdvertRecord>,
@@ -69,20 +71,19 @@ pub(in crate::engine) struct ReplacedRecords {
 }
 
 impl ReplacedRecords {
-    /// Room for so many of each.
     pub(in crate::engine) fn with_capacity(records: usize, entries: usize) -> Self {
         Self { records: Vec::with_capacity(records), index_entries: Vec::with_capacity(entries) }
     }
 }
 
-/// The records of one set and their views.
+/// Records of one set, and their indexes.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct AdvertSet {
     records: HashMap<AdvertisementId, AdvertRecord, BuildIdHasher>,
     indexes: Vec<AdvertisementIndex>,
-    /// Held reservations by deadline, so that the sweep looks at those that are due and at no others.
-    hold_expiries: BTreeSet<(UnixMs, AdvertisementId, ReservationId)>,
-    /// While a new view is being built from a copy: whose expiry has changed since the copy was made.
+    /// Held reservations by deadline, so that the sweep reads only expired ones.
+    hold_expiries: ExpiryQueue,
+    /// Advertisements whose expiry changed while an index is being built from a copy.
     expiry_changes_during_build: Option<Vec<AdvertisementId>>,
     unended_reservation_count: usize,
 }
@@ -92,7 +93,7 @@ impl AdvertSet {
         self.records.len()
     }
 
-    /// Reservations that hold seats.
+    /// Number of reservations that hold seats.
     pub(in crate::engine) fn unended_reservation_count(&self) -> usize {
         self.unended_reservation_count
     }
@@ -101,54 +102,64 @@ impl AdvertSet {
         self.records.get(&id)
     }
 
-    /// All of them, in no order.
+    /// All records, in no order.
     pub(in crate::engine) fn records(&self) -> impl Iterator<Item = &AdvertRecord> {
         self.records.values()
     }
 
-    /// Changes what no view shows of a record.
-    pub(in crate::engine) fn update_unindexed(&mut self, id: AdvertisementId, mark: impl FnOnce(&mut AdvertRecord)) {
+    /// Changes fields of a record that no index contains.
+    pub(in crate::engine) fn update_unindexed_fields(
+        &mut self,
+        id: AdvertisementId,
+        update: impl FnOnce(&mut AdvertRecord),
+    ) {
         if let Some(record) = self.records.get_mut(&id) {
-            mark(record);
+            update(record);
         }
     }
 
-    /// The index whose facts are seen through the ruleset of that hash.
+    /// Index of the ruleset with `hash`.
     pub(in crate::engine) fn index_of_ruleset(&self, hash: RulesetHash) -> Option<&AdvertisementIndex> {
-        self.indexes.iter().find(|view| view.ruleset().hash == hash)
+        self.indexes.iter().find(|index| index.ruleset().hash == hash)
     }
 
-    /// All views.
+    /// All indexes.
     pub(in crate::engine) fn indexes(&self) -> &[AdvertisementIndex] {
         &self.indexes
     }
 
-    /// Any one view: all hold the same advertisements with the same expiries.
+    /// Any index: all contain the same advertisements and expiries.
     pub(in crate::engine) fn first_index(&self) -> Option<&AdvertisementIndex> {
         self.indexes.first()
     }
 
-    /// The rulesets of the views, in their order.
+    /// Rulesets of the indexes, in index order.
     pub(in crate::engine) fn indexed_rulesets(&self) -> Vec<Arc<Ruleset>> {
-        self.indexes.iter().map(|view| Arc::clone(view.ruleset())).collect()
+        self.indexes.iter().map(|index| Arc::clone(index.ruleset())).collect()
     }
 
-    /// Reads what changes of `ids` are about to read, so that the machine fetches for many at once.
+    /// Reads the records of `ids` in advance, so that their cache misses overlap.
     pub(in crate::engine) fn prefetch(&self, ids: impl Iterator<Item = AdvertisementId> + Clone) {
         let records = ids.clone().filter_map(|id| self.records.get(&id));
         std::hint::black_box(records.fold(0, |sum, record| sum ^ record.expires_at.0));
-        self.indexes.iter().for_each(|view| view.prefetch(ids.clone()));
+        self.indexes.iter().for_each(|index| index.prefetch(ids.clone()));
     }
 
-    /// Adds or replaces a record, in every view.
+    /// Inserts or replaces a record, in every index.
     pub(in crate::engine) fn upsert(&mut self, mut record: AdvertRecord) {
-        let entries: Vec<IndexEntry> = self.indexes.iter().map(|view| index_entry(&record, view.ruleset())).collect();
-        let kept = std::mem::take(&mut record.reservations);
-        self.upsert_with_entries(record, &mut entries.into_iter(), |all| *all = kept, &mut ReplacedRecords::default());
+        let entries: Vec<IndexEntry> = self.indexes.iter().map(|index| index_entry(&record, index.ruleset())).collect();
+        let reservations = std::mem::take(&mut record.reservations);
+        self.upsert_with_entries(
+            record,
+            &mut entries.into_iter(),
+            |all| *all = reservations,
+            &mut ReplacedRecords::default(),
+        );
     }
 
-    /// Adds or replaces a record, with the next of `entries` for each view. What is replaced leaves its reservations to
-    /// it, as `change` makes them, and the rest to `replaced`.
+    /// Inserts or replaces a record, with one of `entries` per index.
+    ///
+    /// The new record inherits the reservations, changed by `change`. The replaced record and entries go to `replaced`.
     pub(in crate::engine) fn upsert_with_entries<T>(
         &mut self,
         mut record: AdvertRecord,
@@ -156,64 +167,64 @@ impl AdvertSet {
         change: impl FnOnce(&mut Vec<Reservation>) -> T,
         replaced: &mut ReplacedRecords,
     ) -> (&AdvertRecord, T) {
-        let known = self.records.entry(record.advertisement.id);
-        if let MapEntry::Occupied(old) = &known {
+        let slot = self.records.entry(record.advertisement.id);
+        if let MapEntry::Occupied(old) = &slot {
             let old = old.get();
             unschedule_hold_expiries(&mut self.hold_expiries, old);
             self.unended_reservation_count -= old.unended_reservations().count();
             record.reservations.clone_from(&old.reservations);
         }
-        let changed = change(&mut record.reservations);
+        let result = change(&mut record.reservations);
         schedule_hold_expiries(&mut self.hold_expiries, &record);
         self.unended_reservation_count += record.unended_reservations().count();
         let open_seats = record.open_seats();
-        for (view, entry) in self.indexes.iter_mut().zip(entries) {
-            replaced.index_entries.extend(view.upsert(IndexEntry { open_seats, ..entry }));
+        for (index, entry) in self.indexes.iter_mut().zip(entries) {
+            replaced.index_entries.extend(index.upsert(IndexEntry { open_seats, ..entry }));
         }
-        let record = match known {
-            MapEntry::Occupied(mut known) => {
-                replaced.records.push(known.insert(record));
-                known.into_mut()
+        let record = match slot {
+            MapEntry::Occupied(mut slot) => {
+                replaced.records.push(slot.insert(record));
+                slot.into_mut()
             }
-            MapEntry::Vacant(free) => free.insert(record),
+            MapEntry::Vacant(vacant) => vacant.insert(record),
         };
-        (record, changed)
+        (record, result)
     }
 
-    /// Takes a record out, of every view.
+    /// Removes a record from the set and from every index.
     pub(in crate::engine) fn remove(&mut self, id: AdvertisementId) -> Option<AdvertRecord> {
         let record = self.records.remove(&id)?;
         unschedule_hold_expiries(&mut self.hold_expiries, &record);
         self.unended_reservation_count -= record.unended_reservations().count();
-        for view in &mut self.indexes {
-            view.remove(id);
+        for index in &mut self.indexes {
+            index.remove(id);
         }
         Some(record)
     }
 
-    /// Believes an advertisement until `expires` at least; what is stored already covers it.
-    pub(in crate::engine) fn extend_expiry(&mut self, id: AdvertisementId, expires: UnixMs) {
+    /// Extends an advertisement's expiry to `expires_at`; never shortens it. The stored expiry must already cover it.
+    pub(in crate::engine) fn extend_expiry(&mut self, id: AdvertisementId, expires_at: UnixMs) {
         let Some(record) = self.records.get_mut(&id) else { return };
-        if expires <= record.expires_at {
+        if expires_at <= record.expires_at {
             return;
         }
-        record.expires_at = expires;
-        for view in &mut self.indexes {
-            view.set_expires_at(id, expires);
+        record.expires_at = expires_at;
+        for index in &mut self.indexes {
+            index.set_expires_at(id, expires_at);
         }
-        if let Some(touched) = &mut self.expiry_changes_during_build {
-            touched.push(id);
+        if let Some(changed) = &mut self.expiry_changes_during_build {
+            changed.push(id);
         }
     }
 
-    /// Notes what the store has been told of an expiry.
-    pub(in crate::engine) fn record_stored_expiry(&mut self, id: AdvertisementId, stored_expires: UnixMs) {
+    /// Records the expiry that is now in the store; never lowers it.
+    pub(in crate::engine) fn record_stored_expiry(&mut self, id: AdvertisementId, stored_expires_at: UnixMs) {
         if let Some(record) = self.records.get_mut(&id) {
-            record.stored_expires_at = record.stored_expires_at.max(stored_expires);
+            record.stored_expires_at = record.stored_expires_at.max(stored_expires_at);
         }
     }
 
-    /// Changes the reservations of one record and recounts its open seats.
+    /// Changes a record's reservations and updates its open seats.
     pub(in crate::engine) fn update_reservations<T>(
         &mut self,
         id: AdvertisementId,
@@ -222,83 +233,83 @@ impl AdvertSet {
         let record = self.records.get_mut(&id)?;
         unschedule_hold_expiries(&mut self.hold_expiries, record);
         self.unended_reservation_count -= record.unended_reservations().count();
-        let changed = change(&mut record.reservations);
+        let result = change(&mut record.reservations);
         schedule_hold_expiries(&mut self.hold_expiries, record);
         self.unended_reservation_count += record.unended_reservations().count();
         let open_seats = record.open_seats();
-        for view in &mut self.indexes {
-            view.set_open_seats(id, open_seats);
+        for index in &mut self.indexes {
+            index.set_open_seats(id, open_seats);
         }
-        Some(changed)
+        Some(result)
     }
 
-    /// Appends up to `most` advertisements that are expired at `now`.
-    pub(in crate::engine) fn collect_expired(&self, now: UnixMs, most: usize, out: &mut Vec<AdvertisementId>) {
+    /// Appends up to `max` advertisements that have expired at `now`.
+    pub(in crate::engine) fn collect_expired(&self, now: UnixMs, max: usize, out: &mut Vec<AdvertisementId>) {
         match self.first_index() {
-            Some(view) => view.collect_expired(now, most, out),
+            Some(index) => index.collect_expired(now, max, out),
             None => {
-                let due = self.records.values().filter(|record| record.expires_at <= now).take(most);
-                out.extend(due.map(|record| record.advertisement.id));
+                let expired = self.records.values().filter(|record| record.expires_at <= now).take(max);
+                out.extend(expired.map(|record| record.advertisement.id));
             }
         }
     }
 
-    /// Up to `most` held reservations whose deadline has passed.
-    pub(in crate::engine) fn expired_holds(&self, now: UnixMs, most: usize) -> Vec<(AdvertisementId, ReservationId)> {
-        let due = self.hold_expiries.iter().take_while(|(until, ..)| *until <= now).take(most);
-        due.map(|&(_, advertisement, reservation)| (advertisement, reservation)).collect()
+    /// Held reservations whose deadline has passed, at most `max`.
+    pub(in crate::engine) fn expired_holds(&self, now: UnixMs, max: usize) -> Vec<(AdvertisementId, ReservationId)> {
+        let expired = self.hold_expiries.iter().take_while(|(deadline, ..)| *deadline <= now).take(max);
+        expired.map(|&(_, advertisement, reservation)| (advertisement, reservation)).collect()
     }
 
-    /// Shrinks a few bounds that removals have left too wide.
+    /// Shrinks some of the index bounds that removals left too wide.
     pub(in crate::engine) fn shrink_index_bounds(&mut self) {
         self.indexes.iter_mut().for_each(AdvertisementIndex::maintain);
     }
 
-    /// Drops the views of rulesets that are no longer in `living`.
-    pub(in crate::engine) fn retain_indexes(&mut self, living: &[Arc<Ruleset>]) {
-        self.indexes.retain(|view| living.iter().any(|ruleset| ruleset.hash == view.ruleset().hash));
+    /// Drops the indexes of rulesets that are not in `cached`.
+    pub(in crate::engine) fn retain_indexes(&mut self, cached: &[Arc<Ruleset>]) {
+        self.indexes.retain(|index| cached.iter().any(|ruleset| ruleset.hash == index.ruleset().hash));
     }
 
-    /// Begins a new view: what to build it from. Expiries that change from now on are noted.
+    /// Starts an index build: returns a copy of the records, and tracks expiry changes until the build ends.
     pub(in crate::engine) fn begin_index_build(&mut self) -> Vec<AdvertRecord> {
         self.expiry_changes_during_build = Some(Vec::new());
         self.records.values().cloned().collect()
     }
 
-    /// Takes in a finished view, brought up to date. Only expiries may have changed since `begin_view`.
-    pub(in crate::engine) fn finish_index_build(&mut self, mut view: AdvertisementIndex) {
+    /// Adds a built index. Only expiries may have changed since `begin_index_build`.
+    pub(in crate::engine) fn finish_index_build(&mut self, mut index: AdvertisementIndex) {
         for id in self.expiry_changes_during_build.take().unwrap_or_default() {
             if let Some(record) = self.records.get(&id) {
-                view.set_expires_at(id, record.expires_at);
+                index.set_expires_at(id, record.expires_at);
             }
         }
-        self.indexes.push(view);
+        self.indexes.push(index);
     }
 }
 
-/// A view of `records` through `ruleset`. Takes a while for many records, and needs no lock.
+/// Index of `records` under `ruleset`. Slow for many records; needs no lock.
 pub(in crate::engine) fn build_index(ruleset: &Arc<Ruleset>, records: &[AdvertRecord]) -> AdvertisementIndex {
-    let mut view = AdvertisementIndex::new(Arc::clone(ruleset));
+    let mut index = AdvertisementIndex::new(Arc::clone(ruleset));
     for record in records {
-        view.upsert(index_entry(record, ruleset));
+        index.upsert(index_entry(record, ruleset));
     }
-    view
+    index
 }
 
-/// A record as filters and scores see it through facts of some ruleset.
-pub(in crate::engine) fn candidate_of_record<'a>(
+/// Record as filters and scores see it.
+pub(in crate::engine) fn candidate_from_record<'a>(
     record: &'a AdvertRecord,
-    facts: &'a AttributeValues,
+    attribute_values: &'a AttributeValues,
 ) -> AdvertisementView<'a> {
     AdvertisementView {
         advertisement: &record.advertisement,
-        attribute_values: facts,
+        attribute_values,
         expires_at: record.expires_at,
         open_seats: record.open_seats(),
     }
 }
 
-/// A record as the view of `ruleset` holds it.
+/// Index entry of a record under `ruleset`.
 pub(in crate::engine) fn index_entry(record: &AdvertRecord, ruleset: &Ruleset) -> IndexEntry {
     IndexEntry {
         advertisement: Arc::clone(&record.advertisement),
@@ -314,15 +325,16 @@ pub(in crate::engine) fn is_expired_hold(reservation: &Reservation, now: UnixMs)
     reservation.state == ReservationState::Held && reservation.deadline <= now
 }
 
+/// Held reservations by deadline.
 type ExpiryQueue = BTreeSet<(UnixMs, AdvertisementId, ReservationId)>;
 
-fn schedule_hold_expiries(lapses: &mut ExpiryQueue, record: &AdvertRecord) {
+fn schedule_hold_expiries(expiries: &mut ExpiryQueue, record: &AdvertRecord) {
     let held = record.reservations.iter().filter(|reservation| reservation.state == ReservationState::Held);
-    lapses.extend(held.map(|held| (held.deadline, held.advertisement_id, held.id)));
+    expiries.extend(held.map(|held| (held.deadline, held.advertisement_id, held.id)));
 }
 
-fn unschedule_hold_expiries(lapses: &mut ExpiryQueue, record: &AdvertRecord) {
+fn unschedule_hold_expiries(expiries: &mut ExpiryQueue, record: &AdvertRecord) {
     for held in record.reservations.iter().filter(|reservation| reservation.state == ReservationState::Held) {
-        lapses.remove(&(held.deadline, held.advertisement_id, held.id));
+        expiries.remove(&(held.deadline, held.advertisement_id, held.id));
     }
 }

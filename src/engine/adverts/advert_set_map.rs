@@ -1,4 +1,4 @@
-//! All sets' advertisements in memory, and what every part of the engine needs to reach them.
+//! Advertisements in memory of all matchmaking sets, each behind its own lock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
@@ -10,13 +10,12 @@ use crate::domain::id::SetId;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_set::{AdvertSet, build_index};
 
-/// How the part of an answer that does not depend on the search is encoded; the wire's own affair.
+/// Encodes the part of a search result that does not depend on the search; supplied by the wire layer.
 pub type EncodeAdvertFn = fn(&Advertisement) -> Arc<[u8]>;
 
-/// One set's shelf behind its lock. Held for one look-up, one search or a few changes; never across an await.
+/// One set's advertisements behind a lock. Held for one lookup, one search or a few changes; never across an await.
 ///
-/// The lock is one that lets nobody in before a writer that waits: with the standard library's, searches that follow each
-/// other without a gap keep the writer out for as long as they last.
+/// The lock is fair to a waiting writer. With the standard library's lock, overlapping searches starve the writer.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct LockedAdvertSet(FairLock<AdvertSet>);
 
@@ -30,7 +29,7 @@ impl LockedAdvertSet {
     }
 }
 
-/// Every set's shelf. Only the writer adds shelves and views, so the two cannot miss each other.
+/// Advertisements of every set. Only the writer adds sets and indexes, so a new set has all indexes.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct AdvertSetMap {
     sets: RwLock<BTreeMap<SetId, Arc<LockedAdvertSet>>>,
@@ -38,52 +37,51 @@ pub(in crate::engine) struct AdvertSetMap {
 }
 
 impl AdvertSetMap {
-    /// The shelf of a set, if anything was ever put there.
+    /// Advertisements of a set; `None` if the set never had any.
     pub(in crate::engine) fn get(&self, set_id: SetId) -> Option<Arc<LockedAdvertSet>> {
         self.sets.read().unwrap_or_else(PoisonError::into_inner).get(&set_id).cloned()
     }
 
-    /// The shelf of a set; a new one has a view for every living ruleset of the set.
+    /// Advertisements of a set. A new set gets an index for each of the set's indexed rulesets.
     pub(in crate::engine) fn get_or_create(&self, set_id: SetId) -> Arc<LockedAdvertSet> {
-        if let Some(shelf) = self.get(set_id) {
-            return shelf;
+        if let Some(set) = self.get(set_id) {
+            return set;
         }
-        let shelf = Arc::new(LockedAdvertSet::default());
-        {
-            let mut empty = shelf.write();
-            for ruleset in self.indexed_rulesets().iter().filter(|ruleset| ruleset.set_id == set_id) {
-                empty.finish_index_build(build_index(ruleset, &[]));
-            }
+        let mut set = AdvertSet::default();
+        for ruleset in self.indexed_rulesets().iter().filter(|ruleset| ruleset.set_id == set_id) {
+            set.finish_index_build(build_index(ruleset, &[]));
         }
-        let mut shelves = self.sets.write().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(shelves.entry(set_id).or_insert(shelf))
+        let set = Arc::new(LockedAdvertSet(FairLock::new(set)));
+        let mut sets = self.sets.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(sets.entry(set_id).or_insert(set))
     }
 
-    /// Every shelf.
-    pub(in crate::engine) fn all(&self) -> Vec<(SetId, Arc<LockedAdvertSet>)> {
-        let shelves = self.sets.read().unwrap_or_else(PoisonError::into_inner);
-        shelves.iter().map(|(&set_id, shelf)| (set_id, Arc::clone(shelf))).collect()
+    /// All sets, in id order.
+    pub(in crate::engine) fn all_sets(&self) -> Vec<(SetId, Arc<LockedAdvertSet>)> {
+        let sets = self.sets.read().unwrap_or_else(PoisonError::into_inner);
+        sets.iter().map(|(&set_id, set)| (set_id, Arc::clone(set))).collect()
     }
 
-    /// The rulesets that have views.
+    /// Rulesets that have indexes.
     pub(in crate::engine) fn indexed_rulesets(&self) -> Vec<Arc<Ruleset>> {
         self.indexed_rulesets.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Makes `living` the rulesets that have views: builds the missing ones without holding anybody up, and drops the
-    /// others. Takes a second or so per million advertisements; call it where blocking is allowed.
-    pub(in crate::engine) fn set_indexed_rulesets(&self, living: Vec<Arc<Ruleset>>) {
-        *self.indexed_rulesets.write().unwrap_or_else(PoisonError::into_inner) = living.clone();
-        for (set_id, shelf) in self.all() {
-            for ruleset in living.iter().filter(|ruleset| ruleset.set_id == set_id) {
-                if shelf.read().index_of_ruleset(ruleset.hash).is_some() {
+    /// Replaces the indexed rulesets: builds missing indexes without blocking searches, and drops the others.
+    ///
+    /// Takes about one second per million advertisements; call it where blocking is allowed.
+    pub(in crate::engine) fn set_indexed_rulesets(&self, rulesets: Vec<Arc<Ruleset>>) {
+        *self.indexed_rulesets.write().unwrap_or_else(PoisonError::into_inner) = rulesets.clone();
+        for (set_id, set) in self.all_sets() {
+            for ruleset in rulesets.iter().filter(|ruleset| ruleset.set_id == set_id) {
+                if set.read().index_of_ruleset(ruleset.hash).is_some() {
                     continue;
                 }
-                let records = shelf.write().begin_index_build();
-                let view = build_index(ruleset, &records);
-                shelf.write().finish_index_build(view);
+                let records = set.write().begin_index_build();
+                let index = build_index(ruleset, &records);
+                set.write().finish_index_build(index);
             }
-            shelf.write().retain_indexes(&living);
+            set.write().retain_indexes(&rulesets);
         }
     }
 }

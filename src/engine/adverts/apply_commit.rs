@@ -1,4 +1,4 @@
-//! From an outcome of the store to memory, to the answer, and to whoever must hear.
+//! Applies committed writes to memory, sends the answers and notifies reservation listeners.
 
 use crate::auth::token::ReservationClaim;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId};
@@ -14,22 +14,23 @@ use crate::engine::error::EngineError;
 use crate::store::{AdvertWrite, Reservation, ReservationState, WriteOutcome};
 
 impl Core {
-    /// Brings memory to where the store is, then answers. Publications wait in `run` for others that may join them, and
-    /// go before whatever else comes.
+    /// Applies one committed write to memory and answers it.
+    ///
+    /// Publications are collected in `batch`; the batch is applied before any other command.
     pub(in crate::engine) fn apply_commit(
         &self,
-        run: &mut PublishBatch,
-        job: AdvertWriterCommand,
+        batch: &mut PublishBatch,
+        command: AdvertWriterCommand,
         write: &AdvertWrite,
         outcome: WriteOutcome,
         now: UnixMs,
     ) {
-        if !matches!(job, AdvertWriterCommand::Publish(..)) {
-            self.apply_publish_batch(run, now);
+        if !matches!(command, AdvertWriterCommand::Publish(..)) {
+            self.apply_publish_batch(batch, now);
         }
-        match job {
+        match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
-                self.add_to_publish_batch(run, (*publish, reply, in_flight), write, &outcome, now);
+                self.add_to_publish_batch(batch, (*publish, reply, in_flight), write, &outcome, now);
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => {
                 let answer = self.apply_extend(*extend, write, &outcome, now);
@@ -39,8 +40,8 @@ impl Core {
                 self.remove_advert(id, set_id);
                 self.send_answer(reply, in_flight, Ok(()));
             }
-            AdvertWriterCommand::ReserveSeats(take, reply, in_flight) => {
-                let answer = self.apply_reserve(&take, outcome, now);
+            AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight) => {
+                let answer = self.apply_reserve(&reserve, outcome, now);
                 self.send_answer(reply, in_flight, answer);
             }
             AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
@@ -72,44 +73,44 @@ impl Core {
             WriteOutcome::NotFound => return Err(EngineError::AdvertisementNotFound),
             other => return Err(self.unexpected_outcome("extend", other)),
         }
-        let AdvertWrite::ExtendTtl { expires_at: stored_expires, now: decided, .. } = write else {
+        let AdvertWrite::ExtendTtl { expires_at: stored_expires_at, now: decided_at, .. } = write else {
             return Err(self.unexpected_outcome("extend", outcome));
         };
-        let shelf = self.advert_sets.get(extend.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let mut shelf = shelf.write();
-        let record = shelf.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?;
-        let time_to_live_ms = u64::from(extend.ttl_ms.unwrap_or(record.ttl_ms));
-        shelf.record_stored_expiry(extend.id, *stored_expires);
-        shelf.extend_expiry(extend.id, decided.plus_ms(time_to_live_ms));
-        // The store now has this server for the one that took the last heartbeat.
-        shelf.update_unindexed(extend.id, |record| record.is_heartbeat_owner = true);
+        let set = self.advert_sets.get(extend.set_id).ok_or(EngineError::AdvertisementNotFound)?;
+        let mut set = set.write();
+        let record = set.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?;
+        let ttl_ms = u64::from(extend.ttl_ms.unwrap_or(record.ttl_ms));
+        set.record_stored_expiry(extend.id, *stored_expires_at);
+        set.extend_expiry(extend.id, decided_at.plus_ms(ttl_ms));
+        // The store now records this replica as the heartbeat owner.
+        set.update_unindexed_fields(extend.id, |record| record.is_heartbeat_owner = true);
         let events = if extend.confirmed_reservations.is_empty() && extend.joined_reservations.is_empty() {
             Vec::new()
         } else {
-            let change = |all: &mut Vec<_>| {
+            let change = |reservations: &mut Vec<_>| {
                 self.confirm_and_end_reservations(
-                    all,
+                    reservations,
                     &extend.confirmed_reservations,
                     &extend.joined_reservations,
-                    *decided,
+                    *decided_at,
                 )
             };
-            shelf.update_reservations(extend.id, change).unwrap_or_default()
+            set.update_reservations(extend.id, change).unwrap_or_default()
         };
-        let seen = UpdateSnapshot::from_record(shelf.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?, now);
-        drop(shelf);
+        let snapshot = UpdateSnapshot::from_record(set.get(extend.id).ok_or(EngineError::AdvertisementNotFound)?, now);
+        drop(set);
         self.publish_reservation_events(extend.id, events, now);
-        Ok(self.build_update_answer(seen, extend.owner_token, now))
+        Ok(self.build_update_answer(snapshot, extend.owner_token, now))
     }
 
     fn apply_reserve(
         &self,
-        take: &ReserveSeats,
+        reserve: &ReserveSeats,
         outcome: WriteOutcome,
         now: UnixMs,
     ) -> Result<ReserveAnswer, EngineError> {
-        let (reservation, replayed) = match outcome {
-            WriteOutcome::SeatsReserved { reservation, is_replay: replayed } => (reservation, replayed),
+        let (reservation, is_replay) = match outcome {
+            WriteOutcome::SeatsReserved { reservation, is_replay } => (reservation, is_replay),
             WriteOutcome::NotEnoughSeats { open_seats } => return Err(EngineError::SeatsTaken { open_seats }),
             WriteOutcome::NotFound => return Err(EngineError::AdvertisementNotFound),
             WriteOutcome::IdempotencyKeyReused => return Err(EngineError::IdempotencyKeyReused),
@@ -119,36 +120,40 @@ impl Core {
         if reservation.state == ReservationState::Ended || is_expired_hold(&reservation, now) {
             return Err(EngineError::ReservationEnded);
         }
-        let shelf = self.advert_sets.get(take.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let mut shelf = shelf.write();
+        let set = self.advert_sets.get(reserve.set_id).ok_or(EngineError::AdvertisementNotFound)?;
+        let mut set = set.write();
         let held = reservation.clone();
-        shelf.update_reservations(take.advertisement_id, |all| {
-            all.retain(|known| known.state != ReservationState::Ended || now < known.deadline);
-            if !all.iter().any(|known| known.id == held.id) {
-                all.push(held);
+        set.update_reservations(reserve.advertisement_id, |reservations| {
+            reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
+            if !reservations.iter().any(|existing| existing.id == held.id) {
+                reservations.push(held);
             }
         });
-        let record = shelf.get(take.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
+        let record = set.get(reserve.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
         let connect_data = record.advertisement.connect_data.clone();
-        drop(shelf);
+        drop(set);
         let claim = ReservationClaim {
             reservation_id: reservation.id,
-            advertisement_id: take.advertisement_id,
-            set_id: take.set_id,
-            subject: take.subject,
+            advertisement_id: reserve.advertisement_id,
+            set_id: reserve.set_id,
+            subject: reserve.subject,
         };
         let token = self.token_signer.sign(&claim);
         let answer =
             ReserveAnswer { reservation: reservation_view::reservation_view(&reservation, token, now), connect_data };
-        if !replayed {
-            self.publish_reservation_events(take.advertisement_id, vec![(reservation, ReservationChange::Held)], now);
+        if !is_replay {
+            self.publish_reservation_events(
+                reserve.advertisement_id,
+                vec![(reservation, ReservationChange::Held)],
+                now,
+            );
         }
         Ok(answer)
     }
 
     fn remove_advert(&self, id: AdvertisementId, set_id: SetId) {
-        if let Some(shelf) = self.advert_sets.get(set_id) {
-            shelf.write().remove(id);
+        if let Some(set) = self.advert_sets.get(set_id) {
+            set.write().remove(id);
         }
         self.reservation_events.remove_listeners(id);
     }
@@ -156,43 +161,44 @@ impl Core {
     fn apply_reservation_end(
         &self,
         id: ReservationId,
-        from: AdvertisementId,
+        advertisement_id: AdvertisementId,
         set_id: SetId,
         change: ReservationChange,
         now: UnixMs,
     ) {
-        let Some(shelf) = self.advert_sets.get(set_id) else { return };
-        let forget_at = now.plus_ms(self.settings.ended_reservation_retention_ms);
-        let ended = shelf.write().update_reservations(from, |all| {
-            let live = |known: &&mut Reservation| known.id == id && known.state != ReservationState::Ended;
-            all.iter_mut().find(live).map(|reservation| end_reservation(reservation, forget_at))
+        let Some(set) = self.advert_sets.get(set_id) else { return };
+        let purge_at = now.plus_ms(self.settings.ended_reservation_retention_ms);
+        let ended_reservation = set.write().update_reservations(advertisement_id, |reservations| {
+            let is_unended =
+                |existing: &&mut Reservation| existing.id == id && existing.state != ReservationState::Ended;
+            reservations.iter_mut().find(is_unended).map(|reservation| end_reservation(reservation, purge_at))
         });
-        if let Some(Some(reservation)) = ended {
-            self.publish_reservation_events(from, vec![(reservation, change)], now);
+        if let Some(Some(reservation)) = ended_reservation {
+            self.publish_reservation_events(advertisement_id, vec![(reservation, change)], now);
         }
     }
 
-    /// Confirms and ends reservations as the store has done; says what listeners must hear.
+    /// Confirms held reservations and ends joined ones, as the store did. Returns the events for listeners.
     pub(in crate::engine) fn confirm_and_end_reservations(
         &self,
-        all: &mut Vec<Reservation>,
+        reservations: &mut Vec<Reservation>,
         confirmed: &[ReservationId],
-        settled: &[ReservationId],
+        joined: &[ReservationId],
         now: UnixMs,
     ) -> Vec<(Reservation, ReservationChange)> {
-        let forget_at = now.plus_ms(self.settings.ended_reservation_retention_ms);
+        let purge_at = now.plus_ms(self.settings.ended_reservation_retention_ms);
         let mut events = Vec::new();
-        for reservation in all.iter_mut() {
+        for reservation in reservations.iter_mut() {
             let held = reservation.state == ReservationState::Held && now < reservation.deadline;
             if held && confirmed.contains(&reservation.id) {
                 reservation.state = ReservationState::Confirmed;
                 events.push((reservation.clone(), ReservationChange::Confirmed));
             }
-            if reservation.state != ReservationState::Ended && settled.contains(&reservation.id) {
-                end_reservation(reservation, forget_at);
+            if reservation.state != ReservationState::Ended && joined.contains(&reservation.id) {
+                end_reservation(reservation, purge_at);
             }
         }
-        all.retain(|known| known.state != ReservationState::Ended || now < known.deadline);
+        reservations.retain(|existing| existing.state != ReservationState::Ended || now < existing.deadline);
         events
     }
 
@@ -208,15 +214,15 @@ impl Core {
         }
     }
 
-    /// The store answered a question that was not asked: our bug.
-    pub(in crate::engine) fn unexpected_outcome(&self, asked: &'static str, outcome: &WriteOutcome) -> EngineError {
-        tracing::error!(asked, ?outcome, "store answered something else");
+    /// The store returned an outcome that does not belong to the write: a bug.
+    pub(in crate::engine) fn unexpected_outcome(&self, operation: &'static str, outcome: &WriteOutcome) -> EngineError {
+        tracing::error!(operation, ?outcome, "unexpected store outcome received");
         EngineError::Internal
     }
 }
 
-fn end_reservation(reservation: &mut Reservation, forget_at: UnixMs) -> Reservation {
+fn end_reservation(reservation: &mut Reservation, purge_at: UnixMs) -> Reservation {
     reservation.state = ReservationState::Ended;
-    reservation.deadline = forget_at;
+    reservation.deadline = purge_at;
     reservation.clone()
 }

@@ -1,4 +1,4 @@
-//! Other servers' changes, brought to memory: what was read of the store replaces what was believed.
+//! Applies other replicas' changes to memory: rows read from the store's change feed replace the local records.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -15,67 +15,69 @@ use crate::store::{
     ENDED_RESERVATION_RETENTION_MS, FeedBatch, Reservation, ReservationState as State, StoredAdvertisement,
 };
 
-/// Advertisements under one hold of a set's lock.
+/// Maximum advertisements applied under one lock of a set.
 const ADVERTS_PER_LOCK_MAX: usize = 32;
 
-/// A reservation and what has happened to it.
+/// Reservation and its change.
 type ReservationDelta = (Reservation, ReservationChange);
 
 impl Core {
-    /// Brings to memory what was read after batch `as_of`. The writer alone may call this.
+    /// Applies a feed batch that was read after local batch `as_of`. Only the writer may call this.
     pub(in crate::engine) fn apply_feed(
         &self,
-        news: FeedBatch,
+        feed_batch: FeedBatch,
         as_of: u64,
-        recent: &mut LocalChangeLog,
-        sharing: &ReplicationState,
+        local_changes: &mut LocalChangeLog,
+        replication: &ReplicationState,
     ) {
         let now = self.clock.now();
-        let mut gone = news.removed;
-        if news.is_snapshot {
-            gone = self.adverts_missing_from(&news.changed);
+        let mut removed = feed_batch.removed;
+        if feed_batch.is_snapshot {
+            removed = self.adverts_missing_from(&feed_batch.changed);
         }
-        for id in gone {
-            match recent.changed_after(id, as_of) {
-                true => sharing.request_reread([id]),
-                false => self.remove_advert_from_all_sets(id),
+        for id in removed {
+            if local_changes.changed_after(id, as_of) {
+                replication.request_reread([id]);
+            } else {
+                self.remove_advert_from_all_sets(id);
             }
         }
         let mut sets: BTreeMap<SetId, Vec<StoredAdvertisement>> = BTreeMap::new();
-        for stored in news.changed {
-            match recent.changed_after(stored.advertisement.id, as_of) {
-                true => sharing.request_reread([stored.advertisement.id]),
-                false => sets.entry(stored.advertisement.set_id).or_default().push(stored),
+        for stored in feed_batch.changed {
+            if local_changes.changed_after(stored.advertisement.id, as_of) {
+                replication.request_reread([stored.advertisement.id]);
+            } else {
+                sets.entry(stored.advertisement.set_id).or_default().push(stored);
             }
         }
-        for (set_id, mut all) in sets {
-            let shelf = self.advert_sets.get_or_create(set_id);
-            while !all.is_empty() {
-                let run = all.split_off(all.len().saturating_sub(ADVERTS_PER_LOCK_MAX));
-                self.apply_feed_batch(&shelf, run, sharing.expiry_grace_until(), now);
+        for (set_id, mut stored_adverts) in sets {
+            let set = self.advert_sets.get_or_create(set_id);
+            while !stored_adverts.is_empty() {
+                let batch = stored_adverts.split_off(stored_adverts.len().saturating_sub(ADVERTS_PER_LOCK_MAX));
+                self.apply_feed_batch(&set, batch, replication.expiry_grace_until(), now);
             }
         }
-        recent.purge_through(as_of);
+        local_changes.purge_through(as_of);
     }
 
-    /// Those in memory that `there` does not have, but for those that the store has yet to be told of.
-    fn adverts_missing_from(&self, there: &[StoredAdvertisement]) -> Vec<AdvertisementId> {
-        let there: BTreeSet<AdvertisementId> = there.iter().map(|stored| stored.advertisement.id).collect();
-        let mut gone = Vec::new();
-        for (_, shelf) in self.advert_sets.all() {
-            let shelf = shelf.read();
-            let others =
-                shelf.records().filter(|record| !record.is_unwritten && !there.contains(&record.advertisement.id));
-            gone.extend(others.map(|record| record.advertisement.id));
+    /// Advertisements in memory that `present` lacks, except those not yet written to the store.
+    fn adverts_missing_from(&self, present: &[StoredAdvertisement]) -> Vec<AdvertisementId> {
+        let present: BTreeSet<AdvertisementId> = present.iter().map(|stored| stored.advertisement.id).collect();
+        let mut removed = Vec::new();
+        for (_, set) in self.advert_sets.all_sets() {
+            let set = set.read();
+            let missing =
+                set.records().filter(|record| !record.is_unwritten && !present.contains(&record.advertisement.id));
+            removed.extend(missing.map(|record| record.advertisement.id));
         }
-        gone
+        removed
     }
 
     fn remove_advert_from_all_sets(&self, id: AdvertisementId) {
-        for (_, shelf) in self.advert_sets.all() {
-            let there = shelf.read().get(id).is_some_and(|record| !record.is_unwritten);
-            if there {
-                shelf.write().remove(id);
+        for (_, set) in self.advert_sets.all_sets() {
+            let is_removable = set.read().get(id).is_some_and(|record| !record.is_unwritten);
+            if is_removable {
+                set.write().remove(id);
             }
         }
         self.reservation_events.remove_listeners(id);
@@ -83,104 +85,105 @@ impl Core {
 
     fn apply_feed_batch(
         &self,
-        shelf: &LockedAdvertSet,
-        run: Vec<StoredAdvertisement>,
-        borne_until: UnixMs,
+        set: &LockedAdvertSet,
+        batch: Vec<StoredAdvertisement>,
+        expiry_grace_until: UnixMs,
         now: UnixMs,
     ) {
-        // Only the writer, which is here, changes records and views: they are the same when the lock is taken again.
-        let (rulesets, fresh) = {
-            let shelf = shelf.read();
-            let fresh: Vec<AdvertRecord> =
-                run.into_iter().filter_map(|stored| self.record_from_feed(&shelf, stored, borne_until)).collect();
-            (shelf.indexed_rulesets(), fresh)
+        // Only the writer changes records and indexes, and it runs here: they cannot change between the two locks.
+        let (rulesets, records) = {
+            let set = set.read();
+            let records: Vec<AdvertRecord> = batch
+                .into_iter()
+                .filter_map(|stored| self.record_from_feed(&set, stored, expiry_grace_until))
+                .collect();
+            (set.indexed_rulesets(), records)
         };
-        let mut entries: Vec<IndexEntry> = Vec::with_capacity(fresh.len() * rulesets.len());
-        for record in &fresh {
+        let mut entries: Vec<IndexEntry> = Vec::with_capacity(records.len() * rulesets.len());
+        for record in &records {
             entries.extend(rulesets.iter().map(|ruleset| index_entry(record, ruleset)));
         }
-        let mut replaced = ReplacedRecords::with_capacity(fresh.len(), entries.len());
-        let mut told: Vec<(AdvertisementId, Vec<ReservationDelta>)> = Vec::new();
+        let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
+        let mut events_by_advert: Vec<(AdvertisementId, Vec<ReservationDelta>)> = Vec::new();
         {
-            let mut shelf = shelf.write();
-            shelf.prefetch(fresh.iter().map(|record| record.advertisement.id));
+            let mut set = set.write();
+            set.prefetch(records.iter().map(|record| record.advertisement.id));
             let mut entries = entries.into_iter();
-            for mut record in fresh {
+            for mut record in records {
                 let id = record.advertisement.id;
                 let reservations = std::mem::take(&mut record.reservations);
-                let change = |all: &mut Vec<Reservation>| {
-                    let events = reservation_deltas(all, &reservations, now);
-                    *all = reservations;
+                let change = |existing: &mut Vec<Reservation>| {
+                    let events = reservation_deltas(existing, &reservations, now);
+                    *existing = reservations;
                     events
                 };
-                let (_, events) = shelf.upsert_with_entries(record, &mut entries, change, &mut replaced);
+                let (_, events) = set.upsert_with_entries(record, &mut entries, change, &mut replaced);
                 if !events.is_empty() {
-                    told.push((id, events));
+                    events_by_advert.push((id, events));
                 }
             }
         }
         drop(replaced);
-        for (id, events) in told {
+        for (id, events) in events_by_advert {
             self.publish_reservation_events(id, events, now);
         }
     }
 
-    /// The record that `stored` makes; none where memory has it already, or is ahead of the store. It is ahead while the
-    /// store has yet to be told of a heartbeat, unless another server has taken one since.
+    /// Record for a stored advertisement. `None` if memory already has it or is ahead of the store.
+    ///
+    /// Memory is ahead while a heartbeat is unwritten, unless another replica has received one since.
     fn record_from_feed(
         &self,
-        shelf: &AdvertSet,
+        set: &AdvertSet,
         stored: StoredAdvertisement,
-        borne_until: UnixMs,
+        expiry_grace_until: UnixMs,
     ) -> Option<AdvertRecord> {
-        let StoredAdvertisement {
-            advertisement,
-            expires_at: expires,
-            reservations,
-            version,
-            is_heartbeat_owner: held_here,
-        } = stored;
-        let known = shelf.get(advertisement.id);
-        let ahead = |known: &AdvertRecord| known.is_unwritten && held_here;
-        if known.is_some_and(|known| ahead(known) || (known.version, known.is_heartbeat_owner) == (version, held_here))
-        {
+        let StoredAdvertisement { advertisement, expires_at, reservations, version, is_heartbeat_owner } = stored;
+        let existing = set.get(advertisement.id);
+        let is_ahead = |existing: &AdvertRecord| existing.is_unwritten && is_heartbeat_owner;
+        if existing.is_some_and(|existing| {
+            is_ahead(existing) || (existing.version, existing.is_heartbeat_owner) == (version, is_heartbeat_owner)
+        }) {
             return None;
         }
-        let same = known.filter(|known| known.advertisement == advertisement);
-        // What another server has promised may not have been written yet, if nobody could write a moment ago.
-        let borne = known.filter(|_| !held_here).map_or(UnixMs(0), |known| known.expires_at.min(borne_until));
-        // What this server has promised the host since its last write is known here alone.
-        let promised = known.filter(|known| held_here && known.is_heartbeat_owner);
+        let unchanged = existing.filter(|existing| existing.advertisement == advertisement);
+        // During an outage another replica could not write the expiry that it acknowledged.
+        let grace_expires_at = existing
+            .filter(|_| !is_heartbeat_owner)
+            .map_or(UnixMs(0), |existing| existing.expires_at.min(expiry_grace_until));
+        // Heartbeats that this replica answered since its last write are known only here.
+        let acknowledged = existing.filter(|existing| is_heartbeat_owner && existing.is_heartbeat_owner);
         Some(AdvertRecord {
-            encoded_advert: same
-                .map_or_else(|| (self.encode_advert)(&advertisement), |known| Arc::clone(&known.encoded_advert)),
-            expires_at: promised.map_or(expires.max(borne), |known| known.expires_at),
-            stored_expires_at: expires,
-            ttl_ms: known.map_or(self.settings.default_ttl_ms, |known| known.ttl_ms),
+            encoded_advert: unchanged
+                .map_or_else(|| (self.encode_advert)(&advertisement), |existing| Arc::clone(&existing.encoded_advert)),
+            expires_at: acknowledged.map_or(expires_at.max(grace_expires_at), |existing| existing.expires_at),
+            stored_expires_at: expires_at,
+            ttl_ms: existing.map_or(self.settings.default_ttl_ms, |existing| existing.ttl_ms),
             reservations,
             version,
-            is_heartbeat_owner: held_here,
+            is_heartbeat_owner,
             is_unwritten: false,
             advertisement,
         })
     }
 }
 
-/// What a host must hear when its reservations were `before` and now are `after`.
+/// Events for the host whose reservations changed from `before` to `after`.
 fn reservation_deltas(before: &[Reservation], after: &[Reservation], now: UnixMs) -> Vec<ReservationDelta> {
     let mut events = Vec::new();
     for reservation in after {
-        let known = before.iter().find(|known| known.id == reservation.id);
-        let change = match (known.map(|known| known.state), reservation.state) {
+        let existing = before.iter().find(|existing| existing.id == reservation.id);
+        let change = match (existing.map(|existing| existing.state), reservation.state) {
             (None, State::Held) => ReservationChange::Held,
             (None | Some(State::Held), State::Confirmed) => ReservationChange::Confirmed,
             (Some(State::Held | State::Confirmed), State::Ended) => {
-                // The host itself has taken the party in: those are remembered for longest.
-                if ENDED_RESERVATION_RETENTION_MS / 2 < reservation.deadline.ms_since(now) {
+                // The host itself reported that the party joined. Those reservations have the longest retention.
+                if reservation.deadline.ms_since(now) > ENDED_RESERVATION_RETENTION_MS / 2 {
                     continue;
                 }
-                let lapsed = known.is_some_and(|known| known.state == State::Held && known.deadline <= now);
-                if lapsed { ReservationChange::Expired } else { ReservationChange::Released }
+                let was_expired =
+                    existing.is_some_and(|existing| existing.state == State::Held && existing.deadline <= now);
+                if was_expired { ReservationChange::Expired } else { ReservationChange::Released }
             }
             _ => continue,
         };
@@ -196,36 +199,36 @@ mod tests {
 
     #[test]
     fn feed_reports_reservation_changes_to_the_host() {
-        let seat = |n: u8, state, until| Reservation {
+        let reservation = |n: u8, state, deadline| Reservation {
             id: ReservationId::from_bytes([n; 16]),
             advertisement_id: AdvertisementId::from_bytes([9; 16]),
             seats: 1,
             users: Vec::new(),
             request_digest: [0; 16],
             state,
-            deadline: UnixMs(until),
+            deadline: UnixMs(deadline),
         };
         let now = UnixMs(1_000);
-        let settled = 1_000 + ENDED_RESERVATION_RETENTION_MS;
+        let joined_until = 1_000 + ENDED_RESERVATION_RETENTION_MS;
         let before = [
-            seat(2, State::Held, 2_000),
-            seat(3, State::Held, 2_000),
-            seat(4, State::Held, 900),
-            seat(5, State::Confirmed, 0),
-            seat(6, State::Held, 2_000),
+            reservation(2, State::Held, 2_000),
+            reservation(3, State::Held, 2_000),
+            reservation(4, State::Held, 900),
+            reservation(5, State::Confirmed, 0),
+            reservation(6, State::Held, 2_000),
         ];
         let after = [
-            seat(1, State::Held, 3_000),
-            seat(2, State::Confirmed, 0),
-            seat(3, State::Ended, 5_000),
-            seat(4, State::Ended, 5_000),
-            seat(5, State::Ended, settled),
-            seat(6, State::Held, 2_000),
-            seat(7, State::Ended, 5_000),
+            reservation(1, State::Held, 3_000),
+            reservation(2, State::Confirmed, 0),
+            reservation(3, State::Ended, 5_000),
+            reservation(4, State::Ended, 5_000),
+            reservation(5, State::Ended, joined_until),
+            reservation(6, State::Held, 2_000),
+            reservation(7, State::Ended, 5_000),
         ];
-        let heard: Vec<_> = reservation_deltas(&before, &after, now)
+        let changes: Vec<_> = reservation_deltas(&before, &after, now)
             .into_iter()
-            .map(|(it, change)| (it.id.as_bytes()[0], change))
+            .map(|(reservation, change)| (reservation.id.as_bytes()[0], change))
             .collect();
         let expected = [
             (1, ReservationChange::Held),
@@ -233,6 +236,6 @@ mod tests {
             (3, ReservationChange::Released),
             (4, ReservationChange::Expired),
         ];
-        assert_eq!(heard, expected);
+        assert_eq!(changes, expected);
     }
 }

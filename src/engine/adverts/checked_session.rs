@@ -1,4 +1,4 @@
-//! A session that asks for something, seen through the ruleset that it asks under.
+//! Session of a caller, validated against a ruleset.
 
 use crate::domain::attribute_values::{self, AttributeValues, FieldProblem};
 use crate::domain::filter::Searcher;
@@ -8,7 +8,7 @@ use crate::domain::session::Session;
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
 
-/// A session with its facts, its users and what was not believed of it.
+/// Session with its attribute values, its users and its ignored fields.
 #[derive(Debug)]
 pub(in crate::engine) struct CheckedSession {
     pub(in crate::engine) session: Session,
@@ -19,27 +19,31 @@ pub(in crate::engine) struct CheckedSession {
 }
 
 impl CheckedSession {
-    /// Holds `session` against `ruleset`. `ignored` are fields that were set aside before.
+    /// Validates `session` against `ruleset`. Adds to `ignored_fields`.
     pub(in crate::engine) fn new(
         ruleset: &Ruleset,
         caller: &Caller,
         session: Session,
-        mut ignored: Vec<String>,
+        mut ignored_fields: Vec<String>,
     ) -> Result<Self, EngineError> {
         check_session(ruleset, &session)?;
-        ignored.extend(attribute_values::untrusted_fields(ruleset, &session));
-        let facts = AttributeValues::from_session(ruleset, &session);
+        ignored_fields.extend(attribute_values::untrusted_fields(ruleset, &session));
+        let values = AttributeValues::from_session(ruleset, &session);
         Ok(Self {
-            attribute_values: facts,
+            attribute_values: values,
             users: session.sorted_users(),
             subject: caller.subject,
-            ignored_fields: ignored,
+            ignored_fields,
             session,
         })
     }
 
-    /// The seeker as filters see it.
-    pub(in crate::engine) fn searcher<'a>(&'a self, excluded: &'a [AdvertisementId], waited_ms: u64) -> Searcher<'a> {
+    /// Session as filters see it.
+    pub(in crate::engine) fn searcher<'a>(
+        &'a self,
+        excluded_ids: &'a [AdvertisementId],
+        waited_ms: u64,
+    ) -> Searcher<'a> {
         Searcher {
             attribute_values: &self.attribute_values,
             locality: self.session.locality,
@@ -47,18 +51,19 @@ impl CheckedSession {
             seats_needed: self.session.player_count(),
             users: &self.users,
             caller: self.subject,
-            excluded_ids: excluded,
+            excluded_ids,
             waited_ms,
         }
     }
 }
 
-/// Every field of the session that the ruleset cannot use, as paths of the request.
+/// Checks a session against the ruleset. Returns all invalid fields, as request paths.
 pub(in crate::engine) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), EngineError> {
     let mut problems = attribute_values::validate_attributes(ruleset, session);
     if !ruleset.silos.serves(session.silo) {
-        let what = format!("silo {} is not served by ruleset `{}`", session.silo, ruleset.name);
-        problems.push(FieldProblem { path: "silo_id".into(), message: what });
+        let message =
+            format!("silo {} is not served by ruleset `{}`; use a silo that it serves", session.silo, ruleset.name);
+        problems.push(FieldProblem { path: "silo_id".into(), message });
     }
     if problems.is_empty() {
         return Ok(());
@@ -69,7 +74,7 @@ pub(in crate::engine) fn check_session(ruleset: &Ruleset, session: &Session) -> 
     Err(EngineError::InvalidFields(problems))
 }
 
-/// A fault with one field.
-pub(in crate::engine) fn field_error(path: impl Into<String>, what: impl Into<String>) -> EngineError {
-    EngineError::InvalidFields(vec![FieldProblem { path: path.into(), message: what.into() }])
+/// Error for one field.
+pub(in crate::engine) fn field_error(path: impl Into<String>, message: impl Into<String>) -> EngineError {
+    EngineError::InvalidFields(vec![FieldProblem { path: path.into(), message: message.into() }])
 }

@@ -1,4 +1,4 @@
-//! Hears of what other servers have changed in the store that they share, and hands it to the writer.
+//! Advertisement feed listener: reads other replicas' changes from the shared store and sends them to the writer.
 
 use std::sync::Arc;
 
@@ -10,59 +10,60 @@ use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::core::Core;
 use crate::store::{AdvertFeed, mutant};
 
-/// Reads until told to stop. What is read goes through the writer's inbox, so that memory changes in one place.
+/// Reads the feed until stopped. Batches go through the writer's inbox, so that only the writer changes memory.
 pub(in crate::engine) async fn follow_advert_feed(
     core: Arc<Core>,
-    sharing: Arc<ReplicationState>,
+    replication: Arc<ReplicationState>,
     mut feed: Box<dyn AdvertFeed>,
-    inbox: mpsc::Sender<AdvertWriterCommand>,
-    stop: CancellationToken,
+    advert_writer: mpsc::Sender<AdvertWriterCommand>,
+    shutdown: CancellationToken,
 ) {
-    let mut wait = true;
-    let mut well = true;
+    let mut wait_first = true;
+    let mut is_healthy = true;
     loop {
-        if wait {
+        if wait_first {
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = shutdown.cancelled() => return,
                 () = feed.wait_for_changes() => {}
             }
         }
-        // In this order: whatever is in memory now was in the store before the reading begins.
-        let as_of = sharing.last_applied_batch();
-        let again = sharing.take_reread_requests();
-        let asked = core.clock.now();
-        let read = tokio::select! {
-            () = stop.cancelled() => return,
-            read = feed.read_batch(&again) => read,
+        // Read the batch number first: all batches in memory were in the store before this read begins.
+        let as_of = replication.last_applied_batch();
+        let reread_ids = replication.take_reread_requests();
+        let read_started_at = core.clock.now();
+        let result = tokio::select! {
+            () = shutdown.cancelled() => return,
+            result = feed.read_batch(&reread_ids) => result,
         };
-        match read {
-            Ok(news) => {
+        match result {
+            Ok(feed_batch) => {
                 if !mutant::is("expiry_by_the_local_clock") {
-                    core.clock.sync_to_store_clock(news.read_at, asked);
+                    core.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
                 }
-                sharing.record_store_success(core.clock.now());
-                if !std::mem::replace(&mut well, true) {
-                    tracing::info!(pending = sharing.unwritten_count(), "the store is back");
+                replication.record_store_success(core.clock.now());
+                if !std::mem::replace(&mut is_healthy, true) {
+                    tracing::info!(unwritten = replication.unwritten_count(), "store connection recovered");
                 }
-                wait = !news.has_more;
-                let nothing = !news.is_snapshot && news.changed.is_empty() && news.removed.is_empty();
-                if (!nothing || 0 < sharing.unwritten_count())
-                    && inbox.send(AdvertWriterCommand::ApplyFeed(Box::new(news), as_of)).await.is_err()
+                wait_first = !feed_batch.has_more;
+                let is_empty_batch =
+                    !feed_batch.is_snapshot && feed_batch.changed.is_empty() && feed_batch.removed.is_empty();
+                if (!is_empty_batch || replication.unwritten_count() > 0)
+                    && advert_writer.send(AdvertWriterCommand::ApplyFeed(Box::new(feed_batch), as_of)).await.is_err()
                 {
                     return;
                 }
-                if wait {
-                    sharing.record_completed_read();
+                if wait_first {
+                    replication.record_completed_read();
                 }
             }
             Err(error) => {
-                // Whoever waits for a seat need not find out for itself.
-                sharing.record_store_failure(core.clock.now());
-                sharing.request_reread(again);
-                if std::mem::replace(&mut well, false) {
-                    tracing::warn!(%error, "cannot hear of other servers' changes: searches go on from memory");
+                // Record the outage here, so that commands fail fast instead of waiting for the store.
+                replication.record_store_failure(core.clock.now());
+                replication.request_reread(reread_ids);
+                if std::mem::replace(&mut is_healthy, false) {
+                    tracing::warn!(%error, "advertisement feed read failed, serving searches from memory");
                 }
-                wait = true;
+                wait_first = true;
             }
         }
     }

@@ -1,4 +1,4 @@
-//! From a job to a write, or straight to its answer where memory already knows it.
+//! Converts a writer command to a store write, or answers it at once if memory decides it.
 
 use std::sync::Arc;
 
@@ -9,31 +9,31 @@ use crate::domain::filter::{Refusal, Searcher, admit};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId};
 use crate::domain::limit;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set::{AdvertRecord, candidate_of_record};
+use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert, ReserveSeats};
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
 use crate::store::{AdvertWrite, Reservation, ReservationState};
 
-/// How long a server waits for the one that is nearest to the host before it ends a lapsed hold itself.
+/// Head start of the heartbeat owner, milliseconds, before another replica ends an expired hold.
 const HEARTBEAT_OWNER_HEAD_START_MS: u64 = 1_000;
 
 impl Core {
-    /// The write that `job` needs. `None` when it has been answered without one.
+    /// Store write for `command`. `None` if the command was answered without one.
     pub(in crate::engine) fn prepare_write(
         &self,
-        job: AdvertWriterCommand,
+        command: AdvertWriterCommand,
         now: UnixMs,
     ) -> Option<(AdvertWriterCommand, AdvertWrite)> {
-        match job {
+        match command {
             AdvertWriterCommand::Publish(publish, reply, in_flight) => {
-                let write = build_put_write(&publish, now);
+                let write = build_publish_write(&publish, now);
                 Some((AdvertWriterCommand::Publish(publish, reply, in_flight), write))
             }
             AdvertWriterCommand::ExtendTtl(extend, reply, in_flight) => match self.build_extend_write(&extend, now) {
                 Ok(write) => Some((AdvertWriterCommand::ExtendTtl(extend, reply, in_flight), write)),
-                Err(fault) => {
-                    self.send_answer(reply, in_flight, Err(fault));
+                Err(error) => {
+                    self.send_answer(reply, in_flight, Err(error));
                     None
                 }
             },
@@ -44,20 +44,23 @@ impl Core {
                     AdvertWrite::Delete { advertisement_id: id, tombstone_until },
                 ))
             }
-            AdvertWriterCommand::ReserveSeats(take, reply, in_flight) => match self.build_reserve_write(&take, now) {
-                Ok(write) => Some((AdvertWriterCommand::ReserveSeats(take, reply, in_flight), write)),
-                Err(fault) => {
-                    self.send_answer(reply, in_flight, Err(fault));
-                    None
+            AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight) => {
+                match self.build_reserve_write(&reserve, now) {
+                    Ok(write) => Some((AdvertWriterCommand::ReserveSeats(reserve, reply, in_flight), write)),
+                    Err(error) => {
+                        self.send_answer(reply, in_flight, Err(error));
+                        None
+                    }
                 }
-            },
+            }
             AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight) => {
                 let write = self.build_end_reservation_write(id, advertisement_id, now);
                 Some((AdvertWriterCommand::ReleaseReservation(id, advertisement_id, set_id, reply, in_flight), write))
             }
             AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id) => {
-                let due = self.hold_expires_at(set_id, advertisement_id, id).is_some_and(|until| until <= now);
-                due.then(|| {
+                let is_due =
+                    self.hold_expires_at(set_id, advertisement_id, id).is_some_and(|expires_at| expires_at <= now);
+                is_due.then(|| {
                     (
                         AdvertWriterCommand::ExpireHold(id, advertisement_id, set_id),
                         self.build_end_reservation_write(id, advertisement_id, now),
@@ -75,36 +78,36 @@ impl Core {
     }
 
     fn build_extend_write(&self, extend: &ExtendAdvertTtl, now: UnixMs) -> Result<AdvertWrite, EngineError> {
-        let shelf = self.advert_sets.get(extend.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let shelf = shelf.read();
+        let set = self.advert_sets.get(extend.set_id).ok_or(EngineError::AdvertisementNotFound)?;
+        let set = set.read();
         let record =
-            shelf.get(extend.id).filter(|record| now < record.expires_at).ok_or(EngineError::AdvertisementNotFound)?;
-        let time_to_live_ms = u64::from(extend.ttl_ms.unwrap_or(record.ttl_ms));
+            set.get(extend.id).filter(|record| now < record.expires_at).ok_or(EngineError::AdvertisementNotFound)?;
+        let ttl_ms = u64::from(extend.ttl_ms.unwrap_or(record.ttl_ms));
         Ok(AdvertWrite::ExtendTtl {
             advertisement_id: extend.id,
-            expires_at: padded_expiry(now, time_to_live_ms),
+            expires_at: padded_expiry(now, ttl_ms),
             confirmed_reservations: extend.confirmed_reservations.clone(),
             joined_reservations: extend.joined_reservations.clone(),
             now,
         })
     }
 
-    /// Judges the rules again. A retry of what is already held goes to the store, which knows the answer.
-    fn build_reserve_write(&self, take: &ReserveSeats, now: UnixMs) -> Result<AdvertWrite, EngineError> {
-        let shelf = self.advert_sets.get(take.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let shelf = shelf.read();
-        let record = shelf.get(take.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
-        if !record.reservations.iter().any(|known| known.id == take.reservation_id) {
-            check_admission(take, record, now)?;
+    /// Write for a reservation, after checking the rules again. A retry skips the check; the store has its answer.
+    fn build_reserve_write(&self, reserve: &ReserveSeats, now: UnixMs) -> Result<AdvertWrite, EngineError> {
+        let set = self.advert_sets.get(reserve.set_id).ok_or(EngineError::AdvertisementNotFound)?;
+        let set = set.read();
+        let record = set.get(reserve.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?;
+        if !record.reservations.iter().any(|existing| existing.id == reserve.reservation_id) {
+            check_admission(reserve, record, now)?;
         }
         let reservation = Reservation {
-            id: take.reservation_id,
-            advertisement_id: take.advertisement_id,
-            seats: take.session.player_count(),
-            users: take.users.clone(),
-            request_digest: take.request_digest,
+            id: reserve.reservation_id,
+            advertisement_id: reserve.advertisement_id,
+            seats: reserve.session.player_count(),
+            users: reserve.users.clone(),
+            request_digest: reserve.request_digest,
             state: ReservationState::Held,
-            deadline: now.plus_ms(u64::from(take.hold_ms)),
+            deadline: now.plus_ms(u64::from(reserve.hold_ms)),
         };
         Ok(AdvertWrite::ReserveSeats { reservation, now })
     }
@@ -122,93 +125,89 @@ impl Core {
         }
     }
 
-    /// When a hold is to be ended from here: at its deadline, or a little later where another server, which took the
-    /// host's last heartbeat, will have done it by then.
+    /// Time at which this replica ends a hold: its deadline, plus a head start for another heartbeat owner.
     fn hold_expires_at(&self, set_id: SetId, id: AdvertisementId, reservation: ReservationId) -> Option<UnixMs> {
-        let shelf = self.advert_sets.get(set_id)?;
-        let shelf = shelf.read();
-        let record = shelf.get(id)?;
-        let held = record.reservations.iter().find(|known| known.id == reservation)?;
-        let until = if record.is_heartbeat_owner {
+        let set = self.advert_sets.get(set_id)?;
+        let set = set.read();
+        let record = set.get(id)?;
+        let held = record.reservations.iter().find(|existing| existing.id == reservation)?;
+        let expires_at = if record.is_heartbeat_owner {
             held.deadline
         } else {
             held.deadline.plus_ms(HEARTBEAT_OWNER_HEAD_START_MS)
         };
-        (held.state == ReservationState::Held).then_some(until)
+        (held.state == ReservationState::Held).then_some(expires_at)
     }
 
-    /// Takes an expired advertisement out of memory, so that no heartbeat can be promised on it while the store is
-    /// told. The store's own expiry may lie ahead by the padding; what was promised to the host is over. But where
-    /// another server has changed it since, that one may have promised more, and the store goes by what it has.
+    /// Removes an expired advertisement from memory, so that no heartbeat is accepted while the write is pending.
+    ///
+    /// The stored expiry may be later, because it is padded; the acknowledged one has passed. If another replica has
+    /// changed the row, it may have acknowledged a later expiry, and the store keeps the row.
     fn remove_expired(&self, id: AdvertisementId, set_id: SetId, now: UnixMs) -> Option<(AdvertRecord, AdvertWrite)> {
-        let shelf = self.advert_sets.get(set_id)?;
-        let mut shelf = shelf.write();
-        shelf.get(id).filter(|record| record.expires_at <= now)?;
-        let record = shelf.remove(id)?;
-        let seen = self.replication.is_some().then_some(record.version);
-        let write = match record.is_heartbeat_owner {
-            true => AdvertWrite::Expire {
-                advertisement_id: id,
-                now: now.max(record.stored_expires_at),
-                expected_version: seen,
-            },
-            false => AdvertWrite::Expire { advertisement_id: id, now, expected_version: None },
+        let set = self.advert_sets.get(set_id)?;
+        let mut set = set.write();
+        set.get(id).filter(|record| record.expires_at <= now)?;
+        let record = set.remove(id)?;
+        let expected_version = self.replication.is_some().then_some(record.version);
+        let write = if record.is_heartbeat_owner {
+            AdvertWrite::Expire { advertisement_id: id, now: now.max(record.stored_expires_at), expected_version }
+        } else {
+            AdvertWrite::Expire { advertisement_id: id, now, expected_version: None }
         };
         Some((record, write))
     }
 
-    /// Takes back an expired record that the store could not be told of: it is invisible, and the next sweep tries
-    /// again. Memory and store go on agreeing about its reservations.
+    /// Restores an expired record whose write failed. It stays invisible, and the next sweep retries.
     pub(in crate::engine) fn restore_expired(&self, set_id: SetId, record: AdvertRecord) {
-        let shelf = self.advert_sets.get_or_create(set_id);
-        let mut shelf = shelf.write();
-        if shelf.get(record.advertisement.id).is_none() {
-            shelf.upsert(record);
+        let set = self.advert_sets.get_or_create(set_id);
+        let mut set = set.write();
+        if set.get(record.advertisement.id).is_none() {
+            set.upsert(record);
         }
     }
 }
 
-/// Whether `take` may sit down in `record`. Open seats are the store's to judge.
-fn check_admission(take: &ReserveSeats, record: &AdvertRecord, now: UnixMs) -> Result<(), EngineError> {
-    let refused = |rule: &str, side| Err(EngineError::RefusedByRule { rule: rule.into(), side });
+/// Whether `reserve` may take seats in `record`. The store checks the open seats.
+fn check_admission(reserve: &ReserveSeats, record: &AdvertRecord, now: UnixMs) -> Result<(), EngineError> {
+    let refuse = |rule: &str, side| Err(EngineError::RefusedByRule { rule: rule.into(), side });
     let advertisement = &record.advertisement;
-    if advertisement.kind != take.required_kind || advertisement.session.silo != take.silo {
-        return refused("silo", RefusingSide::Searcher);
+    if advertisement.kind != reserve.required_kind || advertisement.session.silo != reserve.silo {
+        return refuse("silo", RefusingSide::Searcher);
     }
-    if take.required_kind == AdvertisementKind::GameServer {
+    if reserve.required_kind == AdvertisementKind::GameServer {
         return if record.expires_at <= now { Err(EngineError::AdvertisementNotFound) } else { Ok(()) };
     }
-    if record.has_valid_reservation_for(&take.users, take.reservation_id, now) {
-        return refused("own", RefusingSide::Searcher);
+    if record.has_valid_reservation_for(&reserve.users, reserve.reservation_id, now) {
+        return refuse("own", RefusingSide::Searcher);
     }
-    if limit::RESERVATIONS_PER_ADVERTISEMENT_MAX <= record.valid_reservations(now).count() {
+    if record.valid_reservations(now).count() >= limit::RESERVATIONS_PER_ADVERTISEMENT_MAX {
         return Err(EngineError::TooManyReservations);
     }
-    let facts = AttributeValues::from_session(&take.ruleset, &advertisement.session);
+    let attribute_values = AttributeValues::from_session(&reserve.ruleset, &advertisement.session);
     let searcher = Searcher {
-        attribute_values: &take.attribute_values,
-        locality: take.session.locality,
-        region_latencies: &take.session.region_latencies,
-        seats_needed: take.session.player_count(),
-        users: &take.users,
-        caller: take.subject,
+        attribute_values: &reserve.attribute_values,
+        locality: reserve.session.locality,
+        region_latencies: &reserve.session.region_latencies,
+        seats_needed: reserve.session.player_count(),
+        users: &reserve.users,
+        caller: reserve.subject,
         excluded_ids: &[],
-        waited_ms: now.ms_since(take.searching_since),
+        waited_ms: now.ms_since(reserve.searching_since),
     };
-    match admit(&take.ruleset, &searcher, &candidate_of_record(record, &facts), None, now) {
+    match admit(&reserve.ruleset, &searcher, &candidate_from_record(record, &attribute_values), None, now) {
         Ok(()) | Err(Refusal::NotEnoughSeats) => Ok(()),
         Err(Refusal::Expired) => Err(EngineError::AdvertisementNotFound),
-        Err(Refusal::HardFilter { filter_index: filter, side }) => {
-            refused(take.ruleset.hard_filters.get(filter).map_or("allowed", |hard| &hard.name), side)
+        Err(Refusal::HardFilter { filter_index, side }) => {
+            refuse(reserve.ruleset.hard_filters.get(filter_index).map_or("allowed_range", |filter| &filter.name), side)
         }
-        Err(Refusal::Silo) => refused("silo", RefusingSide::Searcher),
-        Err(Refusal::OwnSession | Refusal::Excluded) => refused("own", RefusingSide::Searcher),
-        // The rest are queues' refusals.
-        Err(other) => refused(other.as_str(), RefusingSide::Searcher),
+        Err(Refusal::Silo) => refuse("silo", RefusingSide::Searcher),
+        Err(Refusal::OwnSession | Refusal::Excluded) => refuse("own", RefusingSide::Searcher),
+        // The remaining refusals occur only in queues.
+        Err(other) => refuse(other.as_str(), RefusingSide::Searcher),
     }
 }
 
-fn build_put_write(publish: &PublishAdvert, now: UnixMs) -> AdvertWrite {
+fn build_publish_write(publish: &PublishAdvert, now: UnixMs) -> AdvertWrite {
     AdvertWrite::Publish {
         advertisement: Arc::clone(&publish.advertisement),
         expires_at: padded_expiry(now, u64::from(publish.ttl_ms)),
@@ -218,8 +217,7 @@ fn build_put_write(publish: &PublishAdvert, now: UnixMs) -> AdvertWrite {
     }
 }
 
-/// What the store is told: one time to live beyond what the host is promised, so that the heartbeats until then need
-/// not be written (DESIGN section 6).
-fn padded_expiry(now: UnixMs, time_to_live_ms: u64) -> UnixMs {
-    now.plus_ms(time_to_live_ms * 2)
+/// Stored expiry: one TTL beyond the acknowledged expiry, so that heartbeats until then need no write.
+fn padded_expiry(now: UnixMs, ttl_ms: u64) -> UnixMs {
+    now.plus_ms(ttl_ms * 2)
 }

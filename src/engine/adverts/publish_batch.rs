@@ -1,5 +1,5 @@
-//! Publications that the store has confirmed, brought to memory many at a time: they share one hold of the lock and their
-//! waits for memory, and what they replace is given back when nobody waits for it.
+//! Batched application of committed publications: they share one lock and overlap their cache misses. Replaced records
+//! are freed after the lock is released.
 
 use std::sync::Arc;
 
@@ -14,18 +14,17 @@ use crate::engine::core::Core;
 use crate::engine::error::EngineError;
 use crate::store::{AdvertVersion, AdvertWrite, Reservation, WriteOutcome};
 
-/// Publications under one hold of the lock: enough that their waits for memory overlap, few enough that no search waits
-/// long for them.
+/// Publications per lock: enough to overlap cache misses, few enough not to delay searches.
 const PUBLICATIONS_PER_LOCK_MAX: usize = 32;
 
-/// Publications of one set that follow one another.
+/// Consecutive publications of one set.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct PublishBatch {
     set_id: Option<SetId>,
     publications: Vec<ConfirmedPublication>,
 }
 
-/// One publication that the store has confirmed.
+/// Publication that the store has committed.
 #[derive(Debug)]
 struct ConfirmedPublication {
     publish: PublishAdvert,
@@ -33,94 +32,101 @@ struct ConfirmedPublication {
     in_flight: InFlightGuard,
     created: bool,
     stored_expires_at: UnixMs,
-    /// The moment that the store decided by.
+    /// Time at which the write was prepared.
     decided_at: UnixMs,
 }
 
-/// What one member's change came to.
+/// Snapshot of the applied record, and its reservation events.
 type AppliedPublication = (UpdateSnapshot, Vec<(Reservation, ReservationChange)>);
 
 impl Core {
-    /// Takes a publication into `run`, applying first what is there already if the two cannot go together. One that the
-    /// store has refused is answered when all before it are.
+    /// Adds a publication to `batch`; applies the batch first if it is full or of another set.
+    ///
+    /// A rejected publication is answered after all before it.
     pub(in crate::engine) fn add_to_publish_batch(
         &self,
-        run: &mut PublishBatch,
+        batch: &mut PublishBatch,
         (publish, reply, in_flight): (PublishAdvert, ReplySender<UpdateAdvertAnswer>, InFlightGuard),
         write: &AdvertWrite,
         outcome: &WriteOutcome,
         now: UnixMs,
     ) {
         let set_id = publish.advertisement.set_id;
-        if run.set_id != Some(set_id) || PUBLICATIONS_PER_LOCK_MAX <= run.publications.len() {
-            self.apply_publish_batch(run, now);
+        if batch.set_id != Some(set_id) || batch.publications.len() >= PUBLICATIONS_PER_LOCK_MAX {
+            self.apply_publish_batch(batch, now);
         }
-        let refused = match (outcome, write) {
+        let error = match (outcome, write) {
             (
-                &WriteOutcome::Published { created, advertised_since: since },
-                &AdvertWrite::Publish { expires_at: stored_expires, now: decided, .. },
+                &WriteOutcome::Published { created, advertised_since },
+                &AdvertWrite::Publish { expires_at: stored_expires_at, now: decided_at, .. },
             ) => {
                 let mut publish = publish;
-                if publish.advertisement.advertised_since != since {
-                    Arc::make_mut(&mut publish.advertisement).advertised_since = since;
+                if publish.advertisement.advertised_since != advertised_since {
+                    Arc::make_mut(&mut publish.advertisement).advertised_since = advertised_since;
                 }
-                run.set_id = Some(set_id);
-                run.publications.push(ConfirmedPublication {
+                batch.set_id = Some(set_id);
+                batch.publications.push(ConfirmedPublication {
                     publish,
                     reply,
                     in_flight,
                     created,
-                    stored_expires_at: stored_expires,
-                    decided_at: decided,
+                    stored_expires_at,
+                    decided_at,
                 });
                 return;
             }
             (WriteOutcome::Tombstoned, _) => EngineError::AdvertisementDeleted,
-            (other, _) => self.unexpected_outcome("put", other),
+            (other, _) => self.unexpected_outcome("publish", other),
         };
-        self.apply_publish_batch(run, now);
-        self.send_answer(reply, in_flight, Err(refused));
+        self.apply_publish_batch(batch, now);
+        self.send_answer(reply, in_flight, Err(error));
     }
 
-    /// Brings a run to memory in its order, answers, and leaves it empty.
-    pub(in crate::engine) fn apply_publish_batch(&self, run: &mut PublishBatch, now: UnixMs) {
-        let Some(set_id) = run.set_id.take() else { return };
-        let shelf = self.advert_sets.get_or_create(set_id);
-        // Only the writer, which is here, adds and removes views: they are the same when the lock is taken again.
-        let rulesets = shelf.read().indexed_rulesets();
-        let mut entries: Vec<IndexEntry> = Vec::with_capacity(run.publications.len() * rulesets.len());
-        let mut records: Vec<AdvertRecord> = Vec::with_capacity(run.publications.len());
-        for member in &run.publications {
-            let record = member.to_record();
+    /// Applies a batch to memory in order, answers, and empties it.
+    pub(in crate::engine) fn apply_publish_batch(&self, batch: &mut PublishBatch, now: UnixMs) {
+        let Some(set_id) = batch.set_id.take() else { return };
+        let set = self.advert_sets.get_or_create(set_id);
+        // Only the writer changes indexes, and it runs here: they cannot change between the two locks.
+        let rulesets = set.read().indexed_rulesets();
+        let mut entries: Vec<IndexEntry> = Vec::with_capacity(batch.publications.len() * rulesets.len());
+        let mut records: Vec<AdvertRecord> = Vec::with_capacity(batch.publications.len());
+        for publication in &batch.publications {
+            let record = publication.to_record();
             entries.extend(rulesets.iter().map(|ruleset| index_entry(&record, ruleset)));
             records.push(record);
         }
-        let mut changes: Vec<AppliedPublication> = Vec::with_capacity(run.publications.len());
+        let mut applied: Vec<AppliedPublication> = Vec::with_capacity(batch.publications.len());
         let mut replaced = ReplacedRecords::with_capacity(records.len(), entries.len());
         let mut entries = entries.into_iter();
         {
-            let mut shelf = shelf.write();
-            shelf.prefetch(run.publications.iter().map(|member| member.publish.advertisement.id));
-            for (member, mut record) in run.publications.iter().zip(records) {
+            let mut set = set.write();
+            set.prefetch(batch.publications.iter().map(|publication| publication.publish.advertisement.id));
+            for (publication, mut record) in batch.publications.iter().zip(records) {
                 if self.replication.is_some() {
-                    // Until it is stamped with the one that the store gave it.
+                    // Keep the old version until the commit's version is recorded.
                     record.version =
-                        shelf.get(record.advertisement.id).map_or(AdvertVersion::default(), |old| old.version);
+                        set.get(record.advertisement.id).map_or(AdvertVersion::default(), |existing| existing.version);
                 }
-                let PublishAdvert { confirmed_reservations: confirmed, joined_reservations: settled, .. } =
-                    &member.publish;
-                let settle =
-                    |all: &mut Vec<_>| self.confirm_and_end_reservations(all, confirmed, settled, member.decided_at);
-                let (record, events) = shelf.upsert_with_entries(record, &mut entries, settle, &mut replaced);
-                changes.push((UpdateSnapshot::from_record(record, now), events));
+                let PublishAdvert { confirmed_reservations, joined_reservations, .. } = &publication.publish;
+                let update_reservations = |reservations: &mut Vec<_>| {
+                    self.confirm_and_end_reservations(
+                        reservations,
+                        confirmed_reservations,
+                        joined_reservations,
+                        publication.decided_at,
+                    )
+                };
+                let (record, events) =
+                    set.upsert_with_entries(record, &mut entries, update_reservations, &mut replaced);
+                applied.push((UpdateSnapshot::from_record(record, now), events));
             }
         }
         drop(replaced);
-        for (member, (seen, events)) in run.publications.drain(..).zip(changes) {
-            let ConfirmedPublication { publish, reply, in_flight, created, .. } = member;
+        for (publication, (snapshot, events)) in batch.publications.drain(..).zip(applied) {
+            let ConfirmedPublication { publish, reply, in_flight, created, .. } = publication;
             self.publish_reservation_events(publish.advertisement.id, events, now);
             let answer =
-                self.build_update_answer_with_ruleset(Some(&publish.ruleset), seen, Some(publish.owner_token), now);
+                self.build_update_answer_with_ruleset(Some(&publish.ruleset), snapshot, Some(publish.owner_token), now);
             self.send_answer(
                 reply,
                 in_flight,
@@ -131,7 +137,7 @@ impl Core {
 }
 
 impl ConfirmedPublication {
-    /// The record as it is without its reservations.
+    /// Record without its reservations.
     fn to_record(&self) -> AdvertRecord {
         AdvertRecord {
             encoded_advert: Arc::clone(&self.publish.encoded_advert),

@@ -1,5 +1,4 @@
-//! The writer's part where servers share a store: its own changes and the others' come to memory in an order that the
-//! store would agree with, and what could not be written is written later.
+//! Writer for a store shared by replicas: applies own and remote changes in store order, and retries unwritten ones.
 
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use crate::engine::core::Core;
 use crate::engine::fail_points;
 use crate::store::{AdvertWrite, FeedBatch, VersionStep};
 
-/// What the writer keeps about the others.
+/// Replication bookkeeping of the advertisement writer.
 #[derive(Debug)]
 pub(in crate::engine) struct ReplicatedWriter {
     replication: Arc<ReplicationState>,
@@ -22,52 +21,52 @@ pub(in crate::engine) struct ReplicatedWriter {
 }
 
 impl ReplicatedWriter {
-    pub(in crate::engine) fn new(sharing: Arc<ReplicationState>) -> Self {
-        Self { replication: sharing, local_changes: LocalChangeLog::default(), unwritten: UnwrittenAdverts::default() }
+    pub(in crate::engine) fn new(replication: Arc<ReplicationState>) -> Self {
+        Self { replication, local_changes: LocalChangeLog::default(), unwritten: UnwrittenAdverts::default() }
     }
 
-    /// Has the store confirm a batch, and brings it to memory; without the store, does what can be done.
+    /// Commits a batch and applies it to memory. Handles it in memory, as far as possible, if the store is down.
     pub(in crate::engine) async fn commit(
         &mut self,
         core: &Arc<Core>,
-        jobs: Vec<AdvertWriterCommand>,
+        commands: Vec<AdvertWriterCommand>,
         writes: &[AdvertWrite],
     ) {
         if self.replication.is_store_down() {
-            return self.handle_without_store(core, jobs);
+            return self.handle_without_store(core, commands);
         }
         #[cfg(not(feature = "mutants"))]
-        let committed = core.store.commit(writes).await;
+        let result = core.store.commit(writes).await;
         #[cfg(feature = "mutants")]
-        let committed = fail_points::commit_unless_client_gone(core, &jobs, writes).await;
-        match committed {
+        let result = fail_points::commit_unless_client_gone(core, &commands, writes).await;
+        match result {
             Ok(committed) => {
-                let about: Vec<_> = jobs.iter().map(AdvertWriterCommand::advert_and_set_id).collect();
-                apply_committed_batch(core, jobs, writes, committed.outcomes);
+                let targets: Vec<_> = commands.iter().map(AdvertWriterCommand::advert_and_set_id).collect();
+                apply_committed_batch(core, commands, writes, committed.outcomes);
                 let batch = self.replication.record_applied_batch();
-                for (about, step) in about.into_iter().zip(committed.version_steps) {
-                    let Some((id, set_id)) = about else { continue };
+                for (target, step) in targets.into_iter().zip(committed.version_steps) {
+                    let Some((id, set_id)) = target else { continue };
                     self.record_version(core, (id, set_id, batch), step);
                 }
             }
             Err(error) => {
-                tracing::error!(%error, jobs = jobs.len(), "commit a batch");
+                tracing::error!(%error, commands = commands.len(), "batch commit failed");
                 self.replication.record_store_failure(core.clock.now());
-                // It may have happened all the same.
+                // The commit may have succeeded despite the error.
                 self.replication.request_reread(writes.iter().map(AdvertWrite::advertisement_id));
-                self.handle_without_store(core, jobs);
+                self.handle_without_store(core, commands);
             }
         }
     }
 
-    /// Brings other servers' changes to memory.
-    pub(in crate::engine) fn apply_feed(&mut self, core: &Core, news: FeedBatch, as_of: u64) {
-        core.apply_feed(news, as_of, &mut self.local_changes, &self.replication);
+    /// Applies other replicas' changes to memory.
+    pub(in crate::engine) fn apply_feed(&mut self, core: &Core, feed_batch: FeedBatch, as_of: u64) {
+        core.apply_feed(feed_batch, as_of, &mut self.local_changes, &self.replication);
     }
 
-    /// Tells the store what it has missed.
+    /// Writes the changes that were accepted while the store was down.
     pub(in crate::engine) async fn write_unwritten_adverts(&mut self, core: &Core) {
-        while !self.replication.is_store_down() && 0 < self.unwritten.len() {
+        while !self.replication.is_store_down() && self.unwritten.len() > 0 {
             let writes = core.catch_up_writes(&mut self.unwritten, core.clock.now());
             let (sets, writes): (Vec<_>, Vec<AdvertWrite>) = writes.into_iter().unzip();
             if writes.is_empty() {
@@ -76,14 +75,15 @@ impl ReplicatedWriter {
             match core.store.commit(&writes).await {
                 Ok(committed) => {
                     let batch = self.replication.record_applied_batch();
-                    let told = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);
-                    for (((write, outcome), step), set_id) in told {
+                    let results = writes.iter().zip(&committed.outcomes).zip(committed.version_steps).zip(sets);
+                    for (((write, outcome), step), set_id) in results {
                         core.apply_catch_up_outcome(set_id, write, outcome, &mut self.unwritten);
                         self.record_version(core, (write.advertisement_id(), set_id, batch), step);
                     }
                 }
                 Err(error) => {
-                    tracing::error!(%error, pending = self.unwritten.len(), "write what is pending");
+                    let unwritten = self.unwritten.len();
+                    tracing::error!(%error, unwritten, "commit of unwritten advertisements failed");
                     self.replication.record_store_failure(core.clock.now());
                     self.replication.request_reread(writes.iter().map(AdvertWrite::advertisement_id));
                 }
@@ -92,9 +92,9 @@ impl ReplicatedWriter {
         self.replication.set_unwritten_count(self.unwritten.len());
     }
 
-    fn handle_without_store(&mut self, core: &Core, jobs: Vec<AdvertWriterCommand>) {
+    fn handle_without_store(&mut self, core: &Core, commands: Vec<AdvertWriterCommand>) {
         let now = core.clock.now();
-        jobs.into_iter().for_each(|job| core.handle_without_store(job, &mut self.unwritten, now));
+        commands.into_iter().for_each(|command| core.handle_without_store(command, &mut self.unwritten, now));
         self.replication.set_unwritten_count(self.unwritten.len());
     }
 

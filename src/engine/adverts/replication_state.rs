@@ -1,4 +1,4 @@
-//! What a server knows of the others with which it shares a store: how fresh its picture is, and what must be read again.
+//! Replication state of a replica that shares its store: staleness, outages and rows to read again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -9,126 +9,125 @@ use tokio::sync::watch;
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
 
-/// A picture that is not older than this is as fresh as any: the feed is read ten times a second.
+/// Age above which memory counts as stale. The feed is read ten times a second.
 const STALE_AFTER_MS: u64 = 1_000;
 
-/// Shared by the writer, which changes memory, the feed's task, which reads, and whoever asks how fresh it all is.
+/// Shared by the writer, the feed listener and the readers of staleness.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct ReplicationState {
-    /// When the others were last heard of, and when a commit last failed, by the engine's clock.
+    /// Last successful read and last failed commit or read, engine clock, milliseconds.
     store_success_at: AtomicU64,
     store_failure_at: AtomicU64,
-    /// Until when advertisements that others hold are believed in any case: the store was out of reach a moment ago.
+    /// Time until which other replicas' advertisements do not expire here, because of a recent outage.
     expiry_grace_until: AtomicU64,
-    /// Batches that are in memory, one number each.
+    /// Number of batches applied to memory.
     applied_batches: AtomicU64,
-    /// Advertisements that memory and store may differ about.
+    /// Advertisements that may differ between memory and store.
     adverts_to_reread: Mutex<BTreeSet<AdvertisementId>>,
-    /// Advertisements that the store has yet to be told of.
+    /// Number of advertisements not yet written to the store.
     unwritten_count: AtomicUsize,
-    /// How often the feed has come to the end of what there was to read, and handed it to the writer.
+    /// Number of times that the feed was read to its end and handed to the writer.
     completed_reads: watch::Sender<u64>,
 }
 
 impl ReplicationState {
-    /// Notes that the store was heard at `now`.
+    /// Records a successful read at `now`.
     pub(in crate::engine) fn record_store_success(&self, now: UnixMs) {
         self.store_success_at.fetch_max(now.0, Ordering::AcqRel);
     }
 
-    /// Notes that it failed at `now`.
+    /// Records a failure at `now`.
     pub(in crate::engine) fn record_store_failure(&self, now: UnixMs) {
         self.store_failure_at.fetch_max(now.0, Ordering::AcqRel);
     }
 
-    /// Whether the last thing that was heard of the store is that it failed.
+    /// Whether the last access to the store failed.
     pub(in crate::engine) fn is_store_down(&self) -> bool {
         self.store_success_at.load(Ordering::Acquire) <= self.store_failure_at.load(Ordering::Acquire)
     }
 
-    /// How old the picture is, where that is worth saying.
+    /// Age of memory in milliseconds, if above `STALE_AFTER_MS`.
     pub(in crate::engine) fn staleness_ms(&self, now: UnixMs) -> Option<u64> {
         let age = now.ms_since(UnixMs(self.store_success_at.load(Ordering::Acquire)));
-        (STALE_AFTER_MS < age).then_some(age)
+        (age > STALE_AFTER_MS).then_some(age)
     }
 
-    /// Believes until `until` what others hold, whatever the store says of its expiry before they have written.
+    /// Extends the grace period during which other replicas' advertisements do not expire here.
     pub(in crate::engine) fn extend_expiry_grace(&self, until: UnixMs) {
         self.expiry_grace_until.fetch_max(until.0, Ordering::AcqRel);
     }
 
-    /// Until when that is.
+    /// End of the grace period.
     pub(in crate::engine) fn expiry_grace_until(&self) -> UnixMs {
         UnixMs(self.expiry_grace_until.load(Ordering::Acquire))
     }
 
-    /// The last batch that is in memory.
+    /// Number of the last batch applied to memory.
     pub(in crate::engine) fn last_applied_batch(&self) -> u64 {
         self.applied_batches.load(Ordering::Acquire)
     }
 
-    /// The next batch is in memory; says which it is.
+    /// Counts an applied batch and returns its number.
     pub(in crate::engine) fn record_applied_batch(&self) -> u64 {
         self.applied_batches.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// All there was has been read and is with the writer.
+    /// Records that the feed was read to its end and handed to the writer.
     pub(in crate::engine) fn record_completed_read(&self) {
-        self.completed_reads.send_modify(|readings| *readings += 1);
+        self.completed_reads.send_modify(|reads| *reads += 1);
     }
 
-    /// Waits until whatever was committed before now is with the writer.
+    /// Waits until all commits made before this call are with the writer.
     pub(in crate::engine) async fn wait_until_caught_up(&self) {
-        let mut readings = self.completed_reads.subscribe();
-        // The reading that is under way may have begun before now; the one after it has not.
-        let enough = *readings.borrow() + 2;
-        // It fails when the sender is gone, which is here.
-        let _ = readings.wait_for(|readings| enough <= *readings).await;
+        let mut reads = self.completed_reads.subscribe();
+        // The read in progress may have begun before this call; the next one has not.
+        let target = *reads.borrow() + 2;
+        // Fails only if the sender is dropped, and `self` holds it.
+        let _ = reads.wait_for(|reads| *reads >= target).await;
     }
 
-    /// Has `ids` read again.
+    /// Requests that `ids` are read again.
     pub(in crate::engine) fn request_reread(&self, ids: impl IntoIterator<Item = AdvertisementId>) {
         self.adverts_to_reread.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
     }
 
-    /// What is to be read again, to be given back if that fails.
+    /// Takes the requested ids; the caller must request them again if the read fails.
     pub(in crate::engine) fn take_reread_requests(&self) -> Vec<AdvertisementId> {
-        let mut again = self.adverts_to_reread.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut *again).into_iter().collect()
+        let mut requested = self.adverts_to_reread.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::take(&mut *requested).into_iter().collect()
     }
 
-    /// Says how many advertisements the store has yet to be told of.
+    /// Sets the number of unwritten advertisements.
     pub(in crate::engine) fn set_unwritten_count(&self, count: usize) {
         self.unwritten_count.store(count, Ordering::Release);
     }
 
-    /// How many there are.
+    /// Number of unwritten advertisements.
     pub(in crate::engine) fn unwritten_count(&self) -> usize {
         self.unwritten_count.load(Ordering::Acquire)
     }
 }
 
-/// The batch that last changed each advertisement, for as long as some reading may have begun before it.
+/// Last local batch that changed each advertisement, while a read may have begun before that batch.
 ///
-/// A reading says how an advertisement stood at some moment after batch `as_of` was in memory. If a later batch of this
-/// server has changed it, nobody knows which of the two came first, and it is read again.
+/// A read shows an advertisement at some moment after batch `as_of`. If a later local batch changed it, the order of
+/// the two is unknown, and it is read again.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct LocalChangeLog(HashMap<AdvertisementId, u64, BuildIdHasher>);
 
 impl LocalChangeLog {
-    /// Notes a change.
     pub(in crate::engine) fn record_change(&mut self, id: AdvertisementId, batch: u64) {
         self.0.insert(id, batch);
     }
 
-    /// Whether a batch after `as_of` has changed `id`.
+    /// Whether a batch after `as_of` changed `id`.
     pub(in crate::engine) fn changed_after(&self, id: AdvertisementId, as_of: u64) -> bool {
-        self.0.get(&id).is_some_and(|batch| as_of < *batch)
+        self.0.get(&id).is_some_and(|batch| *batch > as_of)
     }
 
-    /// No reading will come any more that began before batch `as_of` was in memory.
+    /// Drops entries up to batch `as_of`; no older read is in progress.
     pub(in crate::engine) fn purge_through(&mut self, as_of: u64) {
-        self.0.retain(|_, batch| as_of < *batch);
+        self.0.retain(|_, batch| *batch > as_of);
     }
 }
 
@@ -138,23 +137,27 @@ mod tests {
 
     #[test]
     fn staleness_grows_until_the_store_is_read() {
-        let sharing = ReplicationState::default();
-        sharing.record_store_success(UnixMs(10_000));
-        assert_eq!(sharing.staleness_ms(UnixMs(11_000)), None);
-        assert_eq!(sharing.staleness_ms(UnixMs(12_500)), Some(2_500));
-        sharing.record_store_failure(UnixMs(12_600));
-        assert!(sharing.is_store_down());
-        sharing.record_store_success(UnixMs(12_700));
-        assert!(!sharing.is_store_down());
+        let replication = ReplicationState::default();
+        replication.record_store_success(UnixMs(10_000));
+        assert_eq!(replication.staleness_ms(UnixMs(11_000)), None);
+        assert_eq!(replication.staleness_ms(UnixMs(12_500)), Some(2_500));
+        replication.record_store_failure(UnixMs(12_600));
+        assert!(replication.is_store_down());
+        replication.record_store_success(UnixMs(12_700));
+        assert!(!replication.is_store_down());
     }
 
     #[test]
     fn local_change_log_reports_changes_after_a_batch() {
-        let (one, other) = (AdvertisementId::from_bytes([1; 16]), AdvertisementId::from_bytes([2; 16]));
-        let mut recent = LocalChangeLog::default();
-        recent.record_change(one, 5);
-        assert!(recent.changed_after(one, 4) && !recent.changed_after(one, 5) && !recent.changed_after(other, 0));
-        recent.purge_through(5);
-        assert!(!recent.changed_after(one, 4));
+        let (changed, unchanged) = (AdvertisementId::from_bytes([1; 16]), AdvertisementId::from_bytes([2; 16]));
+        let mut local_changes = LocalChangeLog::default();
+        local_changes.record_change(changed, 5);
+        assert!(
+            local_changes.changed_after(changed, 4)
+                && !local_changes.changed_after(changed, 5)
+                && !local_changes.changed_after(unchanged, 0)
+        );
+        local_changes.purge_through(5);
+        assert!(!local_changes.changed_after(changed, 4));
     }
 }

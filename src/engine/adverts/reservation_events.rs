@@ -1,4 +1,4 @@
-//! Who is listening for what happens to which advertisement, and how far behind one may be.
+//! Subscriptions of client connections to reservation events, with a bounded buffer per connection.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -10,58 +10,58 @@ use tokio_util::sync::CancellationToken;
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::engine::command::ReservationEvent;
 
-/// Events that one connection may be behind by. A slower one is closed: its client comes back and asks for everything.
+/// Events buffered per connection. A slower connection is closed; its client reconnects and reads the current state.
 pub(in crate::engine) const EVENT_BUFFER_CAPACITY: usize = 64;
 
-/// Connections that may listen to one advertisement: its host's, and a few that its host has lost without noticing.
+/// Maximum connections per advertisement: its host's, and a few stale ones of the same host.
 const LISTENERS_PER_ADVERT_MAX: usize = 8;
 
-/// A connection that wants to hear of reservations. When its inbox overflows, `overflowed` is cancelled and the
-/// connection must end.
+/// Connection that receives reservation events. If its buffer overflows, `overflow` is cancelled and the connection
+/// must end.
 #[derive(Clone, Debug)]
 pub struct ReservationListener {
-    /// Where events go.
+    /// Event buffer.
     pub event_sender: mpsc::Sender<ReservationEvent>,
-    /// Cancelled when the inbox overflowed.
+    /// Cancelled when the buffer overflows.
     pub overflow: CancellationToken,
 }
 
 impl ReservationListener {
-    /// A listener and the end that its connection reads.
+    /// Listener, and the receiver for its connection.
     pub fn new() -> (Self, mpsc::Receiver<ReservationEvent>) {
-        let (events, inbox) = mpsc::channel(EVENT_BUFFER_CAPACITY);
-        (Self { event_sender: events, overflow: CancellationToken::new() }, inbox)
+        let (event_sender, event_receiver) = mpsc::channel(EVENT_BUFFER_CAPACITY);
+        (Self { event_sender, overflow: CancellationToken::new() }, event_receiver)
     }
 }
 
-/// Which connections listen to which advertisement.
+/// Subscribed connections by advertisement.
 ///
-/// A std mutex: nothing is awaited while it is held, and it is held for a look-up.
+/// Uses a std mutex: it is held for one lookup, never across an await.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct ReservationEventHub {
     listeners: Mutex<HashMap<AdvertisementId, Vec<ReservationListener>, BuildIdHasher>>,
 }
 
 impl ReservationEventHub {
-    /// Lets `listener` hear of `id`. Listening twice is listening once.
+    /// Subscribes `listener` to `id`. A repeated subscription has no effect.
     pub(in crate::engine) fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) {
         let mut listeners = self.lock();
-        let of_this = listeners.entry(id).or_default();
-        of_this.retain(|known| !known.event_sender.is_closed());
-        if of_this.iter().any(|known| known.event_sender.same_channel(&listener.event_sender)) {
+        let subscribed = listeners.entry(id).or_default();
+        subscribed.retain(|existing| !existing.event_sender.is_closed());
+        if subscribed.iter().any(|existing| existing.event_sender.same_channel(&listener.event_sender)) {
             return;
         }
-        if of_this.len() == LISTENERS_PER_ADVERT_MAX {
-            of_this.remove(0).overflow.cancel();
+        if subscribed.len() == LISTENERS_PER_ADVERT_MAX {
+            subscribed.remove(0).overflow.cancel();
         }
-        of_this.push(listener.clone());
+        subscribed.push(listener.clone());
     }
 
-    /// Tells whoever listens.
+    /// Sends an event to the advertisement's listeners.
     pub(in crate::engine) fn publish(&self, event: &ReservationEvent) {
         let mut listeners = self.lock();
-        let Some(of_this) = listeners.get_mut(&event.advertisement_id) else { return };
-        of_this.retain(|listener| match listener.event_sender.try_send(event.clone()) {
+        let Some(subscribed) = listeners.get_mut(&event.advertisement_id) else { return };
+        subscribed.retain(|listener| match listener.event_sender.try_send(event.clone()) {
             Ok(()) => true,
             Err(TrySendError::Full(_)) => {
                 listener.overflow.cancel();
@@ -69,12 +69,12 @@ impl ReservationEventHub {
             }
             Err(TrySendError::Closed(_)) => false,
         });
-        if of_this.is_empty() {
+        if subscribed.is_empty() {
             listeners.remove(&event.advertisement_id);
         }
     }
 
-    /// Forgets who listened to an advertisement that is gone.
+    /// Removes all listeners of an advertisement that no longer exists.
     pub(in crate::engine) fn remove_listeners(&self, id: AdvertisementId) {
         self.lock().remove(&id);
     }

@@ -1,4 +1,4 @@
-//! Taking seats and giving them back: from a command to a job for the writer.
+//! Reserve and release commands: validates them and sends them to the writer.
 
 use tokio::sync::oneshot;
 
@@ -12,8 +12,8 @@ use crate::engine::error::EngineError;
 use crate::engine::{Engine, PendingAnswer};
 
 impl Engine {
-    /// Takes all the party's seats or none. The rules are judged again, those that the search went by, against the
-    /// advertisement as it is when the writer comes to it.
+    /// Reserves seats for the whole party or for none. The search's rules are checked again when the writer processes
+    /// it.
     pub fn reserve_seats(
         &self,
         caller: &Caller,
@@ -21,49 +21,52 @@ impl Engine {
     ) -> Result<PendingAnswer<ReserveAnswer>, EngineError> {
         let now = self.core.clock.now();
         if reserve.search_token.is_empty() {
-            return Err(field_error("search_token", "is required: send the one of the search that found the session"));
+            return Err(field_error(
+                "search_token",
+                "is required; send the token of the search that found the session",
+            ));
         }
-        let Some(searched) = self.core.token_signer.verify::<SearchClaim>(&reserve.search_token) else {
-            return Err(field_error("search_token", "is not one of this server's: search again"));
+        let Some(search) = self.core.token_signer.verify::<SearchClaim>(&reserve.search_token) else {
+            return Err(field_error("search_token", "is not valid on this server; search again"));
         };
-        if reserve.set_id.is_some_and(|set_id| set_id != searched.set_id) {
-            let what = format!("the search was in set {}", searched.set_id);
-            return Err(field_error("matchmaking_set_id", what));
+        if reserve.set_id.is_some_and(|set_id| set_id != search.set_id) {
+            let problem = format!("must be {}, the set of the search", search.set_id);
+            return Err(field_error("matchmaking_set_id", problem));
         }
-        let set_id: SetId = searched.set_id;
-        let ruleset = self.core.ruleset(set_id, Some(searched.ruleset_hash))?;
+        let set_id: SetId = search.set_id;
+        let ruleset = self.core.ruleset(set_id, Some(search.ruleset_hash))?;
         self.core.check_party_consents(caller, &ruleset, &reserve.session, &reserve.consents, now)?;
         let (session, ignored) = self.core.with_resolved_locality(caller, reserve.session)?;
-        let seeker = CheckedSession::new(&ruleset, caller, session, ignored)?;
-        let claim = self.core.renew_search_claim(&ruleset, &seeker, &reserve.search_token, now)?;
+        let checked = CheckedSession::new(&ruleset, caller, session, ignored)?;
+        let search = self.core.renew_search_claim(&ruleset, &checked, &reserve.search_token, now)?;
         let key = &reserve.idempotency_key;
         let id = self.core.token_signer.derive_reservation_id(caller.subject, reserve.advertisement_id, key);
-        let payload = TokenSigner::party_digest(seeker.subject, &seeker.users, &seeker.session.party_sizes);
-        let take = ReserveSeats {
+        let request_digest = TokenSigner::party_digest(checked.subject, &checked.users, &checked.session.party_sizes);
+        let command = ReserveSeats {
             reservation_id: id,
             advertisement_id: reserve.advertisement_id,
             required_kind: AdvertisementKind::Session,
             set_id,
-            silo: seeker.session.silo,
+            silo: checked.session.silo,
             ruleset,
-            searching_since: claim.started_at,
+            searching_since: search.started_at,
             hold_ms: self.core.settings.granted_hold_ms(reserve.hold_for_ms),
-            request_digest: payload,
-            session: seeker.session,
-            attribute_values: seeker.attribute_values,
-            users: seeker.users,
-            subject: seeker.subject,
+            request_digest,
+            session: checked.session,
+            attribute_values: checked.attribute_values,
+            users: checked.users,
+            subject: checked.subject,
         };
         let (reply, answer) = oneshot::channel();
         self.send_to_advert_writer(AdvertWriterCommand::ReserveSeats(
-            Box::new(take),
+            Box::new(command),
             reply,
-            self.core.in_flight_changes.begin(reserve.advertisement_id),
+            self.core.in_flight_changes.begin_change(reserve.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }
 
-    /// Gives seats back. What has ended has ended: releasing twice succeeds.
+    /// Releases a reservation. Idempotent.
     pub fn release_reservation(
         &self,
         caller: &Caller,
@@ -78,7 +81,7 @@ impl Engine {
             return Err(EngineError::NotOwner);
         }
         let (reply, answer) = oneshot::channel();
-        let in_flight = self.core.in_flight_changes.begin(claim.advertisement_id);
+        let in_flight = self.core.in_flight_changes.begin_change(claim.advertisement_id);
         self.send_to_advert_writer(AdvertWriterCommand::ReleaseReservation(
             claim.reservation_id,
             claim.advertisement_id,

@@ -1,4 +1,4 @@
-//! What an update is answered with: gathered from a record while its shelf is held, put together afterwards.
+//! Answer to an update: captured from a record under the set's lock, built afterwards.
 
 use crate::auth::token::AdvertisementClaim;
 use crate::domain::id::RulesetHash;
@@ -9,26 +9,25 @@ use crate::engine::adverts::reservation_view;
 use crate::engine::command::{ReservationView, UpdateAdvertAnswer};
 use crate::engine::core::Core;
 
-/// A token that says `claim` and is signed with the current key, so that it need not be signed again while the claim
-/// stays as it is.
+/// Token for `claim`, signed with the current key, so that it need not be signed again while the claim is unchanged.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct SignedToken {
     pub(in crate::engine) claim: AdvertisementClaim,
     pub(in crate::engine) token: Vec<u8>,
 }
 
-/// What an answer needs of a record.
+/// Data of a record that an update's answer needs.
 #[derive(Debug)]
 pub(in crate::engine) struct UpdateSnapshot {
     claim: AdvertisementClaim,
     ruleset_hash: RulesetHash,
     expires_at: UnixMs,
-    /// What the host is told of its reservations.
+    /// Reservations for the host.
     pub(in crate::engine) reservations: Vec<ReservationView>,
 }
 
 impl UpdateSnapshot {
-    /// Looks at a record at `now`.
+    /// Captures a record at `now`.
     pub(in crate::engine) fn from_record(record: &AdvertRecord, now: UnixMs) -> Self {
         let advertisement = &record.advertisement;
         let claim = AdvertisementClaim {
@@ -38,35 +37,37 @@ impl UpdateSnapshot {
             subject: advertisement.publisher,
             advertised_since: advertisement.advertised_since,
         };
-        let reservations =
-            record.valid_reservations(now).map(|it| reservation_view::reservation_view(it, Vec::new(), now)).collect();
+        let reservations = record
+            .valid_reservations(now)
+            .map(|reservation| reservation_view::reservation_view(reservation, Vec::new(), now))
+            .collect();
         Self { claim, ruleset_hash: advertisement.ruleset_hash, expires_at: record.expires_at, reservations }
     }
 }
 
 impl Core {
-    /// The answer about a record as it was seen. The caller's own token goes back to it if it still says the truth.
+    /// Answer for a captured record. Returns the caller's own token if its claim is unchanged.
     pub(in crate::engine) fn build_update_answer(
         &self,
-        seen: UpdateSnapshot,
-        proof: Option<SignedToken>,
+        snapshot: UpdateSnapshot,
+        signed_token: Option<SignedToken>,
         now: UnixMs,
     ) -> UpdateAdvertAnswer {
-        let ruleset = self.ruleset(seen.claim.set_id, Some(seen.ruleset_hash)).ok();
-        self.build_update_answer_with_ruleset(ruleset.as_deref(), seen, proof, now)
+        let ruleset = self.ruleset(snapshot.claim.set_id, Some(snapshot.ruleset_hash)).ok();
+        self.build_update_answer_with_ruleset(ruleset.as_deref(), snapshot, signed_token, now)
     }
 
-    /// The same, where the record's ruleset is at hand.
+    /// Answer for a captured record whose ruleset is known.
     pub(in crate::engine) fn build_update_answer_with_ruleset(
         &self,
         ruleset: Option<&Ruleset>,
-        seen: UpdateSnapshot,
-        proof: Option<SignedToken>,
+        snapshot: UpdateSnapshot,
+        signed_token: Option<SignedToken>,
         now: UnixMs,
     ) -> UpdateAdvertAnswer {
-        let claim = seen.claim;
-        let token = match proof {
-            Some(proof) if proof.claim == claim => proof.token,
+        let claim = snapshot.claim;
+        let token = match signed_token {
+            Some(signed_token) if signed_token.claim == claim => signed_token.token,
             _ => self.token_signer.sign(&claim),
         };
         let advertised_ms = now.ms_since(claim.advertised_since);
@@ -74,10 +75,10 @@ impl Core {
             id: claim.advertisement_id,
             advertisement_token: token,
             created: false,
-            expires_in_ms: u32::try_from(seen.expires_at.ms_since(now)).unwrap_or(u32::MAX),
-            ruleset_hash: seen.ruleset_hash,
+            expires_in_ms: u32::try_from(snapshot.expires_at.ms_since(now)).unwrap_or(u32::MAX),
+            ruleset_hash: snapshot.ruleset_hash,
             next_expansion_in_ms: ruleset.and_then(|ruleset| ruleset.ms_until_next_expansion(advertised_ms)),
-            reservations: seen.reservations,
+            reservations: snapshot.reservations,
             not_yet_durable: false,
             ignored_fields: Vec::new(),
         }

@@ -1,4 +1,4 @@
-//! Publishing, replacing, keeping alive and withdrawing: from a command to a job for the writer.
+//! Update and delete commands of advertisements: validates them and sends them to the writer.
 
 use std::sync::Arc;
 
@@ -21,16 +21,17 @@ use crate::engine::error::EngineError;
 use crate::engine::{Engine, PendingAnswer};
 
 impl Engine {
-    /// Publishes, replaces or keeps alive. What is submitted about one advertisement takes effect in the order
-    /// submitted, and dropping the answer cancels nothing.
+    /// Publishes, replaces or extends an advertisement.
+    ///
+    /// Changes of one advertisement take effect in the order submitted. Dropping the answer does not cancel the change.
     pub fn update_advertisement(
         &self,
         caller: &Caller,
         mut update: UpdateAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
         let now = self.core.clock.now();
-        let creates = update.existing_advert.is_none();
-        let (claim, proof) = match update.existing_advert.take() {
+        let is_new = update.existing_advert.is_none();
+        let (claim, signed_token) = match update.existing_advert.take() {
             Some((id, token)) => {
                 let claim = self.verify_advertisement_token(caller, id, &token)?;
                 (
@@ -41,37 +42,30 @@ impl Engine {
             None => (self.new_advertisement_claim(caller, &update, now)?, None),
         };
         if update.set_id.is_some_and(|set_id| set_id != claim.set_id) {
-            let what = format!("the advertisement belongs to set {}; delete it and create another", claim.set_id);
-            return Err(field_error("matchmaking_set_id", what));
+            let problem = format!("must be {}, the advertisement's set; delete it and create another", claim.set_id);
+            return Err(field_error("matchmaking_set_id", problem));
         }
         if update.kind.is_some_and(|kind| kind != claim.kind) {
             return Err(field_error("kind", "cannot change; delete the advertisement and create another"));
         }
         match update.session.take() {
             Some(session) => {
-                let proof = proof.unwrap_or_else(|| SignedToken { claim, token: self.core.token_signer.sign(&claim) });
+                let signed_token =
+                    signed_token.unwrap_or_else(|| SignedToken { claim, token: self.core.token_signer.sign(&claim) });
                 let ruleset = self.core.ruleset(claim.set_id, update.ruleset_hash)?;
-                match creates {
-                    true => self.core.check_party_consents(caller, &ruleset, &session, &update.consents, now)?,
-                    false => {
-                        let which = (claim.advertisement_id, claim.set_id);
-                        self.core.check_new_players_consents(
-                            caller,
-                            which,
-                            &ruleset,
-                            &session,
-                            &update.consents,
-                            now,
-                        )?;
-                    }
+                if is_new {
+                    self.core.check_party_consents(caller, &ruleset, &session, &update.consents, now)?;
+                } else {
+                    let target = (claim.advertisement_id, claim.set_id);
+                    self.core.check_new_players_consents(caller, target, &ruleset, &session, &update.consents, now)?;
                 }
-                self.submit_publish(caller, proof, ruleset, session, update)
+                self.submit_publish(caller, signed_token, ruleset, session, update)
             }
-            None => self.heartbeat_advertisement(claim, proof, update, now),
+            None => self.heartbeat_advertisement(claim, signed_token, update, now),
         }
     }
 
-    /// Withdraws. What is already gone is gone; either way it stays deleted.
+    /// Deletes an advertisement. Idempotent; a late update cannot bring it back.
     pub fn delete_advertisement(
         &self,
         caller: &Caller,
@@ -83,12 +77,12 @@ impl Engine {
             claim.advertisement_id,
             claim.set_id,
             reply,
-            self.core.in_flight_changes.begin(claim.advertisement_id),
+            self.core.in_flight_changes.begin_change(claim.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }
 
-    /// The claim in `token`, if it is about `id` and was given to this caller.
+    /// Claim in `token`, if it is for `id` and was issued to this caller.
     fn verify_advertisement_token(
         &self,
         caller: &Caller,
@@ -102,8 +96,10 @@ impl Engine {
         Ok(claim)
     }
 
-    /// The claim of a new advertisement. Its name is derived from caller and key, so that a retried create is the same
-    /// one; an anonymous caller's key must be unguessable, or strangers would share names.
+    /// Claim of a new advertisement.
+    ///
+    /// The id is derived from caller and key, so that a retried create returns the same one. An anonymous caller's key
+    /// must be unguessable, or other callers could derive the same id.
     fn new_advertisement_claim(
         &self,
         caller: &Caller,
@@ -119,9 +115,9 @@ impl Engine {
         let nonce = update.envelope_nonce.filter(|_| caller.subject.is_some()).map(|nonce| format!("nonce {nonce}"));
         let id = match update.idempotency_key.as_deref().or(nonce.as_deref()) {
             Some(key) if caller.subject.is_none() && key.len() < limit::ANONYMOUS_IDEMPOTENCY_KEY_BYTES_MIN => {
-                let least = limit::ANONYMOUS_IDEMPOTENCY_KEY_BYTES_MIN;
-                let what = format!("must be {least} random characters or more from an anonymous caller");
-                return Err(field_error("idempotency_key", what));
+                let min = limit::ANONYMOUS_IDEMPOTENCY_KEY_BYTES_MIN;
+                let problem = format!("is too short; an anonymous caller must send at least {min} random characters");
+                return Err(field_error("idempotency_key", problem));
             }
             Some(key) => self.core.token_signer.derive_advertisement_id(caller.subject, set_id, key),
             None => AdvertisementId::from_bytes(self.core.clock.random_bytes()),
@@ -137,20 +133,20 @@ impl Engine {
     fn submit_publish(
         &self,
         caller: &Caller,
-        proof: SignedToken,
+        signed_token: SignedToken,
         ruleset: Arc<Ruleset>,
         session: Session,
         update: UpdateAdvertCommand,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
-        let claim = proof.claim;
-        // Where a game server stands is no secret: players are told its address.
-        let (session, mut ignored) = match claim.kind {
+        let claim = signed_token.claim;
+        // A game server's location needs no rounding: players receive its address.
+        let (session, mut ignored_fields) = match claim.kind {
             AdvertisementKind::Session => self.core.with_coarse_locality(caller, session)?,
             AdvertisementKind::GameServer => self.core.with_resolved_locality(caller, session)?,
         };
         check_session(&ruleset, &session)?;
         check_allowed_ranges(&ruleset, &update.allowed_ranges)?;
-        ignored.extend(attribute_values::untrusted_fields(&ruleset, &session));
+        ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         let advertisement = Arc::new(Advertisement {
             id: claim.advertisement_id,
             set_id: claim.set_id,
@@ -166,42 +162,42 @@ impl Engine {
             encoded_advert: (self.core.encode_advert)(&advertisement),
             advertisement,
             ruleset,
-            owner_token: proof,
+            owner_token: signed_token,
             ttl_ms: self.core.settings.granted_ttl_ms(update.ttl_ms),
             confirmed_reservations: update.confirmed_reservations,
             joined_reservations: update.joined_reservations,
-            ignored_fields: ignored,
+            ignored_fields,
         };
         let (reply, answer) = oneshot::channel();
         self.send_to_advert_writer(AdvertWriterCommand::Publish(
             Box::new(publish),
             reply,
-            self.core.in_flight_changes.begin(claim.advertisement_id),
+            self.core.in_flight_changes.begin_change(claim.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }
 
-    /// A heartbeat. Answered from memory while what is stored already covers it and nothing of this advertisement is
-    /// on its way to the store; most are.
+    /// Heartbeat. Usually answered from memory: if the stored expiry covers it and no change of the advertisement is in
+    /// flight.
     fn heartbeat_advertisement(
         &self,
         claim: AdvertisementClaim,
-        proof: Option<SignedToken>,
+        signed_token: Option<SignedToken>,
         update: UpdateAdvertCommand,
         now: UnixMs,
     ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
-        let quiet = update.confirmed_reservations.is_empty()
+        let is_extend_only = update.confirmed_reservations.is_empty()
             && update.joined_reservations.is_empty()
-            && !self.core.in_flight_changes.contains(claim.advertisement_id);
-        let time_to_live_ms = update.ttl_ms.map(|asked| self.core.settings.granted_ttl_ms(Some(asked)));
-        if quiet && let Some(seen) = self.try_extend_in_memory(&claim, time_to_live_ms, now)? {
-            return Ok(PendingAnswer::Ready(self.core.build_update_answer(seen, proof, now)));
+            && !self.core.in_flight_changes.has_change(claim.advertisement_id);
+        let ttl_ms = update.ttl_ms.map(|requested| self.core.settings.granted_ttl_ms(Some(requested)));
+        if is_extend_only && let Some(snapshot) = self.try_extend_in_memory(&claim, ttl_ms, now)? {
+            return Ok(PendingAnswer::Ready(self.core.build_update_answer(snapshot, signed_token, now)));
         }
         let extend = ExtendAdvertTtl {
             id: claim.advertisement_id,
-            owner_token: proof,
+            owner_token: signed_token,
             set_id: claim.set_id,
-            ttl_ms: time_to_live_ms,
+            ttl_ms,
             confirmed_reservations: update.confirmed_reservations,
             joined_reservations: update.joined_reservations,
         };
@@ -209,53 +205,55 @@ impl Engine {
         self.send_to_advert_writer(AdvertWriterCommand::ExtendTtl(
             Box::new(extend),
             reply,
-            self.core.in_flight_changes.begin(claim.advertisement_id),
+            self.core.in_flight_changes.begin_change(claim.advertisement_id),
         ))?;
         Ok(PendingAnswer::Pending(answer))
     }
 
-    /// Extends without the store, if the stored expiry allows; `None` when the store must be told first.
+    /// Extends in memory if the stored expiry covers it; `None` if the store must be written first.
     fn try_extend_in_memory(
         &self,
         claim: &AdvertisementClaim,
-        time_to_live_ms: Option<u32>,
+        ttl_ms: Option<u32>,
         now: UnixMs,
     ) -> Result<Option<UpdateSnapshot>, EngineError> {
-        let shelf = self.core.advert_sets.get(claim.set_id).ok_or(EngineError::AdvertisementNotFound)?;
-        let mut shelf = shelf.write();
-        let record = shelf
+        let set = self.core.advert_sets.get(claim.set_id).ok_or(EngineError::AdvertisementNotFound)?;
+        let mut set = set.write();
+        let record = set
             .get(claim.advertisement_id)
             .filter(|record| now < record.expires_at)
             .ok_or(EngineError::AdvertisementNotFound)?;
-        let expires = now.plus_ms(u64::from(time_to_live_ms.unwrap_or(record.ttl_ms)));
-        // Whoever took the last heartbeat may expire it at what was promised then: the store must hear who took this one.
-        if record.stored_expires_at < expires || !record.is_heartbeat_owner || record.is_unwritten {
+        let expires_at = now.plus_ms(u64::from(ttl_ms.unwrap_or(record.ttl_ms)));
+        // The heartbeat owner may expire it at the expiry it acknowledged, so the store must record the new owner.
+        if record.stored_expires_at < expires_at || !record.is_heartbeat_owner || record.is_unwritten {
             return Ok(None);
         }
-        shelf.extend_expiry(claim.advertisement_id, expires);
-        let seen = UpdateSnapshot::from_record(
-            shelf.get(claim.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?,
+        set.extend_expiry(claim.advertisement_id, expires_at);
+        let snapshot = UpdateSnapshot::from_record(
+            set.get(claim.advertisement_id).ok_or(EngineError::AdvertisementNotFound)?,
             now,
         );
-        drop(shelf);
+        drop(set);
         self.core.metrics.heartbeats_unwritten.inc();
-        Ok(Some(seen))
+        Ok(Some(snapshot))
     }
 }
 
-/// Ranges must name number attributes of the ruleset and not be empty.
-fn check_allowed_ranges(ruleset: &Ruleset, allowed: &[AllowedRange]) -> Result<(), EngineError> {
+/// Checks that ranges name number attributes of the ruleset and are not empty.
+fn check_allowed_ranges(ruleset: &Ruleset, allowed_ranges: &[AllowedRange]) -> Result<(), EngineError> {
     let mut problems = Vec::new();
-    for (index, range) in allowed.iter().enumerate() {
-        let known = ruleset.attribute_index(&range.attribute).map(|at| ruleset.attributes[at].value_type);
-        let what = match (known, range.min, range.max) {
-            (None, ..) => format!("`{}` is not declared by ruleset `{}`", range.attribute, ruleset.name),
-            (Some(kind), ..) if kind != ValueType::Number => format!("`{}` is not a number", range.attribute),
+    for (index, range) in allowed_ranges.iter().enumerate() {
+        let value_type = ruleset.attribute_index(&range.attribute).map(|column| ruleset.attributes[column].value_type);
+        let problem = match (value_type, range.min, range.max) {
+            (None, ..) => format!("attribute `{}` is not declared by ruleset `{}`", range.attribute, ruleset.name),
+            (Some(value_type), ..) if value_type != ValueType::Number => {
+                format!("attribute `{}` is not a number; ranges apply to numbers only", range.attribute)
+            }
             (_, Some(min), Some(max)) if max < min => "min must not be greater than max".into(),
-            (_, None, None) => "give min, max or both".into(),
+            (_, None, None) => "has neither min nor max; set at least one".into(),
             _ => continue,
         };
-        problems.push(FieldProblem { path: format!("allowed[{index}]"), message: what });
+        problems.push(FieldProblem { path: format!("allowed_ranges[{index}]"), message: problem });
     }
     if problems.is_empty() { Ok(()) } else { Err(EngineError::InvalidFields(problems)) }
 }

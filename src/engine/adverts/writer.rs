@@ -1,5 +1,5 @@
-//! The one task that changes anything: takes what is queued, has the store confirm it in one transaction, applies it to
-//! memory in the same order, answers. Clients cannot cancel it.
+//! Advertisement writer: the only task that changes advertisements. Commits queued commands in one transaction, applies
+//! them to memory in the same order, and answers. Clients cannot cancel a command.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,67 +16,67 @@ use crate::engine::core::Core;
 use crate::engine::error::EngineError;
 use crate::store::{AdvertWrite, StoreError, WriteOutcome};
 
-/// Jobs that may wait; more are refused with a retry delay.
+/// Inbox capacity. Further commands are rejected with a retry delay.
 pub(in crate::engine) const WRITER_INBOX_CAPACITY: usize = 16_384;
 
-/// Jobs in one transaction: enough to hide the cost of a commit, few enough that nobody waits long for it.
+/// Maximum commands per transaction: enough to amortize a commit, few enough to keep its latency low.
 const BATCH_COMMANDS_MAX: usize = 1_000;
 
-/// What an overloaded or unreachable store makes clients wait before they try again, milliseconds.
+/// Retry delay when the inbox is full or the store is unavailable, milliseconds.
 pub(in crate::engine) const RETRY_AFTER_MS: u32 = 500;
 
-/// Runs until told to stop; what was submitted before that is written first.
+/// Processes commands until stopped, and then the rest of the inbox.
 pub(in crate::engine) async fn run_advert_writer(
     core: Arc<Core>,
     mut inbox: mpsc::Receiver<AdvertWriterCommand>,
-    stop: CancellationToken,
+    shutdown: CancellationToken,
 ) {
-    let mut jobs = Vec::with_capacity(BATCH_COMMANDS_MAX);
-    let mut others = core.replication.clone().map(ReplicatedWriter::new);
+    let mut commands = Vec::with_capacity(BATCH_COMMANDS_MAX);
+    let mut replicated_writer = core.replication.clone().map(ReplicatedWriter::new);
     loop {
-        let taken = tokio::select! {
+        let received = tokio::select! {
             biased;
-            taken = inbox.recv_many(&mut jobs, BATCH_COMMANDS_MAX) => taken,
-            () = stop.cancelled(), if !inbox.is_closed() => {
+            received = inbox.recv_many(&mut commands, BATCH_COMMANDS_MAX) => received,
+            () = shutdown.cancelled(), if !inbox.is_closed() => {
                 inbox.close();
                 continue;
             }
         };
-        if taken == 0 {
+        if received == 0 {
             return;
         }
         let mut batch = AdvertBatch::default();
-        for job in jobs.drain(..) {
-            if batch.must_commit_before(&job) {
-                batch.commit(&core, others.as_mut()).await;
+        for command in commands.drain(..) {
+            if batch.must_commit_before(&command) {
+                batch.commit_batch(&core, replicated_writer.as_mut()).await;
             }
-            match job {
-                AdvertWriterCommand::SetRulesets(living, done) => {
+            match command {
+                AdvertWriterCommand::SetRulesets(rulesets, reply) => {
                     let core = Arc::clone(&core);
                     let built =
-                        tokio::task::spawn_blocking(move || core.advert_sets.set_indexed_rulesets(living)).await;
+                        tokio::task::spawn_blocking(move || core.advert_sets.set_indexed_rulesets(rulesets)).await;
                     if built.is_ok() {
-                        let _ = done.send(());
+                        let _ = reply.send(());
                     }
                 }
-                AdvertWriterCommand::Flush(passed) => {
-                    // Whoever wanted to know may have gone.
-                    let _ = passed.send(());
+                AdvertWriterCommand::Flush(reply) => {
+                    // The receiver may be gone.
+                    let _ = reply.send(());
                 }
-                AdvertWriterCommand::ApplyFeed(news, as_of) => {
-                    if let Some(others) = &mut others {
-                        others.apply_feed(&core, *news, as_of);
-                        others.write_unwritten_adverts(&core).await;
+                AdvertWriterCommand::ApplyFeed(feed_batch, as_of) => {
+                    if let Some(replicated_writer) = &mut replicated_writer {
+                        replicated_writer.apply_feed(&core, *feed_batch, as_of);
+                        replicated_writer.write_unwritten_adverts(&core).await;
                     }
                 }
-                job => batch.add(&core, job),
+                command => batch.add_command(&core, command),
             }
         }
-        batch.commit(&core, others.as_mut()).await;
+        batch.commit_batch(&core, replicated_writer.as_mut()).await;
     }
 }
 
-/// Jobs that share a transaction, with their writes.
+/// Commands of one transaction, with their writes.
 #[derive(Default)]
 struct AdvertBatch {
     commands: Vec<AdvertWriterCommand>,
@@ -85,13 +85,13 @@ struct AdvertBatch {
 }
 
 impl AdvertBatch {
-    /// Whether this batch must be in memory before `job` can be judged: it depends on memory, and the batch changes
-    /// what it depends on.
-    fn must_commit_before(&self, job: &AdvertWriterCommand) -> bool {
-        match job {
+    /// Whether this batch must be committed before `command` is prepared, because the command reads what the batch
+    /// changes.
+    fn must_commit_before(&self, command: &AdvertWriterCommand) -> bool {
+        match command {
             AdvertWriterCommand::Publish(..) | AdvertWriterCommand::Delete(..) => false,
             AdvertWriterCommand::ExtendTtl(extend, ..) => self.changed_adverts.contains(&extend.id),
-            AdvertWriterCommand::ReserveSeats(take, ..) => self.changed_adverts.contains(&take.advertisement_id),
+            AdvertWriterCommand::ReserveSeats(reserve, ..) => self.changed_adverts.contains(&reserve.advertisement_id),
             AdvertWriterCommand::ReleaseReservation(_, id, ..)
             | AdvertWriterCommand::ExpireHold(_, id, _)
             | AdvertWriterCommand::ExpireAdvert(id, ..) => self.changed_adverts.contains(id),
@@ -101,59 +101,65 @@ impl AdvertBatch {
         }
     }
 
-    /// Adds a job, unless memory already has its answer.
-    fn add(&mut self, core: &Core, job: AdvertWriterCommand) {
+    /// Adds a command, unless it was answered from memory.
+    fn add_command(&mut self, core: &Core, command: AdvertWriterCommand) {
         let now = core.clock.now();
-        if let Some((job, write)) = core.prepare_write(job, now) {
+        if let Some((command, write)) = core.prepare_write(command, now) {
             self.changed_adverts.insert(write.advertisement_id());
-            self.commands.push(job);
+            self.commands.push(command);
             self.writes.push(write);
         }
     }
 
-    async fn commit(&mut self, core: &Arc<Core>, others: Option<&mut ReplicatedWriter>) {
+    async fn commit_batch(&mut self, core: &Arc<Core>, replicated_writer: Option<&mut ReplicatedWriter>) {
         if self.commands.is_empty() {
             return;
         }
-        let (jobs, writes) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.writes));
+        let (commands, writes) = (std::mem::take(&mut self.commands), std::mem::take(&mut self.writes));
         self.changed_adverts.clear();
-        if let Some(others) = others {
-            return others.commit(core, jobs, &writes).await;
+        if let Some(replicated_writer) = replicated_writer {
+            return replicated_writer.commit(core, commands, &writes).await;
         }
         match core.store.commit(&writes).await {
-            Ok(committed) => apply_committed_batch(core, jobs, &writes, committed.outcomes),
-            Err(error) => fail_batch(core, jobs, &error, core.clock.now()),
+            Ok(result) => apply_committed_batch(core, commands, &writes, result.outcomes),
+            Err(error) => fail_batch(core, commands, &error, core.clock.now()),
         }
     }
 }
 
-/// Brings a batch to memory, and answers.
+/// Applies a committed batch to memory and answers its commands.
 pub(in crate::engine) fn apply_committed_batch(
     core: &Core,
-    jobs: Vec<AdvertWriterCommand>,
+    commands: Vec<AdvertWriterCommand>,
     writes: &[AdvertWrite],
     outcomes: Vec<WriteOutcome>,
 ) {
     let now = core.clock.now();
-    let mut run = PublishBatch::default();
-    for ((job, write), outcome) in jobs.into_iter().zip(writes).zip(outcomes) {
-        core.apply_commit(&mut run, job, write, outcome, now);
+    let mut publish_batch = PublishBatch::default();
+    for ((command, write), outcome) in commands.into_iter().zip(writes).zip(outcomes) {
+        core.apply_commit(&mut publish_batch, command, write, outcome, now);
     }
-    core.apply_publish_batch(&mut run, now);
+    core.apply_publish_batch(&mut publish_batch, now);
 }
 
-/// Nothing of the batch happened: whoever waits may try again, and what the sweep wanted it will want again.
-fn fail_batch(core: &Core, jobs: Vec<AdvertWriterCommand>, error: &StoreError, now: UnixMs) {
-    tracing::error!(%error, jobs = jobs.len(), at_ms = now.0, "commit a batch");
-    let fault = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
-    for job in jobs {
-        match job {
-            AdvertWriterCommand::Publish(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(fault())),
-            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(fault())),
-            AdvertWriterCommand::Delete(_, _, reply, in_flight) => core.send_answer(reply, in_flight, Err(fault())),
-            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(fault())),
+/// Rejects a batch whose commit failed. Clients may retry, and the next sweep repeats its own commands.
+fn fail_batch(core: &Core, commands: Vec<AdvertWriterCommand>, error: &StoreError, now: UnixMs) {
+    tracing::error!(%error, commands = commands.len(), at_ms = now.0, "batch commit failed");
+    let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+    for command in commands {
+        match command {
+            AdvertWriterCommand::Publish(_, reply, in_flight) => core.send_answer(reply, in_flight, Err(unavailable())),
+            AdvertWriterCommand::ExtendTtl(_, reply, in_flight) => {
+                core.send_answer(reply, in_flight, Err(unavailable()))
+            }
+            AdvertWriterCommand::Delete(_, _, reply, in_flight) => {
+                core.send_answer(reply, in_flight, Err(unavailable()))
+            }
+            AdvertWriterCommand::ReserveSeats(_, reply, in_flight) => {
+                core.send_answer(reply, in_flight, Err(unavailable()))
+            }
             AdvertWriterCommand::ReleaseReservation(_, _, _, reply, in_flight) => {
-                core.send_answer(reply, in_flight, Err(fault()))
+                core.send_answer(reply, in_flight, Err(unavailable()))
             }
             AdvertWriterCommand::ExpireAdvert(_, set_id, Some(record)) => core.restore_expired(set_id, *record),
             AdvertWriterCommand::ExpireHold(..)

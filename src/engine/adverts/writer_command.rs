@@ -1,4 +1,4 @@
-//! What waits in the writer's inbox: one change each, with whoever waits for its answer.
+//! Commands in the advertisement writer's inbox, each with its reply channel.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -17,18 +17,18 @@ use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::error::EngineError;
 use crate::store::FeedBatch;
 
-/// Where an answer goes. Nobody may be waiting any more; the change happens all the same.
+/// Reply channel. The receiver may be gone; the change happens regardless.
 pub(in crate::engine) type ReplySender<T> = oneshot::Sender<Result<T, EngineError>>;
 
-/// Publish or replace.
+/// Publishes or replaces an advertisement.
 #[derive(Debug)]
 pub(in crate::engine) struct PublishAdvert {
     pub(in crate::engine) advertisement: Arc<Advertisement>,
-    /// The part of it that answers to searches are made of.
+    /// Encoded static part of search results.
     pub(in crate::engine) encoded_advert: Arc<[u8]>,
-    /// The ruleset that it is published under.
+    /// Ruleset under which it is published.
     pub(in crate::engine) ruleset: Arc<Ruleset>,
-    /// Made while nobody waited; not what the host gets should the store know another `since`.
+    /// Signed before the command is queued. Discarded if the store has another `since`.
     pub(in crate::engine) owner_token: SignedToken,
     pub(in crate::engine) ttl_ms: u32,
     pub(in crate::engine) confirmed_reservations: Vec<ReservationId>,
@@ -36,25 +36,25 @@ pub(in crate::engine) struct PublishAdvert {
     pub(in crate::engine) ignored_fields: Vec<String>,
 }
 
-/// Keep alive when the store must hear of it.
+/// Extends an advertisement's TTL through the store.
 #[derive(Debug)]
 pub(in crate::engine) struct ExtendAdvertTtl {
     pub(in crate::engine) id: AdvertisementId,
-    /// What the host has shown, if it may have it again.
+    /// Token that the host sent, if it can be returned unchanged.
     pub(in crate::engine) owner_token: Option<SignedToken>,
     pub(in crate::engine) set_id: SetId,
-    /// None: as long as before.
+    /// `None` keeps the current TTL.
     pub(in crate::engine) ttl_ms: Option<u32>,
     pub(in crate::engine) confirmed_reservations: Vec<ReservationId>,
     pub(in crate::engine) joined_reservations: Vec<ReservationId>,
 }
 
-/// Take seats for a party that has searched, or for a match.
+/// Reserves seats for a party that has searched, or for a match.
 #[derive(Debug)]
 pub(in crate::engine) struct ReserveSeats {
     pub(in crate::engine) reservation_id: ReservationId,
     pub(in crate::engine) advertisement_id: AdvertisementId,
-    /// What it must be. A match's seats on a game server are judged by nothing else.
+    /// Required kind. A game server is checked only for kind, silo and expiry.
     pub(in crate::engine) required_kind: AdvertisementKind,
     pub(in crate::engine) set_id: SetId,
     pub(in crate::engine) silo: SiloId,
@@ -68,39 +68,38 @@ pub(in crate::engine) struct ReserveSeats {
     pub(in crate::engine) request_digest: [u8; 16],
 }
 
-/// One change.
+/// Command for the advertisement writer.
 #[derive(Debug)]
 pub(in crate::engine) enum AdvertWriterCommand {
-    /// Publish or replace.
+    /// Publishes or replaces an advertisement.
     Publish(Box<PublishAdvert>, ReplySender<UpdateAdvertAnswer>, InFlightGuard),
-    /// Keep alive.
+    /// Extends an advertisement's TTL.
     ExtendTtl(Box<ExtendAdvertTtl>, ReplySender<UpdateAdvertAnswer>, InFlightGuard),
-    /// Withdraw.
+    /// Deletes an advertisement.
     Delete(AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
-    /// Take seats.
+    /// Reserves seats.
     ReserveSeats(Box<ReserveSeats>, ReplySender<ReserveAnswer>, InFlightGuard),
-    /// Give seats back.
+    /// Releases a reservation.
     ReleaseReservation(ReservationId, AdvertisementId, SetId, ReplySender<()>, InFlightGuard),
-    /// A hold's deadline has passed, by the sweep.
+    /// Ends a hold whose deadline has passed; sent by the sweep.
     ExpireHold(ReservationId, AdvertisementId, SetId),
-    /// An advertisement's time is over, by the sweep.
-    /// The record is what memory has let go of, to be put back should the store not follow.
+    /// Removes an expired advertisement; sent by the sweep. The record is restored to memory if the commit fails.
     ExpireAdvert(AdvertisementId, SetId, Option<Box<AdvertRecord>>),
-    /// What other servers have changed, read after that batch.
+    /// Applies other replicas' changes, read after the given local batch.
     ApplyFeed(Box<FeedBatch>, u64),
-    /// From now on these rulesets live; answered when every set has their views.
+    /// Replaces the indexed rulesets; answered when every set has the indexes.
     SetRulesets(Vec<Arc<Ruleset>>, oneshot::Sender<()>),
-    /// Answered when everything before it is in memory.
+    /// Answered when all commands before it are applied to memory.
     Flush(oneshot::Sender<()>),
 }
 
 impl AdvertWriterCommand {
-    /// Which advertisement it is about, where it is about one.
+    /// Advertisement and set that the command changes, if any.
     pub(in crate::engine) fn advert_and_set_id(&self) -> Option<(AdvertisementId, SetId)> {
         match self {
             AdvertWriterCommand::Publish(publish, ..) => Some((publish.advertisement.id, publish.advertisement.set_id)),
             AdvertWriterCommand::ExtendTtl(extend, ..) => Some((extend.id, extend.set_id)),
-            AdvertWriterCommand::ReserveSeats(take, ..) => Some((take.advertisement_id, take.set_id)),
+            AdvertWriterCommand::ReserveSeats(reserve, ..) => Some((reserve.advertisement_id, reserve.set_id)),
             AdvertWriterCommand::Delete(id, set_id, ..)
             | AdvertWriterCommand::ReleaseReservation(_, id, set_id, ..)
             | AdvertWriterCommand::ExpireHold(_, id, set_id)
@@ -112,11 +111,11 @@ impl AdvertWriterCommand {
     }
 }
 
-/// How many changes of each advertisement are on their way, so that a heartbeat never overtakes an earlier change.
+/// Number of uncommitted changes per advertisement. A heartbeat must not overtake an earlier change.
 #[derive(Clone, Debug, Default)]
 pub(in crate::engine) struct InFlightChanges(Arc<Mutex<HashMap<AdvertisementId, u32, BuildIdHasher>>>);
 
-/// One change on its way; over when dropped.
+/// One uncommitted change; it ends when dropped.
 #[derive(Debug)]
 pub(in crate::engine) struct InFlightGuard {
     changes: InFlightChanges,
@@ -124,14 +123,14 @@ pub(in crate::engine) struct InFlightGuard {
 }
 
 impl InFlightChanges {
-    /// Notes a change of `id` until the result is dropped.
-    pub(in crate::engine) fn begin(&self, id: AdvertisementId) -> InFlightGuard {
+    /// Counts a change of `id` until the guard is dropped.
+    pub(in crate::engine) fn begin_change(&self, id: AdvertisementId) -> InFlightGuard {
         *self.lock().entry(id).or_insert(0) += 1;
         InFlightGuard { changes: self.clone(), advertisement_id: id }
     }
 
-    /// Whether any change of `id` is on its way.
-    pub(in crate::engine) fn contains(&self, id: AdvertisementId) -> bool {
+    /// Whether `id` has an uncommitted change.
+    pub(in crate::engine) fn has_change(&self, id: AdvertisementId) -> bool {
         self.lock().contains_key(&id)
     }
 
@@ -142,11 +141,11 @@ impl InFlightChanges {
 
 impl Drop for InFlightGuard {
     fn drop(&mut self) {
-        let mut flights = self.changes.lock();
-        if let Some(count) = flights.get_mut(&self.advertisement_id) {
+        let mut counts = self.changes.lock();
+        if let Some(count) = counts.get_mut(&self.advertisement_id) {
             *count -= 1;
             if *count == 0 {
-                flights.remove(&self.advertisement_id);
+                counts.remove(&self.advertisement_id);
             }
         }
     }

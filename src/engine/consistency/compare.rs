@@ -1,4 +1,4 @@
-//! What two pictures of one advertisement differ in: memory's and the store's, memory's and its indices'.
+//! Comparison of one advertisement in memory with its stored row and with the indexes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,35 +11,37 @@ use crate::engine::adverts::advert_set::{AdvertRecord, AdvertSet, index_entry};
 use crate::engine::command::InconsistencyKind;
 use crate::store::{Reservation, ReservationState, StoredAdvertisement};
 
-/// What memory has under one name.
+/// State of one advertisement id in memory.
 #[derive(Clone, Debug)]
 pub(super) struct MemoryState {
-    /// The record; none where there is none.
+    /// Record, if any.
     pub(super) record: Option<AdvertRecord>,
-    /// Every index shows what the record says, and none shows what is not there.
+    /// Every index matches the record, and no index has an entry without a record.
     pub(super) is_index_correct: bool,
 }
 
-/// What the store has under one name.
+/// State of one advertisement id in the store.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum StoredState {
-    /// An advertisement.
+    /// Decoded row.
     Present(StoredAdvertisement),
-    /// A row that makes no sense.
+    /// Row that cannot be decoded.
     Unreadable,
 }
 
-/// In what the two differ. What nobody can see any more, because its time is over, may be on one side alone; what the store
-/// has yet to be told of is not compared with it. Versions and holders count where servers share the store.
+/// Kinds of inconsistency between memory and the store.
+///
+/// An expired advertisement may exist on one side only. Unwritten records are not compared with the store. Versions and
+/// heartbeat owners are compared only if replicas share the store.
 pub(super) fn inconsistency_kinds(
-    held: &MemoryState,
+    memory: &MemoryState,
     stored: Option<&StoredState>,
-    shared: bool,
+    is_shared_store: bool,
     now: UnixMs,
 ) -> Vec<InconsistencyKind> {
     use InconsistencyKind as Kind;
     let mut kinds = Vec::new();
-    match (&held.record, stored) {
+    match (&memory.record, stored) {
         (Some(record), _) if record.is_unwritten => {}
         (_, Some(StoredState::Unreadable)) => kinds.push(Kind::Unreadable),
         (None, None) => {}
@@ -48,34 +50,33 @@ pub(super) fn inconsistency_kinds(
         (Some(record), None) if record.expires_at <= now => {}
         (Some(_), None) => kinds.push(Kind::MissingInStore),
         (Some(record), Some(StoredState::Present(stored))) => {
-            let short = record.is_heartbeat_owner && stored.expires_at < record.expires_at;
-            let found = [
-                (Kind::Version, shared && record.version != stored.version),
+            let is_too_early = record.is_heartbeat_owner && stored.expires_at < record.expires_at;
+            let comparisons = [
+                (Kind::Version, is_shared_store && record.version != stored.version),
                 (Kind::Content, record.advertisement != stored.advertisement),
                 (
                     Kind::Reservations,
                     unended_reservations(&record.reservations) != unended_reservations(&stored.reservations),
                 ),
-                (Kind::Expiry, short || record.stored_expires_at != stored.expires_at),
-                (Kind::HeartbeatOwner, shared && record.is_heartbeat_owner != stored.is_heartbeat_owner),
+                (Kind::Expiry, is_too_early || record.stored_expires_at != stored.expires_at),
+                (Kind::HeartbeatOwner, is_shared_store && record.is_heartbeat_owner != stored.is_heartbeat_owner),
             ];
-            kinds.extend(found.into_iter().filter(|(_, differs)| *differs).map(|(kind, _)| kind));
+            kinds.extend(comparisons.into_iter().filter(|(_, differs)| *differs).map(|(kind, _)| kind));
         }
     }
-    if !held.is_index_correct {
+    if !memory.is_index_correct {
         kinds.push(Kind::Index);
     }
     kinds
 }
 
-/// Reservations that take seats. Each side forgets ended ones in its own time.
-fn unended_reservations(all: &[Reservation]) -> BTreeMap<ReservationId, &Reservation> {
-    let live = all.iter().filter(|reservation| reservation.state != ReservationState::Ended);
-    live.map(|reservation| (reservation.id, reservation)).collect()
+/// Reservations that hold seats. Ended ones are purged at different times in memory and store.
+fn unended_reservations(reservations: &[Reservation]) -> BTreeMap<ReservationId, &Reservation> {
+    let unended = reservations.iter().filter(|reservation| reservation.state != ReservationState::Ended);
+    unended.map(|reservation| (reservation.id, reservation)).collect()
 }
 
-/// Whether nothing has happened to an advertisement between two looks at memory. Heartbeats that the store need not hear of
-/// are nothing.
+/// Whether an advertisement is unchanged between two reads of memory. Heartbeats that need no write do not count.
 pub(super) fn is_unchanged(before: &MemoryState, after: &MemoryState) -> bool {
     before.is_index_correct == after.is_index_correct
         && match (&before.record, &after.record) {
@@ -90,27 +91,27 @@ pub(super) fn is_unchanged(before: &MemoryState, after: &MemoryState) -> bool {
         }
 }
 
-/// Whether every ruleset of `living` that rules the set has an index, and each index of `shelf` shows `record` as it is.
+/// Whether `set` has an index for each cached ruleset of the set, and each index matches `record`.
 pub(super) fn are_indexes_correct(
-    shelf: &AdvertSet,
+    set: &AdvertSet,
     record: &AdvertRecord,
     set_id: SetId,
-    living: &[Arc<Ruleset>],
+    cached_rulesets: &[Arc<Ruleset>],
 ) -> bool {
     let id = record.advertisement.id;
-    let mut rulesets = living.iter().filter(|ruleset| ruleset.set_id == set_id);
-    rulesets.all(|ruleset| shelf.index_of_ruleset(ruleset.hash).is_some())
-        && shelf.indexes().iter().all(|view| {
-            let shown = view.get(id).is_some_and(|shown| is_same_entry(shown, &index_entry(record, view.ruleset())));
-            shown && view.is_consistent(id)
+    let mut rulesets = cached_rulesets.iter().filter(|ruleset| ruleset.set_id == set_id);
+    rulesets.all(|ruleset| set.index_of_ruleset(ruleset.hash).is_some())
+        && set.indexes().iter().all(|index| {
+            let expected = index_entry(record, index.ruleset());
+            index.get(id).is_some_and(|actual| is_same_entry(actual, &expected)) && index.is_consistent(id)
         })
 }
 
-fn is_same_entry(shown: &IndexEntry, right: &IndexEntry) -> bool {
-    (shown.expires_at, shown.open_seats) == (right.expires_at, right.open_seats)
-        && shown.attribute_values == right.attribute_values
-        && shown.advertisement == right.advertisement
-        && shown.encoded_response == right.encoded_response
+fn is_same_entry(actual: &IndexEntry, expected: &IndexEntry) -> bool {
+    (actual.expires_at, actual.open_seats) == (expected.expires_at, expected.open_seats)
+        && actual.attribute_values == expected.attribute_values
+        && actual.advertisement == expected.advertisement
+        && actual.encoded_response == expected.encoded_response
 }
 
 #[cfg(test)]
@@ -168,99 +169,100 @@ mod tests {
     }
 
     fn check_kinds(record: Option<AdvertRecord>, stored: Option<StoredAdvertisement>, expected: &[InconsistencyKind]) {
-        let held = MemoryState { record, is_index_correct: true };
+        let memory = MemoryState { record, is_index_correct: true };
         let stored = stored.map(StoredState::Present);
-        assert_eq!(inconsistency_kinds(&held, stored.as_ref(), true, NOW), expected, "{held:?} {stored:?}");
+        assert_eq!(inconsistency_kinds(&memory, stored.as_ref(), true, NOW), expected, "{memory:?} {stored:?}");
     }
 
-    /// R9: each way in which memory and store can differ has a name, and what is none has none.
+    /// R9: each kind of inconsistency is named, and consistent states report none.
     #[test]
     fn consistency_check_names_each_kind_of_inconsistency() {
         use InconsistencyKind as Kind;
         check_kinds(Some(test_record()), Some(test_stored_advert()), &[]);
         check_kinds(None, None, &[]);
-        check_kinds(None, Some(test_stored_advert()), &[InconsistencyKind::MissingInMemory]);
-        check_kinds(Some(test_record()), None, &[InconsistencyKind::MissingInStore]);
-        let told = |change: fn(&mut StoredAdvertisement)| {
+        check_kinds(None, Some(test_stored_advert()), &[Kind::MissingInMemory]);
+        check_kinds(Some(test_record()), None, &[Kind::MissingInStore]);
+        let stored_with = |change: fn(&mut StoredAdvertisement)| {
             let mut stored = test_stored_advert();
             change(&mut stored);
             Some(stored)
         };
-        check_kinds(Some(test_record()), told(|it| it.version = AdvertVersion(8)), &[InconsistencyKind::Version]);
+        check_kinds(Some(test_record()), stored_with(|stored| stored.version = AdvertVersion(8)), &[Kind::Version]);
         check_kinds(
             Some(test_record()),
-            told(|it| Arc::make_mut(&mut it.advertisement).connect_data.clear()),
-            &[InconsistencyKind::Content],
+            stored_with(|stored| Arc::make_mut(&mut stored.advertisement).connect_data.clear()),
+            &[Kind::Content],
         );
-        check_kinds(Some(test_record()), told(|it| it.reservations.clear()), &[InconsistencyKind::Reservations]);
+        check_kinds(Some(test_record()), stored_with(|stored| stored.reservations.clear()), &[Kind::Reservations]);
         check_kinds(
             Some(test_record()),
-            told(|it| it.reservations[0].state = ReservationState::Confirmed),
-            &[InconsistencyKind::Reservations],
+            stored_with(|stored| stored.reservations[0].state = ReservationState::Confirmed),
+            &[Kind::Reservations],
         );
         check_kinds(
             Some(test_record()),
-            told(|it| it.reservations[0].state = ReservationState::Ended),
-            &[InconsistencyKind::Reservations],
+            stored_with(|stored| stored.reservations[0].state = ReservationState::Ended),
+            &[Kind::Reservations],
         );
-        check_kinds(Some(test_record()), told(|it| it.expires_at = UnixMs(2_001)), &[InconsistencyKind::Expiry]);
+        check_kinds(Some(test_record()), stored_with(|stored| stored.expires_at = UnixMs(2_001)), &[Kind::Expiry]);
         check_kinds(
             Some(test_record()),
-            told(|it| it.is_heartbeat_owner = false),
-            &[InconsistencyKind::HeartbeatOwner],
+            stored_with(|stored| stored.is_heartbeat_owner = false),
+            &[Kind::HeartbeatOwner],
         );
-        let ended = told(|it| {
-            it.reservations.push(Reservation {
+        let with_ended = stored_with(|stored| {
+            stored.reservations.push(Reservation {
                 id: ReservationId::from_bytes([9; 16]),
                 ..test_reservation(ReservationState::Ended, 9_000)
             })
         });
-        check_kinds(Some(test_record()), ended, &[]);
+        check_kinds(Some(test_record()), with_ended, &[]);
 
-        let short = |expires| {
-            Some(AdvertRecord { stored_expires_at: UnixMs(1_400), expires_at: UnixMs(expires), ..test_record() })
+        let stored_until_1400 = |expires_at| {
+            Some(AdvertRecord { stored_expires_at: UnixMs(1_400), expires_at: UnixMs(expires_at), ..test_record() })
         };
-        check_kinds(short(1_400), told(|it| it.expires_at = UnixMs(1_400)), &[]);
-        check_kinds(short(1_401), told(|it| it.expires_at = UnixMs(1_400)), &[InconsistencyKind::Expiry]);
+        check_kinds(stored_until_1400(1_400), stored_with(|stored| stored.expires_at = UnixMs(1_400)), &[]);
+        check_kinds(stored_until_1400(1_401), stored_with(|stored| stored.expires_at = UnixMs(1_400)), &[Kind::Expiry]);
 
-        let pending = Some(AdvertRecord { is_unwritten: true, ..test_record() });
-        check_kinds(pending.clone(), None, &[]);
-        check_kinds(pending, told(|it| it.version = AdvertVersion(8)), &[]);
-        check_kinds(None, told(|it| it.expires_at = NOW), &[]);
+        let unwritten = Some(AdvertRecord { is_unwritten: true, ..test_record() });
+        check_kinds(unwritten.clone(), None, &[]);
+        check_kinds(unwritten, stored_with(|stored| stored.version = AdvertVersion(8)), &[]);
+        check_kinds(None, stored_with(|stored| stored.expires_at = NOW), &[]);
         check_kinds(Some(AdvertRecord { expires_at: NOW, ..test_record() }), None, &[]);
 
-        let astray = MemoryState { record: None, is_index_correct: false };
-        assert_eq!(inconsistency_kinds(&astray, None, true, NOW), [Kind::Index]);
-        let whole = MemoryState { record: Some(test_record()), is_index_correct: true };
-        assert_eq!(inconsistency_kinds(&whole, Some(&StoredState::Unreadable), true, NOW), [Kind::Unreadable]);
-        let alone = told(|it| (it.version, it.is_heartbeat_owner) = (AdvertVersion::default(), false));
-        assert_eq!(inconsistency_kinds(&whole, alone.map(StoredState::Present).as_ref(), false, NOW), []);
+        let orphan = MemoryState { record: None, is_index_correct: false };
+        assert_eq!(inconsistency_kinds(&orphan, None, true, NOW), [Kind::Index]);
+        let present = MemoryState { record: Some(test_record()), is_index_correct: true };
+        assert_eq!(inconsistency_kinds(&present, Some(&StoredState::Unreadable), true, NOW), [Kind::Unreadable]);
+        let unshared =
+            stored_with(|stored| (stored.version, stored.is_heartbeat_owner) = (AdvertVersion::default(), false));
+        assert_eq!(inconsistency_kinds(&present, unshared.map(StoredState::Present).as_ref(), false, NOW), []);
     }
 
-    /// R9: an index that shows something else than memory, or is missing, is noticed.
+    /// R9: an index that differs from memory, or is missing, is detected.
     #[test]
     fn consistency_check_detects_a_wrong_or_missing_index() {
         let ruleset = Arc::clone(&bundled::load_bundled().unwrap()[0].1);
-        let (set_id, living) = (ruleset.set_id, [Arc::clone(&ruleset)]);
-        let mut shelf = AdvertSet::default();
-        shelf.upsert(test_record());
-        assert!(!are_indexes_correct(&shelf, &test_record(), set_id, &living), "the ruleset has no index");
-        assert!(are_indexes_correct(&shelf, &test_record(), set_id, &[]), "nor needs one when it has been forgotten");
-        let records: Vec<AdvertRecord> = shelf.records().cloned().collect();
-        shelf.finish_index_build(build_index(&ruleset, &records));
-        assert!(are_indexes_correct(&shelf, &test_record(), set_id, &living));
+        let (set_id, cached_rulesets) = (ruleset.set_id, [Arc::clone(&ruleset)]);
+        let mut set = AdvertSet::default();
+        set.upsert(test_record());
+        assert!(!are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets), "the ruleset has no index");
+        assert!(are_indexes_correct(&set, &test_record(), set_id, &[]), "a purged ruleset needs no index");
+        let records: Vec<AdvertRecord> = set.records().cloned().collect();
+        set.finish_index_build(build_index(&ruleset, &records));
+        assert!(are_indexes_correct(&set, &test_record(), set_id, &cached_rulesets));
 
         let changes: [fn(&mut AdvertRecord); 5] = [
-            |it| it.reservations.clear(),
-            |it| it.expires_at = UnixMs(1_501),
-            |it| Arc::make_mut(&mut it.advertisement).connect_data.clear(),
-            |it| it.encoded_advert = Arc::from([1]),
-            |it| Arc::make_mut(&mut it.advertisement).id = AdvertisementId::from_bytes([8; 16]),
+            |stored| stored.reservations.clear(),
+            |stored| stored.expires_at = UnixMs(1_501),
+            |stored| Arc::make_mut(&mut stored.advertisement).connect_data.clear(),
+            |stored| stored.encoded_advert = Arc::from([1]),
+            |stored| Arc::make_mut(&mut stored.advertisement).id = AdvertisementId::from_bytes([8; 16]),
         ];
         for (number, change) in changes.into_iter().enumerate() {
             let mut other = test_record();
             change(&mut other);
-            assert!(!are_indexes_correct(&shelf, &other, set_id, &living), "change {number}");
+            assert!(!are_indexes_correct(&set, &other, set_id, &cached_rulesets), "change {number}");
         }
     }
 }

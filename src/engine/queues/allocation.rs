@@ -1,4 +1,4 @@
-//! Finds a match a place to be played: a game server that has advertised itself, or a session with open seats.
+//! Allocation: reserves seats for a match on a game server, or in a session that it backfills.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::domain::attribute_values::AttributeValues;
 use crate::domain::filter::Searcher;
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, UserKey};
 use crate::domain::index::{SearchQuery, SearchResult};
-use crate::domain::lifecycle::{Assignment, Match};
+use crate::domain::lifecycle::{Assignment, Match, MatchTicket};
 use crate::domain::locality::Locality;
 use crate::domain::queue::backfill::OpenSession;
 use crate::domain::queue::ticket::Ticket;
@@ -23,44 +23,42 @@ use crate::engine::error::EngineError;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
-/// Sessions with open seats that a pass may fill.
+/// Maximum open sessions that a pass may backfill.
 const BACKFILL_SESSIONS_MAX: usize = 1_000;
 
-/// Servers that are tried for one match before it waits a moment: each may have been taken since it was looked up.
+/// Maximum servers tried per allocation. Each may have been taken since the search.
 const SERVER_ATTEMPTS_MAX: usize = 4;
 
 impl SharedState {
-    /// Takes seats for a match that is to be played somewhere; none when there is nowhere now.
-    pub(super) async fn allocate(&self, play: &Match, ruleset: &Arc<Ruleset>) -> Option<Assignment> {
+    /// Reserves seats for a match; `None` if no server is available now.
+    pub(super) async fn allocate(&self, match_: &Match, ruleset: &Arc<Ruleset>) -> Option<Assignment> {
         let now = self.core.clock.now();
         let tickets: Vec<Arc<Ticket>> = {
-            let roster = self.cache.read();
-            let ticket = |member: &crate::domain::lifecycle::MatchTicket| {
-                Some(Arc::clone(&roster.ticket(member.ticket_id)?.ticket))
-            };
-            play.tickets.iter().filter_map(ticket).collect()
+            let cache = self.cache.read();
+            let ticket = |match_ticket: &MatchTicket| Some(Arc::clone(&cache.ticket(match_ticket.ticket_id)?.ticket));
+            match_.tickets.iter().filter_map(ticket).collect()
         };
-        let players = MatchSession::from_tickets(&tickets, play, ruleset);
-        let (kind, candidates) = match play.backfilled_session {
+        let players = MatchSession::from_tickets(&tickets, match_, ruleset);
+        let (kind, candidates) = match match_.backfilled_session {
             Some(id) => (AdvertisementKind::Session, vec![id]),
             None => (AdvertisementKind::GameServer, self.rank_game_servers(&players, ruleset, now)),
         };
         for id in candidates.into_iter().take(SERVER_ATTEMPTS_MAX) {
-            match self.reserve_seats(play, id, kind, &players, ruleset, now).await {
-                Ok(place) => return Some(place),
-                Err(fault) => {
-                    tracing::debug!(?fault, advertisement = %id, play = %play.id, "a server is no longer free")
+            match self.reserve_seats(match_, id, kind, &players, ruleset, now).await {
+                Ok(assignment) => return Some(assignment),
+                Err(error) => {
+                    tracing::debug!(?error, advertisement = %id, match_id = %match_.id, "game server seats rejected")
                 }
             }
         }
         None
     }
 
-    /// Gives seats back. Should that fail they lapse.
+    /// Releases a reservation. If the release fails, the hold expires.
     pub(super) fn release_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
-        let (reply, _nobody) = oneshot::channel();
-        let in_flight = self.core.in_flight_changes.begin(advertisement);
-        // The writer of advertisements is never waited for by that of queues: a full inbox lets the seats lapse.
+        let (reply, _answer) = oneshot::channel();
+        let in_flight = self.core.in_flight_changes.begin_change(advertisement);
+        // Do not wait for the advertisement writer: with a full inbox, the hold expires instead.
         let _ = self.advert_writer.try_send(AdvertWriterCommand::ReleaseReservation(
             reservation,
             advertisement,
@@ -70,93 +68,93 @@ impl SharedState {
         ));
     }
 
-    /// Sessions of a queue with open seats, those that have been advertised longest first.
+    /// Sessions of a queue with open seats, oldest first.
     pub(super) fn open_backfill_sessions(&self, key: QueueKey, ruleset: &Ruleset, now: UnixMs) -> Vec<OpenSession> {
-        let Some(shelf) = self.core.advert_sets.get(key.set_id) else { return Vec::new() };
-        let shelf = shelf.read();
-        let fits = |record: &&AdvertRecord| {
+        let Some(set) = self.core.advert_sets.get(key.set_id) else { return Vec::new() };
+        let set = set.read();
+        let is_open = |record: &&AdvertRecord| {
             let advertisement = &record.advertisement;
-            let is_of_queue =
+            let is_in_queue =
                 advertisement.kind == AdvertisementKind::Session && advertisement.session.silo == key.silo;
-            is_of_queue && now < record.expires_at && 0 < record.open_seats()
+            is_in_queue && now < record.expires_at && record.open_seats() > 0
         };
-        let mut records: Vec<&AdvertRecord> = shelf.records().filter(fits).collect();
+        let mut records: Vec<&AdvertRecord> = set.records().filter(is_open).collect();
         records.sort_unstable_by_key(|record| (record.advertisement.advertised_since, record.advertisement.id));
-        let open = |record: &AdvertRecord| {
+        let to_open_session = |record: &AdvertRecord| {
             let session = &record.advertisement.session;
-            let ratings: Option<Box<[f64]>> = session.players.iter().map(|player| player.stated_skill).collect();
+            let player_ratings: Option<Box<[f64]>> = session.players.iter().map(|player| player.stated_skill).collect();
             OpenSession {
                 advertisement: Arc::clone(&record.advertisement),
                 attribute_values: AttributeValues::from_session(ruleset, session),
                 expires_at: record.expires_at,
                 open_seats: record.open_seats(),
                 open_seats_by_team: None,
-                player_ratings: ratings.unwrap_or_default(),
+                player_ratings: player_ratings.unwrap_or_default(),
                 leaderboard_position: None,
             }
         };
-        records.into_iter().take(BACKFILL_SESSIONS_MAX).map(open).collect()
+        records.into_iter().take(BACKFILL_SESSIONS_MAX).map(to_open_session).collect()
     }
 
-    /// Game servers with room for all, the best by the ruleset's soft filters first.
+    /// Game servers with enough open seats, best score first.
     fn rank_game_servers(&self, players: &MatchSession, ruleset: &Arc<Ruleset>, now: UnixMs) -> Vec<AdvertisementId> {
-        let Some(shelf) = self.core.advert_sets.get(ruleset.set_id) else { return Vec::new() };
-        let shelf = shelf.read();
-        let Some(view) = shelf.index_of_ruleset(ruleset.hash) else { return Vec::new() };
+        let Some(set) = self.core.advert_sets.get(ruleset.set_id) else { return Vec::new() };
+        let set = set.read();
+        let Some(index) = set.index_of_ruleset(ruleset.hash) else { return Vec::new() };
         let query = SearchQuery {
-            ruleset: view.ruleset(),
+            ruleset: index.ruleset(),
             searcher: players.searcher(),
             silo: players.session.silo,
             kind: AdvertisementKind::GameServer,
             limits: ruleset.search_limits,
             now,
         };
-        let mut found = SearchResult::default();
-        view.search(&query, &mut found);
-        found.hits.iter().map(|hit| view.entry(hit.slot).advertisement.id).collect()
+        let mut result = SearchResult::default();
+        index.search(&query, &mut result);
+        result.hits.iter().map(|hit| index.entry(hit.slot).advertisement.id).collect()
     }
 
     async fn reserve_seats(
         &self,
-        play: &Match,
+        match_: &Match,
         advertisement_id: AdvertisementId,
         kind: AdvertisementKind,
         players: &MatchSession,
         ruleset: &Arc<Ruleset>,
         now: UnixMs,
     ) -> Result<Assignment, EngineError> {
-        let id = self.core.token_signer.derive_reservation_id(None, advertisement_id, &play.id.to_string());
-        let take = ReserveSeats {
+        let id = self.core.token_signer.derive_reservation_id(None, advertisement_id, &match_.id.to_string());
+        let command = ReserveSeats {
             reservation_id: id,
             advertisement_id,
             required_kind: kind,
-            set_id: play.set_id,
-            silo: play.silo,
+            set_id: match_.set_id,
+            silo: match_.silo,
             ruleset: Arc::clone(ruleset),
             session: players.session.clone(),
             attribute_values: players.attribute_values.clone(),
             users: players.users.clone(),
             subject: None,
-            searching_since: play.tickets.iter().map(|member| member.entered_at).min().unwrap_or(now),
+            searching_since: match_.tickets.iter().map(|match_ticket| match_ticket.entered_at).min().unwrap_or(now),
             hold_ms: self.core.settings.max_hold_ms,
-            request_digest: *play.id.as_bytes(),
+            request_digest: *match_.id.as_bytes(),
         };
         let (reply, answer) = oneshot::channel();
-        let in_flight = self.core.in_flight_changes.begin(advertisement_id);
+        let in_flight = self.core.in_flight_changes.begin_change(advertisement_id);
         self.advert_writer
-            .send(AdvertWriterCommand::ReserveSeats(Box::new(take), reply, in_flight))
+            .send(AdvertWriterCommand::ReserveSeats(Box::new(command), reply, in_flight))
             .await
             .map_err(|_| EngineError::Draining)?;
-        let taken = answer.await.unwrap_or(Err(EngineError::Internal))?;
+        let reserved = answer.await.unwrap_or(Err(EngineError::Internal))?;
         Ok(Assignment::GameServer {
             advertisement: advertisement_id,
             reservation: id,
-            connect_data: taken.connect_data,
+            connect_data: reserved.connect_data,
         })
     }
 }
 
-/// The players of a match as one session that looks for a server.
+/// All players of a match as one session that searches for a game server.
 #[derive(Debug)]
 struct MatchSession {
     session: Session,
@@ -165,29 +163,29 @@ struct MatchSession {
 }
 
 impl MatchSession {
-    /// What all say alike the session says too; so a server may ask for a mode, and one that asks for nothing is good for all.
-    fn from_tickets(tickets: &[Arc<Ticket>], play: &Match, ruleset: &Ruleset) -> Self {
-        let seats: usize = play.tickets.iter().map(|member| member.players.len()).sum();
+    /// Keeps the attributes that all tickets share, so that servers can filter by game mode.
+    fn from_tickets(tickets: &[Arc<Ticket>], match_: &Match, ruleset: &Ruleset) -> Self {
+        let player_count: usize = match_.tickets.iter().map(|match_ticket| match_ticket.players.len()).sum();
         let mut users: Vec<UserKey> =
-            play.tickets.iter().flat_map(|member| &member.players).map(|seat| seat.user).collect();
+            match_.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user).collect();
         users.sort_unstable();
-        let said = tickets.first().map_or(&[][..], |first| &first.session.attributes);
-        let by_all = |(name, value): &&(Box<str>, AttributeValue)| {
+        let first_attributes = tickets.first().map_or(&[][..], |first| &first.session.attributes);
+        let is_shared_by_all = |(name, value): &&(Box<str>, AttributeValue)| {
             tickets.iter().all(|ticket| ticket.session.attribute_value(name) == Some(value))
         };
         let session = Session {
-            silo: play.silo,
-            party_sizes: vec![u8::try_from(seats).unwrap_or(u8::MAX)],
+            silo: match_.silo,
+            party_sizes: vec![u8::try_from(player_count).unwrap_or(u8::MAX)],
             locality: Locality::midpoint(tickets.iter().filter_map(|ticket| ticket.session.locality)),
-            region_latencies: mean_round_trips(tickets, play.region.as_deref()),
-            attributes: said.iter().filter(by_all).cloned().collect(),
+            region_latencies: mean_round_trips(tickets, match_.region.as_deref()),
+            attributes: first_attributes.iter().filter(is_shared_by_all).cloned().collect(),
             origin: ValueOrigin::GameServer,
             ..Session::default()
         };
         Self { attribute_values: AttributeValues::from_session(ruleset, &session), session, users }
     }
 
-    /// As long as it looks, limits no longer count: whoever is in the match has agreed to it.
+    /// Searcher with an unlimited wait, so that expansions apply their widest limits: the players already agreed.
     fn searcher(&self) -> Searcher<'_> {
         Searcher {
             attribute_values: &self.attribute_values,
@@ -202,18 +200,26 @@ impl MatchSession {
     }
 }
 
-/// The mean round trip of all to each region that all have measured; to the match's own region alone, where it has one.
+/// Mean round trip per region that all tickets measured. Limited to the match's region, if it has one.
 fn mean_round_trips(tickets: &[Arc<Ticket>], region: Option<&str>) -> Box<[RegionLatency]> {
     let Some(first) = tickets.first() else { return Box::default() };
-    let wanted = first.session.region_latencies.iter().filter(|it| region.is_none_or(|region| *it.region == *region));
+    let regions =
+        first.session.region_latencies.iter().filter(|latency| region.is_none_or(|region| *latency.region == *region));
     let mean = |name: &str| {
-        let of = |ticket: &Arc<Ticket>| {
-            ticket.session.region_latencies.iter().find(|it| *it.region == *name).map(|it| it.round_trip_ms)
+        let round_trip_ms = |ticket: &Arc<Ticket>| {
+            ticket
+                .session
+                .region_latencies
+                .iter()
+                .find(|latency| *latency.region == *name)
+                .map(|latency| latency.round_trip_ms)
         };
-        let all: Option<Vec<f32>> = tickets.iter().map(of).collect();
-        all.map(|all| all.iter().sum::<f32>() / all.len() as f32)
+        let round_trips_ms: Option<Vec<f32>> = tickets.iter().map(round_trip_ms).collect();
+        round_trips_ms.map(|round_trips_ms| round_trips_ms.iter().sum::<f32>() / round_trips_ms.len() as f32)
     };
-    wanted
-        .filter_map(|it| Some(RegionLatency { region: it.region.clone(), round_trip_ms: mean(&it.region)? }))
+    regions
+        .filter_map(|latency| {
+            Some(RegionLatency { region: latency.region.clone(), round_trip_ms: mean(&latency.region)? })
+        })
         .collect()
 }

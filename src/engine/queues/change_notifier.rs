@@ -1,4 +1,4 @@
-//! Tells whoever watches tickets that some of them have changed.
+//! Notifies ticket watchers of changes.
 
 use std::collections::BTreeSet;
 use std::sync::{Mutex, PoisonError};
@@ -7,8 +7,8 @@ use tokio::sync::Notify;
 
 use crate::domain::id::TicketId;
 
-/// Which of the tickets that one stream watches have changed since it last looked. However slow the stream, there are no more of
-/// them than it watches: what changes twice before it looks is seen once, as it then stands.
+/// Changed tickets of one watch stream. Changes coalesce: a slow stream sees only the latest state, so the set is
+/// bounded.
 #[derive(Debug, Default)]
 pub struct ChangeNotifier {
     changed_tickets: Mutex<BTreeSet<TicketId>>,
@@ -16,21 +16,22 @@ pub struct ChangeNotifier {
 }
 
 impl ChangeNotifier {
-    /// Notes a change.
+    /// Adds a changed ticket and wakes the stream.
     pub(super) fn notify_changed(&self, id: TicketId) {
         self.changed_tickets.lock().unwrap_or_else(PoisonError::into_inner).insert(id);
         self.wakeup.notify_one();
     }
 
-    /// Waits until something has changed, and says what.
+    /// Waits for changes and takes the changed tickets.
     pub async fn wait_for_changes(&self) -> BTreeSet<TicketId> {
         loop {
-            let rung = self.wakeup.notified();
-            let changed = std::mem::take(&mut *self.changed_tickets.lock().unwrap_or_else(PoisonError::into_inner));
-            if !changed.is_empty() {
-                return changed;
+            let wakeup = self.wakeup.notified();
+            let changed_tickets =
+                std::mem::take(&mut *self.changed_tickets.lock().unwrap_or_else(PoisonError::into_inner));
+            if !changed_tickets.is_empty() {
+                return changed_tickets;
             }
-            rung.await;
+            wakeup.await;
         }
     }
 }

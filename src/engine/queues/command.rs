@@ -1,4 +1,4 @@
-//! What queues are asked and what they answer, in the domain's words.
+//! Commands of the queues and their answers, in domain types.
 
 use std::sync::Arc;
 
@@ -11,237 +11,238 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::engine::command::PartyConsents;
 
-/// Begin to wait.
+/// Enters a party into a queue.
 #[derive(Clone, Debug, Default)]
 pub struct EnterQueueCommand {
-    /// The set.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// The ruleset that the client was given.
+    /// Ruleset that the client has; `None` for the current one.
     pub ruleset_hash: Option<RulesetHash>,
-    /// The party.
+    /// Party.
     pub session: Session,
-    /// What its players have said of coming along.
+    /// Consent tokens of its players.
     pub consents: PartyConsents,
-    /// Makes a retried enter the same ticket.
+    /// Key that makes a retried enter return the same ticket.
     pub idempotency_key: String,
-    /// Users whom the party will not meet, sorted, each once.
+    /// Blocked users; sorted, without duplicates.
     pub blocked_users: Vec<UserKey>,
 }
 
-/// It waits.
+/// Answer to an enter.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnterQueueAnswer {
-    /// How it stands.
+    /// Status of the ticket.
     pub status: TicketStatus,
-    /// Proof that the ticket is the caller's.
+    /// Token that proves ownership of the ticket.
     pub ticket_token: Vec<u8>,
-    /// How long it is kept without a heartbeat.
+    /// TTL without heartbeat, milliseconds.
     pub expires_in_ms: u32,
-    /// Paths, relative to the session composition, that were not believed.
+    /// Paths of ignored fields, relative to the session composition.
     pub ignored_fields: Vec<String>,
 }
 
-/// A ticket, with proof that it is the caller's, and what was last heard of it.
+/// Ticket id with its token and, optionally, a resume token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketReference {
-    /// Which.
+    /// Ticket.
     pub id: TicketId,
-    /// Proof.
+    /// Token that proves ownership.
     pub ticket_token: Vec<u8>,
-    /// From the last status; empty for none.
+    /// Token of the last received status; empty for none.
     pub resume_token: Vec<u8>,
 }
 
-/// What leaving has come to.
+/// Answer to a leave.
 #[derive(Clone, Debug, PartialEq)]
 pub enum LeaveQueueAnswer {
-    /// The ticket is over.
+    /// The ticket has ended.
     Ended(TicketStatus),
-    /// It has a match.
+    /// The ticket has a match.
     Matched(TicketStatus),
 }
 
-/// Answer a ready check.
+/// Reply to a ready check.
 #[derive(Clone, Debug)]
 pub struct ReadyCheckResponse {
-    /// Which ticket.
+    /// Ticket.
     pub ticket: TicketReference,
-    /// The match that is answered.
+    /// Proposed match.
     pub match_id: MatchId,
-    /// Whether they will play.
+    /// Whether the players accept.
     pub accept: bool,
-    /// Who answers; all of the ticket when empty.
+    /// Players who reply; empty for all of the ticket.
     pub users: Vec<UserKey>,
 }
 
-/// Keep alive.
+/// Heartbeat of tickets and connected users.
 #[derive(Clone, Debug, Default)]
 pub struct TicketHeartbeatCommand {
-    /// Tickets to keep.
+    /// Tickets to extend.
     pub tickets: Vec<TicketReference>,
-    /// Users who are connected.
+    /// Connected users.
     pub connected_users: Vec<UserKey>,
-    /// Their population.
+    /// Silo of the users.
     pub silo: SiloId,
 }
 
-/// A match is over.
+/// Ends a match.
 #[derive(Clone, Debug)]
 pub struct EndMatchCommand {
-    /// Which.
+    /// Match.
     pub match_id: MatchId,
-    /// Proof: the token of the advertisement that it was placed on, or of a ticket in it.
+    /// Proof that the caller may end it.
     pub proof: EndMatchProof,
-    /// It could not be hosted.
+    /// The server failed to host the match.
     pub server_failed: bool,
 }
 
-/// Who says that a match is over.
+/// Proof that the caller may end a match.
 #[derive(Clone, Debug)]
 pub enum EndMatchProof {
-    /// A game server, by its advertisement's token.
+    /// Token of the game server's advertisement.
     GameServer(Vec<u8>),
-    /// A player's game, by its ticket's token.
+    /// Token of a ticket in the match.
     Ticket(Vec<u8>),
 }
 
-/// How a ticket stands.
+/// Status of a ticket.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TicketStatus {
-    /// Which.
+    /// Ticket.
     pub id: TicketId,
-    /// The set.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// Where it stands.
+    /// Phase of the ticket.
     pub phase: TicketPhase,
-    /// How long it has been waiting.
+    /// Time waited, milliseconds. Ends when the match starts.
     pub waited_ms: u64,
-    /// Tickets of its queue that began to wait before it, while it waits.
+    /// Number of tickets ahead in the queue, while waiting.
     pub position: Option<u32>,
-    /// The median and the ninth decile of what tickets like it have lately waited, milliseconds.
+    /// Median and 90th percentile of recent waits of similar tickets, milliseconds.
     pub wait_estimate_ms: Option<(u64, u64)>,
-    /// Its match.
+    /// Match of the ticket, if any.
     pub match_view: Option<MatchView>,
-    /// Another set that is offered instead.
+    /// Alternative set that the ruleset offers after a long wait.
     pub offered_set: Option<SetId>,
-    /// The rule that kept it waiting when it was last looked at.
+    /// Rule that refused most in the last pass.
     pub blocking_rule: Option<Arc<str>>,
-    /// To go on from here.
+    /// Token to resume a watch from this status.
     pub resume_token: Vec<u8>,
 }
 
-/// Where a ticket stands.
+/// Phase of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketPhase {
-    /// It waits.
+    /// Waiting for a match.
     Waiting,
-    /// It waits, and is passed over.
+    /// Waiting, but not matched while one of its players is in another match.
     Paused,
     /// A match is proposed.
     Proposed,
-    /// A server is being found.
+    /// A game server is being allocated.
     Placing,
-    /// The match is on.
+    /// The match is running.
     Matched,
-    /// It is over.
+    /// The ticket has ended.
     Ended(TicketEndReason),
 }
 
-/// A match, as one of its tickets sees it.
+/// Match as seen by one of its tickets.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MatchView {
     /// The match.
     pub found_match: Arc<Match>,
-    /// Until when there is to answer, or a server is looked for, milliseconds from now.
+    /// Milliseconds until the ready check or the allocation times out.
     pub deadline_in_ms: Option<u32>,
-    /// What the ticket's players are, in the order in which they were entered.
+    /// The ticket's own players, in entry order.
     pub own_players: Vec<OwnPlayerView>,
-    /// Everybody in it, and their teams; once it is on.
+    /// All players and their teams; empty until the match starts.
     pub players: Vec<(UserKey, u16)>,
-    /// The team of this ticket.
+    /// Team of this ticket.
     pub team: u16,
-    /// Who hosts it, where a player does.
+    /// Player key of the hosting player, if a player hosts.
     pub host: Option<UserKey>,
 }
 
-/// One of the ticket's own players.
+/// One of the ticket's own players in a match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OwnPlayerView {
-    /// Its name in this match.
+    /// Key of the player in this match.
     pub player_key: UserKey,
-    /// What it plays.
+    /// Role in the team.
     pub team_role: Option<Box<str>>,
-    /// What it has said.
+    /// Reply to the ready check, if any.
     pub accepted: Option<bool>,
-    /// To show the game server; empty until the match is on.
+    /// Credential for the game server; empty until the match starts.
     pub credential: String,
 }
 
-/// How a match ended.
+/// End reason of a match.
 pub type EndMatchAnswer = Option<MatchEndReason>;
 
-/// What a queue looks like to an operator.
+/// Queue statistics for operators.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct QueueStatistics {
-    /// The set.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// The population.
+    /// Silo.
     pub silo: SiloId,
-    /// Tickets that wait, those passed over included.
+    /// Waiting tickets, including paused ones.
     pub waiting_tickets: u32,
-    /// Their players.
+    /// Players in those tickets.
     pub waiting_players: u32,
-    /// Matches that are not over.
+    /// Matches that have not ended.
     pub running_matches: u32,
-    /// How long the one that has waited longest has.
+    /// Longest current wait, milliseconds.
     pub longest_wait_ms: u64,
-    /// Whether this server runs its passes.
+    /// Whether this replica runs the queue's passes.
     pub runs_on_this_replica: bool,
-    /// Why tickets were left waiting by the last pass, by rule.
+    /// Number of refusals in the last pass, by rule.
     pub refusal_counts: Vec<(Arc<str>, u64)>,
-    /// Passes, and how long the last took.
+    /// Passes run on this replica.
     pub pass_count: u64,
-    /// Milliseconds.
+    /// Duration of the last pass, milliseconds.
     pub last_pass_ms: f64,
-    /// Waits of the last hour, all regions and party sizes: median, ninth decile, how many.
+    /// Median, 90th percentile (milliseconds) and sample count of the last hour's waits, over all regions and party
+    /// sizes.
     pub wait_percentiles_ms: Option<(u64, u64, u32)>,
-    /// Quality of the last hour's matches: median.
+    /// Median quality of the last hour's matches.
     pub median_quality: Option<f64>,
-    /// Of the tickets that were told a ninth decile, how many were matched within it, percent.
+    /// Percentage of tickets that were matched within their 90th-percentile estimate.
     pub p90_estimate_met_percent: Option<f64>,
 }
 
-/// Why a ticket still waits.
+/// Explanation of a waiting ticket.
 #[derive(Clone, Debug)]
 pub struct ExplainTicketAnswer {
-    /// The set whose queue it is in.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// The rules that it was judged by.
+    /// Ruleset that was applied.
     pub ruleset: Arc<Ruleset>,
-    /// Why.
+    /// Explanation.
     pub explanation: Explanation,
 }
 
-/// Why a search finds so little.
+/// Explanation of a search.
 #[derive(Clone, Debug)]
 pub struct ExplainSearchAnswer {
-    /// The rules that it was judged by.
+    /// Ruleset that was applied.
     pub ruleset: Arc<Ruleset>,
-    /// Why.
+    /// Explanation.
     pub explanation: SearchExplanation,
 }
 
-/// A rating that an operator sets.
+/// Rating imported by an operator.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ImportedRating {
-    /// Whose.
+    /// User.
     pub user: UserKey,
-    /// Elo's and Glicko's rating, TrueSkill's and OpenSkill's mu.
+    /// Rating for Elo and Glicko; mu for TrueSkill and OpenSkill.
     pub rating: f64,
-    /// A standard deviation; what newcomers have when absent.
+    /// Standard deviation; `None` for a newcomer's.
     pub deviation: Option<f64>,
-    /// Glicko-2's volatility; what newcomers have when absent.
+    /// Glicko-2 volatility; `None` for a newcomer's.
     pub volatility: Option<f64>,
-    /// Matches that count in it.
+    /// Matches counted in the rating.
     pub matches: u32,
 }

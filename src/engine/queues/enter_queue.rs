@@ -1,4 +1,4 @@
-//! A party enters: from a command to a ticket for the store.
+//! Enter command: validates a party and writes its ticket.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
 impl SharedState {
-    /// A party begins to wait. Durable when it is answered; dropping the answer cancels nothing.
+    /// Enters a party into a queue. Durable when it returns; dropping the future does not cancel the write.
     pub(super) async fn enter_queue(
         &self,
         caller: &Caller,
@@ -33,43 +33,41 @@ impl SharedState {
         let key = &enter.idempotency_key;
         check_party_size(&enter.session, teams)?;
         self.core.check_party_consents(caller, &ruleset, &enter.session, &enter.consents, now)?;
-        let (session, mut ignored) = self.core.with_resolved_locality(caller, enter.session)?;
+        let (session, mut ignored_fields) = self.core.with_resolved_locality(caller, enter.session)?;
         check_session(&ruleset, &session)?;
-        ignored.extend(attribute_values::untrusted_fields(&ruleset, &session));
+        ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
         let id = self.core.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
-        let payload = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
-        let ratings = self.entry_ratings(&ruleset, &session, now);
+        let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
+        let player_ratings = self.entry_ratings(&ruleset, &session, now);
         let ticket = Arc::new(Ticket {
             id,
             set_id: enter.set_id,
             subject: caller.subject,
             entered_at: now,
             session,
-            player_ratings: ratings,
+            player_ratings,
             blocked_users: enter.blocked_users,
-            exclusive: !queue.several_queues,
+            exclusive: !queue.allow_other_queues,
         });
         let users: Vec<UserKey> = ticket.session.players.iter().map(|player| player.user).collect();
         let silo = ticket.session.silo;
-        let write =
-            QueueWrite::EnterQueue { ticket, expires_at: ticket_expires_at(queue, now), request_digest: payload, now };
-        match self.write(write).await? {
+        let write = QueueWrite::EnterQueue { ticket, expires_at: ticket_expires_at(queue, now), request_digest, now };
+        match self.submit_write(write).await? {
             QueueOutcome::Entered { ticket: stored, .. } => {
                 self.connected_users.lock().record_connected(silo, users, now);
                 let claim = TicketClaim { ticket_id: id, set_id: enter.set_id, subject: caller.subject };
                 let status = self.ticket_status(&stored, now);
-                let token = self.core.token_signer.sign(&claim);
-                Ok(EnterQueueAnswer {
-                    status,
-                    ticket_token: token,
-                    expires_in_ms: queue.ticket_lapse_ms,
-                    ignored_fields: ignored,
-                })
+                let ticket_token = self.core.token_signer.sign(&claim);
+                Ok(EnterQueueAnswer { status, ticket_token, expires_in_ms: queue.ticket_ttl_ms, ignored_fields })
             }
-            QueueOutcome::AlreadyQueued { user, other_ticket: ticket } => {
-                let own = self.cache.read().ticket(ticket).is_some_and(|it| it.ticket.subject == caller.subject);
-                let ticket = (own && caller.subject.is_some()).then_some(ticket);
-                Err(EngineError::AlreadyQueued { player_index: player_index(&users, user), own_ticket: ticket })
+            QueueOutcome::AlreadyQueued { user, other_ticket } => {
+                let is_own = self
+                    .cache
+                    .read()
+                    .ticket(other_ticket)
+                    .is_some_and(|stored| stored.ticket.subject == caller.subject);
+                let own_ticket = (is_own && caller.subject.is_some()).then_some(other_ticket);
+                Err(EngineError::AlreadyQueued { player_index: player_index(&users, user), own_ticket })
             }
             QueueOutcome::AlreadyInMatch { user, .. } => {
                 Err(EngineError::AlreadyInMatch { player_index: player_index(&users, user) })
@@ -83,39 +81,39 @@ impl SharedState {
         }
     }
 
-    /// The players' ratings as of now.
+    /// Current ratings of the players.
     fn entry_ratings(&self, ruleset: &Ruleset, session: &Session, now: UnixMs) -> Vec<PlayerRating> {
-        let ratings = self.ratings.lock();
-        let rated = |player: &Player| {
-            let known = ratings.rating_at(ruleset, player.user, now);
-            PlayerRating::at_queue_entry(ruleset, known, player.stated_skill, session.origin)
+        let cache = self.ratings.lock();
+        let entry_rating = |player: &Player| {
+            let rating = cache.rating_at(ruleset, player.user, now);
+            PlayerRating::at_queue_entry(ruleset, rating, player.stated_skill, session.origin)
         };
-        session.players.iter().map(rated).collect()
+        session.players.iter().map(entry_rating).collect()
     }
 }
 
-/// Until when a ticket is believed that was heard of at `now`.
+/// Ticket expiry after a heartbeat at `now`.
 pub(super) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
-    now.plus_ms(u64::from(queue.ticket_lapse_ms))
+    now.plus_ms(u64::from(queue.ticket_ttl_ms))
 }
 
-/// A ticket is one party, all of it named, that fits into a team.
+/// Checks that the session is one party, that its players are listed, and that it fits into a team.
 fn check_party_size(session: &Session, teams: &TeamsSpec) -> Result<(), EngineError> {
     if session.players.is_empty() {
-        return Err(field_error("session_composition.players", "is required: a queue must know who waits"));
+        return Err(field_error("session_composition.players", "is required; list all players of the party"));
     }
     if session.party_sizes.len() != 1 {
-        let what = "has several parties: a ticket is one party; enter each with its own";
-        return Err(field_error("session_composition.party_size_composition", what));
+        let problem = "must contain exactly one party; enter each party with its own ticket";
+        return Err(field_error("session_composition.party_size_composition", problem));
     }
-    let (size, most) = (session.player_count(), teams.max_party_size);
-    if most < size {
-        return Err(EngineError::PartyTooLarge { size, max: most });
+    let (size, max) = (session.player_count(), teams.max_party_size);
+    if size > max {
+        return Err(EngineError::PartyTooLarge { size, max });
     }
     Ok(())
 }
 
-/// Which of the players it is about.
+/// Index of `user` in the party.
 fn player_index(users: &[UserKey], user: UserKey) -> usize {
-    users.iter().position(|known| *known == user).unwrap_or(0)
+    users.iter().position(|rating| *rating == user).unwrap_or(0)
 }

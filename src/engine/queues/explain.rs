@@ -1,4 +1,4 @@
-//! Why a ticket still waits, for operators.
+//! Operator explanations of waiting tickets and searches, and rating import.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::domain::match_result::SatisfactionStats;
 use crate::domain::queue::explain::{ExplainQuery, Explanation, explain_ticket};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::session::Session;
-use crate::engine::adverts::advert_set::{AdvertRecord, candidate_of_record};
+use crate::engine::adverts::advert_set::{AdvertRecord, candidate_from_record};
 use crate::engine::adverts::checked_session::{CheckedSession, field_error};
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
@@ -21,98 +21,111 @@ use crate::engine::queues::snapshot::PreparedTicketCache;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, TicketState};
 
 impl QueueEngine {
-    /// Why a ticket still waits, by the rules in force. On a thread of its own: it may look at as many pairs as a pass.
-    pub async fn explain_ticket(&self, id: TicketId, nearest: usize) -> Result<ExplainTicketAnswer, EngineError> {
-        let hall = &self.shared;
-        let stored = hall.cache.read().ticket(id).cloned().ok_or(EngineError::TicketNotFound)?;
+    /// Explains a waiting ticket under the current ruleset. Runs on a blocking thread: it may check as many pairs as a
+    /// pass.
+    pub async fn explain_ticket(
+        &self,
+        id: TicketId,
+        max_near_misses: usize,
+    ) -> Result<ExplainTicketAnswer, EngineError> {
+        let shared = &self.shared;
+        let stored = shared.cache.read().ticket(id).cloned().ok_or(EngineError::TicketNotFound)?;
         if stored.state != TicketState::Waiting {
             return Err(EngineError::TicketNotWaiting);
         }
         let key = QueueKey { set_id: stored.ticket.set_id, silo: stored.ticket.session.silo };
-        let ruleset = hall.core.ruleset(key.set_id, None)?;
+        let ruleset = shared.core.ruleset(key.set_id, None)?;
         if ruleset.queue.is_none() {
             return Err(EngineError::NoQueue(key.set_id));
         }
-        let (hall, rules) = (Arc::clone(hall), Arc::clone(&ruleset));
-        let question =
-            ExplainQuery { ticket_id: id, max_near_misses: nearest, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
-        let explained = tokio::task::spawn_blocking(move || {
-            let queue = rules.queue.as_ref()?;
-            let picture =
-                hall.take_snapshot(key, &rules, queue, &mut PreparedTicketCache::default(), hall.core.clock.now());
-            picture.with_pass_input(|input| explain_ticket(input, &question))
+        let (shared, snapshot_ruleset) = (Arc::clone(shared), Arc::clone(&ruleset));
+        let query = ExplainQuery { ticket_id: id, max_near_misses, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
+        let result = tokio::task::spawn_blocking(move || {
+            let queue = snapshot_ruleset.queue.as_ref()?;
+            let snapshot = shared.take_snapshot(
+                key,
+                &snapshot_ruleset,
+                queue,
+                &mut PreparedTicketCache::default(),
+                shared.core.clock.now(),
+            );
+            snapshot.with_pass_input(|input| explain_ticket(input, &query))
         });
-        let explanation: Option<Explanation> = explained.await.map_err(|_| EngineError::Internal)?.flatten();
-        // Who is not in the picture is passed over: a player of it is in a match.
+        let explanation: Option<Explanation> = result.await.map_err(|_| EngineError::Internal)?.flatten();
+        // A ticket missing from the snapshot is paused: one of its players is in a match.
         let explanation = explanation.ok_or(EngineError::TicketNotWaiting)?;
         Ok(ExplainTicketAnswer { set_id: key.set_id, ruleset, explanation })
     }
 
-    /// Why a search by `session`, after it has been going on for `searching_for_ms`, finds what it finds. It looks at every
-    /// advertisement of the set and silo, on a thread of its own.
+    /// Explains the results of a search by `session` at age `searching_for_ms`.
+    ///
+    /// Evaluates every advertisement of the set and silo, on a blocking thread.
     pub async fn explain_search(
         &self,
         set_id: SetId,
         session: Session,
         searching_for_ms: u64,
-        nearest: usize,
+        max_near_misses: usize,
     ) -> Result<ExplainSearchAnswer, EngineError> {
         let core = Arc::clone(&self.shared.core);
         let ruleset = core.ruleset(set_id, None)?;
-        let (session, ignored) = core.with_resolved_locality(&Caller::default(), session)?;
-        let seeker = CheckedSession::new(&ruleset, &Caller::default(), session, ignored)?;
-        let explained = tokio::task::spawn_blocking(move || {
+        let (session, ignored_fields) = core.with_resolved_locality(&Caller::default(), session)?;
+        let checked = CheckedSession::new(&ruleset, &Caller::default(), session, ignored_fields)?;
+        let result = tokio::task::spawn_blocking(move || {
             let now = core.clock.now();
-            let searcher = seeker.searcher(&[], searching_for_ms);
-            let Some(shelf) = core.advert_sets.get(set_id) else {
+            let searcher = checked.searcher(&[], searching_for_ms);
+            let Some(set) = core.advert_sets.get(set_id) else {
                 return ExplainSearchAnswer { ruleset, explanation: SearchExplanation::default() };
             };
-            // Copied out: nobody waits for a sweep over a million rows.
+            // Copy the records, so that the lock is not held while a million rows are evaluated.
             let records: Vec<AdvertRecord> = {
-                let shelf = shelf.read();
-                let is_near = |record: &&AdvertRecord| {
+                let set = set.read();
+                let is_searched = |record: &&AdvertRecord| {
                     let advertisement = &record.advertisement;
                     advertisement.kind == AdvertisementKind::Session
-                        && advertisement.session.silo == seeker.session.silo
+                        && advertisement.session.silo == checked.session.silo
                 };
-                shelf.records().filter(is_near).cloned().collect()
+                set.records().filter(is_searched).cloned().collect()
             };
-            let facts: Vec<AttributeValues> = records
+            let values: Vec<AttributeValues> = records
                 .iter()
                 .map(|record| AttributeValues::from_session(&ruleset, &record.advertisement.session))
                 .collect();
-            let rows = records.iter().zip(&facts).map(|(record, facts)| candidate_of_record(record, facts));
-            let explanation = explain_search(&ruleset, &searcher, rows, nearest, now);
+            let rows = records.iter().zip(&values).map(|(record, values)| candidate_from_record(record, values));
+            let explanation = explain_search(&ruleset, &searcher, rows, max_near_misses, now);
             ExplainSearchAnswer { ruleset, explanation }
         });
-        explained.await.map_err(|_| EngineError::Internal)
+        result.await.map_err(|_| EngineError::Internal)
     }
 
-    /// Sets users' ratings in a set; durable when it is answered.
-    pub async fn import_ratings(&self, set_id: SetId, given: Vec<ImportedRating>) -> Result<u32, EngineError> {
+    /// Sets users' ratings in a set; durable when it returns.
+    pub async fn import_ratings(&self, set_id: SetId, imported: Vec<ImportedRating>) -> Result<u32, EngineError> {
         let ruleset = self.shared.core.ruleset(set_id, None)?;
         let Some(spec) = &ruleset.rating else {
-            let what = format!("ruleset `{}` keeps no ratings: give it a <Rating>", ruleset.name);
-            return Err(field_error("matchmaking_set_id", what));
+            let problem = format!("ruleset `{}` has no rating system; add a <Rating> element", ruleset.name);
+            return Err(field_error("matchmaking_set_id", problem));
         };
-        let new = spec.initial_skill();
+        let newcomer = spec.initial_skill();
         let now = self.shared.core.clock.now();
-        let played = self.shared.ratings.lock().set_activity(set_id).active_periods();
-        let row = |given: &ImportedRating| RatingRow {
-            user: given.user,
+        let active_periods = self.shared.ratings.lock().set_activity(set_id).active_periods();
+        let to_row = |imported: &ImportedRating| RatingRow {
+            user: imported.user,
             set_id,
-            rating: PlayerRating { rating: given.rating, deviation: given.deviation.unwrap_or(new.estimate.deviation) },
-            volatility: given.volatility.unwrap_or(new.volatility),
-            match_count: given.matches,
+            rating: PlayerRating {
+                rating: imported.rating,
+                deviation: imported.deviation.unwrap_or(newcomer.estimate.deviation),
+            },
+            volatility: imported.volatility.unwrap_or(newcomer.volatility),
+            match_count: imported.matches,
             last_match_at: now,
             streak: 0,
             satisfaction: SatisfactionStats::default(),
-            // Nobody has been idle since an import.
-            periods_played: played,
+            // An import counts as activity in the current period.
+            active_periods,
         };
-        let rows: Vec<RatingRow> = given.iter().map(row).collect();
+        let rows: Vec<RatingRow> = imported.iter().map(to_row).collect();
         let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
-        match self.shared.write(QueueWrite::ImportRatings { rows }).await? {
+        match self.shared.submit_write(QueueWrite::ImportRatings { rows }).await? {
             QueueOutcome::RatingsImported => Ok(count),
             _ => Err(EngineError::Internal),
         }

@@ -1,4 +1,4 @@
-//! Hears of what other servers have changed in the queues, and hands it to the writer.
+//! Queue feed listener: reads other replicas' queue changes and sends them to the queue writer.
 
 use std::sync::Arc;
 
@@ -8,42 +8,48 @@ use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::writer::QueueWriterCommand;
 use crate::store::queues::QueueFeed;
 
-/// Reads until told to stop.
-pub(super) async fn follow_queue_feed(hall: Arc<SharedState>, mut feed: Box<dyn QueueFeed>, stop: CancellationToken) {
-    let mut wait = true;
-    let mut well = true;
+/// Reads the feed until stopped.
+pub(super) async fn follow_queue_feed(
+    shared: Arc<SharedState>,
+    mut feed: Box<dyn QueueFeed>,
+    shutdown: CancellationToken,
+) {
+    let mut wait_first = true;
+    let mut is_healthy = true;
     loop {
-        if wait {
+        if wait_first {
             tokio::select! {
-                () = stop.cancelled() => return,
+                () = shutdown.cancelled() => return,
                 () = feed.wait_for_changes() => {}
             }
         }
-        let read = tokio::select! {
-            () = stop.cancelled() => return,
-            read = feed.read_batch() => read,
+        let result = tokio::select! {
+            () = shutdown.cancelled() => return,
+            result = feed.read_batch() => result,
         };
-        match read {
-            Ok(news) => {
-                if !std::mem::replace(&mut well, true) {
-                    tracing::info!("queues hear of other servers again");
+        match result {
+            Ok(feed_batch) => {
+                if !std::mem::replace(&mut is_healthy, true) {
+                    tracing::info!("queue feed recovered");
                 }
-                wait = !news.has_more;
-                let nothing = !news.is_snapshot
-                    && news.tickets.is_empty()
-                    && news.matches.is_empty()
-                    && news.ratings.is_empty()
-                    && news.removed_tickets.is_empty()
-                    && news.removed_matches.is_empty();
-                if !nothing && hall.queue_writer.send(QueueWriterCommand::ApplyFeed(Box::new(news))).await.is_err() {
+                wait_first = !feed_batch.has_more;
+                let is_empty_batch = !feed_batch.is_snapshot
+                    && feed_batch.tickets.is_empty()
+                    && feed_batch.matches.is_empty()
+                    && feed_batch.ratings.is_empty()
+                    && feed_batch.removed_tickets.is_empty()
+                    && feed_batch.removed_matches.is_empty();
+                if !is_empty_batch
+                    && shared.queue_writer.send(QueueWriterCommand::ApplyFeed(Box::new(feed_batch))).await.is_err()
+                {
                     return;
                 }
             }
             Err(error) => {
-                if std::mem::replace(&mut well, false) {
-                    tracing::warn!(%error, "queues cannot hear of other servers' changes");
+                if std::mem::replace(&mut is_healthy, false) {
+                    tracing::warn!(%error, "queue feed read failed, running queues from memory");
                 }
-                wait = true;
+                wait_first = true;
             }
         }
     }

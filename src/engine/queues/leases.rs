@@ -1,4 +1,4 @@
-//! Sees to it that every queue is run by somebody: takes leases, starts and stops runners, counts who is connected.
+//! Queue leases: acquires a lease per queue, runs one task for each queue held, and exchanges connected-user counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,110 +12,110 @@ use crate::engine::queues::queue_runner;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
-/// How long a lease lasts. A server that dies leaves its queues alone for this long and `RENEW_EVERY` at most.
-const LEASE_MS: u32 = 2_000;
+/// Lease duration. After a crash, queues are unowned for at most this plus `LEASE_RENEW_INTERVAL`.
+const LEASE_DURATION_MS: u32 = 2_000;
 
-/// How often leases are renewed, and those of others asked for.
+/// Interval at which leases are renewed and requested.
 const LEASE_RENEW_INTERVAL: Duration = Duration::from_millis(600);
 
-/// How often servers tell each other how many users they have connected, and the store forgets what is due.
+/// Interval at which replicas exchange connected-user counts.
 const CONNECTED_USERS_INTERVAL: Duration = Duration::from_secs(2);
 
-/// How often what is over leaves memory, in rounds of `ATTEND_EVERY`.
+/// Rounds of `CONNECTED_USERS_INTERVAL` between purges of ended tickets and matches.
 const ROUNDS_PER_PURGE: u32 = 5;
 
-/// A runner at work.
+/// Running task of one queue.
 struct QueueTask {
-    stop: CancellationToken,
+    shutdown: CancellationToken,
     task: JoinHandle<()>,
 }
 
-/// Keeps queues running until told to stop.
-pub(super) async fn run_lease_task(hall: Arc<SharedState>, stop: CancellationToken) {
+/// Acquires leases and runs queues until stopped.
+pub(super) async fn run_lease_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
     let mut running: BTreeMap<QueueKey, QueueTask> = BTreeMap::new();
     let mut renewed_at: Option<Instant> = None;
-    let mut attended_at: Option<Instant> = None;
+    let mut exchanged_at: Option<Instant> = None;
     let mut rounds = 0_u32;
     loop {
-        let new = {
-            let asked = hall.requested_leases.lock();
-            active_queues(&hall).iter().any(|key| !asked.contains(key))
+        let has_new_queue = {
+            let requested = shared.requested_leases.lock();
+            active_queues(&shared).iter().any(|key| !requested.contains(key))
         };
-        if new || renewed_at.is_none_or(|at| at + LEASE_RENEW_INTERVAL <= Instant::now()) {
+        if has_new_queue || renewed_at.is_none_or(|at| at + LEASE_RENEW_INTERVAL <= Instant::now()) {
             renewed_at = Some(Instant::now());
-            renew_leases(&hall, &mut running).await;
+            renew_leases(&shared, &mut running).await;
         }
-        if attended_at.is_none_or(|at| at + CONNECTED_USERS_INTERVAL <= Instant::now()) {
-            attended_at = Some(Instant::now());
+        if exchanged_at.is_none_or(|at| at + CONNECTED_USERS_INTERVAL <= Instant::now()) {
+            exchanged_at = Some(Instant::now());
             rounds = rounds.wrapping_add(1);
-            exchange_connected_users(&hall, rounds).await;
+            exchange_connected_users(&shared, rounds).await;
         }
         tokio::select! {
-            () = stop.cancelled() => break,
-            () = hall.lease_wakeup.notified() => {}
+            () = shutdown.cancelled() => break,
+            () = shared.lease_wakeup.notified() => {}
             () = tokio::time::sleep(LEASE_RENEW_INTERVAL) => {}
         }
     }
     let keys: Vec<QueueKey> = running.keys().copied().collect();
-    for (_, it) in running {
-        it.stop.cancel();
-        let _ = it.task.await;
+    for (_, queue_task) in running {
+        queue_task.shutdown.cancel();
+        let _ = queue_task.task.await;
     }
-    // Another server goes on at once rather than when the leases run out.
-    let _ = hall.core.store.release_leases(&keys).await;
+    // Release the leases, so that another replica takes over before they expire.
+    let _ = shared.core.store.release_leases(&keys).await;
 }
 
-/// Queues in which anything waits or is played.
-fn active_queues(hall: &SharedState) -> Vec<QueueKey> {
-    hall.cache.read().queues().map(|(key, _)| key).collect()
+/// Queues with a waiting ticket or a running match.
+fn active_queues(shared: &SharedState) -> Vec<QueueKey> {
+    shared.cache.read().queues().map(|(key, _)| key).collect()
 }
 
-/// Takes or renews leases; starts what was granted, stops what was not.
-async fn renew_leases(hall: &Arc<SharedState>, running: &mut BTreeMap<QueueKey, QueueTask>) {
-    running.retain(|_, it| !it.task.is_finished());
-    let wanted = active_queues(hall);
-    *hall.requested_leases.lock() = wanted.iter().copied().collect();
-    let granted = match hall.core.store.acquire_leases(&wanted, LEASE_MS).await {
+/// Acquires or renews leases; starts tasks for granted queues and stops the others.
+async fn renew_leases(shared: &Arc<SharedState>, running: &mut BTreeMap<QueueKey, QueueTask>) {
+    running.retain(|_, queue_task| !queue_task.task.is_finished());
+    let queues = active_queues(shared);
+    *shared.requested_leases.lock() = queues.iter().copied().collect();
+    let granted = match shared.core.store.acquire_leases(&queues, LEASE_DURATION_MS).await {
         Ok(granted) => granted,
         Err(error) => {
-            tracing::warn!(%error, "take the leases of queues");
-            vec![false; wanted.len()]
+            tracing::warn!(%error, "queue lease acquisition failed");
+            vec![false; queues.len()]
         }
     };
     let mut lost: Vec<QueueKey> = running.keys().copied().collect();
-    for (key, granted) in wanted.into_iter().zip(granted) {
+    for (key, granted) in queues.into_iter().zip(granted) {
         if !granted {
             continue;
         }
-        lost.retain(|known| *known != key);
+        lost.retain(|held| *held != key);
         running.entry(key).or_insert_with(|| {
-            let stop = CancellationToken::new();
-            let task = tokio::spawn(queue_runner::run_queue(Arc::clone(hall), key, stop.clone()));
-            QueueTask { stop, task }
+            let shutdown = CancellationToken::new();
+            let task = tokio::spawn(queue_runner::run_queue(Arc::clone(shared), key, shutdown.clone()));
+            QueueTask { shutdown, task }
         });
     }
     for key in lost {
-        if let Some(it) = running.remove(&key) {
-            it.stop.cancel();
+        if let Some(queue_task) = running.remove(&key) {
+            queue_task.shutdown.cancel();
         }
     }
 }
 
-/// Tells the others who is here, and forgets what nobody asks for any more.
-async fn exchange_connected_users(hall: &SharedState, round: u32) {
-    let now = hall.core.clock.now();
-    let here = hall.connected_users.lock().counts_on_this_replica(now);
-    match hall.core.store.report_connected_users(&here).await {
-        Ok(everywhere) => hall.connected_users.lock().set_total_counts(everywhere),
-        Err(error) => tracing::debug!(%error, "count who is connected"),
+/// Exchanges connected-user counts with other replicas, and purges ended tickets and matches.
+async fn exchange_connected_users(shared: &SharedState, round: u32) {
+    let now = shared.core.clock.now();
+    let local_counts = shared.connected_users.lock().local_counts(now);
+    match shared.core.store.report_connected_users(&local_counts).await {
+        Ok(total_counts) => shared.connected_users.lock().set_total_counts(total_counts),
+        Err(error) => tracing::debug!(%error, "connected user exchange failed"),
     }
     if round.is_multiple_of(ROUNDS_PER_PURGE) {
-        hall.purge_ended(now);
-        if let Err(error) = hall.core.store.purge_queues(now).await {
-            tracing::warn!(%error, "forget tickets and matches that are over");
+        shared.purge_ended(now);
+        if let Err(error) = shared.core.store.purge_queues(now).await {
+            tracing::warn!(%error, "purge of ended tickets and matches failed");
         }
     }
-    let (tickets, matches) = hall.cache.read().ticket_and_match_counts();
-    hall.core.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
-    hall.core.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));
+    let (tickets, matches) = shared.cache.read().ticket_and_match_counts();
+    shared.core.metrics.tickets.set(i64::try_from(tickets).unwrap_or(i64::MAX));
+    shared.core.metrics.matches.set(i64::try_from(matches).unwrap_or(i64::MAX));
 }

@@ -1,10 +1,9 @@
-//! What came of matches: taken from whoever hosted them, written down once, followed by ratings.
+//! Match results, feedback, ratings and leaderboards: reports are recorded once and update the ratings.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::auth::token::{AdvertisementClaim, TicketClaim};
-use crate::domain::attribute_values::FieldProblem;
 use crate::domain::id::{MatchId, SetId, TicketId, UserKey};
 use crate::domain::lifecycle::event::{MatchEffect, MatchEvent};
 use crate::domain::lifecycle::rules::LifecycleRules;
@@ -16,6 +15,7 @@ use crate::domain::rating::Skill;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
+use crate::engine::adverts::checked_session::field_error;
 use crate::engine::command::Caller;
 use crate::engine::error::EngineError;
 use crate::engine::queues::QueueEngine;
@@ -27,57 +27,59 @@ use crate::engine::ratings::command::{
 };
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueWrite};
 
-/// How often a report is judged anew because the match has changed meanwhile.
+/// Maximum attempts to write a result when the match changes concurrently.
 const WRITE_ATTEMPTS_MAX: usize = 16;
 
 impl QueueEngine {
-    /// Takes what came of a match: durable when it is answered, and once, however often it is said. A match that is still
-    /// played is over by it.
+    /// Records the result of a match; durable when it returns. Idempotent. Ends the match if it is still running.
     pub async fn report_result(
         &self,
         caller: &Caller,
-        said: &ReportResultCommand,
+        command: &ReportResultCommand,
     ) -> Result<ReportResultAnswer, EngineError> {
-        let hall = &self.shared;
-        let by_operator = matches!(said.reporter, ResultReporter::Operator);
-        let play = hall.find_match(said.match_id).await?;
-        let mut play = play.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
+        let shared = &self.shared;
+        let by_operator = matches!(command.reporter, ResultReporter::Operator);
+        let match_ = shared.find_match(command.match_id).await?;
+        let mut match_ = match_.ok_or(if by_operator { EngineError::MatchNotFound } else { EngineError::NotOwner })?;
         for _ in 0..WRITE_ATTEMPTS_MAX {
-            let (shown, by) = self.authorize_reporter(caller, &play, &said.reporter)?;
-            let ruleset =
-                hall.ruleset_or_current(play.set_id, play.ruleset_hash).ok_or(EngineError::UnknownSet(play.set_id))?;
-            let spec = hall.rating_spec_for_match(&play);
-            let now = hall.core.clock.now();
-            let report = Arc::new(hall.build_report(&play, spec.as_ref(), said, now)?);
-            let ends = hall.plan_match_end(&play, &ruleset, by, now);
-            let effects: Vec<MatchEffect> = ends.as_ref().map_or_else(Vec::new, |ends| ends.effects.clone());
+            let (visible_ticket, reported_by) = self.authorize_reporter(caller, &match_, &command.reporter)?;
+            let ruleset = shared
+                .ruleset_or_current(match_.set_id, match_.ruleset_hash)
+                .ok_or(EngineError::UnknownSet(match_.set_id))?;
+            let rating_spec = shared.rating_spec_for_match(&match_);
+            let now = shared.core.clock.now();
+            let report = Arc::new(shared.build_report(&match_, rating_spec.as_ref(), command, now)?);
+            let end_transition = shared.plan_match_end(&match_, &ruleset, reported_by, now);
+            let effects: Vec<MatchEffect> =
+                end_transition.as_ref().map_or_else(Vec::new, |end_transition| end_transition.effects.clone());
             let write = QueueWrite::RecordResult {
-                report_digest: report.digest(said.duration_ms),
-                match_version: play.version,
-                end_transition: ends.map(|ends| Box::new(ends.write)),
-                rating_spec: spec,
+                report_digest: report.digest(command.duration_ms),
+                match_version: match_.version,
+                end_transition: end_transition.map(|end_transition| Box::new(end_transition.write)),
+                rating_spec,
                 report,
                 now,
             };
-            match hall.write(write).await? {
-                QueueOutcome::ResultRecorded { result, is_replay: replayed, .. } => {
-                    if !replayed {
-                        hall.release_unneeded_seats(&play, &effects);
+            match shared.submit_write(write).await? {
+                QueueOutcome::ResultRecorded { result, is_replay, .. } => {
+                    if !is_replay {
+                        shared.release_unneeded_seats(&match_, &effects);
                     }
-                    let signer = &hall.core.token_signer;
-                    let named = result
+                    let signer = &shared.core.token_signer;
+                    let visible = result
                         .rating_updates
                         .iter()
-                        .filter(|it| shown.is_none_or(|id| is_player_of_ticket(&play, id, it.user)));
-                    let changes = named.map(|it| (signer.derive_player_key(play.id, it.user), *it)).collect();
-                    return Ok(ReportResultAnswer { result, is_replay: replayed, rating_changes: changes });
+                        .filter(|update| visible_ticket.is_none_or(|id| is_player_of_ticket(&match_, id, update.user)));
+                    let rating_changes =
+                        visible.map(|update| (signer.derive_player_key(match_.id, update.user), *update)).collect();
+                    return Ok(ReportResultAnswer { result, is_replay, rating_changes });
                 }
                 QueueOutcome::ConflictingResult(first) => {
                     return Err(EngineError::AlreadyReported { first_report: first.report.summary() });
                 }
-                QueueOutcome::StaleMatchVersion(Some(now_so)) => play = now_so,
-                QueueOutcome::RatingFailed(why) => {
-                    tracing::error!(why, play = %play.id, "rate a match");
+                QueueOutcome::StaleMatchVersion(Some(current)) => match_ = current,
+                QueueOutcome::RatingFailed(reason) => {
+                    tracing::error!(reason, match_id = %match_.id, "rating update failed");
                     return Err(EngineError::Internal);
                 }
                 _ => return Err(EngineError::MatchNotFound),
@@ -86,123 +88,127 @@ impl QueueEngine {
         Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS })
     }
 
-    /// Notes what a player thought of a match. Once; the same again changes nothing.
-    pub async fn submit_feedback(&self, caller: &Caller, said: &SubmitFeedbackCommand) -> Result<(), EngineError> {
-        let hall = &self.shared;
-        let claim = hall.core.token_signer.verify::<TicketClaim>(&said.ticket_token).ok_or(EngineError::NotOwner)?;
-        let play = hall.find_match(said.match_id).await?.ok_or(EngineError::NotOwner)?;
-        let member = caller_ticket_in_match(&play, &claim, caller)?;
-        let users: Vec<UserKey> = member.players.iter().map(|seat| seat.user).collect();
-        let user = match (said.player_key, &*users) {
+    /// Records a player's feedback for a match. Idempotent.
+    pub async fn submit_feedback(&self, caller: &Caller, command: &SubmitFeedbackCommand) -> Result<(), EngineError> {
+        let shared = &self.shared;
+        let claim =
+            shared.core.token_signer.verify::<TicketClaim>(&command.ticket_token).ok_or(EngineError::NotOwner)?;
+        let match_ = shared.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
+        let match_ticket = caller_ticket_in_match(&match_, &claim, caller)?;
+        let users: Vec<UserKey> = match_ticket.players.iter().map(|player| player.user).collect();
+        let user = match (command.player_key, &*users) {
             (Some(key), _) => {
-                users.iter().copied().find(|user| hall.core.token_signer.derive_player_key(play.id, *user) == key)
+                users.iter().copied().find(|user| shared.core.token_signer.derive_player_key(match_.id, *user) == key)
             }
-            (None, [only]) => Some(*only),
-            (None, several) => caller.user.filter(|own| several.contains(own)),
+            (None, [only_user]) => Some(*only_user),
+            (None, ticket_users) => caller.user.filter(|own_user| ticket_users.contains(own_user)),
         };
         let user = user.ok_or_else(|| {
-            let what = "must name one of the ticket's own players in this match: it has several";
-            field_error("player_key", what)
+            let problem = "must name one of the ticket's own players in this match; required if the ticket has several";
+            field_error("player_key", problem)
         })?;
-        if caller.user.is_some_and(|own| own != user) {
+        if caller.user.is_some_and(|own_user| own_user != user) {
             return Err(EngineError::NotOwner);
         }
-        if play.stage.last_assignment().is_none() {
+        if match_.stage.last_assignment().is_none() {
             return Err(EngineError::MatchNotPlayed);
         }
-        let (spec, now) = (hall.rating_spec_for_match(&play), hall.core.clock.now());
+        let (rating_spec, now) = (shared.rating_spec_for_match(&match_), shared.core.clock.now());
         let write = QueueWrite::RecordFeedback {
-            match_id: play.id,
-            set_id: play.set_id,
+            match_id: match_.id,
+            set_id: match_.set_id,
             user,
-            stars: said.stars,
-            rating_spec: spec,
+            stars: command.stars,
+            rating_spec,
             now,
         };
-        match hall.write(write).await? {
+        match shared.submit_write(write).await? {
             QueueOutcome::FeedbackRecorded(_) => Ok(()),
-            QueueOutcome::FeedbackAlreadyGiven { stars: score } if score == said.stars => Ok(()),
-            QueueOutcome::FeedbackAlreadyGiven { stars: score } => {
-                Err(EngineError::FeedbackAlreadyGiven { stars: score })
-            }
+            QueueOutcome::FeedbackAlreadyGiven { stars } if stars == command.stars => Ok(()),
+            QueueOutcome::FeedbackAlreadyGiven { stars } => Err(EngineError::FeedbackAlreadyGiven { stars }),
             _ => Err(EngineError::Internal),
         }
     }
 
-    /// How good users are in a set.
+    /// Ratings of users in a set.
     pub fn user_ratings(&self, set_id: SetId, users: &[UserKey]) -> Result<Vec<RatingView>, EngineError> {
-        let (spec, now) = (self.rating_spec(set_id)?, self.shared.core.clock.now());
+        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.core.clock.now());
         let mut ratings = self.shared.ratings.lock();
-        Ok(users.iter().map(|user| ratings.rating_view(set_id, &spec, *user, now)).collect())
+        Ok(users.iter().map(|user| ratings.rating_view(set_id, &rating_spec, *user, now)).collect())
     }
 
-    /// A part of a set's leaderboard.
-    pub fn leaderboard_page(&self, look: LeaderboardQuery) -> Result<LeaderboardPage, EngineError> {
-        let spec = self.rating_spec(look.set_id)?;
-        Ok(self.shared.ratings.lock().leaderboard_page(&spec, look))
+    /// Page of a set's leaderboard.
+    pub fn leaderboard_page(&self, query: LeaderboardQuery) -> Result<LeaderboardPage, EngineError> {
+        let rating_spec = self.rating_spec(query.set_id)?;
+        Ok(self.shared.ratings.lock().leaderboard_page(&rating_spec, query))
     }
 
-    /// The chances of sides of users in a match of a set that began now.
+    /// Win probability of each side, in a match that starts now.
     pub fn predict_win_probabilities(&self, set_id: SetId, sides: &[Vec<UserKey>]) -> Result<Vec<f64>, EngineError> {
-        let (spec, now) = (self.rating_spec(set_id)?, self.shared.core.clock.now());
-        let skills = self.shared.ratings.lock().skills_of_sides(set_id, &spec, sides, now);
-        spec.win_probabilities(&skills).map_err(|error| field_error("sides", error.to_string()))
+        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.core.clock.now());
+        let skills = self.shared.ratings.lock().skills_of_sides(set_id, &rating_spec, sides, now);
+        rating_spec.win_probabilities(&skills).map_err(|error| field_error("sides", error.to_string()))
     }
 
-    /// The latest changes of a user's rating in a set, latest first.
+    /// Latest changes of a user's rating in a set, latest first.
     pub async fn rating_history(&self, set_id: SetId, user: UserKey) -> Result<Vec<RatingHistoryEntry>, EngineError> {
         self.rating_spec(set_id)?;
         self.shared.core.store.read_rating_changes(user, set_id).await.map_err(|error| store_unavailable(&error))
     }
 
-    /// Finished matches in the order in which they were reported, after `after`.
+    /// Finished matches after `after`, in report order.
     pub async fn finished_matches(
         &self,
         after: (UnixMs, MatchId),
-        most: usize,
+        max: usize,
     ) -> Result<Vec<FinishedMatch>, EngineError> {
-        self.shared.core.store.list_finished_matches(after, most).await.map_err(|error| store_unavailable(&error))
+        self.shared.core.store.list_finished_matches(after, max).await.map_err(|error| store_unavailable(&error))
     }
 
     fn rating_spec(&self, set_id: SetId) -> Result<RatingSpec, EngineError> {
         self.shared.core.ruleset(set_id, None)?.rating.ok_or(EngineError::NoRatingSystem(set_id))
     }
 
-    /// Whether a reporter may speak for the match: of whose ratings it hears, and which of the players it is.
+    /// Checks that a reporter may report. Returns the ticket whose ratings it may see (`None` for all) and the
+    /// reporting user.
     fn authorize_reporter(
         &self,
         caller: &Caller,
-        play: &Match,
-        by: &ResultReporter,
+        match_: &Match,
+        reporter: &ResultReporter,
     ) -> Result<(Option<TicketId>, Option<UserKey>), EngineError> {
         let signer = &self.shared.core.token_signer;
-        let told = match by {
+        let permission = match reporter {
             ResultReporter::Operator => (None, None),
             ResultReporter::GameServer(token) => {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
-                let here =
-                    play.stage.last_assignment().is_some_and(|place| place.is_on_game_server(claim.advertisement_id));
-                if claim.subject != caller.subject || !here {
+                let is_hosted_here = match_
+                    .stage
+                    .last_assignment()
+                    .is_some_and(|assignment| assignment.is_on_game_server(claim.advertisement_id));
+                if claim.subject != caller.subject || !is_hosted_here {
                     return Err(EngineError::NotOwner);
                 }
                 (None, None)
             }
             ResultReporter::Ticket(token) => {
                 let claim = signer.verify::<TicketClaim>(token).ok_or(EngineError::NotOwner)?;
-                let member = caller_ticket_in_match(play, &claim, caller)?;
-                let by = match play.stage.last_assignment() {
+                let match_ticket = caller_ticket_in_match(match_, &claim, caller)?;
+                let reporting_player = match match_.stage.last_assignment() {
                     Some(Assignment::GameServer { .. }) => return Err(EngineError::NotOwner),
-                    Some(Assignment::PeerHost { host }) => member.players.iter().find(|seat| seat.client == *host),
-                    // Where nobody hosts, a backend that entered the ticket may say so, and no player's game.
+                    Some(Assignment::PeerHost { host }) => {
+                        match_ticket.players.iter().find(|player| player.client == *host)
+                    }
+                    // An unhosted match is reported by the backend that entered the ticket, not by a player's game.
                     Some(Assignment::Unhosted) if caller.user.is_some() => None,
-                    Some(Assignment::Unhosted) | None => member.players.first(),
+                    Some(Assignment::Unhosted) | None => match_ticket.players.first(),
                 };
-                (Some(member.ticket_id), Some(by.ok_or(EngineError::NotOwner)?.user))
+                (Some(match_ticket.ticket_id), Some(reporting_player.ok_or(EngineError::NotOwner)?.user))
             }
         };
-        match play.stage {
+        match match_.stage {
             MatchStage::Playing { .. }
-            | MatchStage::Ended { end_reason: MatchEndReason::Played | MatchEndReason::TimedOut, .. } => Ok(told),
+            | MatchStage::Ended { end_reason: MatchEndReason::Played | MatchEndReason::TimedOut, .. } => Ok(permission),
             MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => {
                 Err(EngineError::MatchNotPlayed)
             }
@@ -211,227 +217,239 @@ impl QueueEngine {
 }
 
 impl SharedState {
-    /// A match, from memory, or from the store if it is over and memory has let it go.
+    /// Match from the cache, or from the store if it has ended and was purged.
     async fn find_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, EngineError> {
-        let known = self.wait_for_cached(|roster| roster.match_by_id(id).cloned()).await;
-        match known {
-            Some(play) => Ok(Some(play)),
+        let cached = self.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
+        match cached {
+            Some(match_) => Ok(Some(match_)),
             None => self.core.store.read_match(id).await.map_err(|error| store_unavailable(&error)),
         }
     }
 
-    /// How ratings follow a match, where they do. A match lives by the rules that made it; ratings by those in force, whose scale
-    /// they are on (B-32).
-    fn rating_spec_for_match(&self, play: &Match) -> Option<RatingSpec> {
-        let current = self.core.rulesets.active_ruleset(play.set_id);
-        current.or_else(|| self.ruleset_or_current(play.set_id, play.ruleset_hash)).and_then(|ruleset| ruleset.rating)
+    /// Rating system for a match, if any. Uses the current ruleset, because stored ratings are on its scale.
+    fn rating_spec_for_match(&self, match_: &Match) -> Option<RatingSpec> {
+        let current = self.core.rulesets.active_ruleset(match_.set_id);
+        current
+            .or_else(|| self.ruleset_or_current(match_.set_id, match_.ruleset_hash))
+            .and_then(|ruleset| ruleset.rating)
     }
 
-    /// The change that ends a match, if it is still played.
+    /// Transition that ends a match, if it is running.
     fn plan_match_end(
         &self,
-        play: &Match,
+        match_: &Match,
         ruleset: &Ruleset,
-        by: Option<UserKey>,
+        reported_by: Option<UserKey>,
         now: UnixMs,
     ) -> Option<PlannedTransition> {
-        if !matches!(play.stage, MatchStage::Playing { .. }) {
+        if !matches!(match_.stage, MatchStage::Playing { .. }) {
             return None;
         }
-        let step = {
-            let roster = self.cache.read();
+        let transition = {
+            let cache = self.cache.read();
             apply_event(
                 &LifecycleRules::from_ruleset(ruleset),
-                play,
-                MatchEvent::EndReported { reported_by: by },
-                &|id| has_open_nat(&roster, id),
+                match_,
+                MatchEvent::EndReported { reported_by },
+                &|id| has_open_nat(&cache, id),
                 now,
             )
         };
-        plan_transition(self, ruleset, step, now)
+        plan_transition(self, ruleset, transition, now)
     }
 
-    /// What is said, held against the match that it is said of.
+    /// Validated report: checks the reported ranks against the match.
     fn build_report(
         &self,
-        play: &Match,
-        spec: Option<&RatingSpec>,
-        said: &ReportResultCommand,
+        match_: &Match,
+        rating_spec: Option<&RatingSpec>,
+        command: &ReportResultCommand,
         now: UnixMs,
     ) -> Result<ResultReport, EngineError> {
-        let seats =
-            || play.tickets.iter().flat_map(|member| member.players.iter().map(|seat| (member.team, seat.user)));
-        let names: BTreeMap<UserKey, (u16, UserKey)> = seats()
-            .map(|(team, user)| (self.core.token_signer.derive_player_key(play.id, user), (team, user)))
+        let match_players = || {
+            match_
+                .tickets
+                .iter()
+                .flat_map(|match_ticket| match_ticket.players.iter().map(|player| (match_ticket.team, player.user)))
+        };
+        let users_by_key: BTreeMap<UserKey, (u16, UserKey)> = match_players()
+            .map(|(team, user)| (self.core.token_signer.derive_player_key(match_.id, user), (team, user)))
             .collect();
         let mut teams: BTreeMap<u16, Vec<UserKey>> = BTreeMap::new();
-        seats().for_each(|(team, user)| teams.entry(team).or_default().push(user));
-        let sides = match &said.ranks {
+        match_players().for_each(|(team, user)| teams.entry(team).or_default().push(user));
+        let sides = match &command.ranks {
             ReportedRanks::ByTeam(ranks) => sides_by_team(&teams, ranks)?,
-            ReportedRanks::ByPlayer(ranks) => sides_by_player(&teams, &names, ranks)?,
+            ReportedRanks::ByPlayer(ranks) => sides_by_player(&teams, &users_by_key, ranks)?,
         };
-        let mut disconnected = Vec::with_capacity(said.disconnected_players.len());
-        for (index, key) in said.disconnected_players.iter().enumerate() {
+        let mut left_early = Vec::with_capacity(command.disconnected_players.len());
+        for (index, key) in command.disconnected_players.iter().enumerate() {
             let path = format!("disconnected_player_keys[{index}]");
-            disconnected.push(names.get(key).ok_or_else(|| field_error(path, UNKNOWN_PLAYER_KEY))?.1);
+            left_early.push(users_by_key.get(key).ok_or_else(|| field_error(path, UNKNOWN_PLAYER_KEY))?.1);
         }
-        disconnected.sort_unstable();
-        disconnected.dedup();
-        let (began, duration_ms) = match play.stage {
-            MatchStage::Playing { started_at: began, .. } => {
-                (began, said.duration_ms.or_else(|| Some(now.ms_since(began))))
+        left_early.sort_unstable();
+        left_early.dedup();
+        let (started_at, duration_ms) = match match_.stage {
+            MatchStage::Playing { started_at, .. } => {
+                (started_at, command.duration_ms.or_else(|| Some(now.ms_since(started_at))))
             }
-            MatchStage::Ended { began: Some(began), .. } => (began, said.duration_ms),
-            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { began: None, .. } => {
+            MatchStage::Ended { started_at: Some(started_at), .. } => (started_at, command.duration_ms),
+            MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { started_at: None, .. } => {
                 return Err(EngineError::MatchNotPlayed);
             }
         };
-        let wanted = self.build_match_expectation(play, spec, &sides, began);
+        let expectation = self.build_match_expectation(match_, rating_spec, &sides, started_at);
         Ok(ResultReport {
-            match_id: play.id,
-            set_id: play.set_id,
-            silo: play.silo,
-            ruleset_hash: play.ruleset_hash,
+            match_id: match_.id,
+            set_id: match_.set_id,
+            silo: match_.silo,
+            ruleset_hash: match_.ruleset_hash,
             sides,
-            left_early: disconnected,
-            started_at: began,
+            left_early,
+            started_at,
             duration_ms,
-            expectation: wanted,
+            expectation,
         })
     }
 
-    /// What was known of a match when it was made: by the ratings that its players entered with, as far as their tickets are
-    /// still in memory.
+    /// Expectation at the start of the match, from entry ratings of the tickets that are still cached.
     fn build_match_expectation(
         &self,
-        play: &Match,
-        spec: Option<&RatingSpec>,
+        match_: &Match,
+        rating_spec: Option<&RatingSpec>,
         sides: &[SideRank],
-        began: UnixMs,
+        started_at: UnixMs,
     ) -> MatchExpectation {
         let tickets: Vec<Option<Arc<Ticket>>> = {
-            let roster = self.cache.read();
-            let ticket =
-                |member: &MatchTicket| roster.ticket(member.ticket_id).map(|stored| Arc::clone(&stored.ticket));
-            play.tickets.iter().map(ticket).collect()
+            let cache = self.cache.read();
+            let ticket = |match_ticket: &MatchTicket| {
+                cache.ticket(match_ticket.ticket_id).map(|stored| Arc::clone(&stored.ticket))
+            };
+            match_.tickets.iter().map(ticket).collect()
         };
-        let entered_with: BTreeMap<UserKey, PlayerRating> = tickets
+        let entry_ratings: BTreeMap<UserKey, PlayerRating> = tickets
             .iter()
             .flatten()
             .flat_map(|ticket| {
                 ticket.session.players.iter().map(|player| player.user).zip(ticket.player_ratings.iter().copied())
             })
             .collect();
-        let skills: Vec<Vec<Skill>> = spec.map_or_else(Vec::new, |spec| {
+        let skills: Vec<Vec<Skill>> = rating_spec.map_or_else(Vec::new, |rating_spec| {
             let ratings = self.ratings.lock();
             let skill = |user: &UserKey| {
-                let known = ratings.skill_at(play.set_id, spec, *user, began);
-                Skill { estimate: entered_with.get(user).copied().unwrap_or(known.estimate), ..known }
+                let current = ratings.skill_at(match_.set_id, rating_spec, *user, started_at);
+                Skill { estimate: entry_ratings.get(user).copied().unwrap_or(current.estimate), ..current }
             };
             sides.iter().map(|side| side.users.iter().map(skill).collect()).collect()
         });
-        let mean = |side: &Vec<Skill>| side.iter().map(|it| it.estimate.rating).sum::<f64>() / side.len().max(1) as f64;
+        let mean =
+            |side: &Vec<Skill>| side.iter().map(|skill| skill.estimate.rating).sum::<f64>() / side.len().max(1) as f64;
         let means = || skills.iter().map(mean);
-        let gap = means().fold(f64::NEG_INFINITY, f64::max) - means().fold(f64::INFINITY, f64::min);
+        let rating_gap = means().fold(f64::NEG_INFINITY, f64::max) - means().fold(f64::INFINITY, f64::min);
         let round_trip = |ticket: &Option<Arc<Ticket>>| {
-            let met_at = play.region.as_deref()?;
+            let match_region = match_.region.as_deref()?;
             let regions = ticket.as_ref()?.session.region_latencies.clone();
-            regions.iter().find(|it| &*it.region == met_at).map(|it| it.round_trip_ms)
+            regions.iter().find(|latency| &*latency.region == match_region).map(|latency| latency.round_trip_ms)
         };
         MatchExpectation {
-            match_quality: play.quality,
-            win_probabilities: spec.and_then(|spec| spec.win_probabilities(&skills).ok()).unwrap_or_default(),
-            max_rating_gap: if gap.is_finite() { gap } else { 0.0 },
-            ticket_waits_ms: play.tickets.iter().map(|member| began.ms_since(member.entered_at)).collect(),
+            match_quality: match_.quality,
+            win_probabilities: rating_spec
+                .and_then(|rating_spec| rating_spec.win_probabilities(&skills).ok())
+                .unwrap_or_default(),
+            max_rating_gap: if rating_gap.is_finite() { rating_gap } else { 0.0 },
+            ticket_waits_ms: match_
+                .tickets
+                .iter()
+                .map(|match_ticket| started_at.ms_since(match_ticket.entered_at))
+                .collect(),
             ticket_round_trips_ms: tickets.iter().map(round_trip).collect(),
-            region: play.region.clone(),
+            region: match_.region.clone(),
         }
     }
 }
 
-/// What is said of a name that nobody in the match has.
-const UNKNOWN_PLAYER_KEY: &str = "is nobody in this match: give the player_key that the match was told with";
+/// Error text for an unknown player key.
+const UNKNOWN_PLAYER_KEY: &str = "is not a player of this match; use a player_key from its status";
 
-/// Sides of teams, each of which is ranked once.
+/// Sides by team. Each team must be ranked once.
 fn sides_by_team(teams: &BTreeMap<u16, Vec<UserKey>>, ranks: &[(u16, u32)]) -> Result<Vec<SideRank>, EngineError> {
     let mut ranked = BTreeMap::new();
     for (index, (team, rank)) in ranks.iter().enumerate() {
         if !teams.contains_key(team) {
-            let there = teams.keys().map(u16::to_string).collect::<Vec<_>>().join(", ");
-            return Err(field_error(format!("team_ranks[{index}].team"), format!("is {team}; this match has {there}")));
+            let valid_teams = teams.keys().map(u16::to_string).collect::<Vec<_>>().join(", ");
+            return Err(field_error(
+                format!("team_ranks[{index}].team"),
+                format!("is {team}; use one of this match's teams: {valid_teams}"),
+            ));
         }
         if ranked.insert(*team, *rank).is_some() {
-            return Err(field_error(format!("team_ranks[{index}].team"), "is here a second time: each team once"));
+            return Err(field_error(format!("team_ranks[{index}].team"), "is a duplicate; rank each team once"));
         }
     }
-    if let Some(missing) = teams.keys().find(|team| !ranked.contains_key(*team)) {
-        return Err(field_error("team_ranks", format!("lacks team {missing}: every team came in somewhere")));
+    if let Some(unranked) = teams.keys().find(|team| !ranked.contains_key(*team)) {
+        return Err(field_error("team_ranks", format!("has no rank for team {unranked}; rank every team")));
     }
-    let dense = dense_ranks(&ranked.values().copied().collect::<Vec<_>>());
-    let side = |((team, users), rank): ((&u16, &Vec<UserKey>), u32)| SideRank {
+    let side_ranks = dense_ranks(&ranked.values().copied().collect::<Vec<_>>());
+    let to_side = |((team, users), rank): ((&u16, &Vec<UserKey>), u32)| SideRank {
         team_index: *team,
         users: users.clone(),
         rank,
     };
-    Ok(teams.iter().zip(dense).map(side).collect())
+    Ok(teams.iter().zip(side_ranks).map(to_side).collect())
 }
 
-/// Sides of players, each of whom is ranked once: their teams, where there are several; else every player alone.
+/// Sides by player. Each player must be ranked once. With several teams, a side is a team; otherwise a player.
 fn sides_by_player(
     teams: &BTreeMap<u16, Vec<UserKey>>,
-    names: &BTreeMap<UserKey, (u16, UserKey)>,
+    users_by_key: &BTreeMap<UserKey, (u16, UserKey)>,
     ranks: &[(UserKey, u32)],
 ) -> Result<Vec<SideRank>, EngineError> {
     let mut ranked: BTreeMap<UserKey, u32> = BTreeMap::new();
     for (index, (key, rank)) in ranks.iter().enumerate() {
         let path = || format!("player_ranks[{index}].player_key");
-        let (_, user) = names.get(key).ok_or_else(|| field_error(path(), UNKNOWN_PLAYER_KEY))?;
+        let (_, user) = users_by_key.get(key).ok_or_else(|| field_error(path(), UNKNOWN_PLAYER_KEY))?;
         if ranked.insert(*user, *rank).is_some() {
-            return Err(field_error(path(), "is here a second time: each player once"));
+            return Err(field_error(path(), "is a duplicate; rank each player once"));
         }
     }
-    let missing = names.values().find(|(_, user)| !ranked.contains_key(user));
-    if let Some((team, _)) = missing {
-        return Err(field_error("player_ranks", format!("lacks a player of team {team}: everybody came in somewhere")));
+    let unranked = users_by_key.values().find(|(_, user)| !ranked.contains_key(user));
+    if let Some((team, _)) = unranked {
+        return Err(field_error("player_ranks", format!("has no rank for a player of team {team}; rank every player")));
     }
     if let [(team, users)] = &*teams.iter().collect::<Vec<_>>() {
-        let dense = dense_ranks(&users.iter().map(|user| ranked[user]).collect::<Vec<_>>());
-        let side = |(user, rank): (&UserKey, u32)| SideRank { team_index: **team, users: vec![*user], rank };
-        return Ok(users.iter().zip(dense).map(side).collect());
+        let side_ranks = dense_ranks(&users.iter().map(|user| ranked[user]).collect::<Vec<_>>());
+        let to_side = |(user, rank): (&UserKey, u32)| SideRank { team_index: **team, users: vec![*user], rank };
+        return Ok(users.iter().zip(side_ranks).map(to_side).collect());
     }
-    let mut of_teams = Vec::with_capacity(teams.len());
+    let mut team_ranks = Vec::with_capacity(teams.len());
     for (team, users) in teams {
         let mut all = users.iter().map(|user| ranked[user]);
         let first = all.next().unwrap_or(1);
         if let Some(other) = all.find(|rank| *rank != first) {
-            let what = format!("say that players of team {team} came in {first} and {other}: a team comes in together");
-            return Err(field_error("player_ranks", what));
+            let problem =
+                format!("team {team} has ranks {first} and {other}; give all players of a team the same rank");
+            return Err(field_error("player_ranks", problem));
         }
-        of_teams.push((*team, first));
+        team_ranks.push((*team, first));
     }
-    sides_by_team(teams, &of_teams)
+    sides_by_team(teams, &team_ranks)
 }
 
-/// The caller's own ticket in a match.
+/// Caller's own ticket in a match.
 fn caller_ticket_in_match<'a>(
-    play: &'a Match,
+    match_: &'a Match,
     claim: &TicketClaim,
     caller: &Caller,
 ) -> Result<&'a MatchTicket, EngineError> {
-    let member = play.tickets.iter().find(|member| member.ticket_id == claim.ticket_id);
-    member.filter(|_| claim.subject == caller.subject).ok_or(EngineError::NotOwner)
+    let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == claim.ticket_id);
+    match_ticket.filter(|_| claim.subject == caller.subject).ok_or(EngineError::NotOwner)
 }
 
-fn is_player_of_ticket(play: &Match, ticket: TicketId, user: UserKey) -> bool {
-    let own = play.tickets.iter().find(|member| member.ticket_id == ticket);
-    own.is_some_and(|member| member.players.iter().any(|seat| seat.user == user))
-}
-
-fn field_error(path: impl Into<String>, what: impl Into<String>) -> EngineError {
-    EngineError::InvalidFields(vec![FieldProblem { path: path.into(), message: what.into() }])
+fn is_player_of_ticket(match_: &Match, ticket: TicketId, user: UserKey) -> bool {
+    let match_ticket = match_.tickets.iter().find(|match_ticket| match_ticket.ticket_id == ticket);
+    match_ticket.is_some_and(|match_ticket| match_ticket.players.iter().any(|player| player.user == user))
 }
 
 fn store_unavailable(error: &crate::store::StoreError) -> EngineError {
-    tracing::error!(%error, "read what came of matches");
+    tracing::error!(%error, "store read of match results failed");
     EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS }
 }

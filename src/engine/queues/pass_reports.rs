@@ -1,4 +1,4 @@
-//! What the last pass of each queue said: why tickets were left, and how it went.
+//! Last pass report of each queue: blocking rules of tickets, refusal counts and timings.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -9,63 +9,64 @@ use crate::domain::queue::report::PassReport;
 use crate::domain::ruleset::Ruleset;
 use crate::store::queues::QueueKey;
 
-/// The last report of every queue that runs here.
+/// Last reports of the queues that run on this replica.
 #[derive(Debug, Default)]
 pub(super) struct PassReports {
-    by_queue: BTreeMap<QueueKey, StoredReport>,
+    reports_by_queue: BTreeMap<QueueKey, StoredReport>,
 }
 
-/// A report, filed for questions.
+/// Last pass report of a queue, with blocking rules by ticket.
 #[derive(Clone, Debug, Default)]
 pub(super) struct StoredReport {
     blocking_rules: HashMap<TicketId, Arc<str>, BuildIdHasher>,
-    /// How often each rule refused, by its name, in the order of the report.
+    /// Number of refusals by rule name, in report order.
     pub(super) refusal_counts: Vec<(Arc<str>, u64)>,
-    /// Passes of this queue since it has been run here.
+    /// Passes run since this replica took the queue over.
     pub(super) pass_count: u64,
-    /// How long the last one took, milliseconds.
+    /// Duration of the last pass, milliseconds.
     pub(super) last_pass_ms: f64,
-    /// The last report, but for the tickets.
+    /// Last report, without its unmatched tickets.
     pub(super) last_report: PassReport,
 }
 
 impl PassReports {
-    /// Files the report of a pass that took `took_ms`.
-    pub(super) fn store_report(&mut self, key: QueueKey, ruleset: &Ruleset, mut report: PassReport, took_ms: f64) {
-        let filed = self.by_queue.entry(key).or_default();
-        // Names are made once a report: most tickets wait for the same few rules.
+    /// Stores the report of a pass that took `duration_ms`.
+    pub(super) fn store_report(&mut self, key: QueueKey, ruleset: &Ruleset, mut report: PassReport, duration_ms: f64) {
+        let stored = self.reports_by_queue.entry(key).or_default();
+        // Build each name once: most tickets share a few rules.
         let mut names: BTreeMap<Refusal, Arc<str>> = BTreeMap::new();
         let mut name = |refusal: Refusal| -> Arc<str> {
             Arc::clone(names.entry(refusal).or_insert_with(|| rule_name(ruleset, refusal).into()))
         };
-        filed.blocking_rules = report.unmatched.drain(..).map(|left| (left.ticket_id, name(left.refusal))).collect();
-        filed.refusal_counts = report.refusal_counts.iter().map(|(refusal, count)| (name(*refusal), *count)).collect();
-        filed.pass_count += 1;
-        filed.last_pass_ms = took_ms;
-        filed.last_report = report;
+        stored.blocking_rules =
+            report.unmatched.drain(..).map(|unmatched| (unmatched.ticket_id, name(unmatched.refusal))).collect();
+        stored.refusal_counts = report.refusal_counts.iter().map(|(refusal, count)| (name(*refusal), *count)).collect();
+        stored.pass_count += 1;
+        stored.last_pass_ms = duration_ms;
+        stored.last_report = report;
     }
 
-    /// Why a ticket was left by the last pass that looked at it.
+    /// Rule that left a ticket unmatched in the last pass.
     pub(super) fn blocking_rule(&self, key: QueueKey, id: TicketId) -> Option<Arc<str>> {
-        self.by_queue.get(&key)?.blocking_rules.get(&id).cloned()
+        self.reports_by_queue.get(&key)?.blocking_rules.get(&id).cloned()
     }
 
-    /// The last report of a queue.
+    /// Last report of a queue.
     pub(super) fn get(&self, key: QueueKey) -> Option<&StoredReport> {
-        self.by_queue.get(&key)
+        self.reports_by_queue.get(&key)
     }
 
-    /// Another server runs it now, or nobody has to.
+    /// Removes a queue that is empty or runs on another replica.
     pub(super) fn remove(&mut self, key: QueueKey) {
-        self.by_queue.remove(&key);
+        self.reports_by_queue.remove(&key);
     }
 }
 
-/// What a refusal is called: a hard filter by its own name, everything else by its word.
+/// Name of a refusal: a hard filter's own name, otherwise the refusal's label.
 pub fn rule_name(ruleset: &Ruleset, refusal: Refusal) -> String {
     match refusal {
-        Refusal::HardFilter { filter_index: filter, .. } => {
-            ruleset.hard_filters.get(filter).map_or("allowed", |hard| &hard.name).to_owned()
+        Refusal::HardFilter { filter_index, .. } => {
+            ruleset.hard_filters.get(filter_index).map_or("allowed_range", |filter| &filter.name).to_owned()
         }
         other => other.as_str().to_owned(),
     }

@@ -1,4 +1,4 @@
-//! What the parts of the queues share: the tickets and matches in memory, what was learned from them, and the way to the writer.
+//! State shared by the queue API, the queue writer and the queue runners.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -22,16 +22,16 @@ use crate::engine::queues::writer::{EventOutcome, PendingEvent, QueueWriterComma
 use crate::engine::ratings::RatingCache;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
-/// Changes that may wait to be written; more are refused.
+/// Commands that may wait for the queue writer; further ones are rejected.
 pub(super) const WRITER_INBOX_CAPACITY: usize = 16_384;
 
-/// When to try again after a refusal for too much waiting, milliseconds.
+/// Retry delay after an overload, milliseconds.
 pub(super) const RETRY_AFTER_MS: u32 = 500;
 
-/// What another server has acknowledged is heard of here within this, or is not there.
+/// Maximum delay until another replica's acknowledged change is visible here.
 pub(super) const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(1);
 
-/// Shared by the doors, the writer and the runners. Every lock is held for a look-up or a few changes, never across an await.
+/// Shared queue state. Each lock is held for a lookup or a few changes, never across an await.
 pub(super) struct SharedState {
     pub(super) core: Arc<Core>,
     pub(super) cache: RwLock<TicketMatchCache>,
@@ -40,24 +40,24 @@ pub(super) struct SharedState {
     pub(super) connected_users: Mutex<ConnectedUsers>,
     pub(super) pass_reports: Mutex<PassReports>,
     pub(super) queue_writer: mpsc::Sender<QueueWriterCommand>,
-    /// To the writer of advertisements: matches take seats on game servers.
+    /// Inbox of the advertisement writer, which reserves seats on game servers for matches.
     pub(super) advert_writer: mpsc::Sender<AdvertWriterCommand>,
-    /// Other servers share the store: what they have just acknowledged may not have been heard of here.
+    /// Replicas share the store, so their acknowledged changes may not be visible here yet.
     pub(super) has_replicas: bool,
-    /// Queues for which the keeper has asked who runs them, a moment ago.
+    /// Queues for which the lease task has already requested a lease.
     pub(super) requested_leases: Mutex<BTreeSet<QueueKey>>,
-    /// Rung when another has changed.
+    /// Wakes the lease task when another queue has changed.
     pub(super) lease_wakeup: Notify,
-    /// Rung for whoever runs queues here, when any has changed.
+    /// Change counter that wakes this replica's queue runners.
     pub(super) queue_changes: watch::Sender<u64>,
 }
 
 impl SharedState {
     pub(super) fn new(
         core: Arc<Core>,
-        orders: mpsc::Sender<QueueWriterCommand>,
-        jobs: mpsc::Sender<AdvertWriterCommand>,
-        shared: bool,
+        queue_writer: mpsc::Sender<QueueWriterCommand>,
+        advert_writer: mpsc::Sender<AdvertWriterCommand>,
+        has_replicas: bool,
     ) -> Self {
         Self {
             core,
@@ -66,69 +66,72 @@ impl SharedState {
             ratings: Mutex::default(),
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
-            queue_writer: orders,
-            advert_writer: jobs,
-            has_replicas: shared,
+            queue_writer,
+            advert_writer,
+            has_replicas,
             requested_leases: Mutex::default(),
             lease_wakeup: Notify::new(),
             queue_changes: watch::Sender::new(0),
         }
     }
 
-    /// The rules that a match or a ticket goes by: those of its hash, or, when nobody knows them any more, the set's current
-    /// ones.
+    /// Ruleset with `hash`, or the set's current one if it is no longer cached.
     pub(super) fn ruleset_or_current(&self, set_id: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
         self.core.rulesets.find_by_hash(set_id, hash).or_else(|| self.core.rulesets.active_ruleset(set_id))
     }
 
-    /// What `look` finds, if it does at once or, where another server may have made it a moment ago, soon.
-    pub(super) async fn wait_for_cached<T>(&self, look: impl Fn(&TicketMatchCache) -> Option<T>) -> Option<T> {
-        let mut changed = self.queue_changes.subscribe();
-        let until = Instant::now() + if self.has_replicas { REPLICATION_DELAY_MAX } else { Duration::ZERO };
+    /// Result of `find` on the cache. With replicas, waits up to `REPLICATION_DELAY_MAX` for it to appear.
+    pub(super) async fn wait_for_cached<T>(&self, find: impl Fn(&TicketMatchCache) -> Option<T>) -> Option<T> {
+        let mut changes = self.queue_changes.subscribe();
+        let deadline = Instant::now() + if self.has_replicas { REPLICATION_DELAY_MAX } else { Duration::ZERO };
         loop {
-            changed.borrow_and_update();
-            if let Some(found) = look(&self.cache.read()) {
+            changes.borrow_and_update();
+            if let Some(found) = find(&self.cache.read()) {
                 return Some(found);
             }
-            if timeout_at(until, changed.changed()).await.is_err() {
+            if timeout_at(deadline, changes.changed()).await.is_err() {
                 return None;
             }
         }
     }
 
-    /// Has something written; answers when it is durable. Dropping the answer cancels nothing.
-    pub(super) async fn write(&self, write: QueueWrite) -> Result<QueueOutcome, EngineError> {
+    /// Writes a change; returns when it is durable. Dropping the future does not cancel the write.
+    pub(super) async fn submit_write(&self, write: QueueWrite) -> Result<QueueOutcome, EngineError> {
         let (reply, answer) = oneshot::channel();
         self.send_to_queue_writer(QueueWriterCommand::Write(Box::new(write), reply))?;
         answer.await.unwrap_or(Err(EngineError::Internal))
     }
 
-    /// Has something happen to a match; answers what came of it, when that is durable. Dropping the answer cancels nothing.
-    pub(super) async fn apply_match_event(&self, id: MatchId, event: MatchEvent) -> Result<EventOutcome, EngineError> {
+    /// Applies an event to a match; returns when the result is durable. Dropping the future does not cancel it.
+    pub(super) async fn apply_match_event(
+        &self,
+        match_id: MatchId,
+        event: MatchEvent,
+    ) -> Result<EventOutcome, EngineError> {
         let (reply, answer) = oneshot::channel();
-        self.send_to_queue_writer(QueueWriterCommand::MatchEvent(Box::new(PendingEvent::new(id, event, reply))))?;
+        self.send_to_queue_writer(QueueWriterCommand::MatchEvent(Box::new(PendingEvent::new(match_id, event, reply))))?;
         answer.await.unwrap_or(Err(EngineError::Internal))
     }
 
-    /// Puts an order in the writer's inbox.
-    pub(super) fn send_to_queue_writer(&self, order: QueueWriterCommand) -> Result<(), EngineError> {
-        self.queue_writer.try_send(order).map_err(|refused| match refused {
+    /// Puts a command in the queue writer's inbox.
+    pub(super) fn send_to_queue_writer(&self, command: QueueWriterCommand) -> Result<(), EngineError> {
+        self.queue_writer.try_send(command).map_err(|refused| match refused {
             mpsc::error::TrySendError::Full(_) => EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS },
             mpsc::error::TrySendError::Closed(_) => EngineError::Draining,
         })
     }
 
-    /// Says that queues have changed.
+    /// Wakes the queue runners, and the lease task if a queue is new.
     pub(super) fn notify_queues_changed(&self, keys: impl IntoIterator<Item = QueueKey>) {
-        let (mut any, mut new) = (false, false);
+        let (mut any_changed, mut has_unleased) = (false, false);
         for key in keys {
-            any = true;
-            new |= !self.requested_leases.lock().contains(&key);
+            any_changed = true;
+            has_unleased |= !self.requested_leases.lock().contains(&key);
         }
-        if any {
+        if any_changed {
             self.queue_changes.send_modify(|count| *count = count.wrapping_add(1));
         }
-        if new {
+        if has_unleased {
             self.lease_wakeup.notify_one();
         }
     }
@@ -136,6 +139,6 @@ impl SharedState {
 
 impl std::fmt::Debug for SharedState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Hall").finish_non_exhaustive()
+        f.debug_struct("SharedState").finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! A queue as a pass and an explanation see it: who waits, who has met whom, which sessions are open, how many are about.
+//! Queue snapshot: tickets, past matches, open sessions and counts, as input of a pass or an explanation.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
-/// A queue at one moment, owned, so that it can be looked at on another thread.
+/// Queue state at one moment, owned, so that another thread can use it.
 pub(super) struct QueueSnapshot {
     pub(super) ruleset: Arc<Ruleset>,
     pub(super) prepared_tickets: Vec<Arc<PreparedTicket>>,
@@ -29,15 +29,15 @@ pub(super) struct QueueSnapshot {
 }
 
 impl QueueSnapshot {
-    /// Has `look` look at it; none where the set has no queue.
-    pub(super) fn with_pass_input<T>(&self, look: impl FnOnce(&PassInput<'_>) -> T) -> Option<T> {
+    /// Calls `use_input` with the snapshot as pass input; `None` if the set has no queue.
+    pub(super) fn with_pass_input<T>(&self, use_input: impl FnOnce(&PassInput<'_>) -> T) -> Option<T> {
         let (queue, teams) = (self.ruleset.queue.as_ref()?, self.ruleset.teams.as_ref()?);
-        let entrants: Vec<&PreparedTicket> = self.prepared_tickets.iter().map(|entrant| &**entrant).collect();
-        Some(look(&PassInput {
+        let tickets: Vec<&PreparedTicket> = self.prepared_tickets.iter().map(|ticket| &**ticket).collect();
+        Some(use_input(&PassInput {
             ruleset: &self.ruleset,
             queue,
             teams,
-            tickets: &entrants,
+            tickets: &tickets,
             open_sessions: &self.open_sessions,
             past_matches: &self.past_matches,
             queue_counts: self.queue_counts,
@@ -48,78 +48,84 @@ impl QueueSnapshot {
     }
 }
 
-/// What passes of a queue need not make anew: tickets as they see them, and who has met whom; for one ruleset.
+/// Prepared tickets and past matches, reused between passes under one ruleset.
 #[derive(Debug, Default)]
 pub(super) struct PreparedTicketCache {
     prepared_tickets: HashMap<TicketId, Arc<PreparedTicket>, BuildIdHasher>,
     ruleset_hash: Option<RulesetHash>,
-    /// With the roster's count of matches that had begun then.
+    /// Past matches, with the cache's `past_match_version` at collection.
     past_matches: Option<(u64, Arc<PastMatches>)>,
 }
 
 impl PreparedTicketCache {
-    /// Whether these are of another ruleset than `hash`; they are forgotten then.
+    /// Clears the cache if the ruleset is not `hash`; returns whether it did.
     pub(super) fn reset_if_ruleset_changed(&mut self, hash: RulesetHash) -> bool {
-        let new = self.ruleset_hash != Some(hash);
-        if new {
+        let is_changed = self.ruleset_hash != Some(hash);
+        if is_changed {
             self.prepared_tickets.clear();
             self.past_matches = None;
             self.ruleset_hash = Some(hash);
         }
-        new
+        is_changed
     }
 
-    /// The tickets as a pass sees them; those that have gone are forgotten.
+    /// Prepared tickets for a pass. Drops those no longer in the queue.
     fn prepare_tickets(
         &mut self,
-        hall: &SharedState,
+        shared: &SharedState,
         ruleset: &Ruleset,
         queue: &QueueSpec,
         tickets: Vec<Arc<Ticket>>,
     ) -> Vec<Arc<PreparedTicket>> {
-        let by_place = matches!(queue.quality, QualitySpec::LeaderboardGauss { .. });
-        let places = match by_place {
-            true => hall.ratings.lock().mean_leaderboard_ranks(ruleset, &tickets),
-            false => vec![None; tickets.len()],
+        let uses_leaderboard = matches!(queue.quality, QualitySpec::LeaderboardGauss { .. });
+        let ranks = if uses_leaderboard {
+            shared.ratings.lock().mean_leaderboard_ranks(ruleset, &tickets)
+        } else {
+            vec![None; tickets.len()]
         };
-        let mut known = std::mem::take(&mut self.prepared_tickets);
-        let mut seen = Vec::with_capacity(tickets.len());
-        let frustrated = match &queue.satisfaction {
+        let mut cached = std::mem::take(&mut self.prepared_tickets);
+        let mut prepared = Vec::with_capacity(tickets.len());
+        let frustrated_flags = match &queue.satisfaction {
             Some(satisfaction) => {
-                hall.ratings.lock().tickets_with_frustrated_player(ruleset.set_id, satisfaction, &tickets)
+                shared.ratings.lock().tickets_with_frustrated_player(ruleset.set_id, satisfaction, &tickets)
             }
             None => vec![false; tickets.len()],
         };
-        for ((ticket, place), frustrated) in tickets.into_iter().zip(places).zip(frustrated) {
+        for ((ticket, rank), is_frustrated) in tickets.into_iter().zip(ranks).zip(frustrated_flags) {
             let id = ticket.id;
-            let entrant = match known.remove(&id) {
-                Some(entrant) if entrant.leaderboard_position == place && entrant.frustrated == frustrated => entrant,
-                Some(entrant) => {
-                    Arc::new(PreparedTicket { leaderboard_position: place, frustrated, ..(*entrant).clone() })
-                }
-                None => Arc::new(PreparedTicket { frustrated, ..PreparedTicket::new(ruleset, queue, ticket, place) }),
+            let ticket = match cached.remove(&id) {
+                Some(ticket) if ticket.leaderboard_position == rank && ticket.frustrated == is_frustrated => ticket,
+                Some(ticket) => Arc::new(PreparedTicket {
+                    leaderboard_position: rank,
+                    frustrated: is_frustrated,
+                    ..(*ticket).clone()
+                }),
+                None => Arc::new(PreparedTicket {
+                    frustrated: is_frustrated,
+                    ..PreparedTicket::new(ruleset, queue, ticket, rank)
+                }),
             };
-            self.prepared_tickets.insert(id, Arc::clone(&entrant));
-            seen.push(entrant);
+            self.prepared_tickets.insert(id, Arc::clone(&ticket));
+            prepared.push(ticket);
         }
-        seen
+        prepared
     }
 }
 
 impl SharedState {
-    /// The queue as it is now, without those who are in a match by another ticket.
+    /// Current queue state, without tickets that have a player in another match.
     pub(super) fn take_snapshot(
         &self,
         key: QueueKey,
         ruleset: &Arc<Ruleset>,
         queue: &QueueSpec,
-        entrants: &mut PreparedTicketCache,
+        ticket_cache: &mut PreparedTicketCache,
         now: UnixMs,
     ) -> QueueSnapshot {
         let tickets = self.matchable_tickets(key, now);
         QueueSnapshot {
-            past_matches: self.past_matches(key, queue, entrants, now),
-            prepared_tickets: entrants.prepare_tickets(self, ruleset, queue, tickets),
+            past_matches: self.past_matches(key, queue, ticket_cache, now),
+            prepared_tickets: ticket_cache.prepare_tickets(self, ruleset, queue, tickets),
             open_sessions: if queue.backfill { self.open_backfill_sessions(key, ruleset, now) } else { Vec::new() },
             queue_counts: self.queue_counts(key, now),
             now,
@@ -128,64 +134,65 @@ impl SharedState {
         }
     }
 
-    /// What the gate counts.
+    /// Counts for the gate.
     pub(super) fn queue_counts(&self, key: QueueKey, now: UnixMs) -> QueueCounts {
-        let running = self.cache.read().queue_index(key).map_or(0, |room| room.running_match_count());
+        let active_matches = self.cache.read().queue_index(key).map_or(0, |index| index.running_match_count());
         QueueCounts {
             connected_players: self.connected_users.lock().connected_count(key.silo, now),
-            active_matches: u32::try_from(running).unwrap_or(u32::MAX),
+            active_matches: u32::try_from(active_matches).unwrap_or(u32::MAX),
         }
     }
 
     /// Tickets that may be matched: none of their players is in a match.
     fn matchable_tickets(&self, key: QueueKey, now: UnixMs) -> Vec<Arc<Ticket>> {
-        let roster = self.cache.read();
-        let Some(room) = roster.queue_index(key) else { return Vec::new() };
-        let free = room.waiting_tickets().filter_map(|(_, id)| {
-            let stored = roster.ticket(id)?;
+        let cache = self.cache.read();
+        let Some(index) = cache.queue_index(key) else { return Vec::new() };
+        let tickets = index.waiting_tickets().filter_map(|(_, id)| {
+            let stored = cache.ticket(id)?;
             let users = stored.ticket.session.players.iter().map(|player| player.user);
-            (now < stored.expires_at && roster.running_match_of(users).is_none()).then(|| Arc::clone(&stored.ticket))
+            (now < stored.expires_at && cache.running_match_of(users).is_none()).then(|| Arc::clone(&stored.ticket))
         });
-        free.collect()
+        tickets.collect()
     }
 
-    /// Who met whom. What was found stands until another match begins: a meeting that has become too old in the meantime is
-    /// passed over by whoever asks.
+    /// Past matches of the queue. Cached until a match starts or is removed; readers skip matches that are too old.
     fn past_matches(
         &self,
         key: QueueKey,
         queue: &QueueSpec,
-        entrants: &mut PreparedTicketCache,
+        ticket_cache: &mut PreparedTicketCache,
         now: UnixMs,
     ) -> Arc<PastMatches> {
-        let begun = self.cache.read().past_match_version();
-        if let Some((_, known)) = entrants.past_matches.as_ref().filter(|(at, _)| *at == begun) {
-            return Arc::clone(known);
+        let version = self.cache.read().past_match_version();
+        if let Some((_, cached)) =
+            ticket_cache.past_matches.as_ref().filter(|(cached_version, _)| *cached_version == version)
+        {
+            return Arc::clone(cached);
         }
-        let meetings = Arc::new(self.collect_past_matches(key, queue, now));
-        entrants.past_matches = Some((begun, Arc::clone(&meetings)));
-        meetings
+        let past_matches = Arc::new(self.collect_past_matches(key, queue, now));
+        ticket_cache.past_matches = Some((version, Arc::clone(&past_matches)));
+        past_matches
     }
 
-    /// Who met whom, as far back as the ruleset asks.
+    /// Past matches within the longest period that the ruleset avoids.
     fn collect_past_matches(&self, key: QueueKey, queue: &QueueSpec, now: UnixMs) -> PastMatches {
-        let back_ms = queue.avoid.iter().map(|avoid| match avoid.whom {
+        let max_age_ms = queue.avoid.iter().map(|avoid| match avoid.whom {
             AvoidTarget::Blocked => 0,
-            AvoidTarget::RecentOpponents { for_ms } | AvoidTarget::RecentTeammates { for_ms } => for_ms,
+            AvoidTarget::RecentOpponents { recent_ms } | AvoidTarget::RecentTeammates { recent_ms } => recent_ms,
         });
-        let Some(back_ms) = back_ms.max().filter(|ms| 0 < *ms) else { return PastMatches::default() };
-        let roster = self.cache.read();
-        let mut meetings = Vec::new();
-        for play in roster.all_matches().filter(|play| play.set_id == key.set_id && play.silo == key.silo) {
-            if play.stage.started_at().is_some_and(|began| now.ms_since(began) < back_ms) {
-                meetings.extend(play.past_matches());
+        let Some(max_age_ms) = max_age_ms.max().filter(|age_ms| *age_ms > 0) else { return PastMatches::default() };
+        let cache = self.cache.read();
+        let mut past_matches = Vec::new();
+        for match_ in cache.all_matches().filter(|match_| match_.set_id == key.set_id && match_.silo == key.silo) {
+            if match_.stage.started_at().is_some_and(|started_at| now.ms_since(started_at) < max_age_ms) {
+                past_matches.extend(match_.past_matches());
             }
         }
-        PastMatches::latest_of(meetings)
+        PastMatches::latest_of(past_matches)
     }
 }
 
-/// Dice as a seed: the 53 bits that there are.
-fn seed_from_fraction(dice: f64) -> u64 {
-    (dice * (1_u64 << 53) as f64) as u64
+/// Seed from the 53 random bits of a fraction in [0, 1).
+fn seed_from_fraction(fraction: f64) -> u64 {
+    (fraction * (1_u64 << 53) as f64) as u64
 }

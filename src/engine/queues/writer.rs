@@ -1,8 +1,8 @@
-//! The one task that writes what queues keep: many changes, one transaction, then memory, then the answers.
+//! Queue writer: batches changes into transactions, applies them to memory and then answers.
 //!
-//! Whoever moves a match says what has happened to it, not what it is to become: the move is made here, from the match as it
-//! stands when its turn comes. So twelve players who answer at once are twelve moves in one transaction, and only another
-//! server's can come between.
+//! Callers send match events, not new match states. The writer computes each transition from the match as it stands
+//! when the event's turn comes. So twelve simultaneous replies are twelve transitions in one transaction, and only
+//! another replica's change can conflict.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -29,31 +29,31 @@ use crate::store::queues::{
     PenaltySchedule, QueueFeedBatch, QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket,
 };
 
-/// Changes in one transaction.
+/// Maximum changes per transaction.
 const BATCH_COMMANDS_MAX: usize = 1_000;
 
-/// How long an ended ticket is still shown to whoever watches it, milliseconds.
+/// Time for which an ended ticket stays in memory for watchers, milliseconds.
 const ENDED_TICKET_VISIBLE_MS: u64 = 60_000;
 
-/// What began to wait or was proposed so short a time before everything was read, milliseconds, may have come after the
-/// reading. It cannot have been forgotten already: what is over is kept for much longer.
+/// Margin for a full read, milliseconds. Newer tickets and matches may have been created after it, so they are kept.
+/// Nothing that new has been purged: the retention is much longer.
 const FULL_READ_MARGIN_MS: u64 = 10_000;
 
-/// How often a move is made anew that another server's came before.
+/// Maximum attempts of a transition that conflicts with another replica's.
 const TRANSITION_ATTEMPTS_MAX: u8 = 16;
 
-/// Something for the writer.
+/// Command for the queue writer.
 #[derive(Debug)]
 pub(super) enum QueueWriterCommand {
-    /// A change.
+    /// Write to commit.
     Write(Box<QueueWrite>, ReplySender<QueueOutcome>),
-    /// Something that has happened to a match; answered with the match as it then stands.
+    /// Match event; answered with the resulting match.
     MatchEvent(Box<PendingEvent>),
-    /// What other servers have changed.
+    /// Changes of other replicas.
     ApplyFeed(Box<QueueFeedBatch>),
 }
 
-/// Something that has happened to a match, and who wants to know what came of it.
+/// Match event and its reply channel.
 #[derive(Debug)]
 pub(super) struct PendingEvent {
     match_id: MatchId,
@@ -62,71 +62,71 @@ pub(super) struct PendingEvent {
     attempts: u8,
 }
 
-/// What came of something that happened to a match.
+/// Result of a match event.
 #[derive(Clone, Debug)]
 pub(super) struct EventOutcome {
-    /// How it was taken.
+    /// Result of the state machine.
     pub(super) result: EventResult,
-    /// The match as it then stands.
+    /// Match after the event.
     pub(super) match_after: Arc<Match>,
 }
 
 impl PendingEvent {
-    /// `event` happens to match `id`.
-    pub(super) fn new(id: MatchId, event: MatchEvent, reply: ReplySender<EventOutcome>) -> Self {
-        Self { match_id: id, event, reply, attempts: 0 }
+    /// Event for match `id`.
+    pub(super) fn new(match_id: MatchId, event: MatchEvent, reply: ReplySender<EventOutcome>) -> Self {
+        Self { match_id, event, reply, attempts: 0 }
     }
 }
 
-/// Writes until told to stop, and then what is left.
+/// Processes commands until stopped, and then the rest of the inbox.
 pub(super) async fn run_queue_writer(
-    hall: Arc<SharedState>,
+    shared: Arc<SharedState>,
     mut inbox: mpsc::Receiver<QueueWriterCommand>,
-    stop: CancellationToken,
+    shutdown: CancellationToken,
 ) {
-    let mut orders = Vec::with_capacity(BATCH_COMMANDS_MAX);
+    let mut commands = Vec::with_capacity(BATCH_COMMANDS_MAX);
     loop {
-        let taken = tokio::select! {
+        let received = tokio::select! {
             biased;
-            taken = inbox.recv_many(&mut orders, BATCH_COMMANDS_MAX) => taken,
-            () = stop.cancelled(), if !inbox.is_closed() => {
+            received = inbox.recv_many(&mut commands, BATCH_COMMANDS_MAX) => received,
+            () = shutdown.cancelled(), if !inbox.is_closed() => {
                 inbox.close();
                 continue;
             }
         };
-        if taken == 0 {
+        if received == 0 {
             return;
         }
         let mut batch = QueueBatch::default();
-        for order in orders.drain(..) {
-            match order {
+        for command in commands.drain(..) {
+            match command {
                 QueueWriterCommand::Write(write, reply) => batch.add_write(*write, CommitWaiter::Write(reply)),
-                QueueWriterCommand::MatchEvent(happened) => batch.add_match_event(&hall, *happened),
-                QueueWriterCommand::ApplyFeed(news) => {
-                    batch.commit_batch(&hall).await;
-                    hall.apply_feed(*news);
+                QueueWriterCommand::MatchEvent(pending) => batch.add_match_event(&shared, *pending),
+                QueueWriterCommand::ApplyFeed(feed_batch) => {
+                    batch.commit_batch(&shared).await;
+                    shared.apply_feed(*feed_batch);
                 }
             }
         }
-        batch.commit_batch(&hall).await;
+        batch.commit_batch(&shared).await;
     }
 }
 
-/// Who waits for what a change does.
+/// Caller that waits for a write.
 #[derive(Debug)]
 enum CommitWaiter {
     Write(ReplySender<QueueOutcome>),
     MatchEvent(PendingEvent, EventOutcome, Vec<MatchEffect>),
 }
 
-/// Changes that share a transaction.
+/// Writes of one transaction.
 #[derive(Debug, Default)]
 struct QueueBatch {
     writes: Vec<QueueWrite>,
     waiters: Vec<CommitWaiter>,
-    /// Matches as they will be when the changes before are made.
+    /// Matches as they will be after the earlier writes of this batch.
     uncommitted_matches: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
-    /// What changes nothing in a match as it will be. It is looked at again when that is what the store has.
+    /// Events without effect on an uncommitted match. Evaluated again after the commit.
     deferred_events: Vec<PendingEvent>,
 }
 
@@ -139,197 +139,216 @@ impl QueueBatch {
         self.waiters.push(waiter);
     }
 
-    /// Makes a move of what has happened, from the match as it will then stand. What changes nothing is answered at once, if
-    /// the match stands so already.
-    fn add_match_event(&mut self, hall: &SharedState, happened: PendingEvent) {
-        let now = hall.core.clock.now();
-        let ahead = self.uncommitted_matches.get(&happened.match_id).cloned();
-        let is_durable = ahead.is_none();
-        let Some(play) = ahead.or_else(|| hall.cache.read().match_by_id(happened.match_id).cloned()) else {
-            let _ = happened.reply.send(Err(EngineError::MatchNotFound));
+    /// Adds the transition that an event causes. An event without effect on a committed match is answered at once.
+    fn add_match_event(&mut self, shared: &SharedState, pending: PendingEvent) {
+        let now = shared.core.clock.now();
+        let uncommitted = self.uncommitted_matches.get(&pending.match_id).cloned();
+        let is_durable = uncommitted.is_none();
+        let Some(match_) = uncommitted.or_else(|| shared.cache.read().match_by_id(pending.match_id).cloned()) else {
+            send_reply(pending.reply, Err(EngineError::MatchNotFound));
             return;
         };
-        let rules = hall.ruleset_or_current(play.set_id, play.ruleset_hash);
-        let Some(ruleset) = rules.as_deref() else {
-            let _ = happened.reply.send(Err(EngineError::UnknownSet(play.set_id)));
+        let cached_ruleset = shared.ruleset_or_current(match_.set_id, match_.ruleset_hash);
+        let Some(ruleset) = cached_ruleset.as_deref() else {
+            send_reply(pending.reply, Err(EngineError::UnknownSet(match_.set_id)));
             return;
         };
-        let step = {
-            let roster = hall.cache.read();
+        let transition = {
+            let cache = shared.cache.read();
             apply_event(
                 &LifecycleRules::from_ruleset(ruleset),
-                &play,
-                happened.event.clone(),
-                &|id| has_open_nat(&roster, id),
+                &match_,
+                pending.event.clone(),
+                &|ticket_id| has_open_nat(&cache, ticket_id),
                 now,
             )
         };
-        let heard = step.result;
-        let Some(PlannedTransition { next_match: next, write, effects }) = plan_transition(hall, ruleset, step, now)
+        let result = transition.result;
+        let Some(PlannedTransition { next_match, write, effects }) = plan_transition(shared, ruleset, transition, now)
         else {
-            match is_durable {
-                true => drop(happened.reply.send(Ok(EventOutcome { result: heard, match_after: play }))),
-                false => self.deferred_events.push(happened),
+            if is_durable {
+                send_reply(pending.reply, Ok(EventOutcome { result, match_after: match_ }));
+            } else {
+                self.deferred_events.push(pending);
             }
             return;
         };
-        self.uncommitted_matches.insert(next.id, Arc::clone(&next));
+        self.uncommitted_matches.insert(next_match.id, Arc::clone(&next_match));
         self.add_write(
             write,
-            CommitWaiter::MatchEvent(happened, EventOutcome { result: heard, match_after: next }, effects),
+            CommitWaiter::MatchEvent(pending, EventOutcome { result, match_after: next_match }, effects),
         );
     }
 
-    async fn commit_batch(&mut self, hall: &SharedState) {
+    async fn commit_batch(&mut self, shared: &SharedState) {
         let mut batch = std::mem::take(self);
         while !batch.writes.is_empty() {
-            let QueueBatch { writes, waiters, deferred_events: then, .. } = std::mem::take(&mut batch);
-            match hall.commit_writes(&writes).await {
+            let QueueBatch { writes, waiters, deferred_events, .. } = std::mem::take(&mut batch);
+            match shared.commit_writes(&writes).await {
                 Ok(outcomes) => {
-                    let again = hall.apply_commit(&writes, waiters, outcomes);
-                    again.into_iter().chain(then).for_each(|happened| batch.add_match_event(hall, happened));
+                    let retries = shared.apply_commit(&writes, waiters, outcomes);
+                    retries
+                        .into_iter()
+                        .chain(deferred_events)
+                        .for_each(|pending| batch.add_match_event(shared, pending));
                 }
-                Err(error) => fail_batch(&error, waiters, then),
+                Err(error) => fail_batch(&error, waiters, deferred_events),
             }
         }
     }
 }
 
-/// A move that is to be made.
+/// Transition to write.
 pub(super) struct PlannedTransition {
-    /// The match as it is to be.
+    /// Match after the transition.
     pub(super) next_match: Arc<Match>,
-    /// The change.
+    /// Write for the store.
     pub(super) write: QueueWrite,
-    /// What else is to be done.
+    /// Further actions.
     pub(super) effects: Vec<MatchEffect>,
 }
 
-/// A step as a change for the store; `None` for one that changes nothing.
+/// Write for a transition; `None` if it changes nothing.
 pub(super) fn plan_transition(
-    hall: &SharedState,
+    shared: &SharedState,
     ruleset: &Ruleset,
-    step: Transition,
+    transition: Transition,
     now: UnixMs,
 ) -> Option<PlannedTransition> {
-    let next = Arc::new(step.next_match?);
-    let begins = step.effects.contains(&MatchEffect::StartPlay);
-    let believed_until = ruleset.queue.as_ref().map_or(now, |queue| ticket_expires_at(queue, now));
+    let next_match = Arc::new(transition.next_match?);
+    let starts_now = transition.effects.contains(&MatchEffect::StartPlay);
+    let requeued_until = ruleset.queue.as_ref().map_or(now, |queue| ticket_expires_at(queue, now));
     let write = QueueWrite::TransitionMatch {
-        ticket_fates: step.ticket_fates.into_iter().map(|(id, fate)| (id, fate, believed_until)).collect(),
-        other_tickets: if begins { other_waiting_tickets(hall, &next) } else { Vec::new() },
-        penalized_users: step.penalized_users,
+        ticket_fates: transition
+            .ticket_fates
+            .into_iter()
+            .map(|(ticket_id, fate)| (ticket_id, fate, requeued_until))
+            .collect(),
+        other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
+        penalized_users: transition.penalized_users,
         penalty_schedule: penalty_schedule(ruleset),
-        purge_at: now.plus_ms(hall.core.settings.ended_ticket_retention_ms),
-        updated_match: Arc::clone(&next),
+        purge_at: now.plus_ms(shared.core.settings.ended_ticket_retention_ms),
+        updated_match: Arc::clone(&next_match),
         now,
     };
-    Some(PlannedTransition { next_match: next, write, effects: step.effects })
+    Some(PlannedTransition { next_match, write, effects: transition.effects })
 }
 
 impl SharedState {
-    /// Has the store make the changes. Where it could not be reached a moment ago it is not asked again before it has been
-    /// heard of: every batch would wait as long as the first (R6).
+    /// Commits writes. Fails fast while the store is down, so that batches do not each wait for the timeout.
     async fn commit_writes(&self, writes: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
-        let sharing = self.core.replication.as_ref();
-        if sharing.is_some_and(|sharing| sharing.is_store_down()) {
-            return Err(StoreError::Unavailable("it could not be reached a moment ago".into()));
+        let replication = self.core.replication.as_ref();
+        if replication.is_some_and(|replication| replication.is_store_down()) {
+            return Err(StoreError::Unavailable("the last access failed".into()));
         }
-        let committed = self.core.store.commit_queues(writes).await;
-        if let (Err(_), Some(sharing)) = (&committed, sharing) {
-            sharing.record_store_failure(self.core.clock.now());
+        let outcomes = self.core.store.commit_queues(writes).await;
+        if let (Err(_), Some(replication)) = (&outcomes, replication) {
+            replication.record_store_failure(self.core.clock.now());
         }
-        committed
+        outcomes
     }
 
-    /// Brings a batch to memory, and answers; gives back the moves that have to be made anew.
+    /// Applies a committed batch to memory and answers. Returns conflicting events for another attempt.
     fn apply_commit(
         &self,
         writes: &[QueueWrite],
         waiters: Vec<CommitWaiter>,
         outcomes: Vec<QueueOutcome>,
     ) -> Vec<PendingEvent> {
-        let mut keys = BTreeSet::new();
-        let mut again = Vec::new();
+        let mut changed_queues = BTreeSet::new();
+        let mut retries = Vec::new();
         let now = self.core.clock.now();
         for (write, outcome) in writes.iter().zip(&outcomes) {
-            self.apply_write(write, outcome, now, &mut keys);
+            self.apply_write(write, outcome, now, &mut changed_queues);
         }
         for (waiter, outcome) in waiters.into_iter().zip(outcomes) {
             match (waiter, outcome) {
-                (CommitWaiter::Write(reply), outcome) => drop(reply.send(Ok(outcome))),
-                (CommitWaiter::MatchEvent(it, ..), QueueOutcome::StaleMatchVersion(Some(_)))
-                    if it.attempts < TRANSITION_ATTEMPTS_MAX =>
+                (CommitWaiter::Write(reply), outcome) => send_reply(reply, Ok(outcome)),
+                (CommitWaiter::MatchEvent(pending, ..), QueueOutcome::StaleMatchVersion(Some(_)))
+                    if pending.attempts < TRANSITION_ATTEMPTS_MAX =>
                 {
-                    again.push(PendingEvent { attempts: it.attempts + 1, ..it });
+                    retries.push(PendingEvent { attempts: pending.attempts + 1, ..pending });
                 }
-                (CommitWaiter::MatchEvent(it, ..), QueueOutcome::StaleMatchVersion(None)) => {
-                    drop(it.reply.send(Err(EngineError::MatchNotFound)))
+                (CommitWaiter::MatchEvent(pending, ..), QueueOutcome::StaleMatchVersion(None)) => {
+                    send_reply(pending.reply, Err(EngineError::MatchNotFound));
                 }
-                (CommitWaiter::MatchEvent(it, ..), QueueOutcome::StaleMatchVersion(Some(_))) => {
-                    drop(it.reply.send(Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS })));
+                (CommitWaiter::MatchEvent(pending, ..), QueueOutcome::StaleMatchVersion(Some(_))) => {
+                    send_reply(pending.reply, Err(EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS }));
                 }
-                (CommitWaiter::MatchEvent(it, came, effects), _) => {
-                    self.release_unneeded_seats(&came.match_after, &effects);
-                    drop(it.reply.send(Ok(came)));
+                (CommitWaiter::MatchEvent(pending, event_outcome, effects), _) => {
+                    self.release_unneeded_seats(&event_outcome.match_after, &effects);
+                    send_reply(pending.reply, Ok(event_outcome));
                 }
             }
         }
-        self.notify_queues_changed(keys);
-        again
+        self.notify_queues_changed(changed_queues);
+        retries
     }
 
-    /// Takes what one change did to memory.
-    fn apply_write(&self, write: &QueueWrite, outcome: &QueueOutcome, now: UnixMs, keys: &mut BTreeSet<QueueKey>) {
+    /// Applies one committed write to memory.
+    fn apply_write(
+        &self,
+        write: &QueueWrite,
+        outcome: &QueueOutcome,
+        now: UnixMs,
+        changed_queues: &mut BTreeSet<QueueKey>,
+    ) {
         match (write, outcome) {
-            (QueueWrite::ImportRatings { rows }, QueueOutcome::RatingsImported) => self.apply_ratings(rows, keys),
+            (QueueWrite::ImportRatings { rows }, QueueOutcome::RatingsImported) => {
+                self.apply_ratings(rows, changed_queues)
+            }
             (
-                QueueWrite::RecordResult { end_transition: ends, .. },
+                QueueWrite::RecordResult { end_transition, .. },
                 QueueOutcome::ResultRecorded { tickets, ratings, .. },
             ) => {
-                self.apply_ratings(ratings, keys);
-                if let Some(QueueWrite::TransitionMatch { updated_match: next, .. }) = ends.as_deref() {
-                    self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(next)], now, keys);
+                self.apply_ratings(ratings, changed_queues);
+                if let Some(QueueWrite::TransitionMatch { updated_match: next_match, .. }) = end_transition.as_deref() {
+                    self.apply_tickets_and_matches(
+                        tickets.iter().cloned(),
+                        [Arc::clone(next_match)],
+                        now,
+                        changed_queues,
+                    );
                 }
             }
-            (_, QueueOutcome::FeedbackRecorded(Some(row))) => self.apply_ratings(&[*row], keys),
-            (QueueWrite::ProposeMatch { proposed: play, .. }, QueueOutcome::MatchWritten { tickets })
-            | (QueueWrite::TransitionMatch { updated_match: play, .. }, QueueOutcome::MatchWritten { tickets }) => {
-                self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(play)], now, keys);
+            (_, QueueOutcome::FeedbackRecorded(Some(row))) => self.apply_ratings(&[*row], changed_queues),
+            (QueueWrite::ProposeMatch { proposed: match_, .. }, QueueOutcome::MatchWritten { tickets })
+            | (QueueWrite::TransitionMatch { updated_match: match_, .. }, QueueOutcome::MatchWritten { tickets }) => {
+                self.apply_tickets_and_matches(tickets.iter().cloned(), [Arc::clone(match_)], now, changed_queues);
             }
             (_, QueueOutcome::Entered { ticket: stored, .. } | QueueOutcome::CurrentTicket(stored)) => {
-                self.apply_tickets_and_matches([stored.clone()], [], now, keys);
+                self.apply_tickets_and_matches([stored.clone()], [], now, changed_queues);
             }
-            (_, QueueOutcome::StaleMatchVersion(Some(play))) => {
-                self.apply_tickets_and_matches([], [Arc::clone(play)], now, keys)
+            (_, QueueOutcome::StaleMatchVersion(Some(match_))) => {
+                self.apply_tickets_and_matches([], [Arc::clone(match_)], now, changed_queues)
             }
             _ => {}
         }
     }
 
-    /// Takes what other servers have changed to memory.
-    pub(super) fn apply_feed(&self, news: QueueFeedBatch) {
+    /// Applies other replicas' changes to memory.
+    pub(super) fn apply_feed(&self, feed_batch: QueueFeedBatch) {
         let now = self.core.clock.now();
-        let mut keys = BTreeSet::new();
-        let there = news.is_snapshot.then(|| {
-            let tickets: BTreeSet<TicketId> = news.tickets.iter().map(|stored| stored.ticket.id).collect();
-            let matches: BTreeSet<MatchId> = news.matches.iter().map(|play| play.id).collect();
+        let mut changed_queues = BTreeSet::new();
+        let listed = feed_batch.is_snapshot.then(|| {
+            let tickets: BTreeSet<TicketId> = feed_batch.tickets.iter().map(|stored| stored.ticket.id).collect();
+            let matches: BTreeSet<MatchId> = feed_batch.matches.iter().map(|match_| match_.id).collect();
             (tickets, matches)
         });
-        self.apply_ratings(&news.ratings, &mut keys);
-        self.apply_tickets_and_matches(news.tickets, news.matches, now, &mut keys);
-        let mut roster = self.cache.write();
-        if let Some((tickets, matches)) = there {
-            roster.remove_unlisted(&tickets, &matches, UnixMs(news.read_at.0.saturating_sub(FULL_READ_MARGIN_MS)));
+        self.apply_ratings(&feed_batch.ratings, &mut changed_queues);
+        self.apply_tickets_and_matches(feed_batch.tickets, feed_batch.matches, now, &mut changed_queues);
+        let mut cache = self.cache.write();
+        if let Some((tickets, matches)) = listed {
+            cache.remove_unlisted(&tickets, &matches, UnixMs(feed_batch.read_at.0.saturating_sub(FULL_READ_MARGIN_MS)));
         }
-        news.removed_tickets.into_iter().for_each(|id| roster.remove_ticket(id));
-        news.removed_matches.into_iter().for_each(|id| roster.remove_match(id));
-        drop(roster);
-        self.notify_queues_changed(keys);
+        feed_batch.removed_tickets.into_iter().for_each(|ticket_id| cache.remove_ticket(ticket_id));
+        feed_batch.removed_matches.into_iter().for_each(|match_id| cache.remove_match(match_id));
+        drop(cache);
+        self.notify_queues_changed(changed_queues);
     }
 
-    /// Takes ratings as the store has them. Whoever waits meanwhile may be looked after from now on, or no more.
-    fn apply_ratings(&self, rows: &[RatingRow], keys: &mut BTreeSet<QueueKey>) {
+    /// Applies stored ratings. They may change how passes treat the users' waiting tickets.
+    fn apply_ratings(&self, rows: &[RatingRow], changed_queues: &mut BTreeSet<QueueKey>) {
         if rows.is_empty() {
             return;
         }
@@ -337,89 +356,95 @@ impl SharedState {
             let mut ratings = self.ratings.lock();
             rows.iter().for_each(|row| ratings.upsert(*row));
         }
-        let mut roster = self.cache.write();
-        rows.iter().for_each(|row| keys.extend(roster.mark_user_queues_changed(row.user, row.set_id)));
+        let mut cache = self.cache.write();
+        rows.iter().for_each(|row| changed_queues.extend(cache.mark_user_queues_changed(row.user, row.set_id)));
     }
 
-    /// Takes tickets and matches as the store has them. Matches first: a ticket whose match is not here yet would be told of
-    /// as if it had none.
+    /// Applies stored tickets and matches. Matches first: a status must not show a ticket without its match.
     fn apply_tickets_and_matches(
         &self,
         tickets: impl IntoIterator<Item = StoredTicket>,
         matches: impl IntoIterator<Item = Arc<Match>>,
         now: UnixMs,
-        keys: &mut BTreeSet<QueueKey>,
+        changed_queues: &mut BTreeSet<QueueKey>,
     ) {
-        let mut begun = Vec::new();
+        let mut started_matches = Vec::new();
         {
-            let mut roster = self.cache.write();
-            for play in matches {
-                let before =
-                    roster.match_by_id(play.id).is_some_and(|known| matches!(known.stage, MatchStage::Playing { .. }));
-                if !before && matches!(play.stage, MatchStage::Playing { .. }) {
-                    begun.push(Arc::clone(&play));
+            let mut cache = self.cache.write();
+            for match_ in matches {
+                let was_playing = cache
+                    .match_by_id(match_.id)
+                    .is_some_and(|existing| matches!(existing.stage, MatchStage::Playing { .. }));
+                if !was_playing && matches!(match_.stage, MatchStage::Playing { .. }) {
+                    started_matches.push(Arc::clone(&match_));
                 }
-                keys.extend(roster.upsert_match(play));
+                changed_queues.extend(cache.upsert_match(match_));
             }
             for stored in tickets {
-                keys.extend(roster.upsert_ticket(stored));
+                changed_queues.extend(cache.upsert_ticket(stored));
             }
         }
-        if !begun.is_empty() {
-            self.record_waits(&begun, now);
+        if !started_matches.is_empty() {
+            self.record_waits(&started_matches, now);
         }
     }
 
-    /// What the tickets of matches that have begun have waited.
-    fn record_waits(&self, begun: &[Arc<Match>], now: UnixMs) {
-        let roster = self.cache.read();
-        let mut waits = self.wait_estimator.lock();
-        for play in begun {
-            let MatchStage::Playing { started_at: began, .. } = play.stage else { continue };
-            waits.record_quality(play.set_id, play.quality, now);
-            for member in &play.tickets {
-                let region = roster.ticket(member.ticket_id).map_or_else(|| "".into(), nearest_region);
-                let party_size = u16::try_from(member.players.len()).unwrap_or(u16::MAX);
-                waits.record_wait(
-                    WaitClass { set_id: play.set_id, region, party_size },
-                    began.ms_since(member.entered_at),
+    /// Records the waits of tickets whose matches have started.
+    fn record_waits(&self, started_matches: &[Arc<Match>], now: UnixMs) {
+        let cache = self.cache.read();
+        let mut wait_estimator = self.wait_estimator.lock();
+        for match_ in started_matches {
+            let MatchStage::Playing { started_at, .. } = match_.stage else { continue };
+            wait_estimator.record_quality(match_.set_id, match_.quality, now);
+            for match_ticket in &match_.tickets {
+                let region = cache.ticket(match_ticket.ticket_id).map_or_else(|| "".into(), nearest_region);
+                let party_size = u16::try_from(match_ticket.players.len()).unwrap_or(u16::MAX);
+                wait_estimator.record_wait(
+                    WaitClass { set_id: match_.set_id, region, party_size },
+                    started_at.ms_since(match_ticket.entered_at),
                     now,
                 );
             }
         }
     }
 
-    /// Forgets in memory what nobody can be waiting to hear of any more; the store keeps it for as long as it promised.
+    /// Removes ended tickets and matches from memory once watchers have had time to see them. The store keeps them
+    /// longer.
     pub(super) fn purge_ended(&self, now: UnixMs) {
-        let shown_for = self.core.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
-        self.cache.write().remove_ended(now.plus_ms(shown_for));
+        let retention_ms = self.core.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
+        self.cache.write().remove_ended(now.plus_ms(retention_ms));
     }
 
-    /// Gives seats back that a match no longer needs. Should that fail they lapse.
-    pub(super) fn release_unneeded_seats(&self, play: &Match, effects: &[MatchEffect]) {
+    /// Releases seats that a match no longer needs. If the release fails, the hold expires.
+    pub(super) fn release_unneeded_seats(&self, match_: &Match, effects: &[MatchEffect]) {
         for effect in effects {
             if let MatchEffect::ReleaseReservation { advertisement, reservation } = effect {
-                self.release_seats(*advertisement, play.set_id, *reservation);
+                self.release_seats(*advertisement, match_.set_id, *reservation);
             }
         }
     }
 }
 
-/// Whether a ticket's players can be reached by anybody: an open NAT, as they know it of themselves.
-pub(super) fn has_open_nat(roster: &TicketMatchCache, id: TicketId) -> bool {
-    roster.ticket(id).is_some_and(|stored| stored.ticket.session.nat_type == Some(OPEN_NAT_TYPE))
+/// Whether a ticket's players report an open NAT, so that any peer can reach them.
+pub(super) fn has_open_nat(cache: &TicketMatchCache, ticket_id: TicketId) -> bool {
+    cache.ticket(ticket_id).is_some_and(|stored| stored.ticket.session.nat_type == Some(OPEN_NAT_TYPE))
 }
 
-/// What an open NAT is called, as in the contract.
+/// Wire value of an open NAT.
 const OPEN_NAT_TYPE: i32 = 1;
 
-/// Tickets that end because a match begins: those that its users have waiting elsewhere.
-pub(super) fn other_waiting_tickets(hall: &SharedState, next: &Match) -> Vec<TicketId> {
-    let roster = hall.cache.read();
-    let users = next.tickets.iter().flat_map(|member| &member.players).map(|seat| seat.user);
-    let mut others: BTreeSet<TicketId> = users.flat_map(|user| roster.waiting_tickets_of(user)).collect();
-    others.retain(|id| next.tickets.iter().all(|member| member.ticket_id != *id));
-    others.into_iter().collect()
+/// Other waiting tickets of the match's players; they end when the match starts.
+pub(super) fn other_waiting_tickets(shared: &SharedState, next_match: &Match) -> Vec<TicketId> {
+    let cache = shared.cache.read();
+    let users = next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user);
+    let mut ticket_ids: BTreeSet<TicketId> = users.flat_map(|user| cache.waiting_tickets_of(user)).collect();
+    ticket_ids.retain(|ticket_id| next_match.tickets.iter().all(|match_ticket| match_ticket.ticket_id != *ticket_id));
+    ticket_ids.into_iter().collect()
+}
+
+/// Sends a reply. The caller may be gone; the change is done regardless.
+fn send_reply<T>(reply: ReplySender<T>, answer: Result<T, EngineError>) {
+    let _ = reply.send(answer);
 }
 
 fn penalty_schedule(ruleset: &Ruleset) -> PenaltySchedule {
@@ -429,14 +454,14 @@ fn penalty_schedule(ruleset: &Ruleset) -> PenaltySchedule {
     })
 }
 
-fn fail_batch(error: &StoreError, waiters: Vec<CommitWaiter>, then: Vec<PendingEvent>) {
-    tracing::error!(%error, changes = waiters.len(), "commit a batch of queues");
-    let fault = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
-    then.into_iter().for_each(|it| drop(it.reply.send(Err(fault()))));
+fn fail_batch(error: &StoreError, waiters: Vec<CommitWaiter>, deferred_events: Vec<PendingEvent>) {
+    tracing::error!(%error, changes = waiters.len(), "queue batch commit failed");
+    let unavailable = || EngineError::StoreUnavailable { retry_after_ms: RETRY_AFTER_MS };
+    deferred_events.into_iter().for_each(|pending| send_reply(pending.reply, Err(unavailable())));
     for waiter in waiters {
         match waiter {
-            CommitWaiter::Write(reply) => drop(reply.send(Err(fault()))),
-            CommitWaiter::MatchEvent(it, ..) => drop(it.reply.send(Err(fault()))),
+            CommitWaiter::Write(reply) => send_reply(reply, Err(unavailable())),
+            CommitWaiter::MatchEvent(pending, ..) => send_reply(pending.reply, Err(unavailable())),
         }
     }
 }

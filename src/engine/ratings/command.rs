@@ -1,4 +1,4 @@
-//! What is asked about results and ratings, and what is answered, in the domain's words.
+//! Commands for results and ratings, and their answers, in domain types.
 
 use std::sync::Arc;
 
@@ -9,111 +9,111 @@ use crate::domain::rating::leaderboard::LeaderboardEntry;
 
 pub use crate::store::queues::FinishedMatch;
 
-/// Say what came of a match.
+/// Reports the result of a match.
 #[derive(Clone, Debug)]
 pub struct ReportResultCommand {
-    /// Which.
+    /// Match.
     pub match_id: MatchId,
-    /// Who came in where.
+    /// Ranks of teams or players.
     pub ranks: ReportedRanks,
-    /// Players who had left before its end, by their names in the match.
+    /// Player keys of players who left before the end.
     pub disconnected_players: Vec<UserKey>,
-    /// How long it was played, where whoever reports says so, milliseconds.
+    /// Match duration if reported, milliseconds.
     pub duration_ms: Option<u64>,
-    /// Who says so.
+    /// Reporter and its proof.
     pub reporter: ResultReporter,
 }
 
-/// Who came in where; 1 is best, equal is a draw.
+/// Reported ranks; 1 is best, equal ranks are a draw.
 #[derive(Clone, Debug)]
 pub enum ReportedRanks {
-    /// By team.
+    /// Rank by team.
     ByTeam(Vec<(u16, u32)>),
-    /// By player, each by its name in the match.
+    /// Rank by player key.
     ByPlayer(Vec<(UserKey, u32)>),
 }
 
-/// Who says what came of a match, and how they show that they may.
+/// Reporter of a result, with its proof.
 #[derive(Clone, Debug)]
 pub enum ResultReporter {
-    /// A game server, by its advertisement's token.
+    /// Token of the game server's advertisement.
     GameServer(Vec<u8>),
-    /// A player's game, by its ticket's token.
+    /// Token of a ticket in the match.
     Ticket(Vec<u8>),
-    /// An operator, who need not show anything more.
+    /// Operator, already authorized.
     Operator,
 }
 
-/// It is written down.
+/// Answer to a result report.
 #[derive(Clone, Debug)]
 pub struct ReportResultAnswer {
-    /// As it is kept.
+    /// Result as recorded.
     pub result: Arc<MatchResult>,
-    /// An earlier report had said so.
+    /// The same result was reported before.
     pub is_replay: bool,
-    /// What it made of those whom the reporter may know of, by their names in the match.
+    /// Rating changes that the reporter may see, by player key.
     pub rating_changes: Vec<(UserKey, RatingUpdate)>,
 }
 
-/// Say what a player thought of a match.
+/// Submits a player's feedback for a match.
 #[derive(Clone, Debug)]
 pub struct SubmitFeedbackCommand {
-    /// Which.
+    /// Match.
     pub match_id: MatchId,
-    /// Proof: a ticket of the player's in it.
+    /// Token of the player's ticket in the match.
     pub ticket_token: Vec<u8>,
-    /// Who of the ticket's players, by its name in the match; `None` where there is but one.
+    /// Player key; may be `None` if the ticket has one player.
     pub player_key: Option<UserKey>,
-    /// 1 to 5, more is better.
+    /// Stars, 1 to 5; more is better.
     pub stars: u8,
 }
 
-/// How good a user is.
+/// Rating of a user.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatingView {
-    /// As of now.
+    /// Current skill.
     pub skill: Skill,
-    /// What the leaderboard goes by, as stored.
+    /// Stored rating less z deviations; orders the leaderboard.
     pub conservative_rating: f64,
-    /// Where the rating is in 95 of 100 cases.
+    /// 95 % interval of the current rating.
     pub interval_95: (f64, f64),
-    /// Still being placed.
+    /// The user has too few matches for a settled rating.
     pub is_provisional: bool,
-    /// The place on the leaderboard, 0 for the best; none for who is not on it.
+    /// Leaderboard rank, 0 for the best; `None` if not ranked.
     pub leaderboard_rank: Option<usize>,
-    /// How content the user is, as far as it shows.
+    /// Satisfaction statistics of the user.
     pub satisfaction: SatisfactionStats,
 }
 
-/// Which part of a leaderboard.
+/// Range of a leaderboard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LeaderboardRange {
-    /// From a place on, 0 for the best.
+    /// From a rank, 0 for the best.
     FromRank(usize),
-    /// What follows the last entry of another page, wherever that would stand by now.
+    /// After the last entry of another page, at its current position.
     AfterEntry(LeaderboardEntry),
-    /// A user, and so many to either side.
+    /// A user, with this many entries on either side.
     AroundUser(UserKey, usize),
 }
 
-/// Look at a leaderboard.
+/// Query of a leaderboard page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeaderboardQuery {
-    /// Whose.
+    /// Matchmaking set.
     pub set_id: SetId,
-    /// Which part of it.
+    /// Range to return.
     pub range: LeaderboardRange,
-    /// Entries at most.
+    /// Maximum entries.
     pub max_entries: usize,
 }
 
-/// A part of a leaderboard.
+/// Leaderboard page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LeaderboardPage {
-    /// Places, 0 for the best, and who is there, best first.
+    /// Ranks (0 for the best), entries and ratings, best first.
     pub entries: Vec<(usize, LeaderboardEntry, RatingView)>,
-    /// How many are on the board in all.
+    /// Number of entries on the leaderboard.
     pub total_entries: usize,
-    /// There are more after the last entry.
+    /// More entries follow the last one.
     pub has_more: bool,
 }

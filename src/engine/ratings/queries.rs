@@ -1,4 +1,4 @@
-//! What is asked of ratings: how good somebody is, who leads, how a match would end.
+//! Rating queries: a user's rating, leaderboard pages and skills for predictions.
 
 use crate::domain::id::{SetId, UserKey};
 use crate::domain::match_result::SatisfactionStats;
@@ -10,7 +10,7 @@ use crate::engine::ratings::command::{LeaderboardPage, LeaderboardQuery, Leaderb
 use crate::engine::ratings::{RatingCache, leaderboard_entry};
 
 impl RatingCache {
-    /// How good a user is at `now`.
+    /// Rating of a user at `now`.
     pub(in crate::engine) fn rating_view(
         &mut self,
         set_id: SetId,
@@ -19,49 +19,53 @@ impl RatingCache {
         now: UnixMs,
     ) -> RatingView {
         let Some(row) = self.rating_row(set_id, user).copied() else {
-            let new = spec.initial_skill();
-            return view_of_skill(spec, new, new);
+            let newcomer = spec.initial_skill();
+            return view_of_skill(spec, newcomer, newcomer);
         };
-        let place = self.leaderboard(set_id, spec).index_of(&leaderboard_entry(&row, spec.z));
+        let rank = self.leaderboard(set_id, spec).index_of(&leaderboard_entry(&row, spec.z));
         let stored = row.skill();
         let view = view_of_skill(spec, stored, spec.skill_at_with_activity(stored, now, self.set_activity(set_id)));
-        RatingView { leaderboard_rank: Some(place), satisfaction: row.satisfaction, ..view }
+        RatingView { leaderboard_rank: Some(rank), satisfaction: row.satisfaction, ..view }
     }
 
-    /// A part of a set's leaderboard. Around somebody who is not on it there is nothing.
-    pub(in crate::engine) fn leaderboard_page(&mut self, spec: &RatingSpec, look: LeaderboardQuery) -> LeaderboardPage {
-        let own = match look.range {
+    /// Page of a set's leaderboard. Empty around a user who is not on it.
+    pub(in crate::engine) fn leaderboard_page(
+        &mut self,
+        spec: &RatingSpec,
+        query: LeaderboardQuery,
+    ) -> LeaderboardPage {
+        let own_entry = match query.range {
             LeaderboardRange::AroundUser(user, _) => {
-                self.rating_row(look.set_id, user).map(|row| leaderboard_entry(row, spec.z))
+                self.rating_row(query.set_id, user).map(|row| leaderboard_entry(row, spec.z))
             }
             LeaderboardRange::FromRank(_) | LeaderboardRange::AfterEntry(_) => None,
         };
-        let board = self.leaderboard(look.set_id, spec);
-        let total = board.len();
-        let (from, most) = match look.range {
-            LeaderboardRange::FromRank(place) => (place, look.max_entries),
+        let leaderboard = self.leaderboard(query.set_id, spec);
+        let total_entries = leaderboard.len();
+        let (first_rank, max_entries) = match query.range {
+            LeaderboardRange::FromRank(rank) => (rank, query.max_entries),
             LeaderboardRange::AfterEntry(last) => {
-                let place = board.index_of(&last);
-                (rank_after(place, board.iter_from(place).next(), last), look.max_entries)
+                let rank = leaderboard.index_of(&last);
+                (rank_after(rank, leaderboard.iter_from(rank).next(), last), query.max_entries)
             }
-            LeaderboardRange::AroundUser(_, to_either_side) => match own.map(|own| board.index_of(&own)) {
-                None => (total, 0),
-                Some(place) => {
-                    let from = place.saturating_sub(to_either_side);
-                    (from, (place - from) + 1 + to_either_side)
+            LeaderboardRange::AroundUser(_, neighbors) => match own_entry.map(|entry| leaderboard.index_of(&entry)) {
+                None => (total_entries, 0),
+                Some(rank) => {
+                    let first_rank = rank.saturating_sub(neighbors);
+                    (first_rank, (rank - first_rank) + 1 + neighbors)
                 }
             },
         };
-        let there: Vec<(usize, LeaderboardEntry)> = board.iter_from(from).take(most).collect();
-        let more = there.last().is_some_and(|(place, _)| place + 1 < total);
-        let view = |(place, at): (usize, LeaderboardEntry)| {
-            let stored = self.rating_row(look.set_id, at.user)?.skill();
-            Some((place, at, RatingView { leaderboard_rank: Some(place), ..view_of_skill(spec, stored, stored) }))
+        let ranked: Vec<(usize, LeaderboardEntry)> = leaderboard.iter_from(first_rank).take(max_entries).collect();
+        let has_more = ranked.last().is_some_and(|(rank, _)| rank + 1 < total_entries);
+        let view = |(rank, entry): (usize, LeaderboardEntry)| {
+            let stored = self.rating_row(query.set_id, entry.user)?.skill();
+            Some((rank, entry, RatingView { leaderboard_rank: Some(rank), ..view_of_skill(spec, stored, stored) }))
         };
-        LeaderboardPage { entries: there.into_iter().filter_map(view).collect(), total_entries: total, has_more: more }
+        LeaderboardPage { entries: ranked.into_iter().filter_map(view).collect(), total_entries, has_more }
     }
 
-    /// What rating systems see of the users of each side, at `now`.
+    /// Skills of the users of each side at `now`.
     pub(in crate::engine) fn skills_of_sides(
         &self,
         set_id: SetId,
@@ -73,19 +77,20 @@ impl RatingCache {
     }
 }
 
-/// The place after `last`, which is at `place` still, or has gone from there.
-fn rank_after(place: usize, there: Option<(usize, LeaderboardEntry)>, last: LeaderboardEntry) -> usize {
-    match there {
-        Some((_, known))
-            if known.user == last.user && known.conservative_rating.to_bits() == last.conservative_rating.to_bits() =>
+/// Rank after `last`, which is still at `rank` or has moved away.
+fn rank_after(rank: usize, at_rank: Option<(usize, LeaderboardEntry)>, last: LeaderboardEntry) -> usize {
+    match at_rank {
+        Some((_, current))
+            if current.user == last.user
+                && current.conservative_rating.to_bits() == last.conservative_rating.to_bits() =>
         {
-            place + 1
+            rank + 1
         }
-        _ => place,
+        _ => rank,
     }
 }
 
-/// What is told of somebody who is stored as `stored` and is `skill` by now.
+/// View of a user with stored skill `stored` and current skill `skill`.
 fn view_of_skill(spec: &RatingSpec, stored: Skill, skill: Skill) -> RatingView {
     RatingView {
         skill,

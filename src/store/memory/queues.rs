@@ -1,4 +1,4 @@
-//! The queues of the store that forgets when the process ends.
+//! Queues of the in-memory store.
 
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -13,11 +13,11 @@ use crate::store::memory::MemoryStore;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
 
-/// The least name that a user can have.
+/// Smallest possible user key.
 const MIN_USER_KEY: UserKey = UserKey::from_bytes([0; 16]);
 
 impl MemoryStore {
-    /// A change cannot fail half-way, so what a panicking thread leaves behind is whole.
+    /// A write cannot fail halfway, so the rows are consistent even after a panic of another thread.
     fn lock_queues(&self) -> MutexGuard<'_, QueueRows> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -26,16 +26,16 @@ impl MemoryStore {
 #[async_trait]
 impl QueueStore for MemoryStore {
     async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
-        let mut picture = self.lock_queues();
-        picture.purge(now);
-        let mut load = StoredQueueData {
-            tickets: picture.tickets.values().cloned().collect(),
-            matches: picture.matches.values().cloned().collect(),
-            ratings: picture.ratings.values().copied().collect(),
+        let mut rows = self.lock_queues();
+        rows.purge(now);
+        let mut data = StoredQueueData {
+            tickets: rows.tickets.values().cloned().collect(),
+            matches: rows.matches.values().cloned().collect(),
+            ratings: rows.ratings.values().copied().collect(),
         };
-        load.tickets.sort_unstable_by_key(|stored| stored.ticket.id);
-        load.matches.sort_unstable_by_key(|it| it.id);
-        Ok(load)
+        data.tickets.sort_unstable_by_key(|stored| stored.ticket.id);
+        data.matches.sort_unstable_by_key(|found| found.id);
+        Ok(data)
     }
 
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
@@ -51,30 +51,30 @@ impl QueueStore for MemoryStore {
     }
 
     async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
-        let picture = self.lock_queues();
-        let all = picture.rating_changes.range((user, set_id, 0)..=(user, set_id, u32::MAX));
-        let mut all: Vec<RatingHistoryEntry> = all.map(|(_, change)| *change).collect();
-        all.sort_unstable_by_key(|it| std::cmp::Reverse((it.reported_at, it.rated_match_number)));
-        Ok(all)
+        let rows = self.lock_queues();
+        let history = rows.rating_changes.range((user, set_id, 0)..=(user, set_id, u32::MAX));
+        let mut entries: Vec<RatingHistoryEntry> = history.map(|(_, entry)| *entry).collect();
+        entries.sort_unstable_by_key(|entry| std::cmp::Reverse((entry.reported_at, entry.rated_match_number)));
+        Ok(entries)
     }
 
     async fn list_finished_matches(
         &self,
         after: (UnixMs, MatchId),
-        most: usize,
+        limit: usize,
     ) -> Result<Vec<FinishedMatch>, StoreError> {
-        let picture = self.lock_queues();
-        let mut all: Vec<&Arc<MatchResult>> = picture.results.values().collect();
-        all.retain(|it| after < (it.reported_at, it.report.match_id));
-        all.sort_unstable_by_key(|it| (it.reported_at, it.report.match_id));
-        let finished = |result: &Arc<MatchResult>| {
-            let id = result.report.match_id;
-            let scores = picture.feedback.range((id, MIN_USER_KEY)..).take_while(|((of, _), _)| *of == id);
-            let scores: Vec<u32> = scores.map(|(_, (score, _))| u32::from(*score)).collect();
-            let count = u32::try_from(scores.len()).unwrap_or(u32::MAX);
-            FinishedMatch { result: Arc::clone(result), feedback_count: count, star_sum: scores.iter().sum() }
+        let rows = self.lock_queues();
+        let mut results: Vec<&Arc<MatchResult>> = rows.results.values().collect();
+        results.retain(|result| (result.reported_at, result.report.match_id) > after);
+        results.sort_unstable_by_key(|result| (result.reported_at, result.report.match_id));
+        let finished_match = |result: &Arc<MatchResult>| {
+            let match_id = result.report.match_id;
+            let feedback = rows.feedback.range((match_id, MIN_USER_KEY)..).take_while(|((id, _), _)| *id == match_id);
+            let stars: Vec<u32> = feedback.map(|(_, (stars, _))| u32::from(*stars)).collect();
+            let feedback_count = u32::try_from(stars.len()).unwrap_or(u32::MAX);
+            FinishedMatch { result: Arc::clone(result), feedback_count, feedback_sum: stars.iter().sum() }
         };
-        Ok(all.into_iter().take(most).map(finished).collect())
+        Ok(results.into_iter().take(limit).map(finished_match).collect())
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {

@@ -1,5 +1,4 @@
-//! Commits a batch of whatever kind: tries, tries again where another server was quicker, and finds out what became of a
-//! commit that was not answered.
+//! Commit of a batch with retries: repeats it after a write conflict, and resolves a commit whose answer was lost.
 
 use std::future::Future;
 use std::time::Duration;
@@ -15,18 +14,18 @@ use crate::store::mutant;
 use crate::store::postgres::connection::{timeout_error, to_store_error};
 use crate::store::postgres::{WriteSession, resolve_commit, statements as sql};
 
-/// What a batch may take, all attempts together; clients are told within half a second more, and so within the 2.5 seconds
-/// of R6.
+/// Time limit of a batch, over all attempts. Clients get an error at most half a second later, within their limit of
+/// 2.5 seconds.
 const COMMIT_TIMEOUT: Duration = Duration::from_millis(1_900);
 
-/// How often a batch begins again because another server was quicker.
+/// Maximum number of attempts after write conflicts.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// Other servers are told of a change at once, but not more often than this; the rest they find when they next look.
+/// Minimum interval between notifications of the other servers. They find other changes at their next poll.
 const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
 
-/// When the others were last told that there is something new. Telling takes a lock that all commits of the database
-/// share, so it is not done for each.
+/// Throttle for NOTIFY. A notification takes a lock that all commits of the database share, so not every commit sends
+/// one.
 #[derive(Debug, Default)]
 pub(super) struct NotifyThrottle {
     last_notified: Option<Instant>,
@@ -35,34 +34,34 @@ pub(super) struct NotifyThrottle {
 impl NotifyThrottle {
     fn should_notify(&mut self) -> bool {
         let now = Instant::now();
-        let may = self.last_notified.is_none_or(|rung| NOTIFY_INTERVAL <= now.duration_since(rung));
-        if may {
+        let is_due = self.last_notified.is_none_or(|last| now.duration_since(last) >= NOTIFY_INTERVAL);
+        if is_due {
             self.last_notified = Some(now);
         }
-        may
+        is_due
     }
 }
 
-/// Why an attempt came to nothing.
+/// Failure of one attempt.
 pub(super) enum CommitError {
-    /// Another server was quicker. Nothing has happened.
+    /// Another server changed a row first. Nothing was committed.
     WriteConflict,
-    /// It has to be decided in code.
+    /// The batch cannot use the fast path. Nothing was committed.
     FastPathRejected,
-    /// It failed. Nothing has happened.
+    /// The attempt failed. Nothing was committed.
     Failed(StoreError),
-    /// It may be committed, and nobody has said so.
+    /// The batch may be committed; the answer is missing.
     OutcomeUnknown(String),
 }
 
 impl CommitError {
-    /// What the failure of a statement means that was a transaction by itself. Once the database has called it an error,
-    /// and not the end of the connection, it has been taken back.
+    /// Maps the error of a statement that is its own transaction. If the database reports a statement error, and not
+    /// the end of the connection, the transaction was rolled back.
     pub(super) fn from_single_statement(error: sqlx::Error) -> Self {
-        let said = error.as_database_error().and_then(|it| it.try_downcast_ref::<PgDatabaseError>());
-        match said {
-            Some(said) if said.code() == sql::NOT_NULL_VIOLATION => Self::FastPathRejected,
-            Some(said) if said.severity() == PgSeverity::Error => error.into(),
+        let database_error = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
+        match database_error {
+            Some(reported) if reported.code() == sql::NOT_NULL_VIOLATION => Self::FastPathRejected,
+            Some(reported) if reported.severity() == PgSeverity::Error => error.into(),
             _ => Self::OutcomeUnknown(error.to_string()),
         }
     }
@@ -79,7 +78,7 @@ impl From<sqlx::Error> for CommitError {
         const LOCK_NOT_AVAILABLE: &str = "55P03";
         const DEADLOCK: &str = "40P01";
         const SERIALIZATION: &str = "40001";
-        let code = error.as_database_error().and_then(|it| it.code());
+        let code = error.as_database_error().and_then(|error| error.code());
         match code.as_deref() {
             Some(LOCK_NOT_AVAILABLE | DEADLOCK | SERIALIZATION) => Self::WriteConflict,
             _ => Self::Failed(to_store_error(error)),
@@ -87,132 +86,135 @@ impl From<sqlx::Error> for CommitError {
     }
 }
 
-/// Fewer rows made than wanted: another server made the others a moment ago.
-pub(super) fn check_row_count(made: u64, wanted: usize) -> Result<(), CommitError> {
-    if made == wanted as u64 { Ok(()) } else { Err(CommitError::WriteConflict) }
+/// Fails if fewer rows were inserted than expected: another server inserted the others first.
+pub(super) fn check_row_count(inserted: u64, expected: usize) -> Result<(), CommitError> {
+    if inserted == expected as u64 { Ok(()) } else { Err(CommitError::WriteConflict) }
 }
 
-/// One try at a batch.
+/// One attempt to commit a batch.
 pub(super) struct CommitAttempt {
-    /// Its name, by which it can be looked for, and given up.
+    /// Id of the attempt, used to find or abandon it later.
     pub(super) batch_id: Uuid,
     pub(super) replica_id: i64,
-    /// The others are told.
+    /// Whether to notify the other servers.
     pub(super) notify: bool,
 }
 
-/// A batch of changes.
+/// Batch that [`commit_with_retries`] commits.
 pub(super) trait BatchWork: Send {
-    /// What it answers.
+    /// Result of the batch.
     type Output: Send;
 
-    /// What operators know it by.
+    /// Label of the transaction in logs and metrics.
     fn transaction_label(&self) -> &'static str;
 
-    /// How many changes it is.
+    /// Number of writes.
     fn write_count(&self) -> usize;
 
-    /// Whether a try is a transaction by itself, with nothing to commit after it.
+    /// Whether an attempt is one statement that is its own transaction, without a separate commit.
     fn is_single_statement(&self) -> bool {
         false
     }
 
-    /// Makes it one that is decided in code, from the next try on.
+    /// Disables the fast path from the next attempt on.
     fn disable_fast_path(&mut self) {}
 
-    /// Everything but `commit`.
+    /// Writes the batch without committing it.
     fn write(
         &self,
         connection: &mut PgConnection,
         attempt: &CommitAttempt,
     ) -> impl Future<Output = Result<Self::Output, CommitError>> + Send;
 
-    /// What a batch has answered that was a transaction by itself, is committed, and was not heard.
+    /// Reads the result of a committed single-statement batch whose answer was lost.
     fn read_committed_result(
         &self,
-        desk: &mut WriteSession,
+        session: &mut WriteSession,
         batch_id: Uuid,
     ) -> impl Future<Output = Result<Self::Output, StoreError>> + Send;
 }
 
-/// Makes all changes and answers each. On an error none has happened, or nobody knows.
+/// Commits a batch and returns its result. On an error it was not committed, or the outcome is unknown.
 pub(super) async fn commit_with_retries<W: BatchWork>(
-    desk: &mut WriteSession,
+    session: &mut WriteSession,
     mut work: W,
 ) -> Result<W::Output, StoreError> {
-    let end = Instant::now() + COMMIT_TIMEOUT;
+    let deadline = Instant::now() + COMMIT_TIMEOUT;
     for _ in 0..ATTEMPTS_MAX {
-        desk.batch_count += 1;
-        let batch_id = Uuid::from_u64_pair(desk.replica_id.cast_unsigned(), desk.batch_count);
-        let attempt =
-            CommitAttempt { batch_id, replica_id: desk.replica_id, notify: desk.notify_throttle.should_notify() };
-        #[cfg_attr(feature = "mutants", expect(unused_mut, reason = "it is wrapped"))]
-        let mut connection = desk.connection.take_connection().await?;
+        session.batch_count += 1;
+        let batch_id = Uuid::from_u64_pair(session.replica_id.cast_unsigned(), session.batch_count);
+        let notify = session.notify_throttle.should_notify();
+        let attempt = CommitAttempt { batch_id, replica_id: session.replica_id, notify };
+        #[cfg_attr(feature = "mutants", expect(unused_mut, reason = "the connection is wrapped below"))]
+        let mut connection = session.connection.take_connection().await?;
         #[cfg(feature = "mutants")]
         let mut connection = super::mutant::Pooled(Some(connection));
-        let whole = work.is_single_statement();
-        let made = tokio::time::timeout_at(end, work.write(&mut connection, &attempt)).await;
-        let made = made.unwrap_or_else(|_| match whole {
-            true => Err(CommitError::OutcomeUnknown("it took too long".into())),
-            false => Err(timeout_error("a commit", COMMIT_TIMEOUT).into()),
-        });
+        let is_single_statement = work.is_single_statement();
+        let written = tokio::time::timeout_at(deadline, work.write(&mut connection, &attempt)).await;
+        let written = written.unwrap_or_else(|_| Err(attempt_timeout(is_single_statement)));
         #[cfg(feature = "mutants")]
         let mut connection = connection.whole();
-        let (known, heard) = match made {
+        let (output, failure) = match written {
             #[cfg(feature = "mutants")]
-            Ok(done) if mutant::is("acknowledge_before_commit") => {
+            Ok(output) if mutant::is("acknowledge_before_commit") => {
                 super::mutant::commit_later(connection);
-                return Ok(done);
+                return Ok(output);
             }
-            Ok(done) => {
-                let sent = if whole { Ok(()) } else { send_commit(&mut connection, end).await };
+            Ok(output) => {
+                let sent = if is_single_statement { Ok(()) } else { send_commit(&mut connection, deadline).await };
                 match sent {
                     Ok(()) => {
-                        desk.connection.return_connection(connection);
-                        return Ok(done);
+                        session.connection.return_connection(connection);
+                        return Ok(output);
                     }
-                    Err(heard) => (Some(done), heard),
+                    Err(failure) => (Some(output), failure),
                 }
             }
-            Err(CommitError::OutcomeUnknown(heard)) => (None, heard),
-            Err(trouble @ (CommitError::WriteConflict | CommitError::FastPathRejected)) => {
-                if !whole {
-                    // A connection that does not answer this either is thrown away, and nobody waits for it.
-                    let undone = tokio::time::timeout_at(end, connection.execute("rollback")).await;
-                    undone.map_err(|_| timeout_error("a rollback", COMMIT_TIMEOUT))?.map_err(to_store_error)?;
+            Err(CommitError::OutcomeUnknown(failure)) => (None, failure),
+            Err(error @ (CommitError::WriteConflict | CommitError::FastPathRejected)) => {
+                if !is_single_statement {
+                    // A connection that does not answer the rollback is dropped.
+                    let rolled_back = tokio::time::timeout_at(deadline, connection.execute("rollback")).await;
+                    rolled_back.map_err(|_| timeout_error("a rollback", COMMIT_TIMEOUT))?.map_err(to_store_error)?;
                 }
-                if matches!(trouble, CommitError::FastPathRejected) {
+                if matches!(error, CommitError::FastPathRejected) {
                     work.disable_fast_path();
                 }
-                desk.connection.return_connection(connection);
+                session.connection.return_connection(connection);
                 continue;
             }
             Err(CommitError::Failed(error)) => {
-                tracing::warn!(%error, transaction = work.transaction_label(), changes = work.write_count(), "a transaction failed");
+                let (transaction, writes) = (work.transaction_label(), work.write_count());
+                tracing::warn!(%error, transaction, writes, "transaction failed");
                 return Err(error);
             }
         };
         drop(connection);
-        tracing::warn!(
-            heard,
-            transaction = work.transaction_label(),
-            changes = work.write_count(),
-            "a commit was not answered"
-        );
-        return match (resolve_commit::resolve_commit(desk, batch_id).await?, known) {
-            (false, _) => Err(StoreError::Unavailable("postgres: a commit was lost; nothing of it happened".into())),
-            (true, Some(done)) => Ok(done),
-            (true, None) => work.read_committed_result(desk, batch_id).await,
+        let (transaction, writes) = (work.transaction_label(), work.write_count());
+        tracing::warn!(failure, transaction, writes, "commit answer lost");
+        return match (resolve_commit::resolve_commit(session, batch_id).await?, output) {
+            (false, _) => Err(StoreError::Unavailable("postgres: the commit failed and nothing was written".into())),
+            (true, Some(output)) => Ok(output),
+            (true, None) => work.read_committed_result(session, batch_id).await,
         };
     }
-    Err(StoreError::Unavailable(format!("postgres: other servers were quicker {ATTEMPTS_MAX} times")))
+    Err(StoreError::Unavailable(format!("postgres: {ATTEMPTS_MAX} attempts failed because of write conflicts; retry")))
 }
 
-/// Commits what is open; says what came instead of an answer.
-async fn send_commit(connection: &mut PgConnection, end: Instant) -> Result<(), String> {
-    match tokio::time::timeout_at(end, connection.execute("commit")).await {
+/// Error for an attempt that timed out. A single statement may be committed; otherwise no commit was sent.
+fn attempt_timeout(is_single_statement: bool) -> CommitError {
+    if is_single_statement {
+        CommitError::OutcomeUnknown("timed out".into())
+    } else {
+        timeout_error("writing a batch", COMMIT_TIMEOUT).into()
+    }
+}
+
+/// Commits the open transaction; on failure, returns the error text.
+async fn send_commit(connection: &mut PgConnection, deadline: Instant) -> Result<(), String> {
+    match tokio::time::timeout_at(deadline, connection.execute("commit")).await {
         Ok(Ok(_)) => Ok(()),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("it took too long".into()),
+        Err(_) => Err("timed out".into()),
     }
 }

@@ -1,4 +1,4 @@
-//! A connection for one purpose: opened when it is needed, thrown away the moment anything goes wrong with it.
+//! Connection for one purpose: opened on demand, dropped after any error.
 
 use std::time::Duration;
 
@@ -7,11 +7,11 @@ use sqlx::{ConnectOptions, Connection};
 
 use crate::store::StoreError;
 
-/// How long to wait for a connection.
+/// Time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
 
-/// A place for a connection. While somebody works with it, it is empty: whatever becomes of them, nobody gets a connection
-/// that was left in the middle of something.
+/// Slot for a connection. It is empty while an operation uses the connection. So an interrupted operation cannot leave
+/// a connection with an open transaction behind.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     purpose: &'static str,
@@ -20,13 +20,13 @@ pub(super) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    /// A line without a connection; the database shows it to its operators as `fireteam` and what it is for.
+    /// Creates an empty slot. The database lists the connection under the name `fireteam` and the purpose.
     pub(super) fn new(purpose: &'static str, options: PgConnectOptions) -> Self {
         let options = options.application_name(&format!("fireteam {purpose}"));
         Self { purpose, options, connection: None }
     }
 
-    /// The connection, or a new one.
+    /// Takes the connection, or opens one.
     pub(super) async fn take_connection(&mut self) -> Result<PgConnection, StoreError> {
         #[cfg(feature = "mutants")]
         if let Some(connection) = super::mutant::pooled() {
@@ -41,17 +41,17 @@ impl ConnectionSlot {
                 Ok(connection)
             }
             Ok(Err(error)) => Err(to_store_error(error)),
-            Err(_) => Err(timeout_error("a connection", CONNECT_TIMEOUT)),
+            Err(_) => Err(timeout_error("connecting", CONNECT_TIMEOUT)),
         }
     }
 
-    /// Keeps a connection that nothing went wrong with. One that is not given back is closed, and what was open on it
-    /// undone by the database.
+    /// Returns a connection after success. A connection that is not returned is closed, and the database rolls back its
+    /// open transaction.
     pub(super) fn return_connection(&mut self, connection: PgConnection) {
         self.connection = Some(connection);
     }
 
-    /// Takes leave.
+    /// Closes the connection, if any.
     pub(super) async fn close(&mut self) {
         if let Some(connection) = self.connection.take() {
             let _ = tokio::time::timeout(CONNECT_TIMEOUT, connection.close()).await;
@@ -59,36 +59,34 @@ impl ConnectionSlot {
     }
 }
 
-/// Waits for one answer on a line, and throws the connection away when it fails or is late.
-macro_rules! ask {
-    ($line:expr, $within:expr, $what:literal, |$connection:ident| $work:expr) => {{
-        let mut taken = $line.take_connection().await?;
+/// Runs a query on the slot's connection with a time limit; drops the connection on an error or timeout.
+macro_rules! query_within {
+    ($slot:expr, $timeout:expr, $operation:literal, |$connection:ident| $query:expr) => {{
+        let mut taken = $slot.take_connection().await?;
         let $connection = &mut taken;
-        let answer = tokio::time::timeout($within, $work).await;
-        match answer {
-            Ok(Ok(answer)) => {
-                $line.return_connection(taken);
-                Ok(answer)
+        match tokio::time::timeout($timeout, $query).await {
+            Ok(Ok(result)) => {
+                $slot.return_connection(taken);
+                Ok(result)
             }
             Ok(Err(error)) => Err($crate::store::postgres::connection::to_store_error(error)),
-            Err(_) => Err($crate::store::postgres::connection::timeout_error($what, $within)),
+            Err(_) => Err($crate::store::postgres::connection::timeout_error($operation, $timeout)),
         }
     }};
 }
-pub(super) use ask;
+pub(super) use query_within;
 
-/// What the database's error means to the caller. The text names no value of any row.
+/// Maps the database's error to a store error. The text contains no row values.
 pub(super) fn to_store_error(error: sqlx::Error) -> StoreError {
-    let code = error.as_database_error().and_then(|it| it.code().map(|code| code.into_owned()));
-    let what = error.to_string();
-    let line = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
+    let text = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
     StoreError::Unavailable(match code {
-        Some(code) => format!("postgres: {line} ({code})"),
-        None => format!("postgres: {line}"),
+        Some(code) => format!("postgres: {text} ({code})"),
+        None => format!("postgres: {text}"),
     })
 }
 
-/// What was waited for did not come.
-pub(super) fn timeout_error(what: &str, within: Duration) -> StoreError {
-    StoreError::Unavailable(format!("postgres: {what} took longer than {} ms", within.as_millis()))
+/// Error for an operation that exceeded its time limit.
+pub(super) fn timeout_error(operation: &str, timeout: Duration) -> StoreError {
+    StoreError::Unavailable(format!("postgres: {operation} timed out after {} ms", timeout.as_millis()))
 }

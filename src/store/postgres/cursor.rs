@@ -1,10 +1,10 @@
-//! How far a reader of changes has come: what `feed.rs` and the feed of queues have in common.
+//! Position of a change feed reader, shared by the feeds of advertisements and queues.
 //!
-//! Every transaction leaves a row in `change`, or in `queue_change`, with its own number. Numbers are given out when a
-//! transaction begins to write, so a small one may be committed long after a large one. A reader keeps a mark: all
-//! transactions below it have ended, and what they did has been read. At each look it takes every change from the mark on
-//! that it has not had yet, and moves the mark up to the oldest transaction that was still running then
-//! (`pg_snapshot_xmin`). So a slow transaction delays nobody's news, and is never missed, however late it commits.
+//! Every transaction writes a row with its transaction id to `advertisement_change` or `queue_change`. Ids are assigned
+//! when a transaction starts to write, so a small id can commit long after a large one. The cursor keeps a low
+//! watermark: all transactions below it have ended, and their changes were read. Each read takes every change from the
+//! watermark on that was not read before. Then it raises the watermark to the oldest transaction that was still running
+//! (`pg_snapshot_xmin`). So a slow transaction delays no other change, and is not missed, however late it commits.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,48 +15,49 @@ use sqlx::postgres::PgRow;
 use crate::domain::time::UnixMs;
 use crate::store::{mutant, rows};
 
-/// How long to wait for the bell before looking anyway.
+/// Interval between polls without a notification.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// What a look may take.
+/// Time limit of one read.
 pub(super) const READ_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// What reading everything may take.
+/// Time limit of reading a snapshot.
 pub(super) const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(120);
 
-/// Changes that one look takes; each is a transaction of a thousand changes at most.
+/// Maximum number of changes per read; each is a transaction of at most 1,000 writes.
 pub(super) const CHANGES_PER_READ_MAX: i64 = 16;
 
-/// A reader that has not looked for this long, by the database's clock, reads everything: `FORGET_CHANGES` forgets what is
-/// twice as old.
+/// Longest gap between reads, milliseconds by the database's clock. A reader after a longer gap reads a snapshot.
+/// `PURGE_CHANGES` keeps changes for twice as long.
 const READ_GAP_MAX_MS: u64 = 300_000;
 
-/// Changes above the mark that may have been read; more, and something is holding the mark: read everything instead.
+/// Maximum number of remembered changes above the watermark. Beyond it, a long transaction is holding the watermark,
+/// and a snapshot is read instead.
 const READ_AHEAD_MAX: usize = 16_384;
 
-/// How far a reader has come.
+/// Position of a reader.
 #[derive(Debug)]
 pub(super) struct FeedCursor {
-    /// Every transaction below has ended and been read.
+    /// Every transaction below this id has ended and been read.
     low_watermark: i64,
-    /// Transactions from there on that have been read.
+    /// Transactions above the watermark that were read.
     read_versions: BTreeSet<i64>,
-    /// When it last looked.
+    /// Time of the last read.
     last_read_at: UnixMs,
 }
 
-/// What a look found, besides the changes themselves.
+/// Header of a read: position and time, without the changes themselves.
 pub(super) struct FeedRead {
-    /// The oldest transaction that still ran.
+    /// Oldest transaction that was still running.
     oldest_running: i64,
-    /// When, by the database's clock.
+    /// Time of the read, by the database's clock.
     pub(super) read_at: UnixMs,
-    /// The changes that it read.
+    /// Transaction ids of the changes.
     versions: Vec<i64>,
 }
 
 impl FeedRead {
-    /// The first three columns of a row.
+    /// Decodes the first three columns of a row.
     pub(super) fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let versions: Option<Vec<i64>> = row.try_get(2)?;
         Ok(Self {
@@ -68,49 +69,49 @@ impl FeedRead {
 }
 
 impl FeedCursor {
-    /// As the database had it before everything was read.
-    pub(super) fn new(mark: i64, at: UnixMs) -> Self {
-        Self { low_watermark: mark, read_versions: BTreeSet::new(), last_read_at: at }
+    /// Cursor after a snapshot; both values were read before the snapshot.
+    pub(super) fn new(low_watermark: i64, last_read_at: UnixMs) -> Self {
+        Self { low_watermark, read_versions: BTreeSet::new(), last_read_at }
     }
 
-    /// Where to read on.
+    /// Transaction id to read from.
     pub(super) fn low_watermark(&self) -> i64 {
         self.low_watermark
     }
 
-    /// What has been read from there on.
+    /// Transaction ids that were read above the watermark.
     pub(super) fn read_versions(&self) -> Vec<i64> {
         self.read_versions.iter().copied().collect()
     }
 
-    /// Whether a look can be sure to know what it has missed.
-    pub(super) fn can_continue(&self, look: &FeedRead) -> bool {
-        let away_ms = look.read_at.ms_since(self.last_read_at);
-        let skips = mutant::is("feed_by_the_last_seen");
-        let sure = away_ms <= READ_GAP_MAX_MS
-            && (self.low_watermark <= look.oldest_running || skips)
+    /// Whether the reader can know that it missed no change.
+    pub(super) fn can_continue(&self, read: &FeedRead) -> bool {
+        let gap_ms = read.read_at.ms_since(self.last_read_at);
+        let skip_running = mutant::is("feed_by_the_last_seen");
+        let can_continue = gap_ms <= READ_GAP_MAX_MS
+            && (self.low_watermark <= read.oldest_running || skip_running)
             && self.read_versions.len() <= READ_AHEAD_MAX;
-        if !sure {
-            tracing::info!(away_ms, "cannot be sure to have read every change: reading everything");
+        if !can_continue {
+            tracing::info!(gap_ms, "feed changes possibly missed; reading a snapshot");
         }
-        sure
+        can_continue
     }
 
-    /// Notes that all of a look has been read: had anything failed, it would have to be read again. Says whether there is
-    /// more to read at once.
-    pub(super) fn advance(&mut self, look: FeedRead) -> bool {
-        let more = look.versions.len() == CHANGES_PER_READ_MAX as usize;
-        self.read_versions.extend(look.versions);
-        if !more {
-            let skips = mutant::is("feed_by_the_last_seen");
-            self.low_watermark = if skips {
+    /// Records that all changes of a read were processed; after a failure they are read again. Returns whether more can
+    /// be read at once.
+    pub(super) fn advance(&mut self, read: FeedRead) -> bool {
+        let has_more = read.versions.len() == CHANGES_PER_READ_MAX as usize;
+        self.read_versions.extend(read.versions);
+        if !has_more {
+            let skip_running = mutant::is("feed_by_the_last_seen");
+            self.low_watermark = if skip_running {
                 self.read_versions.last().map_or(self.low_watermark, |last| last + 1)
             } else {
-                look.oldest_running
+                read.oldest_running
             };
             self.read_versions = self.read_versions.split_off(&self.low_watermark);
         }
-        self.last_read_at = look.read_at;
-        more
+        self.last_read_at = read.read_at;
+        has_more
     }
 }

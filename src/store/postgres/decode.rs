@@ -1,4 +1,4 @@
-//! From the database's rows to the store's values, as `statements.rs` lays the columns out.
+//! Decoding of advertisement and reservation rows, with the columns of `statements.rs`.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::domain::time::UnixMs;
 use crate::store::rows::{self, AdvertisementRow};
 use crate::store::{AdvertVersion, Reservation, ReservationState, StoreError, StoredAdvertisement};
 
-/// What is known of a name before a batch.
+/// Row of an id before a batch: an advertisement, a tombstone, or both.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeyLookup {
     pub(super) id: AdvertisementId,
@@ -20,96 +20,90 @@ pub(super) struct KeyLookup {
     pub(super) advertised_since: UnixMs,
     pub(super) expires_at: UnixMs,
     pub(super) join_seats: u16,
-    /// Something is advertised under it.
+    /// Whether there is an advertisement.
     pub(super) is_advertised: bool,
-    /// It was deleted, and must not come back before this.
+    /// End of the tombstone, if there is one.
     pub(super) deleted_until: Option<UnixMs>,
 }
 
-/// A row of `LOCK`.
+/// Decodes a row of `LOCK_ADVERTISEMENTS`.
 pub(super) fn decode_key_lookup(row: &PgRow) -> Result<KeyLookup, StoreError> {
-    let at = ColumnReader { table: "advertisement", row };
+    let columns = ColumnReader { table: "advertisement", row };
     Ok(KeyLookup {
-        id: AdvertisementId::from_bytes(at.id_bytes(0, "advertisement_id")?),
-        version: AdvertVersion(at.read(1, "version")?),
-        heartbeat_owner: at.read(2, "holder")?,
-        advertised_since: rows::from_ms(at.read(3, "since_ms")?),
-        expires_at: rows::from_ms(at.read(4, "expires_ms")?),
-        join_seats: at.uint16(5, "join_seats")?,
-        is_advertised: at.read(6, "body")?,
-        deleted_until: at.read::<Option<i64>>(7, "deleted_until_ms")?.map(rows::from_ms),
+        id: AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?),
+        version: AdvertVersion(columns.read(1, "version")?),
+        heartbeat_owner: columns.read(2, "holder")?,
+        advertised_since: rows::from_ms(columns.read(3, "since_ms")?),
+        expires_at: rows::from_ms(columns.read(4, "expires_ms")?),
+        join_seats: columns.uint16(5, "join_seats")?,
+        is_advertised: columns.read(6, "body")?,
+        deleted_until: columns.read::<Option<i64>>(7, "deleted_until_ms")?.map(rows::from_ms),
     })
 }
 
-/// Columns that an advertisement has, its id first.
+/// Number of columns of an advertisement, with its id first.
 pub(super) const ADVERTISEMENT_COLUMN_COUNT: usize = 11;
 
-/// The advertisement that begins at column `first`, none where there is only an id. `replica` is who asks.
+/// Decodes the advertisement from column `first` on; `None` if there is only an id. `replica_id` is this server.
 pub(super) fn decode_advertisement(
     row: &PgRow,
     first: usize,
-    replica: i64,
+    replica_id: i64,
 ) -> Result<Option<StoredAdvertisement>, StoreError> {
-    let at = ColumnReader { table: "advertisement", row };
-    let Some(version) = at.read(first + 1, "version")? else { return Ok(None) };
-    let held_here = at.read::<i64>(first + 2, "holder")? == replica;
+    let columns = ColumnReader { table: "advertisement", row };
+    let Some(version) = columns.read(first + 1, "version")? else { return Ok(None) };
+    let is_heartbeat_owner = columns.read::<i64>(first + 2, "holder")? == replica_id;
     let row = AdvertisementRow {
-        id: at.id_bytes(first, "advertisement_id")?,
-        silo_id: at.read(first + 3, "silo_id")?,
-        set_id: at.read(first + 4, "set_id")?,
-        kind: i64::from(at.read::<i16>(first + 5, "kind")?),
-        since_ms: at.read(first + 6, "since_ms")?,
-        expires_ms: at.read(first + 7, "expires_ms")?,
-        join_seats: i64::from(at.read::<i32>(first + 8, "join_seats")?),
-        body: Cow::Borrowed(at.read(first + 9, "body")?),
-        connect_data: Cow::Borrowed(at.read(first + 10, "connect_data")?),
+        id: columns.id_bytes(first, "advertisement_id")?,
+        silo_id: columns.read(first + 3, "silo_id")?,
+        set_id: columns.read(first + 4, "set_id")?,
+        kind: i64::from(columns.read::<i16>(first + 5, "kind")?),
+        since_ms: columns.read(first + 6, "since_ms")?,
+        expires_ms: columns.read(first + 7, "expires_ms")?,
+        join_seats: i64::from(columns.read::<i32>(first + 8, "join_seats")?),
+        body: Cow::Borrowed(columns.read(first + 9, "body")?),
+        connect_data: Cow::Borrowed(columns.read(first + 10, "connect_data")?),
     };
-    let expires = row.published_expiry();
+    let expires_at = row.published_expiry();
     let advertisement = row.decode()?.into();
     let version = AdvertVersion(version);
-    Ok(Some(StoredAdvertisement {
-        advertisement,
-        expires_at: expires,
-        reservations: Vec::new(),
-        version,
-        is_heartbeat_owner: held_here,
-    }))
+    Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
 }
 
-/// Whose row of `READ_CHANGES` it is.
+/// Advertisement id in a row of `READ_CHANGES`.
 pub(super) fn decode_advertisement_id(row: &PgRow, index: usize) -> Result<AdvertisementId, StoreError> {
     ColumnReader { table: "advertisement", row }.id_bytes(index, "advertisement_id").map(AdvertisementId::from_bytes)
 }
 
-/// The reservation that begins at column `first`; none where that is null.
+/// Decodes the reservation from column `first` on; `None` if that column is null.
 pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Reservation>, StoreError> {
-    let at = ColumnReader { table: "reservation", row };
-    let Some(id) = at.read::<Option<Uuid>>(first, "reservation_id")? else { return Ok(None) };
-    let users: &[u8] = at.read(first + 3, "users")?;
+    let columns = ColumnReader { table: "reservation", row };
+    let Some(id) = columns.read::<Option<Uuid>>(first, "reservation_id")? else { return Ok(None) };
+    let users: &[u8] = columns.read(first + 3, "users")?;
     let (users, rest) = users.as_chunks::<16>();
     if !rest.is_empty() {
-        return Err(at.corrupt_row("users", "they are no whole number of users".into()));
+        return Err(columns.corrupt_row("users", "length is not a multiple of 16".into()));
     }
-    let payload: &[u8] = at.read(first + 4, "payload")?;
+    let digest: &[u8] = columns.read(first + 4, "payload")?;
     Ok(Some(Reservation {
         id: ReservationId::from_bytes(id.into_bytes()),
-        advertisement_id: AdvertisementId::from_bytes(at.id_bytes(first + 1, "advertisement_id")?),
-        seats: at.uint16(first + 2, "seats")?,
+        advertisement_id: AdvertisementId::from_bytes(columns.id_bytes(first + 1, "advertisement_id")?),
+        seats: columns.uint16(first + 2, "seats")?,
         users: users.iter().map(|user| UserKey::from_bytes(*user)).collect(),
-        request_digest: payload
+        request_digest: digest
             .try_into()
-            .map_err(|_| at.corrupt_row("payload", format!("{} bytes, not 16", payload.len())))?,
-        state: match at.read::<i16>(first + 5, "state")? {
+            .map_err(|_| columns.corrupt_row("payload", format!("length {} is not 16", digest.len())))?,
+        state: match columns.read::<i16>(first + 5, "state")? {
             0 => ReservationState::Held,
             1 => ReservationState::Confirmed,
             2 => ReservationState::Ended,
-            other => return Err(at.corrupt_row("state", format!("{other} is no state"))),
+            other => return Err(columns.corrupt_row("state", format!("unknown state {other}"))),
         },
-        deadline: rows::from_ms(at.read(first + 6, "until_ms")?),
+        deadline: rows::from_ms(columns.read(first + 6, "until_ms")?),
     }))
 }
 
-/// A row being read, and the table to name when it is corrupt.
+/// Typed access to the columns of a row; errors name the table and column.
 pub(super) struct ColumnReader<'r> {
     pub(super) table: &'static str,
     pub(super) row: &'r PgRow,
@@ -127,7 +121,7 @@ impl<'r> ColumnReader<'r> {
         self.read::<Uuid>(index, column).map(Uuid::into_bytes)
     }
 
-    /// A number without a sign, of 32 bits.
+    /// Unsigned number of 32 bits.
     pub(super) fn uint32(&self, index: usize, column: &'static str) -> Result<u32, StoreError> {
         u32::try_from(self.read::<i64>(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
     }
@@ -136,7 +130,7 @@ impl<'r> ColumnReader<'r> {
         u16::try_from(self.read::<i32>(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
     }
 
-    fn corrupt_row(&self, column: &'static str, what: String) -> StoreError {
-        StoreError::CorruptRow { table: self.table, column, reason: what }
+    fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {
+        StoreError::CorruptRow { table: self.table, column, reason }
     }
 }

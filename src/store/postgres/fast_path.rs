@@ -1,8 +1,9 @@
-//! The batches that nearly all are, publications and heartbeats alone, each of another advertisement: one statement that
-//! locks, decides, writes, leaves word and commits, so that there is one answer to wait for.
+//! Fast path for batches of publications and heartbeats only, each of a different advertisement. One statement locks,
+//! decides, writes, records the change and commits, so there is one round trip.
 //!
-//! What is decided here in SQL is what `decide.rs` decides: what is there keeps its since, a heartbeat shortens nothing. A
-//! name that was deleted is a matter for `decide.rs` itself. The same tests judge both.
+//! The SQL decides as `apply_writes.rs` does: an existing advertisement keeps its start of advertising, and a heartbeat
+//! never shortens the expiry. A batch with a deleted id is rejected and decided in code. The same tests check both
+//! paths.
 
 use std::collections::HashMap;
 
@@ -14,61 +15,58 @@ use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
 use crate::store::postgres::commit::{CommitAttempt, CommitError};
-use crate::store::postgres::connection::{ask, to_store_error};
+use crate::store::postgres::connection::{query_within, to_store_error};
 use crate::store::postgres::{OPERATION_TIMEOUT, WriteSession, statements as sql};
 use crate::store::rows::{AdvertisementRow, from_ms, to_ms};
 use crate::store::{AdvertVersion, AdvertWrite, CommitResult, StoreError, VersionStep, WriteOutcome};
 
-/// A batch that can be written so, in the order of ids.
+/// Batch for the fast path, in id order.
 #[derive(Default)]
 pub(super) struct FastPathBatch<'a> {
     publications: Vec<(AdvertisementId, &'a Advertisement, UnixMs)>,
     ttl_extensions: Vec<(AdvertisementId, UnixMs)>,
 }
 
-/// What became of the advertisements that the database has changed.
+/// Previous states of the advertisements that the statement changed.
 #[derive(Default)]
 struct FastPathResult {
     version: AdvertVersion,
-    /// Since when each is advertised, and its version before.
+    /// Start of advertising, and version before the batch.
     previous_states: HashMap<AdvertisementId, (UnixMs, AdvertVersion), BuildIdHasher>,
 }
 
 impl<'a> FastPathBatch<'a> {
-    /// The same batch, if that is what it is.
+    /// Converts the batch, if it qualifies.
     pub(super) fn from_batch(batch: &'a [AdvertWrite]) -> Option<Self> {
-        let mut plain = Self::default();
+        let mut fast_path = Self::default();
         for write in batch {
             match write {
                 AdvertWrite::Publish {
-                    advertisement,
-                    expires_at: expires,
-                    confirmed_reservations: confirmed,
-                    joined_reservations: settled,
-                    ..
-                } if confirmed.is_empty() && settled.is_empty() => {
-                    plain.publications.push((advertisement.id, advertisement, *expires));
+                    advertisement, expires_at, confirmed_reservations, joined_reservations, ..
+                } if confirmed_reservations.is_empty() && joined_reservations.is_empty() => {
+                    fast_path.publications.push((advertisement.id, advertisement, *expires_at));
                 }
                 AdvertWrite::ExtendTtl {
-                    advertisement_id: id,
-                    expires_at: expires,
-                    confirmed_reservations: confirmed,
-                    joined_reservations: settled,
+                    advertisement_id,
+                    expires_at,
+                    confirmed_reservations,
+                    joined_reservations,
                     ..
-                } if confirmed.is_empty() && settled.is_empty() => {
-                    plain.ttl_extensions.push((*id, *expires));
+                } if confirmed_reservations.is_empty() && joined_reservations.is_empty() => {
+                    fast_path.ttl_extensions.push((*advertisement_id, *expires_at));
                 }
                 _ => return None,
             }
         }
-        plain.publications.sort_unstable_by_key(|(id, ..)| *id);
-        plain.ttl_extensions.sort_unstable_by_key(|(id, _)| *id);
+        fast_path.publications.sort_unstable_by_key(|(id, ..)| *id);
+        fast_path.ttl_extensions.sort_unstable_by_key(|(id, _)| *id);
         let mut ids: Vec<AdvertisementId> = batch.iter().map(AdvertWrite::advertisement_id).collect();
         ids.sort_unstable();
-        ids.array_windows().all(|[one, next]| one != next).then_some(plain)
+        ids.array_windows().all(|[id, next]| id != next).then_some(fast_path)
     }
 
-    /// Makes it, durably when it answers. `Trouble::NotPlain` when one of the names was deleted: nothing has happened then.
+    /// Writes and commits the batch; durable on return. `CommitError::FastPathRejected` if one of the ids was deleted;
+    /// then nothing was committed.
     pub(super) async fn write(
         &self,
         batch: &[AdvertWrite],
@@ -78,7 +76,7 @@ impl<'a> FastPathBatch<'a> {
         let rows: Vec<AdvertisementRow<'_>> = self
             .publications
             .iter()
-            .map(|(_, advertisement, expires)| AdvertisementRow::encode(advertisement, *expires))
+            .map(|(_, advertisement, expires_at)| AdvertisementRow::encode(advertisement, *expires_at))
             .collect();
         let column = |of: fn(&AdvertisementRow<'_>) -> i64| rows.iter().map(of).collect::<Vec<i64>>();
         let query = sqlx::query(sql::WRITE_FAST_PATH_BATCH)
@@ -93,57 +91,52 @@ impl<'a> FastPathBatch<'a> {
             .bind(rows.iter().map(|row| &*row.body).collect::<Vec<&str>>())
             .bind(rows.iter().map(|row| &*row.connect_data).collect::<Vec<&[u8]>>())
             .bind(self.ttl_extensions.iter().map(|(id, _)| Uuid::from_bytes(*id.as_bytes())).collect::<Vec<_>>())
-            .bind(self.ttl_extensions.iter().map(|(_, expires)| to_ms(*expires)).collect::<Vec<i64>>())
+            .bind(self.ttl_extensions.iter().map(|(_, expires_at)| to_ms(*expires_at)).collect::<Vec<i64>>())
             .bind(attempt.batch_id)
             .bind(attempt.notify);
-        // To the end, not to the first row: rows are sent before the commit, and its failure after them.
-        let answer = query.fetch_all(connection).await.map_err(CommitError::from_single_statement)?;
-        let done = answer
+        // Reads to the end of the stream: rows are sent before the commit, and its failure after them.
+        let result_rows = query.fetch_all(connection).await.map_err(CommitError::from_single_statement)?;
+        let result = result_rows
             .first()
             .map(FastPathResult::from_row)
             .transpose()
             .map_err(|error| CommitError::OutcomeUnknown(error.to_string()))?;
-        Ok(done.unwrap_or_default().to_commit_result(batch))
+        Ok(result.unwrap_or_default().to_commit_result(batch))
     }
 }
 
-/// The same answer, asked for once more: the batch has been committed, and the answer was lost. What has been changed again
-/// since has a version before that nobody knows.
+/// Reads the result of a committed batch whose answer was lost. If an advertisement has changed again, its previous
+/// version is unknown.
 pub(super) async fn read_committed_result(
-    desk: &mut WriteSession,
+    session: &mut WriteSession,
     batch_id: Uuid,
     batch: &[AdvertWrite],
 ) -> Result<CommitResult, StoreError> {
-    let answer: Vec<PgRow> =
-        ask!(desk.connection, OPERATION_TIMEOUT, "asking for a batch again", |connection| sqlx::query(
-            sql::READ_COMMITTED_BATCH
-        )
-        .bind(batch_id)
-        .fetch_all(&mut *connection))?;
-    let done = answer.first().map(FastPathResult::from_row).transpose().map_err(to_store_error)?;
-    Ok(done.unwrap_or_default().to_commit_result(batch))
+    let result_rows: Vec<PgRow> =
+        query_within!(session.connection, OPERATION_TIMEOUT, "reading a batch result", |connection| {
+            sqlx::query(sql::READ_COMMITTED_BATCH).bind(batch_id).fetch_all(&mut *connection)
+        })?;
+    let result = result_rows.first().map(FastPathResult::from_row).transpose().map_err(to_store_error)?;
+    Ok(result.unwrap_or_default().to_commit_result(batch))
 }
 
 impl FastPathResult {
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         let (ids, since): (Vec<Uuid>, Vec<i64>) = (row.try_get(1)?, row.try_get(2)?);
         let before: Vec<i64> = row.try_get(3)?;
-        let name = |id: Uuid| AdvertisementId::from_bytes(id.into_bytes());
-        let known = since.into_iter().map(from_ms).zip(before.into_iter().map(AdvertVersion));
+        let to_id = |id: Uuid| AdvertisementId::from_bytes(id.into_bytes());
+        let states = since.into_iter().map(from_ms).zip(before.into_iter().map(AdvertVersion));
         Ok(Self {
             version: AdvertVersion(row.try_get(0)?),
-            previous_states: ids.into_iter().map(name).zip(known).collect(),
+            previous_states: ids.into_iter().map(to_id).zip(states).collect(),
         })
     }
 
     fn to_commit_result(&self, batch: &[AdvertWrite]) -> CommitResult {
-        let tell = |write: &AdvertWrite| match (write, self.previous_states.get(&write.advertisement_id())) {
-            (AdvertWrite::Publish { .. }, Some(&(since, before))) => {
+        let outcome = |write: &AdvertWrite| match (write, self.previous_states.get(&write.advertisement_id())) {
+            (AdvertWrite::Publish { .. }, Some(&(advertised_since, before))) => {
                 let created = before == AdvertVersion::default();
-                (
-                    WriteOutcome::Published { created, advertised_since: since },
-                    VersionStep { before, after: self.version },
-                )
+                (WriteOutcome::Published { created, advertised_since }, VersionStep { before, after: self.version })
             }
             (_, Some(&(_, before))) => (WriteOutcome::Applied, VersionStep { before, after: self.version }),
             (_, None) => (
@@ -151,7 +144,7 @@ impl FastPathResult {
                 VersionStep { before: AdvertVersion::default(), after: AdvertVersion::default() },
             ),
         };
-        let (outcomes, steps) = batch.iter().map(tell).unzip();
-        CommitResult { outcomes, version_steps: steps }
+        let (outcomes, version_steps) = batch.iter().map(outcome).unzip();
+        CommitResult { outcomes, version_steps }
     }
 }

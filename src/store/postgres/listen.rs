@@ -1,4 +1,4 @@
-//! Hears the bell that other servers ring, so that a change is read at once and not only at the next look.
+//! LISTEN task: wakes the feed when another server sends a NOTIFY, so that changes are read before the next poll.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,16 +7,16 @@ use sqlx::postgres::{PgConnectOptions, PgListener, PgPoolOptions};
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// Where servers ring when advertisements have changed.
+/// Channel for changes of advertisements.
 pub(super) const ADVERT_CHANNEL: &str = "fireteam_change";
 
-/// Where they ring when the queues have.
+/// Channel for changes of the queues.
 pub(super) const QUEUE_CHANNEL: &str = "fireteam_queue_change";
 
-/// How long to wait before listening is tried again.
+/// Delay before a reconnect.
 const RECONNECT_DELAY: Duration = Duration::from_millis(500);
 
-/// Listens until dropped. A hint and no more: nothing rests on any ring being heard.
+/// Listens until dropped. Only a hint: no change is lost if a notification is.
 #[derive(Debug)]
 pub(super) struct ListenTask {
     notified: Arc<Notify>,
@@ -25,15 +25,18 @@ pub(super) struct ListenTask {
 
 impl ListenTask {
     pub(super) fn start(options: &PgConnectOptions, channel: &'static str) -> Self {
-        let rung = Arc::new(Notify::new());
-        let task =
-            tokio::spawn(run_listener(options.clone().application_name("fireteam bell"), channel, Arc::clone(&rung)));
-        Self { notified: rung, task }
+        let notified = Arc::new(Notify::new());
+        let task = tokio::spawn(run_listener(
+            options.clone().application_name("fireteam listen"),
+            channel,
+            Arc::clone(&notified),
+        ));
+        Self { notified, task }
     }
 
-    /// Waits for a ring, or for one that came since the last wait; at most `most`.
-    pub(super) async fn wait(&self, most: Duration) {
-        let _ = tokio::time::timeout(most, self.notified.notified()).await;
+    /// Waits for a notification, or for one since the last wait; at most `timeout`.
+    pub(super) async fn wait(&self, timeout: Duration) {
+        let _ = tokio::time::timeout(timeout, self.notified.notified()).await;
     }
 }
 
@@ -43,8 +46,8 @@ impl Drop for ListenTask {
     }
 }
 
-async fn run_listener(options: PgConnectOptions, channel: &'static str, rung: Arc<Notify>) {
-    // A listener wants a pool; this one never has more than the listener's connection.
+async fn run_listener(options: PgConnectOptions, channel: &'static str, notified: Arc<Notify>) {
+    // The listener requires a pool; this one has only the listener's connection.
     let pool =
         PgPoolOptions::new().max_connections(1).acquire_timeout(Duration::from_secs(2)).connect_lazy_with(options);
     loop {
@@ -52,7 +55,7 @@ async fn run_listener(options: PgConnectOptions, channel: &'static str, rung: Ar
             && listener.listen(channel).await.is_ok()
         {
             while let Ok(Some(_)) = listener.try_recv().await {
-                rung.notify_one();
+                notified.notify_one();
             }
         }
         tokio::time::sleep(RECONNECT_DELAY).await;

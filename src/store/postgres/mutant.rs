@@ -1,4 +1,4 @@
-//! The store's planted faults that take more than a line.
+//! Deliberate faults of the store that need more than one line.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::{Mutex, PoisonError};
@@ -7,14 +7,14 @@ use std::time::Duration;
 use sqlx::Executor;
 use sqlx::postgres::PgConnection;
 
-/// Where a connection goes whose user was stopped half-way, as in a pool that does not look.
+/// Connections whose user was cancelled, as in a pool that does not check them.
 static POOL: Mutex<Vec<PgConnection>> = Mutex::new(Vec::new());
 
-/// A connection that comes back however its user ends.
+/// Connection that returns to the pool even if its user was cancelled.
 pub(super) struct Pooled(pub(super) Option<PgConnection>);
 
 impl Pooled {
-    /// Its user was not stopped.
+    /// Takes the connection after a complete use.
     pub(super) fn whole(mut self) -> PgConnection {
         match self.0.take() {
             Some(connection) => connection,
@@ -49,12 +49,12 @@ impl Drop for Pooled {
     }
 }
 
-/// One that somebody was stopped with, if there is one.
+/// A connection whose user was cancelled, if there is one.
 pub(super) fn pooled() -> Option<PgConnection> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner).pop()
 }
 
-/// Commits some time after everybody was told so.
+/// Commits some time after the acknowledgement.
 pub(super) fn commit_later(mut connection: PgConnection) {
     tokio::spawn(async move {
         tokio::time::sleep(Duration::from_millis(30)).await;

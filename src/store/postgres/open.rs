@@ -1,4 +1,4 @@
-//! Connects, makes sure that the database does what was asked of it, and brings the schema up to date.
+//! Connection options for Postgres, checks of its version and settings, and migration of the schema.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -14,47 +14,44 @@ use crate::store::postgres::connection::{timeout_error, to_store_error};
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/postgres");
 
-/// What may be done about a schema of another server.
+/// Remedies for a schema of another server.
 const RECOVERY_HINT: RecoveryHint =
-    RecoveryHint { for_newer_schema: "", for_changed_migration: "name another database" };
+    RecoveryHint { for_newer_schema: "", for_changed_migration: "use another database" };
 
-/// The first version with all that is used here: transaction numbers of 64 bits, and a server that notices a client that
-/// is gone.
+/// First version with 64-bit transaction ids and with detection of lost clients by the server.
 const SERVER_VERSION_MIN: i32 = 140_000;
 
-/// How long a start may wait for the database, and for other servers that migrate it.
+/// Time limit at startup for connecting, and for other servers that migrate.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How to reach `url`. Encrypted and verified unless the database is on this machine, or the address says otherwise.
+/// Connection options for `url`. TLS with verification, unless the database is on this machine or the URL sets
+/// `sslmode`.
 pub(super) fn connect_options(url: &str) -> Result<PgConnectOptions, StoreError> {
     let options = PgConnectOptions::from_str(url).map_err(to_store_error)?;
-    let near = options.get_socket().is_some() || is_loopback(options.get_host());
-    let options = match url.contains("sslmode=") || near {
-        true => options,
-        false => options.ssl_mode(PgSslMode::VerifyFull),
-    };
+    let is_local = options.get_socket().is_some() || is_loopback(options.get_host());
+    let options = if url.contains("sslmode=") || is_local { options } else { options.ssl_mode(PgSslMode::VerifyFull) };
     Ok(options.disable_statement_logging())
 }
 
-/// A folder of sockets counts as this machine.
+/// Whether the host is this machine; a socket folder is.
 fn is_loopback(host: &str) -> bool {
     host.starts_with('/') || host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-/// The same for connections that clients wait for: whatever takes long is given up, by the database too, so that no lock
-/// outlives the server that took it by more than moments (F7).
+/// Options for connections that clients wait for. The database cancels slow statements, so locks are released soon
+/// after a server fails.
 ///
-/// Their statements find every row by an index, whatever the planner last heard of a table's size: a plan made for an
-/// empty table would otherwise read all of it, for the minutes that it takes the database to notice that it has grown.
+/// The planner must use an index even if its statistics are old. Otherwise a plan made for an empty table would scan
+/// the table until its statistics are updated, minutes later.
 pub(super) fn with_short_timeouts(options: &PgConnectOptions) -> PgConnectOptions {
     options.clone().options(SESSION_TIMEOUTS).options(DISCONNECT_DETECTION).options(PLANNER_SETTINGS)
 }
 
-/// What the database gives up by itself, and after how many milliseconds.
+/// Time limits that the database enforces, milliseconds.
 const SESSION_TIMEOUTS: [(&str, &str); 3] =
     [("statement_timeout", "1500"), ("lock_timeout", "250"), ("idle_in_transaction_session_timeout", "5000")];
 
-/// How the database notices that a server is gone: milliseconds, then seconds.
+/// Detection of a lost server by the database: milliseconds, then seconds.
 const DISCONNECT_DETECTION: [(&str, &str); 5] = [
     ("client_connection_check_interval", "500"),
     ("tcp_user_timeout", "5000"),
@@ -63,22 +60,23 @@ const DISCONNECT_DETECTION: [(&str, &str); 5] = [
     ("tcp_keepalives_count", "3"),
 ];
 
-/// How the database goes about statements that are about a few rows each.
+/// Planner settings for statements on few rows.
 const PLANNER_SETTINGS: [(&str, &str); 3] =
     [("plan_cache_mode", "force_generic_plan"), ("enable_seqscan", "off"), ("jit", "off")];
 
-/// The same for reading everything.
+/// Options for loading all rows.
 pub(super) fn with_long_timeout(options: &PgConnectOptions) -> PgConnectOptions {
     options.clone().options([("statement_timeout", "120000")]).options(DISCONNECT_DETECTION)
 }
 
-/// Looks the database over and migrates it. Servers that start together take turns: the migrator holds a lock that the
-/// database gives up when its connection ends.
+/// Checks the database and migrates it. Servers that start together take turns: the migrator holds a lock that ends
+/// with its connection.
 pub(super) async fn check_and_migrate(options: &PgConnectOptions) -> Result<(), StoreError> {
-    let prepared = async {
-        // The migrator makes its table if it is not there, and the database would remark that it is.
-        let quiet = options.clone().application_name("fireteam start").options([("client_min_messages", "warning")]);
-        let mut connection = quiet.connect().await.map_err(to_store_error)?;
+    let preparation = async {
+        // The migrator creates its table if it does not exist; the database would log a notice otherwise.
+        let quiet_options =
+            options.clone().application_name("fireteam startup").options([("client_min_messages", "warning")]);
+        let mut connection = quiet_options.connect().await.map_err(to_store_error)?;
         check_server_settings(&mut connection).await?;
         check_session_settings(options).await?;
         MIGRATIONS
@@ -87,65 +85,65 @@ pub(super) async fn check_and_migrate(options: &PgConnectOptions) -> Result<(), 
             .map_err(|error| migration_error::to_store_error(error, &MIGRATIONS, RECOVERY_HINT, to_store_error))?;
         connection.close().await.map_err(to_store_error)
     };
-    tokio::time::timeout(PREPARE_TIMEOUT, prepared)
+    tokio::time::timeout(PREPARE_TIMEOUT, preparation)
         .await
-        .unwrap_or_else(|_| Err(timeout_error("the start", PREPARE_TIMEOUT)))
+        .unwrap_or_else(|_| Err(timeout_error("startup", PREPARE_TIMEOUT)))
 }
 
 async fn check_server_settings(connection: &mut PgConnection) -> Result<(), StoreError> {
-    let (version, durable, encoding): (i32, String, String) = sqlx::query_as(
+    let (version, synchronous_commit, encoding): (i32, String, String) = sqlx::query_as(
         "select current_setting('server_version_num')::integer, current_setting('synchronous_commit'), \
          current_setting('server_encoding')",
     )
     .fetch_one(connection)
     .await
     .map_err(to_store_error)?;
-    check_server(version, &durable, &encoding)
+    check_server(version, &synchronous_commit, &encoding)
 }
 
-/// Whether a connection gets the limits that it asks for: something in between may have its own, and then a server that is
-/// gone would hold its locks for as long as it likes.
+/// Checks that a session gets the time limits it asks for. A proxy may override them; then a failed server would hold
+/// its locks without limit.
 async fn check_session_settings(options: &PgConnectOptions) -> Result<(), StoreError> {
-    let hurried = with_short_timeouts(options).application_name("fireteam start");
-    let mut connection = hurried.connect().await.map_err(to_store_error)?;
+    let options = with_short_timeouts(options).application_name("fireteam startup");
+    let mut connection = options.connect().await.map_err(to_store_error)?;
     let names: Vec<&str> = SESSION_TIMEOUTS.iter().map(|(name, _)| *name).collect();
-    let kept: Vec<(String, String)> = sqlx::query_as("select name, setting from pg_settings where name = any($1)")
+    let settings: Vec<(String, String)> = sqlx::query_as("select name, setting from pg_settings where name = any($1)")
         .bind(&names)
         .fetch_all(&mut connection)
         .await
         .map_err(to_store_error)?;
     connection.close().await.map_err(to_store_error)?;
-    check_session_timeouts(&kept)
+    check_session_timeouts(&settings)
 }
 
-/// `kept` are names of settings with their values in milliseconds, as the database has them.
-fn check_session_timeouts(kept: &[(String, String)]) -> Result<(), StoreError> {
-    for (name, asked) in SESSION_TIMEOUTS {
-        let found = kept.iter().find(|(kept, _)| kept == name).map_or("unset", |(_, value)| value);
-        if found != asked {
+/// `settings` are names and values in milliseconds, as the database reports them.
+fn check_session_timeouts(settings: &[(String, String)]) -> Result<(), StoreError> {
+    for (name, expected) in SESSION_TIMEOUTS {
+        let actual = settings.iter().find(|(setting, _)| setting == name).map_or("unset", |(_, value)| value);
+        if actual != expected {
             return Err(StoreError::Incompatible(format!(
-                "postgres does not take this session's settings ({name} = {found}, asked for {asked}): connect to it \
-                 directly, or have what is in between pass start-up options on"
+                "postgres does not apply this session's settings ({name} = {actual}, expected {expected}); connect \
+                 directly, or let the proxy forward startup options"
             )));
         }
     }
     Ok(())
 }
 
-fn check_server(version: i32, durable: &str, encoding: &str) -> Result<(), StoreError> {
-    let refused = if version < SERVER_VERSION_MIN {
-        format!("postgres {} is too old: it needs 14 or newer", version / 10_000)
-    } else if !["on", "remote_apply", "remote_write", "local"].contains(&durable) {
+fn check_server(version: i32, synchronous_commit: &str, encoding: &str) -> Result<(), StoreError> {
+    let problem = if version < SERVER_VERSION_MIN {
+        format!("postgres {} is too old; use 14 or newer", version / 10_000)
+    } else if !["on", "remote_apply", "remote_write", "local"].contains(&synchronous_commit) {
         format!(
-            "postgres answers before a change is durable (synchronous_commit = {durable}): set it to on for this \
-             database or user"
+            "postgres acknowledges commits before they are durable (synchronous_commit = {synchronous_commit}); set it \
+             to on for this database or user"
         )
     } else if encoding != "UTF8" {
-        format!("the database's encoding is {encoding}: create it with encoding 'UTF8'")
+        format!("the database's encoding is {encoding}; create it with encoding 'UTF8'")
     } else {
         return Ok(());
     };
-    Err(StoreError::Incompatible(refused))
+    Err(StoreError::Incompatible(problem))
 }
 
 #[cfg(test)]
@@ -153,41 +151,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_could_lose_an_acknowledged_change_is_refused() {
+    fn server_check_rejects_unsafe_settings() {
         assert!(check_server(150_018, "on", "UTF8").is_ok());
-        for (version, durable, encoding, word) in [
+        for (version, synchronous_commit, encoding, expected) in [
             (130_014, "on", "UTF8", "too old"),
             (150_018, "off", "UTF8", "synchronous_commit"),
             (150_018, "on", "SQL_ASCII", "encoding"),
         ] {
-            let said = check_server(version, durable, encoding).unwrap_err().to_string();
-            assert!(said.contains(word), "{said}");
+            let error = check_server(version, synchronous_commit, encoding).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
         }
     }
 
     #[test]
-    fn limits_that_are_not_kept_are_refused() {
-        let kept = |lock: &str| {
-            let all = [
+    fn session_check_rejects_overridden_timeouts() {
+        let settings = |lock: &str| {
+            let settings = [
                 ("idle_in_transaction_session_timeout", "5000"),
                 ("lock_timeout", lock),
                 ("statement_timeout", "1500"),
             ];
-            all.map(|(name, value)| (name.to_owned(), value.to_owned()))
+            settings.map(|(name, value)| (name.to_owned(), value.to_owned()))
         };
-        assert!(check_session_timeouts(&kept("250")).is_ok());
-        let said = check_session_timeouts(&kept("0")).unwrap_err().to_string();
-        assert!(said.contains("lock_timeout = 0, asked for 250"), "{said}");
+        assert!(check_session_timeouts(&settings("250")).is_ok());
+        let error = check_session_timeouts(&settings("0")).unwrap_err().to_string();
+        assert!(error.contains("lock_timeout = 0, expected 250"), "{error}");
         assert!(check_session_timeouts(&[]).is_err());
     }
 
     #[test]
-    fn what_is_far_is_encrypted_and_verified() {
+    fn connect_options_require_tls_for_remote_hosts() {
         let mode = |url: &str| format!("{:?}", connect_options(url).unwrap().get_ssl_mode());
         assert_eq!(mode("postgres://db.example/fireteam"), "VerifyFull");
         assert_eq!(mode("postgres://db.example/fireteam?sslmode=require"), "Require");
-        for near in ["postgres://127.0.0.1/a", "postgres://localhost/a", "postgres:///a?host=/run/postgresql"] {
-            assert_ne!(mode(near), "VerifyFull", "{near}");
+        for local_url in ["postgres://127.0.0.1/a", "postgres://localhost/a", "postgres:///a?host=/run/postgresql"] {
+            assert_ne!(mode(local_url), "VerifyFull", "{local_url}");
         }
     }
 }

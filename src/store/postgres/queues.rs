@@ -1,4 +1,4 @@
-//! The queues of the store that several servers share: connections of their own, the same bargain.
+//! Queues of the Postgres store, on their own connections.
 
 mod decode;
 mod feed;
@@ -15,7 +15,7 @@ use crate::domain::id::{MatchId, SetId, SiloId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::connection::{ConnectionSlot, ask};
+use crate::store::postgres::connection::{ConnectionSlot, query_within};
 use crate::store::postgres::queues::feed::QueueChangeFeed;
 use crate::store::postgres::queues::statements as sql;
 pub(super) use crate::store::postgres::queues::statements::ABANDON_BATCH;
@@ -33,8 +33,8 @@ impl PostgresStore {
 impl QueueStore for PostgresStore {
     async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         self.purge_queues(now).await?;
-        let news = self.new_queue_feed().read_snapshot().await?;
-        Ok(StoredQueueData { tickets: news.tickets, matches: news.matches, ratings: news.ratings })
+        let batch = self.new_queue_feed().read_snapshot().await?;
+        Ok(StoredQueueData { tickets: batch.tickets, matches: batch.matches, ratings: batch.ratings })
     }
 
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
@@ -42,59 +42,64 @@ impl QueueStore for PostgresStore {
             return Ok(Vec::new());
         }
         let batch = batch.to_vec();
-        run_exclusive_on(
-            &self.queue_session,
-            |mut desk| async move { transaction::commit_batch(&mut desk, &batch).await },
-        )
+        run_exclusive_on(&self.queue_session, |mut session| async move {
+            transaction::commit_batch(&mut session, &batch).await
+        })
         .await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
-        let mut chores = self.background_connection.lock().await;
-        let none: Option<Vec<i64>> = None;
-        let row = ask!(chores, OPERATION_TIMEOUT, "looking", |connection| sqlx::query(sql::READ_MATCHES)
-            .bind(vec![Uuid::from_bytes(*id.as_bytes())])
-            .bind(&none)
-            .fetch_optional(&mut *connection))?;
+        let mut slot = self.background_connection.lock().await;
+        let all_silos: Option<Vec<i64>> = None;
+        let row = query_within!(slot, OPERATION_TIMEOUT, "reading a match", |connection| {
+            sqlx::query(sql::READ_MATCHES)
+                .bind(vec![Uuid::from_bytes(*id.as_bytes())])
+                .bind(&all_silos)
+                .fetch_optional(&mut *connection)
+        })?;
         row.as_ref().map(decode::decode_match).transpose()
     }
 
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
-        let mut chores = self.background_connection.lock().await;
-        let row = ask!(chores, OPERATION_TIMEOUT, "looking", |connection| sqlx::query(sql::READ_RESULTS)
-            .bind(vec![Uuid::from_bytes(*id.as_bytes())])
-            .fetch_optional(&mut *connection))?;
+        let mut slot = self.background_connection.lock().await;
+        let row = query_within!(slot, OPERATION_TIMEOUT, "reading a result", |connection| {
+            sqlx::query(sql::READ_RESULTS).bind(vec![Uuid::from_bytes(*id.as_bytes())]).fetch_optional(&mut *connection)
+        })?;
         row.as_ref().map(decode::decode_result).transpose()
     }
 
     async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
-        let mut chores = self.background_connection.lock().await;
-        let rows = ask!(chores, OPERATION_TIMEOUT, "looking", |connection| sqlx::query(sql::READ_RATING_CHANGES)
-            .bind(Uuid::from_bytes(*user.as_bytes()))
-            .bind(i64::from(set_id.0))
-            .fetch_all(&mut *connection))?;
+        let mut slot = self.background_connection.lock().await;
+        let rows = query_within!(slot, OPERATION_TIMEOUT, "reading rating changes", |connection| {
+            sqlx::query(sql::READ_RATING_CHANGES)
+                .bind(Uuid::from_bytes(*user.as_bytes()))
+                .bind(i64::from(set_id.0))
+                .fetch_all(&mut *connection)
+        })?;
         rows.iter().map(decode::decode_rating_change).collect()
     }
 
     async fn list_finished_matches(
         &self,
-        (at, id): (UnixMs, MatchId),
-        most: usize,
+        (reported_at, id): (UnixMs, MatchId),
+        limit: usize,
     ) -> Result<Vec<FinishedMatch>, StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let mut chores = self.background_connection.lock().await;
-        let rows = ask!(chores, OPERATION_TIMEOUT, "looking", |connection| sqlx::query(sql::LIST_FINISHED_MATCHES)
-            .bind(rows::to_ms(at))
-            .bind(Uuid::from_bytes(*id.as_bytes()))
-            .bind(most)
-            .fetch_all(&mut *connection))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut slot = self.background_connection.lock().await;
+        let rows = query_within!(slot, OPERATION_TIMEOUT, "listing finished matches", |connection| {
+            sqlx::query(sql::LIST_FINISHED_MATCHES)
+                .bind(rows::to_ms(reported_at))
+                .bind(Uuid::from_bytes(*id.as_bytes()))
+                .bind(limit)
+                .fetch_all(&mut *connection)
+        })?;
         rows.iter().map(decode::decode_finished_match).collect()
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
-        let chores = Arc::clone(&self.background_connection);
-        let task = tokio::spawn(async move { purge_rows(&mut *chores.lock_owned().await, now).await });
-        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("its task died".into())))
+        let slot = Arc::clone(&self.background_connection);
+        let task = tokio::spawn(async move { purge_rows(&mut *slot.lock_owned().await, now).await });
+        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
     }
 
     async fn open_queue_feed(&self) -> Option<Box<dyn QueueFeed>> {
@@ -103,14 +108,15 @@ impl QueueStore for PostgresStore {
 
     async fn acquire_leases(&self, queues: &[QueueKey], for_ms: u32) -> Result<Vec<bool>, StoreError> {
         let (sets, silos) = queue_key_columns(queues);
-        let mut leases = self.lease_connection.lock().await;
-        let held: Vec<(i64, i64)> =
-            ask!(leases, OPERATION_TIMEOUT, "a lease", |connection| sqlx::query_as(sql::ACQUIRE_LEASES)
+        let mut slot = self.lease_connection.lock().await;
+        let held: Vec<(i64, i64)> = query_within!(slot, OPERATION_TIMEOUT, "acquiring leases", |connection| {
+            sqlx::query_as(sql::ACQUIRE_LEASES)
                 .bind(self.replica.id.cast_signed())
                 .bind(&sets)
                 .bind(&silos)
                 .bind(i64::from(for_ms))
-                .fetch_all(&mut *connection))?;
+                .fetch_all(&mut *connection)
+        })?;
         let key = |(set, silo): (i64, i64)| {
             let set_id = SetId(u32::try_from(set).unwrap_or_default());
             QueueKey { set_id, silo: SiloId(silo.cast_unsigned()) }
@@ -121,34 +127,40 @@ impl QueueStore for PostgresStore {
 
     async fn release_leases(&self, queues: &[QueueKey]) -> Result<(), StoreError> {
         let (sets, silos) = queue_key_columns(queues);
-        let mut leases = self.lease_connection.lock().await;
-        ask!(leases, OPERATION_TIMEOUT, "letting a lease go", |connection| sqlx::query(sql::RELEASE_LEASES)
-            .bind(self.replica.id.cast_signed())
-            .bind(&sets)
-            .bind(&silos)
-            .execute(&mut *connection))?;
+        let mut slot = self.lease_connection.lock().await;
+        query_within!(slot, OPERATION_TIMEOUT, "releasing leases", |connection| {
+            sqlx::query(sql::RELEASE_LEASES)
+                .bind(self.replica.id.cast_signed())
+                .bind(&sets)
+                .bind(&silos)
+                .execute(&mut *connection)
+        })?;
         Ok(())
     }
 
-    async fn report_connected_users(&self, mine: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
-        let mut mine = mine.to_vec();
-        mine.sort_unstable();
-        mine.dedup_by_key(|(silo, _)| *silo);
+    async fn report_connected_users(&self, own_counts: &[(SiloId, u32)]) -> Result<Vec<(SiloId, u32)>, StoreError> {
+        let mut own_counts = own_counts.to_vec();
+        own_counts.sort_unstable();
+        own_counts.dedup_by_key(|(silo, _)| *silo);
         let (silos, users): (Vec<i64>, Vec<i64>) =
-            mine.iter().map(|(silo, users)| (silo.0.cast_signed(), i64::from(*users))).unzip();
-        let mut leases = self.lease_connection.lock().await;
-        let all: Vec<(i64, i64)> =
-            ask!(leases, OPERATION_TIMEOUT, "attendance", |connection| sqlx::query_as(sql::REPORT_CONNECTED_USERS)
-                .bind(self.replica.id.cast_signed())
-                .bind(&silos)
-                .bind(&users)
-                .fetch_all(&mut *connection))?;
-        let said = |(silo, users): (i64, i64)| (SiloId(silo.cast_unsigned()), u32::try_from(users).unwrap_or(u32::MAX));
-        Ok(all.into_iter().map(said).collect())
+            own_counts.iter().map(|(silo, users)| (silo.0.cast_signed(), i64::from(*users))).unzip();
+        let mut slot = self.lease_connection.lock().await;
+        let totals: Vec<(i64, i64)> =
+            query_within!(slot, OPERATION_TIMEOUT, "reporting connected users", |connection| {
+                sqlx::query_as(sql::REPORT_CONNECTED_USERS)
+                    .bind(self.replica.id.cast_signed())
+                    .bind(&silos)
+                    .bind(&users)
+                    .fetch_all(&mut *connection)
+            })?;
+        let to_count =
+            |(silo, users): (i64, i64)| (SiloId(silo.cast_unsigned()), u32::try_from(users).unwrap_or(u32::MAX));
+        Ok(totals.into_iter().map(to_count).collect())
     }
 }
 
-/// Sets and silos, in order, each queue once: servers that ask for the same leases wait for each other, not each other's.
+/// Sets and silos of the queues as columns, in order, each queue once. Servers that lease the same queues in the same
+/// order cannot deadlock.
 fn queue_key_columns(queues: &[QueueKey]) -> (Vec<i64>, Vec<i64>) {
     let mut queues = queues.to_vec();
     queues.sort_unstable();
@@ -156,22 +168,23 @@ fn queue_key_columns(queues: &[QueueKey]) -> (Vec<i64>, Vec<i64>) {
     queues.iter().map(|queue| (i64::from(queue.set_id.0), queue.silo.0.cast_signed())).unzip()
 }
 
-async fn purge_rows(line: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
-    for statement in sql::PURGE {
+async fn purge_rows(slot: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
+    for statement in sql::PURGE_DUE_ROWS {
         for _ in 0..PURGE_STATEMENTS_MAX {
-            let done = ask!(line, OPERATION_TIMEOUT, "forgetting", |connection| sqlx::query(statement)
-                .bind(rows::to_ms(now))
-                .execute(&mut *connection))?;
-            if done.rows_affected() == 0 {
+            let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
+                sqlx::query(statement).bind(rows::to_ms(now)).execute(&mut *connection)
+            })?;
+            if result.rows_affected() == 0 {
                 break;
             }
         }
     }
-    for statement in sql::PURGE_BY_AGE {
+    for statement in sql::PURGE_BY_DATABASE_CLOCK {
         for _ in 0..PURGE_STATEMENTS_MAX {
-            let done = ask!(line, OPERATION_TIMEOUT, "forgetting", |connection| sqlx::query(statement)
-                .execute(&mut *connection))?;
-            if done.rows_affected() == 0 {
+            let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
+                sqlx::query(statement).execute(&mut *connection)
+            })?;
+            if result.rows_affected() == 0 {
                 break;
             }
         }

@@ -1,11 +1,11 @@
-//! Every statement that the Postgres store makes. Many rows go in as arrays, one for each column: one statement and one
-//! plan, whatever their number.
+//! SQL statements of the Postgres store for advertisements. Rows are passed as arrays, one per column: one statement
+//! and one plan for any number of rows.
 
-/// The database's clock, milliseconds since the Unix epoch.
+/// Time of the database's clock, milliseconds since the Unix epoch.
 pub(super) const READ_DATABASE_TIME: &str = "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
 
-/// Locks the rows of the ids in `$1` and reads what changes ask about. In the order of ids, so that two batches that want
-/// the same rows wait for each other rather than each other's.
+/// Locks the rows of the ids in `$1` and reads the columns that writes depend on. Locks are taken in id order, so that
+/// two batches with the same rows cannot deadlock.
 pub(super) const LOCK_ADVERTISEMENTS: &str = "
     select advertisement_id, version, holder, since_ms, expires_ms, join_seats, body is not null, deleted_until_ms
       from advertisement
@@ -14,8 +14,8 @@ pub(super) const LOCK_ADVERTISEMENTS: &str = "
        for update
 ";
 
-/// The reservations of the ids in `$1`, and those of the advertisements in `$2` that may take seats. A statement of its
-/// own: it must see what was committed while `LOCK` waited.
+/// Reservations with the ids in `$1`, and reservations of the advertisements in `$2` that may take seats. A separate
+/// statement: it must see rows that were committed while `LOCK_ADVERTISEMENTS` waited.
 pub(super) const READ_RESERVATIONS: &str = "
     select reservation_id, advertisement_id, seats, users, payload, state, until_ms
       from reservation
@@ -24,21 +24,24 @@ pub(super) const READ_RESERVATIONS: &str = "
     select reservation_id, advertisement_id, seats, users, payload, state, until_ms
       from reservation
      where advertisement_id = any($2)
-       and state < 2   -- those that ended take no seats, and may be many
+       and state < 2   -- ended ones take no seats and can be numerous
 ";
 
-/// A whole batch of publications and heartbeats, the note of it and the bell included, that is its own transaction.
-/// Publishes what is in `$2` and after, whether something is there or not; what is there keeps its since. Keeps alive what
-/// is in `$11` until `$12`, if it is there, and not shortened. `$1` is who holds them now; `$13` the batch's name, and the
-/// bell is rung if `$14`. Answers the transaction's number, and what it changed: ids, since when, the versions before.
+/// Fast path batch: publications, heartbeats, the change record and the notification in one statement that is its own
+/// transaction.
 ///
-/// Arrays are taken apart where columns are selected: in a `from` each is first copied to a table of its own, which costs
+/// Publishes the advertisements in `$2` to `$10`, new or existing; an existing one keeps its `since_ms`. Extends the
+/// expiry of the advertisements in `$11` to `$12`, if they exist, and never shortens it. `$1` is the replica id and
+/// `$13` the batch id; `$14` says whether to notify. Returns the transaction id and, for the changed advertisements:
+/// ids, start of advertising, versions before.
+///
+/// Arrays are unnested in the select list: in a `from` clause each is first copied to a temporary table, which costs
 /// three times as much.
 ///
-/// A name that was ever deleted is not decided here: then the note has no ids, which its column does not allow, and nothing
-/// of all this happens (`WAS_DELETED`).
+/// A batch with an id that has a tombstone is rejected: its change record would have null ids, which the column does
+/// not allow. Then the statement fails with `NOT_NULL_VIOLATION` and nothing is written.
 pub(super) const WRITE_FAST_PATH_BATCH: &str = "
-    with put as (
+    with published as (
         insert into advertisement as a (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms,
                                         join_seats, body, connect_data)
         select u.advertisement_id, (select pg_current_xact_id()::text::bigint), $1, u.silo_id, u.set_id, u.kind,
@@ -62,33 +65,33 @@ pub(super) const WRITE_FAST_PATH_BATCH: &str = "
          where a.advertisement_id = u.advertisement_id
            and a.body is not null
         returning a.advertisement_id, a.since_ms, a.version_before
-    ), done as (
+    ), changed as (
         select array_agg(advertisement_id) as ids, array_agg(since_ms) as since_ms,
                array_agg(version_before) as versions_before
-          from (select * from put union all select * from extended) as both_kinds
-    ), noted as (
+          from (select * from published union all select * from extended) as all_changed
+    ), recorded as (
         insert into change (batch_id, version, replica, advertisement_ids)
         select $13, pg_current_xact_id()::text::bigint, $1,
-               case when (select count(*) from put) = cardinality($2) then ids end
-          from done
-         where ids is not null or 0 < cardinality($2)
+               case when (select count(*) from published) = cardinality($2) then ids end
+          from changed
+         where ids is not null or cardinality($2) > 0
         returning version
     )
-    select noted.version, done.ids, done.since_ms, done.versions_before,
+    select recorded.version, changed.ids, changed.since_ms, changed.versions_before,
            case when $14 then pg_notify('fireteam_change', '')::text end
-      from noted, done
+      from recorded, changed
 ";
 
-/// How the database says that a note had no ids: not_null_violation.
+/// SQLSTATE not_null_violation: the change record had no ids.
 pub(super) const NOT_NULL_VIOLATION: &str = "23502";
 
-/// Takes away the reservations of advertisements that go, or are made anew.
+/// Deletes the reservations of advertisements that are removed or made again.
 pub(super) const DELETE_RESERVATIONS: &str = "delete from reservation where advertisement_id = any($1)";
 
-/// Removes advertisements, names and all.
+/// Deletes advertisement rows, including tombstones.
 pub(super) const DELETE_ADVERTISEMENTS: &str = "delete from advertisement where advertisement_id = any($1)";
 
-/// Leaves only the names of advertisements, until the moments in `$2`.
+/// Turns advertisements into tombstones that end at the times in `$2`.
 pub(super) const UPDATE_TO_TOMBSTONES: &str = "
     update advertisement a
        set body = null, connect_data = '', deleted_until_ms = u.until_ms,
@@ -97,7 +100,7 @@ pub(super) const UPDATE_TO_TOMBSTONES: &str = "
      where a.advertisement_id = u.advertisement_id
 ";
 
-/// Names that nothing was known about. Fewer rows than ids: another server was quicker.
+/// Inserts tombstones for ids without a row. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_TOMBSTONES: &str = "
     insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
                                body, connect_data, deleted_until_ms)
@@ -106,7 +109,7 @@ pub(super) const INSERT_TOMBSTONES: &str = "
         on conflict (advertisement_id) do nothing
 ";
 
-/// Publishes under names that are there. `$2` is who holds them now.
+/// Updates advertisements that have a row. `$2` is the new heartbeat owner.
 pub(super) const UPDATE_ADVERTISEMENTS: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, holder = $2, silo_id = u.silo_id, set_id = u.set_id,
@@ -119,7 +122,7 @@ pub(super) const UPDATE_ADVERTISEMENTS: &str = "
      where a.advertisement_id = u.advertisement_id
 ";
 
-/// Publishes under new names. Fewer rows than ids: another server was quicker.
+/// Inserts advertisements. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_ADVERTISEMENTS: &str = "
     insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
                                body, connect_data, deleted_until_ms)
@@ -132,7 +135,7 @@ pub(super) const INSERT_ADVERTISEMENTS: &str = "
         on conflict (advertisement_id) do nothing
 ";
 
-/// Notes heartbeats, and that seats have changed: a new version and expiry, and a new holder where there is one.
+/// Updates expiry, version and heartbeat owner after heartbeats and changes of reservations.
 pub(super) const UPDATE_EXPIRY: &str = "
     update advertisement a
        set version = pg_current_xact_id()::text::bigint, expires_ms = u.expires_ms, holder = u.holder
@@ -140,7 +143,7 @@ pub(super) const UPDATE_EXPIRY: &str = "
      where a.advertisement_id = u.advertisement_id
 ";
 
-/// Takes seats. Fewer rows than ids: another server was quicker with one of the same name elsewhere.
+/// Inserts reservations. Fewer rows than ids: another server inserted one with the same id in another advertisement.
 pub(super) const INSERT_RESERVATIONS: &str = "
     insert into reservation (reservation_id, advertisement_id, seats, users, payload, state, until_ms)
     select *
@@ -148,7 +151,7 @@ pub(super) const INSERT_RESERVATIONS: &str = "
         on conflict (reservation_id) do nothing
 ";
 
-/// Changes how reservations stand: nothing else about one ever changes.
+/// Updates the state of reservations; the other columns never change.
 pub(super) const UPDATE_RESERVATIONS: &str = "
     update reservation r
        set state = u.state, until_ms = u.until_ms
@@ -156,25 +159,27 @@ pub(super) const UPDATE_RESERVATIONS: &str = "
      where r.reservation_id = u.reservation_id
 ";
 
-/// Notes what the batch `$1` of server `$2` has touched, and rings the bell if `$4`. Answers the transaction's number.
+/// Records the ids changed by the batch `$1` of server `$2`, and notifies the others if `$4`. Returns the transaction
+/// id.
 pub(super) const INSERT_CHANGE: &str = "
-    with noted as (
+    with recorded as (
         insert into change (batch_id, version, replica, advertisement_ids)
         values ($1, pg_current_xact_id()::text::bigint, $2, $3)
         returning version
     )
     select version, case when $4 then pg_notify('fireteam_change', '')::text end
-      from noted
+      from recorded
 ";
 
-/// Gives the batch `$1` up. No row: it has been committed. Waits for it while nobody knows.
+/// Abandons the batch `$1`. No inserted row means that it was committed. Waits while the batch's transaction is
+/// running.
 pub(super) const ABANDON_BATCH: &str = "
     insert into change (batch_id, version, replica, advertisement_ids)
     values ($1, pg_current_xact_id()::text::bigint, $2, '{}')
         on conflict (batch_id) do nothing
 ";
 
-/// What `WRITE_PLAIN` has answered, of the batch `$1` that is committed.
+/// The result of `WRITE_FAST_PATH_BATCH` for the committed batch `$1`.
 pub(super) const READ_COMMITTED_BATCH: &str = "
     select c.version, array_agg(u.advertisement_id), array_agg(coalesce(a.since_ms, 0)),
            array_agg(case when a.version = c.version then a.version_before else -1 end)
@@ -185,69 +190,72 @@ pub(super) const READ_COMMITTED_BATCH: &str = "
      group by c.version
 ";
 
-/// How far every reader may take everything before to be settled, and the database's clock.
+/// Oldest running transaction, below which a reader has seen everything, and the time of the database's clock.
 pub(super) const READ_OLDEST_TRANSACTION: &str = "
     select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
            (extract(epoch from clock_timestamp()) * 1000)::bigint
 ";
 
-/// The same, of at most `$4` changes from `$1` on that are not in `$2`, made by other servers than `$3` or by the batches
-/// `$5`; then everything that they name, and the ids in `$6`, as it now is in the silos `$7`, null for all: one statement,
-/// so that all is of one moment. The first row is the mark, the clock and the changes' numbers; each other begins with three
-/// nulls and an id, and goes on with nulls if nothing is advertised under it; one row for each reservation, or one.
+/// Oldest running transaction, clock, and at most `$4` changes from transaction `$1` on, without those in `$2`. Only
+/// changes of other servers than `$3`, or of the batches `$5`. Then the current rows of the changed ids and of the ids
+/// in `$6`, in the silos `$7`, null for all. One statement, so that all rows are of one snapshot.
+///
+/// The first row has the oldest transaction, the clock and the transaction ids of the changes. Every other row begins
+/// with three nulls and an id, followed by nulls if there is no advertisement. There is one row per reservation, or one
+/// row without any.
 pub(super) const READ_CHANGES: &str = "
-    with fresh as materialized (
+    with new_changes as materialized (
         select version, advertisement_ids
           from change
-         where $1 <= version and version <> all($2) and (replica <> $3 or batch_id = any($5))
+         where version >= $1 and version <> all($2) and (replica <> $3 or batch_id = any($5))
          order by version
          limit $4
-    ), asked as (
-        select unnest(advertisement_ids) as advertisement_id from fresh
+    ), requested as (
+        select unnest(advertisement_ids) as advertisement_id from new_changes
          union
         select unnest($6::uuid[])
     )
     select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
            (extract(epoch from clock_timestamp()) * 1000)::bigint,
-           (select array_agg(version) from fresh),
+           (select array_agg(version) from new_changes),
            null::uuid, null::bigint, null::bigint, null::bigint, null::bigint, null::smallint, null::bigint, null::bigint,
            null::integer, null::text, null::bytea,
            null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint
      union all
     select null, null, null,
-           asked.advertisement_id, a.version, a.holder, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
+           requested.advertisement_id, a.version, a.holder, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
            a.join_seats, a.body, a.connect_data,
            r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms
-      from asked
-      left join advertisement a on a.advertisement_id = asked.advertisement_id
+      from requested
+      left join advertisement a on a.advertisement_id = requested.advertisement_id
                                and a.body is not null
                                and ($7::bigint[] is null or a.silo_id = any($7))
       left join reservation r on r.advertisement_id = a.advertisement_id
 ";
 
-/// Everything that is advertised, in no order, as the database copies it: a select's rows without a select's questions,
-/// which cost as much as reading them. `silos` are the only ones wanted; a copy takes no parameters, and numbers hurt
-/// nobody.
+/// COPY statement for all advertisements, in no order. It returns the rows of a select without its protocol cost per
+/// row, which equals the cost of decoding. `silos` limits the rows; a copy takes no parameters, and numbers are safe in
+/// the text.
 pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
-    let wanted = silos.map(|silos| {
+    let silo_filter = silos.map(|silos| {
         let silos: Vec<String> = silos.iter().map(i64::to_string).collect();
         format!(" and silo_id = any('{{{}}}'::bigint[])", silos.join(","))
     });
     format!(
         "copy (select advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, \
          connect_data from advertisement where body is not null{}) to stdout with (format binary)",
-        wanted.unwrap_or_default()
+        silo_filter.unwrap_or_default()
     )
 }
 
-/// All seats.
+/// All reservations.
 pub(super) const LOAD_RESERVATIONS: &str = "
     select reservation_id, advertisement_id, seats, users, payload, state, until_ms
       from reservation
 ";
 
-/// What is advertised in the silos `$1` under the ids in `$2`, and the seats in it: one statement, so that both are of one
-/// moment; a row for each reservation, or one, in the order of ids.
+/// Advertisements in the silos `$1` with the ids in `$2`, and their reservations, in id order. One statement, so that
+/// all rows are of one snapshot; one row per reservation, or one without any.
 pub(super) const READ_ADVERTISEMENTS: &str = "
     select a.advertisement_id, a.version, a.holder, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
            a.body, a.connect_data, r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms
@@ -259,18 +267,18 @@ pub(super) const READ_ADVERTISEMENTS: &str = "
      order by a.advertisement_id, r.reservation_id
 ";
 
-/// The first `$3` names of what is advertised in the silos `$1`, from `$2` on.
+/// At most `$3` ids of advertisements in the silos `$1`, from `$2` on.
 pub(super) const LIST_ADVERTISEMENT_IDS: &str = "
     select advertisement_id
       from advertisement
-     where $2 <= advertisement_id
+     where advertisement_id >= $2
        and body is not null
        and ($1::bigint[] is null or silo_id = any($1))
      order by advertisement_id
      limit $3
 ";
 
-/// Names of what has expired, for a start.
+/// At most 1,000 ids of expired advertisements.
 pub(super) const LIST_EXPIRED_IDS: &str = "
     select advertisement_id
       from advertisement
@@ -278,14 +286,14 @@ pub(super) const LIST_EXPIRED_IDS: &str = "
      limit 1000
 ";
 
-/// A thousand ended reservations that are due; those that another server is at are left to it.
+/// Purges at most 1,000 ended reservations that are due; skips rows that another server has locked.
 pub(super) const PURGE_RESERVATIONS: &str = "
     delete from reservation
      where reservation_id in (select reservation_id from reservation where state = 2 and until_ms <= $1 limit 1000
                                  for update skip locked)
 ";
 
-/// A thousand deletions that are due, of names that are in use again.
+/// Clears at most 1,000 ended tombstones of ids that are in use again.
 pub(super) const CLEAR_EXPIRED_DELETIONS: &str = "
     update advertisement
        set deleted_until_ms = null
@@ -293,14 +301,14 @@ pub(super) const CLEAR_EXPIRED_DELETIONS: &str = "
                                  where deleted_until_ms <= $1 and body is not null limit 1000 for update skip locked)
 ";
 
-/// A thousand names that are due.
+/// Purges at most 1,000 ended tombstones.
 pub(super) const PURGE_TOMBSTONES: &str = "
     delete from advertisement
      where advertisement_id in (select advertisement_id from advertisement
                                  where deleted_until_ms <= $1 and body is null limit 1000 for update skip locked)
 ";
 
-/// A thousand changes that every server has read, or will not miss: `feed.rs` says why.
+/// Purges at most 1,000 changes that every server has read, or replaces by a snapshot; see `cursor.rs`.
 pub(super) const PURGE_CHANGES: &str = "
     delete from change
      where batch_id in (select batch_id from change where made_at < clock_timestamp() - interval '10 minutes' limit 1000

@@ -1,8 +1,7 @@
-//! One batch of changes, in one transaction: lock what it touches, decide in plain code, write the difference. Most are
-//! plainer than that, and one statement (`plain.rs`).
+//! Transaction of an advertisement batch: lock the touched rows, apply the writes in code, store the difference. Most
+//! batches use one statement instead (`fast_path.rs`).
 //!
-//! Where another server was quicker with a name that nobody had, the batch begins again and finds the name there
-//! (`attempt.rs`).
+//! If another server inserts a row of a new id first, the batch is retried and finds the row (`commit.rs`).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -23,13 +22,16 @@ use crate::store::{
     AdvertVersion, AdvertWrite, CommitResult, Reservation, StoreError, VersionStep, WriteOutcome, transaction_label,
 };
 
-/// Makes all changes and answers each. On an error none has happened, or nobody knows.
-pub(super) async fn commit_batch(desk: &mut WriteSession, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
-    let plain = FastPathBatch::from_batch(batch).filter(|_| !mutant::is("acknowledge_before_commit"));
-    commit::commit_with_retries(desk, AdvertTransaction { batch, fast_path: plain }).await
+/// Commits a batch and returns its result. On an error it was not committed, or the outcome is unknown.
+pub(super) async fn commit_batch(
+    session: &mut WriteSession,
+    batch: &[AdvertWrite],
+) -> Result<CommitResult, StoreError> {
+    let fast_path = FastPathBatch::from_batch(batch).filter(|_| !mutant::is("acknowledge_before_commit"));
+    commit::commit_with_retries(session, AdvertTransaction { batch, fast_path }).await
 }
 
-/// A batch, and how it can be written in one statement, if it can.
+/// Batch, and its fast path form if it qualifies.
 struct AdvertTransaction<'a> {
     batch: &'a [AdvertWrite],
     fast_path: Option<FastPathBatch<'a>>,
@@ -56,32 +58,36 @@ impl BatchWork for AdvertTransaction<'_> {
 
     async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<CommitResult, CommitError> {
         match &self.fast_path {
-            Some(plain) => plain.write(self.batch, attempt, connection).await,
+            Some(fast_path) => fast_path.write(self.batch, attempt, connection).await,
             None => attempt.write_batch(connection, self.batch).await,
         }
     }
 
-    async fn read_committed_result(&self, desk: &mut WriteSession, batch_id: Uuid) -> Result<CommitResult, StoreError> {
-        fast_path::read_committed_result(desk, batch_id, self.batch).await
+    async fn read_committed_result(
+        &self,
+        session: &mut WriteSession,
+        batch_id: Uuid,
+    ) -> Result<CommitResult, StoreError> {
+        fast_path::read_committed_result(session, batch_id, self.batch).await
     }
 }
 
 impl CommitAttempt {
-    /// Leaves word of what has changed, if anything has. Says which transaction it is.
+    /// Records the changed ids for the other servers, if there are any. Returns the transaction's id as version.
     async fn record_change(
         &self,
         connection: &mut PgConnection,
-        changed: impl ExactSizeIterator<Item = &AdvertisementId>,
+        changed_ids: impl ExactSizeIterator<Item = &AdvertisementId>,
     ) -> Result<AdvertVersion, CommitError> {
-        if changed.len() == 0 {
+        if changed_ids.len() == 0 {
             return Ok(AdvertVersion::default());
         }
-        let ids = to_uuids(changed.map(AdvertisementId::as_bytes));
-        let noted = sqlx::query_scalar(sql::INSERT_CHANGE).bind(self.batch_id).bind(self.replica_id).bind(ids);
-        Ok(AdvertVersion(noted.bind(self.notify).fetch_one(connection).await?))
+        let ids = to_uuids(changed_ids.map(AdvertisementId::as_bytes));
+        let query = sqlx::query_scalar(sql::INSERT_CHANGE).bind(self.batch_id).bind(self.replica_id).bind(ids);
+        Ok(AdvertVersion(query.bind(self.notify).fetch_one(connection).await?))
     }
 
-    /// Everything but `commit`.
+    /// Writes the batch without committing it.
     async fn write_batch(
         &self,
         connection: &mut PgConnection,
@@ -91,31 +97,32 @@ impl CommitAttempt {
         let before = AdvertRowsBefore::lock_and_read(connection, &TouchedAdvertKeys::of_batch(batch)).await?;
         let mut after = before.to_advert_rows();
         let outcomes: Vec<WriteOutcome> = batch.iter().map(|write| after.apply_write(write)).collect();
-        let difference = AdvertRowChanges::between(&before, &after, &extended_ids(batch, &outcomes), self.replica_id);
-        difference.write(connection).await?;
-        let changed = difference.changed_ids();
-        let version = self.record_change(&mut *connection, changed.iter()).await?;
+        let row_changes = AdvertRowChanges::between(&before, &after, &extended_ids(batch, &outcomes), self.replica_id);
+        row_changes.write(connection).await?;
+        let changed_ids = row_changes.changed_ids();
+        let version = self.record_change(&mut *connection, changed_ids.iter()).await?;
         let step = |write: &AdvertWrite| {
             let id = write.advertisement_id();
-            let found = before.advertisements.get(&id).filter(|found| found.is_advertised);
-            let before = found.map_or(AdvertVersion::default(), |found| found.version);
-            let stands = after.advertisements.contains_key(&id);
-            let after = if changed.contains(&id) { version } else { before };
-            VersionStep { before, after: if stands { after } else { AdvertVersion::default() } }
+            let stored = before.advertisements.get(&id).filter(|stored| stored.is_advertised);
+            let before = stored.map_or(AdvertVersion::default(), |stored| stored.version);
+            let exists = after.advertisements.contains_key(&id);
+            let after = if changed_ids.contains(&id) { version } else { before };
+            VersionStep { before, after: if exists { after } else { AdvertVersion::default() } }
         };
         Ok(CommitResult { version_steps: batch.iter().map(step).collect(), outcomes })
     }
 }
 
-/// Whose heartbeats were taken.
+/// Advertisements whose heartbeats were applied.
 fn extended_ids(batch: &[AdvertWrite], outcomes: &[WriteOutcome]) -> BTreeSet<AdvertisementId> {
-    let done = batch.iter().zip(outcomes).filter(|(_, outcome)| **outcome == WriteOutcome::Applied);
-    done.filter(|(write, _)| matches!(write, AdvertWrite::ExtendTtl { .. }))
+    let applied = batch.iter().zip(outcomes).filter(|(_, outcome)| **outcome == WriteOutcome::Applied);
+    applied
+        .filter(|(write, _)| matches!(write, AdvertWrite::ExtendTtl { .. }))
         .map(|(write, _)| write.advertisement_id())
         .collect()
 }
 
-/// What the database says about the ids that a batch names.
+/// Stored rows for the ids of a batch.
 #[derive(Default)]
 pub(super) struct AdvertRowsBefore {
     pub(super) advertisements: HashMap<AdvertisementId, KeyLookup, BuildIdHasher>,
@@ -123,34 +130,39 @@ pub(super) struct AdvertRowsBefore {
 }
 
 impl AdvertRowsBefore {
-    /// Locks and reads.
-    async fn lock_and_read(connection: &mut PgConnection, touched: &TouchedAdvertKeys) -> Result<Self, CommitError> {
+    async fn lock_and_read(connection: &mut PgConnection, keys: &TouchedAdvertKeys) -> Result<Self, CommitError> {
         let mut before = Self::default();
-        let locked = to_uuids(touched.locked_advertisements.iter().map(AdvertisementId::as_bytes));
+        let locked = to_uuids(keys.locked_advertisements.iter().map(AdvertisementId::as_bytes));
         for row in sqlx::query(sql::LOCK_ADVERTISEMENTS).bind(locked).fetch_all(&mut *connection).await? {
             let found = decode::decode_key_lookup(&row)?;
             before.advertisements.insert(found.id, found);
         }
-        if touched.reservations.is_empty() && touched.seat_checked.is_empty() {
+        if keys.reservations.is_empty() && keys.seat_counted_advertisements.is_empty() {
             return Ok(before);
         }
-        let asked = to_uuids(touched.reservations.iter().map(ReservationId::as_bytes));
-        let trusting = mutant::is("trust_the_index");
-        let counted = to_uuids(touched.seat_checked.iter().filter(|_| !trusting).map(AdvertisementId::as_bytes));
-        for row in sqlx::query(sql::READ_RESERVATIONS).bind(asked).bind(counted).fetch_all(connection).await? {
+        let reservation_ids = to_uuids(keys.reservations.iter().map(ReservationId::as_bytes));
+        let trust_memory = mutant::is("trust_the_index");
+        let advertisement_ids =
+            to_uuids(keys.seat_counted_advertisements.iter().filter(|_| !trust_memory).map(AdvertisementId::as_bytes));
+        for row in sqlx::query(sql::READ_RESERVATIONS)
+            .bind(reservation_ids)
+            .bind(advertisement_ids)
+            .fetch_all(connection)
+            .await?
+        {
             let reservation = decode::decode_reservation(&row, 0)?;
             before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
         }
         Ok(before)
     }
 
-    /// The same, for the changes to be made in.
+    /// The rows that the writes are applied to.
     fn to_advert_rows(&self) -> AdvertRows {
-        let mut picture = AdvertRows::default();
+        let mut rows = AdvertRows::default();
         for (id, found) in &self.advertisements {
-            picture.tombstones.extend(found.deleted_until.map(|until| (*id, until)));
+            rows.tombstones.extend(found.deleted_until.map(|until| (*id, until)));
             if found.is_advertised {
-                picture.add_advertisement(
+                rows.add_advertisement(
                     *id,
                     (found.advertised_since, found.expires_at),
                     found.join_seats,
@@ -158,8 +170,8 @@ impl AdvertRowsBefore {
                 );
             }
         }
-        self.reservations.values().for_each(|it| picture.add_reservation(it.clone()));
-        picture
+        self.reservations.values().for_each(|reservation| rows.add_reservation(reservation.clone()));
+        rows
     }
 }
 

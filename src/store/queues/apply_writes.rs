@@ -1,7 +1,7 @@
-//! What each change does to what queues keep: plain code over plain values, carried out by every store.
+//! Effect of each queue write on the stored rows; the same plain code for every backend.
 //!
-//! A store shows this code the rows that a batch touches, lets it make the changes one by one, in order, and then carries
-//! out the difference. So a batch means the same everywhere, however fast it is written.
+//! A backend passes in the rows that a batch touches and applies its writes here, in order. Then it stores the
+//! difference. So a batch has the same result in every backend.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,33 +12,33 @@ use crate::domain::lifecycle::{Match, TicketFate};
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::mutant;
-use crate::store::queues::queue_rows::{QueueRows, TicketUser, forget_at, match_users, queue_key};
-use crate::store::queues::{QueueOutcome, QueueWrite, StoredTicket, TicketState};
+use crate::store::queues::queue_rows::{QueueRows, TicketUser, match_purge_at, match_users, queue_key};
+use crate::store::queues::{PenaltySchedule, QueueOutcome, QueueWrite, StoredTicket, TicketState};
 
-/// The edition of a ticket that was entered a moment ago.
+/// Version of a ticket that was just entered.
 const FIRST_VERSION: u64 = 1;
 
 impl QueueRows {
-    /// Makes the changes of one batch, in order, and says what each did.
+    /// Applies a batch in order and returns one outcome per write.
     ///
-    /// Moves of one match in a batch, and its end, are made one from the other. So when one comes too late, those after it do
-    /// too: what they were made from never was, even where the number of their edition happens to be the next.
+    /// Transitions of one match in a batch, and its result, build on each other. After a stale one, the later ones are
+    /// stale too: the version that they build on was never stored, even if their version number fits.
     pub(in crate::store) fn apply_batch(&mut self, batch: &[QueueWrite]) -> Vec<QueueOutcome> {
-        let mut late = BTreeSet::new();
+        let mut stale_matches = BTreeSet::new();
         let mut apply = |write: &QueueWrite| {
-            let id = match write {
-                QueueWrite::TransitionMatch { updated_match: next, .. } => next.id,
+            let match_id = match write {
+                QueueWrite::TransitionMatch { updated_match, .. } => updated_match.id,
                 QueueWrite::RecordResult { report, .. } if !self.results.contains_key(&report.match_id) => {
                     report.match_id
                 }
                 _ => return self.apply_write(write),
             };
-            if late.contains(&id) {
-                return QueueOutcome::StaleMatchVersion(self.matches.get(&id).cloned());
+            if stale_matches.contains(&match_id) {
+                return QueueOutcome::StaleMatchVersion(self.matches.get(&match_id).cloned());
             }
             let outcome = self.apply_write(write);
             if matches!(outcome, QueueOutcome::StaleMatchVersion(Some(_))) {
-                late.insert(id);
+                stale_matches.insert(match_id);
             }
             outcome
         };
@@ -47,24 +47,24 @@ impl QueueRows {
 
     pub(super) fn apply_write(&mut self, write: &QueueWrite) -> QueueOutcome {
         match write {
-            QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: payload, now } => {
-                self.enter_queue(ticket, *expires, *payload, *now)
+            QueueWrite::EnterQueue { ticket, expires_at, request_digest, now } => {
+                self.enter_queue(ticket, *expires_at, *request_digest, *now)
             }
-            QueueWrite::Heartbeat { ticket_id: id, expires_at: expires, .. } => {
-                let Some(stored) = self.tickets.get_mut(id) else { return QueueOutcome::TicketNotFound };
-                if stored.state == TicketState::Waiting && stored.expires_at < *expires {
-                    stored.expires_at = *expires;
+            QueueWrite::Heartbeat { ticket_id, expires_at, .. } => {
+                let Some(stored) = self.tickets.get_mut(ticket_id) else { return QueueOutcome::TicketNotFound };
+                if stored.state == TicketState::Waiting && stored.expires_at < *expires_at {
+                    stored.expires_at = *expires_at;
                     stored.version += 1;
                 }
                 QueueOutcome::CurrentTicket(stored.clone())
             }
-            QueueWrite::EndTicket { ticket_id: id, end_reason: how, purge_at: forget_at, now } => {
-                let Some(stored) = self.tickets.get(id) else { return QueueOutcome::TicketNotFound };
-                let due = *how != TicketEndReason::Expired || stored.expires_at <= *now;
-                if stored.state == TicketState::Waiting && due {
-                    let state = TicketState::Ended { end_reason: *how, match_id: None, purge_at: *forget_at };
+            QueueWrite::EndTicket { ticket_id, end_reason, purge_at, now } => {
+                let Some(stored) = self.tickets.get(ticket_id) else { return QueueOutcome::TicketNotFound };
+                let is_due = *end_reason != TicketEndReason::Expired || stored.expires_at <= *now;
+                if stored.state == TicketState::Waiting && is_due {
+                    let state = TicketState::Ended { end_reason: *end_reason, match_id: None, purge_at: *purge_at };
                     return self
-                        .set_ticket_state(*id, state, None)
+                        .set_ticket_state(*ticket_id, state, None)
                         .map_or(QueueOutcome::TicketNotFound, QueueOutcome::CurrentTicket);
                 }
                 QueueOutcome::CurrentTicket(stored.clone())
@@ -73,66 +73,80 @@ impl QueueRows {
             QueueWrite::TransitionMatch { .. } => self.transition_match(write),
             QueueWrite::ImportRatings { rows } => self.import_ratings(rows),
             QueueWrite::RecordResult { .. } => self.record_result(write),
-            QueueWrite::RecordFeedback { match_id, set_id, user, stars: score, rating_spec: spec, now } => {
-                self.record_feedback(*match_id, (*user, *set_id), *score, spec.as_ref(), *now)
+            QueueWrite::RecordFeedback { match_id, set_id, user, stars, rating_spec, now } => {
+                self.record_feedback(*match_id, (*user, *set_id), *stars, rating_spec.as_ref(), *now)
             }
         }
     }
 
-    fn enter_queue(&mut self, ticket: &Arc<Ticket>, expires: UnixMs, payload: [u8; 16], now: UnixMs) -> QueueOutcome {
+    fn enter_queue(
+        &mut self,
+        ticket: &Arc<Ticket>,
+        expires_at: UnixMs,
+        request_digest: [u8; 16],
+        now: UnixMs,
+    ) -> QueueOutcome {
         if let Some(stored) = self.tickets.get(&ticket.id) {
-            return match stored.request_digest == payload {
-                true => QueueOutcome::Entered { ticket: stored.clone(), is_replay: true },
-                false => QueueOutcome::IdempotencyKeyReused,
+            let is_replay = stored.request_digest == request_digest;
+            return if is_replay {
+                QueueOutcome::Entered { ticket: stored.clone(), is_replay }
+            } else {
+                QueueOutcome::IdempotencyKeyReused
             };
         }
         let (users, queue) = (ticket.session.sorted_users(), queue_key(ticket));
-        if let Some(refusal) = self.entry_error(ticket, &users, now) {
-            return refusal;
+        if let Some(error) = self.entry_error(ticket, &users, now) {
+            return error;
         }
         for user in users {
-            self.add_ticket_user(user, TicketUser { queue, ticket: ticket.id, exclusive: ticket.exclusive });
+            self.add_ticket_user(user, TicketUser { queue, ticket_id: ticket.id, exclusive: ticket.exclusive });
         }
-        let ticket = Arc::clone(ticket);
         let stored = StoredTicket {
-            ticket,
+            ticket: Arc::clone(ticket),
             state: TicketState::Waiting,
-            expires_at: expires,
+            expires_at,
             version: FIRST_VERSION,
-            request_digest: payload,
+            request_digest,
         };
         self.tickets.insert(stored.ticket.id, stored.clone());
         QueueOutcome::Entered { ticket: stored, is_replay: false }
     }
 
-    /// Why a party may not wait: first who plays, then who waits already, then who is barred; each in the order of users.
+    /// Reason why a party cannot enter. Checks users in matches first, then other tickets, then cooldowns; each in user
+    /// order.
     fn entry_error(&self, ticket: &Ticket, users: &[UserKey], now: UnixMs) -> Option<QueueOutcome> {
-        let playing = |user: &UserKey| {
-            self.match_by_user.get(user).map(|by| QueueOutcome::AlreadyInMatch { user: *user, match_id: *by })
+        let in_match = |user: &UserKey| {
+            let match_id = *self.match_by_user.get(user)?;
+            Some(QueueOutcome::AlreadyInMatch { user: *user, match_id })
         };
         let queue = queue_key(ticket);
         let queued = |user: &UserKey| {
-            let spots = self.ticket_users.get(user)?;
-            let in_the_way = spots.iter().filter(|spot| spot.queue == queue || spot.exclusive || ticket.exclusive);
-            // The least of several, so that every store names the same.
-            in_the_way
-                .map(|spot| spot.ticket)
-                .min()
-                .map(|ticket| QueueOutcome::AlreadyQueued { user: *user, other_ticket: ticket })
+            let memberships = self.ticket_users.get(user)?;
+            let conflicting = memberships
+                .iter()
+                .filter(|membership| membership.queue == queue || membership.exclusive || ticket.exclusive);
+            // The smallest id of several, so that every backend names the same ticket.
+            let other_ticket = conflicting.map(|membership| membership.ticket_id).min()?;
+            Some(QueueOutcome::AlreadyQueued { user: *user, other_ticket })
         };
-        let barred = |user: &UserKey| {
+        let on_cooldown = |user: &UserKey| {
             let until = self.penalties.get(&(*user, ticket.set_id))?.active_cooldown(now)?;
             Some(QueueOutcome::OnCooldown { user: *user, until })
         };
-        let first = users.iter().find_map(playing).or_else(|| users.iter().find_map(queued));
-        first.or_else(|| users.iter().find_map(barred))
+        let first = users.iter().find_map(in_match).or_else(|| users.iter().find_map(queued));
+        first.or_else(|| users.iter().find_map(on_cooldown))
     }
 
-    /// A new state, and a new expiry where one is given: the ticket as it then stands.
-    fn set_ticket_state(&mut self, id: TicketId, state: TicketState, expires: Option<UnixMs>) -> Option<StoredTicket> {
+    /// Sets the state and, if given, the expiry. Returns the ticket as it is then.
+    fn set_ticket_state(
+        &mut self,
+        id: TicketId,
+        state: TicketState,
+        expires_at: Option<UnixMs>,
+    ) -> Option<StoredTicket> {
         let stored = self.tickets.get_mut(&id)?;
         stored.state = state;
-        stored.expires_at = expires.unwrap_or(stored.expires_at);
+        stored.expires_at = expires_at.unwrap_or(stored.expires_at);
         stored.version += 1;
         let stored = stored.clone();
         if !stored.is_open() {
@@ -142,103 +156,113 @@ impl QueueRows {
     }
 
     fn propose_match(&mut self, proposed: &Arc<Match>, now: UnixMs) -> QueueOutcome {
-        let all: BTreeSet<TicketId> = proposed.tickets.iter().map(|member| member.ticket_id).collect();
-        // A name that is in use proposes nothing new.
-        let taken = match self.matches.contains_key(&proposed.id) {
-            true => all.clone(),
-            false if mutant::is("trust_the_lease") => BTreeSet::new(),
-            false => self.unavailable_tickets(proposed, now),
+        let all: BTreeSet<TicketId> = proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id).collect();
+        // An id in use cannot be proposed again.
+        let unavailable = if self.matches.contains_key(&proposed.id) {
+            all.clone()
+        } else if mutant::is("trust_the_lease") {
+            BTreeSet::new()
+        } else {
+            self.unavailable_tickets(proposed, now)
         };
-        let partial = mutant::is("accept_partial_matches") && taken.len() < all.len();
-        if all.is_empty() || (!taken.is_empty() && !partial) {
-            return QueueOutcome::TicketsUnavailable { tickets: taken.into_iter().collect() };
+        let partial = mutant::is("accept_partial_matches") && unavailable.len() < all.len();
+        if all.is_empty() || (!unavailable.is_empty() && !partial) {
+            return QueueOutcome::TicketsUnavailable { tickets: unavailable.into_iter().collect() };
         }
         let mut tickets = Vec::with_capacity(all.len());
-        for member in proposed.tickets.iter().filter(|member| !taken.contains(&member.ticket_id)) {
-            tickets.extend(self.set_ticket_state(member.ticket_id, TicketState::InMatch(proposed.id), None));
-            member.players.iter().for_each(|seat| self.add_match_user(seat.user, proposed.id));
+        for match_ticket in
+            proposed.tickets.iter().filter(|match_ticket| !unavailable.contains(&match_ticket.ticket_id))
+        {
+            tickets.extend(self.set_ticket_state(match_ticket.ticket_id, TicketState::InMatch(proposed.id), None));
+            match_ticket.players.iter().for_each(|player| self.add_match_user(player.user, proposed.id));
         }
         tickets.sort_unstable_by_key(|stored| stored.ticket.id);
         self.matches.insert(proposed.id, Arc::clone(proposed));
         QueueOutcome::MatchWritten { tickets }
     }
 
-    /// Tickets that a proposal may not have: they do not wait, are not believed any more, have a user who plays or who is in
-    /// another of them, or other users than the proposal says.
+    /// Tickets that a proposal cannot take. Such a ticket does not wait, has expired, or has other users than the
+    /// proposal says. Or one of its users is in a match or in another of the tickets.
     fn unavailable_tickets(&self, proposed: &Match, now: UnixMs) -> BTreeSet<TicketId> {
-        let mut seated = BTreeSet::new();
-        let mut taken = BTreeSet::new();
-        for member in &proposed.tickets {
-            let users: BTreeSet<UserKey> = member.players.iter().map(|seat| seat.user).collect();
-            let free = self.tickets.get(&member.ticket_id).is_some_and(|stored| {
+        let mut proposed_users = BTreeSet::new();
+        let mut unavailable = BTreeSet::new();
+        for match_ticket in &proposed.tickets {
+            let users: BTreeSet<UserKey> = match_ticket.players.iter().map(|player| player.user).collect();
+            let is_available = self.tickets.get(&match_ticket.ticket_id).is_some_and(|stored| {
                 stored.state == TicketState::Waiting
                     && now < stored.expires_at
                     && stored.ticket.session.sorted_users().iter().eq(&users)
-                    && users.iter().all(|user| !self.match_by_user.contains_key(user) && !seated.contains(user))
+                    && users.iter().all(|user| !self.match_by_user.contains_key(user) && !proposed_users.contains(user))
             });
-            seated.extend(users);
-            if !free {
-                taken.insert(member.ticket_id);
+            proposed_users.extend(users);
+            if !is_available {
+                unavailable.insert(match_ticket.ticket_id);
             }
         }
-        taken
+        unavailable
     }
 
     fn transition_match(&mut self, write: &QueueWrite) -> QueueOutcome {
         let QueueWrite::TransitionMatch {
-            updated_match: next,
-            ticket_fates: fates,
-            other_tickets: elsewhere,
-            penalized_users: punished,
-            penalty_schedule: ladder,
-            purge_at: forget,
+            updated_match,
+            ticket_fates,
+            other_tickets,
+            penalized_users,
+            penalty_schedule,
+            purge_at,
             now,
         } = write
         else {
             return QueueOutcome::StaleMatchVersion(None);
         };
-        let Some(stored) = self.matches.get(&next.id) else { return QueueOutcome::StaleMatchVersion(None) };
-        if stored.version.checked_add(1) != Some(next.version) {
+        let Some(stored) = self.matches.get(&updated_match.id) else { return QueueOutcome::StaleMatchVersion(None) };
+        if stored.version.checked_add(1) != Some(updated_match.version) {
             return QueueOutcome::StaleMatchVersion(Some(Arc::clone(stored)));
         }
         let mut changed = BTreeMap::new();
         let mut leaving = BTreeSet::new();
-        let dropped = mutant::is("forget_requeue");
-        for (id, fate, expires) in fates {
+        let drop_requeued = mutant::is("forget_requeue");
+        let match_id = updated_match.id;
+        for (id, fate, expires_at) in ticket_fates {
             let Some(stored) = self.tickets.get(id) else { continue };
-            if stored.state != TicketState::InMatch(next.id) || (dropped && *fate == TicketFate::Requeued) {
+            let is_dropped = drop_requeued && *fate == TicketFate::Requeued;
+            if stored.state != TicketState::InMatch(match_id) || is_dropped {
                 continue;
             }
-            let (state, expires) = match fate {
+            let (state, expires_at) = match fate {
                 TicketFate::Requeued => {
                     leaving.extend(stored.ticket.session.sorted_users());
-                    (TicketState::Waiting, Some(*expires))
+                    (TicketState::Waiting, Some(*expires_at))
                 }
-                TicketFate::Ended(how) => {
-                    (TicketState::Ended { end_reason: *how, match_id: Some(next.id), purge_at: *forget }, None)
+                TicketFate::Ended(end_reason) => {
+                    let match_id = Some(match_id);
+                    (TicketState::Ended { end_reason: *end_reason, match_id, purge_at: *purge_at }, None)
                 }
             };
-            changed.extend(self.set_ticket_state(*id, state, expires).map(|stored| (*id, stored)));
+            changed.extend(self.set_ticket_state(*id, state, expires_at).map(|stored| (*id, stored)));
         }
-        for id in elsewhere {
+        for id in other_tickets {
             if self.tickets.get(id).is_some_and(|stored| stored.state == TicketState::Waiting) {
-                let how = TicketEndReason::MatchedElsewhere;
-                let state = TicketState::Ended { end_reason: how, match_id: Some(next.id), purge_at: *forget };
+                let end_reason = TicketEndReason::MatchedElsewhere;
+                let state = TicketState::Ended { end_reason, match_id: Some(match_id), purge_at: *purge_at };
                 changed.extend(self.set_ticket_state(*id, state, None).map(|stored| (*id, stored)));
             }
         }
-        // Nobody plays in a match that is over, nor whose ticket has come back, nor who is no longer among its members.
-        let staying = if forget_at(next).is_some() { BTreeSet::new() } else { match_users(next) };
-        let players = self.users_by_match.get(&next.id).cloned().unwrap_or_default();
-        for user in players.into_iter().filter(|user| !staying.contains(user) || leaving.contains(user)) {
-            self.remove_match_user(user, next.id);
+        // A user leaves a match that has ended, a match whose ticket returned to the queue, and a match without that
+        // user.
+        let staying =
+            if match_purge_at(updated_match).is_some() { BTreeSet::new() } else { match_users(updated_match) };
+        let users = self.users_by_match.get(&updated_match.id).cloned().unwrap_or_default();
+        for user in users.into_iter().filter(|user| !staying.contains(user) || leaving.contains(user)) {
+            self.remove_match_user(user, updated_match.id);
         }
-        for user in punished.iter().copied().collect::<BTreeSet<_>>() {
-            let key = (user, next.set_id);
-            let before = self.penalties.get(&key).copied();
-            self.penalties.insert(key, next_penalty(&ladder.cooldowns_ms, ladder.reset_after_ms, before, *now));
+        for user in penalized_users.iter().copied().collect::<BTreeSet<_>>() {
+            let key = (user, updated_match.set_id);
+            let previous = self.penalties.get(&key).copied();
+            let PenaltySchedule { cooldowns_ms, reset_after_ms } = penalty_schedule;
+            self.penalties.insert(key, next_penalty(cooldowns_ms, *reset_after_ms, previous, *now));
         }
-        self.matches.insert(next.id, Arc::clone(next));
+        self.matches.insert(updated_match.id, Arc::clone(updated_match));
         QueueOutcome::MatchWritten { tickets: changed.into_values().collect() }
     }
 }

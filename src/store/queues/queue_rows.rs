@@ -1,4 +1,4 @@
-//! What queues keep, or as much of it as a batch can touch: the rows that changes are made in.
+//! Rows of the queues, or those that a batch can touch, as maps that writes are applied to.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,116 +12,110 @@ use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
 use crate::store::queues::{QueueKey, RESULT_RETENTION_MS, RatingRow, StoredTicket, TicketState};
 
-/// Rows by what they are found by.
+/// Rows by key.
 #[derive(Clone, Debug, Default)]
 pub(in crate::store) struct QueueRows {
     pub(in crate::store) tickets: HashMap<TicketId, StoredTicket, BuildIdHasher>,
     pub(in crate::store) matches: HashMap<MatchId, Arc<Match>, BuildIdHasher>,
-    /// The tickets of each user that are not over. A user without any has no entry.
+    /// Tickets of each user that have not ended. A user without tickets has no entry.
     pub(in crate::store) ticket_users: BTreeMap<UserKey, Vec<TicketUser>>,
-    /// The match of each user who is in one that is not over.
+    /// Match of each user who is in one that has not ended.
     pub(in crate::store) match_by_user: BTreeMap<UserKey, MatchId>,
-    /// The same the other way about. A match without any has no entry.
+    /// Users of each match: the inverse of `match_by_user`. A match without users has no entry.
     pub(in crate::store) users_by_match: HashMap<MatchId, BTreeSet<UserKey>, BuildIdHasher>,
     pub(in crate::store) penalties: BTreeMap<(UserKey, SetId), Penalty>,
     pub(in crate::store) ratings: BTreeMap<(UserKey, SetId), RatingRow>,
-    /// How far sets have been played by those whose ratings are not here, where the picture is a part and a batch asks for it.
-    pub(in crate::store) periods_played_by_others: BTreeMap<SetId, SetActivity>,
-    /// What came of matches; of those that a batch is about, where the picture is a part.
+    /// Match activity of sets, from users whose ratings were not read. Empty if all rows are present.
+    pub(in crate::store) activity_of_other_users: BTreeMap<SetId, SetActivity>,
+    /// Match results.
     pub(in crate::store) results: HashMap<MatchId, Arc<MatchResult>, BuildIdHasher>,
-    /// The latest changes of each user's ratings, by the place that each has among them; where the picture is a part, those
-    /// that a batch makes.
+    /// Rating history entries by slot. If only part of the rows was read: the entries that the batch writes.
     pub(in crate::store) rating_changes: BTreeMap<(UserKey, SetId, u32), RatingHistoryEntry>,
-    /// What players thought of matches, and when they said so.
+    /// Stars and time of each player's feedback on a match.
     pub(in crate::store) feedback: BTreeMap<(MatchId, UserKey), (u8, UnixMs)>,
 }
 
-/// A ticket that is not over, as one of its users sees it.
+/// Membership of a user in a ticket that has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::store) struct TicketUser {
-    /// The queue that it is in.
     pub(in crate::store) queue: QueueKey,
-    /// Which.
-    pub(in crate::store) ticket: TicketId,
-    /// It waits beside no other.
+    pub(in crate::store) ticket_id: TicketId,
+    /// The user cannot have another ticket beside it.
     pub(in crate::store) exclusive: bool,
 }
 
 impl QueueRows {
-    /// Adds a user's ticket.
-    pub(in crate::store) fn add_ticket_user(&mut self, user: UserKey, spot: TicketUser) {
-        self.ticket_users.entry(user).or_default().push(spot);
+    pub(in crate::store) fn add_ticket_user(&mut self, user: UserKey, membership: TicketUser) {
+        self.ticket_users.entry(user).or_default().push(membership);
     }
 
-    /// Adds a user to a match.
-    pub(in crate::store) fn add_match_user(&mut self, user: UserKey, to: MatchId) {
-        self.match_by_user.insert(user, to);
-        self.users_by_match.entry(to).or_default().insert(user);
+    pub(in crate::store) fn add_match_user(&mut self, user: UserKey, match_id: MatchId) {
+        self.match_by_user.insert(user, match_id);
+        self.users_by_match.entry(match_id).or_default().insert(user);
     }
 
-    /// Takes a user out of the match, if that is the one that it is in.
-    pub(in crate::store) fn remove_match_user(&mut self, user: UserKey, from: MatchId) {
-        if let Some(players) = self.users_by_match.get_mut(&from)
-            && players.remove(&user)
+    /// Removes a user from a match; no effect if the user is not in it.
+    pub(in crate::store) fn remove_match_user(&mut self, user: UserKey, match_id: MatchId) {
+        if let Some(users) = self.users_by_match.get_mut(&match_id)
+            && users.remove(&user)
         {
             self.match_by_user.remove(&user);
-            if players.is_empty() {
-                self.users_by_match.remove(&from);
+            if users.is_empty() {
+                self.users_by_match.remove(&match_id);
             }
         }
     }
 
-    /// Takes the users of a ticket that is over out of its queue.
+    /// Removes the users of an ended ticket from its queue.
     pub(in crate::store) fn remove_ticket_users(&mut self, ticket: &Ticket) {
         for user in ticket.session.sorted_users() {
-            if let Some(spots) = self.ticket_users.get_mut(&user) {
-                spots.retain(|spot| spot.ticket != ticket.id);
-                if spots.is_empty() {
+            if let Some(memberships) = self.ticket_users.get_mut(&user) {
+                memberships.retain(|membership| membership.ticket_id != ticket.id);
+                if memberships.is_empty() {
                     self.ticket_users.remove(&user);
                 }
             }
         }
     }
 
-    /// Takes out what is due to be forgotten by `now`.
+    /// Removes rows that are due to be purged by `now`.
     pub(in crate::store) fn purge(&mut self, now: UnixMs) {
-        self.tickets.retain(|_, it| it.purge_at().is_none_or(|at| now < at));
-        self.matches.retain(|_, it| forget_at(it).is_none_or(|at| now < at));
-        self.penalties.retain(|_, it| now < it.expires_at());
-        self.results.retain(|_, it| now < it.reported_at.plus_ms(RESULT_RETENTION_MS));
-        self.feedback.retain(|_, (_, at)| now < at.plus_ms(RESULT_RETENTION_MS));
+        self.tickets.retain(|_, stored| stored.purge_at().is_none_or(|purge_at| now < purge_at));
+        self.matches.retain(|_, found| match_purge_at(found).is_none_or(|purge_at| now < purge_at));
+        self.penalties.retain(|_, penalty| now < penalty.expires_at());
+        self.results.retain(|_, result| now < result.reported_at.plus_ms(RESULT_RETENTION_MS));
+        self.feedback.retain(|_, (_, given_at)| now < given_at.plus_ms(RESULT_RETENTION_MS));
     }
 }
 
 impl StoredTicket {
-    /// Whether it waits or plays.
+    /// Whether the ticket waits or is in a match.
     pub(in crate::store) fn is_open(&self) -> bool {
         !matches!(self.state, TicketState::Ended { .. })
     }
 
-    /// When it may be forgotten, if it is over.
+    /// When the ticket may be purged, if it has ended.
     pub(in crate::store) fn purge_at(&self) -> Option<UnixMs> {
         match self.state {
-            TicketState::Ended { purge_at: forget_at, .. } => Some(forget_at),
+            TicketState::Ended { purge_at, .. } => Some(purge_at),
             TicketState::Waiting | TicketState::InMatch(_) => None,
         }
     }
 }
 
-/// When a match may be forgotten, if it is over.
-pub(in crate::store) fn forget_at(of: &Match) -> Option<UnixMs> {
-    match of.stage {
-        MatchStage::Ended { purge_at: forget_at, .. } => Some(forget_at),
+/// When a match may be purged, if it has ended.
+pub(in crate::store) fn match_purge_at(found: &Match) -> Option<UnixMs> {
+    match found.stage {
+        MatchStage::Ended { purge_at, .. } => Some(purge_at),
         MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Playing { .. } => None,
     }
 }
 
-/// The queue that a ticket is in.
 pub(in crate::store) fn queue_key(ticket: &Ticket) -> QueueKey {
     QueueKey { set_id: ticket.set_id, silo: ticket.session.silo }
 }
 
-/// Everybody in a match, sorted, each once.
-pub(in crate::store) fn match_users(of: &Match) -> BTreeSet<UserKey> {
-    of.tickets.iter().flat_map(|member| &member.players).map(|seat| seat.user).collect()
+/// Users in a match.
+pub(in crate::store) fn match_users(found: &Match) -> BTreeSet<UserKey> {
+    found.tickets.iter().flat_map(|ticket| &ticket.players).map(|player| player.user).collect()
 }

@@ -1,4 +1,4 @@
-//! What the end of a match does to what queues keep: the result is written down once, ratings follow it, the match ends.
+//! Recording of match results and feedback: stores a result once, updates ratings and ends the match.
 
 use std::sync::Arc;
 
@@ -13,69 +13,63 @@ use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::{QueueOutcome, QueueWrite, RatingRow};
 
 impl QueueRows {
-    /// `Conclude`.
+    /// Applies [`QueueWrite::RecordResult`].
     pub(super) fn record_result(&mut self, write: &QueueWrite) -> QueueOutcome {
-        let QueueWrite::RecordResult {
-            report,
-            report_digest: payload,
-            match_version: edition,
-            end_transition: ends,
-            rating_spec: spec,
-            now,
-        } = write
+        let QueueWrite::RecordResult { report, report_digest, match_version, end_transition, rating_spec, now } = write
         else {
             return QueueOutcome::StaleMatchVersion(None);
         };
-        if let Some(known) = self.results.get(&report.match_id) {
-            return match known.report_digest == *payload {
-                true => replayed_result(known),
-                false => QueueOutcome::ConflictingResult(Arc::clone(known)),
+        if let Some(stored) = self.results.get(&report.match_id) {
+            return if stored.report_digest == *report_digest {
+                replayed_result(stored)
+            } else {
+                QueueOutcome::ConflictingResult(Arc::clone(stored))
             };
         }
-        let Some(play) = self.matches.get(&report.match_id) else { return QueueOutcome::StaleMatchVersion(None) };
-        if play.version != *edition {
-            return QueueOutcome::StaleMatchVersion(Some(Arc::clone(play)));
+        let Some(found) = self.matches.get(&report.match_id) else { return QueueOutcome::StaleMatchVersion(None) };
+        if found.version != *match_version {
+            return QueueOutcome::StaleMatchVersion(Some(Arc::clone(found)));
         }
-        let unrated = report.unrated_reason(spec.as_ref());
-        let rated = match spec.as_ref().filter(|_| unrated.is_none()) {
-            Some(spec) => {
-                let played = if spec.decays_by_active_periods() {
-                    self.periods_played(report.set_id)
+        let unrated_reason = report.unrated_reason(rating_spec.as_ref());
+        let rating = match rating_spec.as_ref().filter(|_| unrated_reason.is_none()) {
+            Some(rating_spec) => {
+                let activity = if rating_spec.decays_by_active_periods() {
+                    self.set_activity(report.set_id)
                 } else {
                     SetActivity::default()
                 };
-                report.rate_players(spec, |user| self.skill_of(spec, user, report.set_id), *now, played)
+                report.rate_players(rating_spec, |user| self.skill_of(rating_spec, user, report.set_id), *now, activity)
             }
             None => Ok(Vec::new()),
         };
-        let rated = match rated {
-            Ok(rated) => rated,
+        let new_skills = match rating {
+            Ok(new_skills) => new_skills,
             Err(error) => return QueueOutcome::RatingFailed(error.to_string()),
         };
-        let tickets = match ends.as_deref().map(|ends| self.apply_write(ends)) {
+        let tickets = match end_transition.as_deref().map(|end_transition| self.apply_write(end_transition)) {
             None => Vec::new(),
             Some(QueueOutcome::MatchWritten { tickets }) => tickets,
-            Some(refused) => return refused,
+            Some(rejected) => return rejected,
         };
-        let changes = rated.iter().map(|(user, before, after)| RatingUpdate {
+        let updates = new_skills.iter().map(|(user, before, after)| RatingUpdate {
             user: *user,
             before: before.estimate,
             after: after.estimate,
         });
         let result = Arc::new(MatchResult {
             report: (**report).clone(),
-            report_digest: *payload,
+            report_digest: *report_digest,
             reported_at: *now,
-            rating_updates: changes.collect(),
-            unrated_reason: unrated,
+            rating_updates: updates.collect(),
+            unrated_reason,
         });
-        let mut ratings: Vec<RatingRow> = rated
+        let mut ratings: Vec<RatingRow> = new_skills
             .into_iter()
             .map(|(user, before, after)| self.update_rating(report, user, before, after, *now))
             .collect();
-        ratings.extend(self.count_abandoned(report, spec.as_ref(), *now));
+        ratings.extend(self.count_abandoned_matches(report, rating_spec.as_ref(), *now));
         ratings.sort_unstable_by_key(|row| row.user);
-        // Who left and is rated is in it twice: as it was before it was blamed, and as it is.
+        // A rated user who disconnected is in the list twice: before and after the abandoned match was counted.
         ratings.dedup_by(|later, earlier| {
             let same = later.user == earlier.user;
             if same {
@@ -87,19 +81,19 @@ impl QueueRows {
         QueueOutcome::ResultRecorded { result, is_replay: false, tickets, ratings }
     }
 
-    /// What is stored of a user, or what newcomers have.
-    fn skill_of(&self, spec: &RatingSpec, user: UserKey, set_id: SetId) -> Skill {
-        self.ratings.get(&(user, set_id)).map_or_else(|| spec.initial_skill(), RatingRow::skill)
+    /// Stored rating of a user, or the initial one.
+    fn skill_of(&self, rating_spec: &RatingSpec, user: UserKey, set_id: SetId) -> Skill {
+        self.ratings.get(&(user, set_id)).map_or_else(|| rating_spec.initial_skill(), RatingRow::skill)
     }
 
-    /// How far a set has been played, by all whose ratings are here or elsewhere.
-    fn periods_played(&self, set_id: SetId) -> SetActivity {
-        let elsewhere = self.periods_played_by_others.get(&set_id).copied().unwrap_or_default();
-        let of_set = self.ratings.values().filter(|row| row.set_id == set_id);
-        of_set.fold(elsewhere, |played, row| played.including_skill(&row.skill()))
+    /// Match activity of a set, over all users' ratings, read or not.
+    fn set_activity(&self, set_id: SetId) -> SetActivity {
+        let others = self.activity_of_other_users.get(&set_id).copied().unwrap_or_default();
+        let ratings = self.ratings.values().filter(|row| row.set_id == set_id);
+        ratings.fold(others, |activity, row| activity.including_skill(&row.skill()))
     }
 
-    /// A user's rating follows a match.
+    /// Stores a user's new rating and the change in the user's history.
     fn update_rating(
         &mut self,
         report: &ResultReport,
@@ -119,10 +113,10 @@ impl QueueRows {
             last_match_at: after.last_match_at.unwrap_or(now),
             streak: after.streak,
             satisfaction,
-            periods_played: after.active_periods,
+            active_periods: after.active_periods,
         };
         self.ratings.insert(key, row);
-        let change = RatingHistoryEntry {
+        let entry = RatingHistoryEntry {
             user,
             set_id: report.set_id,
             rated_match_number: row.match_count,
@@ -133,56 +127,60 @@ impl QueueRows {
             before: without_negative_zero(before.estimate),
             after: row.rating,
         };
-        self.rating_changes.insert((user, report.set_id, history_slot(row.match_count)), change);
+        self.rating_changes.insert((user, report.set_id, history_slot(row.match_count)), entry);
         row
     }
 
-    /// Whoever left before the end is remembered for it, where the set keeps anything of its users.
-    fn count_abandoned(&mut self, report: &ResultReport, spec: Option<&RatingSpec>, now: UnixMs) -> Vec<RatingRow> {
-        let Some(spec) = spec else { return Vec::new() };
+    /// Counts an abandoned match for each user who disconnected, if the set has ratings.
+    fn count_abandoned_matches(
+        &mut self,
+        report: &ResultReport,
+        rating_spec: Option<&RatingSpec>,
+        now: UnixMs,
+    ) -> Vec<RatingRow> {
+        let Some(rating_spec) = rating_spec else { return Vec::new() };
         let mut rows = Vec::with_capacity(report.left_early.len());
         for user in &report.left_early {
             let row = self
                 .ratings
                 .entry((*user, report.set_id))
-                .or_insert_with(|| new_rating_row(spec, *user, report.set_id, now));
+                .or_insert_with(|| new_rating_row(rating_spec, *user, report.set_id, now));
             row.satisfaction.abandoned_matches = row.satisfaction.abandoned_matches.saturating_add(1);
             rows.push(*row);
         }
         rows
     }
 
-    /// `Rate`.
+    /// Applies [`QueueWrite::ImportRatings`].
     pub(super) fn import_ratings(&mut self, rows: &[RatingRow]) -> QueueOutcome {
         for row in rows {
-            let known = self.ratings.get(&(row.user, row.set_id));
+            let stored = self.ratings.get(&(row.user, row.set_id));
             let (streak, satisfaction) =
-                known.map_or((row.streak, row.satisfaction), |known| (known.streak, known.satisfaction));
+                stored.map_or((row.streak, row.satisfaction), |stored| (stored.streak, stored.satisfaction));
             self.ratings.insert((row.user, row.set_id), RatingRow { streak, satisfaction, ..*row });
         }
         QueueOutcome::RatingsImported
     }
 
-    /// `Score`.
+    /// Applies [`QueueWrite::RecordFeedback`].
     pub(super) fn record_feedback(
         &mut self,
         match_id: MatchId,
         (user, set_id): (UserKey, SetId),
-        score: u8,
-        spec: Option<&RatingSpec>,
+        stars: u8,
+        rating_spec: Option<&RatingSpec>,
         now: UnixMs,
     ) -> QueueOutcome {
-        if let Some((score, _)) = self.feedback.get(&(match_id, user)) {
-            return QueueOutcome::FeedbackAlreadyGiven { stars: *score };
+        if let Some((stars, _)) = self.feedback.get(&(match_id, user)) {
+            return QueueOutcome::FeedbackAlreadyGiven { stars: *stars };
         }
-        self.feedback.insert((match_id, user), (score, now));
+        self.feedback.insert((match_id, user), (stars, now));
         let key = (user, set_id);
-        let known =
-            self.ratings.get(&key).copied().or_else(|| spec.map(|spec| new_rating_row(spec, user, set_id, now)));
-        let row = known.map(|mut row| {
-            let all = &mut row.satisfaction;
-            (all.feedback_count, all.feedback_sum) =
-                (all.feedback_count.saturating_add(1), all.feedback_sum.saturating_add(score.into()));
+        let new_row = || rating_spec.map(|rating_spec| new_rating_row(rating_spec, user, set_id, now));
+        let row = self.ratings.get(&key).copied().or_else(new_row).map(|mut row| {
+            let SatisfactionStats { feedback_count, feedback_sum, .. } = &mut row.satisfaction;
+            *feedback_count = feedback_count.saturating_add(1);
+            *feedback_sum = feedback_sum.saturating_add(stars.into());
             row
         });
         self.ratings.extend(row.map(|row| (key, row)));
@@ -190,24 +188,24 @@ impl QueueRows {
     }
 }
 
-/// The result is there already.
-fn replayed_result(known: &Arc<MatchResult>) -> QueueOutcome {
+/// Outcome for a result that is already stored.
+fn replayed_result(stored: &Arc<MatchResult>) -> QueueOutcome {
     QueueOutcome::ResultRecorded {
-        result: Arc::clone(known),
+        result: Arc::clone(stored),
         is_replay: true,
         tickets: Vec::new(),
         ratings: Vec::new(),
     }
 }
 
-/// Which of a user's remembered changes gives way to this one: numbers go round, so there are never more than so many.
-pub(in crate::store) fn history_slot(number: u32) -> u32 {
-    number % RATING_HISTORY_ENTRIES_MAX
+/// Ring-buffer slot in a user's rating history. `rated_match_number` counts the user's rated matches.
+pub(in crate::store) fn history_slot(rated_match_number: u32) -> u32 {
+    rated_match_number % RATING_HISTORY_ENTRIES_MAX
 }
 
-/// Who had no rating before: has left a match that is not rated, or scored one of which nobody has said yet what came of it.
-fn new_rating_row(spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> RatingRow {
-    let new = spec.initial_skill();
+/// Rating row of a user without one: the user disconnected from an unrated match, or gave feedback before the result.
+fn new_rating_row(rating_spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) -> RatingRow {
+    let new = rating_spec.initial_skill();
     RatingRow {
         user,
         set_id,
@@ -217,11 +215,11 @@ fn new_rating_row(spec: &RatingSpec, user: UserKey, set_id: SetId, now: UnixMs) 
         last_match_at: now,
         streak: 0,
         satisfaction: SatisfactionStats::default(),
-        periods_played: 0,
+        active_periods: 0,
     }
 }
 
-/// A file keeps no sign of a zero, so nobody has one.
-fn without_negative_zero(rated: PlayerRating) -> PlayerRating {
-    PlayerRating { rating: rated.rating + 0.0, deviation: rated.deviation + 0.0 }
+/// Replaces -0.0 by 0.0, because SQLite does not store the sign of a zero.
+fn without_negative_zero(estimate: PlayerRating) -> PlayerRating {
+    PlayerRating { rating: estimate.rating + 0.0, deviation: estimate.deviation + 0.0 }
 }

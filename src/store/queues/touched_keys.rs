@@ -1,4 +1,4 @@
-//! Which rows a batch of changes to the queues can touch: what a store has to read before it decides.
+//! Keys of the queue rows that a batch can touch: a backend reads these rows before it applies the batch.
 
 use std::collections::BTreeSet;
 
@@ -7,35 +7,35 @@ use crate::domain::ruleset::rating::RatingSpec;
 use crate::store::queues::QueueWrite;
 use crate::store::queues::queue_rows::match_users;
 
-/// The ids that a batch names, each once.
+/// Ids in a batch, each once.
 #[derive(Default)]
 pub(in crate::store) struct TouchedQueueKeys {
     pub(in crate::store) tickets: BTreeSet<TicketId>,
-    /// Those that are proposed, and those that move on: the users in them are asked for too.
+    /// Proposed and changing matches; their users are read too.
     pub(in crate::store) matches: BTreeSet<MatchId>,
-    /// Whose tickets, match and penalties are asked about.
+    /// Users whose tickets, match and penalties are read.
     pub(in crate::store) users: BTreeSet<UserKey>,
-    /// Who enters, and whether alone: what several servers must not do at once for one user.
+    /// Entering users, and whether the ticket is exclusive: servers must not enter one user at the same time.
     pub(in crate::store) entering_users: BTreeSet<(UserKey, bool)>,
-    /// Those whose penalties may change.
+    /// Users whose penalties can change.
     pub(in crate::store) penalized_users: BTreeSet<UserKey>,
-    /// The ratings that may change.
+    /// Ratings that can change.
     pub(in crate::store) ratings: BTreeSet<(UserKey, SetId)>,
-    /// Sets of which it matters how far they have been played.
-    pub(in crate::store) period_sets: BTreeSet<SetId>,
-    /// Those whose result is asked for.
+    /// Sets whose match activity is needed.
+    pub(in crate::store) activity_sets: BTreeSet<SetId>,
+    /// Matches whose result is read.
     pub(in crate::store) results: BTreeSet<MatchId>,
-    /// Scores that may be there already.
+    /// Feedback that can exist already.
     pub(in crate::store) feedback: BTreeSet<(MatchId, UserKey)>,
 }
 
 impl TouchedQueueKeys {
     pub(in crate::store) fn of_batch(batch: &[QueueWrite]) -> Self {
-        let mut touched = Self::default();
+        let mut keys = Self::default();
         for write in batch {
-            touched.add_write(write);
+            keys.add_write(write);
         }
-        touched
+        keys
     }
 
     fn add_write(&mut self, write: &QueueWrite) {
@@ -46,38 +46,33 @@ impl TouchedQueueKeys {
                 self.users.extend(&users);
                 self.entering_users.extend(users.into_iter().map(|user| (user, ticket.exclusive)));
             }
-            QueueWrite::Heartbeat { ticket_id: id, .. } | QueueWrite::EndTicket { ticket_id: id, .. } => {
-                self.tickets.insert(*id);
+            QueueWrite::Heartbeat { ticket_id, .. } | QueueWrite::EndTicket { ticket_id, .. } => {
+                self.tickets.insert(*ticket_id);
             }
             QueueWrite::ProposeMatch { proposed, .. } => {
-                self.tickets.extend(proposed.tickets.iter().map(|member| member.ticket_id));
+                self.tickets.extend(proposed.tickets.iter().map(|match_ticket| match_ticket.ticket_id));
                 self.matches.insert(proposed.id);
                 self.users.extend(match_users(proposed));
             }
-            QueueWrite::TransitionMatch {
-                updated_match: next,
-                ticket_fates: fates,
-                other_tickets: elsewhere,
-                penalized_users: punished,
-                ..
-            } => {
-                self.tickets.extend(fates.iter().map(|(id, ..)| *id));
-                self.tickets.extend(elsewhere);
-                self.matches.insert(next.id);
-                self.users.extend(punished);
-                self.penalized_users.extend(punished);
+            QueueWrite::TransitionMatch { updated_match, ticket_fates, other_tickets, penalized_users, .. } => {
+                self.tickets.extend(ticket_fates.iter().map(|(id, ..)| *id));
+                self.tickets.extend(other_tickets);
+                self.matches.insert(updated_match.id);
+                self.users.extend(penalized_users);
+                self.penalized_users.extend(penalized_users);
             }
             QueueWrite::ImportRatings { rows } => {
                 self.ratings.extend(rows.iter().map(|row| (row.user, row.set_id)));
             }
-            QueueWrite::RecordResult { report, end_transition: ends, rating_spec: spec, .. } => {
-                self.period_sets.extend(spec.filter(RatingSpec::decays_by_active_periods).map(|_| report.set_id));
+            QueueWrite::RecordResult { report, end_transition, rating_spec, .. } => {
+                self.activity_sets
+                    .extend(rating_spec.filter(RatingSpec::decays_by_active_periods).map(|_| report.set_id));
                 self.matches.insert(report.match_id);
                 self.results.insert(report.match_id);
                 self.ratings.extend(report.users().map(|user| (user, report.set_id)));
                 self.ratings.extend(report.left_early.iter().map(|user| (*user, report.set_id)));
-                if let Some(ends) = ends {
-                    self.add_write(ends);
+                if let Some(end_transition) = end_transition {
+                    self.add_write(end_transition);
                 }
             }
             QueueWrite::RecordFeedback { match_id, set_id, user, .. } => {

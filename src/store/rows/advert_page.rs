@@ -1,5 +1,5 @@
-//! A thousand rows in one, as `statements::LOAD_PAGE` hands them over: one value costs SQLite's driver as much as a row's
-//! share of a long one, and a row has a dozen.
+//! Decoding of a page: 1,000 advertisement rows packed into one row of `statements::LOAD_PAGE`. SQLite's driver has a
+//! fixed cost per value, and a row has a dozen values.
 
 use std::borrow::Cow;
 use std::str::{Lines, SplitAsciiWhitespace};
@@ -11,26 +11,29 @@ use crate::domain::time::UnixMs;
 use crate::store::StoreError;
 use crate::store::rows::{AdvertisementRow, from_ms};
 
-/// The rows of a page, one after the other, each held against its checksum; and the lease, if a heartbeat has made one.
+/// Iterator over the rows of a page, each checked against its checksum, with the expiry of its lease, if any.
 #[derive(Debug)]
 pub(in crate::store) struct AdvertPage<'a> {
-    /// A line for each row, with spaces between: `silo_id`, `set_id`, `kind`, `since_ms`, `expires_ms`, `join_seats`,
-    /// the bytes of `body` and of `connect_data`, `checksum`, and the lease's `expires_ms` or nothing.
+    /// One line per row, separated by spaces: `silo_id`, `set_id`, `kind`, `since_ms`, `expires_ms`, `join_seats`, the
+    /// bytes of `body` and of `connect_data`, `checksum`, and the lease's `expires_ms` or nothing.
     number_lines: Lines<'a>,
-    /// `advertisement_id` in 32 hexadecimal digits each.
+    /// `advertisement_id`, 32 hexadecimal digits each.
     hex_ids: &'a str,
     bodies: &'a str,
-    /// Hexadecimal.
     hex_connect_data: &'a str,
 }
 
 impl<'a> AdvertPage<'a> {
-    /// The row of `statements::LOAD_PAGE`.
+    /// Splits a row of `statements::LOAD_PAGE`.
     pub(in crate::store) fn from_row(row: &'a SqliteRow) -> Result<Self, StoreError> {
         let text = |index: usize, column| row.try_get(index).map_err(|error| corrupt_row(column, error));
         let numbers: &str = text(0, "checksum")?;
-        let (ids, bodies, connect_data) = (text(1, "advertisement_id")?, text(2, "body")?, text(3, "connect_data")?);
-        Ok(Self { number_lines: numbers.lines(), hex_ids: ids, bodies, hex_connect_data: connect_data })
+        Ok(Self {
+            number_lines: numbers.lines(),
+            hex_ids: text(1, "advertisement_id")?,
+            bodies: text(2, "body")?,
+            hex_connect_data: text(3, "connect_data")?,
+        })
     }
 
     fn decode_line(&mut self, line: &'a str) -> Result<(AdvertisementRow<'a>, Option<UnixMs>), StoreError> {
@@ -44,17 +47,18 @@ impl<'a> AdvertPage<'a> {
 
         let mut id = [0; 16];
         decode_hex(take_prefix(&mut self.hex_ids, 32, "advertisement_id")?, &mut id)
-            .ok_or_else(|| corrupt_row("advertisement_id", "no name"))?;
+            .ok_or_else(|| corrupt_row("advertisement_id", "not hexadecimal"))?;
         let body = take_prefix(&mut self.bodies, body_bytes, "body")?;
         let mut connect_data = vec![0; connect_bytes];
         decode_hex(take_prefix(&mut self.hex_connect_data, 2 * connect_bytes, "connect_data")?, &mut connect_data)
-            .ok_or_else(|| corrupt_row("connect_data", "no bytes"))?;
+            .ok_or_else(|| corrupt_row("connect_data", "not hexadecimal"))?;
 
         let (body, connect_data) = (Cow::Borrowed(body), Cow::Owned(connect_data));
         let row = AdvertisementRow { id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data };
-        match checksum == row.checksum() {
-            true => Ok((row, lease.map(from_ms))),
-            false => Err(corrupt_row("checksum", "it does not agree with the row")),
+        if checksum == row.checksum() {
+            Ok((row, lease.map(from_ms)))
+        } else {
+            Err(corrupt_row("checksum", "does not match the row"))
         }
     }
 }
@@ -75,7 +79,7 @@ impl NumberColumns<'_> {
         parse_number(column, self.0.next().unwrap_or_default())
     }
 
-    /// Bytes of a text or blob; none is longer than SQLite's longest value.
+    /// Length of a text or blob in bytes.
     fn next_length(&mut self, column: &'static str) -> Result<usize, StoreError> {
         usize::try_from(self.next_number(column)?).map_err(|error| corrupt_row(column, error))
     }
@@ -85,14 +89,14 @@ fn parse_number(column: &'static str, text: &str) -> Result<i64, StoreError> {
     text.parse().map_err(|error| corrupt_row(column, error))
 }
 
-/// Takes the first `bytes` off `text`.
+/// Removes and returns the first `bytes` of `text`.
 fn take_prefix<'a>(text: &mut &'a str, bytes: usize, column: &'static str) -> Result<&'a str, StoreError> {
-    let (first, rest) = text.split_at_checked(bytes).ok_or_else(|| corrupt_row(column, "it ends too soon"))?;
+    let (first, rest) = text.split_at_checked(bytes).ok_or_else(|| corrupt_row(column, "ends too early"))?;
     *text = rest;
     Ok(first)
 }
 
-/// Fills `bytes` from twice as many digits, as SQLite's `hex` writes them; `None` for anything else.
+/// Decodes upper-case hexadecimal digits, as SQLite's `hex` writes them. `None` for other characters or another length.
 fn decode_hex(digits: &str, bytes: &mut [u8]) -> Option<()> {
     if digits.len() != 2 * bytes.len() {
         return None;
@@ -106,7 +110,7 @@ fn decode_hex(digits: &str, bytes: &mut [u8]) -> Option<()> {
     (all < 16).then_some(())
 }
 
-/// What each byte means as a digit; more than 15 for those that are none.
+/// Value of each byte as a hexadecimal digit; more than 15 if it is none.
 const HEX_DIGIT_VALUES: [u8; 256] = {
     let mut digits = [0xff; 256];
     let mut value = 0;
@@ -117,8 +121,8 @@ const HEX_DIGIT_VALUES: [u8; 256] = {
     digits
 };
 
-fn corrupt_row(column: &'static str, what: impl ToString) -> StoreError {
-    StoreError::CorruptRow { table: "advertisement", column, reason: what.to_string() }
+fn corrupt_row(column: &'static str, reason: impl ToString) -> StoreError {
+    StoreError::CorruptRow { table: "advertisement", column, reason: reason.to_string() }
 }
 
 #[cfg(test)]
@@ -126,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn digits_are_bytes_and_nothing_else_is() {
+    fn decode_hex_accepts_only_upper_case_pairs() {
         let check = |digits: &str, expected: Option<[u8; 2]>| {
             let mut bytes = [0; 2];
             assert_eq!(decode_hex(digits, &mut bytes).map(|()| bytes), expected, "{digits}");

@@ -1,18 +1,19 @@
-//! The part of an advertisement that SQL never asks about, as one JSON text with short keys.
+//! JSON encoding of the parts of an advertisement or session without a column, with short keys.
 //!
-//! | key | what | | key | what |
+//! | key | content | | key | content |
 //! |---|---|---|---|---|
-//! | `h` | ruleset hash | | `s` | subject, 32 hexadecimal digits |
-//! | `z` | party sizes | | `p` | players: user, player, skill or null |
+//! | `h` | ruleset hash | | `s` | publisher, 32 hexadecimal digits |
+//! | `z` | party sizes | | `p` | players: user, client key, stated skill or null |
 //! | `n` | NAT type | | `g` | game in progress |
 //! | `b` | big parties | | `l` | locality: x, y, z |
 //! | `a` | attributes: name, value | | `r` | regions: name, round trip in ms |
-//! | `w` | allowed ranges: attribute, min or null, max or null | | `o` | origin: 0 client, 1 server |
+//! | `w` | allowed ranges: attribute, min or null, max or null | | `o` | origin: 0 client, 1 game server |
 //!
-//! What is absent or empty has no key, and a key that is not known is passed over, so that the code before a new key can
-//! still read the rows after it. Numbers come back to the last bit. Domain types know nothing of this.
+//! Absent and empty values have no key. Unknown keys are ignored, so that older servers can read rows of newer ones.
+//! Numbers round-trip exactly. Domain types do not depend on this format.
 //!
-//! `h`, `s` and `w` are an advertisement's; the rest is a session's, and within a ticket's text (`queue_body.rs`) stands alone.
+//! `h`, `s` and `w` belong to an advertisement. The other keys belong to a session, and are also used in a ticket's
+//! body (`queue_body.rs`).
 
 use std::fmt;
 
@@ -26,57 +27,65 @@ use crate::domain::locality::Locality;
 use crate::domain::session::{Player, RegionLatency, Session};
 use crate::domain::time::UnixMs;
 
-/// As it is read.
+/// Body as decoded.
 #[derive(Deserialize)]
 pub(super) struct BodyToRead {
-    h: Option<u32>,
-    s: Option<HexKey>,
-    z: Vec<u8>,
-    #[serde(default)]
-    p: Vec<(HexKey, HexKey, Option<f64>)>,
-    n: Option<i32>,
-    g: Option<bool>,
-    b: Option<i32>,
-    l: Option<(f32, f32, f32)>,
-    #[serde(default)]
-    a: Vec<(Box<str>, JsonValue)>,
-    #[serde(default)]
-    r: Vec<(Box<str>, f32)>,
-    #[serde(default)]
-    w: Vec<(Box<str>, Option<f64>, Option<f64>)>,
-    #[serde(default)]
-    o: u8,
+    #[serde(rename = "h")]
+    ruleset_hash: Option<u32>,
+    #[serde(rename = "s")]
+    publisher: Option<HexKey>,
+    #[serde(rename = "z")]
+    party_sizes: Vec<u8>,
+    #[serde(rename = "p", default)]
+    players: Vec<(HexKey, HexKey, Option<f64>)>,
+    #[serde(rename = "n")]
+    nat_type: Option<i32>,
+    #[serde(rename = "g")]
+    game_in_progress: Option<bool>,
+    #[serde(rename = "b")]
+    big_party_count: Option<i32>,
+    #[serde(rename = "l")]
+    locality: Option<(f32, f32, f32)>,
+    #[serde(rename = "a", default)]
+    attributes: Vec<(Box<str>, JsonValue)>,
+    #[serde(rename = "r", default)]
+    region_latencies: Vec<(Box<str>, f32)>,
+    #[serde(rename = "w", default)]
+    allowed_ranges: Vec<(Box<str>, Option<f64>, Option<f64>)>,
+    #[serde(rename = "o", default)]
+    origin: u8,
 }
 
-/// As it is written, from where it is: a batch has a thousand, and a copy of each would take longer than its text.
+/// Body to encode; borrows from the session. A batch has a thousand, and cloning would take longer than encoding.
 #[derive(Serialize)]
 pub(super) struct BodyToWrite<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    h: Option<u32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    s: Option<HexKey>,
-    z: &'a [u8],
-    #[serde(skip_serializing_if = "JsonList::is_empty")]
-    p: JsonList<'a, Player, (HexKey, HexKey, Option<f64>)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    n: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    g: Option<bool>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    b: Option<i32>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    l: Option<(f32, f32, f32)>,
-    #[serde(skip_serializing_if = "JsonList::is_empty")]
-    a: JsonList<'a, (Box<str>, AttributeValue), (&'a str, JsonValueToWrite<'a>)>,
-    #[serde(skip_serializing_if = "JsonList::is_empty")]
-    r: JsonList<'a, RegionLatency, (&'a str, f32)>,
-    #[serde(skip_serializing_if = "JsonList::is_empty")]
-    w: JsonList<'a, AllowedRange, (&'a str, Option<f64>, Option<f64>)>,
-    #[serde(skip_serializing_if = "is_zero")]
-    o: u8,
+    #[serde(rename = "h", skip_serializing_if = "Option::is_none")]
+    ruleset_hash: Option<u32>,
+    #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
+    publisher: Option<HexKey>,
+    #[serde(rename = "z")]
+    party_sizes: &'a [u8],
+    #[serde(rename = "p", skip_serializing_if = "JsonList::is_empty")]
+    players: JsonList<'a, Player, (HexKey, HexKey, Option<f64>)>,
+    #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
+    nat_type: Option<i32>,
+    #[serde(rename = "g", skip_serializing_if = "Option::is_none")]
+    game_in_progress: Option<bool>,
+    #[serde(rename = "b", skip_serializing_if = "Option::is_none")]
+    big_party_count: Option<i32>,
+    #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
+    locality: Option<(f32, f32, f32)>,
+    #[serde(rename = "a", skip_serializing_if = "JsonList::is_empty")]
+    attributes: JsonList<'a, (Box<str>, AttributeValue), (&'a str, JsonValueToWrite<'a>)>,
+    #[serde(rename = "r", skip_serializing_if = "JsonList::is_empty")]
+    region_latencies: JsonList<'a, RegionLatency, (&'a str, f32)>,
+    #[serde(rename = "w", skip_serializing_if = "JsonList::is_empty")]
+    allowed_ranges: JsonList<'a, AllowedRange, (&'a str, Option<f64>, Option<f64>)>,
+    #[serde(rename = "o", skip_serializing_if = "is_zero")]
+    origin: u8,
 }
 
-/// A list, and what to write of each of its elements.
+/// JSON list of borrowed elements, each converted when it is written.
 pub(super) struct JsonList<'a, T, As>(pub(super) &'a [T], pub(super) fn(&'a T) -> As);
 
 impl<T, As> JsonList<'_, T, As> {
@@ -91,45 +100,49 @@ impl<T, As: Serialize> Serialize for JsonList<'_, T, As> {
     }
 }
 
-/// Bytes that the text of most sessions fits in.
+/// Initial capacity; enough for the body of most sessions.
 const BODY_CAPACITY_BYTES: usize = 512;
 
-/// The text to keep.
+/// Encodes an advertisement as JSON text.
 pub(super) fn encode_advertisement(advertisement: &Advertisement) -> String {
     to_json_text(&BodyToWrite {
-        h: Some(advertisement.ruleset_hash.0),
-        s: advertisement.publisher.map(HexKey::from_user_key),
-        w: JsonList(&advertisement.allowed_ranges, |it| (&it.attribute, it.min, it.max)),
+        ruleset_hash: Some(advertisement.ruleset_hash.0),
+        publisher: advertisement.publisher.map(HexKey::from_user_key),
+        allowed_ranges: JsonList(&advertisement.allowed_ranges, encode_range),
         ..BodyToWrite::from_session(&advertisement.session)
     })
 }
 
-/// What is to be kept, as text. Text keys and finite numbers: there is nothing in it that JSON cannot say. Were there, an
-/// empty text would be found corrupt by the next start rather than believed.
-pub(super) fn to_json_text(said: &impl Serialize) -> String {
+fn encode_range(range: &AllowedRange) -> (&str, Option<f64>, Option<f64>) {
+    (&range.attribute, range.min, range.max)
+}
+
+/// Encodes a value as JSON text. The keys are strings and the numbers finite, so encoding cannot fail. If it did, the
+/// empty text would be reported as a corrupt row at the next load.
+pub(super) fn to_json_text(body: &impl Serialize) -> String {
     let mut text = Vec::with_capacity(BODY_CAPACITY_BYTES);
-    let written = serde_json::to_writer(&mut text, said);
+    let written = serde_json::to_writer(&mut text, body);
     written.ok().and_then(|()| String::from_utf8(text).ok()).unwrap_or_default()
 }
 
 impl<'a> BodyToWrite<'a> {
-    /// A session, but for what has a column of its own.
+    /// Body of a session, without the values that have a column.
     pub(super) fn from_session(session: &'a Session) -> Self {
         Self {
-            h: None,
-            s: None,
-            z: &session.party_sizes,
-            p: JsonList(&session.players, |it| {
-                (HexKey::from_user_key(it.user), HexKey::from_user_key(it.client_key), it.stated_skill)
+            ruleset_hash: None,
+            publisher: None,
+            party_sizes: &session.party_sizes,
+            players: JsonList(&session.players, |player| {
+                (HexKey::from_user_key(player.user), HexKey::from_user_key(player.client_key), player.stated_skill)
             }),
-            n: session.nat_type,
-            g: session.game_in_progress,
-            b: session.big_party_count,
-            l: session.locality.map(|it| (it.x, it.y, it.z)),
-            a: JsonList(&session.attributes, |(name, value)| (name, JsonValueToWrite(value))),
-            r: JsonList(&session.region_latencies, |it| (&it.region, it.round_trip_ms)),
-            w: JsonList(&[], |it| (&it.attribute, it.min, it.max)),
-            o: match session.origin {
+            nat_type: session.nat_type,
+            game_in_progress: session.game_in_progress,
+            big_party_count: session.big_party_count,
+            locality: session.locality.map(|position| (position.x, position.y, position.z)),
+            attributes: JsonList(&session.attributes, |(name, value)| (name, JsonValueToWrite(value))),
+            region_latencies: JsonList(&session.region_latencies, |latency| (&latency.region, latency.round_trip_ms)),
+            allowed_ranges: JsonList(&[], encode_range),
+            origin: match session.origin {
                 ValueOrigin::Client => 0,
                 ValueOrigin::GameServer => 1,
             },
@@ -137,63 +150,63 @@ impl<'a> BodyToWrite<'a> {
     }
 }
 
-/// The advertisement in a text, but for what has a column of its own: the caller puts that in.
+/// Decodes an advertisement. The caller sets the values that have a column.
 pub(super) fn decode_advertisement(text: &str) -> Result<Advertisement, serde_json::Error> {
     let mut body: BodyToRead = serde_json::from_str(text)?;
-    let hash = body.h.ok_or_else(|| serde_json::Error::missing_field("h"))?;
-    let subject = body.s.take();
-    let allowed = std::mem::take(&mut body.w).into_iter();
+    let ruleset_hash = body.ruleset_hash.ok_or_else(|| serde_json::Error::missing_field("h"))?;
+    let publisher = body.publisher.take();
+    let allowed_ranges = std::mem::take(&mut body.allowed_ranges).into_iter();
     Ok(Advertisement {
         id: AdvertisementId::from_bytes([0; 16]),
         set_id: SetId::default(),
         kind: AdvertisementKind::default(),
-        publisher: subject.map(HexKey::user_key),
+        publisher: publisher.map(HexKey::user_key),
         advertised_since: UnixMs::default(),
-        ruleset_hash: RulesetHash(hash),
-        allowed_ranges: allowed.map(|(attribute, min, max)| AllowedRange { attribute, min, max }).collect(),
+        ruleset_hash: RulesetHash(ruleset_hash),
+        allowed_ranges: allowed_ranges.map(|(attribute, min, max)| AllowedRange { attribute, min, max }).collect(),
         connect_data: Vec::new(),
         session: body.into_session()?,
     })
 }
 
 impl BodyToRead {
-    /// The session, but for what has a column of its own: the caller puts that in.
+    /// Converts to a session. The caller sets the values that have a column.
     pub(super) fn into_session(self) -> Result<Session, serde_json::Error> {
-        let player = |(user, player, skill): (HexKey, HexKey, Option<f64>)| Player {
+        let player = |(user, client_key, stated_skill): (HexKey, HexKey, Option<f64>)| Player {
             user: user.user_key(),
-            client_key: player.user_key(),
-            stated_skill: skill,
+            client_key: client_key.user_key(),
+            stated_skill,
         };
         Ok(Session {
             silo: SiloId::default(),
-            party_sizes: self.z,
-            players: self.p.into_iter().map(player).collect(),
-            nat_type: self.n,
-            game_in_progress: self.g,
-            big_party_count: self.b,
+            party_sizes: self.party_sizes,
+            players: self.players.into_iter().map(player).collect(),
+            nat_type: self.nat_type,
+            game_in_progress: self.game_in_progress,
+            big_party_count: self.big_party_count,
             join_seats: 0,
-            locality: self.l.map(|(x, y, z)| Locality { x, y, z }),
-            attributes: self.a.into_iter().map(|(name, value)| (name, value.0)).collect(),
+            locality: self.locality.map(|(x, y, z)| Locality { x, y, z }),
+            attributes: self.attributes.into_iter().map(|(name, value)| (name, value.0)).collect(),
             region_latencies: self
-                .r
+                .region_latencies
                 .into_iter()
                 .map(|(region, round_trip_ms)| RegionLatency { region, round_trip_ms })
                 .collect(),
-            origin: match self.o {
+            origin: match self.origin {
                 0 => ValueOrigin::Client,
                 1 => ValueOrigin::GameServer,
-                other => return Err(serde_json::Error::custom(format_args!("{other} is no origin"))),
+                other => return Err(serde_json::Error::custom(format_args!("unknown origin {other}"))),
             },
         })
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u8) -> bool {
     *number == 0
 }
 
-/// Sixteen bytes, a user's key mostly, as 32 hexadecimal digits.
+/// Key of 16 bytes, mostly a user key, written as 32 hexadecimal digits.
 #[derive(Clone, Copy)]
 pub(super) struct HexKey(pub(super) [u8; 16]);
 
@@ -209,7 +222,7 @@ impl HexKey {
 
 impl Serialize for HexKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = self.user_key().digits();
+        let text = self.user_key().to_hex();
         serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
@@ -219,14 +232,14 @@ impl<'de> Deserialize<'de> for HexKey {
         let text: &str = Deserialize::deserialize(deserializer)?;
         UserKey::parse(text)
             .map(Self::from_user_key)
-            .ok_or_else(|| D::Error::custom("a name is not 32 hexadecimal digits"))
+            .ok_or_else(|| D::Error::custom("key is not 32 hexadecimal digits"))
     }
 }
 
-/// An attribute's value as JSON's own number, text, flag or list of texts; as it is read.
+/// Attribute value decoded from a JSON number, string, boolean or list of strings.
 struct JsonValue(AttributeValue);
 
-/// And as it is written.
+/// Attribute value to encode as JSON.
 struct JsonValueToWrite<'a>(&'a AttributeValue);
 
 impl Serialize for JsonValueToWrite<'_> {
@@ -235,7 +248,7 @@ impl Serialize for JsonValueToWrite<'_> {
             AttributeValue::Number(number) => serializer.serialize_f64(*number),
             AttributeValue::String(text) => serializer.serialize_str(text),
             AttributeValue::Bool(flag) => serializer.serialize_bool(*flag),
-            AttributeValue::StringList(texts) => serializer.collect_seq(texts.iter()),
+            AttributeValue::StringList(strings) => serializer.collect_seq(strings.iter()),
         }
     }
 }
@@ -252,14 +265,14 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
     type Value = AttributeValue;
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a number, a text, a flag or a list of texts")
+        formatter.write_str("a number, string, boolean or list of strings")
     }
 
     fn visit_f64<E: Error>(self, number: f64) -> Result<AttributeValue, E> {
         Ok(AttributeValue::Number(number))
     }
 
-    // JSON does not tell 5 from 5.0; we write the latter, another writer might not.
+    // JSON does not distinguish 5 from 5.0. This server writes 5.0; another writer might write 5.
     fn visit_u64<E: Error>(self, number: u64) -> Result<AttributeValue, E> {
         Ok(AttributeValue::Number(number as f64))
     }
@@ -277,10 +290,10 @@ impl<'de> Visitor<'de> for JsonValueVisitor {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<AttributeValue, A::Error> {
-        let mut texts = Vec::new();
+        let mut strings = Vec::new();
         while let Some(text) = sequence.next_element::<Box<str>>()? {
-            texts.push(text);
+            strings.push(text);
         }
-        Ok(AttributeValue::string_list(texts))
+        Ok(AttributeValue::string_list(strings))
     }
 }

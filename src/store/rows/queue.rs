@@ -1,5 +1,5 @@
-//! Rows of what queues keep, to domain and back. What a ticket is never changes, how it stands does: two checksums, so that
-//! a change of the one need not read the other.
+//! Row encoding of tickets and matches. A ticket's row has constant columns and state columns, each with its own
+//! checksum. So a state change does not need the constant columns.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::domain::lifecycle::Match;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
 use crate::store::StoreError;
-use crate::store::queues::queue_rows::forget_at;
+use crate::store::queues::queue_rows::match_purge_at;
 use crate::store::queues::{StoredTicket, TicketState};
 use crate::store::rows::queue_body::{decode_match, decode_ticket, encode_match, encode_ticket};
 use crate::store::rows::{RowChecksum, from_ms, to_ms};
 
-/// What never changes in a row of `ticket`.
+/// Constant columns of a row of `ticket`.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::store) struct TicketRow<'a> {
     pub(in crate::store) id: [u8; 16],
@@ -25,20 +25,20 @@ pub(in crate::store) struct TicketRow<'a> {
     pub(in crate::store) body: Cow<'a, str>,
 }
 
-/// What does.
+/// State columns of a row of `ticket`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(in crate::store) struct TicketStateRow {
-    /// 0: waits. 1: in `match_id`. 2: over.
+    /// 0: waiting. 1: in `match_id`. 2: ended.
     pub(in crate::store) state: i64,
     pub(in crate::store) match_id: Option<[u8; 16]>,
-    /// Why it is over, in the order of `Ending`.
+    /// Index in [`TICKET_END_REASONS`].
     pub(in crate::store) ending: Option<i64>,
     pub(in crate::store) expires_ms: i64,
     pub(in crate::store) forget_at_ms: Option<i64>,
     pub(in crate::store) version: i64,
 }
 
-/// Why tickets end, by the number that stands for it.
+/// End reasons of tickets, in the order of their stored numbers.
 const TICKET_END_REASONS: [TicketEndReason; 7] = [
     TicketEndReason::Left,
     TicketEndReason::Expired,
@@ -70,9 +70,9 @@ impl TicketRow<'_> {
         sum.finish()
     }
 
-    /// The ticket, as it stands.
-    pub(in crate::store) fn decode(self, standing: TicketStateRow) -> Result<StoredTicket, StoreError> {
-        let corrupt = |column, what| StoreError::CorruptRow { table: "ticket", column, reason: what };
+    /// Decodes the ticket with its state.
+    pub(in crate::store) fn decode(self, state_row: TicketStateRow) -> Result<StoredTicket, StoreError> {
+        let corrupt = |column, reason| StoreError::CorruptRow { table: "ticket", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let mut ticket = decode_ticket(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
         ticket.id = TicketId::from_bytes(self.id);
@@ -81,9 +81,9 @@ impl TicketRow<'_> {
         ticket.session.silo = SiloId(self.silo_id.cast_unsigned());
         Ok(StoredTicket {
             ticket: Arc::new(ticket),
-            state: standing.decode_state().map_err(|(column, what)| corrupt(column, what))?,
-            expires_at: from_ms(standing.expires_ms),
-            version: standing.version.cast_unsigned(),
+            state: state_row.decode_state().map_err(|(column, reason)| corrupt(column, reason))?,
+            expires_at: from_ms(state_row.expires_ms),
+            version: state_row.version.cast_unsigned(),
             request_digest: self.payload,
         })
     }
@@ -94,21 +94,22 @@ impl TicketStateRow {
         let (state, match_id, ending) = match stored.state {
             TicketState::Waiting => (0, None, None),
             TicketState::InMatch(id) => (1, Some(id), None),
-            TicketState::Ended { end_reason: how, match_id: by, purge_at: _ } => {
-                (2, by, TICKET_END_REASONS.iter().position(|known| *known == how))
+            TicketState::Ended { end_reason, match_id, purge_at: _ } => {
+                (2, match_id, TICKET_END_REASONS.iter().position(|known| *known == end_reason))
             }
         };
         Self {
             state,
             match_id: match_id.map(|id| *id.as_bytes()),
-            ending: ending.map(|at| at as i64),
+            ending: ending.map(|index| index as i64),
             expires_ms: to_ms(stored.expires_at),
             forget_at_ms: stored.purge_at().map(to_ms),
             version: stored.version.cast_signed(),
         }
     }
 
-    /// Over the id that it belongs to as well: a standing must not be taken for another's.
+    /// Checksum over the ticket id and the state columns. The id is included so that the state of another ticket is not
+    /// accepted.
     pub(in crate::store) fn checksum(&self, id: &[u8; 16]) -> i64 {
         let mut sum = RowChecksum::new();
         sum.add_bytes(id);
@@ -119,24 +120,27 @@ impl TicketStateRow {
     }
 
     fn decode_state(&self) -> Result<TicketState, (&'static str, String)> {
-        let by = self.match_id.map(MatchId::from_bytes);
-        match (self.state, by) {
+        let match_id = self.match_id.map(MatchId::from_bytes);
+        match (self.state, match_id) {
             (0, _) => Ok(TicketState::Waiting),
             (1, Some(id)) => Ok(TicketState::InMatch(id)),
-            (2, by) => Ok(TicketState::Ended {
+            (2, match_id) => Ok(TicketState::Ended {
                 end_reason: self
                     .ending
-                    .and_then(|at| TICKET_END_REASONS.get(usize::try_from(at).ok()?).copied())
-                    .ok_or_else(|| ("ending", format!("{:?} is no ending", self.ending)))?,
-                match_id: by,
-                purge_at: self.forget_at_ms.map(from_ms).ok_or(("forget_at_ms", "it has ended".to_owned()))?,
+                    .and_then(|index| TICKET_END_REASONS.get(usize::try_from(index).ok()?).copied())
+                    .ok_or_else(|| ("ending", format!("unknown end reason {:?}", self.ending)))?,
+                match_id,
+                purge_at: self
+                    .forget_at_ms
+                    .map(from_ms)
+                    .ok_or(("forget_at_ms", "null, but the ticket has ended".to_owned()))?,
             }),
-            (state, _) => Err(("state", format!("{state} is no state, or names no match"))),
+            (state, _) => Err(("state", format!("unknown state {state}, or match_id is null"))),
         }
     }
 }
 
-/// A row of `match`.
+/// Row of `match`.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::store) struct MatchRow<'a> {
     pub(in crate::store) id: [u8; 16],
@@ -144,23 +148,23 @@ pub(in crate::store) struct MatchRow<'a> {
     pub(in crate::store) set_id: i64,
     pub(in crate::store) proposed_ms: i64,
     pub(in crate::store) version: i64,
-    /// 0: ready check. 1: placing. 2: playing. 3: over.
+    /// 0: ready check. 1: placing. 2: playing. 3: ended.
     pub(in crate::store) stage: i64,
     pub(in crate::store) forget_at_ms: Option<i64>,
     pub(in crate::store) body: Cow<'a, str>,
 }
 
 impl MatchRow<'_> {
-    pub(in crate::store) fn encode(play: &Match) -> MatchRow<'static> {
-        let (stage, body) = encode_match(play);
+    pub(in crate::store) fn encode(found: &Match) -> MatchRow<'static> {
+        let (stage, body) = encode_match(found);
         MatchRow {
-            id: *play.id.as_bytes(),
-            silo_id: play.silo.0.cast_signed(),
-            set_id: i64::from(play.set_id.0),
-            proposed_ms: to_ms(play.proposed_at),
-            version: play.version.cast_signed(),
+            id: *found.id.as_bytes(),
+            silo_id: found.silo.0.cast_signed(),
+            set_id: i64::from(found.set_id.0),
+            proposed_ms: to_ms(found.proposed_at),
+            version: found.version.cast_signed(),
             stage,
-            forget_at_ms: forget_at(play).map(to_ms),
+            forget_at_ms: match_purge_at(found).map(to_ms),
             body: body.into(),
         }
     }
@@ -175,19 +179,18 @@ impl MatchRow<'_> {
         sum.finish()
     }
 
-    /// The match.
     pub(in crate::store) fn decode(self) -> Result<Arc<Match>, StoreError> {
-        let corrupt = |column, what| StoreError::CorruptRow { table: "match", column, reason: what };
+        let corrupt = |column, reason| StoreError::CorruptRow { table: "match", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
-        let forget_at: Option<UnixMs> = self.forget_at_ms.map(from_ms);
-        let mut play =
-            decode_match(&self.body, self.stage, forget_at).map_err(|error| corrupt("body", error.to_string()))?;
-        play.id = MatchId::from_bytes(self.id);
-        play.set_id = SetId(set_id);
-        play.silo = SiloId(self.silo_id.cast_unsigned());
-        play.proposed_at = from_ms(self.proposed_ms);
-        play.version = self.version.cast_unsigned();
-        Ok(Arc::new(play))
+        let purge_at: Option<UnixMs> = self.forget_at_ms.map(from_ms);
+        let mut decoded =
+            decode_match(&self.body, self.stage, purge_at).map_err(|error| corrupt("body", error.to_string()))?;
+        decoded.id = MatchId::from_bytes(self.id);
+        decoded.set_id = SetId(set_id);
+        decoded.silo = SiloId(self.silo_id.cast_unsigned());
+        decoded.proposed_at = from_ms(self.proposed_ms);
+        decoded.version = self.version.cast_unsigned();
+        Ok(Arc::new(decoded))
     }
 }
 

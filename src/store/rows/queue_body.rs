@@ -1,22 +1,22 @@
-//! The parts of a ticket and of a match that SQL never asks about, as JSON texts with short keys, as `body.rs` has them.
+//! JSON encoding of the parts of a ticket and of a match without a column, with short keys, as in `body.rs`.
 //!
-//! | ticket | what | | match | what |
+//! | ticket | content | | match | content |
 //! |---|---|---|---|---|
 //! | `s` | subject, 32 hexadecimal digits | | `h` | ruleset hash |
-//! | `q` | session, with the keys of `body.rs` | | `m` | members: ticket, entered, team, seats |
-//! | `j` | join seats | | | a seat: user, player, role or null, answer or null |
+//! | `q` | session, with the keys of `body.rs` | | `m` | tickets: id, entered, team, players |
+//! | `j` | join seats | | | a player: user, client, role or null, acceptance or null |
 //! | `t` | ratings: rating, deviation | | `q` | quality |
 //! | `b` | blocked users | | `r` | region |
-//! | `a` | waits alone | | `b` | the session that it fills up |
-//! | | | | `d` | deadline of the ready check, or for a server |
-//! | | | | `e`, `u` | began, is over by itself |
-//! | | | | `v`, `c` | server: advertisement and reservation; connect data in hexadecimal digits |
-//! | | | | `p` | peer: its host |
-//! | | | | `o` | outcome, in the order of `Outcome` |
-//! | | | | `n` | over, and was played nowhere that fireteam knows of |
+//! | `a` | exclusive | | `b` | advertisement that it backfills |
+//! | | | | `d` | deadline of the ready check, or of the search for a server |
+//! | | | | `e`, `u` | start; time at which the match ends without a report |
+//! | | | | `v`, `c` | game server: advertisement and reservation; connect data in hexadecimal digits |
+//! | | | | `p` | peer: the host |
+//! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
+//! | | | | `n` | ended, and was not hosted by fireteam |
 //!
-//! What is absent or empty has no key, and a key that is not known is passed over. Moments are milliseconds since the Unix
-//! epoch. A number that JSON has no word for, which no sound server has, is null and comes back as no number.
+//! Absent and empty values have no key. Unknown keys are ignored. Times are milliseconds since the Unix epoch. NaN and
+//! infinity, which no correct server writes, become null and are read as NaN.
 
 use serde::de::Error;
 use serde::{Deserialize, Serialize};
@@ -29,73 +29,75 @@ use crate::store::rows::body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_jso
 
 #[derive(Deserialize)]
 struct TicketBodyToRead {
-    s: Option<HexKey>,
-    q: BodyToRead,
-    #[serde(default)]
-    j: u16,
-    #[serde(default)]
-    t: Vec<(Option<f64>, Option<f64>)>,
-    #[serde(default)]
-    b: Vec<HexKey>,
-    #[serde(default)]
-    a: bool,
+    #[serde(rename = "s")]
+    subject: Option<HexKey>,
+    #[serde(rename = "q")]
+    session: BodyToRead,
+    #[serde(rename = "j", default)]
+    join_seats: u16,
+    #[serde(rename = "t", default)]
+    player_ratings: Vec<(Option<f64>, Option<f64>)>,
+    #[serde(rename = "b", default)]
+    blocked_users: Vec<HexKey>,
+    #[serde(rename = "a", default)]
+    exclusive: bool,
 }
 
 #[derive(Serialize)]
 struct TicketBodyToWrite<'a> {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    s: Option<HexKey>,
-    q: BodyToWrite<'a>,
-    #[serde(skip_serializing_if = "is_zero")]
-    j: u16,
-    #[serde(skip_serializing_if = "JsonList::is_empty")]
-    t: JsonList<'a, PlayerRating, (f64, f64)>,
-    #[serde(skip_serializing_if = "JsonList::is_empty")]
-    b: JsonList<'a, UserKey, HexKey>,
-    #[serde(skip_serializing_if = "is_false")]
-    a: bool,
+    #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
+    subject: Option<HexKey>,
+    #[serde(rename = "q")]
+    session: BodyToWrite<'a>,
+    #[serde(rename = "j", skip_serializing_if = "is_zero")]
+    join_seats: u16,
+    #[serde(rename = "t", skip_serializing_if = "JsonList::is_empty")]
+    player_ratings: JsonList<'a, PlayerRating, (f64, f64)>,
+    #[serde(rename = "b", skip_serializing_if = "JsonList::is_empty")]
+    blocked_users: JsonList<'a, UserKey, HexKey>,
+    #[serde(rename = "a", skip_serializing_if = "is_false")]
+    exclusive: bool,
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(number: &u16) -> bool {
     *number == 0
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(flag: &bool) -> bool {
     !*flag
 }
 
-/// The text to keep of a ticket.
 pub(super) fn encode_ticket(ticket: &Ticket) -> String {
     to_json_text(&TicketBodyToWrite {
-        s: ticket.subject.map(HexKey::from_user_key),
-        q: BodyToWrite::from_session(&ticket.session),
-        j: ticket.session.join_seats,
-        t: JsonList(&ticket.player_ratings, |it| (it.rating, it.deviation)),
-        b: JsonList(&ticket.blocked_users, |it| HexKey::from_user_key(*it)),
-        a: ticket.exclusive,
+        subject: ticket.subject.map(HexKey::from_user_key),
+        session: BodyToWrite::from_session(&ticket.session),
+        join_seats: ticket.session.join_seats,
+        player_ratings: JsonList(&ticket.player_ratings, |rating| (rating.rating, rating.deviation)),
+        blocked_users: JsonList(&ticket.blocked_users, |user| HexKey::from_user_key(*user)),
+        exclusive: ticket.exclusive,
     })
 }
 
-/// The ticket in a text, but for what has a column of its own: the caller puts that in.
+/// Decodes a ticket. The caller sets the values that have a column.
 pub(super) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::Error> {
     let body: TicketBodyToRead = serde_json::from_str(text)?;
-    let mut session = body.q.into_session()?;
-    session.join_seats = body.j;
-    let rated = |(rating, deviation): (Option<f64>, Option<f64>)| PlayerRating {
+    let mut session = body.session.into_session()?;
+    session.join_seats = body.join_seats;
+    let player_rating = |(rating, deviation): (Option<f64>, Option<f64>)| PlayerRating {
         rating: rating.unwrap_or(f64::NAN),
         deviation: deviation.unwrap_or(f64::NAN),
     };
     Ok(Ticket {
         id: TicketId::from_bytes([0; 16]),
         set_id: SetId::default(),
-        subject: body.s.map(HexKey::user_key),
+        subject: body.subject.map(HexKey::user_key),
         entered_at: UnixMs::default(),
         session,
-        player_ratings: body.t.into_iter().map(rated).collect(),
-        blocked_users: body.b.into_iter().map(HexKey::user_key).collect(),
-        exclusive: body.a,
+        player_ratings: body.player_ratings.into_iter().map(player_rating).collect(),
+        blocked_users: body.blocked_users.into_iter().map(HexKey::user_key).collect(),
+        exclusive: body.exclusive,
     })
 }
 
@@ -103,33 +105,35 @@ type MatchPlayerBody = (HexKey, HexKey, Option<u16>, Option<bool>);
 
 #[derive(Serialize, Deserialize)]
 struct MatchBody {
-    h: u32,
-    #[serde(default)]
-    m: Vec<(HexKey, u64, u16, Vec<MatchPlayerBody>)>,
-    q: Option<f64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    r: Option<Box<str>>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    b: Option<HexKey>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    d: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    e: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    u: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    v: Option<(HexKey, HexKey)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    c: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    p: Option<HexKey>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    o: Option<u8>,
-    #[serde(default, skip_serializing_if = "is_false")]
-    n: bool,
+    #[serde(rename = "h")]
+    ruleset_hash: u32,
+    #[serde(rename = "m", default)]
+    tickets: Vec<(HexKey, u64, u16, Vec<MatchPlayerBody>)>,
+    #[serde(rename = "q")]
+    quality: Option<f64>,
+    #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
+    region: Option<Box<str>>,
+    #[serde(rename = "b", skip_serializing_if = "Option::is_none")]
+    backfilled_session: Option<HexKey>,
+    #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
+    deadline_ms: Option<u64>,
+    #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
+    started_at_ms: Option<u64>,
+    #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
+    times_out_at_ms: Option<u64>,
+    #[serde(rename = "v", skip_serializing_if = "Option::is_none")]
+    game_server: Option<(HexKey, HexKey)>,
+    #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
+    connect_data: Option<String>,
+    #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
+    peer_host: Option<HexKey>,
+    #[serde(rename = "o", skip_serializing_if = "Option::is_none")]
+    end_reason: Option<u8>,
+    #[serde(rename = "n", default, skip_serializing_if = "is_false")]
+    unhosted: bool,
 }
 
-/// How matches end, by the number that stands for it.
+/// End reasons of matches, in the order of their stored numbers.
 const MATCH_END_REASONS: [MatchEndReason; 7] = [
     MatchEndReason::Played,
     MatchEndReason::TimedOut,
@@ -140,49 +144,51 @@ const MATCH_END_REASONS: [MatchEndReason; 7] = [
     MatchEndReason::Cancelled,
 ];
 
-/// A match's stage as a column has it, and the text to keep.
-pub(super) fn encode_match(play: &Match) -> (i64, String) {
-    let seat = |seat: &MatchPlayer| {
-        (HexKey::from_user_key(seat.user), HexKey::from_user_key(seat.client), seat.role, seat.accepted)
+/// Stage of a match as column value, and the JSON text.
+pub(super) fn encode_match(found: &Match) -> (i64, String) {
+    let player = |player: &MatchPlayer| {
+        (HexKey::from_user_key(player.user), HexKey::from_user_key(player.client), player.role, player.accepted)
     };
-    let member = |it: &MatchTicket| {
-        (HexKey(*it.ticket_id.as_bytes()), it.entered_at.0, it.team, it.players.iter().map(seat).collect::<Vec<_>>())
+    let ticket = |ticket: &MatchTicket| {
+        let players: Vec<MatchPlayerBody> = ticket.players.iter().map(player).collect();
+        (HexKey(*ticket.ticket_id.as_bytes()), ticket.entered_at.0, ticket.team, players)
     };
     let mut body = MatchBody {
-        h: play.ruleset_hash.0,
-        m: play.tickets.iter().map(member).collect(),
-        q: Some(play.quality),
-        r: play.region.clone(),
-        b: play.backfilled_session.map(|id| HexKey(*id.as_bytes())),
-        d: None,
-        e: None,
-        u: None,
-        v: None,
-        c: None,
-        p: None,
-        o: None,
-        n: false,
+        ruleset_hash: found.ruleset_hash.0,
+        tickets: found.tickets.iter().map(ticket).collect(),
+        quality: Some(found.quality),
+        region: found.region.clone(),
+        backfilled_session: found.backfilled_session.map(|id| HexKey(*id.as_bytes())),
+        deadline_ms: None,
+        started_at_ms: None,
+        times_out_at_ms: None,
+        game_server: None,
+        connect_data: None,
+        peer_host: None,
+        end_reason: None,
+        unhosted: false,
     };
-    let stage = match &play.stage {
+    let stage = match &found.stage {
         MatchStage::ReadyCheck { deadline } => {
-            body.d = Some(deadline.0);
+            body.deadline_ms = Some(deadline.0);
             0
         }
         MatchStage::Placing { deadline } => {
-            body.d = Some(deadline.0);
+            body.deadline_ms = Some(deadline.0);
             1
         }
-        MatchStage::Playing { assignment: place, started_at: began, times_out_at: until } => {
-            (body.e, body.u) = (Some(began.0), Some(until.0));
-            body.set_assignment(place);
+        MatchStage::Playing { assignment, started_at, times_out_at } => {
+            (body.started_at_ms, body.times_out_at_ms) = (Some(started_at.0), Some(times_out_at.0));
+            body.set_assignment(assignment);
             2
         }
-        MatchStage::Ended { end_reason: outcome, began, place, purge_at: _ } => {
-            body.o = MATCH_END_REASONS.iter().position(|known| known == outcome).and_then(|at| u8::try_from(at).ok());
-            body.e = began.map(|began| began.0);
-            if let Some(place) = place {
-                body.set_assignment(place);
-                body.n = *place == Assignment::Unhosted;
+        MatchStage::Ended { end_reason, started_at, assignment, purge_at: _ } => {
+            let index = MATCH_END_REASONS.iter().position(|reason| reason == end_reason);
+            body.end_reason = index.and_then(|index| u8::try_from(index).ok());
+            body.started_at_ms = started_at.map(|started_at| started_at.0);
+            if let Some(assignment) = assignment {
+                body.set_assignment(assignment);
+                body.unhosted = *assignment == Assignment::Unhosted;
             }
             3
         }
@@ -191,25 +197,25 @@ pub(super) fn encode_match(play: &Match) -> (i64, String) {
 }
 
 impl MatchBody {
-    fn set_assignment(&mut self, place: &Assignment) {
-        match place {
+    fn set_assignment(&mut self, assignment: &Assignment) {
+        match assignment {
             Assignment::GameServer { advertisement, reservation, connect_data } => {
-                self.v = Some((HexKey(*advertisement.as_bytes()), HexKey(*reservation.as_bytes())));
-                self.c = Some(connect_data.iter().map(|byte| format!("{byte:02x}")).collect());
+                self.game_server = Some((HexKey(*advertisement.as_bytes()), HexKey(*reservation.as_bytes())));
+                self.connect_data = Some(connect_data.iter().map(|byte| format!("{byte:02x}")).collect());
             }
-            Assignment::PeerHost { host } => self.p = Some(HexKey::from_user_key(*host)),
+            Assignment::PeerHost { host } => self.peer_host = Some(HexKey::from_user_key(*host)),
             Assignment::Unhosted => {}
         }
     }
 
-    /// The place, if it is anywhere.
+    /// Assignment, if there is one.
     fn take_assignment(&mut self) -> Result<Option<Assignment>, serde_json::Error> {
-        Ok(match (self.v.take(), self.p.take()) {
+        Ok(match (self.game_server.take(), self.peer_host.take()) {
             (Some((advertisement, reservation)), _) => Some(Assignment::GameServer {
                 advertisement: AdvertisementId::from_bytes(advertisement.0),
                 reservation: ReservationId::from_bytes(reservation.0),
-                connect_data: decode_hex(&self.c.take().unwrap_or_default())
-                    .ok_or_else(|| serde_json::Error::custom("connect data is not in hexadecimal digits"))?,
+                connect_data: decode_hex(&self.connect_data.take().unwrap_or_default())
+                    .ok_or_else(|| serde_json::Error::custom("connect data is not hexadecimal"))?,
             }),
             (None, Some(host)) => Some(Assignment::PeerHost { host: host.user_key() }),
             (None, None) => None,
@@ -217,60 +223,60 @@ impl MatchBody {
     }
 }
 
-/// The match in a text, of the stage and to be forgotten when its columns say so, but for what else has a column of its own:
-/// the caller puts that in.
-pub(super) fn decode_match(text: &str, stage: i64, forget_at: Option<UnixMs>) -> Result<Match, serde_json::Error> {
+/// Decodes a match with the stage and purge time of its columns. The caller sets the other values that have a column.
+pub(super) fn decode_match(text: &str, stage: i64, purge_at: Option<UnixMs>) -> Result<Match, serde_json::Error> {
     let mut body: MatchBody = serde_json::from_str(text)?;
-    let seat = |(user, player, role, answer): MatchPlayerBody| MatchPlayer {
+    let player = |(user, client, role, accepted): MatchPlayerBody| MatchPlayer {
         user: user.user_key(),
-        client: player.user_key(),
+        client: client.user_key(),
         role,
-        accepted: answer,
+        accepted,
     };
-    let member = |(ticket, entered, team, seats): (HexKey, u64, u16, Vec<MatchPlayerBody>)| MatchTicket {
-        ticket_id: TicketId::from_bytes(ticket.0),
-        entered_at: UnixMs(entered),
+    let ticket = |(id, entered_at_ms, team, players): (HexKey, u64, u16, Vec<MatchPlayerBody>)| MatchTicket {
+        ticket_id: TicketId::from_bytes(id.0),
+        entered_at: UnixMs(entered_at_ms),
         team,
-        players: seats.into_iter().map(seat).collect(),
+        players: players.into_iter().map(player).collect(),
     };
-    let wanted = |key, moment: Option<u64>| moment.map(UnixMs).ok_or_else(|| serde_json::Error::missing_field(key));
+    let required_time =
+        |key, time_ms: Option<u64>| time_ms.map(UnixMs).ok_or_else(|| serde_json::Error::missing_field(key));
     let stage = match stage {
-        0 => MatchStage::ReadyCheck { deadline: wanted("d", body.d)? },
-        1 => MatchStage::Placing { deadline: wanted("d", body.d)? },
+        0 => MatchStage::ReadyCheck { deadline: required_time("d", body.deadline_ms)? },
+        1 => MatchStage::Placing { deadline: required_time("d", body.deadline_ms)? },
         2 => MatchStage::Playing {
             assignment: body.take_assignment()?.unwrap_or(Assignment::Unhosted),
-            started_at: wanted("e", body.e)?,
-            times_out_at: wanted("u", body.u)?,
+            started_at: required_time("e", body.started_at_ms)?,
+            times_out_at: required_time("u", body.times_out_at_ms)?,
         },
         3 => MatchStage::Ended {
             end_reason: body
-                .o
-                .and_then(|at| MATCH_END_REASONS.get(usize::from(at)).copied())
-                .ok_or_else(|| serde_json::Error::custom("no such outcome"))?,
-            began: body.e.map(UnixMs),
-            place: body.take_assignment()?.or(body.n.then_some(Assignment::Unhosted)),
-            purge_at: forget_at.ok_or_else(|| serde_json::Error::custom("it is over and never to be forgotten"))?,
+                .end_reason
+                .and_then(|index| MATCH_END_REASONS.get(usize::from(index)).copied())
+                .ok_or_else(|| serde_json::Error::custom("unknown end reason"))?,
+            started_at: body.started_at_ms.map(UnixMs),
+            assignment: body.take_assignment()?.or(body.unhosted.then_some(Assignment::Unhosted)),
+            purge_at: purge_at.ok_or_else(|| serde_json::Error::custom("ended match without purge time"))?,
         },
-        other => return Err(serde_json::Error::custom(format_args!("{other} is no stage"))),
+        other => return Err(serde_json::Error::custom(format_args!("unknown stage {other}"))),
     };
     Ok(Match {
         id: MatchId::from_bytes([0; 16]),
         set_id: SetId::default(),
         silo: SiloId::default(),
-        ruleset_hash: RulesetHash(body.h),
+        ruleset_hash: RulesetHash(body.ruleset_hash),
         proposed_at: UnixMs::default(),
         version: 0,
         stage,
-        tickets: body.m.into_iter().map(member).collect(),
-        quality: body.q.unwrap_or(f64::NAN),
-        region: body.r,
-        backfilled_session: body.b.map(|id| AdvertisementId::from_bytes(id.0)),
+        tickets: body.tickets.into_iter().map(ticket).collect(),
+        quality: body.quality.unwrap_or(f64::NAN),
+        region: body.region,
+        backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
     })
 }
 
-/// The bytes that hexadecimal digits stand for.
+/// Decodes hexadecimal digits; `None` if the text has others or an odd length.
 fn decode_hex(digits: &str) -> Option<Vec<u8>> {
     let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
-    let byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
-    if rest.is_empty() { pairs.iter().map(byte).collect() } else { None }
+    let to_byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    if rest.is_empty() { pairs.iter().map(to_byte).collect() } else { None }
 }

@@ -1,4 +1,4 @@
-//! Checksums of what is kept by user: rows too small to be anything but their columns.
+//! Row checksums of tables keyed by user, whose rows have no body.
 
 use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::lifecycle::penalty::Penalty;
@@ -9,26 +9,26 @@ use crate::store::queues::queue_rows::TicketUser;
 use crate::store::queues::record_result::history_slot;
 use crate::store::rows::{RowChecksum, to_ms};
 
-/// Of a row of `ticket_user`.
-pub(in crate::store) fn ticket_user_checksum(user: UserKey, spot: &TicketUser) -> i64 {
+/// Checksum of a row of `ticket_user`.
+pub(in crate::store) fn ticket_user_checksum(user: UserKey, membership: &TicketUser) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(user.as_bytes());
-    sum.add_bytes(spot.ticket.as_bytes());
-    sum.add_number(i64::from(spot.queue.set_id.0));
-    sum.add_number(spot.queue.silo.0.cast_signed());
-    sum.add_number(i64::from(spot.exclusive));
+    sum.add_bytes(membership.ticket_id.as_bytes());
+    sum.add_number(i64::from(membership.queue.set_id.0));
+    sum.add_number(membership.queue.silo.0.cast_signed());
+    sum.add_number(i64::from(membership.exclusive));
     sum.finish()
 }
 
-/// Of a row of `match_user`.
-pub(in crate::store) fn match_user_checksum(user: UserKey, play: MatchId) -> i64 {
+/// Checksum of a row of `match_user`.
+pub(in crate::store) fn match_user_checksum(user: UserKey, match_id: MatchId) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(user.as_bytes());
-    sum.add_bytes(play.as_bytes());
+    sum.add_bytes(match_id.as_bytes());
     sum.finish()
 }
 
-/// Of a row of `penalty`.
+/// Checksum of a row of `penalty`.
 pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penalty: &Penalty) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(user.as_bytes());
@@ -39,8 +39,8 @@ pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penal
     sum.finish()
 }
 
-/// Of a row of `rating`. The file keeps no sign of a zero. What a row has had only since there are results, or since decay can stand
-/// still, counts when it says anything: rows of before have none of it, and keep their sums.
+/// Checksum of a row of `rating`. The sign of a zero is ignored, because SQLite does not store it. Columns of later
+/// migrations count only if they are not zero, so that older rows keep their checksums.
 pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(row.user.as_bytes());
@@ -50,19 +50,19 @@ pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
     }
     sum.add_number(i64::from(row.match_count));
     sum.add_number(to_ms(row.last_match_at));
-    let SatisfactionStats { abandoned_matches: abandoned, feedback_count: scores, feedback_sum: score_sum } =
-        row.satisfaction;
-    let later = [i64::from(row.streak), i64::from(abandoned), i64::from(scores), i64::from(score_sum)];
-    if later != [0; 4] {
-        later.into_iter().for_each(|number| sum.add_number(number));
+    let SatisfactionStats { abandoned_matches, feedback_count, feedback_sum } = row.satisfaction;
+    let later_columns =
+        [i64::from(row.streak), i64::from(abandoned_matches), i64::from(feedback_count), i64::from(feedback_sum)];
+    if later_columns != [0; 4] {
+        later_columns.into_iter().for_each(|number| sum.add_number(number));
     }
-    if row.periods_played != 0 {
-        sum.add_number(i64::from(row.periods_played));
+    if row.active_periods != 0 {
+        sum.add_number(i64::from(row.active_periods));
     }
     sum.finish()
 }
 
-/// Of a row of `rating_change`.
+/// Checksum of a row of `rating_change`.
 pub(in crate::store) fn rating_change_checksum(change: &RatingHistoryEntry) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(change.user.as_bytes());
@@ -76,19 +76,19 @@ pub(in crate::store) fn rating_change_checksum(change: &RatingHistoryEntry) -> i
     ];
     numbers.into_iter().for_each(|number| sum.add_number(i64::from(number)));
     sum.add_number(to_ms(change.reported_at));
-    for rated in [change.before, change.after] {
-        sum.add_number((rated.rating + 0.0).to_bits().cast_signed());
-        sum.add_number((rated.deviation + 0.0).to_bits().cast_signed());
+    for estimate in [change.before, change.after] {
+        sum.add_number((estimate.rating + 0.0).to_bits().cast_signed());
+        sum.add_number((estimate.deviation + 0.0).to_bits().cast_signed());
     }
     sum.finish()
 }
 
-/// Of a row of `score`.
-pub(in crate::store) fn feedback_checksum(match_id: MatchId, user: UserKey, score: u8, at: UnixMs) -> i64 {
+/// Checksum of a row of `feedback`.
+pub(in crate::store) fn feedback_checksum(match_id: MatchId, user: UserKey, stars: u8, given_at: UnixMs) -> i64 {
     let mut sum = RowChecksum::new();
     sum.add_bytes(match_id.as_bytes());
     sum.add_bytes(user.as_bytes());
-    sum.add_number(i64::from(score));
-    sum.add_number(to_ms(at));
+    sum.add_number(i64::from(stars));
+    sum.add_number(to_ms(given_at));
     sum.finish()
 }

@@ -1,4 +1,4 @@
-//! Rows of what came of matches, to domain and back.
+//! Row encoding of match results.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::store::StoreError;
 use crate::store::rows::result_body::{decode_result, encode_result};
 use crate::store::rows::{RowChecksum, from_ms, to_ms};
 
-/// A row of `result`.
+/// Row of `result`.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::store) struct ResultRow<'a> {
     pub(in crate::store) id: [u8; 16],
@@ -41,9 +41,8 @@ impl ResultRow<'_> {
         sum.finish()
     }
 
-    /// The result.
     pub(in crate::store) fn decode(self) -> Result<Arc<MatchResult>, StoreError> {
-        let corrupt = |column, what| StoreError::CorruptRow { table: "result", column, reason: what };
+        let corrupt = |column, reason| StoreError::CorruptRow { table: "result", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let mut result = decode_result(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
         result.report.match_id = MatchId::from_bytes(self.id);

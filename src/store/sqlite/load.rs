@@ -1,5 +1,5 @@
-//! Reads everything, for a start: on several connections at once, and by pages, so that one is decoded while the next is
-//! read on SQLite's own thread.
+//! Loading of all advertisements at startup: on several connections, by pages. One page is decoded while SQLite's
+//! thread reads the next.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,47 +16,47 @@ use crate::store::sqlite::statements as sql;
 use crate::store::sqlite::{open, purge_rows, to_store_error, transaction};
 use crate::store::{AdvertVersion, Reservation, StoreError, StoredAdvertisement};
 
-/// Advertisements from which on more than one connection reads.
+/// Number of advertisements from which several connections read.
 const PARALLEL_LOAD_ROWS_MIN: i64 = 8_000;
 
-/// Connections that read at most.
+/// Maximum number of reading connections.
 const READERS_MAX: usize = 4;
 
-/// Everything that has not expired, in the order of ids; what has, and what is due to be forgotten, is removed. Nobody
-/// may write meanwhile.
+/// Loads all advertisements that have not expired, in id order; removes expired ones and purges due rows. No writes may
+/// run meanwhile.
 pub(super) async fn load_advertisements(
     connection: &mut SqliteConnection,
     path: &Path,
     now: UnixMs,
 ) -> Result<Vec<StoredAdvertisement>, StoreError> {
-    let many: bool = sqlx::query_scalar(sql::HAS_MORE_THAN)
+    let is_large: bool = sqlx::query_scalar(sql::HAS_MORE_THAN)
         .bind(PARALLEL_LOAD_ROWS_MIN)
         .fetch_one(&mut *connection)
         .await
         .map_err(to_store_error)?;
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let readers = if many { cores.min(READERS_MAX) } else { 1 };
+    let readers = if is_large { cores.min(READERS_MAX) } else { 1 };
 
-    let place = Arc::new(LoadCursor::default());
-    let mut others = JoinSet::new();
+    let cursor = Arc::new(LoadCursor::default());
+    let mut tasks = JoinSet::new();
     for _ in 1..readers {
-        let (path, place) = (path.to_owned(), Arc::clone(&place));
-        others.spawn(async move {
+        let (path, cursor) = (path.to_owned(), Arc::clone(&cursor));
+        tasks.spawn(async move {
             let mut connection = open::connect(&path).await?;
-            let loaded = load_pages(&mut connection, &place, now).await;
+            let loaded = load_pages(&mut connection, &cursor, now).await;
             let _ = sqlx::Connection::close(connection).await;
             loaded
         });
     }
-    let mut loaded = load_pages(connection, &place, now).await?;
-    while let Some(other) = others.join_next().await {
-        let other = other.unwrap_or_else(|_| Err(StoreError::Unavailable("a reader died".into())))?;
-        loaded.stored.extend(other.stored);
-        loaded.expired_ids.extend(other.expired_ids);
+    let mut loaded = load_pages(connection, &cursor, now).await?;
+    while let Some(rows) = tasks.join_next().await {
+        let rows = rows.unwrap_or_else(|_| Err(StoreError::Unavailable("a reader task panicked".into())))?;
+        loaded.stored.extend(rows.stored);
+        loaded.expired_ids.extend(rows.expired_ids);
     }
-    let LoadedRows { mut stored, expired_ids: expired } = loaded;
+    let LoadedRows { mut stored, expired_ids } = loaded;
     stored.sort_unstable_by_key(|(id, _)| *id);
-    transaction::delete_advertisements(connection, &expired).await.map_err(to_store_error)?;
+    transaction::delete_advertisements(connection, &expired_ids).await.map_err(to_store_error)?;
     purge_rows(connection, now).await?;
 
     let mut reservations: HashMap<AdvertisementId, Vec<Reservation>> = HashMap::new();
@@ -64,30 +64,30 @@ pub(super) async fn load_advertisements(
         let reservation = rows::decode_reservation(&row)?;
         reservations.entry(reservation.advertisement_id).or_default().push(reservation);
     }
-    let whole = |(id, mut stored): (AdvertisementId, StoredAdvertisement)| {
+    let with_reservations = |(id, mut stored): (AdvertisementId, StoredAdvertisement)| {
         stored.reservations = reservations.remove(&id).unwrap_or_default();
         stored
     };
-    Ok(stored.into_iter().map(whole).collect())
+    Ok(stored.into_iter().map(with_reservations).collect())
 }
 
-/// How far the readers have come: the number of the last advertisement that one of them has taken on.
+/// Progress of the readers: `n` of the last advertisement of a page that a reader has taken.
 #[derive(Default)]
 struct LoadCursor(Mutex<i64>);
 
 impl LoadCursor {
-    /// The next page for this reader, none at the end. Finding where it ends takes a tenth of reading it.
+    /// Next page for this reader, `None` at the end. Finding its end takes a tenth of the time to read it.
     async fn next_page(&self, connection: &mut SqliteConnection) -> Result<Option<SqliteRow>, StoreError> {
         let mut last = self.0.lock().await;
         let end = sqlx::query_scalar(sql::LOAD_PAGE_END).bind(*last).fetch_one(&mut *connection).await;
         let Some(end): Option<i64> = end.map_err(to_store_error)? else { return Ok(None) };
-        // In a damaged file the numbers may go in a circle.
+        // In a damaged file the row numbers can repeat in a cycle.
         if end <= *last {
             return Err(StoreError::DamagedFile("the rows of advertisement are out of order".into()));
         }
-        let begin = std::mem::replace(&mut *last, end);
+        let start = std::mem::replace(&mut *last, end);
         drop(last);
-        let page = sqlx::query(sql::LOAD_PAGE).bind(begin).bind(end).fetch_one(connection).await;
+        let page = sqlx::query(sql::LOAD_PAGE).bind(start).bind(end).fetch_one(connection).await;
         page.map(Some).map_err(to_store_error)
     }
 }
@@ -101,17 +101,17 @@ struct LoadedRows {
 impl LoadedRows {
     fn add_page(&mut self, page: &SqliteRow, now: UnixMs) -> Result<(), StoreError> {
         for row in AdvertPage::from_row(page)? {
-            let (published, lease) = row?;
-            let expires = lease.unwrap_or(published.published_expiry());
-            let id = AdvertisementId::from_bytes(published.id);
-            if expires <= now {
+            let (row, lease_expires_at) = row?;
+            let expires_at = lease_expires_at.unwrap_or(row.published_expiry());
+            let id = AdvertisementId::from_bytes(row.id);
+            if expires_at <= now {
                 self.expired_ids.push(id);
                 continue;
             }
-            let advertisement = Arc::new(published.decode()?);
+            let advertisement = Arc::new(row.decode()?);
             let stored = StoredAdvertisement {
                 advertisement,
-                expires_at: expires,
+                expires_at,
                 reservations: Vec::new(),
                 version: AdvertVersion::default(),
                 is_heartbeat_owner: false,
@@ -124,14 +124,14 @@ impl LoadedRows {
 
 async fn load_pages(
     connection: &mut SqliteConnection,
-    place: &LoadCursor,
+    cursor: &LoadCursor,
     now: UnixMs,
 ) -> Result<LoadedRows, StoreError> {
     let mut loaded = LoadedRows::default();
-    let mut page = place.next_page(connection).await?;
+    let mut page = cursor.next_page(connection).await?;
     while let Some(row) = page {
-        // Polled in this order: the next page is asked for, then decoding goes on while it is read.
-        let (next, decoded) = tokio::join!(biased; place.next_page(connection), async { loaded.add_page(&row, now) });
+        // Polled in this order: the next page is requested first, then this one is decoded while SQLite reads.
+        let (next, decoded) = tokio::join!(biased; cursor.next_page(connection), async { loaded.add_page(&row, now) });
         decoded?;
         page = next?;
     }

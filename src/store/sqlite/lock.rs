@@ -1,19 +1,18 @@
-//! One server per file: a lock that the system takes back when its holder dies, however it dies.
+//! File lock: one server per database file. The operating system releases it when the process ends.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
 use crate::store::StoreError;
 
-/// Held while a server has the database. The file beside the database stays; only the lock on it comes and goes, since a
-/// file that is removed and made again could be locked twice.
+/// Lock on a file beside the database. The file is never removed: a removed and recreated file could be locked twice.
 #[derive(Debug)]
 pub(super) struct DatabaseLock {
     file: File,
 }
 
-/// Given back in as many words: closing the file would do, but for a process that is just being started, which has a
-/// copy of it until it runs its own program.
+/// Explicit unlock, because closing is not enough: a child process that is just starting has a copy of the file
+/// descriptor until it runs its own program.
 impl Drop for DatabaseLock {
     fn drop(&mut self) {
         let _ = self.file.unlock();
@@ -21,21 +20,21 @@ impl Drop for DatabaseLock {
 }
 
 impl DatabaseLock {
-    /// Locks `database` for this server, or says that another one has it. Never waits (R17).
+    /// Locks `database` for this server. `Locked` if another server has it; never waits.
     pub(super) fn try_acquire(database: &Path) -> Result<Self, StoreError> {
-        let beside = lock_file_path(database);
-        let cannot =
-            |error: std::io::Error| StoreError::Unavailable(format!("cannot lock {}: {error}", beside.display()));
-        let file = open_private_file(&beside).map_err(cannot)?;
+        let lock_path = lock_file_path(database);
+        let lock_error =
+            |error: std::io::Error| StoreError::Unavailable(format!("cannot lock {}: {error}", lock_path.display()));
+        let file = open_private_file(&lock_path).map_err(lock_error)?;
         match file.try_lock() {
             Ok(()) => Ok(Self { file }),
             Err(TryLockError::WouldBlock) => Err(StoreError::Locked(database.display().to_string())),
-            Err(TryLockError::Error(error)) => Err(cannot(error)),
+            Err(TryLockError::Error(error)) => Err(lock_error(error)),
         }
     }
 }
 
-/// Opens a file for writing, made if it is not there, for the server's user alone to read.
+/// Opens a file for writing; creates it, readable only by the server's user, if it does not exist.
 pub(super) fn open_private_file(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false);

@@ -1,4 +1,4 @@
-//! The queues of the store in one file: the same connection, the same bargain.
+//! Queues of the SQLite store, on the connection of the advertisements.
 
 mod decode;
 pub(super) mod statements;
@@ -25,11 +25,11 @@ use crate::store::{StoreError, rows};
 impl QueueStore for SqliteStore {
     async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
         let path = self.path.clone();
-        self.run_exclusive(move |mut door| async move {
-            let mut connection = door.take_connection(&path).await?;
-            let answer = load_rows(&mut connection, now).await;
-            door.return_connection(connection, &answer);
-            answer
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let result = load_rows(&mut connection, now).await;
+            access.return_connection(connection, &result);
+            result
         })
         .await
     }
@@ -38,28 +38,29 @@ impl QueueStore for SqliteStore {
         if batch.is_empty() {
             return Ok(Vec::new());
         }
-        let (path, batch, mover) = (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
-        self.run_exclusive(move |mut door| async move {
-            let mut connection = door.take_write_connection(&path, &mover).await?;
-            let answer = transaction::commit_batch(&mut connection, &batch).await;
-            door.return_connection(connection, &answer);
-            let (outcomes, length) = answer?;
-            door.record_wal_length(length, &mover);
+        let (path, batch, checkpointer) =
+            (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
+            let result = transaction::commit_batch(&mut connection, &batch).await;
+            access.return_connection(connection, &result);
+            let (outcomes, length) = result?;
+            access.record_wal_length(length, &checkpointer);
             Ok(outcomes)
         })
         .await
     }
 
     async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
-        let names = hex_json_array([id.as_bytes()].into_iter());
-        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_MATCHES).bind(names)).await;
+        let id_list = hex_json_array([id.as_bytes()].into_iter());
+        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_MATCHES).bind(id_list)).await;
         let rows = rows.map_err(|error| with_path(&self.path, error))?;
         rows.first().map(decode::decode_match).transpose()
     }
 
     async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
-        let names = hex_json_array([id.as_bytes()].into_iter());
-        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_RESULTS).bind(names)).await;
+        let id_list = hex_json_array([id.as_bytes()].into_iter());
+        let rows = fetch_rows(&self.path, sqlx::query(sql::READ_RESULTS).bind(id_list)).await;
         let rows = rows.map_err(|error| with_path(&self.path, error))?;
         rows.first().map(decode::decode_result).transpose()
     }
@@ -72,29 +73,31 @@ impl QueueStore for SqliteStore {
 
     async fn list_finished_matches(
         &self,
-        (at, id): (UnixMs, MatchId),
-        most: usize,
+        (reported_at, id): (UnixMs, MatchId),
+        limit: usize,
     ) -> Result<Vec<FinishedMatch>, StoreError> {
-        let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let query =
-            sqlx::query(sql::LIST_FINISHED_MATCHES).bind(rows::to_ms(at)).bind(id.as_bytes().to_vec()).bind(most);
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let query = sqlx::query(sql::LIST_FINISHED_MATCHES)
+            .bind(rows::to_ms(reported_at))
+            .bind(id.as_bytes().to_vec())
+            .bind(limit);
         let rows = fetch_rows(&self.path, query).await.map_err(|error| with_path(&self.path, error))?;
         rows.iter().map(decode::decode_finished_match).collect()
     }
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
         let path = self.path.clone();
-        self.run_exclusive(move |mut door| async move {
-            let mut connection = door.take_connection(&path).await?;
-            let answer = purge_rows(&mut connection, now).await;
-            door.return_connection(connection, &answer);
-            answer
+        self.run_exclusive(move |mut access| async move {
+            let mut connection = access.take_connection(&path).await?;
+            let result = purge_rows(&mut connection, now).await;
+            access.return_connection(connection, &result);
+            result
         })
         .await
     }
 }
 
-/// Rows as they are, on a connection of its own: it holds no change up.
+/// Reads rows on a separate connection, so that writers do not wait.
 async fn fetch_rows(
     path: &Path,
     query: sqlx::query::Query<'_, sqlx::Sqlite, SqliteArguments>,
@@ -107,21 +110,21 @@ async fn fetch_rows(
 
 async fn load_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<StoredQueueData, StoreError> {
     purge_rows(connection, now).await?;
-    let mut load = StoredQueueData::default();
+    let mut data = StoredQueueData::default();
     for row in sqlx::query(sql::LOAD_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
-        load.tickets.push(decode::decode_ticket(&row)?);
+        data.tickets.push(decode::decode_ticket(&row)?);
     }
     for row in sqlx::query(sql::LOAD_MATCHES).fetch_all(&mut *connection).await.map_err(to_store_error)? {
-        load.matches.push(decode::decode_match(&row)?);
+        data.matches.push(decode::decode_match(&row)?);
     }
     for row in sqlx::query(sql::LOAD_RATINGS).fetch_all(connection).await.map_err(to_store_error)? {
-        load.ratings.push(decode::decode_rating(&row)?);
+        data.ratings.push(decode::decode_rating(&row)?);
     }
-    Ok(load)
+    Ok(data)
 }
 
 async fn purge_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
-    for statement in sql::PURGE {
+    for statement in sql::PURGE_DUE_ROWS {
         for _ in 0..PURGE_STATEMENTS_MAX {
             let query = sqlx::query(statement).bind(rows::to_ms(now));
             if query.execute(&mut *connection).await.map_err(to_store_error)?.rows_affected() == 0 {

@@ -1,5 +1,5 @@
-//! Reads some of what is in the file, for whoever compares: on connections of their own, so that nobody who writes has to
-//! wait, and no longer open than it takes.
+//! Reads from a snapshot for the consistency check: on their own connections, closed at once, so that writers do not
+//! wait.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -15,63 +15,66 @@ use crate::store::sqlite::transaction::hex_json_array;
 use crate::store::sqlite::{open, to_store_error};
 use crate::store::{AdvertVersion, StoreError, StoredAdvertisement};
 
-/// Those of `ids` that are there, in their order, as of one moment.
+/// Reads the advertisements among `ids` that exist, in id order, from one snapshot.
 pub(super) async fn read_advertisements(
     path: &Path,
     ids: &[AdvertisementId],
 ) -> Result<Vec<StoredAdvertisement>, StoreError> {
-    let wanted = hex_json_array(ids.iter().map(AdvertisementId::as_bytes));
+    let id_list = hex_json_array(ids.iter().map(AdvertisementId::as_bytes));
     let mut connection = open::connect(path).await?;
-    // Both questions are answered by what was there when the first was asked.
-    let mut moment = connection.begin().await.map_err(to_store_error)?;
+    // Both queries see the snapshot of the first.
+    let mut snapshot = connection.begin().await.map_err(to_store_error)?;
     let page =
-        sqlx::query(sql::READ_ADVERTISEMENTS).bind(&wanted).fetch_one(&mut *moment).await.map_err(to_store_error)?;
-    let seats =
-        sqlx::query(sql::READ_RESERVATIONS).bind(&wanted).fetch_all(&mut *moment).await.map_err(to_store_error)?;
-    moment.rollback().await.map_err(to_store_error)?;
+        sqlx::query(sql::READ_ADVERTISEMENTS).bind(&id_list).fetch_one(&mut *snapshot).await.map_err(to_store_error)?;
+    let reservation_rows =
+        sqlx::query(sql::READ_RESERVATIONS).bind(&id_list).fetch_all(&mut *snapshot).await.map_err(to_store_error)?;
+    snapshot.rollback().await.map_err(to_store_error)?;
     let _ = connection.close().await;
 
-    let mut there: HashMap<AdvertisementId, StoredAdvertisement, BuildIdHasher> = HashMap::default();
-    let none = page.try_get::<Option<&str>, _>(1).map_err(to_store_error)?.is_none();
-    for row in if none { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {
-        let (published, lease) = row?;
-        let expires = lease.unwrap_or(published.published_expiry());
+    let mut found: HashMap<AdvertisementId, StoredAdvertisement, BuildIdHasher> = HashMap::default();
+    let is_empty = page.try_get::<Option<&str>, _>(1).map_err(to_store_error)?.is_none();
+    for row in if is_empty { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {
+        let (row, lease_expires_at) = row?;
+        let expires_at = lease_expires_at.unwrap_or(row.published_expiry());
         let stored = StoredAdvertisement {
-            advertisement: Arc::new(published.decode()?),
-            expires_at: expires,
+            advertisement: Arc::new(row.decode()?),
+            expires_at,
             reservations: Vec::new(),
             version: AdvertVersion::default(),
             is_heartbeat_owner: false,
         };
-        there.insert(stored.advertisement.id, stored);
+        found.insert(stored.advertisement.id, stored);
     }
-    for row in &seats {
+    for row in &reservation_rows {
         let reservation = rows::decode_reservation(row)?;
-        if let Some(stored) = there.get_mut(&reservation.advertisement_id) {
+        if let Some(stored) = found.get_mut(&reservation.advertisement_id) {
             stored.reservations.push(reservation);
         }
     }
-    let mut there: Vec<StoredAdvertisement> = there.into_values().collect();
-    there.sort_unstable_by_key(|stored| stored.advertisement.id);
-    Ok(there)
+    let mut found: Vec<StoredAdvertisement> = found.into_values().collect();
+    found.sort_unstable_by_key(|stored| stored.advertisement.id);
+    Ok(found)
 }
 
-/// The first `most` names, from `first` on.
+/// Lists at most `limit` ids from `first` on.
 pub(super) async fn list_advertisement_ids(
     path: &Path,
     first: AdvertisementId,
-    most: usize,
+    limit: usize,
 ) -> Result<Vec<AdvertisementId>, StoreError> {
     let mut connection = open::connect(path).await?;
     let query = sqlx::query_scalar(sql::LIST_ADVERTISEMENT_IDS).bind(first.as_bytes().as_slice());
-    let names: Vec<Vec<u8>> =
-        query.bind(i64::try_from(most).unwrap_or(i64::MAX)).fetch_all(&mut connection).await.map_err(to_store_error)?;
+    let ids: Vec<Vec<u8>> = query
+        .bind(i64::try_from(limit).unwrap_or(i64::MAX))
+        .fetch_all(&mut connection)
+        .await
+        .map_err(to_store_error)?;
     let _ = connection.close().await;
-    let name = |bytes: Vec<u8>| <[u8; 16]>::try_from(bytes).map(AdvertisementId::from_bytes);
+    let decode_id = |bytes: Vec<u8>| <[u8; 16]>::try_from(bytes).map(AdvertisementId::from_bytes);
     let corrupt = |bytes: Vec<u8>| StoreError::CorruptRow {
         table: "advertisement",
         column: "advertisement_id",
-        reason: format!("{} bytes, not 16", bytes.len()),
+        reason: format!("length {} is not 16", bytes.len()),
     };
-    names.into_iter().map(|bytes| name(bytes).map_err(corrupt)).collect()
+    ids.into_iter().map(|bytes| decode_id(bytes).map_err(corrupt)).collect()
 }

@@ -1,13 +1,13 @@
-//! What a scrape holds, and that the document says the same.
+//! The metric table against the scrape and docs/METRICS.md, and the bound on the number of series.
 
 use std::collections::BTreeSet;
 
 use super::*;
 use crate::domain::filter::RefusingSide;
 
-/// Names and kinds in a scrape, as its `# TYPE` lines give them, with `_total` and `_info` put back.
+/// Names and kinds from the `# TYPE` lines of a scrape, with `_total` and `_info` appended again.
 fn metric_names_and_kinds(text: &str) -> BTreeSet<(String, String)> {
-    let of_line = |line: &str| {
+    let parse_line = |line: &str| {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;
         let suffix = match kind {
             "counter" => "_total",
@@ -16,7 +16,7 @@ fn metric_names_and_kinds(text: &str) -> BTreeSet<(String, String)> {
         };
         Some((format!("{name}{suffix}"), kind.to_owned()))
     };
-    text.lines().filter_map(of_line).collect()
+    text.lines().filter_map(parse_line).collect()
 }
 
 #[test]
@@ -33,11 +33,11 @@ fn metric_table_equals_the_scrape() {
 fn metric_table_equals_the_document() {
     let text = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/METRICS.md")).unwrap();
     let documented: Vec<&str> = text.lines().filter(|line| line.starts_with("| `fireteam_")).collect();
-    let of_row = |row: &MetricRow| {
+    let document_row = |row: &MetricRow| {
         let labels: Vec<String> = row.labels.iter().map(|label| format!("`{label}`")).collect();
         format!("| `{}` | {} | {} | {} |", row.name, row.kind, labels.join(", "), row.help)
     };
-    assert_eq!(documented, METRIC_ROWS.iter().map(of_row).collect::<Vec<_>>());
+    assert_eq!(documented, METRIC_ROWS.iter().map(document_row).collect::<Vec<_>>());
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn metrics_record_a_search_with_its_refusals() {
     for line in [
         "fireteam_search_refusals_total{refusal=\"full\"} 4",
         "fireteam_search_refusals_total{refusal=\"filter\"} 7",
-        "fireteam_search_refusals_total{refusal=\"allowed\"} 1",
+        "fireteam_search_refusals_total{refusal=\"allowed_range\"} 1",
         "fireteam_search_refusals_total{refusal=\"own\"} 0",
         "fireteam_search_truncated_total 1",
         "fireteam_search_evaluated_rows_sum 100.0",
         "fireteam_search_candidates_count 1",
     ] {
-        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
 }
 
@@ -84,22 +84,22 @@ fn metrics_record_calls_lookups_and_store_operations() {
     let text = metrics.render();
     for line in [
         "fireteam_rpc_calls_total{method=\"reserve\",code=\"failed_precondition\"} 1",
-        "fireteam_rpc_seconds_sum{method=\"reserve\"} 0.25",
-        "fireteam_store_rows_total{verb=\"commit\"} 5",
-        "fireteam_store_seconds_count{verb=\"commit\"} 2",
-        "fireteam_store_failures_total{verb=\"commit\"} 1",
-        "fireteam_locality_look_ups_total{outcome=\"hit\"} 1",
-        "fireteam_locality_look_ups_total{outcome=\"miss\"} 0",
+        "fireteam_rpc_duration_seconds_sum{method=\"reserve\"} 0.25",
+        "fireteam_store_rows_total{operation=\"commit\"} 5",
+        "fireteam_store_duration_seconds_count{operation=\"commit\"} 2",
+        "fireteam_store_failures_total{operation=\"commit\"} 1",
+        "fireteam_locality_lookups_total{outcome=\"hit\"} 1",
+        "fireteam_locality_lookups_total{outcome=\"miss\"} 0",
     ] {
-        assert!(text.lines().any(|it| it == line), "{line} is not in\n{text}");
+        assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
     }
 }
 
-/// SEC-19: however much is recorded, the series are those that the closed lists allow.
+/// SEC-19: the number of series depends on the closed label sets only, not on the recorded events.
 #[test]
 fn metric_series_count_is_bounded() {
     let metrics = Metrics::new();
-    let all = |metrics: &Metrics| {
+    let record_all = |metrics: &Metrics| {
         for method in Method::ALL {
             metrics.rpc_duration_seconds.get_or_create(method).observe(0.1);
             for number in -50..50 {
@@ -116,9 +116,9 @@ fn metric_series_count_is_bounded() {
             );
         }
     };
-    all(&metrics);
+    record_all(&metrics);
     let before = metrics.render().lines().count();
-    all(&metrics);
+    record_all(&metrics);
     assert_eq!(metrics.render().lines().count(), before);
     assert!(metrics.render().ends_with("# EOF\n"));
 }

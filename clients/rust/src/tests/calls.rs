@@ -1,4 +1,4 @@
-//! Calls: what is repeated and with which key, what metadata travels, what the handles remember.
+//! Unary calls: retries, idempotency keys, metadata, tokens, and the state of the handles.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,38 +35,39 @@ fn publish_request() -> pb::MatchmakingUpdateAdvertisementRequest {
     }
 }
 
-/// The client's half of exactly-once: a create or a reservation that is sent again carries the key of its first
-/// attempt, and another one carries another.
+/// The client's part of exactly-once delivery: a retried create or reservation has the idempotency key of its first
+/// attempt; another create has another key.
 #[tokio::test]
 async fn retry_of_a_create_keeps_its_idempotency_key() {
     let (script, client) = script_with_failures(vec![Status::unavailable("b"), Status::unavailable("a")]).start().await;
     let client = client.with_retry_policy(FAST_RETRIES);
     client.advertise(publish_request()).await.unwrap();
     client.advertise(publish_request()).await.unwrap();
-    let keys: Vec<String> = script.updates.lock().unwrap().iter().map(|it| it.idempotency_key.clone()).collect();
+    let keys: Vec<String> =
+        script.updates.lock().unwrap().iter().map(|update| update.idempotency_key.clone()).collect();
     assert_eq!(keys.len(), 4);
-    assert!(keys[0] == keys[1] && keys[1] == keys[2], "one create, one key: {keys:?}");
+    assert!(keys[0] == keys[1] && keys[1] == keys[2], "all attempts of a create have one key: {keys:?}");
     assert_ne!(keys[2], keys[3]);
-    assert!(16 <= keys[0].len());
+    assert!(keys[0].len() >= 16);
 
     script.failures.lock().unwrap().push(Status::unavailable(""));
-    let reserved = client.search_session(7, party()).reserve("ad").await.unwrap();
+    let reservation = client.search_session(7, party()).reserve("ad").await.unwrap();
     let reserves = script.reserves.lock().unwrap().clone();
     assert_eq!(reserves.len(), 2);
     assert!(!reserves[0].idempotency_key.is_empty());
     assert_eq!(reserves[0], reserves[1]);
-    assert_eq!((reserved.seats, reserved.connect_data.as_slice()), (2, b"host:1".as_slice()));
+    assert_eq!((reservation.seats, reservation.connect_data.as_slice()), (2, b"host:1".as_slice()));
 }
 
 #[tokio::test]
 async fn retry_ends_with_the_last_error() {
-    let later = |ms| {
+    let retry_after = |ms| {
         let details = ErrorDetails::with_retry_info(Some(Duration::from_millis(ms)));
         Status::with_error_details(Code::Unavailable, "draining", details)
     };
-    let (script, client) = script_with_failures(vec![later(60_000), later(1)]).start().await;
+    let (script, client) = script_with_failures(vec![retry_after(60_000), retry_after(1)]).start().await;
     let error = client.with_retry_policy(FAST_RETRIES).search(Default::default()).await.unwrap_err();
-    // The first asked for a millisecond and got it; the second asked for more than this client waits.
+    // The first failure asks for 1 ms and is retried; the second asks for more than `max_backoff`.
     assert_eq!(script.searches.lock().unwrap().len(), 2);
     assert_eq!(error.code(), Some(Code::Unavailable));
     assert_eq!(error.retry_after(), Some(Duration::from_secs(60)));
@@ -75,8 +76,8 @@ async fn retry_ends_with_the_last_error() {
 #[tokio::test]
 async fn retry_never_repeats_an_invalid_request() {
     let details = ErrorDetails::with_bad_request_violation("matchmaking_set_id", "a set that has a ruleset");
-    let wrong = Status::with_error_details(Code::InvalidArgument, "no such set", details);
-    let (script, client) = script_with_failures(vec![wrong]).start().await;
+    let invalid = Status::with_error_details(Code::InvalidArgument, "unknown set", details);
+    let (script, client) = script_with_failures(vec![invalid]).start().await;
     let error = client.with_retry_policy(FAST_RETRIES).search(Default::default()).await.unwrap_err();
     assert_eq!(script.searches.lock().unwrap().len(), 1);
     assert_eq!(error.fields()[0].field, "matchmaking_set_id");
@@ -110,13 +111,13 @@ async fn connect_without_a_listener_fails_at_once() {
 async fn retry_follows_a_connection_lost_during_the_call() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let uri = format!("http://{}", listener.local_addr().unwrap());
-    let deaths = Arc::new(AtomicU32::new(0));
-    let died = deaths.clone();
-    let dying = tokio::spawn(async move {
+    let lost_connections = Arc::new(AtomicU32::new(0));
+    let counter = lost_connections.clone();
+    let server = tokio::spawn(async move {
         loop {
             let (mut socket, _) = listener.accept().await.unwrap();
-            died.fetch_add(1, Ordering::SeqCst);
-            // Settings go out, so that the handshake is done; the call comes in, and then the server is gone.
+            counter.fetch_add(1, Ordering::SeqCst);
+            // Sends SETTINGS to complete the handshake, reads the start of the call, then closes the connection.
             socket.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
             socket.read_exact(&mut [0; 24]).await.unwrap();
         }
@@ -124,21 +125,21 @@ async fn retry_follows_a_connection_lost_during_the_call() {
     let client = Client::connect(uri).await.unwrap().with_retry_policy(FAST_RETRIES);
     let error = client.search(Default::default()).await.unwrap_err();
     assert_eq!(error.code(), Some(Code::Unavailable), "{error}");
-    // One connection may have died before the call; a call that is made once sees at most one more.
-    assert!(FAST_RETRIES.max_attempts <= deaths.load(Ordering::SeqCst));
-    dying.abort();
+    // One connection may be lost before the call; a call without retries would lose at most one more.
+    assert!(lost_connections.load(Ordering::SeqCst) >= FAST_RETRIES.max_attempts);
+    server.abort();
 }
 
 #[tokio::test]
 async fn search_session_sends_the_latest_search_token() {
     let (script, client) = ServerScript::default().start().await;
-    let mut searching = client.search_session(7, party());
-    searching.search().await.unwrap();
-    searching.exclude("gone");
-    searching.search().await.unwrap();
-    assert_eq!(searching.next_expansion_in_ms, Some(10_000));
-    searching.report_latency(pb::LatencyPhase::Quick, [("ad".to_owned(), Some(12.0))]).await.unwrap();
-    searching.reserve("ad").await.unwrap().release().await.unwrap();
+    let mut search_session = client.search_session(7, party());
+    search_session.search().await.unwrap();
+    search_session.exclude("gone");
+    search_session.search().await.unwrap();
+    assert_eq!(search_session.next_expansion_in_ms, Some(10_000));
+    search_session.report_latency(pb::LatencyPhase::Quick, [("ad".to_owned(), Some(12.0))]).await.unwrap();
+    search_session.reserve("ad").await.unwrap().release().await.unwrap();
 
     let searches = script.searches.lock().unwrap();
     assert_eq!(searches[0].search_token, b"");
@@ -150,18 +151,18 @@ async fn search_session_sends_the_latest_search_token() {
     assert_eq!((releases[0].reservation_id.as_str(), releases[0].reservation_token.as_slice()), ("seat", &b"ours"[..]));
 }
 
-/// S1-44, the client's half: a heartbeat that nobody knows turns into the whole advertisement, with its token.
+/// S1-44, the client's part: if the server does not know the advertisement, a heartbeat publishes it again with its token.
 #[tokio::test]
 async fn heartbeat_of_an_unknown_advertisement_publishes_it_again() {
     let (script, client) = ServerScript::default().start().await;
-    let mut advertised = client.advertise(publish_request()).await.unwrap();
-    script.failures.lock().unwrap().push(Status::not_found("never heard of it"));
-    advertised.heartbeat().await.unwrap();
-    advertised.delete().await.unwrap();
+    let mut advertisement = client.advertise(publish_request()).await.unwrap();
+    script.failures.lock().unwrap().push(Status::not_found("unknown advertisement"));
+    advertisement.heartbeat().await.unwrap();
+    advertisement.delete().await.unwrap();
 
     let updates = script.updates.lock().unwrap();
     assert_eq!(updates.len(), 3);
-    assert_eq!(updates[1].session_composition, None, "a heartbeat is short");
+    assert_eq!(updates[1].session_composition, None, "a heartbeat has no session");
     assert_eq!(updates[2].session_composition, Some(party()));
     assert_eq!((updates[2].advertisement_id.as_str(), updates[2].advertisement_token.as_slice()), ("ad", &b"mine"[..]));
     assert_eq!(script.deletes.lock().unwrap()[0].advertisement_token, b"mine");
@@ -170,13 +171,13 @@ async fn heartbeat_of_an_unknown_advertisement_publishes_it_again() {
 #[tokio::test]
 async fn update_sends_joined_reservations_once() {
     let (script, client) = ServerScript::default().start().await;
-    let mut advertised = client.advertise(publish_request()).await.unwrap();
-    advertised.confirm(vec!["seat".into()]).await.unwrap();
-    let settling =
+    let mut advertisement = client.advertise(publish_request()).await.unwrap();
+    advertisement.confirm(vec!["seat".into()]).await.unwrap();
+    let request =
         pb::MatchmakingUpdateAdvertisementRequest { joined_reservation_ids: vec!["seat".into()], ..publish_request() };
-    advertised.update(settling).await.unwrap();
+    advertisement.update(request).await.unwrap();
     script.failures.lock().unwrap().push(Status::not_found(""));
-    advertised.heartbeat().await.unwrap();
+    advertisement.heartbeat().await.unwrap();
 
     let updates = script.updates.lock().unwrap();
     assert_eq!(updates[1].confirmed_reservation_ids, ["seat"]);
@@ -185,18 +186,18 @@ async fn update_sends_joined_reservations_once() {
     assert!(updates[4].joined_reservation_ids.is_empty());
 }
 
-/// The tokens that the server was shown, in order.
+/// `authorization` headers that the server received, in order.
 fn authorization_headers(script: &ServerScript) -> Vec<String> {
     let metadata = script.metadata.lock().unwrap();
     metadata.iter().map(|sent| sent.get("authorization").unwrap().to_str().unwrap().to_owned()).collect()
 }
 
-/// Tokens numbered from 1, each good for as long.
-fn numbered_tokens(good_for: Option<Duration>) -> TokenSource {
-    let fetched = Arc::new(AtomicU32::new(0));
+/// Tokens numbered from 1, each with the lifetime `expires_in`.
+fn numbered_tokens(expires_in: Option<Duration>) -> TokenSource {
+    let fetch_count = Arc::new(AtomicU32::new(0));
     TokenSource::from_fn(move || {
-        let text = format!("t{}", fetched.fetch_add(1, Ordering::SeqCst) + 1);
-        async move { Ok(Token { text, expires_in: good_for }) }
+        let text = format!("t{}", fetch_count.fetch_add(1, Ordering::SeqCst) + 1);
+        async move { Ok(Token { text, expires_in }) }
     })
 }
 
@@ -210,12 +211,12 @@ async fn token_is_replaced_when_the_server_rejects_it() {
     assert_eq!(
         authorization_headers(&script),
         ["Bearer t1", "Bearer t1", "Bearer t2", "Bearer t2"],
-        "one more attempt, with another"
+        "one more attempt, with a new token"
     );
 
     script.failures.lock().unwrap().extend([Status::unauthenticated(""), Status::unauthenticated("")]);
     let error = client.search_session(7, party()).search().await.unwrap_err();
-    assert_eq!(error.code(), Some(Code::Unauthenticated), "and not for ever");
+    assert_eq!(error.code(), Some(Code::Unauthenticated), "a second rejection is final");
 }
 
 #[tokio::test]
@@ -237,7 +238,7 @@ async fn token_that_is_fixed_is_never_replaced_or_printed() {
     assert_eq!(authorization_headers(&script), ["Bearer secret"]);
     assert!(matches!(TokenSource::fixed("no\ngood"), Err(Error::InvalidMetadata(_))));
 
-    let broken = client.with_token_source(TokenSource::from_fn(|| async { Err("nobody is logged in".to_owned()) }));
-    let error = broken.search_session(7, party()).search().await.unwrap_err();
-    assert_eq!(error.to_string(), "no token: nobody is logged in");
+    let failing = client.with_token_source(TokenSource::from_fn(|| async { Err("no user is logged in".to_owned()) }));
+    let error = failing.search_session(7, party()).search().await.unwrap_err();
+    assert_eq!(error.to_string(), "no token available: no user is logged in");
 }

@@ -1,4 +1,4 @@
-//! A server of the generated trait that answers from a script and writes down what it was asked.
+//! Scripted server: implements the generated service trait, answers from a script and records the requests.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,10 +13,10 @@ use crate::pb;
 use crate::pb::matchmaking_service_server::{MatchmakingService, MatchmakingServiceServer};
 
 type RecordedRequests<T> = Mutex<Vec<T>>;
-/// What the server's end of an open stream sends.
+/// Sender of the messages that the server pushes on an open stream.
 pub(crate) type ResponseSender = mpsc::Sender<Result<pb::MatchmakingConnectResponse, Status>>;
 
-/// What the tests script and read. Each scripted failure is used up by one call.
+/// Failures to return and requests received. Each failure is returned once.
 #[derive(Debug, Default)]
 pub(crate) struct ServerScript {
     pub(crate) failures: Mutex<Vec<Status>>,
@@ -27,12 +27,12 @@ pub(crate) struct ServerScript {
     pub(crate) reserves: RecordedRequests<pb::MatchmakingReserveRequest>,
     pub(crate) releases: RecordedRequests<pb::MatchmakingReleaseRequest>,
     pub(crate) reports: RecordedRequests<pb::MatchmakingReportLatencyRequest>,
-    /// The server's end of each stream opened: what arrives, and where to push.
+    /// Server's ends of the open streams: received requests, and the sender of responses.
     pub(crate) streams: Mutex<Vec<(Streaming<pb::MatchmakingConnectRequest>, ResponseSender)>>,
 }
 
 impl ServerScript {
-    /// Starts a server that follows this script, and a client of it.
+    /// Starts a server with this script, and connects a client to it.
     pub(crate) async fn start(self) -> (Arc<ServerScript>, Client) {
         let script = Arc::new(self);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -43,7 +43,7 @@ impl ServerScript {
         (script, Client::connect(uri).await.unwrap())
     }
 
-    /// The server's end of the stream that was opened last.
+    /// Server's end of the latest stream.
     pub(crate) fn latest_stream(&self) -> (Streaming<pb::MatchmakingConnectRequest>, ResponseSender) {
         self.streams.lock().unwrap().pop().expect("a stream is open")
     }
@@ -51,11 +51,11 @@ impl ServerScript {
     fn record_request<T>(
         &self,
         metadata: &MetadataMap,
-        asked: &RecordedRequests<T>,
-        question: T,
+        requests: &RecordedRequests<T>,
+        request: T,
     ) -> Result<(), Status> {
         self.metadata.lock().unwrap().push(metadata.clone());
-        asked.lock().unwrap().push(question);
+        requests.lock().unwrap().push(request);
         match self.failures.lock().unwrap().pop() {
             Some(status) => Err(status),
             None => Ok(()),
@@ -81,8 +81,8 @@ impl MatchmakingService for ScriptedServer {
         &self,
         request: Request<Streaming<pb::MatchmakingConnectRequest>>,
     ) -> Result<Response<Self::ConnectStream>, Status> {
-        let (pushes, answers) = mpsc::channel(1_024);
-        self.0.streams.lock().unwrap().push((request.into_inner(), pushes));
+        let (responses, answers) = mpsc::channel(1_024);
+        self.0.streams.lock().unwrap().push((request.into_inner(), responses));
         Ok(Response::new(ReceiverStream::new(answers)))
     }
 

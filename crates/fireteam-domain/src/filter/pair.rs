@@ -1,4 +1,4 @@
-//! How hard filters judge two sessions: a searcher and an advertisement, or two parties of one queue.
+//! Hard filter evaluation for two sessions: a searcher and an advertisement, or two parties of one queue.
 
 use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
@@ -10,129 +10,134 @@ use crate::measure::Measure;
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList, Ruleset};
 use crate::session::RegionLatency;
 
-/// A session as the other side's filters see it.
+/// The part of a session that filters and scores read.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionView<'a> {
-    /// What the ruleset sees of it.
+    /// Attribute values under the ruleset.
     pub attribute_values: &'a AttributeValues,
-    /// Where it is.
+    /// Position, if known.
     pub locality: Option<Locality>,
-    /// Its round trips to regions, in name order.
+    /// Round trips to regions, sorted by region name.
     pub region_latencies: &'a [RegionLatency],
 }
 
-/// A session whose limits relax.
+impl<'a> SessionView<'a> {
+    fn latency_endpoint(&self) -> LatencyEndpoint<'a> {
+        LatencyEndpoint { locality: self.locality, region_latencies: self.region_latencies }
+    }
+}
+
+/// Session with the time waited, which determines its limits.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitingSession<'a> {
-    /// As others see it.
+    /// The session.
     pub session: SessionView<'a>,
-    /// How long it has been searching, waiting or advertised, milliseconds: its limits go by it.
+    /// Time spent searching, queued or advertised, milliseconds.
     pub waited_ms: u64,
 }
 
-/// Lets two parties of a queue meet, or says which hard filter refuses; the `Searcher`'s side is that of `here`.
+/// Admits two queue parties to each other, or returns the hard filter that refuses. `one` counts as the searcher.
 ///
-/// Neither of them searches, so every rule must hold from both sides, whichever asks. A limit that asks only for a share
-/// of reciprocity holds when either side could have found the other: the wider limit covers the measure, the tighter
-/// one that share of it (S0-16).
-pub fn admit_mutually(ruleset: &Ruleset, here: &WaitingSession<'_>, there: &WaitingSession<'_>) -> Result<(), Refusal> {
-    (0..ruleset.hard_filters.len()).try_for_each(|filter| admit_mutually_by_filter(ruleset, filter, here, there))
+/// Each rule must hold in both directions. A limit with partial reciprocity holds if either side could have found the
+/// other: the wider limit covers the measure, and the tighter limit covers `reciprocal_percent` of it.
+pub fn admit_mutually(ruleset: &Ruleset, one: &WaitingSession<'_>, other: &WaitingSession<'_>) -> Result<(), Refusal> {
+    (0..ruleset.hard_filters.len()).try_for_each(|index| admit_mutually_by_filter(ruleset, index, one, other))
 }
 
-/// As `meet`, by one hard filter alone: its place in `Ruleset::hard`.
+/// Like `admit_mutually`, for the one hard filter at `filter_index` in `Ruleset::hard_filters`.
 pub fn admit_mutually_by_filter(
     ruleset: &Ruleset,
-    filter: usize,
-    here: &WaitingSession<'_>,
-    there: &WaitingSession<'_>,
+    filter_index: usize,
+    one: &WaitingSession<'_>,
+    other: &WaitingSession<'_>,
 ) -> Result<(), Refusal> {
-    let (hard, refused) = (&ruleset.hard_filters[filter], |side| Refusal::HardFilter { filter_index: filter, side });
+    let filter = &ruleset.hard_filters[filter_index];
+    let refusal = |side| Refusal::HardFilter { filter_index, side };
     let pair = DirectedPair {
         ruleset,
-        searcher: *here,
-        candidate: *there,
+        searcher: *one,
+        candidate: *other,
         candidate_ruleset_hash: ruleset.hash,
         measured_round_trip_ms: None,
     };
-    if let HardRule::Within { measure, expansion, reciprocal_percent } = hard.rule {
-        return pair.evaluate_within_mutually(hard.missing, measure, expansion, reciprocal_percent).map_err(refused);
+    if let HardRule::Within { measure, expansion, reciprocal_percent } = filter.rule {
+        return pair.evaluate_within_mutually(filter.missing, measure, expansion, reciprocal_percent).map_err(refusal);
     }
-    pair.evaluate(hard).map_err(refused)?;
-    let turned = DirectedPair { searcher: *there, candidate: *here, ..pair };
-    turned.evaluate(hard).map_err(|side| refused(side.opposite()))
+    pair.evaluate(filter).map_err(refusal)?;
+    let reversed = DirectedPair { searcher: *other, candidate: *one, ..pair };
+    reversed.evaluate(filter).map_err(|side| refusal(side.opposite()))
 }
 
-/// The measure between two sides; `None` when either side lacks what it needs. `round_trip_ms` is a measured one, where
-/// there is any; it replaces whatever else is known of latency.
+/// Measure between two sessions; `None` if a side lacks a required value. `round_trip_ms` is a measured round trip, if
+/// any; it replaces the estimated latency.
 pub fn measure_between(
     ruleset: &Ruleset,
     measure: Measure,
-    here: &SessionView<'_>,
-    there: &SessionView<'_>,
+    one: &SessionView<'_>,
+    other: &SessionView<'_>,
     round_trip_ms: Option<f64>,
 ) -> Option<f64> {
     match measure {
         Measure::AttributeDifference(index) => {
-            Some((there.attribute_values.number(index)? - here.attribute_values.number(index)?).abs())
+            Some((other.attribute_values.number(index)? - one.attribute_values.number(index)?).abs())
         }
-        Measure::Distance => Some(here.locality?.chord_miles(there.locality?)),
+        Measure::Distance => Some(one.locality?.chord_miles(other.locality?)),
         Measure::Latency => round_trip_ms.or_else(|| {
-            let here = LatencyEndpoint { locality: here.locality, region_latencies: here.region_latencies };
-            let there = LatencyEndpoint { locality: there.locality, region_latencies: there.region_latencies };
-            expected_round_trip_ms(&ruleset.latency_model, here, there)
+            expected_round_trip_ms(&ruleset.latency_model, one.latency_endpoint(), other.latency_endpoint())
         }),
     }
 }
 
-/// Two sessions of which `here` asks.
+/// Ordered pair of sessions: the searcher's limits and lists apply first.
 #[derive(Clone, Copy)]
 pub(super) struct DirectedPair<'a> {
     pub(super) ruleset: &'a Ruleset,
     pub(super) searcher: WaitingSession<'a>,
     pub(super) candidate: WaitingSession<'a>,
-    /// The ruleset that `there` goes by.
+    /// Hash of the ruleset of the candidate.
     pub(super) candidate_ruleset_hash: RulesetHash,
     pub(super) measured_round_trip_ms: Option<f64>,
 }
 
 impl DirectedPair<'_> {
-    /// Passes, or names the side that refuses. A missing value is the searcher's doing when the searcher lacks it.
-    pub(super) fn evaluate(&self, hard: &HardFilter) -> Result<(), RefusingSide> {
-        match &hard.rule {
+    /// Evaluates one hard filter; an error is the side that refuses. A missing value is attributed to the searcher.
+    pub(super) fn evaluate(&self, filter: &HardFilter) -> Result<(), RefusingSide> {
+        match &filter.rule {
             HardRule::Equal { attribute, value: None } => {
-                self.evaluate_both_values(hard, *attribute, |one, other| one == other)
+                self.evaluate_both_values(filter, *attribute, |one, other| one == other)
             }
             HardRule::NotEqual { attribute, value: None } => {
-                self.evaluate_both_values(hard, *attribute, |one, other| one != other)
+                self.evaluate_both_values(filter, *attribute, |one, other| one != other)
             }
             HardRule::Equal { attribute, value: Some(wanted) } => {
-                self.evaluate_candidate_value(hard, *attribute, |it| it == wanted)
+                self.evaluate_candidate_value(filter, *attribute, |value| value == wanted)
             }
             HardRule::NotEqual { attribute, value: Some(wanted) } => {
-                self.evaluate_candidate_value(hard, *attribute, |it| it != wanted)
+                self.evaluate_candidate_value(filter, *attribute, |value| value != wanted)
             }
             HardRule::Range { attribute, min, max } => self.evaluate_candidate_value(
-                hard,
+                filter,
                 *attribute,
-                |it| matches!(it, AttributeValue::Number(it) if min <= it && it <= max),
+                |value| matches!(value, AttributeValue::Number(number) if min <= number && number <= max),
             ),
-            HardRule::Overlap { attribute } => self.evaluate_both_values(hard, *attribute, lists_overlap),
+            HardRule::Overlap { attribute } => self.evaluate_both_values(filter, *attribute, lists_overlap),
             HardRule::Compatible { attribute, pairs } => {
-                self.evaluate_both_values(hard, *attribute, |one, other| is_compatible_pair(pairs, one, other))
+                self.evaluate_both_values(filter, *attribute, |one, other| is_compatible_pair(pairs, one, other))
             }
             HardRule::In { attribute, list, mutual } => {
-                let (searcher, listed) =
+                let (searcher, candidate) =
                     (self.searcher.session.attribute_values, self.candidate.session.attribute_values);
-                value_in_list(hard.missing, searcher, list, listed.get(*attribute))
+                value_in_list(filter.missing, searcher, list, candidate.get(*attribute))
                     .then_some(())
                     .ok_or(RefusingSide::Searcher)?;
-                let asked_back = !mutual || value_in_list(hard.missing, listed, list, searcher.get(*attribute));
-                asked_back.then_some(()).ok_or(RefusingSide::Advertiser)
+                let holds_in_reverse =
+                    !mutual || value_in_list(filter.missing, candidate, list, searcher.get(*attribute));
+                holds_in_reverse.then_some(()).ok_or(RefusingSide::Advertiser)
             }
             HardRule::Within { measure, expansion, reciprocal_percent } => {
-                self.evaluate_within(hard.missing, *measure, *expansion, *reciprocal_percent)
+                self.evaluate_within(filter.missing, *measure, *expansion, *reciprocal_percent)
             }
-            HardRule::SameHash => {
+            HardRule::SameRuleset => {
                 (self.candidate_ruleset_hash == self.ruleset.hash).then_some(()).ok_or(RefusingSide::Searcher)
             }
         }
@@ -145,25 +150,25 @@ impl DirectedPair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let between = measure_between(
+        let measured = measure_between(
             self.ruleset,
             measure,
             &self.searcher.session,
             &self.candidate.session,
             self.measured_round_trip_ms,
         );
-        let Some(between) = between else { return missing_value_verdict(missing) };
+        let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
-        if expansion.limit_at(self.searcher.waited_ms) < between {
+        if measured > expansion.limit_at(self.searcher.waited_ms) {
             return Err(RefusingSide::Searcher);
         }
-        if expansion.limit_at(self.candidate.waited_ms) < between * reciprocal_percent / 100.0 {
+        if measured * reciprocal_percent / 100.0 > expansion.limit_at(self.candidate.waited_ms) {
             return Err(RefusingSide::Advertiser);
         }
         Ok(())
     }
 
-    /// As `within`, for two who both wait.
+    /// Like `evaluate_within`, for two queue parties: the wider limit must cover the measure.
     fn evaluate_within_mutually(
         &self,
         missing: HardMissingPolicy,
@@ -171,20 +176,20 @@ impl DirectedPair<'_> {
         expansion: usize,
         reciprocal_percent: f64,
     ) -> Result<(), RefusingSide> {
-        let between = measure_between(
+        let measured = measure_between(
             self.ruleset,
             measure,
             &self.searcher.session,
             &self.candidate.session,
             self.measured_round_trip_ms,
         );
-        let Some(between) = between else { return missing_value_verdict(missing) };
+        let Some(measured) = measured else { return missing_value_verdict(missing) };
         let expansion = &self.ruleset.expansions[expansion];
         let (ours, theirs) =
             (expansion.limit_at(self.searcher.waited_ms), expansion.limit_at(self.candidate.waited_ms));
         let (tighter, side) =
             if ours <= theirs { (ours, RefusingSide::Searcher) } else { (theirs, RefusingSide::Advertiser) };
-        if ours.max(theirs) < between || tighter < between * reciprocal_percent / 100.0 {
+        if measured > ours.max(theirs) || measured * reciprocal_percent / 100.0 > tighter {
             return Err(side);
         }
         Ok(())
@@ -192,7 +197,7 @@ impl DirectedPair<'_> {
 
     fn evaluate_both_values(
         &self,
-        hard: &HardFilter,
+        filter: &HardFilter,
         attribute: usize,
         holds: impl Fn(&AttributeValue, &AttributeValue) -> bool,
     ) -> Result<(), RefusingSide> {
@@ -201,24 +206,24 @@ impl DirectedPair<'_> {
             self.candidate.session.attribute_values.get(attribute),
         ) {
             (Some(one), Some(other)) => holds(one, other).then_some(()).ok_or(RefusingSide::Searcher),
-            _ => missing_value_verdict(hard.missing),
+            _ => missing_value_verdict(filter.missing),
         }
     }
 
     fn evaluate_candidate_value(
         &self,
-        hard: &HardFilter,
+        filter: &HardFilter,
         attribute: usize,
         holds: impl Fn(&AttributeValue) -> bool,
     ) -> Result<(), RefusingSide> {
         match self.candidate.session.attribute_values.get(attribute) {
             Some(value) => holds(value).then_some(()).ok_or(RefusingSide::Searcher),
-            None => missing_value_verdict(hard.missing),
+            None => missing_value_verdict(filter.missing),
         }
     }
 }
 
-/// A rule that lacks a value to judge is the searcher's rule: it was the searcher who asked.
+/// Result of a rule with a missing value. A refusal is attributed to the searcher.
 fn missing_value_verdict(missing: HardMissingPolicy) -> Result<(), RefusingSide> {
     match missing {
         HardMissingPolicy::Pass => Ok(()),
@@ -228,28 +233,28 @@ fn missing_value_verdict(missing: HardMissingPolicy) -> Result<(), RefusingSide>
 
 fn value_in_list(
     missing: HardMissingPolicy,
-    asking: &AttributeValues,
+    list_owner: &AttributeValues,
     list: &InFilterList,
-    asked: Option<&AttributeValue>,
+    value: Option<&AttributeValue>,
 ) -> bool {
-    let Some(AttributeValue::String(text)) = asked else { return missing == HardMissingPolicy::Pass };
+    let Some(AttributeValue::String(string)) = value else { return missing == HardMissingPolicy::Pass };
     match list {
-        InFilterList::Strings(texts) => texts.binary_search(text).is_ok(),
-        InFilterList::OwnAttribute(index) => match asking.get(*index) {
-            Some(AttributeValue::StringList(texts)) => texts.binary_search(text).is_ok(),
+        InFilterList::Strings(strings) => strings.binary_search(string).is_ok(),
+        InFilterList::OwnAttribute(index) => match list_owner.get(*index) {
+            Some(AttributeValue::StringList(strings)) => strings.binary_search(string).is_ok(),
             _ => missing == HardMissingPolicy::Pass,
         },
     }
 }
 
-/// Both lists are sorted.
+/// Whether two string lists share an entry. Both lists are sorted.
 fn lists_overlap(one: &AttributeValue, other: &AttributeValue) -> bool {
     let (AttributeValue::StringList(one), AttributeValue::StringList(other)) = (one, other) else { return false };
-    one.iter().any(|text| other.binary_search(text).is_ok())
+    one.iter().any(|string| other.binary_search(string).is_ok())
 }
 
 fn is_compatible_pair(pairs: &[(i32, i32)], one: &AttributeValue, other: &AttributeValue) -> bool {
     let (AttributeValue::Number(one), AttributeValue::Number(other)) = (one, other) else { return false };
     let (low, high) = if one <= other { (one, other) } else { (other, one) };
-    pairs.iter().any(|&(lesser, greater)| f64::from(lesser) == *low && f64::from(greater) == *high)
+    pairs.iter().any(|&(pair_low, pair_high)| f64::from(pair_low) == *low && f64::from(pair_high) == *high)
 }

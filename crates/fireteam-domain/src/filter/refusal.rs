@@ -1,16 +1,16 @@
-//! Every reason for which two do not meet, in one closed list for searches and queues alike.
+//! Refusal reasons of searches and queue passes, in one closed enum.
 
-/// Which side's rule refused.
+/// Side whose rule refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum RefusingSide {
-    /// The searcher will not have the advertisement.
+    /// The searcher's rule refuses the advertisement.
     Searcher,
-    /// The advertisement will not have the searcher.
+    /// The advertiser's rule refuses the searcher.
     Advertiser,
 }
 
 impl RefusingSide {
-    /// The other one.
+    /// The other side.
     pub fn opposite(self) -> RefusingSide {
         match self {
             RefusingSide::Searcher => RefusingSide::Advertiser,
@@ -19,54 +19,53 @@ impl RefusingSide {
     }
 }
 
-/// Why two do not meet: why an advertisement is not shown to a searcher, or why a ticket still waits; in the order tried.
-/// Searches know the rules up to `Filter`, queues `Own`, `Filter` and what follows.
+/// Reason that an advertisement is not returned to a searcher or that a ticket still waits, in evaluation order.
+/// Searches use the variants up to `HardFilter`; queues use `OwnSession`, `HardFilter` and the variants after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Refusal {
-    /// They are of populations that never meet.
+    /// The silos differ.
     Silo,
-    /// It shares a user or a subject with the searcher (S1-50).
+    /// The candidate shares a user or the authenticated caller with the searcher.
     OwnSession,
-    /// The searcher asked not to be shown it.
+    /// The searcher excluded the advertisement by id.
     Excluded,
-    /// It is no longer believed (S1-45).
+    /// The advertisement's TTL has expired.
     Expired,
-    /// It has fewer open seats than the searcher has players (S1-40).
+    /// The advertisement has fewer open seats than the searcher has players.
     NotEnoughSeats,
-    /// A hard filter of the ruleset: its place in `Ruleset::hard`, or `Ruleset::hard.len()` for a range that the
-    /// advertisement itself published.
+    /// A hard filter of the ruleset, or an allowed range published by the advertisement.
     HardFilter {
-        /// Which filter.
+        /// Index in `Ruleset::hard_filters`; its length stands for the allowed ranges.
         filter_index: usize,
-        /// Whose limit.
+        /// Side whose limit or value refused.
         side: RefusingSide,
     },
-    /// Their rating groups are too far apart for the time that both have waited (S3-2, B-30).
+    /// The rating groups are too far apart for the time that both have waited.
     RatingGroup,
-    /// They have no region in common (S3-8).
+    /// The parties have no region in common.
     NoCommonRegion,
-    /// Their ranges do not meet by now (S0-9).
+    /// The rating windows do not yet include each other.
     RatingWindow,
-    /// One of them would not meet the other again.
+    /// One party avoids a player of the other.
     AvoidedPlayer,
-    /// Those who suit each other do not fill the teams, or cannot be divided into them.
+    /// The compatible tickets do not fill the teams or cannot be split into them.
     TeamsNotFilled,
-    /// The match would not be good enough.
+    /// The match quality would be below the threshold.
     LowQuality,
-    /// Whoever would do was taken by somebody else.
+    /// All compatible tickets were used in other matches.
     CandidatesTaken,
-    /// Nobody else waits.
+    /// No other ticket waits.
     NoCandidates,
-    /// A user of it is in a match.
+    /// A player of the ticket is in a match.
     PlayerInMatch,
-    /// The pass was not worth running, or no more matches may be running (S2-7, S2-12).
+    /// The queue's gate is closed: too few tickets for a pass, or too many concurrent matches.
     GateClosed,
-    /// The pass ran out of looks before it came to it.
+    /// The pair check budget of the pass was used up before this ticket.
     NotEvaluated,
 }
 
 impl Refusal {
-    /// The rule, in a word.
+    /// Short name, as in metric labels.
     pub fn as_str(self) -> &'static str {
         match self {
             Refusal::Silo => "silo",
@@ -82,14 +81,14 @@ impl Refusal {
             Refusal::TeamsNotFilled => "team",
             Refusal::LowQuality => "quality",
             Refusal::CandidatesTaken => "taken",
-            Refusal::NoCandidates => "nobody",
+            Refusal::NoCandidates => "no_candidates",
             Refusal::PlayerInMatch => "paused",
             Refusal::GateClosed => "gate",
-            Refusal::NotEvaluated => "unseen",
+            Refusal::NotEvaluated => "not_evaluated",
         }
     }
 
-    /// A place for each refusal, without gaps: `Filter` comes last, for there are as many as a ruleset has rules.
+    /// Index into an array of counters, without gaps. `HardFilter` comes last, with two counters per filter.
     pub fn counter_index(self) -> usize {
         match self {
             Refusal::Silo => 0,
@@ -108,30 +107,30 @@ impl Refusal {
             Refusal::PlayerInMatch => 13,
             Refusal::GateClosed => 14,
             Refusal::NotEvaluated => 15,
-            Refusal::HardFilter { filter_index: filter, side: RefusingSide::Searcher } => {
-                Self::NON_FILTER_REFUSALS.len() + 2 * filter
+            Refusal::HardFilter { filter_index, side: RefusingSide::Searcher } => {
+                Self::NON_FILTER_REFUSALS.len() + 2 * filter_index
             }
-            Refusal::HardFilter { filter_index: filter, side: RefusingSide::Advertiser } => {
-                Self::NON_FILTER_REFUSALS.len() + 2 * filter + 1
+            Refusal::HardFilter { filter_index, side: RefusingSide::Advertiser } => {
+                Self::NON_FILTER_REFUSALS.len() + 2 * filter_index + 1
             }
         }
     }
 
-    /// The refusal whose `counter` this is.
+    /// Refusal with this `counter_index`.
     pub fn from_counter_index(counter: usize) -> Refusal {
-        let Some(filter) = counter.checked_sub(Self::NON_FILTER_REFUSALS.len()) else {
+        let Some(filter_counter) = counter.checked_sub(Self::NON_FILTER_REFUSALS.len()) else {
             return Self::NON_FILTER_REFUSALS[counter];
         };
-        let side = if filter.is_multiple_of(2) { RefusingSide::Searcher } else { RefusingSide::Advertiser };
-        Refusal::HardFilter { filter_index: filter / 2, side }
+        let side = if filter_counter.is_multiple_of(2) { RefusingSide::Searcher } else { RefusingSide::Advertiser };
+        Refusal::HardFilter { filter_index: filter_counter / 2, side }
     }
 
-    /// How many counters a ruleset with so many hard filters needs, ranges of advertisements included.
+    /// Number of counters for a ruleset with `hard_filters` hard filters, including the allowed ranges.
     pub fn counter_count(hard_filters: usize) -> usize {
         Self::NON_FILTER_REFUSALS.len() + 2 * (hard_filters + 1)
     }
 
-    /// All but `Filter`.
+    /// All variants but `HardFilter`, in `counter_index` order.
     const NON_FILTER_REFUSALS: [Refusal; 16] = [
         Refusal::Silo,
         Refusal::OwnSession,

@@ -1,29 +1,34 @@
-//! What the kernel passes over: a run of rows, or of leaves with their bounds. A row is a leaf whose least and greatest
-//! values are the same, so both are judged by the same passes.
+//! Column block: consecutive rows of a leaf, or consecutive leaves with their bounds, as input of the kernel. A row is
+//! like a leaf with equal lower and upper values, so the same loops evaluate both.
 
-use crate::index::layout::word_column;
 use crate::index::leaf::Leaf;
 use crate::index::leaf_bounds::LeafBounds;
+use crate::index::word_column;
 
-/// A run of rows or leaves.
+/// Maximum number of rows or leaves in one block.
+pub(super) const BLOCK_LEN_MAX: usize = 512;
+
+/// Consecutive rows or leaves. All slices have the length of the block, unless stated otherwise.
 pub(super) trait ColumnBlock: Copy {
-    /// Whether least and greatest are the same, and a gap is a NaN.
+    /// True for rows: lower and upper values are equal, and NaN marks a missing value.
     const IS_ROWS: bool;
+    /// Lowest value per leaf, or the value per row, of a float column.
     fn lower_values(&self, column: usize) -> &[f32];
+    /// Highest value per leaf, or the value per row, of a float column.
     fn upper_values(&self, column: usize) -> &[f32];
-    /// Empty for rows.
+    /// 1 for each leaf in which some row may lack the value; empty for rows.
     fn may_be_missing(&self, column: usize) -> &[u32];
-    /// One of the fixed words, at its most lenient.
+    /// A fixed word column; for leaves, the most permissive value of their rows.
     fn fixed_words(&self, column: usize) -> &[u32];
-    /// Any other word; of leaves what `Summary::sets` says.
+    /// Any other word column; for leaves, `LeafBounds::word_bits`.
     fn attribute_words(&self, column: usize) -> &[u32];
-    /// Whole keys of owners; empty for leaves.
+    /// Complete owner keys; empty for leaves.
     fn owner_keys(&self) -> &[[u64; 2]];
-    /// Published ranges of the `number`th attribute that has any, and which attribute that is; none for leaves.
-    fn published_range_bounds(&self, number: usize) -> Option<(usize, &[f32], &[f32])>;
+    /// Attribute index, lower and upper bounds of the `nth` attribute with published ranges; `None` for leaves.
+    fn published_range_bounds(&self, nth: usize) -> Option<(usize, &[f32], &[f32])>;
 }
 
-/// Rows `from..from + len` of a leaf.
+/// Rows `first_row..first_row + len` of a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct RowBlock<'a> {
     pub(super) leaf: &'a Leaf,
@@ -65,14 +70,14 @@ impl ColumnBlock for RowBlock<'_> {
     }
 
     #[inline(always)]
-    fn published_range_bounds(&self, number: usize) -> Option<(usize, &[f32], &[f32])> {
-        let ranges = self.leaf.published_ranges().get(number)?;
+    fn published_range_bounds(&self, nth: usize) -> Option<(usize, &[f32], &[f32])> {
+        let ranges = self.leaf.published_ranges().get(nth)?;
         let rows = self.first_row..self.first_row + self.len;
         Some((ranges.attribute_index, &ranges.lower[rows.clone()], &ranges.upper[rows]))
     }
 }
 
-/// Leaves `from..from + len` of a partition.
+/// Leaves `first_leaf..first_leaf + len` of a partition.
 #[derive(Clone, Copy)]
 pub(super) struct LeafBlock<'a> {
     pub(super) leaf_bounds: &'a LeafBounds,
@@ -119,7 +124,7 @@ impl ColumnBlock for LeafBlock<'_> {
     }
 
     #[inline(always)]
-    fn published_range_bounds(&self, _number: usize) -> Option<(usize, &[f32], &[f32])> {
+    fn published_range_bounds(&self, _nth: usize) -> Option<(usize, &[f32], &[f32])> {
         None
     }
 }

@@ -1,33 +1,42 @@
-//! How far each row or leaf of a block is from the searcher: gauges, read once and only when a rule or a term asks.
+//! Distance bounds: lower bounds of the distance from the searcher to each row or leaf of a block. Computed at most
+//! once per block, and only if a rule or a term needs them.
 
-use crate::index::column_block::ColumnBlock;
-use crate::index::kernel::BLOCK_LEN_MAX;
+use crate::index::column_block::{BLOCK_LEN_MAX, ColumnBlock};
 use crate::index::plan::DistanceBound;
 
-/// What a gauge says of each row or leaf of a block.
+/// Lower bounds of one distance, for each row or leaf of a block.
 #[derive(Debug)]
 pub(super) struct BoundValues {
-    /// A lower bound where there is a value; infinite where there is none.
+    /// Lower bound; infinite if there is no value.
     pub(super) lower: [f32; BLOCK_LEN_MAX],
-    /// 1 where the value may be missing.
+    /// 1 if the value may be missing.
     pub(super) may_be_missing: [u32; BLOCK_LEN_MAX],
     is_computed: bool,
 }
 
 impl BoundValues {
-    /// The gauges' readings of the block before are forgotten.
-    pub(super) fn reset_all(readings: &mut Vec<Self>, gauges: usize) {
-        while readings.len() < gauges {
-            readings.push(Self { lower: [0.0; BLOCK_LEN_MAX], may_be_missing: [0; BLOCK_LEN_MAX], is_computed: false });
+    /// Invalidates the values of the previous block and provides `count` buffers.
+    pub(super) fn reset_all(all_values: &mut Vec<Self>, count: usize) {
+        while all_values.len() < count {
+            all_values.push(Self {
+                lower: [0.0; BLOCK_LEN_MAX],
+                may_be_missing: [0; BLOCK_LEN_MAX],
+                is_computed: false,
+            });
         }
-        readings.iter_mut().for_each(|reading| reading.is_computed = false);
+        all_values.iter_mut().for_each(|values| values.is_computed = false);
     }
 
-    /// Reads the gauge, unless that has been done.
+    /// Returns the values for `block`; computes them on the first call.
     #[inline(always)]
-    pub(super) fn get_or_compute<B: ColumnBlock>(&mut self, block: &B, gauge: &DistanceBound, len: usize) -> &Self {
+    pub(super) fn get_or_compute<B: ColumnBlock>(
+        &mut self,
+        block: &B,
+        distance_bound: &DistanceBound,
+        len: usize,
+    ) -> &Self {
         if !self.is_computed {
-            compute_bounds(block, gauge, &mut self.lower[..len], &mut self.may_be_missing[..len]);
+            compute_bounds(block, distance_bound, &mut self.lower[..len], &mut self.may_be_missing[..len]);
             self.is_computed = true;
         }
         self
@@ -35,100 +44,131 @@ impl BoundValues {
 }
 
 #[inline(always)]
-fn compute_bounds<B: ColumnBlock>(block: &B, gauge: &DistanceBound, least: &mut [f32], gap: &mut [u32]) {
-    match *gauge {
-        DistanceBound::NumberDifference { column, searcher_value: at, rounding_error: slack } => {
-            interval_distance(block, column, at, least, gap);
-            for it in least {
-                let lessened = *it - slack;
-                *it = if lessened < 0.0 { 0.0 } else { lessened };
+fn compute_bounds<B: ColumnBlock>(
+    block: &B,
+    distance_bound: &DistanceBound,
+    lower: &mut [f32],
+    may_be_missing: &mut [u32],
+) {
+    match *distance_bound {
+        DistanceBound::NumberDifference { column, searcher_value, rounding_error } => {
+            interval_distance(block, column, searcher_value, lower, may_be_missing);
+            for bound in lower {
+                let reduced = *bound - rounding_error;
+                *bound = if reduced < 0.0 { 0.0 } else { reduced };
             }
         }
-        DistanceBound::Chord { x_column: x, searcher_position: at } => chord_distance(block, x, at, least, gap),
+        DistanceBound::Chord { x_column, searcher_position } => {
+            chord_distance(block, x_column, searcher_position, lower, may_be_missing)
+        }
         DistanceBound::RoundTrip {
-            x_column: x,
-            searcher_position: at,
-            intercept_ms: intercept,
-            ms_per_mile: slope,
-            best_region_column: region,
-            searcher_best_region_ms: best,
+            x_column,
+            searcher_position,
+            intercept_ms,
+            ms_per_mile,
+            best_region_column,
+            searcher_best_region_ms,
         } => {
-            if at[0].is_nan() {
-                least.fill(f32::INFINITY);
-                gap.fill(1);
+            if searcher_position[0].is_nan() {
+                lower.fill(f32::INFINITY);
+                may_be_missing.fill(1);
             } else {
-                chord_distance(block, x, at, least, gap);
-                // Infinity stays, even by a slope of 0.
-                let line = |far: f32| if far < f32::INFINITY { intercept + slope * far } else { far };
-                for it in &mut *least {
-                    *it = line(*it);
+                chord_distance(block, x_column, searcher_position, lower, may_be_missing);
+                // Infinity must stay infinite, even with a slope of 0.
+                let round_trip =
+                    |miles: f32| if miles < f32::INFINITY { intercept_ms + ms_per_mile * miles } else { miles };
+                for bound in &mut *lower {
+                    *bound = round_trip(*bound);
                 }
             }
-            if !best.is_nan() {
-                apply_best_region_bound(block, region, best, least);
+            if !searcher_best_region_ms.is_nan() {
+                apply_best_region_bound(block, best_region_column, searcher_best_region_ms, lower);
             }
         }
     }
 }
 
-/// Where both sides have regions, the slower end of a region that both name is not below either side's best. They may
-/// name none in common; then the line, or nothing, counts.
+/// Applies the bound from region round trips: in a common region, the slower side's round trip is at least the higher
+/// of both sides' best region round trips. The sides may have no common region, so the bound is the lower of this value
+/// and the bound from the distance.
 #[inline(always)]
-fn apply_best_region_bound<B: ColumnBlock>(block: &B, region: usize, best: f32, least: &mut [f32]) {
-    for (it, &theirs) in least.iter_mut().zip(block.lower_values(region)) {
-        // NaN for a row without regions, infinite for a leaf without.
-        let slower = if theirs < best { best } else { theirs };
-        *it = if slower < *it { slower } else { *it };
+fn apply_best_region_bound<B: ColumnBlock>(block: &B, region_column: usize, searcher_best_ms: f32, lower: &mut [f32]) {
+    for (bound, &best_ms) in lower.iter_mut().zip(block.lower_values(region_column)) {
+        // `best_ms` is NaN for a row without regions and infinite for a leaf without any.
+        let slower_ms = if best_ms < searcher_best_ms { searcher_best_ms } else { best_ms };
+        *bound = if slower_ms < *bound { slower_ms } else { *bound };
     }
 }
 
-/// One machine instruction, which `f32::max` with its care for NaN is not.
+/// Maximum that compiles to one machine instruction, unlike `f32::max`, which handles NaN.
 #[inline(always)]
 pub(super) fn fast_max(one: f32, other: f32) -> f32 {
     if other < one { one } else { other }
 }
 
-/// How far `at` is from the column's value or bounds.
+/// Distance of `searcher_value` from the column's value or bounds.
 #[inline(always)]
-fn interval_distance<B: ColumnBlock>(block: &B, column: usize, at: f32, least: &mut [f32], gap: &mut [u32]) {
+fn interval_distance<B: ColumnBlock>(
+    block: &B,
+    column: usize,
+    searcher_value: f32,
+    lower: &mut [f32],
+    may_be_missing: &mut [u32],
+) {
     if B::IS_ROWS {
-        for ((out, gap), &value) in least.iter_mut().zip(gap).zip(block.lower_values(column)) {
+        for ((bound, may_be_missing), &value) in lower.iter_mut().zip(may_be_missing).zip(block.lower_values(column)) {
             let missing = value.is_nan();
-            *out = if missing { f32::INFINITY } else { (value - at).abs() };
-            *gap = u32::from(missing);
+            *bound = if missing { f32::INFINITY } else { (value - searcher_value).abs() };
+            *may_be_missing = u32::from(missing);
         }
     } else {
         let bounds = block.lower_values(column).iter().zip(block.upper_values(column));
-        for (out, (&low, &high)) in least.iter_mut().zip(bounds) {
-            *out = fast_max(fast_max(low - at, at - high), 0.0);
+        for (bound, (&low, &high)) in lower.iter_mut().zip(bounds) {
+            *bound = fast_max(fast_max(low - searcher_value, searcher_value - high), 0.0);
         }
-        gap.copy_from_slice(block.may_be_missing(column));
+        may_be_missing.copy_from_slice(block.may_be_missing(column));
     }
 }
 
-/// The chord from `at`, miles.
+/// Chord from position `at` to each row or leaf, miles.
 #[inline(always)]
-fn chord_distance<B: ColumnBlock>(block: &B, x: usize, at: [f32; 3], least: &mut [f32], gap: &mut [u32]) {
-    let len = least.len();
-    let (xs, ys, zs) =
-        (&block.lower_values(x)[..len], &block.lower_values(x + 1)[..len], &block.lower_values(x + 2)[..len]);
+fn chord_distance<B: ColumnBlock>(
+    block: &B,
+    x_column: usize,
+    at: [f32; 3],
+    lower: &mut [f32],
+    may_be_missing: &mut [u32],
+) {
+    let len = lower.len();
+    let (xs, ys, zs) = (
+        &block.lower_values(x_column)[..len],
+        &block.lower_values(x_column + 1)[..len],
+        &block.lower_values(x_column + 2)[..len],
+    );
     if B::IS_ROWS {
-        let gap = &mut gap[..len];
+        let may_be_missing = &mut may_be_missing[..len];
         for i in 0..len {
             let (dx, dy, dz) = (xs[i] - at[0], ys[i] - at[1], zs[i] - at[2]);
             let chord = (dx * dx + dy * dy + dz * dz).sqrt();
             let missing = chord.is_nan();
-            least[i] = if missing { f32::INFINITY } else { chord };
-            gap[i] = u32::from(missing);
+            lower[i] = if missing { f32::INFINITY } else { chord };
+            may_be_missing[i] = u32::from(missing);
         }
         return;
     }
-    let (xt, yt, zt) =
-        (&block.upper_values(x)[..len], &block.upper_values(x + 1)[..len], &block.upper_values(x + 2)[..len]);
-    let outside = |low: f32, high: f32, at: f32| fast_max(fast_max(low - at, at - high), 0.0);
+    let (x_upper, y_upper, z_upper) = (
+        &block.upper_values(x_column)[..len],
+        &block.upper_values(x_column + 1)[..len],
+        &block.upper_values(x_column + 2)[..len],
+    );
+    let axis_distance = |low: f32, high: f32, at: f32| fast_max(fast_max(low - at, at - high), 0.0);
     for i in 0..len {
-        let (dx, dy, dz) = (outside(xs[i], xt[i], at[0]), outside(ys[i], yt[i], at[1]), outside(zs[i], zt[i], at[2]));
-        least[i] = (dx * dx + dy * dy + dz * dz).sqrt();
+        let (dx, dy, dz) = (
+            axis_distance(xs[i], x_upper[i], at[0]),
+            axis_distance(ys[i], y_upper[i], at[1]),
+            axis_distance(zs[i], z_upper[i], at[2]),
+        );
+        lower[i] = (dx * dx + dy * dy + dz * dz).sqrt();
     }
-    gap.copy_from_slice(block.may_be_missing(x));
+    may_be_missing.copy_from_slice(block.may_be_missing(x_column));
 }

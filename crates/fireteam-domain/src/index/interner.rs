@@ -1,19 +1,19 @@
-//! Values of attributes as small numbers, so that a column can tell equal from unequal.
+//! Interner: maps attribute values to small integer codes, so that columns can compare them for equality.
 
 use std::collections::BTreeMap;
 
 use crate::attribute::AttributeValue;
 
-/// The code of a missing value.
+/// Code of a missing value.
 pub(super) const MISSING_CODE: u32 = 0;
-/// The code of a value that came when the table was full: it may be anything.
+/// Code of values that arrived when the table was full; it can stand for any value.
 pub(super) const OVERFLOW_CODE: u32 = u32::MAX;
-/// Distinct values that one column tells apart. Strangers choose texts, so there must be a limit; beyond it search
-/// stays exact and gets slower.
+/// Maximum number of distinct values per column. Clients choose the strings, so there must be a limit. Beyond it,
+/// searches stay exact and become slower.
 const CODES_PER_COLUMN_MAX: usize = 65_536;
 
-/// A code as one of 32 bits, so that a leaf's codes can be told of in a word: missing and anything have their own, the
-/// others share.
+/// Maps a code to one of 32 bits, so that one word describes the codes of a leaf. `MISSING_CODE` and `OVERFLOW_CODE`
+/// have their own bits; the other codes share the rest.
 pub(super) fn code_bit(code: u32) -> u32 {
     match code {
         MISSING_CODE => 1,
@@ -22,7 +22,7 @@ pub(super) fn code_bit(code: u32) -> u32 {
     }
 }
 
-/// Interned values of each coded attribute. Codes are never reused, until the index is empty.
+/// Interned values, one table per interned attribute. Codes are not reused until the index is empty.
 #[derive(Debug, Default)]
 pub(super) struct Interner {
     columns: Vec<InternedColumn>,
@@ -35,25 +35,25 @@ struct InternedColumn {
 }
 
 impl Interner {
-    /// Tables for `columns` attributes.
+    /// Empty tables for `columns` attributes.
     pub(super) fn new(columns: usize) -> Self {
         Self { columns: (0..columns).map(|_| InternedColumn::default()).collect() }
     }
 
-    /// Forgets all; only when no row holds a code.
+    /// Removes all codes. Only valid when no row contains a code.
     pub(super) fn clear(&mut self) {
         self.columns.iter_mut().for_each(|column| *column = InternedColumn::default());
     }
 
-    /// The code of `value`, a new one if need be.
+    /// Code of `value`; assigns a new code to a new value.
     pub(super) fn intern(&mut self, column: usize, value: Option<&AttributeValue>) -> u32 {
         let Some(value) = value else { return MISSING_CODE };
         let table = &mut self.columns[column];
-        let (known, next) = (table.code_of(value), table.next_code());
-        match (known, value) {
+        let (existing, next) = (table.code_of(value), table.next_code());
+        match (existing, value) {
             (Some(code), _) => code,
-            (None, _) if CODES_PER_COLUMN_MAX < next as usize => OVERFLOW_CODE,
-            (None, AttributeValue::String(text)) => *table.strings.entry(text.clone()).or_insert(next),
+            (None, _) if next as usize > CODES_PER_COLUMN_MAX => OVERFLOW_CODE,
+            (None, AttributeValue::String(string)) => *table.strings.entry(string.clone()).or_insert(next),
             (None, AttributeValue::Number(number)) => {
                 *table.numbers.entry(canonical_float_bits(*number)).or_insert(next)
             }
@@ -61,7 +61,7 @@ impl Interner {
         }
     }
 
-    /// The code of `value`, if any row has had it. Rows with `ANY` may have it all the same.
+    /// Code of `value`, if it has been interned. Rows with `OVERFLOW_CODE` can also have this value.
     pub(super) fn code_of(&self, column: usize, value: &AttributeValue) -> Option<u32> {
         self.columns[column].code_of(value)
     }
@@ -70,8 +70,8 @@ impl Interner {
 impl InternedColumn {
     fn code_of(&self, value: &AttributeValue) -> Option<u32> {
         match value {
-            AttributeValue::Bool(flag) => Some(1 + u32::from(*flag)),
-            AttributeValue::String(text) => self.strings.get(text).copied(),
+            AttributeValue::Bool(boolean) => Some(1 + u32::from(*boolean)),
+            AttributeValue::String(string) => self.strings.get(string).copied(),
             AttributeValue::Number(number) => self.numbers.get(&canonical_float_bits(*number)).copied(),
             AttributeValue::StringList(_) => None,
         }
@@ -82,7 +82,7 @@ impl InternedColumn {
     }
 }
 
-/// Equal numbers have equal bits: -0 becomes 0.
+/// Bits of a number, equal for equal numbers: -0 becomes 0.
 fn canonical_float_bits(number: f64) -> u64 {
     (number + 0.0).to_bits()
 }

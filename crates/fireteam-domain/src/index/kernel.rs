@@ -1,25 +1,25 @@
-//! The inner loops: plain passes over short slices, compiled once for the portable instruction set and once for each
-//! wider one that the machine may have. The same source and no fused operations, so all give the same bits.
+//! Search kernel: inner loops over short slices, compiled for the portable instruction set and for each wider one
+//! (SIMD).
+//!
+//! All versions share one source without fused operations, so their results are bit-identical.
 
 use crate::filter::Refusal;
-use crate::index::column_block::ColumnBlock;
+use crate::index::column_block::{BLOCK_LEN_MAX, ColumnBlock};
 use crate::index::distance_bounds::{BoundValues, fast_max};
 use crate::index::interner::{MISSING_CODE, OVERFLOW_CODE};
-use crate::index::layout::word_column;
 use crate::index::plan::{ColumnCheck, ColumnTerm, QueryPlan, TermSource};
 use crate::index::row_rules::{RowOwner, SEATS_MASK};
+use crate::index::word_column;
 use crate::ruleset::DistanceCurve;
 
-/// Rows or leaves in one block at most.
-pub(super) const BLOCK_LEN_MAX: usize = 512;
-/// When no more than one row in so many passes the rules, terms are left out: scoring those few exactly costs less
-/// than a pass over all.
+/// If at most one row in this many passes the rules, terms are skipped: scoring the few rows exactly is cheaper than a
+/// loop over all.
 const SPARSE_RATIO: usize = 32;
 
-/// Buffers of one search.
+/// Kernel buffers of one search.
 #[derive(Debug)]
 pub(super) struct KernelBuffers {
-    /// Lower bound of each row's score; infinite for the refused.
+    /// Lower bound of each row's score; infinite for refused rows.
     pub(super) score_bounds: [f32; BLOCK_LEN_MAX],
     bound_values: Vec<BoundValues>,
     row_limits: [f32; BLOCK_LEN_MAX],
@@ -37,42 +37,42 @@ impl Default for KernelBuffers {
     }
 }
 
-/// Which instruction set the loops use.
+/// Instruction set of the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum InstructionSet {
-    /// The widest that the machine has.
+    /// Widest set that the CPU supports.
     #[default]
     Widest,
-    /// The one that every machine has.
+    /// Baseline set that each CPU of the target supports.
     Portable,
 }
 
-/// Judges a block. `scratch.bound` comes in as what each row begins with and goes out as its bound; `counts` gains
-/// what each rule refuses. Returns how many are not refused.
+/// Evaluates a block. On entry `buffers.score_bounds` holds each row's initial bound, on return its final bound. Adds
+/// the number of refusals per rule to `refusal_counts`. Returns the number of rows that are not refused.
 pub(super) fn evaluate_block<B: ColumnBlock>(
-    path: InstructionSet,
+    instruction_set: InstructionSet,
     plan: &QueryPlan,
     block: B,
-    scratch: &mut KernelBuffers,
-    counts: &mut [u32],
+    buffers: &mut KernelBuffers,
+    refusal_counts: &mut [u32],
     len: usize,
 ) -> u32 {
-    let work = BlockEvaluation { plan, block, scratch, refusal_counts: counts, len };
-    match path {
-        InstructionSet::Widest => pulp::Arch::new().dispatch(work),
-        InstructionSet::Portable => evaluate_block_portable(work),
+    let evaluation = BlockEvaluation { plan, block, buffers, refusal_counts, len };
+    match instruction_set {
+        InstructionSet::Widest => pulp::Arch::new().dispatch(evaluation),
+        InstructionSet::Portable => evaluate_block_portable(evaluation),
     }
 }
 
 #[inline(never)]
-fn evaluate_block_portable<B: ColumnBlock>(work: BlockEvaluation<'_, B>) -> u32 {
-    pulp::NullaryFnOnce::call(work)
+fn evaluate_block_portable<B: ColumnBlock>(evaluation: BlockEvaluation<'_, B>) -> u32 {
+    pulp::NullaryFnOnce::call(evaluation)
 }
 
 struct BlockEvaluation<'a, B> {
     plan: &'a QueryPlan,
     block: B,
-    scratch: &'a mut KernelBuffers,
+    buffers: &'a mut KernelBuffers,
     refusal_counts: &'a mut [u32],
     len: usize,
 }
@@ -80,261 +80,295 @@ struct BlockEvaluation<'a, B> {
 impl<B: ColumnBlock> pulp::NullaryFnOnce for BlockEvaluation<'_, B> {
     type Output = u32;
 
-    /// Rules in order, then terms; stops where nobody is left.
+    /// Applies the rules in order, then the terms; stops when no row is left.
     #[inline(always)]
     fn call(self) -> u32 {
-        let Self { plan, block, scratch, refusal_counts: counts, len } = self;
-        let KernelBuffers { score_bounds: bound, bound_values: readings, row_limits: limit, row_matches: hit } =
-            scratch;
-        let bound = &mut bound[..len];
-        BoundValues::reset_all(readings, plan.distance_bounds.len());
-        let [expired, full, waiting] = refuse_expired_and_full(&block, plan, bound);
+        let Self { plan, block, buffers, refusal_counts: counts, len } = self;
+        let KernelBuffers { score_bounds, bound_values, row_limits, row_matches } = buffers;
+        let score_bounds = &mut score_bounds[..len];
+        BoundValues::reset_all(bound_values, plan.distance_bounds.len());
+        let [expired, full, present] = refuse_expired_and_full(&block, plan, score_bounds);
         counts[Refusal::Expired.counter_index()] += expired;
         counts[Refusal::NotEnoughSeats.counter_index()] += full;
-        let mut left = waiting - expired - full;
+        let mut remaining = present - expired - full;
         if B::IS_ROWS && plan.check_owner_column {
             for owner in &plan.own_keys {
-                let refused = refuse_own_rows(&block, owner, bound, &mut hit[..len]);
+                let refused = refuse_own_rows(&block, owner, score_bounds, &mut row_matches[..len]);
                 counts[Refusal::OwnSession.counter_index()] += refused;
-                left -= refused;
+                remaining -= refused;
             }
         }
         for rule in &plan.column_rules {
-            if left == 0 {
+            if remaining == 0 {
                 return 0;
             }
-            let refused = apply_check(&block, plan, &rule.check, readings, bound, &mut limit[..len], &mut hit[..len]);
+            let (limits, matches) = (&mut row_limits[..len], &mut row_matches[..len]);
+            let refused = apply_check(&block, plan, &rule.check, bound_values, score_bounds, limits, matches);
             counts[rule.counter_index] += refused;
-            left -= refused;
+            remaining -= refused;
         }
-        let mut number = 0;
-        while let Some((attribute, least, greatest)) = block.published_range_bounds(number) {
-            let [low, high] = plan.searcher_intervals[attribute];
-            let outside = least.iter().zip(greatest).map(|(&least, &greatest)| (high < least) | (greatest < low));
-            let refused = mark_refused(bound, outside);
+        let mut nth = 0;
+        while let Some((attribute_index, lower, upper)) = block.published_range_bounds(nth) {
+            let [low, high] = plan.searcher_intervals[attribute_index];
+            let outside = lower.iter().zip(upper).map(|(&lower, &upper)| (high < lower) | (upper < low));
+            let refused = mark_refused(score_bounds, outside);
             counts[plan.allowed_range_counter] += refused;
-            left -= refused;
-            number += 1;
+            remaining -= refused;
+            nth += 1;
         }
-        let sparse = B::IS_ROWS && plan.exact_from_columns && left as usize * SPARSE_RATIO <= len;
-        if left != 0 && !sparse {
-            // A loop and no `for_each`: whatever is not inlined here is compiled for the portable instruction set.
+        let is_sparse = B::IS_ROWS && plan.exact_from_columns && remaining as usize * SPARSE_RATIO <= len;
+        if remaining != 0 && !is_sparse {
+            // A loop instead of `for_each`: code that is not inlined here is compiled for the portable instruction set.
             for term in &plan.column_terms {
-                add_term(&block, plan, term, readings, bound);
+                add_term(&block, plan, term, bound_values, score_bounds);
             }
         }
-        left
+        remaining
     }
 }
 
-/// Refuses the expired and then the full, in one pass because every search makes it; how many, and how many rows were
-/// not refused before.
+/// Refuses expired rows, then rows without enough seats, in one loop. Returns both counts and the number of rows that
+/// were not refused before.
 #[inline(always)]
-fn refuse_expired_and_full<B: ColumnBlock>(block: &B, plan: &QueryPlan, bound: &mut [f32]) -> [u32; 3] {
-    let (mut expired, mut full, mut waiting) = (0, 0, 0);
+fn refuse_expired_and_full<B: ColumnBlock>(block: &B, plan: &QueryPlan, score_bounds: &mut [f32]) -> [u32; 3] {
+    let (mut expired, mut full, mut present) = (0, 0, 0);
     let rows = block.fixed_words(word_column::EXPIRES_AT).iter().zip(block.fixed_words(word_column::SEATS_AND_OWNER));
-    for (bound, (&expires, &seats)) in bound.iter_mut().zip(rows) {
-        let here = *bound < f32::INFINITY;
+    for (bound, (&expires, &seats)) in score_bounds.iter_mut().zip(rows) {
+        let is_present = *bound < f32::INFINITY;
         // The portable instruction set compares signed numbers only.
-        let late = (expires as i32) < plan.now_tick as i32;
-        let few = ((seats & SEATS_MASK) as i32) < i32::from(plan.seats_needed);
-        waiting += u32::from(here);
-        expired += u32::from(here & late);
-        full += u32::from(here & few & !late);
-        *bound = if late | few { f32::INFINITY } else { *bound };
+        let is_expired = (expires as i32) < plan.now_tick as i32;
+        let is_full = ((seats & SEATS_MASK) as i32) < i32::from(plan.seats_needed);
+        present += u32::from(is_present);
+        expired += u32::from(is_present & is_expired);
+        full += u32::from(is_present & is_full & !is_expired);
+        *bound = if is_expired | is_full { f32::INFINITY } else { *bound };
     }
-    [expired, full, waiting]
+    [expired, full, present]
 }
 
-/// Refuses the rows of `owner`; how many. Marks come first, because they were read already and most rows are others'.
+/// Refuses the rows of `owner` and returns their number. Compares tags first: they are already in the cache, and most
+/// rows belong to other owners.
 #[inline(always)]
-fn refuse_own_rows<B: ColumnBlock>(block: &B, owner: &RowOwner, bound: &mut [f32], hits: &mut [u32]) -> u32 {
-    let mut near = 0;
-    for (hit, &seats) in hits.iter_mut().zip(block.fixed_words(word_column::SEATS_AND_OWNER)) {
+fn refuse_own_rows<B: ColumnBlock>(block: &B, owner: &RowOwner, score_bounds: &mut [f32], matches: &mut [u32]) -> u32 {
+    let mut tag_matches = 0;
+    for (hit, &seats) in matches.iter_mut().zip(block.fixed_words(word_column::SEATS_AND_OWNER)) {
         *hit = u32::from(seats >> 16 == owner.tag);
-        near += *hit;
+        tag_matches += *hit;
     }
-    if near == 0 {
+    if tag_matches == 0 {
         return 0;
     }
     let [low, high] = owner.key;
-    for (hit, key) in hits.iter_mut().zip(block.owner_keys()) {
+    for (hit, key) in matches.iter_mut().zip(block.owner_keys()) {
         // In 32 bits: the portable instruction set compares no wider numbers.
-        let differ = (key[0] ^ low) | (key[1] ^ high);
-        *hit &= u32::from(differ as u32 | (differ >> 32) as u32 == 0);
+        let difference = (key[0] ^ low) | (key[1] ^ high);
+        *hit &= u32::from(difference as u32 | (difference >> 32) as u32 == 0);
     }
-    mark_refused(bound, hits.iter().map(|&hit| hit != 0))
+    mark_refused(score_bounds, matches.iter().map(|&hit| hit != 0))
 }
 
-/// Marks the rows hit as refused, and counts those that were not refused before.
+/// Marks the matching rows as refused. Returns the number of rows that were not refused before.
 #[inline(always)]
-fn mark_refused(bound: &mut [f32], hits: impl Iterator<Item = bool>) -> u32 {
+fn mark_refused(score_bounds: &mut [f32], matches: impl Iterator<Item = bool>) -> u32 {
     let mut count = 0;
-    for (bound, hit) in bound.iter_mut().zip(hits) {
+    for (bound, hit) in score_bounds.iter_mut().zip(matches) {
         count += u32::from(hit & (*bound < f32::INFINITY));
         *bound = if hit { f32::INFINITY } else { *bound };
     }
     count
 }
 
-/// Refuses what `check` refuses; how many.
+/// Applies `check` and returns the number of newly refused rows.
 #[inline(always)]
 fn apply_check<B: ColumnBlock>(
     block: &B,
     plan: &QueryPlan,
     check: &ColumnCheck,
-    readings: &mut [BoundValues],
-    bound: &mut [f32],
+    bound_values: &mut [BoundValues],
+    score_bounds: &mut [f32],
     limits: &mut [f32],
-    hits: &mut [u32],
+    matches: &mut [u32],
 ) -> u32 {
-    let len = bound.len();
+    let len = score_bounds.len();
     match check {
-        ColumnCheck::RefuseAll => mark_refused(bound, std::iter::repeat_n(true, len)),
-        ColumnCheck::BeyondSearcherLimit { bound_index: gauge, limit, refuse_missing: gaps } => {
-            let reading = readings[*gauge].get_or_compute(block, &plan.distance_bounds[*gauge], len);
-            let reading = reading.lower[..len].iter().zip(&reading.may_be_missing[..len]);
-            mark_refused(bound, reading.map(|(&far, &gap)| (*limit < far) & (*gaps | (gap == 0))))
+        ColumnCheck::RefuseAll => mark_refused(score_bounds, std::iter::repeat_n(true, len)),
+        ColumnCheck::BeyondSearcherLimit { bound_index, limit, refuse_missing } => {
+            let values = bound_values[*bound_index].get_or_compute(block, &plan.distance_bounds[*bound_index], len);
+            let values = values.lower[..len].iter().zip(&values.may_be_missing[..len]);
+            mark_refused(
+                score_bounds,
+                values.map(|(&distance, &missing)| (*limit < distance) & (*refuse_missing | (missing == 0))),
+            )
         }
-        ColumnCheck::BeyondAdvertiserLimit {
-            bound_index: gauge,
-            reciprocal_share: share,
-            first_limit: first,
-            later_limits: steps,
-        } => {
-            limits.fill(*first);
-            for &(tick, value) in steps {
+        ColumnCheck::BeyondAdvertiserLimit { bound_index, reciprocal_share, first_limit, later_limits } => {
+            limits.fill(*first_limit);
+            for &(tick, value) in later_limits {
                 for (limit, &since) in limits.iter_mut().zip(block.fixed_words(word_column::ADVERTISED_SINCE)) {
                     *limit = if since as i32 <= tick as i32 { value } else { *limit };
                 }
             }
-            let reading = readings[*gauge].get_or_compute(block, &plan.distance_bounds[*gauge], len);
-            let reading = reading.lower[..len].iter().zip(&reading.may_be_missing[..len]);
-            mark_refused(bound, reading.zip(&*limits).map(|((&far, &gap), &limit)| (limit < far * *share) & (gap == 0)))
+            let values = bound_values[*bound_index].get_or_compute(block, &plan.distance_bounds[*bound_index], len);
+            let values = values.lower[..len].iter().zip(&values.may_be_missing[..len]);
+            let is_beyond = |((&distance, &missing), &limit): ((&f32, &u32), &f32)| {
+                (limit < distance * *reciprocal_share) & (missing == 0)
+            };
+            mark_refused(score_bounds, values.zip(&*limits).map(is_beyond))
         }
-        ColumnCheck::OutsideRange { column, lower: least, upper: greatest, refuse_missing: gaps } => {
-            refuse_outside_range(block, *column, [*least, *greatest], *gaps, bound)
+        ColumnCheck::OutsideRange { column, lower, upper, refuse_missing } => {
+            refuse_outside_range(block, *column, [*lower, *upper], *refuse_missing, score_bounds)
         }
-        ColumnCheck::InternedCode { column, codes, must_match: wanted, refuse_missing: gaps, leaf_bits: set } => {
+        ColumnCheck::InternedCode { column, codes, must_match, refuse_missing, leaf_bits } => {
             let words = block.attribute_words(*column);
             if B::IS_ROWS {
-                refuse_by_code(words, codes, *wanted, *gaps, bound, hits)
+                refuse_by_code(words, codes, *must_match, *refuse_missing, score_bounds, matches)
             } else {
-                mark_refused(bound, words.iter().map(|it| it & set == 0))
+                mark_refused(score_bounds, words.iter().map(|word| word & leaf_bits == 0))
             }
         }
         ColumnCheck::NoSharedBloomBit { column, bits } => {
             let (ours_low, ours_high) = (*bits as u32, (*bits >> 32) as u32);
             let words = block.attribute_words(*column).iter().zip(block.attribute_words(*column + 1));
-            mark_refused(bound, words.map(|(&low, &high)| (low & ours_low) | (high & ours_high) == 0))
+            mark_refused(score_bounds, words.map(|(&low, &high)| (low & ours_low) | (high & ours_high) == 0))
         }
         ColumnCheck::OtherRulesetHash { column, hash } if B::IS_ROWS => {
-            mark_refused(bound, block.attribute_words(*column).iter().map(|it| it != hash))
+            mark_refused(score_bounds, block.attribute_words(*column).iter().map(|word| word != hash))
         }
         ColumnCheck::OtherRulesetHash { .. } => 0,
     }
 }
 
-/// Leaves are refused when they lie wholly outside; rows without the value when gaps are.
+/// Refuses rows outside the range, and leaves that lie completely outside it. Rows without the value are refused if
+/// `refuse_missing` is set.
 #[inline(always)]
 fn refuse_outside_range<B: ColumnBlock>(
     block: &B,
     column: usize,
-    [least, greatest]: [f32; 2],
-    gaps: bool,
-    bound: &mut [f32],
+    [lower, upper]: [f32; 2],
+    refuse_missing: bool,
+    score_bounds: &mut [f32],
 ) -> u32 {
     let bounds = block.lower_values(column).iter().zip(block.upper_values(column));
-    let outside = bounds.map(|(&low, &high)| (high < least) | (greatest < low));
+    let outside = bounds.map(|(&low, &high)| (high < lower) | (upper < low));
     if B::IS_ROWS {
         return mark_refused(
-            bound,
-            outside.zip(block.lower_values(column)).map(|(hit, value)| hit | (gaps & value.is_nan())),
+            score_bounds,
+            outside.zip(block.lower_values(column)).map(|(hit, value)| hit | (refuse_missing & value.is_nan())),
         );
     }
-    mark_refused(bound, outside.zip(block.may_be_missing(column)).map(|(hit, &gap)| hit & (gaps | (gap == 0))))
+    mark_refused(
+        score_bounds,
+        outside.zip(block.may_be_missing(column)).map(|(hit, &missing)| hit & (refuse_missing | (missing == 0))),
+    )
 }
 
+/// Refuses rows with one of `codes`, or with none of them if `must_match` is set.
 #[inline(always)]
-fn refuse_by_code(words: &[u32], codes: &[u32], wanted: bool, gaps: bool, bound: &mut [f32], hits: &mut [u32]) -> u32 {
-    let passes = |word: u32, hit: bool| if word == MISSING_CODE { gaps } else { hit & (word != OVERFLOW_CODE) };
+fn refuse_by_code(
+    words: &[u32],
+    codes: &[u32],
+    must_match: bool,
+    refuse_missing: bool,
+    score_bounds: &mut [f32],
+    matches: &mut [u32],
+) -> u32 {
+    let is_refused =
+        |word: u32, hit: bool| if word == MISSING_CODE { refuse_missing } else { hit & (word != OVERFLOW_CODE) };
     if let [] | [_] = codes {
-        // No row holds `ANY` and is refused for it.
+        // `is_refused` is false for `OVERFLOW_CODE`, so it can stand for "no code" here.
         let only = codes.first().copied().unwrap_or(OVERFLOW_CODE);
-        return mark_refused(bound, words.iter().map(|&word| passes(word, wanted ^ (word == only))));
+        return mark_refused(score_bounds, words.iter().map(|&word| is_refused(word, must_match ^ (word == only))));
     }
-    hits.fill(u32::from(wanted));
+    matches.fill(u32::from(must_match));
     for &code in codes {
-        for (hit, &word) in hits.iter_mut().zip(words) {
+        for (hit, &word) in matches.iter_mut().zip(words) {
             *hit ^= u32::from(word == code);
         }
     }
-    mark_refused(bound, words.iter().zip(&*hits).map(|(&word, &hit)| passes(word, hit != 0)))
+    mark_refused(score_bounds, words.iter().zip(&*matches).map(|(&word, &hit)| is_refused(word, hit != 0)))
 }
 
-/// Adds a term to each bound.
+/// Adds a term to each row's bound.
 #[inline(always)]
 fn add_term<B: ColumnBlock>(
     block: &B,
     plan: &QueryPlan,
     term: &ColumnTerm,
-    readings: &mut [BoundValues],
-    bound: &mut [f32],
+    bound_values: &mut [BoundValues],
+    score_bounds: &mut [f32],
 ) {
-    let (scale, shift, len) = (term.scale, term.shift, bound.len());
-    let norm = |value: f32| (value * scale + shift).clamp(0.0, 1.0);
+    let (scale, shift, len) = (term.scale, term.shift, score_bounds.len());
+    let normalize = |value: f32| (value * scale + shift).clamp(0.0, 1.0);
     match term.source {
-        TermSource::DistanceBound { bound_index: gauge } => {
-            let reading = readings[gauge].get_or_compute(block, &plan.distance_bounds[gauge], len);
-            let reading = reading.lower[..len].iter().zip(&reading.may_be_missing[..len]);
-            add_curved_term(term, bound, reading.map(|(&far, &gap)| (norm(far), gap != 0)));
+        TermSource::DistanceBound { bound_index } => {
+            let values = bound_values[bound_index].get_or_compute(block, &plan.distance_bounds[bound_index], len);
+            let values = values.lower[..len].iter().zip(&values.may_be_missing[..len]);
+            add_curved_term(
+                term,
+                score_bounds,
+                values.map(|(&distance, &missing)| (normalize(distance), missing != 0)),
+            );
         }
         TermSource::LowerIsBetter { column } if B::IS_ROWS => {
-            add_curved_term(term, bound, block.lower_values(column).iter().map(|&it| (norm(it), it.is_nan())));
+            add_curved_term(
+                term,
+                score_bounds,
+                block.lower_values(column).iter().map(|&value| (normalize(value), value.is_nan())),
+            );
         }
         TermSource::LowerIsBetter { column } => {
             let bounds = block.lower_values(column).iter().zip(block.may_be_missing(column));
-            add_curved_term(term, bound, bounds.map(|(&it, &gap)| (norm(it), gap != 0)));
+            add_curved_term(term, score_bounds, bounds.map(|(&value, &missing)| (normalize(value), missing != 0)));
         }
-        TermSource::Difference { column, searcher_value: at } if B::IS_ROWS => {
+        TermSource::Difference { column, searcher_value } if B::IS_ROWS => {
             add_curved_term(
                 term,
-                bound,
-                block.lower_values(column).iter().map(|&it| ((norm(it) - at).abs(), it.is_nan())),
+                score_bounds,
+                block
+                    .lower_values(column)
+                    .iter()
+                    .map(|&value| ((normalize(value) - searcher_value).abs(), value.is_nan())),
             );
         }
-        TermSource::Difference { column, searcher_value: at } => {
+        TermSource::Difference { column, searcher_value } => {
             let bounds =
                 block.lower_values(column).iter().zip(block.upper_values(column)).zip(block.may_be_missing(column));
-            let distance = |low: f32, high: f32| fast_max(fast_max(norm(low) - at, at - norm(high)), 0.0);
-            add_curved_term(term, bound, bounds.map(|((&low, &high), &gap)| (distance(low, high), gap != 0)));
+            let distance = |low: f32, high: f32| {
+                fast_max(fast_max(normalize(low) - searcher_value, searcher_value - normalize(high)), 0.0)
+            };
+            add_curved_term(
+                term,
+                score_bounds,
+                bounds.map(|((&low, &high), &missing)| (distance(low, high), missing != 0)),
+            );
         }
     }
 }
 
 #[inline(always)]
-fn add_curved_term(term: &ColumnTerm, bound: &mut [f32], distances: impl Iterator<Item = (f32, bool)>) {
+fn add_curved_term(term: &ColumnTerm, score_bounds: &mut [f32], distances: impl Iterator<Item = (f32, bool)>) {
     match term.curve {
-        DistanceCurve::Linear => add_weighted_distances(term, bound, distances, |it| it),
-        DistanceCurve::Quadratic => add_weighted_distances(term, bound, distances, |it| it * it),
-        DistanceCurve::SquareRoot => add_weighted_distances(term, bound, distances, f32::sqrt),
+        DistanceCurve::Linear => add_weighted_distances(term, score_bounds, distances, |distance| distance),
+        DistanceCurve::Quadratic => {
+            add_weighted_distances(term, score_bounds, distances, |distance| distance * distance)
+        }
+        DistanceCurve::SquareRoot => add_weighted_distances(term, score_bounds, distances, f32::sqrt),
     }
 }
 
 #[inline(always)]
 fn add_weighted_distances(
     term: &ColumnTerm,
-    bound: &mut [f32],
+    score_bounds: &mut [f32],
     distances: impl Iterator<Item = (f32, bool)>,
     curve: impl Fn(f32) -> f32,
 ) {
-    let ColumnTerm { weight, missing_value_term: missing, rounding_error: slack, .. } = *term;
-    for (bound, (distance, gap)) in bound.iter_mut().zip(distances) {
-        let lessened = distance - slack;
-        // A NaN, which only a row without the value has, becomes 1.
-        let lessened = if lessened <= 1.0 { lessened } else { 1.0 };
-        let added = weight * curve(if lessened < 0.0 { 0.0 } else { lessened });
-        let lesser = if missing < added { missing } else { added };
-        *bound += if gap { lesser } else { added };
+    let ColumnTerm { weight, missing_value_term, rounding_error, .. } = *term;
+    for (bound, (distance, missing)) in score_bounds.iter_mut().zip(distances) {
+        let reduced = distance - rounding_error;
+        // NaN, which only rows without the value have, becomes 1.
+        let reduced = if reduced <= 1.0 { reduced } else { 1.0 };
+        let term = weight * curve(if reduced < 0.0 { 0.0 } else { reduced });
+        let smaller = if missing_value_term < term { missing_value_term } else { term };
+        *bound += if missing { smaller } else { term };
     }
 }

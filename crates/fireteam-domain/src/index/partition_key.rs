@@ -1,55 +1,61 @@
-//! Which partition an advertisement belongs to, and which partitions a search visits.
+//! Partition keys of advertisements, and the set of keys that a search visits.
 
 use crate::advertisement::AdvertisementKind;
 use crate::attribute::AttributeValue;
 use crate::attribute_values::AttributeValues;
 use crate::id::SiloId;
-use crate::index::SearchQuery;
+use crate::index::query::SearchQuery;
 use crate::ruleset::{HardMissingPolicy, HardRule, Ruleset};
 
-/// One attribute's part of a key.
+/// Part of a partition key for one attribute.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum KeyPart {
-    /// No value.
+    /// No value, or a value of another type.
     Missing,
-    /// A flag.
+    /// Bool value.
     Bool(bool),
-    /// A text.
+    /// String value.
     String(Box<str>),
 }
 
-/// A partition's name: advertisements of different keys are told apart before any row is read.
+/// Key of a partition. Searches select partitions by key before they read rows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct PartitionKey {
-    /// The population.
+    /// Silo.
     pub(super) silo: SiloId,
-    /// 0 for sessions, 1 for servers.
+    /// 0 for sessions, 1 for game servers.
     pub(super) kind_number: u8,
-    /// One for each keyed attribute.
+    /// One part per partition attribute.
     pub(super) parts: Vec<KeyPart>,
 }
 
 impl PartitionKey {
-    /// The key of an advertisement.
+    /// Partition key of an advertisement.
     pub(super) fn of_advertisement(
         silo: SiloId,
         kind: AdvertisementKind,
-        keyed: &[usize],
-        facts: &AttributeValues,
+        partition_attributes: &[usize],
+        attribute_values: &AttributeValues,
     ) -> Self {
-        Self { silo, kind_number: kind_number(kind), parts: keyed.iter().map(|&it| key_part(facts.get(it))).collect() }
+        Self {
+            silo,
+            kind_number: kind_number(kind),
+            parts: partition_attributes.iter().map(|&attribute| key_part(attribute_values.get(attribute))).collect(),
+        }
     }
 
-    /// Whether `of` would give this key; allocates nothing.
+    /// Whether `of_advertisement` would return this key; does not allocate.
     pub(super) fn matches_advertisement(
         &self,
         silo: SiloId,
         kind: AdvertisementKind,
-        keyed: &[usize],
-        facts: &AttributeValues,
+        partition_attributes: &[usize],
+        attribute_values: &AttributeValues,
     ) -> bool {
-        let same = |(part, &attribute): (&KeyPart, &usize)| part.matches_value(facts.get(attribute));
-        self.silo == silo && self.kind_number == kind_number(kind) && self.parts.iter().zip(keyed).all(same)
+        let matches = |(part, &attribute): (&KeyPart, &usize)| part.matches_value(attribute_values.get(attribute));
+        self.silo == silo
+            && self.kind_number == kind_number(kind)
+            && self.parts.iter().zip(partition_attributes).all(matches)
     }
 }
 
@@ -66,8 +72,8 @@ impl KeyPart {
 
 fn key_part(value: Option<&AttributeValue>) -> KeyPart {
     match value {
-        Some(AttributeValue::Bool(flag)) => KeyPart::Bool(*flag),
-        Some(AttributeValue::String(text)) => KeyPart::String(text.clone()),
+        Some(AttributeValue::Bool(boolean)) => KeyPart::Bool(*boolean),
+        Some(AttributeValue::String(string)) => KeyPart::String(string.clone()),
         Some(AttributeValue::Number(_) | AttributeValue::StringList(_)) | None => KeyPart::Missing,
     }
 }
@@ -79,16 +85,16 @@ fn kind_number(kind: AdvertisementKind) -> u8 {
     }
 }
 
-/// What a search wants one attribute to be.
+/// Values of one attribute that a search accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum WantedValue {
-    /// Anything.
+    /// Any value.
     Any,
-    /// One of these.
+    /// One of these values.
     OneOf(Vec<KeyPart>),
 }
 
-/// Which keys a search visits: those that no `Equal` filter refuses.
+/// Partition keys that a search visits: those that no `Equal` filter refuses.
 #[derive(Debug)]
 pub(super) struct WantedKeys {
     silo: SiloId,
@@ -96,42 +102,45 @@ pub(super) struct WantedKeys {
     wanted_values: Vec<WantedValue>,
 }
 
-/// Keys looked up one by one; with more, the partitions of the silo are gone through instead.
+/// Maximum number of keys that are looked up one by one. With more, the search scans all partitions of the silo.
 const ENUMERATED_KEYS_MAX: usize = 16;
 
 impl WantedKeys {
-    /// What `query` wants of the attributes in `keyed`.
-    pub(super) fn for_query(query: &SearchQuery<'_>, keyed: &[usize]) -> Self {
-        let wanted = keyed.iter().map(|&it| wanted_value(query.ruleset, query.searcher.attribute_values, it)).collect();
-        Self { silo: query.silo, kind_number: kind_number(query.kind), wanted_values: wanted }
+    /// Keys wanted by `query`.
+    pub(super) fn for_query(query: &SearchQuery<'_>, partition_attributes: &[usize]) -> Self {
+        let wanted_values = partition_attributes
+            .iter()
+            .map(|&attribute| wanted_value(query.ruleset, query.searcher.attribute_values, attribute))
+            .collect();
+        Self { silo: query.silo, kind_number: kind_number(query.kind), wanted_values }
     }
 
-    /// Every key that fits, when they can be listed.
+    /// All wanted keys; `None` if there are too many or an attribute accepts any value.
     pub(super) fn enumerate_keys(&self) -> Option<Vec<PartitionKey>> {
         let mut keys = vec![self.range_start()];
         for wanted in &self.wanted_values {
             let WantedValue::OneOf(parts) = wanted else { return None };
-            let with = |key: PartitionKey| {
+            let extend = |key: PartitionKey| {
                 parts.iter().map(move |part| {
                     let mut key = key.clone();
                     key.parts.push(part.clone());
                     key
                 })
             };
-            keys = keys.into_iter().flat_map(with).collect();
-            if ENUMERATED_KEYS_MAX < keys.len() {
+            keys = keys.into_iter().flat_map(extend).collect();
+            if keys.len() > ENUMERATED_KEYS_MAX {
                 return None;
             }
         }
         Some(keys)
     }
 
-    /// Before every key of the silo and kind.
+    /// Lowest key of the silo and kind.
     pub(super) fn range_start(&self) -> PartitionKey {
         PartitionKey { silo: self.silo, kind_number: self.kind_number, parts: Vec::new() }
     }
 
-    /// Whether `key` is of the same silo and kind.
+    /// Whether `key` has the wanted silo and kind.
     pub(super) fn has_same_silo_and_kind(&self, key: &PartitionKey) -> bool {
         key.silo == self.silo && key.kind_number == self.kind_number
     }
@@ -146,24 +155,25 @@ impl WantedKeys {
     }
 }
 
-fn wanted_value(ruleset: &Ruleset, searcher: &AttributeValues, keyed: usize) -> WantedValue {
+fn wanted_value(ruleset: &Ruleset, searcher: &AttributeValues, partition_attribute: usize) -> WantedValue {
     let mut wanted = WantedValue::Any;
     for hard in &ruleset.hard_filters {
         let HardRule::Equal { attribute, value } = &hard.rule else { continue };
-        if *attribute != keyed {
+        if *attribute != partition_attribute {
             continue;
         }
-        let missing = hard.missing == HardMissingPolicy::Pass;
-        let asked = match (value, searcher.get(keyed)) {
+        let missing_passes = hard.missing == HardMissingPolicy::Pass;
+        let wanted_part = match (value, searcher.get(partition_attribute)) {
             (Some(value), _) | (None, Some(value)) => Some(key_part(Some(value))),
-            (None, None) if missing => continue,
+            (None, None) if missing_passes => continue,
             (None, None) => None,
         };
-        let passes = |it: &KeyPart| Some(it) == asked.as_ref() || (missing && *it == KeyPart::Missing);
+        let passes =
+            |part: &KeyPart| Some(part) == wanted_part.as_ref() || (missing_passes && *part == KeyPart::Missing);
         wanted = match wanted {
             WantedValue::Any => {
                 let mut parts: Vec<KeyPart> =
-                    asked.clone().into_iter().chain(missing.then_some(KeyPart::Missing)).collect();
+                    wanted_part.clone().into_iter().chain(missing_passes.then_some(KeyPart::Missing)).collect();
                 parts.dedup();
                 WantedValue::OneOf(parts)
             }

@@ -1,41 +1,42 @@
-//! What a row itself has against a searcher, whatever the ruleset says: that it is the searcher's own (S1-50), and the
-//! ranges that it published.
+//! Row rules, which apply under any ruleset: the searcher's own sessions, and ranges published by advertisements.
 //!
-//! One owner of each row is kept whole, so that a sweep over nothing but one's own rows needs none of their entries. Ranges
-//! are kept only by leaves that have any. Whoever else plays in a row is left to `filter::admit`.
+//! Each row stores one owner key completely, so that scans over many own rows read no entries. Leaves store published
+//! ranges only for attributes that have any. `filter::admit` checks the other players of a row.
 
 use crate::advertisement::Advertisement;
 use crate::filter::Searcher;
 use crate::id::UserKey;
 use crate::ruleset::Ruleset;
 
-/// A row's owner: its subject, else the first of its users.
+/// Owner of a row: the authenticated publisher, else the first user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RowOwner {
-    /// The whole key.
+    /// Complete user key.
     pub(super) key: [u64; 2],
-    /// 0 for nobody; else whether it is a subject or a user, and some bits of the key. Fits above the seats.
+    /// 0 for no owner; otherwise the kind (publisher or user) and 14 bits of the key. 16 bits, stored above the seats.
     pub(super) tag: u32,
 }
 
+/// Tag of an owner that is the first user.
 const USER_TAG: u32 = 0x8000;
+/// Tag of an owner that is the authenticated publisher.
 const CALLER_TAG: u32 = 0xc000;
 
-/// The bits of `word::SEATS` below the mark.
+/// Bits of `word_column::SEATS_AND_OWNER` with the open seats.
 pub(super) const SEATS_MASK: u32 = 0xffff;
 
 impl RowOwner {
-    /// The owner of an advertisement.
+    /// Owner of an advertisement.
     pub(super) fn of_advertisement(advertisement: &Advertisement) -> Self {
         let user = || advertisement.session.players.first().map(|player| Self::new(player.user, USER_TAG));
-        let subject = advertisement.publisher.map(|subject| Self::new(subject, CALLER_TAG));
-        subject.or_else(user).unwrap_or_default()
+        let publisher = advertisement.publisher.map(|publisher| Self::new(publisher, CALLER_TAG));
+        publisher.or_else(user).unwrap_or_default()
     }
 
-    /// Owners whose rows are the searcher's own.
+    /// Owners whose rows are the searcher's own sessions.
     pub(super) fn all_of_searcher<'a>(searcher: &Searcher<'a>) -> impl Iterator<Item = Self> + use<'a> {
-        let subject = searcher.caller.map(|subject| Self::new(subject, CALLER_TAG));
-        subject.into_iter().chain(searcher.users.iter().map(|&user| Self::new(user, USER_TAG)))
+        let caller = searcher.caller.map(|caller| Self::new(caller, CALLER_TAG));
+        caller.into_iter().chain(searcher.users.iter().map(|&user| Self::new(user, USER_TAG)))
     }
 
     fn new(key: UserKey, kind: u32) -> Self {
@@ -46,32 +47,32 @@ impl RowOwner {
     }
 }
 
-/// A published range of one attribute, on its way into a leaf. Rounded outward: what lies outside is refused for certain.
+/// Published range of one attribute in a row. Rounded outward, so that a value outside is certainly refused.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct PublishedRange {
-    /// Its place in `Ruleset::attributes`.
+    /// Index in `Ruleset::attributes`.
     pub(super) attribute_index: usize,
-    /// Finite, which tells it from no range.
+    /// Lower bound; always finite, because minus infinity marks a row without range.
     pub(super) lower: f32,
     pub(super) upper: f32,
 }
 
-/// Adds the ranges of `advertisement` that say something under `ruleset`, each attribute once.
+/// Appends the ranges of `advertisement` for attributes that `ruleset` declares, one per attribute.
 pub(super) fn published_ranges(ruleset: &Ruleset, advertisement: &Advertisement, out: &mut Vec<PublishedRange>) {
     for allowed in &advertisement.allowed_ranges {
-        let Some(attribute) = ruleset.attribute_index(&allowed.attribute) else { continue };
-        // `f32::max` and `f32::min` pass over NaN.
-        let least = allowed.min.map_or(f32::MIN, round_down).max(f32::MIN);
-        let greatest = allowed.max.map_or(f32::INFINITY, round_up).min(f32::INFINITY);
-        match out.iter_mut().find(|range| range.attribute_index == attribute) {
-            Some(range) => (range.lower, range.upper) = (range.lower.max(least), range.upper.min(greatest)),
-            None => out.push(PublishedRange { attribute_index: attribute, lower: least, upper: greatest }),
+        let Some(attribute_index) = ruleset.attribute_index(&allowed.attribute) else { continue };
+        // `f32::max` and `f32::min` ignore NaN.
+        let lower = allowed.min.map_or(f32::MIN, round_down).max(f32::MIN);
+        let upper = allowed.max.map_or(f32::INFINITY, round_up).min(f32::INFINITY);
+        match out.iter_mut().find(|range| range.attribute_index == attribute_index) {
+            Some(range) => (range.lower, range.upper) = (range.lower.max(lower), range.upper.min(upper)),
+            None => out.push(PublishedRange { attribute_index, lower, upper }),
         }
     }
 }
 
-/// A searcher's value as ranges are held against it: not above it and not below it. None at all lies outside every
-/// range.
+/// Interval around a searcher's value, rounded outward, for comparison with ranges. Without a value, an interval
+/// outside all ranges.
 pub(super) fn value_interval(value: Option<f64>) -> [f32; 2] {
     value.map_or([f32::NEG_INFINITY; 2], |value| [round_down(value), round_up(value)])
 }
@@ -84,43 +85,39 @@ fn round_up(value: f64) -> f32 {
     (value as f32).next_up()
 }
 
-/// The ranges that a leaf's rows have for one attribute.
+/// Published ranges of a leaf's rows for one attribute.
 #[derive(Debug)]
 pub(super) struct LeafRanges {
-    /// Its place in `Ruleset::attributes`.
+    /// Index in `Ruleset::attributes`.
     pub(super) attribute_index: usize,
-    /// By row; minus infinity for none.
+    /// Lower bound, by row; minus infinity for no range.
     pub(super) lower: Vec<f32>,
-    /// By row; infinity for none.
+    /// Upper bound, by row; infinity for no range.
     pub(super) upper: Vec<f32>,
 }
 
 impl LeafRanges {
-    /// None yet.
-    pub(super) fn new(attribute: usize, room: usize) -> Self {
-        let mut new = Self { attribute_index: attribute, lower: Vec::new(), upper: Vec::new() };
-        new.grow(room);
+    /// No ranges, with space for `capacity` rows.
+    pub(super) fn new(attribute_index: usize, capacity: usize) -> Self {
+        let mut new = Self { attribute_index, lower: Vec::new(), upper: Vec::new() };
+        new.grow(capacity);
         new
     }
 
-    /// Makes room for more rows.
-    pub(super) fn grow(&mut self, room: usize) {
-        self.lower.resize(room, f32::NEG_INFINITY);
-        self.upper.resize(room, f32::INFINITY);
+    /// Extends the space to `capacity` rows.
+    pub(super) fn grow(&mut self, capacity: usize) {
+        self.lower.resize(capacity, f32::NEG_INFINITY);
+        self.upper.resize(capacity, f32::INFINITY);
     }
 
-    /// Forgets what the row that was at `at` had.
-    pub(super) fn clear_row(&mut self, at: usize) {
-        (self.lower[at], self.upper[at]) = (f32::NEG_INFINITY, f32::INFINITY);
+    /// Removes the range of a row.
+    pub(super) fn clear_row(&mut self, row_index: usize) {
+        (self.lower[row_index], self.upper[row_index]) = (f32::NEG_INFINITY, f32::INFINITY);
     }
 
-    /// What the row at `at` has.
-    pub(super) fn row_range(&self, at: usize) -> Option<PublishedRange> {
-        let (least, greatest) = (self.lower[at], self.upper[at]);
-        (f32::NEG_INFINITY < least).then_some(PublishedRange {
-            attribute_index: self.attribute_index,
-            lower: least,
-            upper: greatest,
-        })
+    /// Range of a row, if any.
+    pub(super) fn row_range(&self, row_index: usize) -> Option<PublishedRange> {
+        let (lower, upper) = (self.lower[row_index], self.upper[row_index]);
+        (lower > f32::NEG_INFINITY).then_some(PublishedRange { attribute_index: self.attribute_index, lower, upper })
     }
 }

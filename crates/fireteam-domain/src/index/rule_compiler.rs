@@ -1,30 +1,30 @@
-//! Hard filters as checks on columns.
+//! Compiler from hard filters to column checks.
 
 use crate::attribute::{AttributeValue, ValueType};
 use crate::expansion::Expansion;
 use crate::filter::{Refusal, RefusingSide};
-use crate::index::SearchQuery;
 use crate::index::interner::{self, Interner};
 use crate::index::layout::{ColumnLayout, TickScale, bloom_bit, bloom_filter_bits};
 use crate::index::plan::{ColumnCheck, NoDistanceBound, QueryPlan, refuses_missing, round_up_limit, string_of};
+use crate::index::query::SearchQuery;
 use crate::measure::Measure;
 use crate::ruleset::{HardFilter, HardRule, InFilterList};
 use crate::time::UnixMs;
 
-/// Steps of an expansion that a check tells apart; neighbours are taken together at the wider limit.
+/// Maximum number of expansion steps per check. Neighboring steps are merged at the wider limit.
 const LIMIT_STEPS_MAX: usize = 8;
 
-/// Adds a check for every hard filter that columns can tell something about, in order.
+/// Adds column checks for all hard filters that columns can evaluate, at least in part, in order.
 pub(super) fn compile_hard_filters(
     plan: &mut QueryPlan,
     query: &SearchQuery<'_>,
     layout: &ColumnLayout,
-    codes: &Interner,
-    clock: &TickScale,
+    interner: &Interner,
+    tick_scale: &TickScale,
 ) {
-    let mut maker = RuleCompiler { plan, query, layout, interner: codes, tick_scale: clock };
-    for (filter, hard) in query.ruleset.hard_filters.iter().enumerate() {
-        maker.compile_filter(filter, hard);
+    let mut compiler = RuleCompiler { plan, query, layout, interner, tick_scale };
+    for (filter_index, filter) in query.ruleset.hard_filters.iter().enumerate() {
+        compiler.compile_filter(filter_index, filter);
     }
 }
 
@@ -37,60 +37,60 @@ struct RuleCompiler<'a, 'q> {
 }
 
 impl RuleCompiler<'_, '_> {
-    fn compile_filter(&mut self, filter: usize, hard: &HardFilter) {
-        let searcher = Refusal::HardFilter { filter_index: filter, side: RefusingSide::Searcher };
-        let gaps = refuses_missing(hard);
-        match &hard.rule {
+    fn compile_filter(&mut self, filter_index: usize, filter: &HardFilter) {
+        let refusal = Refusal::HardFilter { filter_index, side: RefusingSide::Searcher };
+        let refuse_missing = refuses_missing(filter);
+        match &filter.rule {
             HardRule::Equal { attribute, value } => {
-                self.compile_equality(searcher, hard, *attribute, value.as_ref(), true)
+                self.compile_equality(refusal, filter, *attribute, value.as_ref(), true)
             }
             HardRule::NotEqual { attribute, value } => {
-                self.compile_equality(searcher, hard, *attribute, value.as_ref(), false)
+                self.compile_equality(refusal, filter, *attribute, value.as_ref(), false)
             }
             HardRule::Compatible { attribute, pairs } => {
                 match self.query.searcher.attribute_values.number(*attribute) {
                     Some(own) => {
-                        let both = |&(low, high): &(i32, i32)| [(low, high), (high, low)];
-                        let fit = pairs.iter().flat_map(both).filter(|&(one, _)| f64::from(one) == own);
-                        let fit: Vec<AttributeValue> =
-                            fit.map(|(_, other)| AttributeValue::Number(f64::from(other))).collect();
-                        self.add_code_check(searcher, *attribute, &fit, true, gaps);
+                        let both_orders = |&(low, high): &(i32, i32)| [(low, high), (high, low)];
+                        let pairs = pairs.iter().flat_map(both_orders).filter(|&(one, _)| f64::from(one) == own);
+                        let compatible: Vec<AttributeValue> =
+                            pairs.map(|(_, other)| AttributeValue::Number(f64::from(other))).collect();
+                        self.add_code_check(refusal, *attribute, &compatible, true, refuse_missing);
                     }
-                    None => self.refuse_all_if(searcher, gaps),
+                    None => self.refuse_all_if(refusal, refuse_missing),
                 }
             }
-            HardRule::In { attribute, list, mutual } => self.compile_in_list(filter, hard, *attribute, list, *mutual),
+            HardRule::In { attribute, list, mutual } => {
+                self.compile_in_list(filter_index, filter, *attribute, list, *mutual)
+            }
             HardRule::Overlap { attribute } => match self.query.searcher.attribute_values.get(*attribute) {
-                Some(AttributeValue::StringList(texts)) => {
-                    self.add_bloom_check(searcher, *attribute, bloom_filter_bits(texts))
+                Some(AttributeValue::StringList(strings)) => {
+                    self.add_bloom_check(refusal, *attribute, bloom_filter_bits(strings))
                 }
                 Some(AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_)) => {}
-                None => self.refuse_all_if(searcher, gaps),
+                None => self.refuse_all_if(refusal, refuse_missing),
             },
             HardRule::Range { attribute, min, max } => {
                 let Some(column) = self.layout.number_column(*attribute) else { return };
                 let number = self.layout.number_columns[column];
-                let (least, greatest) = (
-                    number.to_column_value(*min) - number.rounding_error(),
-                    number.to_column_value(*max) + number.rounding_error(),
+                let (lower, upper) = (
+                    number.column_value_of(*min) - number.rounding_error(),
+                    number.column_value_of(*max) + number.rounding_error(),
                 );
-                self.plan.add_rule(
-                    searcher,
-                    ColumnCheck::OutsideRange { column, lower: least, upper: greatest, refuse_missing: gaps },
-                );
+                self.plan.add_rule(refusal, ColumnCheck::OutsideRange { column, lower, upper, refuse_missing });
             }
             HardRule::Within { measure, expansion, reciprocal_percent } => {
                 let expansion = &self.query.ruleset.expansions[*expansion];
-                self.compile_within(filter, gaps, *measure, expansion, *reciprocal_percent);
+                self.compile_within(filter_index, refuse_missing, *measure, expansion, *reciprocal_percent);
             }
-            HardRule::SameHash => {
+            HardRule::SameRuleset => {
                 let Some(column) = self.layout.ruleset_hash_column() else { return };
-                self.plan.add_rule(searcher, ColumnCheck::OtherRulesetHash { column, hash: self.query.ruleset.hash.0 });
+                self.plan.add_rule(refusal, ColumnCheck::OtherRulesetHash { column, hash: self.query.ruleset.hash.0 });
             }
         }
     }
 
-    /// The searcher has no value: a rule about both sides says the same of every row.
+    /// Refuses all rows if `refused` is set. For rules whose result does not depend on the row, such as when the
+    /// searcher lacks a value.
     fn refuse_all_if(&mut self, refusal: Refusal, refused: bool) {
         if refused {
             self.plan.add_rule(refusal, ColumnCheck::RefuseAll);
@@ -100,19 +100,19 @@ impl RuleCompiler<'_, '_> {
     fn compile_equality(
         &mut self,
         refusal: Refusal,
-        hard: &HardFilter,
+        filter: &HardFilter,
         attribute: usize,
         value: Option<&AttributeValue>,
-        wanted: bool,
+        must_match: bool,
     ) {
-        let gaps = refuses_missing(hard);
+        let refuse_missing = refuses_missing(filter);
         let Some(value) = value.or_else(|| self.query.searcher.attribute_values.get(attribute)) else {
-            return self.refuse_all_if(refusal, gaps);
+            return self.refuse_all_if(refusal, refuse_missing);
         };
         if value.value_type() == self.query.ruleset.attributes[attribute].value_type
             && value.value_type() != ValueType::StringList
         {
-            self.add_code_check(refusal, attribute, std::slice::from_ref(value), wanted, gaps);
+            self.add_code_check(refusal, attribute, std::slice::from_ref(value), must_match, refuse_missing);
         }
     }
 
@@ -121,25 +121,26 @@ impl RuleCompiler<'_, '_> {
         refusal: Refusal,
         attribute: usize,
         values: &[AttributeValue],
-        wanted: bool,
-        gaps: bool,
+        must_match: bool,
+        refuse_missing: bool,
     ) {
         let Some(column) = self.layout.interned_column(attribute) else { return };
-        let Some(table) = self.layout.interned_attributes.iter().position(|&it| it == attribute) else { return };
+        let Some(table) = self.layout.interned_attributes.iter().position(|&known| known == attribute) else { return };
         let mut codes: Vec<u32> = values.iter().filter_map(|value| self.interner.code_of(table, value)).collect();
         codes.sort_unstable();
         codes.dedup();
-        let fit =
-            codes.iter().fold(interner::code_bit(interner::OVERFLOW_CODE), |set, &it| set | interner::code_bit(it));
-        let set =
-            if wanted { fit | if gaps { 0 } else { interner::code_bit(interner::MISSING_CODE) } } else { u32::MAX };
-        self.plan.add_rule(
-            refusal,
-            ColumnCheck::InternedCode { column, codes, must_match: wanted, refuse_missing: gaps, leaf_bits: set },
-        );
+        let bits_of_codes = codes
+            .iter()
+            .fold(interner::code_bit(interner::OVERFLOW_CODE), |bits, &code| bits | interner::code_bit(code));
+        let leaf_bits = if must_match {
+            bits_of_codes | if refuse_missing { 0 } else { interner::code_bit(interner::MISSING_CODE) }
+        } else {
+            u32::MAX
+        };
+        self.plan.add_rule(refusal, ColumnCheck::InternedCode { column, codes, must_match, refuse_missing, leaf_bits });
     }
 
-    /// No bits at all would refuse rows without a value too; the exact rule is left to tell them apart.
+    /// Adds no check for an empty list: it would also refuse rows without a value. `admit` decides these rows.
     fn add_bloom_check(&mut self, refusal: Refusal, attribute: usize, bits: u64) {
         let Some(column) = self.layout.bloom_column(attribute) else { return };
         if bits != 0 {
@@ -149,89 +150,92 @@ impl RuleCompiler<'_, '_> {
 
     fn compile_in_list(
         &mut self,
-        filter: usize,
-        hard: &HardFilter,
+        filter_index: usize,
+        filter: &HardFilter,
         attribute: usize,
         list: &InFilterList,
         mutual: bool,
     ) {
-        let refusal = |side| Refusal::HardFilter { filter_index: filter, side };
-        let (gaps, facts) = (refuses_missing(hard), self.query.searcher.attribute_values);
-        let texts = match list {
-            InFilterList::Strings(texts) => Some(texts),
-            InFilterList::OwnAttribute(asking) => match facts.get(*asking) {
-                Some(AttributeValue::StringList(texts)) => Some(texts),
+        let refusal = |side| Refusal::HardFilter { filter_index, side };
+        let (refuse_missing, attribute_values) = (refuses_missing(filter), self.query.searcher.attribute_values);
+        let strings = match list {
+            InFilterList::Strings(strings) => Some(strings),
+            InFilterList::OwnAttribute(list_attribute) => match attribute_values.get(*list_attribute) {
+                Some(AttributeValue::StringList(strings)) => Some(strings),
                 Some(AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_)) | None => None,
             },
         };
-        match texts {
-            Some(texts) => {
-                let texts: Vec<AttributeValue> = texts.iter().cloned().map(AttributeValue::String).collect();
-                self.add_code_check(refusal(RefusingSide::Searcher), attribute, &texts, true, gaps);
+        match strings {
+            Some(strings) => {
+                let strings: Vec<AttributeValue> = strings.iter().cloned().map(AttributeValue::String).collect();
+                self.add_code_check(refusal(RefusingSide::Searcher), attribute, &strings, true, refuse_missing);
             }
-            None => self.refuse_all_if(refusal(RefusingSide::Searcher), gaps),
+            None => self.refuse_all_if(refusal(RefusingSide::Searcher), refuse_missing),
         }
         if !mutual {
             return;
         }
-        match (facts.get(attribute).and_then(string_of), list) {
-            (None, _) => self.refuse_all_if(refusal(RefusingSide::Advertiser), gaps),
-            (Some(own), InFilterList::Strings(texts)) => {
-                let refused = texts.binary_search_by(|text| (**text).cmp(own)).is_err();
+        match (attribute_values.get(attribute).and_then(string_of), list) {
+            (None, _) => self.refuse_all_if(refusal(RefusingSide::Advertiser), refuse_missing),
+            (Some(own), InFilterList::Strings(strings)) => {
+                let refused = strings.binary_search_by(|string| (**string).cmp(own)).is_err();
                 self.refuse_all_if(refusal(RefusingSide::Advertiser), refused);
             }
-            (Some(own), InFilterList::OwnAttribute(asking)) => {
-                self.add_bloom_check(refusal(RefusingSide::Advertiser), *asking, bloom_bit(own));
+            (Some(own), InFilterList::OwnAttribute(list_attribute)) => {
+                self.add_bloom_check(refusal(RefusingSide::Advertiser), *list_attribute, bloom_bit(own));
             }
         }
     }
 
-    fn compile_within(&mut self, filter: usize, gaps: bool, measure: Measure, expansion: &Expansion, percent: f64) {
-        let refusal = |side| Refusal::HardFilter { filter_index: filter, side };
-        let gauge = match self.plan.distance_bound_index(self.query, self.layout, measure) {
-            Ok(gauge) => gauge,
+    fn compile_within(
+        &mut self,
+        filter_index: usize,
+        refuse_missing: bool,
+        measure: Measure,
+        expansion: &Expansion,
+        reciprocal_percent: f64,
+    ) {
+        let refusal = |side| Refusal::HardFilter { filter_index, side };
+        let bound_index = match self.plan.distance_bound_index(self.query, self.layout, measure) {
+            Ok(index) => index,
             Err(NoDistanceBound::SearcherValueMissing) => {
-                return self.refuse_all_if(refusal(RefusingSide::Searcher), gaps);
+                return self.refuse_all_if(refusal(RefusingSide::Searcher), refuse_missing);
             }
             Err(NoDistanceBound::NoColumn) => return,
         };
         let span = match measure {
             Measure::AttributeDifference(attribute) => {
-                self.layout.number_column(attribute).map_or(1.0, |it| self.layout.number_columns[it].span)
+                self.layout.number_column(attribute).map_or(1.0, |column| self.layout.number_columns[column].span)
             }
             Measure::Latency | Measure::Distance => 1.0,
         };
         let limit = round_up_limit(expansion.limit_at(self.query.searcher.waited_ms) / span);
         self.plan.add_rule(
             refusal(RefusingSide::Searcher),
-            ColumnCheck::BeyondSearcherLimit { bound_index: gauge, limit, refuse_missing: gaps },
+            ColumnCheck::BeyondSearcherLimit { bound_index, limit, refuse_missing },
         );
-        let share = (percent / 100.0 * (1.0 - 1e-6)) as f32;
-        let (first, steps) = self.advertiser_limits_by_tick(expansion, span);
+        let reciprocal_share = (reciprocal_percent / 100.0 * (1.0 - 1e-6)) as f32;
+        let (first_limit, later_limits) = self.advertiser_limits_by_tick(expansion, span);
         self.plan.add_rule(
             refusal(RefusingSide::Advertiser),
-            ColumnCheck::BeyondAdvertiserLimit {
-                bound_index: gauge,
-                reciprocal_share: share,
-                first_limit: first,
-                later_limits: steps,
-            },
+            ColumnCheck::BeyondAdvertiserLimit { bound_index, reciprocal_share, first_limit, later_limits },
         );
     }
 
-    /// The first limit, and for each further one the last tick of `since` that has reached it. Ticks never decrease in
-    /// the moment, so a row that has reached a step is never held to an earlier one; limits never shrink, so a row that
-    /// is taken to have waited longer is only let through more easily.
+    /// The first limit of an advertiser, and for each later limit the last `advertised_since` tick that has reached it.
+    ///
+    /// Ticks never decrease with time, so a row that has reached a step is never checked against an earlier one. Limits
+    /// never shrink, so rounding a row's wait up can only admit more.
     fn advertiser_limits_by_tick(&self, expansion: &Expansion, span: f64) -> (f32, Vec<(u32, f32)>) {
         let now = self.query.now.0;
         let reached = expansion.steps().iter().filter(|step| step.start_ms <= now);
         let mut steps: Vec<(u64, f32)> =
             reached.map(|step| (step.start_ms, round_up_limit(step.limit / span))).collect();
         steps.dedup_by(|later, earlier| later.1 == earlier.1);
-        let group = steps.len().div_ceil(LIMIT_STEPS_MAX).max(1);
+        let group_len = steps.len().div_ceil(LIMIT_STEPS_MAX).max(1);
         let widest = |group: &[(u64, f32)]| (group[0].0, group[group.len() - 1].1);
-        let mut steps = steps.chunks(group).map(widest);
-        let first = steps.next().map_or(f32::INFINITY, |step| step.1);
-        (first, steps.map(|(start, limit)| (self.tick_scale.to_tick(UnixMs(now - start)), limit)).collect())
+        let mut steps = steps.chunks(group_len).map(widest);
+        let first_limit = steps.next().map_or(f32::INFINITY, |step| step.1);
+        (first_limit, steps.map(|(start, limit)| (self.tick_scale.tick_of(UnixMs(now - start)), limit)).collect())
     }
 }

@@ -1,298 +1,296 @@
-//! One search: leaves in the order of their bounds, rows in columns, the survivors exactly.
+//! Index search: visits leaves in order of their score bounds, filters rows by columns, and scores the remaining rows
+//! exactly.
 
 use std::cmp::Ordering;
 
 use crate::filter::{Refusal, admit};
-use crate::index::column_block::{LeafBlock, RowBlock};
+use crate::index::column_block::{BLOCK_LEN_MAX, LeafBlock, RowBlock};
 use crate::index::exact_score::exact_score;
-use crate::index::kernel::{BLOCK_LEN_MAX, InstructionSet, KernelBuffers, evaluate_block};
-use crate::index::leaf::Leaf;
+use crate::index::kernel::{InstructionSet, evaluate_block};
+use crate::index::leaf::{Leaf, ROWS_PER_LEAF};
 use crate::index::plan::QueryPlan;
-use crate::index::top_k::{ScoredRow, TopK};
+use crate::index::plan_compiler::compile_plan;
+use crate::index::result::SearchBuffers;
+use crate::index::top_k::ScoredRow;
 use crate::index::tree::RowAddr;
 use crate::index::{AdvertisementIndex, SearchHit, SearchQuery, SearchResult};
 
-/// Buffers that a search uses and leaves behind for the next.
-#[derive(Debug, Default)]
-pub(super) struct SearchBuffers {
-    kernel_buffers: KernelBuffers,
-    top_k: TopK,
-    /// Of the best, one after the other.
-    pub(super) hit_terms: Vec<f64>,
-    /// Bounds of the leaves of all partitions visited, one partition after the other.
-    leaf_bounds: Vec<f32>,
-    /// Partition, and where its leaves begin in `bounds`.
-    partition_starts: Vec<(u32, usize)>,
-    /// Bound and place in `bounds` of leaves, to be sorted.
-    leaf_order: Vec<u64>,
-    refusal_counts: Vec<u32>,
-    excluded_rows: Vec<RowAddr>,
-    surviving_rows: Vec<(f32, u32)>,
-}
-
-/// Leaves that are picked one by one, best first, before the rest is looked over.
+/// Number of leaves visited one by one, best first, before the remaining leaves are collected.
 const BEST_FIRST_LEAVES: usize = 16;
-/// When more than one in this many leaves is left after the head, all are swept in the order of memory.
+/// If more than one in this many leaves remains after the best-first leaves, they are visited in memory order.
 const SWEEP_LEAF_RATIO: usize = 6;
-/// So few leaves are all looked at: that takes microseconds, and whoever finds nothing in a small population is told
-/// which rules refused whom.
+/// Up to this many leaves are all visited. That takes microseconds, and a search without hits in a small population
+/// then has complete refusal counts.
 const ALWAYS_VISITED_LEAVES: usize = 8;
-/// Bounds that are passed over together.
+/// Number of bounds that are compared together.
 const BOUNDS_CHUNK_LEN: usize = 16;
-/// Rows that a search which found too few looks at only to say what refused them.
+/// Maximum number of rows that a search with too few hits evaluates only to count refusals.
 const EXPLAINED_ROWS_MAX: usize = 4096;
-/// After so many of the searcher's own rows were fetched, columns are asked first.
+/// Number of own rows found after which the kernel checks the owner column.
 const OWN_ROWS_THRESHOLD: u32 = 32;
-/// The bound of a leaf that was looked at: less than nothing, and nothing is less.
+/// Score bound of a visited leaf: NaN, for which all comparisons are false.
 const VISITED_LEAF_BOUND: f32 = f32::NAN;
 
-pub(super) fn run_search(
+impl AdvertisementIndex {
+    /// Finds the best advertisements for `query`, exactly as defined by `filter::admit` and `score::score`.
+    pub fn search(&self, query: &SearchQuery<'_>, result: &mut SearchResult) {
+        run_search(self, query, InstructionSet::Widest, result);
+    }
+
+    /// Like `search`, with a chosen instruction set; the result is identical.
+    pub fn search_with_instruction_set(
+        &self,
+        instruction_set: InstructionSet,
+        query: &SearchQuery<'_>,
+        result: &mut SearchResult,
+    ) {
+        run_search(self, query, instruction_set, result);
+    }
+}
+
+/// Runs `query` and replaces the contents of `result`.
+fn run_search(
     index: &AdvertisementIndex,
     query: &SearchQuery<'_>,
-    path: InstructionSet,
-    found: &mut SearchResult,
+    instruction_set: InstructionSet,
+    result: &mut SearchResult,
 ) {
-    found.hits.clear();
-    found.refusal_counts.clear();
-    (found.evaluated_rows, found.truncated) = (0, false);
+    result.hits.clear();
+    result.refusal_counts.clear();
+    (result.evaluated_rows, result.truncated) = (0, false);
     if query.limits.max_results == 0 {
         return;
     }
-    let SearchResult { hits, evaluated_rows: evaluated, truncated, refusal_counts: refusals, buffers: desk } = found;
-    let plan = QueryPlan::for_query(query, &index.layout, &index.interner, &index.tick_scale);
-    desk.top_k.reset(query.limits.max_results as usize);
-    desk.refusal_counts.clear();
-    desk.refusal_counts.resize(Refusal::counter_count(query.ruleset.hard_filters.len()), 0);
-    desk.excluded_rows.clear();
+    let SearchResult { hits, evaluated_rows, truncated, refusal_counts, buffers } = result;
+    let plan = compile_plan(query, &index.layout, &index.interner, &index.tick_scale);
+    buffers.top_k.reset(query.limits.max_results as usize);
+    buffers.refusal_counts.clear();
+    buffers.refusal_counts.resize(Refusal::counter_count(query.ruleset.hard_filters.len()), 0);
+    buffers.excluded_rows.clear();
     let slots = query.searcher.excluded_ids.iter().filter_map(|&id| index.slab.slot_of(id));
-    desk.excluded_rows.extend(slots.map(|slot| index.slab.row_addr(slot)));
-    // An id may have been given twice.
-    desk.excluded_rows.dedup();
-    let left = query.limits.max_evaluated;
-    let mut search =
-        IndexSearch { index, query, instruction_set: path, plan, buffers: desk, rows_left: left, truncated: false };
+    buffers.excluded_rows.extend(slots.map(|slot| index.slab.row_addr(slot)));
+    // Removes duplicate ids.
+    buffers.excluded_rows.dedup();
+    let rows_left = query.limits.max_evaluated;
+    let mut search = IndexSearch { index, query, instruction_set, plan, buffers, rows_left, truncated: false };
     search.compute_leaf_bounds();
     search.visit_leaves();
     search.merge_pending_rows();
     search.count_refusals_in_skipped_leaves();
     search.compute_hit_terms();
-    (*evaluated, *truncated) = (left - search.rows_left, search.truncated);
-    hits.extend(desk.top_k.best_rows().iter().map(|row| SearchHit { slot: row.slot, score: row.score }));
-    let counts = desk.refusal_counts.iter().enumerate().filter(|&(_, &count)| 0 < count);
-    refusals.extend(counts.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)));
+    (*evaluated_rows, *truncated) = (rows_left - search.rows_left, search.truncated);
+    hits.extend(buffers.top_k.best_rows().iter().map(|row| SearchHit { slot: row.slot, score: row.score }));
+    let counts = buffers.refusal_counts.iter().enumerate().filter(|&(_, &count)| count > 0);
+    refusal_counts.extend(counts.map(|(counter, &count)| (Refusal::from_counter_index(counter), count)));
 }
 
+/// State of a running search.
 struct IndexSearch<'a, 'q> {
     index: &'a AdvertisementIndex,
     query: &'a SearchQuery<'q>,
     instruction_set: InstructionSet,
     plan: QueryPlan,
     buffers: &'a mut SearchBuffers,
-    /// Rows that may still be looked at.
+    /// Number of rows that may still be evaluated.
     rows_left: u32,
     truncated: bool,
 }
 
 impl IndexSearch<'_, '_> {
+    /// Computes the score bounds of all leaves in the matching partitions.
     fn compute_leaf_bounds(&mut self) {
-        let SearchBuffers {
-            leaf_bounds: bounds,
-            partition_starts: parts,
-            kernel_buffers: scratch,
-            refusal_counts: counts,
-            ..
-        } = &mut *self.buffers;
-        bounds.clear();
-        parts.clear();
-        let (index, plan, path) = (self.index, &self.plan, self.instruction_set);
+        let SearchBuffers { leaf_bounds, partition_starts, kernel_buffers, refusal_counts, .. } = &mut *self.buffers;
+        leaf_bounds.clear();
+        partition_starts.clear();
+        let (index, plan, instruction_set) = (self.index, &self.plan, self.instruction_set);
         let mut leaves = 0;
-        index.for_each_matching_partition(self.query, |number, tree| {
-            parts.push((number, leaves));
+        index.for_each_matching_partition(self.query, |partition, tree| {
+            partition_starts.push((partition, leaves));
             leaves += tree.leaf_bounds.leaf_count();
         });
         if leaves <= ALWAYS_VISITED_LEAVES {
-            bounds.resize(leaves, plan.constant_terms);
+            leaf_bounds.resize(leaves, plan.constant_terms);
             return;
         }
-        for &(number, _) in &*parts {
-            let tree = index.partition_tree(number);
-            for from in (0..tree.leaf_bounds.leaf_count()).step_by(BLOCK_LEN_MAX) {
-                let len = BLOCK_LEN_MAX.min(tree.leaf_bounds.leaf_count() - from);
-                let rows = &tree.leaf_bounds.row_counts[from..][..len];
-                let begin = scratch.score_bounds.iter_mut().zip(rows);
-                begin.for_each(|(bound, &rows)| *bound = if rows == 0 { f32::INFINITY } else { plan.constant_terms });
+        for &(partition, _) in &*partition_starts {
+            let tree = index.partition_tree(partition);
+            for first_leaf in (0..tree.leaf_bounds.leaf_count()).step_by(BLOCK_LEN_MAX) {
+                let len = BLOCK_LEN_MAX.min(tree.leaf_bounds.leaf_count() - first_leaf);
+                let rows = &tree.leaf_bounds.row_counts[first_leaf..][..len];
+                let initial = kernel_buffers.score_bounds.iter_mut().zip(rows);
+                initial.for_each(|(bound, &rows)| *bound = if rows == 0 { f32::INFINITY } else { plan.constant_terms });
                 evaluate_block(
-                    path,
+                    instruction_set,
                     plan,
-                    LeafBlock { leaf_bounds: &tree.leaf_bounds, first_leaf: from, len },
-                    scratch,
-                    counts,
+                    LeafBlock { leaf_bounds: &tree.leaf_bounds, first_leaf, len },
+                    kernel_buffers,
+                    refusal_counts,
                     len,
                 );
-                bounds.extend_from_slice(&scratch.score_bounds[..len]);
+                leaf_bounds.extend_from_slice(&kernel_buffers.score_bounds[..len]);
             }
         }
-        // Leaves are no rows: what was refused here was not looked at.
-        counts.fill(0);
+        // These counts are of leaves, not of evaluated rows.
+        refusal_counts.fill(0);
     }
 
-    /// Visits leaves until no other can hold anything better.
+    /// Visits leaves until no other leaf can contain a better row.
     fn visit_leaves(&mut self) {
         for _ in 0..BEST_FIRST_LEAVES {
             if self.buffers.top_k.kth_best().is_some() {
                 break;
             }
-            let Some(at) = self.leaf_with_lowest_bound() else { return };
-            if !self.visit_leaf(at) {
+            let Some(position) = self.leaf_with_lowest_bound() else { return };
+            if !self.visit_leaf(position) {
                 return;
             }
         }
         let mut order = std::mem::take(&mut self.buffers.leaf_order);
         self.collect_leaves_below_cutoff(&mut order);
-        let rows_left = order.len() * super::leaf::ROWS_PER_LEAF;
-        let sweep =
+        let rows_left = order.len() * ROWS_PER_LEAF;
+        let in_memory_order =
             self.buffers.leaf_bounds.len() < order.len() * SWEEP_LEAF_RATIO && rows_left < self.rows_left as usize;
-        if !sweep {
+        if !in_memory_order {
             order.sort_unstable();
         }
         for &key in &order {
-            if !self.visit_leaf((key & u64::from(u32::MAX)) as usize) && !sweep {
+            if !self.visit_leaf((key & u64::from(u32::MAX)) as usize) && !in_memory_order {
                 break;
             }
         }
         self.buffers.leaf_order = order;
     }
 
-    /// After a search that found fewer than were asked for, counts what refused the leaves that were passed over whole,
-    /// so that who finds nothing is told why.
+    /// If there are fewer hits than requested, evaluates leaves that were refused as a whole. This counts the refusals
+    /// of their rows, up to a budget.
     fn count_refusals_in_skipped_leaves(&mut self) {
         let mut budget = EXPLAINED_ROWS_MAX;
-        for at in 0..self.buffers.leaf_bounds.len() {
+        for position in 0..self.buffers.leaf_bounds.len() {
             if self.buffers.top_k.kth_best().is_some() || self.truncated {
                 return;
             }
-            let rows = self.leaf_at(at).len();
-            if self.buffers.leaf_bounds[at] == f32::INFINITY && rows <= budget.min(self.rows_left as usize) {
+            let rows = self.leaf_at(position).len();
+            if self.buffers.leaf_bounds[position] == f32::INFINITY && rows <= budget.min(self.rows_left as usize) {
                 budget -= rows;
-                self.visit_leaf(at);
+                self.visit_leaf(position);
                 self.merge_pending_rows();
             }
         }
     }
 
-    fn leaf_at(&self, at: usize) -> &Leaf {
-        let (number, first) = self.partition_of_leaf(at);
-        &self.index.partition_tree(number).leaves[at - first]
+    /// Leaf at a position in `leaf_bounds`.
+    fn leaf_at(&self, position: usize) -> &Leaf {
+        let (partition, first) = self.partition_of_leaf(position);
+        &self.index.partition_tree(partition).leaves[position - first]
     }
 
-    /// The partition of a leaf, and where its leaves begin.
-    fn partition_of_leaf(&self, at: usize) -> (u32, usize) {
-        self.buffers.partition_starts[self.buffers.partition_starts.partition_point(|&(_, from)| from <= at) - 1]
+    /// Partition number of the leaf at `position`, and position of the partition's first leaf.
+    fn partition_of_leaf(&self, position: usize) -> (u32, usize) {
+        self.buffers.partition_starts
+            [self.buffers.partition_starts.partition_point(|&(_, first)| first <= position) - 1]
     }
 
-    /// The leaf with the least bound; `None` when none is left.
+    /// Position of the leaf with the lowest score bound; `None` if no leaf is left.
     fn leaf_with_lowest_bound(&self) -> Option<usize> {
         let bounds = &self.buffers.leaf_bounds;
-        let least_of =
-            |bounds: &[f32]| bounds.iter().fold(f32::INFINITY, |least, &it| if it < least { it } else { least });
+        let lowest_of = |bounds: &[f32]| {
+            bounds.iter().fold(f32::INFINITY, |lowest, &bound| if bound < lowest { bound } else { lowest })
+        };
         let mut lanes = [f32::INFINITY; BOUNDS_CHUNK_LEN];
-        let (strides, rest) = bounds.as_chunks::<BOUNDS_CHUNK_LEN>();
-        for stride in strides {
-            lanes.iter_mut().zip(stride).for_each(|(lane, &it)| *lane = if it < *lane { it } else { *lane });
+        let (chunks, rest) = bounds.as_chunks::<BOUNDS_CHUNK_LEN>();
+        for chunk in chunks {
+            lanes.iter_mut().zip(chunk).for_each(|(lane, &bound)| *lane = if bound < *lane { bound } else { *lane });
         }
-        let least = least_of(&lanes).min(least_of(rest));
-        (least < f32::INFINITY).then(|| bounds.iter().position(|&bound| bound == least)).flatten()
+        let lowest = lowest_of(&lanes).min(lowest_of(rest));
+        (lowest < f32::INFINITY).then(|| bounds.iter().position(|&bound| bound == lowest)).flatten()
     }
 
-    /// The leaves that may hold something, in the order of memory. Bounds are not negative, so their bits sort as
-    /// they do.
+    /// Collects the leaves that can contain a hit, in memory order, as score bound and position. Bounds are not
+    /// negative, so their bits sort like their values.
     fn collect_leaves_below_cutoff(&mut self, order: &mut Vec<u64>) {
         let cutoff = self.bound_cutoff().min(f32::MAX);
         order.clear();
-        for (stride, bounds) in self.buffers.leaf_bounds.chunks(BOUNDS_CHUNK_LEN).enumerate() {
-            if bounds.iter().fold(0, |hopeful, &bound| hopeful + u32::from(bound <= cutoff)) == 0 {
+        for (chunk, bounds) in self.buffers.leaf_bounds.chunks(BOUNDS_CHUNK_LEN).enumerate() {
+            if bounds.iter().fold(0, |below, &bound| below + u32::from(bound <= cutoff)) == 0 {
                 continue;
             }
-            let at = stride * BOUNDS_CHUNK_LEN;
-            let hopeful = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
-            order.extend(hopeful.map(|(i, bound)| (u64::from(bound.to_bits()) << 32) | (at + i) as u64));
+            let first = chunk * BOUNDS_CHUNK_LEN;
+            let below = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
+            order.extend(below.map(|(offset, bound)| (u64::from(bound.to_bits()) << 32) | (first + offset) as u64));
         }
     }
 
+    /// Score bound above which a row cannot be a hit; infinite until there are enough hits.
     fn bound_cutoff(&self) -> f32 {
-        self.buffers.top_k.kth_best().map_or(f32::INFINITY, |worst| self.plan.bound_cutoff(worst.score))
+        self.buffers.top_k.kth_best().map_or(f32::INFINITY, |kth| self.plan.bound_cutoff(kth.score))
     }
 
-    /// Looks at a leaf; `false` when neither this nor any with a greater bound is of use, or when the limit is
-    /// reached.
-    fn visit_leaf(&mut self, at: usize) -> bool {
-        if self.bound_cutoff() < self.buffers.leaf_bounds[at] {
+    /// Evaluates the leaf at `position`. Returns `false` if its bound exceeds the cutoff, so that leaves with higher
+    /// bounds are useless too, or if the evaluation limit is reached.
+    fn visit_leaf(&mut self, position: usize) -> bool {
+        if self.bound_cutoff() < self.buffers.leaf_bounds[position] {
             return false;
         }
-        self.buffers.leaf_bounds[at] = VISITED_LEAF_BOUND;
-        let (number, first) = self.partition_of_leaf(at);
-        let leaf = &self.index.partition_tree(number).leaves[at - first];
-        for from in (0..leaf.used_len()).step_by(BLOCK_LEN_MAX) {
-            let wanted = BLOCK_LEN_MAX.min(leaf.used_len() - from);
-            let (mut len, mut rows) = (wanted, row_count_between(leaf, from, wanted));
-            if 0 < rows && self.rows_left == 0 {
+        self.buffers.leaf_bounds[position] = VISITED_LEAF_BOUND;
+        let (partition, first) = self.partition_of_leaf(position);
+        let leaf = &self.index.partition_tree(partition).leaves[position - first];
+        for first_row in (0..leaf.used_len()).step_by(BLOCK_LEN_MAX) {
+            let full_len = BLOCK_LEN_MAX.min(leaf.used_len() - first_row);
+            let (mut len, mut rows) = (full_len, row_count_between(leaf, first_row, full_len));
+            if rows > 0 && self.rows_left == 0 {
                 self.truncated = true;
                 return false;
             }
             while self.rows_left < rows {
                 len -= 1;
-                rows = row_count_between(leaf, from, len);
+                rows = row_count_between(leaf, first_row, len);
             }
-            self.truncated |= len < wanted;
+            self.truncated |= len < full_len;
             self.rows_left -= rows;
-            let place = RowAddr { partition: number, leaf: (at - first) as u32, row: from as u32 };
-            self.evaluate_rows(leaf, place, len);
+            let first_addr = RowAddr { partition, leaf: (position - first) as u32, row: first_row as u32 };
+            self.evaluate_rows(leaf, first_addr, len);
         }
         true
     }
 
-    fn evaluate_rows(&mut self, leaf: &Leaf, at: RowAddr, len: usize) {
-        let from = at.row as usize;
+    /// Evaluates `len` rows of `leaf` from `first_addr`.
+    fn evaluate_rows(&mut self, leaf: &Leaf, first_addr: RowAddr, len: usize) {
+        let first_row = first_addr.row as usize;
         self.buffers.kernel_buffers.score_bounds[..len].fill(self.plan.constant_terms);
         for hole in leaf.holes().iter().map(|&hole| hole as usize) {
-            if from <= hole && hole < from + len {
-                self.buffers.kernel_buffers.score_bounds[hole - from] = f32::INFINITY;
+            if first_row <= hole && hole < first_row + len {
+                self.buffers.kernel_buffers.score_bounds[hole - first_row] = f32::INFINITY;
             }
         }
-        self.refuse_excluded_rows(at, len);
+        self.refuse_excluded_rows(first_addr, len);
         let cutoff = self.bound_cutoff().min(f32::MAX);
-        let SearchBuffers { kernel_buffers: scratch, refusal_counts: counts, surviving_rows: survivors, .. } =
-            &mut *self.buffers;
-        if evaluate_block(
-            self.instruction_set,
-            &self.plan,
-            RowBlock { leaf, first_row: from, len },
-            scratch,
-            counts,
-            len,
-        ) == 0
-        {
+        let SearchBuffers { kernel_buffers, refusal_counts, surviving_rows, .. } = &mut *self.buffers;
+        let block = RowBlock { leaf, first_row, len };
+        if evaluate_block(self.instruction_set, &self.plan, block, kernel_buffers, refusal_counts, len) == 0 {
             return;
         }
-        survivors.clear();
-        for (stride, bounds) in scratch.score_bounds[..len].chunks(BOUNDS_CHUNK_LEN).enumerate() {
-            if bounds.iter().fold(0, |hopeful, &bound| hopeful | u32::from(bound <= cutoff)) == 0 {
+        surviving_rows.clear();
+        for (chunk, bounds) in kernel_buffers.score_bounds[..len].chunks(BOUNDS_CHUNK_LEN).enumerate() {
+            if bounds.iter().fold(0, |below, &bound| below | u32::from(bound <= cutoff)) == 0 {
                 continue;
             }
-            let hopeful = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
-            survivors.extend(hopeful.map(|(row, &bound)| (bound, (from + stride * BOUNDS_CHUNK_LEN + row) as u32)));
+            let first = first_row + chunk * BOUNDS_CHUNK_LEN;
+            let below = bounds.iter().enumerate().filter(|&(_, &bound)| bound <= cutoff);
+            surviving_rows.extend(below.map(|(offset, &bound)| (bound, (first + offset) as u32)));
         }
         self.score_surviving_rows(leaf);
     }
 
-    /// Marks the rows of this block that the searcher asked not to see.
-    fn refuse_excluded_rows(&mut self, at: RowAddr, len: usize) {
-        for number in 0..self.buffers.excluded_rows.len() {
-            let place = self.buffers.excluded_rows[number];
-            let same_leaf = place.partition == at.partition && place.leaf == at.leaf;
-            if same_leaf && at.row <= place.row && place.row < at.row + len as u32 {
-                self.buffers.kernel_buffers.score_bounds[(place.row - at.row) as usize] = f32::INFINITY;
-                let slot = self.index.partition_tree(at.partition).leaves[at.leaf as usize].slot(place.row as usize);
+    /// Marks excluded rows of this block as refused, and counts each under the first rule that refuses it.
+    fn refuse_excluded_rows(&mut self, first_addr: RowAddr, len: usize) {
+        let rows = first_addr.row..first_addr.row + len as u32;
+        let leaf = &self.index.partition_tree(first_addr.partition).leaves[first_addr.leaf as usize];
+        for index in 0..self.buffers.excluded_rows.len() {
+            let excluded = self.buffers.excluded_rows[index];
+            let same_leaf = excluded.partition == first_addr.partition && excluded.leaf == first_addr.leaf;
+            if same_leaf && rows.contains(&excluded.row) {
+                self.buffers.kernel_buffers.score_bounds[(excluded.row - first_addr.row) as usize] = f32::INFINITY;
+                let slot = leaf.slot(excluded.row as usize);
                 let verdict = admit(
                     self.query.ruleset,
                     &self.query.searcher,
@@ -300,27 +298,28 @@ impl IndexSearch<'_, '_> {
                     None,
                     self.query.now,
                 );
-                if let Err(refused) = verdict {
-                    self.buffers.refusal_counts[refused.counter_index()] += 1;
+                if let Err(refusal) = verdict {
+                    self.buffers.refusal_counts[refusal.counter_index()] += 1;
                 }
             }
         }
     }
 
-    /// Scores survivors; while there are not enough admitted, the most promising first, so that few need be scored.
+    /// Scores the surviving rows exactly. Until enough rows are admitted, starts with the lowest bounds, so that few
+    /// rows need an exact score.
     fn score_surviving_rows(&mut self, leaf: &Leaf) {
         let mut survivors = std::mem::take(&mut self.buffers.surviving_rows);
         let mut rest = &mut survivors[..];
         while !rest.is_empty() {
-            let most = self.query.limits.max_results as usize;
-            let mut turn = rest.len();
-            if self.buffers.top_k.kth_best().is_none() && 2 * most < rest.len() {
-                turn = most + most / 8;
-                rest.select_nth_unstable_by(turn, |one, other| one.0.total_cmp(&other.0));
+            let k = self.query.limits.max_results as usize;
+            let mut batch_len = rest.len();
+            if self.buffers.top_k.kth_best().is_none() && rest.len() > 2 * k {
+                batch_len = k + k / 8;
+                rest.select_nth_unstable_by(batch_len, |one, other| one.0.total_cmp(&other.0));
             }
             let cutoff = self.bound_cutoff();
-            let (now, later) = rest.split_at_mut(turn);
-            for &(bound, row) in now.iter() {
+            let (batch, later) = rest.split_at_mut(batch_len);
+            for &(bound, row) in batch.iter() {
                 if bound <= cutoff {
                     self.offer_row(leaf, row as usize);
                 }
@@ -333,60 +332,62 @@ impl IndexSearch<'_, '_> {
         self.buffers.surviving_rows = survivors;
     }
 
+    /// Scores a row exactly and offers it to the top k.
     fn offer_row(&mut self, leaf: &Leaf, row: usize) {
-        let (slot, id) = (leaf.slot(row), leaf.id_prefix(row));
+        let (slot, id_prefix) = (leaf.slot(row), leaf.id_prefix(row));
         let score = exact_score(self.index, self.query, &self.plan, leaf, row, |_| {});
-        self.buffers.top_k.offer(ScoredRow { score, id_prefix: id, slot });
+        self.buffers.top_k.offer(ScoredRow { score, id_prefix, slot });
     }
 
-    /// The terms of the best, computed once more for these few: keeping those of every row that is scored costs more.
+    /// Computes the terms of the hits. Computing them again for the few hits is cheaper than storing them for all rows.
     fn compute_hit_terms(&mut self) {
-        let SearchBuffers { top_k: best, hit_terms: terms, .. } = &mut *self.buffers;
-        terms.clear();
-        for row in best.best_rows() {
-            let at = self.index.slab.row_addr(row.slot);
-            let leaf = &self.index.partition_tree(at.partition).leaves[at.leaf as usize];
-            exact_score(self.index, self.query, &self.plan, leaf, at.row as usize, |term| terms.push(term));
+        let SearchBuffers { top_k, hit_terms, .. } = &mut *self.buffers;
+        hit_terms.clear();
+        for row in top_k.best_rows() {
+            let addr = self.index.slab.row_addr(row.slot);
+            let leaf = &self.index.partition_tree(addr.partition).leaves[addr.leaf as usize];
+            exact_score(self.index, self.query, &self.plan, leaf, addr.row as usize, |term| hit_terms.push(term));
         }
     }
 
+    /// Admits the pending rows of the top k and merges them.
     fn merge_pending_rows(&mut self) {
         let (index, query) = (self.index, self.query);
-        let SearchBuffers { top_k: best, refusal_counts: counts, .. } = &mut *self.buffers;
-        prefetch_entries(index, best.pending_rows());
+        let SearchBuffers { top_k, refusal_counts, .. } = &mut *self.buffers;
+        prefetch_entries(index, top_k.pending_rows());
         let id = |slot: u32| index.entry(slot).advertisement.id;
-        let order = |one: &ScoredRow, other: &ScoredRow| {
+        let compare = |one: &ScoredRow, other: &ScoredRow| {
             let by_score = one.score.total_cmp(&other.score).then(one.id_prefix.cmp(&other.id_prefix));
             if by_score == Ordering::Equal { id(one.slot).cmp(&id(other.slot)) } else { by_score }
         };
-        best.merge_pending(order, |slot| {
+        top_k.merge_pending(compare, |slot| {
             match admit(query.ruleset, &query.searcher, &index.entry(slot).view(), None, query.now) {
                 Ok(()) => true,
-                Err(refused) => {
-                    counts[refused.counter_index()] += 1;
+                Err(refusal) => {
+                    refusal_counts[refusal.counter_index()] += 1;
                     false
                 }
             }
         });
-        self.plan.check_owner_column = OWN_ROWS_THRESHOLD <= counts[Refusal::OwnSession.counter_index()];
+        self.plan.check_owner_column = refusal_counts[Refusal::OwnSession.counter_index()] >= OWN_ROWS_THRESHOLD;
     }
 }
 
-/// How many of the places `from..from + len` of a leaf have a row.
-fn row_count_between(leaf: &Leaf, from: usize, len: usize) -> u32 {
-    let holes = leaf.holes().iter().filter(|&&hole| from <= hole as usize && (hole as usize) < from + len).count();
+/// Number of rows, without holes, at positions `first_row..first_row + len` of a leaf.
+fn row_count_between(leaf: &Leaf, first_row: usize, len: usize) -> u32 {
+    let holes = leaf.holes().iter().filter(|&&hole| (first_row..first_row + len).contains(&(hole as usize))).count();
     (len - holes) as u32
 }
 
-/// Reads a little of each entry that is about to be admitted, level by level, so that the machine fetches many at once
-/// and admitting them one after the other need not wait for memory.
+/// Prefetches the entries that are about to be admitted: reads a few bytes of each, one level of indirection at a time,
+/// so that the cache misses overlap.
 fn prefetch_entries(index: &AdvertisementIndex, rows: &[ScoredRow]) {
     let entries = || rows.iter().map(|row| index.entry(row.slot));
     let seats: usize = entries().map(|entry| usize::from(entry.open_seats)).sum();
     let players: usize = entries().map(|entry| entry.advertisement.session.players.len()).sum();
     let users: usize = entries()
         .filter_map(|entry| entry.advertisement.session.players.first())
-        .map(|it| usize::from(it.user.as_bytes()[0]))
+        .map(|player| usize::from(player.user.as_bytes()[0]))
         .sum();
     std::hint::black_box(seats + players + users);
 }

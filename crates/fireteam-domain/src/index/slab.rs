@@ -1,23 +1,23 @@
-//! Entries by slot, slots by id, and where each entry's row is.
+//! Slab of index entries: entries by slot, slots by id, and the row address of each entry.
 
 use hashbrown::HashTable;
 
 use crate::id::AdvertisementId;
-use crate::index::IndexEntry;
+use crate::index::entry::IndexEntry;
 use crate::index::tree::RowAddr;
 
-/// What an update needs to know of an entry comes first and, being aligned, lies in one cache line: among a million
-/// entries each line costs a trip to memory.
+/// Slot of the slab. The fields that updates read come first and, due to the alignment, share a cache line. With a
+/// million entries, each cache line costs a memory access.
 #[derive(Debug)]
 #[repr(align(32))]
 struct SlabSlot {
     id: AdvertisementId,
     row_addr: RowAddr,
-    /// `None` where free.
+    /// `None` for a free slot.
     entry: Option<IndexEntry>,
 }
 
-/// All entries of an index.
+/// Entries of an index.
 #[derive(Debug, Default)]
 pub(super) struct EntrySlab {
     slots: Vec<SlabSlot>,
@@ -25,24 +25,24 @@ pub(super) struct EntrySlab {
     slot_by_id: HashTable<u32>,
 }
 
-/// Ids are outputs of a keyed hash that nobody can choose, so their first bytes are hash enough.
+/// Hash of an id: its first eight bytes. Ids come from a keyed hash, so callers cannot choose them.
 fn hash_id(id: AdvertisementId) -> u64 {
     let [a, b, c, d, e, f, g, h, ..] = *id.as_bytes();
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
 impl EntrySlab {
-    /// How many entries there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.slot_by_id.len()
     }
 
-    /// The slot of an id.
+    /// Slot of an id.
     pub(super) fn slot_of(&self, id: AdvertisementId) -> Option<u32> {
         self.slot_by_id.find(hash_id(id), |&slot| self.slots[slot as usize].id == id).copied()
     }
 
-    /// A new slot for an id that has none.
+    /// Inserts an entry with a new id and returns its slot.
     pub(super) fn insert_entry(&mut self, entry: IndexEntry) -> u32 {
         let id = entry.advertisement.id;
         let new = SlabSlot { id, row_addr: RowAddr::default(), entry: Some(entry) };
@@ -57,31 +57,31 @@ impl EntrySlab {
             }
         };
         let slots = &self.slots;
-        self.slot_by_id.insert_unique(hash_id(id), slot, |&it| hash_id(slots[it as usize].id));
+        self.slot_by_id.insert_unique(hash_id(id), slot, |&slot| hash_id(slots[slot as usize].id));
         slot
     }
 
-    /// Puts `entry` where the one of the same id was, which it returns.
+    /// Replaces the entry in `slot` by one with the same id, and returns the old entry.
     pub(super) fn replace_entry(&mut self, slot: u32, entry: IndexEntry) -> Option<IndexEntry> {
         self.slots[slot as usize].entry.replace(entry)
     }
 
-    /// Takes an entry out; with it, where its row is.
+    /// Removes an entry; returns it with the address of its row.
     pub(super) fn remove_entry(&mut self, id: AdvertisementId) -> Option<(RowAddr, IndexEntry)> {
         let slots = &self.slots;
         let found = self.slot_by_id.find_entry(hash_id(id), |&slot| slots[slot as usize].id == id).ok()?;
         let (slot, _) = found.remove();
         self.free_slots.push(slot);
-        let place = self.row_addr(slot);
-        self.slots[slot as usize].entry.take().map(|entry| (place, entry))
+        let row_addr = self.row_addr(slot);
+        self.slots[slot as usize].entry.take().map(|entry| (row_addr, entry))
     }
 
-    /// The entry of a slot that is taken.
+    /// Entry of an occupied slot.
     pub(super) fn entry(&self, slot: u32) -> &IndexEntry {
-        self.slots[slot as usize].entry.as_ref().expect("a hit's slot is taken until the index changes")
+        self.slots[slot as usize].entry.as_ref().expect("the slot is occupied")
     }
 
-    /// The same, to be changed in all but its id.
+    /// Entry of a slot, mutable; the caller must not change its id.
     pub(super) fn entry_mut(&mut self, slot: u32) -> Option<&mut IndexEntry> {
         self.slots[slot as usize].entry.as_mut()
     }
@@ -91,20 +91,24 @@ impl EntrySlab {
         self.slots.iter().filter_map(|slot| slot.entry.as_ref())
     }
 
-    /// The entries of `most` slots from slot `from` on, and the slot to go on from, if there are more.
-    pub(super) fn entries_page(&self, from: u32, most: u32) -> (impl Iterator<Item = &IndexEntry>, Option<u32>) {
-        let end = (from as usize).saturating_add(most as usize).min(self.slots.len());
-        let slots = self.slots.get(from as usize..end).unwrap_or_default();
+    /// Entries of up to `max_slots` slots from `first_slot`, and the first slot of the next page, if any.
+    pub(super) fn entries_page(
+        &self,
+        first_slot: u32,
+        max_slots: u32,
+    ) -> (impl Iterator<Item = &IndexEntry>, Option<u32>) {
+        let end = (first_slot as usize).saturating_add(max_slots as usize).min(self.slots.len());
+        let slots = self.slots.get(first_slot as usize..end).unwrap_or_default();
         (slots.iter().filter_map(|slot| slot.entry.as_ref()), (end < self.slots.len()).then_some(end as u32))
     }
 
-    /// Where a row is.
+    /// Address of an entry's row.
     pub(super) fn row_addr(&self, slot: u32) -> RowAddr {
         self.slots[slot as usize].row_addr
     }
 
-    /// Notes where a row is now.
-    pub(super) fn set_row_addr(&mut self, slot: u32, place: RowAddr) {
-        self.slots[slot as usize].row_addr = place;
+    /// Sets the address of an entry's row.
+    pub(super) fn set_row_addr(&mut self, slot: u32, row_addr: RowAddr) {
+        self.slots[slot as usize].row_addr = row_addr;
     }
 }

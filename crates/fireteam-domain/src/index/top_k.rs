@@ -1,17 +1,17 @@
-//! The best few, ties by id, admitted only when they would be among them.
+//! Top-k selection: the k best admitted rows, ties by id. Rows are admitted only if they would rank among the k best.
 
 use std::cmp::Ordering;
 
-/// A row with its exact score.
+/// Row with its exact score.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ScoredRow {
     pub(super) score: f64,
-    /// The id's first four bytes.
+    /// First four bytes of the advertisement id, big-endian.
     pub(super) id_prefix: u32,
     pub(super) slot: u32,
 }
 
-/// Keeps the `most` best of what is offered. Offers wait in a buffer, because admitting a row means reading its entry.
+/// Keeps the `k` best offered rows. Offered rows are buffered, because admitting a row reads its entry, which is slow.
 #[derive(Debug, Default)]
 pub(super) struct TopK {
     k: usize,
@@ -20,73 +20,73 @@ pub(super) struct TopK {
     merge_buffer: Vec<ScoredRow>,
 }
 
-/// Offers that wait before they are looked through, at least.
+/// Minimum number of buffered rows before a merge.
 const PENDING_ROWS_MIN: usize = 64;
 
 impl TopK {
-    /// Forgets everything; `most` is at least 1.
-    pub(super) fn reset(&mut self, most: usize) {
-        self.k = most;
+    /// Removes all rows and sets `k`, which is at least 1.
+    pub(super) fn reset(&mut self, k: usize) {
+        self.k = k;
         self.admitted.clear();
         self.pending.clear();
     }
 
-    /// The worst of the best, once there are enough.
+    /// The k-th best admitted row; `None` while fewer are admitted.
     pub(super) fn kth_best(&self) -> Option<&ScoredRow> {
         self.admitted.get(self.k - 1)
     }
 
-    /// Whether offers should be looked through now.
+    /// Whether enough rows are buffered for a merge.
     pub(super) fn should_merge(&self) -> bool {
         self.pending.len() >= self.k.max(PENDING_ROWS_MIN)
     }
 
-    /// Whether there are enough offers to fill the best, were they all admitted.
+    /// Whether the buffered rows could complete the top k, if all were admitted.
     pub(super) fn could_reach_k(&self) -> bool {
         self.kth_best().is_none() && self.k <= self.admitted.len() + self.pending.len()
     }
 
-    /// Offers a row; ignored when it is surely worse than the worst.
+    /// Offers a row; ignored if it is certainly worse than the k-th best.
     pub(super) fn offer(&mut self, row: ScoredRow) {
-        let worse = self.kth_best().is_some_and(|worst| match row.score.total_cmp(&worst.score) {
+        let is_worse = self.kth_best().is_some_and(|kth| match row.score.total_cmp(&kth.score) {
             Ordering::Less => false,
-            Ordering::Equal => worst.id_prefix < row.id_prefix,
+            Ordering::Equal => row.id_prefix > kth.id_prefix,
             Ordering::Greater => true,
         });
-        if !worse {
+        if !is_worse {
             self.pending.push(row);
         }
     }
 
-    /// The offers not yet looked through.
+    /// Buffered rows that are not merged yet.
     pub(super) fn pending_rows(&self) -> &[ScoredRow] {
         &self.pending
     }
 
-    /// Merges the offers in: best first, admitting each until there are enough.
+    /// Merges the buffered rows, best first, and admits each until there are k.
     pub(super) fn merge_pending(
         &mut self,
-        order: impl Fn(&ScoredRow, &ScoredRow) -> Ordering,
+        compare: impl Fn(&ScoredRow, &ScoredRow) -> Ordering,
         mut admit: impl FnMut(u32) -> bool,
     ) {
-        self.pending.sort_unstable_by(&order);
+        self.pending.sort_unstable_by(&compare);
         self.merge_buffer.clear();
-        let (mut admitted, mut waiting) = (self.admitted.iter().peekable(), self.pending.iter().peekable());
+        let (mut admitted, mut pending) = (self.admitted.iter().peekable(), self.pending.iter().peekable());
         while self.merge_buffer.len() < self.k {
-            let take_waiting = match (admitted.peek(), waiting.peek()) {
+            let take_pending = match (admitted.peek(), pending.peek()) {
                 (None, None) => break,
                 (Some(_), None) => false,
                 (None, Some(_)) => true,
-                (Some(one), Some(other)) => order(other, one) == Ordering::Less,
+                (Some(one), Some(other)) => compare(other, one) == Ordering::Less,
             };
-            let next = if take_waiting { waiting.next() } else { admitted.next() };
-            self.merge_buffer.extend(next.filter(|row| !take_waiting || admit(row.slot)));
+            let next = if take_pending { pending.next() } else { admitted.next() };
+            self.merge_buffer.extend(next.filter(|row| !take_pending || admit(row.slot)));
         }
         std::mem::swap(&mut self.admitted, &mut self.merge_buffer);
         self.pending.clear();
     }
 
-    /// The best, best first.
+    /// Admitted rows, best first.
     pub(super) fn best_rows(&self) -> &[ScoredRow] {
         &self.admitted
     }

@@ -1,23 +1,25 @@
-//! One partition: a kd-B-tree whose leaves are columns. It grows by splitting full leaves and shrinks by joining
-//! leaves that have run empty.
+//! kd-B-tree with columnar leaves, one per partition. It grows by splitting full leaves and shrinks by joining small
+//! ones.
 
-use crate::index::layout::{ColumnLayout, MISSING_SPLIT_VALUE, RowBuffer, word_column};
+use crate::index::layout::{ColumnLayout, MISSING_SPLIT_VALUE, RowBuffer};
 use crate::index::leaf::{Leaf, ROWS_PER_LEAF};
 use crate::index::leaf_bounds::LeafBounds;
 use crate::index::row_rules::SEATS_MASK;
+use crate::index::word_column;
 
-/// Where a row is.
+/// Address of a row.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RowAddr {
-    /// Which partition.
+    /// Partition number.
     pub(super) partition: u32,
-    /// Which leaf of it.
+    /// Leaf index in the partition.
     pub(super) leaf: u32,
-    /// Which row of it.
+    /// Row index in the leaf.
     pub(super) row: u32,
 }
 
-/// A node or a leaf, in one word so that a node is a quarter of a cache line: a way down passes a dozen.
+/// Index of a node or a leaf, in one word. A node then fits a quarter of a cache line; one descent visits about a dozen
+/// nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct NodeOrLeaf(u32);
 
@@ -33,7 +35,7 @@ impl NodeOrLeaf {
     }
 }
 
-/// Rows below `at` along `dim` are under the first child, the others under the second.
+/// Inner node: rows below `split_value` in `dimension` are under the first child, other rows under the second.
 #[derive(Clone, Copy, Debug)]
 struct SplitNode {
     dimension: u32,
@@ -41,18 +43,18 @@ struct SplitNode {
     children: [NodeOrLeaf; 2],
 }
 
-/// The rows of one partition.
+/// kd-B-tree with the rows of one partition.
 #[derive(Debug)]
 pub(super) struct KdTree {
     root: NodeOrLeaf,
     nodes: Vec<SplitNode>,
-    /// By node: the one above.
+    /// Parent of each node.
     parent_nodes: Vec<Option<u32>>,
     free_nodes: Vec<u32>,
-    /// The leaves; those that are not in the tree at the moment are empty.
+    /// Leaves; those that are currently not in the tree are empty.
     pub(super) leaves: Vec<Leaf>,
     free_leaves: Vec<u32>,
-    /// Their bounds.
+    /// Bounds of the leaves.
     pub(super) leaf_bounds: LeafBounds,
     row_count: usize,
     next_maintained_leaf: usize,
@@ -76,20 +78,20 @@ impl KdTree {
         }
     }
 
-    /// How many rows it has.
+    /// Number of rows.
     pub(super) fn len(&self) -> usize {
         self.row_count
     }
 
-    /// How many leaves have rows.
+    /// Number of leaves with rows.
     #[cfg(test)]
     pub(super) fn non_empty_leaf_count(&self) -> usize {
-        self.leaves.iter().filter(|leaf| 0 < leaf.len()).count()
+        self.leaves.iter().filter(|leaf| leaf.len() > 0).count()
     }
 
-    /// Puts `row` in. `moved` hears of every row that now is somewhere else: its slot, leaf and row.
-    pub(super) fn insert_row(&mut self, layout: &ColumnLayout, row: &RowBuffer, moved: impl FnMut(u32, u32, u32)) {
-        self.insert_into_leaf(self.find_leaf(row), layout, row, moved);
+    /// Inserts `row`. Calls `on_move` with slot, leaf and row of the new row and of each row that moved.
+    pub(super) fn insert_row(&mut self, layout: &ColumnLayout, row: &RowBuffer, on_move: impl FnMut(u32, u32, u32)) {
+        self.insert_into_leaf(self.find_leaf(row), layout, row, on_move);
     }
 
     fn insert_into_leaf(
@@ -97,77 +99,79 @@ impl KdTree {
         leaf: usize,
         layout: &ColumnLayout,
         row: &RowBuffer,
-        mut moved: impl FnMut(u32, u32, u32),
+        mut on_move: impl FnMut(u32, u32, u32),
     ) {
-        let at = self.leaves[leaf].insert_row(row);
+        let row_index = self.leaves[leaf].insert_row(row);
         self.leaf_bounds.widen_to_row(leaf, row);
         self.leaf_bounds.row_counts[leaf] += 1;
         self.row_count += 1;
-        moved(row.slot, leaf as u32, at as u32);
+        on_move(row.slot, leaf as u32, row_index as u32);
         if self.leaves[leaf].split_threshold <= self.leaves[leaf].len() {
-            self.split_leaf(layout, leaf, &mut moved);
+            self.split_leaf(layout, leaf, &mut on_move);
         }
     }
 
-    /// Takes a row out. Bounds stay as wide as they were.
+    /// Removes a row. Bounds are not tightened.
     pub(super) fn remove_row(&mut self, leaf: u32, row: u32) {
         self.leaves[leaf as usize].remove_row(row as usize);
         self.leaf_bounds.row_counts[leaf as usize] -= 1;
         self.row_count -= 1;
     }
 
-    /// Puts `row` in for the one at `place`.
+    /// Replaces the row at `row_addr` by `row`.
     pub(super) fn replace_row(
         &mut self,
         layout: &ColumnLayout,
-        place: RowAddr,
+        row_addr: RowAddr,
         row: &RowBuffer,
-        moved: impl FnMut(u32, u32, u32),
+        on_move: impl FnMut(u32, u32, u32),
     ) {
         let leaf = self.find_leaf(row);
-        if leaf == place.leaf as usize {
-            self.leaves[leaf].overwrite_row(place.row as usize, row);
+        if leaf == row_addr.leaf as usize {
+            self.leaves[leaf].overwrite_row(row_addr.row as usize, row);
             self.leaf_bounds.widen_to_row(leaf, row);
         } else {
-            self.remove_row(place.leaf, place.row);
-            self.insert_into_leaf(leaf, layout, row, moved);
+            self.remove_row(row_addr.leaf, row_addr.row);
+            self.insert_into_leaf(leaf, layout, row, on_move);
         }
     }
 
-    /// Changes one word of a row; `bound` is the bound that it may widen.
+    /// Sets one word of a row and widens the leaf's bounds if needed.
     pub(super) fn set_word(&mut self, column: usize, leaf: u32, row: u32, value: u32) {
-        let at = leaf as usize;
+        let leaf_index = leaf as usize;
         let bits = if column == word_column::SEATS_AND_OWNER { SEATS_MASK } else { u32::MAX };
-        self.leaves[at].set_word(column, row as usize, value, bits);
+        self.leaves[leaf_index].set_word(column, row as usize, value, bits);
         if column == word_column::EXPIRES_AT {
-            self.leaf_bounds.latest_expiry[at] = self.leaf_bounds.latest_expiry[at].max(value);
+            self.leaf_bounds.latest_expiry[leaf_index] = self.leaf_bounds.latest_expiry[leaf_index].max(value);
         }
         if column == word_column::SEATS_AND_OWNER {
-            self.leaf_bounds.max_open_seats[at] = self.leaf_bounds.max_open_seats[at].max(value);
+            self.leaf_bounds.max_open_seats[leaf_index] = self.leaf_bounds.max_open_seats[leaf_index].max(value);
         }
     }
 
-    /// Whether the row at `place` is that of `slot`, and its words and its leaf's bounds are of that expiry and those seats.
-    pub(super) fn row_matches(&self, place: RowAddr, slot: u32, expires: u32, seats: u32) -> bool {
-        let (at, row) = (place.leaf as usize, place.row as usize);
-        let Some(leaf) = self.leaves.get(at).filter(|leaf| row < leaf.used_len() && !leaf.holes().contains(&place.row))
+    /// Whether the row at `row_addr` belongs to `slot` with this expiry tick and number of seats, and its leaf's bounds
+    /// include them.
+    pub(super) fn row_matches(&self, row_addr: RowAddr, slot: u32, expiry_tick: u32, seats: u32) -> bool {
+        let (leaf_index, row) = (row_addr.leaf as usize, row_addr.row as usize);
+        let Some(leaf) =
+            self.leaves.get(leaf_index).filter(|leaf| row < leaf.used_len() && !leaf.holes().contains(&row_addr.row))
         else {
             return false;
         };
         leaf.slot(row) == slot
-            && leaf.word_column(word_column::EXPIRES_AT)[row] == expires
+            && leaf.word_column(word_column::EXPIRES_AT)[row] == expiry_tick
             && leaf.word_column(word_column::SEATS_AND_OWNER)[row] & SEATS_MASK == seats
-            && expires <= self.leaf_bounds.latest_expiry[at]
-            && seats <= self.leaf_bounds.max_open_seats[at]
+            && expiry_tick <= self.leaf_bounds.latest_expiry[leaf_index]
+            && seats <= self.leaf_bounds.max_open_seats[leaf_index]
     }
 
-    /// Recomputes the bounds of the next `leaves` leaves and joins small neighbours.
-    pub(super) fn maintain_leaves(&mut self, leaves: usize, mut moved: impl FnMut(u32, u32, u32)) {
-        for _ in 0..leaves {
+    /// Tightens the bounds of the next `count` leaves and joins small siblings.
+    pub(super) fn maintain_leaves(&mut self, count: usize, mut on_move: impl FnMut(u32, u32, u32)) {
+        for _ in 0..count {
             let leaf = self.next_maintained_leaf % self.leaves.len();
             self.next_maintained_leaf = leaf + 1;
-            self.join_with_sibling(leaf, &mut moved);
-            self.compact_leaf(leaf, &mut moved);
+            self.join_with_sibling(leaf, &mut on_move);
+            self.compact_leaf(leaf, &mut on_move);
         }
     }
 
@@ -183,37 +187,39 @@ impl KdTree {
         }
     }
 
-    /// Splits a leaf in two along the dimension in which its rows are spread widest, by worth. When all its rows are
-    /// alike it stays whole and overflows.
-    fn split_leaf(&mut self, layout: &ColumnLayout, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
-        self.compact_leaf(leaf, moved);
-        let Some((dim, at)) = best_split(layout, &self.leaves[leaf]) else {
+    /// Splits a leaf in two along the dimension with the largest weighted spread. A leaf with identical rows is not
+    /// split and grows beyond its normal size.
+    fn split_leaf(&mut self, layout: &ColumnLayout, leaf: usize, on_move: &mut impl FnMut(u32, u32, u32)) {
+        self.compact_leaf(leaf, on_move);
+        let Some((dimension, split_value)) = best_split(layout, &self.leaves[leaf]) else {
             self.leaves[leaf].split_threshold = 2 * self.leaves[leaf].len();
             return;
         };
         let parent = self.leaves[leaf].parent_node;
         let other = self.allocate_leaf();
         let children = [NodeOrLeaf::from_leaf_index(leaf), NodeOrLeaf::from_leaf_index(other)];
-        let node = self.allocate_node(SplitNode { dimension: dim as u32, split_value: at, children }, parent);
+        let node = self.allocate_node(SplitNode { dimension: dimension as u32, split_value, children }, parent);
         self.replace_child(parent, NodeOrLeaf::from_leaf_index(leaf), NodeOrLeaf(node));
-        let goes = |tree: &Self, from: usize| at <= value_for_split(tree.leaves[leaf].float_value(dim, from));
-        self.move_rows(leaf, other, goes, moved);
+        let is_upper = |tree: &Self, row_index: usize| {
+            split_value <= value_for_split(tree.leaves[leaf].float_value(dimension, row_index))
+        };
+        self.move_rows(leaf, other, is_upper, on_move);
         for half in [leaf, other] {
             self.leaves[half].split_threshold = ROWS_PER_LEAF.max(self.leaves[half].len() + 1);
-            self.compact_leaf(half, moved);
+            self.compact_leaf(half, on_move);
         }
     }
 
-    /// Joins a leaf with its sibling when both together leave a quarter of a leaf empty: less would split again soon,
-    /// and more would leave searches to go through many half-empty leaves once everybody has moved.
-    fn join_with_sibling(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
+    /// Joins a leaf with its sibling if both together fill at most three quarters of a leaf. A higher threshold would
+    /// cause splits soon after; a lower one would leave many half-empty leaves for searches to visit.
+    fn join_with_sibling(&mut self, leaf: usize, on_move: &mut impl FnMut(u32, u32, u32)) {
         let Some(node) = self.leaves[leaf].parent_node else { return };
         let [Some(one), Some(other)] = self.nodes[node as usize].children.map(NodeOrLeaf::leaf_index) else { return };
-        if ROWS_PER_LEAF * 3 / 4 < self.leaves[one].len() + self.leaves[other].len() {
+        if self.leaves[one].len() + self.leaves[other].len() > ROWS_PER_LEAF * 3 / 4 {
             return;
         }
-        self.compact_leaf(other, moved);
-        self.move_rows(other, one, |_, _| true, moved);
+        self.compact_leaf(other, on_move);
+        self.move_rows(other, one, |_, _| true, on_move);
         let parent = self.parent_nodes[node as usize];
         self.replace_child(parent, NodeOrLeaf(node), NodeOrLeaf::from_leaf_index(one));
         self.leaves[one].parent_node = parent;
@@ -222,32 +228,32 @@ impl KdTree {
         self.leaves[other].clear();
         self.free_leaves.push(other as u32);
         self.free_nodes.push(node);
-        self.compact_leaf(one, moved);
-        self.compact_leaf(other, moved);
+        self.compact_leaf(one, on_move);
+        self.compact_leaf(other, on_move);
     }
 
-    /// Moves the rows of a leaf without holes that `goes` picks to another.
+    /// Moves the rows selected by `selects` from a leaf without holes to another leaf.
     fn move_rows(
         &mut self,
         from: usize,
         to: usize,
-        goes: impl Fn(&Self, usize) -> bool,
-        moved: &mut impl FnMut(u32, u32, u32),
+        selects: impl Fn(&Self, usize) -> bool,
+        on_move: &mut impl FnMut(u32, u32, u32),
     ) {
         let mut row = RowBuffer::default();
-        for at in (0..self.leaves[from].len()).rev() {
-            if goes(self, at) {
-                self.leaves[from].copy_row_to(at, &mut row);
-                self.leaves[from].remove_row(at);
-                let now = self.leaves[to].insert_row(&row);
-                moved(row.slot, to as u32, now as u32);
+        for row_index in (0..self.leaves[from].len()).rev() {
+            if selects(self, row_index) {
+                self.leaves[from].copy_row_to(row_index, &mut row);
+                self.leaves[from].remove_row(row_index);
+                let new_index = self.leaves[to].insert_row(&row);
+                on_move(row.slot, to as u32, new_index as u32);
             }
         }
     }
 
-    /// Closes a leaf's holes and computes its bounds anew.
-    fn compact_leaf(&mut self, leaf: usize, moved: &mut impl FnMut(u32, u32, u32)) {
-        self.leaves[leaf].fill_holes(|slot, row| moved(slot, leaf as u32, row));
+    /// Fills the holes of a leaf and recomputes its bounds.
+    fn compact_leaf(&mut self, leaf: usize, on_move: &mut impl FnMut(u32, u32, u32)) {
+        self.leaves[leaf].fill_holes(|slot, row| on_move(slot, leaf as u32, row));
         self.leaf_bounds.recompute_leaf(leaf, &self.leaves[leaf]);
     }
 
@@ -292,26 +298,33 @@ impl KdTree {
     }
 }
 
-/// Where the tree puts a value: a missing one has a fixed stand-in, so that it can be found again.
+/// Value by which rows are assigned to leaves. A missing value has a fixed replacement, so that the row can be found
+/// again.
 fn value_for_split(value: f32) -> f32 {
     if value.is_nan() { MISSING_SPLIT_VALUE } else { value }
 }
 
-/// The dimension and the value to split at. Both sides are sure to get rows: the value is greater than the least, so
-/// runs of equal values stay together.
+/// Dimension and value of the best split; `None` if all rows are identical. The value is greater than the lowest one,
+/// so both sides get rows and equal values stay together.
 fn best_split(layout: &ColumnLayout, leaf: &Leaf) -> Option<(usize, f32)> {
-    let spread = |dim: usize| {
-        let values = leaf.float_column(dim).iter().map(|&value| value_for_split(value));
-        let (least, greatest) = values.fold((f32::INFINITY, f32::NEG_INFINITY), |(l, g), it| (l.min(it), g.max(it)));
-        (least < greatest).then(|| (layout.split_weight(dim) * (greatest - least), dim, least))
+    let spread = |dimension: usize| {
+        let values = leaf.float_column(dimension).iter().map(|&value| value_for_split(value));
+        let (lowest, highest) =
+            values.fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+        (lowest < highest).then(|| (layout.split_weight(dimension) * (highest - lowest), dimension, lowest))
     };
     let widest = |one: &(f32, usize, f32), other: &(f32, usize, f32)| one.0.total_cmp(&other.0);
-    let (_, dim, least) = (0..layout.split_dimension_count()).filter_map(spread).max_by(widest)?;
-    let mut values: Vec<f32> = leaf.float_column(dim).iter().map(|&value| value_for_split(value)).collect();
+    let (_, dimension, lowest) = (0..layout.split_dimension_count()).filter_map(spread).max_by(widest)?;
+    let mut values: Vec<f32> = leaf.float_column(dimension).iter().map(|&value| value_for_split(value)).collect();
     let middle = values.len() / 2;
     let (_, median, above) = values.select_nth_unstable_by(middle, f32::total_cmp);
-    if least < *median {
-        return Some((dim, *median));
+    if lowest < *median {
+        return Some((dimension, *median));
     }
-    above.iter().copied().filter(|&value| least < value).min_by(f32::total_cmp).map(|at| (dim, at))
+    above
+        .iter()
+        .copied()
+        .filter(|&value| lowest < value)
+        .min_by(f32::total_cmp)
+        .map(|split_value| (dimension, split_value))
 }

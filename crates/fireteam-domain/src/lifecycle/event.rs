@@ -1,132 +1,131 @@
-//! What can happen to a match, and what follows from it.
+//! Match events and the transitions that follow from them.
 
 use crate::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
 use crate::lifecycle::{Assignment, Match, MatchPlayer, MatchTicket, TicketFate};
 use crate::queue::ticket::{Ticket, TicketEndReason};
 
-/// Something that happens to a match.
+/// Event of a match.
 #[derive(Clone, Debug, PartialEq)]
 pub enum MatchEvent {
-    /// Players answer the ready check.
+    /// Players responded to the ready check.
     Responded {
-        /// Their ticket.
+        /// Ticket of the players.
         ticket_id: TicketId,
-        /// Who of it; one who answers for a whole party names all of them.
+        /// Players who responded. One player may respond for the whole party and then names all of it.
         users: Vec<UserKey>,
-        /// What they say.
+        /// `true` to accept, `false` to decline.
         accepted: bool,
     },
-    /// The moment has come that the stage names: a deadline, or when play is over at the latest.
+    /// The deadline of the current stage has passed.
     DeadlinePassed,
-    /// Seats were taken for it there.
+    /// A game server or host was found. On a game server, seats are reserved.
     ServerFound(Assignment),
-    /// The server cannot be had after all, or has given the match up before anybody played.
+    /// No game server is available, or the game server gave up the match before it was played.
     ServerFailed,
-    /// It was played to its end.
+    /// The end of the match was reported.
     EndReported {
-        /// Which of its users says so; `None` for whoever needs not be one, as the game server.
+        /// Player who reported. `None` if the caller need not be a player, as for the game server.
         reported_by: Option<UserKey>,
     },
-    /// An operator ends it.
+    /// An operator cancelled the match.
     Cancelled,
-    /// A ticket is withdrawn from it.
+    /// A ticket was withdrawn from the match.
     TicketWithdrawn {
-        /// Which.
-        ticket: TicketId,
-        /// Why: `Left` is a failed check for its users, whatever they had answered; nothing else is.
+        /// Ticket id.
+        ticket_id: TicketId,
+        /// Reason. `Left` counts as a failed ready check for the ticket's users, also after they accepted. Other
+        /// reasons do not.
         reason: TicketEndReason,
     },
 }
 
-/// What follows from an event.
+/// Result of one event: the next state of the match and the effects to carry out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transition {
-    /// What to make of the event. `next` is there if, and only if, this is `Changed`.
+    /// Result of the event. `next_match` is set if and only if this is `Changed`.
     pub result: EventResult,
-    /// The match as it is to be, at its next edition.
+    /// Match after the event, with its version increased by 1.
     pub next_match: Option<Match>,
-    /// What becomes of its tickets: of every one when it is over, of none otherwise.
+    /// New state of the tickets. Contains all tickets if the match ended, otherwise none.
     pub ticket_fates: Vec<(TicketId, TicketFate)>,
-    /// Users whose fault it is that the check failed, in the order of seats.
+    /// Users who caused a failed ready check, in the order of the match's players.
     pub penalized_users: Vec<UserKey>,
-    /// What else is to be done. Telling the players how it stands goes without saying.
+    /// Further effects. Players are always notified of a change, so that is not listed.
     pub effects: Vec<MatchEffect>,
 }
 
-/// How an event was taken.
+/// Result of applying an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EventResult {
-    /// It changes the match.
+    /// The match changed.
     Changed,
-    /// It had been said before, and is so.
+    /// Nothing changed: the event was applied before.
     AlreadyApplied,
-    /// It does not fit the stage.
+    /// Nothing changed: the event does not apply to the current stage.
     WrongStage,
-    /// The moment that the stage names has not come.
+    /// Nothing changed: the deadline of the stage has not passed.
     TooEarly,
-    /// It has come: the answer is no longer wanted.
+    /// Nothing changed: the response arrived after the deadline.
     TooLate,
-    /// It names a ticket or user that is not in the match.
+    /// Nothing changed: the ticket or user is not in the match.
     UnknownParticipant,
 }
 
 impl Transition {
-    /// Nothing changes.
-    pub(super) fn unchanged(heard: EventResult) -> Self {
-        Self {
-            result: heard,
-            next_match: None,
-            ticket_fates: Vec::new(),
-            penalized_users: Vec::new(),
-            effects: Vec::new(),
-        }
+    /// Transition that leaves the match as it is.
+    pub(super) fn unchanged(result: EventResult) -> Self {
+        Self { result, next_match: None, ticket_fates: Vec::new(), penalized_users: Vec::new(), effects: Vec::new() }
     }
 }
 
-/// What is to be done beyond keeping the match.
+/// Side effect that the engine carries out after the match is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchEffect {
-    /// Find a server, or take seats in the session that the match fills up, and say `ServerFound` or `ServerFailed`.
+    /// Find a game server, or reserve seats in the session to backfill. Then apply `ServerFound` or `ServerFailed`.
     FindServer,
-    /// Play begins: end the other tickets of its users, and give every player a credential.
+    /// End the other tickets of the match's users, and issue a credential to each player.
     StartPlay,
-    /// Give back what is still held of these seats; all of it may be settled or gone already.
+    /// Release the remaining seats of a reservation. It may already be used up or expired.
     ReleaseReservation {
-        /// Where.
+        /// Advertisement of the game server.
         advertisement: AdvertisementId,
-        /// Which.
+        /// Reservation id.
         reservation: ReservationId,
     },
 }
 
-/// What a match is made of.
+/// Match that is about to be created.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewMatch {
-    /// As in [`Match`].
+    /// See [`Match::id`].
     pub id: MatchId,
-    /// As in [`Match`].
+    /// See [`Match::set_id`].
     pub set_id: SetId,
-    /// As in [`Match`].
+    /// See [`Match::silo`].
     pub silo: SiloId,
-    /// As in [`Match`].
+    /// See [`Match::ruleset_hash`].
     pub ruleset_hash: RulesetHash,
-    /// Who plays; [`Member::of`] makes them. Nobody has answered anything.
+    /// Tickets, built by [`MatchTicket::from_ticket`]. No player has responded yet.
     pub tickets: Vec<MatchTicket>,
-    /// As in [`Match`].
+    /// See [`Match::quality`].
     pub quality: f64,
-    /// As in [`Match`].
+    /// See [`Match::region`].
     pub region: Option<Box<str>>,
-    /// As in [`Match`].
+    /// See [`Match::backfilled_session`].
     pub backfilled_session: Option<AdvertisementId>,
 }
 
 impl MatchTicket {
-    /// The ticket in a team, as a proposal places it: `roles` are those of its players in their order, or empty.
+    /// Places `ticket` in a team. `roles` has one entry per player, in their order, or is empty.
     pub fn from_ticket(ticket: &Ticket, team: u16, roles: &[u16]) -> Self {
         let roles = roles.iter().copied().map(Some).chain(std::iter::repeat(None));
         let players = ticket.session.players.iter().zip(roles);
-        let seats =
-            players.map(|(it, role)| MatchPlayer { user: it.user, client: it.client_key, role, accepted: None });
-        Self { ticket_id: ticket.id, entered_at: ticket.entered_at, team, players: seats.collect() }
+        let players = players.map(|(player, role)| MatchPlayer {
+            user: player.user,
+            client: player.client_key,
+            role,
+            accepted: None,
+        });
+        Self { ticket_id: ticket.id, entered_at: ticket.entered_at, team, players: players.collect() }
     }
 }

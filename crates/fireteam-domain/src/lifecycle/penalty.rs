@@ -1,41 +1,42 @@
-//! The ladder that those climb who let a ready check fail: how long they may not queue, and when it begins anew.
+//! Queue cooldown after failed ready checks. It grows with each failure and resets after a while without failures.
 
 use crate::time::UnixMs;
 
-/// Where somebody stands on the ladder.
+/// Cooldown state of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Penalty {
-    /// Failed checks since the ladder last began anew; 1 or more.
+    /// Failed ready checks since the last reset, at least 1.
     pub level: u32,
-    /// Until when they may not queue; a moment that has come bars nobody.
+    /// The user may not queue before this time. A time in the past means no cooldown.
     pub cooldown_until: UnixMs,
-    /// When the ladder begins anew if no further check fails.
+    /// Time at which `level` restarts from 0 if no further ready check fails.
     pub resets_at: UnixMs,
 }
 
 impl Penalty {
-    /// Until when its holder may not queue, if that is still to come.
+    /// End of the cooldown. `None` if it has passed.
     pub fn active_cooldown(&self, now: UnixMs) -> Option<UnixMs> {
         Some(self.cooldown_until).filter(|until| now < *until)
     }
 
-    /// When it means nothing any more and may be forgotten.
+    /// Time at which the penalty has no effect any more and may be deleted.
     pub fn expires_at(&self) -> UnixMs {
         self.cooldown_until.max(self.resets_at)
     }
 }
 
-/// What a failed check at `now` makes of `before`: the first step of `ladder` (milliseconds) for the first failure, the
-/// second for the second, and so on; the last holds from there on. A penalty whose reset has come counts as none. Where
-/// the ladder is empty the failure is counted and bars nobody.
-pub fn next_penalty(ladder: &[u32], reset_after_ms: u64, before: Option<Penalty>, now: UnixMs) -> Penalty {
-    let counted = before.filter(|before| now < before.resets_at).map_or(0, |before| before.level);
-    let step = ladder.get(counted as usize).or(ladder.last()).copied().unwrap_or(0);
-    // A bar that a penalty has already set is never shortened by another failure.
-    let set = before.map_or(now, |before| before.cooldown_until);
+/// Penalty after a failed ready check at `now`.
+///
+/// `ladder` holds cooldowns in milliseconds: for the first failure, the second, and so on. The last entry repeats. If
+/// `ladder` is empty, the failure is counted without a cooldown. A penalty whose `resets_at` has passed counts as none.
+pub fn next_penalty(cooldowns_ms: &[u32], reset_after_ms: u64, before: Option<Penalty>, now: UnixMs) -> Penalty {
+    let failures = before.filter(|before| now < before.resets_at).map_or(0, |before| before.level);
+    let cooldown_ms = cooldowns_ms.get(failures as usize).or(cooldowns_ms.last()).copied().unwrap_or(0);
+    // Another failure never shortens a cooldown that is already set.
+    let current_end = before.map_or(now, |before| before.cooldown_until);
     Penalty {
-        level: counted.saturating_add(1),
-        cooldown_until: now.plus_ms(u64::from(step)).max(set),
+        level: failures.saturating_add(1),
+        cooldown_until: now.plus_ms(u64::from(cooldown_ms)).max(current_end),
         resets_at: now.plus_ms(reset_after_ms),
     }
 }
@@ -60,20 +61,20 @@ mod tests {
         assert_eq!(penalty.unwrap().level, 5);
     }
 
-    /// SEC-13: half a minute, two, ten and thirty minutes, forgotten in a day. Whoever declines all that is proposed,
-    /// and queues again as soon as it is let, spoils five matches in its first hour and two in every further one.
+    /// SEC-13: cooldowns of 30 s, 2 min, 10 min and 30 min, reset after a day. A user who declines all proposals and
+    /// queues again at once spoils five matches in the first hour. In each further hour the user spoils two.
     #[test]
     fn penalty_limits_matches_spoiled_by_constant_declining() {
         const MINUTE: u64 = 60_000;
-        let ladder = [MINUTE as u32 / 2, 2 * MINUTE as u32, 10 * MINUTE as u32, 30 * MINUTE as u32];
-        let (mut spoilt, mut penalty, mut now) = ([0; 48], None, UnixMs(0));
-        while let Some(hour) = spoilt.get_mut((now.0 / (60 * MINUTE)) as usize) {
+        let cooldowns_ms = [MINUTE as u32 / 2, 2 * MINUTE as u32, 10 * MINUTE as u32, 30 * MINUTE as u32];
+        let (mut spoiled, mut penalty, mut now) = ([0; 48], None, UnixMs(0));
+        while let Some(hour) = spoiled.get_mut((now.0 / (60 * MINUTE)) as usize) {
             *hour += 1;
-            let next = next_penalty(&ladder, 24 * 60 * MINUTE, penalty, now);
+            let next = next_penalty(&cooldowns_ms, 24 * 60 * MINUTE, penalty, now);
             (penalty, now) = (Some(next), next.cooldown_until);
         }
-        assert_eq!(spoilt[0], 5);
-        assert_eq!(spoilt[1..], [2; 47]);
+        assert_eq!(spoiled[0], 5);
+        assert_eq!(spoiled[1..], [2; 47]);
     }
 
     #[test]

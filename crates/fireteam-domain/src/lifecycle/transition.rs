@@ -1,15 +1,14 @@
-//! The state machine itself: a match, an event and its moment in; what follows out.
+//! Transitions of the match state machine: applies an event to a match and returns the next match and the effects.
 //!
-//! | stage | goes on when | is over when |
+//! | stage | continues when | ends when |
 //! |---|---|---|
-//! | ready check | all have agreed: a server is wanted, or play begins | declined, left, unanswered, cancelled |
-//! | placing | a server was found: play begins | no server in time, the server failed, left, cancelled |
-//! | playing | | reported, time is up, the server failed before anybody played, cancelled |
+//! | ready check | all accepted: placement or play starts | declined, left, not accepted in time, cancelled |
+//! | placing | a game server was found: play starts | no game server in time, game server failed, left, cancelled |
+//! | playing | | end reported, timed out, game server failed before play, cancelled |
 //!
-//! Whoever has not failed the others goes back from a match that was not played, and waits on as if nothing had been
-//! (S0-21): nothing of a ticket's progress depends on a match. Every step that ends a match says what becomes of each
-//! ticket, and no other step does: a ticket is always in exactly one place. An event that does not fit the stage
-//! changes nothing.
+//! If a match was not played, tickets that are not at fault return to the queue with their original wait time. A
+//! transition that ends a match sets the new state of all its tickets; no other transition sets any. So a ticket is
+//! always in exactly one state. An event that does not apply to the stage changes nothing.
 
 use crate::id::{TicketId, UserKey};
 use crate::lifecycle::event::{EventResult, MatchEffect, MatchEvent, NewMatch, Transition};
@@ -19,179 +18,182 @@ use crate::queue::ticket::TicketEndReason;
 use crate::ruleset::teams::HostingMode;
 use crate::time::UnixMs;
 
-/// A match as it begins to live, at edition 1: in its ready check; without one, wanting a server; and where nobody has
-/// to be found, played at once. The step is always `Changed`.
+/// Creates a match with version 1. The result is always `Changed`.
 ///
-/// `open` says whether a ticket's players can be reached by anybody (an open NAT), as they know it of themselves.
+/// It starts in its ready check. Without a ready check it starts in placement, or in play if no host must be found.
+///
+/// `open` returns whether the players of a ticket have an open NAT, as reported by their clients.
 pub fn create_match(
     rules: &LifecycleRules,
-    fresh: NewMatch,
-    open: &dyn Fn(TicketId) -> bool,
+    new_match: NewMatch,
+    has_open_nat: &dyn Fn(TicketId) -> bool,
     now: UnixMs,
 ) -> Transition {
-    let NewMatch {
-        id,
-        set_id,
-        silo,
-        ruleset_hash: hash,
-        tickets: members,
-        quality,
-        region,
-        backfilled_session: backfills,
-    } = fresh;
-    let (proposed, edition) = (now, 0);
-    // Replaced below: a match has no stage before its first.
+    let NewMatch { id, set_id, silo, ruleset_hash, tickets, quality, region, backfilled_session } = new_match;
+    let (proposed_at, version) = (now, 0);
+    // Placeholder: replaced below by the first stage.
     let stage = MatchStage::Placing { deadline: now };
-    let unborn = Match {
+    let draft = Match {
         id,
         set_id,
         silo,
-        ruleset_hash: hash,
-        proposed_at: proposed,
-        version: edition,
+        ruleset_hash,
+        proposed_at,
+        version,
         stage,
-        tickets: members,
+        tickets,
         quality,
         region,
-        backfilled_session: backfills,
+        backfilled_session,
     };
     match rules.ready_check_ms {
-        Some(ms) => transition_to(&unborn, MatchStage::ReadyCheck { deadline: now.plus_ms(u64::from(ms)) }, Vec::new()),
-        None => begin_placement(rules, &unborn, open, now),
+        Some(ms) => transition_to(&draft, MatchStage::ReadyCheck { deadline: now.plus_ms(u64::from(ms)) }, Vec::new()),
+        None => begin_placement(rules, &draft, has_open_nat, now),
     }
 }
 
-/// What `event`, which happens at `now`, makes of `play`. Of two events at once the caller decides which is first.
+/// Applies `event`, which happens at `now`, to `play`. The caller orders concurrent events.
 ///
-/// `open` as for [`begin`].
+/// `open` is the same as for [`create_match`].
 pub fn apply_event(
     rules: &LifecycleRules,
-    play: &Match,
+    current: &Match,
     event: MatchEvent,
-    open: &dyn Fn(TicketId) -> bool,
+    has_open_nat: &dyn Fn(TicketId) -> bool,
     now: UnixMs,
 ) -> Transition {
     match event {
-        MatchEvent::Responded { ticket_id: ticket, users, accepted: accept } => {
-            apply_response(rules, play, (ticket, &users, accept), open, now)
+        MatchEvent::Responded { ticket_id, users, accepted } => {
+            apply_response(rules, current, (ticket_id, &users, accepted), has_open_nat, now)
         }
-        MatchEvent::DeadlinePassed => apply_deadline(rules, play, now),
-        MatchEvent::ServerFound(place) => apply_server_found(rules, play, place, now),
-        MatchEvent::ServerFailed => match play.stage {
+        MatchEvent::DeadlinePassed => apply_deadline(rules, current, now),
+        MatchEvent::ServerFound(assignment) => apply_server_found(rules, current, assignment, now),
+        MatchEvent::ServerFailed => match current.stage {
             MatchStage::Placing { .. } | MatchStage::Playing { .. } => {
-                end_match(rules, play, MatchEndReason::ServerFailed, now)
+                end_match(rules, current, MatchEndReason::ServerFailed, now)
             }
             MatchStage::ReadyCheck { .. } | MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
         },
-        MatchEvent::EndReported { reported_by: by } => apply_end_report(rules, play, by, now),
-        MatchEvent::Cancelled => match play.stage {
+        MatchEvent::EndReported { reported_by } => apply_end_report(rules, current, reported_by, now),
+        MatchEvent::Cancelled => match current.stage {
             MatchStage::Ended { end_reason: MatchEndReason::Cancelled, .. } => {
                 Transition::unchanged(EventResult::AlreadyApplied)
             }
             MatchStage::Ended { .. } => Transition::unchanged(EventResult::WrongStage),
-            _ => end_match(rules, play, MatchEndReason::Cancelled, now),
+            _ => end_match(rules, current, MatchEndReason::Cancelled, now),
         },
-        MatchEvent::TicketWithdrawn { ticket, reason: how } => apply_withdrawal(rules, play, ticket, how, now),
+        MatchEvent::TicketWithdrawn { ticket_id, reason } => apply_withdrawal(rules, current, ticket_id, reason, now),
     }
 }
 
-/// Players answer: one that declines ends the match at once, the last that accepts lets it go on, and an answer stands
-/// until it is changed from yes to no.
+/// Applies responses to the ready check. One decline ends the match, and the last acceptance moves it on. A player may
+/// change an acceptance to a decline, but not the reverse.
 fn apply_response(
     rules: &LifecycleRules,
-    play: &Match,
-    (ticket, users, accept): (TicketId, &[UserKey], bool),
-    open: &dyn Fn(TicketId) -> bool,
+    current: &Match,
+    (ticket_id, users, accepted): (TicketId, &[UserKey], bool),
+    has_open_nat: &dyn Fn(TicketId) -> bool,
     now: UnixMs,
 ) -> Transition {
-    let Some(at) = play.tickets.iter().position(|member| member.ticket_id == ticket) else {
+    let Some(index) = current.tickets.iter().position(|ticket| ticket.ticket_id == ticket_id) else {
         return Transition::unchanged(EventResult::UnknownParticipant);
     };
-    let named = |seat: &MatchPlayer| users.contains(&seat.user);
-    if users.is_empty() || !users.iter().all(|user| play.tickets[at].players.iter().any(|seat| seat.user == *user)) {
+    let responded = |player: &MatchPlayer| users.contains(&player.user);
+    if users.is_empty()
+        || !users.iter().all(|user| current.tickets[index].players.iter().any(|player| player.user == *user))
+    {
         return Transition::unchanged(EventResult::UnknownParticipant);
     }
-    if play.tickets[at].players.iter().filter(|seat| named(seat)).all(|seat| seat.accepted == Some(accept)) {
+    if current.tickets[index]
+        .players
+        .iter()
+        .filter(|player| responded(player))
+        .all(|player| player.accepted == Some(accepted))
+    {
         return Transition::unchanged(EventResult::AlreadyApplied);
     }
-    match play.stage {
+    match current.stage {
         MatchStage::ReadyCheck { deadline } if deadline <= now => return Transition::unchanged(EventResult::TooLate),
         MatchStage::ReadyCheck { .. } => {}
         MatchStage::Placing { .. } | MatchStage::Playing { .. } | MatchStage::Ended { .. } => {
             return Transition::unchanged(EventResult::WrongStage);
         }
     }
-    let mut heard = play.clone();
-    for seat in heard.tickets[at].players.iter_mut().filter(|seat| named(seat)) {
-        // A no is final.
-        seat.accepted = Some(accept && seat.accepted != Some(false));
+    let mut updated = current.clone();
+    for player in updated.tickets[index].players.iter_mut().filter(|player| responded(player)) {
+        // A decline is final.
+        player.accepted = Some(accepted && player.accepted != Some(false));
     }
-    let seats = || heard.tickets.iter().flat_map(|member| &member.players);
-    if seats().any(|seat| seat.accepted == Some(false)) {
-        return end_match(rules, &heard, MatchEndReason::Declined, now);
+    let players = || updated.tickets.iter().flat_map(|ticket| &ticket.players);
+    if players().any(|player| player.accepted == Some(false)) {
+        return end_match(rules, &updated, MatchEndReason::Declined, now);
     }
-    if seats().all(|seat| seat.accepted == Some(true)) {
-        return begin_placement(rules, &heard, open, now);
+    if players().all(|player| player.accepted == Some(true)) {
+        return begin_placement(rules, &updated, has_open_nat, now);
     }
-    let stage = heard.stage.clone();
-    transition_to(&heard, stage, Vec::new())
+    let stage = updated.stage.clone();
+    transition_to(&updated, stage, Vec::new())
 }
 
-/// Nobody has to be asked any more: what is wanted now is a place.
-fn begin_placement(rules: &LifecycleRules, play: &Match, open: &dyn Fn(TicketId) -> bool, now: UnixMs) -> Transition {
-    let place = match rules.server.mode {
-        // Who joins a session goes where it is.
-        _ if play.backfilled_session.is_some() => None,
-        HostingMode::Advertised => None,
-        HostingMode::Peer => choose_host(&play.tickets, open).map(|host| Assignment::PeerHost { host }),
+/// All players have accepted: looks for a host, or starts play if there is one.
+fn begin_placement(
+    rules: &LifecycleRules,
+    current: &Match,
+    has_open_nat: &dyn Fn(TicketId) -> bool,
+    now: UnixMs,
+) -> Transition {
+    let assignment = match rules.hosting.mode {
+        // A backfill is played in the existing session.
+        _ if current.backfilled_session.is_some() => None,
+        HostingMode::GameServer => None,
+        HostingMode::Peer => choose_host(&current.tickets, has_open_nat).map(|host| Assignment::PeerHost { host }),
         HostingMode::None => Some(Assignment::Unhosted),
     };
-    match place {
-        Some(place) => start_play(rules, play, place, now),
+    match assignment {
+        Some(assignment) => start_play(rules, current, assignment, now),
         None => {
-            let deadline = now.plus_ms(u64::from(rules.server.wait_ms));
-            transition_to(play, MatchStage::Placing { deadline }, vec![MatchEffect::FindServer])
+            let deadline = now.plus_ms(u64::from(rules.hosting.allocation_timeout_ms));
+            transition_to(current, MatchStage::Placing { deadline }, vec![MatchEffect::FindServer])
         }
     }
 }
 
-/// Who of the players runs the game: one with an open NAT first, then who has waited longest, ties by id.
-fn choose_host(members: &[MatchTicket], open: &dyn Fn(TicketId) -> bool) -> Option<UserKey> {
-    let seats = members.iter().flat_map(|member| {
-        let place = (!open(member.ticket_id), member.entered_at);
-        member.players.iter().map(move |seat| (place, seat.client))
+/// Player who hosts the match: open NAT first, then longest wait, then lowest client key.
+fn choose_host(tickets: &[MatchTicket], has_open_nat: &dyn Fn(TicketId) -> bool) -> Option<UserKey> {
+    let candidates = tickets.iter().flat_map(|ticket| {
+        let rank = (!has_open_nat(ticket.ticket_id), ticket.entered_at);
+        ticket.players.iter().map(move |player| (rank, player.client))
     });
-    seats.min().map(|(_, player)| player)
+    candidates.min().map(|(_, player)| player)
 }
 
-fn start_play(rules: &LifecycleRules, play: &Match, place: Assignment, now: UnixMs) -> Transition {
-    let until = now.plus_ms(rules.server.play_max_ms);
+fn start_play(rules: &LifecycleRules, current: &Match, assignment: Assignment, now: UnixMs) -> Transition {
+    let times_out_at = now.plus_ms(rules.hosting.max_match_ms);
     transition_to(
-        play,
-        MatchStage::Playing { assignment: place, started_at: now, times_out_at: until },
+        current,
+        MatchStage::Playing { assignment, started_at: now, times_out_at },
         vec![MatchEffect::StartPlay],
     )
 }
 
-fn apply_deadline(rules: &LifecycleRules, play: &Match, now: UnixMs) -> Transition {
-    let (due, outcome) = match play.stage {
+fn apply_deadline(rules: &LifecycleRules, current: &Match, now: UnixMs) -> Transition {
+    let (deadline, end_reason) = match current.stage {
         MatchStage::ReadyCheck { deadline } => (deadline, MatchEndReason::NotAcceptedInTime),
         MatchStage::Placing { deadline } => (deadline, MatchEndReason::NoServer),
-        MatchStage::Playing { times_out_at: until, .. } => (until, MatchEndReason::TimedOut),
+        MatchStage::Playing { times_out_at, .. } => (times_out_at, MatchEndReason::TimedOut),
         MatchStage::Ended { .. } => return Transition::unchanged(EventResult::WrongStage),
     };
-    match due <= now {
-        true => end_match(rules, play, outcome, now),
+    match deadline <= now {
+        true => end_match(rules, current, end_reason, now),
         false => Transition::unchanged(EventResult::TooEarly),
     }
 }
 
-/// A server was found. Where none is wanted any more, because the match is over or another was sooner, its seats go
-/// back.
-fn apply_server_found(rules: &LifecycleRules, play: &Match, found: Assignment, now: UnixMs) -> Transition {
-    match &play.stage {
-        MatchStage::Placing { .. } => start_play(rules, play, found, now),
-        MatchStage::Playing { assignment: place, .. } if *place == found => {
+/// Applies a found game server. Its seats are released if the match is over or has another game server.
+fn apply_server_found(rules: &LifecycleRules, current: &Match, found: Assignment, now: UnixMs) -> Transition {
+    match &current.stage {
+        MatchStage::Placing { .. } => start_play(rules, current, found, now),
+        MatchStage::Playing { assignment, .. } if *assignment == found => {
             Transition::unchanged(EventResult::AlreadyApplied)
         }
         MatchStage::ReadyCheck { .. } | MatchStage::Playing { .. } | MatchStage::Ended { .. } => {
@@ -201,11 +203,11 @@ fn apply_server_found(rules: &LifecycleRules, play: &Match, found: Assignment, n
     }
 }
 
-fn apply_end_report(rules: &LifecycleRules, play: &Match, by: Option<UserKey>, now: UnixMs) -> Transition {
-    let plays = |user| play.tickets.iter().flat_map(|member| &member.players).any(|seat| seat.user == user);
-    match play.stage {
-        _ if by.is_some_and(|user| !plays(user)) => Transition::unchanged(EventResult::UnknownParticipant),
-        MatchStage::Playing { .. } => end_match(rules, play, MatchEndReason::Played, now),
+fn apply_end_report(rules: &LifecycleRules, current: &Match, reported_by: Option<UserKey>, now: UnixMs) -> Transition {
+    let is_player = |user| current.tickets.iter().flat_map(|ticket| &ticket.players).any(|player| player.user == user);
+    match current.stage {
+        _ if reported_by.is_some_and(|user| !is_player(user)) => Transition::unchanged(EventResult::UnknownParticipant),
+        MatchStage::Playing { .. } => end_match(rules, current, MatchEndReason::Played, now),
         MatchStage::Ended { end_reason: MatchEndReason::Played, .. } => {
             Transition::unchanged(EventResult::AlreadyApplied)
         }
@@ -215,75 +217,80 @@ fn apply_end_report(rules: &LifecycleRules, play: &Match, by: Option<UserKey>, n
     }
 }
 
-/// A ticket is withdrawn. A match that has begun goes on without it.
+/// Applies the withdrawal of a ticket. A match that is being played goes on without it.
 fn apply_withdrawal(
     rules: &LifecycleRules,
-    play: &Match,
-    ticket: TicketId,
-    how: TicketEndReason,
+    current: &Match,
+    ticket_id: TicketId,
+    reason: TicketEndReason,
     now: UnixMs,
 ) -> Transition {
-    let Some(member) = play.tickets.iter().find(|member| member.ticket_id == ticket) else {
+    let Some(ticket) = current.tickets.iter().find(|ticket| ticket.ticket_id == ticket_id) else {
         return Transition::unchanged(EventResult::UnknownParticipant);
     };
-    if !matches!(play.stage, MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. }) {
+    if !matches!(current.stage, MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. }) {
         return Transition::unchanged(EventResult::WrongStage);
     }
-    let left = how == TicketEndReason::Left;
-    let users = member.players.iter().map(|seat| seat.user).filter(|_| left).collect();
-    let fate = |member: &MatchTicket| match member.ticket_id == ticket {
-        true => TicketFate::Ended(how),
+    let left = reason == TicketEndReason::Left;
+    let penalized_users = ticket.players.iter().map(|player| player.user).filter(|_| left).collect();
+    let fate = |ticket: &MatchTicket| match ticket.ticket_id == ticket_id {
+        true => TicketFate::Ended(reason),
         false => TicketFate::Requeued,
     };
-    let fates = play.tickets.iter().map(|member| (member.ticket_id, fate(member))).collect();
-    let outcome = if left { MatchEndReason::Declined } else { MatchEndReason::Cancelled };
-    Transition { ticket_fates: fates, penalized_users: users, ..end_match(rules, play, outcome, now) }
+    let ticket_fates = current.tickets.iter().map(|ticket| (ticket.ticket_id, fate(ticket))).collect();
+    let end_reason = if left { MatchEndReason::Declined } else { MatchEndReason::Cancelled };
+    Transition { ticket_fates, penalized_users, ..end_match(rules, current, end_reason, now) }
 }
 
-/// The match is over: each ticket goes back or ends, and whoever failed the others is named.
-fn end_match(rules: &LifecycleRules, play: &Match, outcome: MatchEndReason, now: UnixMs) -> Transition {
-    let fault = |seat: &&MatchPlayer| match outcome {
-        MatchEndReason::Declined => seat.accepted == Some(false),
-        MatchEndReason::NotAcceptedInTime => seat.accepted != Some(true),
+/// Ends the match: requeues or ends its tickets, and lists the users at fault.
+fn end_match(rules: &LifecycleRules, current: &Match, end_reason: MatchEndReason, now: UnixMs) -> Transition {
+    let at_fault = |player: &&MatchPlayer| match end_reason {
+        MatchEndReason::Declined => player.accepted == Some(false),
+        MatchEndReason::NotAcceptedInTime => player.accepted != Some(true),
         _ => false,
     };
-    let fate = |member: &MatchTicket| match outcome {
+    let fate = |ticket: &MatchTicket| match end_reason {
         MatchEndReason::Played | MatchEndReason::TimedOut => TicketFate::Ended(TicketEndReason::Played),
-        MatchEndReason::Declined if member.players.iter().any(|seat| fault(&seat)) => {
+        MatchEndReason::Declined if ticket.players.iter().any(|player| at_fault(&player)) => {
             TicketFate::Ended(TicketEndReason::Declined)
         }
-        MatchEndReason::NotAcceptedInTime if member.players.iter().any(|seat| fault(&seat)) => {
+        MatchEndReason::NotAcceptedInTime if ticket.players.iter().any(|player| at_fault(&player)) => {
             TicketFate::Ended(TicketEndReason::NotAcceptedInTime)
         }
         MatchEndReason::Declined | MatchEndReason::NotAcceptedInTime => TicketFate::Requeued,
-        // Nobody is punished for a server's fault, or an operator's.
+        // Users are not at fault if a game server failed or an operator cancelled.
         MatchEndReason::NoServer | MatchEndReason::ServerFailed | MatchEndReason::Cancelled => TicketFate::Requeued,
     };
-    let seats = play.tickets.iter().flat_map(|member| &member.players);
-    let punished = seats.filter(fault).map(|seat| seat.user).collect();
-    let fates = play.tickets.iter().map(|member| (member.ticket_id, fate(member))).collect();
-    let (began, place, effects) = match &play.stage {
-        MatchStage::Playing { assignment: place, started_at: began, .. } => {
-            // Nobody has met in a match that its server gave up, and nothing came of one that was cancelled.
-            let met = outcome != MatchEndReason::ServerFailed;
-            let played = matches!(outcome, MatchEndReason::Played | MatchEndReason::TimedOut);
-            (met.then_some(*began), played.then(|| place.clone()), release_reservation(place).into_iter().collect())
+    let players = current.tickets.iter().flat_map(|ticket| &ticket.players);
+    let penalized_users = players.filter(at_fault).map(|player| player.user).collect();
+    let ticket_fates = current.tickets.iter().map(|ticket| (ticket.ticket_id, fate(ticket))).collect();
+    let (started_at, assignment, effects) = match &current.stage {
+        MatchStage::Playing { assignment, started_at, .. } => {
+            // A match that its game server gave up does not count as played together. A cancelled one does, but it has
+            // no results.
+            let counts_as_met = end_reason != MatchEndReason::ServerFailed;
+            let was_played = matches!(end_reason, MatchEndReason::Played | MatchEndReason::TimedOut);
+            (
+                counts_as_met.then_some(*started_at),
+                was_played.then(|| assignment.clone()),
+                release_reservation(assignment).into_iter().collect(),
+            )
         }
         MatchStage::ReadyCheck { .. } | MatchStage::Placing { .. } | MatchStage::Ended { .. } => {
             (None, None, Vec::new())
         }
     };
-    let meetings = began.map_or(now, |began| began.plus_ms(rules.past_match_retention_ms));
-    let forget_at = now.plus_ms(ENDED_MATCH_RETENTION_MS).max(meetings);
+    let past_match_end = started_at.map_or(now, |started_at| started_at.plus_ms(rules.past_match_retention_ms));
+    let purge_at = now.plus_ms(ENDED_MATCH_RETENTION_MS).max(past_match_end);
     Transition {
-        ticket_fates: fates,
-        penalized_users: punished,
-        ..transition_to(play, MatchStage::Ended { end_reason: outcome, began, place, purge_at: forget_at }, effects)
+        ticket_fates,
+        penalized_users,
+        ..transition_to(current, MatchStage::Ended { end_reason, started_at, assignment, purge_at }, effects)
     }
 }
 
-fn release_reservation(place: &Assignment) -> Option<MatchEffect> {
-    match place {
+fn release_reservation(assignment: &Assignment) -> Option<MatchEffect> {
+    match assignment {
         Assignment::GameServer { advertisement, reservation, .. } => {
             Some(MatchEffect::ReleaseReservation { advertisement: *advertisement, reservation: *reservation })
         }
@@ -291,8 +298,8 @@ fn release_reservation(place: &Assignment) -> Option<MatchEffect> {
     }
 }
 
-fn transition_to(play: &Match, stage: MatchStage, effects: Vec<MatchEffect>) -> Transition {
-    let next = Match { version: play.version + 1, stage, ..play.clone() };
+fn transition_to(current: &Match, stage: MatchStage, effects: Vec<MatchEffect>) -> Transition {
+    let next = Match { version: current.version + 1, stage, ..current.clone() };
     Transition {
         result: EventResult::Changed,
         next_match: Some(next),

@@ -1,107 +1,111 @@
-//! What a search for a matching keeps: the graph, who is matched, blossoms within blossoms, trees of them, and duals.
+//! State of a matching search: the graph, the current matching, nested blossoms, alternating trees and duals.
 
-/// One end of an edge: edge `e` has the halves `2 e` and `2 e + 1`, and each leads to one of its nodes.
+mod augmentation;
+mod blossom;
+
+/// One direction of an edge. Edge `e` has the half-edges `2 e` and `2 e + 1`; each leads to one of its nodes.
 pub(super) type HalfEdge = usize;
 
-/// The other half of the same edge.
-pub(super) fn opposite_half_edge(half: HalfEdge) -> HalfEdge {
-    half ^ 1
+/// The other half-edge of the same edge.
+pub(super) fn opposite_half_edge(half_edge: HalfEdge) -> HalfEdge {
+    half_edge ^ 1
 }
 
-/// Where an outermost blossom stands.
+/// Position of an outermost blossom in the forest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BlossomLabel {
     /// In no tree; matched.
     Free,
-    /// In a tree, at an even distance from its root: it can be augmented from.
+    /// In a tree, at an even distance from the root; a start of augmenting paths.
     Even,
-    /// In a tree, at an odd distance.
+    /// In a tree, at an odd distance from the root.
     Odd,
 }
 
-/// A node, or an odd cycle of blossoms that is treated as one node.
+/// A node, or an odd cycle of blossoms treated as one node.
 #[derive(Clone, Debug)]
 pub(super) struct Blossom {
-    /// The blossom that it is part of.
+    /// Blossom that contains it.
     pub(super) parent: Option<usize>,
-    /// The cycle, beginning with the blossom that holds the base; empty for a node.
+    /// Parts of the cycle, beginning with the one that holds the base; empty for a node.
     pub(super) cycle: Vec<usize>,
-    /// For each of the cycle, the half that leads from it to the next.
+    /// For each part of the cycle, the half-edge to the next part.
     pub(super) cycle_edges: Vec<HalfEdge>,
-    /// The one node that is not matched within it.
+    /// The one node that is not matched within the blossom.
     pub(super) base: usize,
-    /// Its dual; 0 for a node, whose dual is in `Forest::duals`.
+    /// Dual of the blossom; 0 for a node, whose dual is in `AlternatingForest::node_duals`.
     pub(super) dual: i64,
-    /// For outermost ones.
+    /// Label, valid for outermost blossoms.
     pub(super) label: BlossomLabel,
-    /// The half that leads to it from its parent in the tree; none for a root.
+    /// Half-edge that leads to it from its parent in the tree; `None` for a root.
     pub(super) tree_edge: Option<HalfEdge>,
-    /// The root of its tree, while it is labelled.
+    /// Root of its tree, while it is labelled.
     pub(super) tree_root: usize,
-    /// Its duals are those of this moment; since then they have moved as its label says.
+    /// Value of `elapsed_dual` at which its duals were recorded. They have changed since then as its label says.
     pub(super) dual_recorded_at: i64,
 }
 
-/// What may become possible at a moment; of several at once the first is tried first. Trees that meet go, so that as
-/// few as can be are grown for nothing.
+/// Event at a value of `elapsed_dual`. Among simultaneous events, the first variant is handled first: trees that meet
+/// are dissolved, which avoids growing them for nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ForestEvent {
     /// An edge between two trees becomes tight.
     CrossTreeEdgeTight(usize),
-    /// An edge from a tree to a free blossom, or within a tree, does.
+    /// An edge within a tree, or from a tree to a free blossom, becomes tight.
     TreeEdgeTight(usize),
-    /// The dual of an odd blossom runs out.
+    /// The dual of an odd blossom becomes 0.
     OddBlossomDualZero(usize),
 }
 
-/// Everything. Duals are kept doubled, as weights are in `slack`, so that halving a slack between two even blossoms is
-/// exact: all duals in trees are alike modulo 2, because the roots' are and tight edges pass it on.
+/// Complete state of the search. Node duals are doubled, like weights in `slack`, so that half the slack between two
+/// even blossoms is an integer. All duals in trees have the same parity: the roots' duals do, and tight edges preserve
+/// it.
 pub(super) struct AlternatingForest {
     pub(super) node_count: usize,
-    /// Where each half leads.
+    /// Node to which each half-edge leads.
     pub(super) half_edge_targets: Vec<usize>,
     edge_weights: Vec<i64>,
-    /// The halves that lead away from each node: the range of `away` that is its own.
+    /// Range of `adjacency` with the half-edges that leave each node.
     adjacency_starts: Vec<usize>,
     adjacency: Vec<HalfEdge>,
-    /// The half that leads to each node's partner.
+    /// Half-edge to the partner of each node.
     pub(super) mate_edges: Vec<Option<HalfEdge>>,
     pub(super) node_duals: Vec<i64>,
-    /// The outermost blossom of each node.
+    /// Outermost blossom of each node.
     pub(super) outermost_blossoms: Vec<usize>,
-    /// Nodes first, then cycles; places of cycles are used again.
+    /// Nodes first, then cycles. Slots of expanded cycles are reused.
     pub(super) blossoms: Vec<Blossom>,
     pub(super) unused_slots: Vec<usize>,
-    /// What has been in the tree of each root; some of it may have left.
+    /// Blossoms that have been in the tree of each root; some may have left it.
     pub(super) tree_members: Vec<Vec<usize>>,
-    /// How far the roots' duals have come down.
+    /// Total decrease of the roots' duals.
     pub(super) elapsed_dual: i64,
-    /// Where they began: the heaviest weight.
+    /// Initial dual of the roots: the largest weight.
     pub(super) initial_dual: i64,
     pub(super) event_queue: std::collections::BinaryHeap<std::cmp::Reverse<(i64, ForestEvent)>>,
 }
 
 impl AlternatingForest {
-    pub(super) fn new(nodes: usize, edges: impl Iterator<Item = (usize, usize, i64)>) -> Self {
-        let (mut ends, mut weights) = (Vec::new(), Vec::new());
+    pub(super) fn new(node_count: usize, edges: impl Iterator<Item = (usize, usize, i64)>) -> Self {
+        let (mut half_edge_targets, mut edge_weights) = (Vec::new(), Vec::new());
         for (a, b, weight) in edges {
-            ends.extend([b, a]);
-            weights.push(weight);
+            half_edge_targets.extend([b, a]);
+            edge_weights.push(weight);
         }
-        let mut starts = vec![0; nodes + 1];
-        for half in 0..ends.len() {
-            starts[ends[opposite_half_edge(half)] + 1] += 1;
+        let mut adjacency_starts = vec![0; node_count + 1];
+        for half_edge in 0..half_edge_targets.len() {
+            adjacency_starts[half_edge_targets[opposite_half_edge(half_edge)] + 1] += 1;
         }
-        for node in 0..nodes {
-            starts[node + 1] += starts[node];
+        for node in 0..node_count {
+            adjacency_starts[node + 1] += adjacency_starts[node];
         }
-        let (mut next, mut away) = (starts.clone(), vec![0; ends.len()]);
-        for half in 0..ends.len() {
-            let from = ends[opposite_half_edge(half)];
-            away[next[from]] = half;
-            next[from] += 1;
+        let (mut next, mut adjacency) = (adjacency_starts.clone(), vec![0; half_edge_targets.len()]);
+        for half_edge in 0..half_edge_targets.len() {
+            let node = half_edge_targets[opposite_half_edge(half_edge)];
+            adjacency[next[node]] = half_edge;
+            next[node] += 1;
         }
-        let end = weights.iter().copied().max().unwrap_or(0);
+        let initial_dual = edge_weights.iter().copied().max().unwrap_or(0);
         let root = |node| Blossom {
             parent: None,
             cycle: Vec::new(),
@@ -114,46 +118,46 @@ impl AlternatingForest {
             dual_recorded_at: 0,
         };
         Self {
-            node_count: nodes,
-            half_edge_targets: ends,
-            edge_weights: weights,
-            adjacency_starts: starts,
-            adjacency: away,
-            mate_edges: vec![None; nodes],
-            node_duals: vec![end; nodes],
-            outermost_blossoms: (0..nodes).collect(),
-            blossoms: (0..nodes).map(root).collect(),
+            node_count,
+            half_edge_targets,
+            edge_weights,
+            adjacency_starts,
+            adjacency,
+            mate_edges: vec![None; node_count],
+            node_duals: vec![initial_dual; node_count],
+            outermost_blossoms: (0..node_count).collect(),
+            blossoms: (0..node_count).map(root).collect(),
             unused_slots: Vec::new(),
-            tree_members: (0..nodes).map(|node| vec![node]).collect(),
+            tree_members: (0..node_count).map(|node| vec![node]).collect(),
             elapsed_dual: 0,
-            initial_dual: end,
+            initial_dual,
             event_queue: std::collections::BinaryHeap::new(),
         }
     }
 
-    /// A node's partner.
+    /// Partner of a node.
     pub(super) fn partner(&self, node: usize) -> Option<usize> {
-        self.mate_edges[node].map(|half| self.half_edge_targets[half])
+        self.mate_edges[node].map(|half_edge| self.half_edge_targets[half_edge])
     }
 
-    /// The outermost blossom that a half leads to.
-    pub(super) fn target_blossom(&self, half: HalfEdge) -> usize {
-        self.outermost_blossoms[self.half_edge_targets[half]]
+    /// Outermost blossom to which a half-edge leads.
+    pub(super) fn target_blossom(&self, half_edge: HalfEdge) -> usize {
+        self.outermost_blossoms[self.half_edge_targets[half_edge]]
     }
 
-    /// How far an edge between two outermost blossoms is from being tight.
+    /// Distance of an edge between two outermost blossoms from being tight.
     pub(super) fn slack(&self, edge: usize) -> i64 {
         self.current_dual(self.half_edge_targets[2 * edge]) + self.current_dual(self.half_edge_targets[2 * edge + 1])
             - 2 * self.edge_weights[edge]
     }
 
-    /// A node's dual at this moment.
+    /// Current dual of a node.
     fn current_dual(&self, node: usize) -> i64 {
         let outermost = &self.blossoms[self.outermost_blossoms[node]];
         self.node_duals[node] + self.dual_change(outermost)
     }
 
-    /// How far the duals of an outermost blossom's nodes have moved since they were written down.
+    /// Change of the node duals in an outermost blossom since they were recorded.
     fn dual_change(&self, outermost: &Blossom) -> i64 {
         match outermost.label {
             BlossomLabel::Free => 0,
@@ -162,54 +166,62 @@ impl AlternatingForest {
         }
     }
 
-    /// The nodes of a blossom.
+    /// Nodes of a blossom.
     pub(super) fn nodes_in_blossom(&self, blossom: usize) -> Vec<usize> {
-        let (mut nodes, mut left) = (Vec::new(), vec![blossom]);
-        while let Some(one) = left.pop() {
-            match one < self.node_count {
-                true => nodes.push(one),
-                false => left.extend(&self.blossoms[one].cycle),
+        let (mut nodes, mut stack) = (Vec::new(), vec![blossom]);
+        while let Some(current) = stack.pop() {
+            if current < self.node_count {
+                nodes.push(current);
+            } else {
+                stack.extend(&self.blossoms[current].cycle);
             }
         }
         nodes
     }
 
-    /// Writes down the duals of an outermost blossom as they are now, and gives it another label.
-    pub(super) fn relabel(&mut self, blossom: usize, label: BlossomLabel, entry: Option<HalfEdge>, tree: usize) {
-        let moved = self.dual_change(&self.blossoms[blossom]);
-        if moved != 0 {
+    /// Records the current duals of an outermost blossom and changes its label.
+    pub(super) fn relabel(
+        &mut self,
+        blossom: usize,
+        label: BlossomLabel,
+        tree_edge: Option<HalfEdge>,
+        tree_root: usize,
+    ) {
+        let change = self.dual_change(&self.blossoms[blossom]);
+        if change != 0 {
             for node in self.nodes_in_blossom(blossom) {
-                self.node_duals[node] += moved;
+                self.node_duals[node] += change;
             }
         }
-        let it = &mut self.blossoms[blossom];
-        it.dual -= if blossom < self.node_count { 0 } else { 2 * moved };
-        (it.dual_recorded_at, it.label, it.tree_edge, it.tree_root) = (self.elapsed_dual, label, entry, tree);
+        let relabelled = &mut self.blossoms[blossom];
+        relabelled.dual -= if blossom < self.node_count { 0 } else { 2 * change };
+        (relabelled.dual_recorded_at, relabelled.label, relabelled.tree_edge, relabelled.tree_root) =
+            (self.elapsed_dual, label, tree_edge, tree_root);
         if label != BlossomLabel::Free {
-            self.tree_members[tree].push(blossom);
+            self.tree_members[tree_root].push(blossom);
         }
-        if label == BlossomLabel::Odd && self.node_count <= blossom {
-            let runs_out = self.elapsed_dual + self.blossoms[blossom].dual / 2;
-            self.schedule_event(runs_out, ForestEvent::OddBlossomDualZero(blossom));
+        if label == BlossomLabel::Odd && blossom >= self.node_count {
+            let zero_at = self.elapsed_dual + self.blossoms[blossom].dual / 2;
+            self.schedule_event(zero_at, ForestEvent::OddBlossomDualZero(blossom));
         }
     }
 
-    /// Notes when the edges at these nodes become tight, those that will: between even blossoms, or an even and a free
+    /// Schedules the edges at these nodes that will become tight: between even blossoms, or between an even and a free
     /// one.
     pub(super) fn schedule_tight_edges(&mut self, nodes: &[usize]) {
         for &node in nodes {
-            let own = self.outermost_blossoms[node];
-            for at in self.adjacency_starts[node]..self.adjacency_starts[node + 1] {
-                let half = self.adjacency[at];
-                let other = self.target_blossom(half);
-                let labels = (self.blossoms[own].label, self.blossoms[other].label);
-                if own == other {
+            let own_blossom = self.outermost_blossoms[node];
+            for index in self.adjacency_starts[node]..self.adjacency_starts[node + 1] {
+                let half_edge = self.adjacency[index];
+                let other_blossom = self.target_blossom(half_edge);
+                let labels = (self.blossoms[own_blossom].label, self.blossoms[other_blossom].label);
+                if own_blossom == other_blossom {
                     continue;
                 }
-                let edge = half / 2;
-                let (slack, chance) = match labels {
+                let edge = half_edge / 2;
+                let (slack, event) = match labels {
                     (BlossomLabel::Even, BlossomLabel::Even)
-                        if self.blossoms[own].tree_root != self.blossoms[other].tree_root =>
+                        if self.blossoms[own_blossom].tree_root != self.blossoms[other_blossom].tree_root =>
                     {
                         (self.slack(edge) / 2, ForestEvent::CrossTreeEdgeTight(edge))
                     }
@@ -221,21 +233,23 @@ impl AlternatingForest {
                     }
                     _ => continue,
                 };
-                self.schedule_event(self.elapsed_dual + slack, chance);
+                self.schedule_event(self.elapsed_dual + slack, event);
             }
         }
     }
 
-    /// What comes when no root's dual is left would add nothing.
-    fn schedule_event(&mut self, at: i64, chance: ForestEvent) {
-        if at < self.initial_dual {
-            self.event_queue.push(std::cmp::Reverse((at, chance)));
+    /// Schedules an event, unless the roots' duals are 0 by then; it would add no weight.
+    fn schedule_event(&mut self, elapsed: i64, event: ForestEvent) {
+        if elapsed < self.initial_dual {
+            self.event_queue.push(std::cmp::Reverse((elapsed, event)));
         }
     }
 
-    /// Whether an odd blossom's dual has run out.
+    /// True if the dual of an odd blossom has reached 0.
     pub(super) fn is_dual_exhausted(&self, blossom: usize) -> bool {
-        let it = &self.blossoms[blossom];
-        it.parent.is_none() && it.label == BlossomLabel::Odd && it.dual == 2 * (self.elapsed_dual - it.dual_recorded_at)
+        let odd = &self.blossoms[blossom];
+        odd.parent.is_none()
+            && odd.label == BlossomLabel::Odd
+            && odd.dual == 2 * (self.elapsed_dual - odd.dual_recorded_at)
     }
 }

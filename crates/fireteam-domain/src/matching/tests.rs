@@ -1,10 +1,10 @@
-//! Matchings against the best there is, on graphs small enough to try everything.
+//! Matchings compared with an exhaustive search on small graphs.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// The greatest total weight: for every set of nodes, the first of them stays alone or takes one of the others.
+/// Maximum total weight by dynamic programming over sets of nodes: the first node stays single or takes another one.
 fn exhaustive_maximum_weight(nodes: usize, edges: &[(u32, u32, i64)]) -> i64 {
     let mut best = vec![0_i64; 1 << nodes];
     for set in 1_usize..1 << nodes {
@@ -21,13 +21,13 @@ fn exhaustive_maximum_weight(nodes: usize, edges: &[(u32, u32, i64)]) -> i64 {
     best[(1 << nodes) - 1]
 }
 
-/// What a matching is worth; panics where it is none.
+/// Weight of a matching; panics if it is invalid.
 fn matching_weight(edges: &[(u32, u32, i64)], matching: &[Option<u32>]) -> i64 {
     let pairs = (0..).zip(matching).filter_map(|(node, partner)| Some((node, (*partner)?)));
     let weights = pairs.map(|(node, partner)| {
         assert_eq!(matching[partner as usize], Some(node), "{matching:?}");
         let joins = |(a, b, _): &&(u32, u32, i64)| (*a, *b) == (node, partner) || (*b, *a) == (node, partner);
-        edges.iter().filter(joins).map(|(_, _, weight)| *weight).max().expect("matched along an edge")
+        edges.iter().filter(joins).map(|(_, _, weight)| *weight).max().expect("matched nodes have an edge")
     });
     weights.sum::<i64>() / 2
 }
@@ -57,7 +57,7 @@ fn matching_with_the_largest_weights_does_not_overflow() {
     assert_eq!(maximum_weight_matching(7, &edges).iter().flatten().count(), 6);
 }
 
-/// Two triangles in a row, each hung on the one before: blossoms within blossoms, taken apart again.
+/// Two triangles in a row, each attached to the one before: nested blossoms that are expanded again.
 #[test]
 fn matching_handles_nested_blossoms() {
     let edges = [
@@ -81,7 +81,7 @@ fn matching_is_deterministic() {
     assert_eq!(maximum_weight_matching(40, &edges), maximum_weight_matching(40, &edges));
 }
 
-/// Graphs of up to eleven nodes, with few different weights, so that there are many ties, or with many.
+/// Graphs of up to eleven nodes, with few different weights, so that ties occur, or with many.
 fn any_graph() -> impl Strategy<Value = (usize, Vec<(u32, u32, i64)>)> {
     (2_u32..12, prop_oneof![Just(3_i64), Just(12), Just(100_000)]).prop_flat_map(|(nodes, heaviest)| {
         let edge = (0..nodes, 0..nodes, 1..=heaviest);
@@ -93,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1500, ..ProptestConfig::default() })]
 
     #[test]
-    fn no_matching_is_worth_more((nodes, edges) in any_graph()) {
+    fn matching_weight_equals_the_exhaustive_maximum((nodes, edges) in any_graph()) {
         let edges: Vec<(u32, u32, i64)> = edges.into_iter().filter(|(a, b, _)| a != b).collect();
         prop_assert_eq!(matching_weight(&edges, &maximum_weight_matching(nodes, &edges)), exhaustive_maximum_weight(nodes, &edges));
     }

@@ -1,9 +1,5 @@
-//! Fills matches and sessions that have open seats before new matches are made.
+//! Backfill: fills open seats in matches and sessions before a pass makes new matches.
 
-use std::sync::Arc;
-
-use crate::advertisement::Advertisement;
-use crate::attribute_values::AttributeValues;
 use crate::filter::{AdvertisementView, Refusal, Searcher, SessionView, admit};
 use crate::id::{AdvertisementId, UserKey};
 use crate::queue::avoidance::{self, AvoidanceSide};
@@ -16,204 +12,190 @@ use crate::queue::ticket::PlayerRating;
 use crate::queue::waiting_list::WaitingList;
 use crate::queue::window::{self, BucketRange};
 use crate::ruleset::queue::{QualitySpec, RegionMode};
-use crate::time::UnixMs;
 
-/// A session with open seats, as a queue sees it.
-#[derive(Clone, Debug)]
-pub struct OpenSession {
-    /// As published. Of a kind and set that this queue may fill, and of the queue's silo.
-    pub advertisement: Arc<Advertisement>,
-    /// What the ruleset sees of it.
-    pub attribute_values: AttributeValues,
-    /// Until when it is believed.
-    pub expires_at: UnixMs,
-    /// Seats that nobody holds.
-    pub open_seats: u16,
-    /// Open seats of each team, in the order of `TeamsSpec::sizes`, where it is known; they add up to `open_seats`.
-    pub open_seats_by_team: Option<Box<[u16]>>,
-    /// The ratings of those who are in it, on the set's scale; empty when they are not known.
-    pub player_ratings: Box<[f64]>,
-    /// The mean of its players' places on the leaderboard, 0 for the best, where it is known.
-    pub leaderboard_position: Option<f64>,
-}
+pub use crate::queue::input::OpenSession;
 
-/// Fills sessions, those first that have been open longest; of those who suit a session, who has waited longest comes first. A
-/// session need not become full: whoever fits plays.
+/// Fills open sessions, oldest first, each with the longest waiting tickets that fit. A session need not become full.
 pub(super) fn fill_open_sessions<'a>(
-    field: &PassState<'a>,
-    line: &mut WaitingList,
-    desk: &mut PassProgress,
+    pass_state: &PassState<'a>,
+    waiting_list: &mut WaitingList,
+    progress: &mut PassProgress,
 ) -> Vec<(AdvertisementId, CandidateMatch<'a>)> {
-    let mut sessions: Vec<&OpenSession> = field.input.open_sessions.iter().collect();
+    let mut sessions: Vec<&OpenSession> = pass_state.input.open_sessions.iter().collect();
     sessions.sort_unstable_by_key(|it| (it.advertisement.advertised_since, it.advertisement.id));
-    let mut order: Vec<u32> = (0..field.tickets.len() as u32).collect();
-    order
-        .sort_unstable_by(|&one, &other| field.tickets[one as usize].compare_seniority(&field.tickets[other as usize]));
-    let mut filled = Vec::new();
+    let mut order: Vec<u32> = (0..pass_state.tickets.len() as u32).collect();
+    order.sort_unstable_by(|&one, &other| {
+        pass_state.tickets[one as usize].compare_seniority(&pass_state.tickets[other as usize])
+    });
+    let mut backfills = Vec::new();
     for session in sessions {
-        let mut host = SessionFill::new(field, session);
-        let look_at = field.input.queue.selection.look_at.max(1) as usize;
-        let waiting = order.iter().copied().filter(|&row| line.is_waiting(row));
-        for row in waiting.take(look_at) {
-            if host.open_seats.iter().all(|&seats| seats == 0) || !desk.spend_pair_check() {
+        let mut fill = SessionFill::new(pass_state, session);
+        let max_candidates = pass_state.input.queue.selection.max_candidates.max(1) as usize;
+        let waiting = order.iter().copied().filter(|&row| waiting_list.is_waiting(row));
+        for row in waiting.take(max_candidates) {
+            if fill.open_seats.iter().all(|&seats| seats == 0) || !progress.spend_pair_check() {
                 break;
             }
-            if let Err(refusal) = host.try_add(row) {
-                desk.record_refusal(row, refusal);
+            if let Err(refusal) = fill.try_add(row) {
+                progress.record_refusal(row, refusal);
             }
         }
-        let taken = host.joining_teams.iter().flatten().map(|(row, _)| *row);
-        taken.for_each(|row| line.remove(row));
-        if host.joining_teams.iter().any(|team| !team.is_empty()) {
-            let made = CandidateMatch { quality: host.worst_quality, region: None, teams: host.joining_teams };
-            filled.push((session.advertisement.id, made));
+        let taken = fill.joining_teams.iter().flatten().map(|(row, _)| *row);
+        taken.for_each(|row| waiting_list.remove(row));
+        if fill.joining_teams.iter().any(|team| !team.is_empty()) {
+            let candidate = CandidateMatch { quality: fill.worst_quality, region: None, teams: fill.joining_teams };
+            backfills.push((session.advertisement.id, candidate));
         }
     }
-    filled
+    backfills
 }
 
-/// A session that is being filled.
+/// Session that is being filled.
 struct SessionFill<'h, 'a> {
     pass_state: &'h PassState<'a>,
     session: &'h OpenSession,
     users: Vec<UserKey>,
     session_rating: Option<f64>,
-    /// Its players on the set's scale; how uncertain they are nobody says.
+    /// Ratings of its players; their deviations are unknown and set to 0.
     player_ratings: Vec<PlayerRating>,
-    /// Seats left by team; in one lump where nobody says whose they are.
+    /// Remaining seats by team, or in one entry if the teams are unknown.
     open_seats: Vec<u16>,
     joining_teams: Vec<Vec<(u32, Vec<u16>)>>,
-    /// The quality of the worst who came.
+    /// Lowest quality of the tickets added.
     worst_quality: f64,
 }
 
 impl<'h, 'a> SessionFill<'h, 'a> {
-    fn new(field: &'h PassState<'a>, session: &'h OpenSession) -> Self {
-        let teams = field.input.teams.team_sizes.len();
-        let known = session.open_seats_by_team.as_ref().filter(|seats| seats.len() == teams);
+    fn new(pass_state: &'h PassState<'a>, session: &'h OpenSession) -> Self {
+        let teams = pass_state.input.teams.team_sizes.len();
+        let known_seats = session.open_seats_by_team.as_ref().filter(|seats| seats.len() == teams);
         Self {
-            pass_state: field,
+            pass_state,
             session,
             users: session.advertisement.session.sorted_users(),
-            session_rating: field.input.queue.party_rating.aggregate(&session.player_ratings),
+            session_rating: pass_state.input.queue.party_rating.aggregate(&session.player_ratings),
             player_ratings: session
                 .player_ratings
                 .iter()
                 .map(|&rating| PlayerRating { rating, deviation: 0.0 })
                 .collect(),
-            open_seats: known.map_or_else(|| vec![session.open_seats], |seats| seats.to_vec()),
+            open_seats: known_seats.map_or_else(|| vec![session.open_seats], |seats| seats.to_vec()),
             joining_teams: vec![Vec::new(); teams],
             worst_quality: f64::INFINITY,
         }
     }
 
-    /// Gives `row` seats, or says which rule keeps it out.
+    /// Adds a ticket, or returns the rule that refuses it.
     fn try_add(&mut self, row: u32) -> Result<(), Refusal> {
-        let size = self.pass_state.tickets[row as usize].player_count;
+        let player_count = self.pass_state.tickets[row as usize].player_count;
         let others = self.joining_teams.iter().flatten().map(|(other, _)| *other);
         self.check_rules(row)?;
         for other in others {
             self.pass_state.check_pair(other, row)?;
         }
-        let apart = |team: &Vec<(u32, Vec<u16>)>| {
+        let is_forbidden = |team: &Vec<(u32, Vec<u16>)>| {
             team.iter().any(|(other, _)| self.pass_state.must_be_in_different_teams(*other, row))
         };
         let seats = self
             .open_seats
             .iter()
             .enumerate()
-            .filter(|&(team, &seats)| size <= seats && !apart(&self.joining_teams[team]));
-        // The team that lacks most gets the next party.
+            .filter(|&(team, &seats)| player_count <= seats && !is_forbidden(&self.joining_teams[team]));
+        // The team with most open seats gets the next party.
         let (team, _) =
             seats.max_by_key(|&(team, &seats)| (seats, usize::MAX - team)).ok_or(Refusal::NotEnoughSeats)?;
-        let reached = self.quality_with(row, team as u16)?;
-        self.open_seats[team] -= size;
+        let quality = self.quality_with(row, team as u16)?;
+        self.open_seats[team] -= player_count;
         self.joining_teams[team].push((row, Vec::new()));
-        self.worst_quality = self.worst_quality.min(reached);
+        self.worst_quality = self.worst_quality.min(quality);
         Ok(())
     }
 
-    /// The rules between the session and a ticket: all that a search by that ticket would go by, and the queue's own.
+    /// Checks the rules between the session and a ticket: those of a search by the ticket, and those of the queue.
     fn check_rules(&self, row: u32) -> Result<(), Refusal> {
         let (input, queue) = (self.pass_state.input, self.pass_state.input.queue);
         let row = &self.pass_state.tickets[row as usize];
-        let (seen, waited_ms) = (row.waiting_session.session, row.waiting_session.waited_ms);
+        let (view, waited_ms) = (row.waiting_session.session, row.waiting_session.waited_ms);
         let searcher = Searcher {
-            attribute_values: seen.attribute_values,
-            locality: seen.locality,
-            region_latencies: seen.region_latencies,
+            attribute_values: view.attribute_values,
+            locality: view.locality,
+            region_latencies: view.region_latencies,
             seats_needed: row.prepared.player_count,
             users: &row.prepared.users,
             caller: None,
             excluded_ids: &[],
             waited_ms,
         };
-        let OpenSession { advertisement, attribute_values: facts, expires_at: expires, open_seats, .. } = self.session;
-        let listed =
-            AdvertisementView { advertisement, attribute_values: facts, expires_at: *expires, open_seats: *open_seats };
-        admit(input.ruleset, &searcher, &listed, None, input.now)?;
+        let OpenSession { advertisement, attribute_values, expires_at, open_seats, .. } = self.session;
+        let advertised =
+            AdvertisementView { advertisement, attribute_values, expires_at: *expires_at, open_seats: *open_seats };
+        admit(input.ruleset, &searcher, &advertised, None, input.now)?;
         let since = advertisement.advertised_since;
         if let (Some(groups), Some(rating)) = (&queue.groups, self.session_rating) {
-            let host = (
+            let session_side = (
                 rating_group::group_of_rating(groups, rating),
                 rating_group::extra_groups(groups, input.now.ms_since(since)),
             );
-            let guest = (row.prepared.rating_group, row.extra_groups);
-            rating_group::groups_may_meet(host, guest).then_some(()).ok_or(Refusal::RatingGroup)?;
+            let ticket_side = (row.prepared.rating_group, row.extra_groups);
+            rating_group::groups_may_meet(session_side, ticket_side).then_some(()).ok_or(Refusal::RatingGroup)?;
         }
-        if let Some(RegionMode::Separate { attribute }) = queue.regions {
-            let same = facts.get(attribute).is_some() && facts.get(attribute) == seen.attribute_values.get(attribute);
+        if let Some(RegionMode::Partition { attribute }) = queue.regions {
+            let same = attribute_values.get(attribute).is_some()
+                && attribute_values.get(attribute) == view.attribute_values.get(attribute);
             same.then_some(()).ok_or(Refusal::NoCommonRegion)?;
         }
         if let (Some(window), Some(rating)) = (&queue.window, self.session_rating) {
             let bucket = window::bucket_of(window, rating);
-            let host =
+            let session_side =
                 BucketRange { bucket, center: bucket, range: window::range_at(window, rating, since, input.now) };
-            window::windows_may_meet(window, row.bucket_range(), host).then_some(()).ok_or(Refusal::RatingWindow)?;
+            window::windows_may_meet(window, row.bucket_range(), session_side)
+                .then_some(())
+                .ok_or(Refusal::RatingWindow)?;
         }
-        let inside = AvoidanceSide { users: &self.users, blocked_users: &[] };
-        let avoided =
-            avoidance::evaluate_avoidance(&queue.avoid, input.past_matches, row.avoidance_side(), inside, input.now);
-        (!avoided.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
+        let players = AvoidanceSide { users: &self.users, blocked_users: &[] };
+        let verdict =
+            avoidance::evaluate_avoidance(&queue.avoid, input.past_matches, row.avoidance_side(), players, input.now);
+        (!verdict.never_meet).then_some(()).ok_or(Refusal::AvoidedPlayer)
     }
 
-    /// How good it is with `row` in it, if that is good enough. Whose ratings nobody knows is judged by the soft filters alone.
+    /// Quality of the session with the ticket, or `LowQuality`. A session with unknown ratings is judged by soft
+    /// filters alone.
     fn quality_with(&self, row: u32, team: u16) -> Result<f64, Refusal> {
         let (input, queue) = (self.pass_state.input, self.pass_state.input.queue);
         let row = &self.pass_state.tickets[row as usize];
-        let knows = match queue.quality {
+        let is_known = match queue.quality {
             QualitySpec::Any | QualitySpec::SoftScore { .. } => true,
             QualitySpec::LeaderboardGauss { .. } => self.session.leaderboard_position.is_some(),
             QualitySpec::AverageSimilarity { .. } | QualitySpec::CategorySimilarity { .. } => {
                 !self.session.player_ratings.is_empty()
             }
-            // Who in the session plays for whom is not known.
+            // The teams of the session's players are unknown.
             QualitySpec::WinProbability { .. } | QualitySpec::DrawProbability { .. } => false,
         };
-        if !knows {
+        if !is_known {
             return Ok(0.0);
         }
         let session = &self.session.advertisement.session;
-        let seen = SessionView {
+        let view = SessionView {
             attribute_values: &self.session.attribute_values,
             locality: session.locality,
             region_latencies: &session.region_latencies,
         };
-        let host = QualityInput {
-            session: seen,
+        let session_input = QualityInput {
+            session: view,
             finite_ratings: &self.session.player_ratings,
             player_ratings: &self.player_ratings,
             leaderboard_position: self.session.leaderboard_position,
             waited_ms: input.now.ms_since(self.session.advertisement.advertised_since),
             team,
         };
-        let inside = AvoidanceSide { users: &self.users, blocked_users: &[] };
-        let grudges =
-            |rule| avoidance::avoidance_cost(rule, input.past_matches, row.avoidance_side(), inside, input.now);
-        let costs: f64 = queue.avoid.iter().map(grudges).sum();
-        let members = [host, row.quality_input(team)];
-        let worth =
-            quality::evaluate_quality(input.ruleset, &queue.quality, queue.wait_bonus.as_ref(), &members, costs);
-        worth.passes.then_some(worth.quality).ok_or(Refusal::LowQuality)
+        let players = AvoidanceSide { users: &self.users, blocked_users: &[] };
+        let cost_of =
+            |rule| avoidance::avoidance_cost(rule, input.past_matches, row.avoidance_side(), players, input.now);
+        let costs: f64 = queue.avoid.iter().map(cost_of).sum();
+        let inputs = [session_input, row.quality_input(team)];
+        let quality =
+            quality::evaluate_quality(input.ruleset, &queue.quality, queue.wait_bonus.as_ref(), &inputs, costs);
+        quality.passes.then_some(quality.quality).ok_or(Refusal::LowQuality)
     }
 }

@@ -1,55 +1,57 @@
-//! One against one by rating alone, where no rule could refuse anybody: sorted, and neighbours paired from the top. The same answer
-//! as the long way, for the price of sorting.
+//! Fast path for 1v1 queues by rating without filters: sorts by rating and pairs neighbors from the top. It returns the
+//! same result as the general pass.
 
 use std::cmp::Reverse;
 
 use crate::filter::Refusal;
 use crate::id::{TicketId, UserKey};
-use crate::queue::pass::{PassInput, PassOutcome};
-use crate::queue::pass_state::ordered_bits;
+use crate::order::ordered_bits;
+use crate::queue::input::PassInput;
+use crate::queue::outcome::{PassOutcome, PassReport, UnmatchedTicket};
 use crate::queue::proposal::{Proposal, ProposedTicket};
-use crate::queue::report::{PassReport, UnmatchedTicket};
 use crate::ruleset::queue::{QualitySpec, SelectionMode, SelectionOrder};
 
-/// The pass, if it is one of that kind: parties of one, and no user twice in a pair.
+/// Runs the pass on the fast path. Returns `None` if it does not apply: rules, parties, or two tickets of one user in a
+/// pair.
 pub(super) fn try_run(input: &PassInput<'_>) -> Option<PassOutcome> {
     if !is_applicable(input) {
         return None;
     }
-    // One walk over everybody; what follows looks at these few bytes of each, not at tickets all over the place.
+    // Copy the few bytes that the loop below needs, for cache locality.
     let mut order: Vec<u128> = Vec::with_capacity(input.tickets.len());
-    let mut who: Vec<(TicketId, UserKey)> = Vec::with_capacity(input.tickets.len());
-    for (entrant, place) in input.tickets.iter().zip(0_u32..) {
-        let [user] = entrant.users[..] else { return None };
-        order.push(u128::from(ordered_bits(entrant.party_rating)) << 32 | u128::from(place));
-        who.push((entrant.ticket.id, user));
+    let mut owners: Vec<(TicketId, UserKey)> = Vec::with_capacity(input.tickets.len());
+    for (prepared, index) in input.tickets.iter().zip(0_u32..) {
+        let [user] = prepared.users[..] else { return None };
+        order.push(u128::from(ordered_bits(prepared.party_rating)) << 32 | u128::from(index));
+        owners.push((prepared.ticket.id, user));
     }
     order.sort_unstable();
-    let place = |it: u128| (it & u128::from(u32::MAX)) as usize;
-    for equals in order.chunk_by_mut(|one, other| one >> 32 == other >> 32).filter(|it| 1 < it.len()) {
-        equals.sort_unstable_by_key(|&it| Reverse((input.tickets[place(it)].ticket.entered_at, who[place(it)].0)));
+    let index_of = |key: u128| (key & u128::from(u32::MAX)) as usize;
+    for equal_ratings in order.chunk_by_mut(|one, other| one >> 32 == other >> 32).filter(|run| run.len() > 1) {
+        equal_ratings.sort_unstable_by_key(|&key| {
+            Reverse((input.tickets[index_of(key)].ticket.entered_at, owners[index_of(key)].0))
+        });
     }
     let pairs = order.rchunks_exact(2);
-    let left: Vec<UnmatchedTicket> = pairs
+    let unmatched: Vec<UnmatchedTicket> = pairs
         .remainder()
         .iter()
-        .map(|&it| UnmatchedTicket { ticket_id: who[place(it)].0, refusal: Refusal::CandidatesTaken })
+        .map(|&key| UnmatchedTicket { ticket_id: owners[index_of(key)].0, refusal: Refusal::CandidatesTaken })
         .collect();
     let mut proposals = Vec::with_capacity(order.len() / 2);
     for pair in pairs {
-        let (higher, lower) = (who[place(pair[1])], who[place(pair[0])]);
+        let (higher, lower) = (owners[index_of(pair[1])], owners[index_of(pair[0])]);
         if higher.1 == lower.1 {
             return None;
         }
-        let teams =
-            [higher, lower].map(|(ticket, _)| vec![ProposedTicket { ticket_id: ticket, roles: Vec::new() }]).into();
+        let teams = [higher, lower].map(|(ticket_id, _)| vec![ProposedTicket { ticket_id, roles: Vec::new() }]).into();
         proposals.push(Proposal { teams, quality: 0.0, region: None, backfilled_session: None });
     }
     let report = PassReport {
         ticket_count: order.len() as u32,
         proposed_count: 2 * proposals.len() as u32,
-        refusal_counts: left.iter().map(|it| (it.refusal, 1)).collect(),
-        unmatched: left,
+        refusal_counts: unmatched.iter().map(|ticket| (ticket.refusal, 1)).collect(),
+        unmatched,
         pair_checks: proposals.len() as u64,
         ..PassReport::default()
     };
@@ -59,8 +61,8 @@ pub(super) fn try_run(input: &PassInput<'_>) -> Option<PassOutcome> {
 fn is_applicable(input: &PassInput<'_>) -> bool {
     let (queue, teams) = (input.queue, input.teams);
     let (selection, count) = (queue.selection, input.tickets.len());
-    let from_the_top =
-        (selection.mode, selection.start_with) == (SelectionMode::BestWindow, SelectionOrder::HighestRated);
+    let highest_first =
+        (selection.mode, selection.start_with) == (SelectionMode::FirstWindow, SelectionOrder::HighestRated);
     let nothing_refuses = input.ruleset.hard_filters.is_empty()
         && queue.quality == QualitySpec::Any
         && queue.groups.is_none()
@@ -68,6 +70,6 @@ fn is_applicable(input: &PassInput<'_>) -> bool {
         && queue.window.is_none()
         && queue.avoid.is_empty()
         && (!queue.backfill || input.open_sessions.is_empty());
-    let duels = teams.team_sizes[..] == [1, 1] && teams.roles.is_empty();
-    from_the_top && nothing_refuses && duels && 2 <= count && count as u64 / 2 <= input.max_pair_checks
+    let one_vs_one = teams.team_sizes[..] == [1, 1] && teams.roles.is_empty();
+    highest_first && nothing_refuses && one_vs_one && count >= 2 && count as u64 / 2 <= input.max_pair_checks
 }

@@ -1,38 +1,39 @@
-//! Whether a pass is worth running: enough players wait, not too many matches run, and something has changed since a pass
-//! that found nothing (S2-7, S2-12, S0-23, S0-24).
+//! Queue gate: decides whether a pass runs.
+//!
+//! A pass needs enough waiting players, fewer matches than the limit, and a change since a pass that found nothing.
 
 use crate::ruleset::queue::{Gate, GateRounding};
 use crate::time::UnixMs;
 
-/// What a gate counts.
+/// Counts that the gate compares.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueCounts {
     /// Players connected to this set and silo, waiting or not.
     pub connected_players: u32,
-    /// Matches of this queue that are not over.
+    /// Matches of this queue that have not ended.
     pub active_matches: u32,
 }
 
-/// Why a gate is closed.
+/// Reason why the gate is closed and no pass runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateReason {
-    /// Fewer players wait than must.
+    /// Fewer players wait than the ruleset requires.
     TooFewWaiting {
-        /// Players that wait.
+        /// Players waiting.
         waiting_players: u32,
-        /// Players that must.
+        /// Players required.
         required_players: u32,
     },
-    /// As many matches run as may.
+    /// The limit of concurrent matches is reached.
     TooManyMatches {
-        /// Matches that run.
+        /// Matches that have not ended.
         active_matches: u32,
-        /// Matches that may.
+        /// Maximum number of concurrent matches.
         max_matches: u32,
     },
 }
 
-/// How many players must wait (S2-7); 3.9 are 4 or 3, as the ruleset rounds (B-25).
+/// Players that must wait before a pass runs. Fractions are rounded as the ruleset says.
 pub fn required_waiting_players(gate: &Gate, connected_players: u32) -> u32 {
     let share = f64::from(connected_players) * gate.min_waiting_percent / 100.0;
     let whole = match gate.rounding {
@@ -42,35 +43,35 @@ pub fn required_waiting_players(gate: &Gate, connected_players: u32) -> u32 {
     whole as u32
 }
 
-/// How many matches a pass may make, `None` for any number; or why it need not begin.
-pub fn check_gate(gate: &Gate, waiting_players: u32, crowd: QueueCounts) -> Result<Option<u32>, GateReason> {
-    let wanted = required_waiting_players(gate, crowd.connected_players);
-    if waiting_players < wanted {
-        return Err(GateReason::TooFewWaiting { waiting_players, required_players: wanted });
+/// Maximum number of matches for a pass, `None` if unlimited. Fails with the reason if the gate is closed.
+pub fn check_gate(gate: &Gate, waiting_players: u32, counts: QueueCounts) -> Result<Option<u32>, GateReason> {
+    let required = required_waiting_players(gate, counts.connected_players);
+    if waiting_players < required {
+        return Err(GateReason::TooFewWaiting { waiting_players, required_players: required });
     }
-    let Some(max) = gate.max_parallel_matches else { return Ok(None) };
-    match max.checked_sub(crowd.active_matches) {
-        None | Some(0) => Err(GateReason::TooManyMatches { active_matches: crowd.active_matches, max_matches: max }),
-        more => Ok(more),
+    let Some(max) = gate.max_concurrent_matches else { return Ok(None) };
+    match max.checked_sub(counts.active_matches) {
+        None | Some(0) => Err(GateReason::TooManyMatches { active_matches: counts.active_matches, max_matches: max }),
+        remaining => Ok(remaining),
     }
 }
 
-/// What is remembered of the last pass.
+/// State of the last pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LastPass {
-    /// It made no match, and had looks enough to say so.
+    /// It proposed no match and was not truncated.
     pub found_nothing: bool,
-    /// When something changes by itself, as its report says.
+    /// Time of the next change without new events, from its report.
     pub next_change_at: Option<UnixMs>,
-    /// What its gate counted.
+    /// Counts at that pass.
     pub queue_counts: QueueCounts,
 }
 
-/// Whether another pass may find what the last did not. `changed` says whether since then a ticket entered, left, came back,
-/// was paused or let go, or the ruleset changed (S0-24, B-2).
-pub fn should_run_pass(gate: &Gate, last: &LastPass, changed: bool, crowd: QueueCounts, now: UnixMs) -> bool {
-    let by_itself = last.next_change_at.is_some_and(|at| at <= now);
-    !gate.skip_unchanged || changed || !last.found_nothing || by_itself || last.queue_counts != crowd
+/// Whether another pass may find a match that the last one did not. `changed`: since then a ticket entered, left,
+/// returned, was paused or resumed, or the ruleset changed.
+pub fn should_run_pass(gate: &Gate, last: &LastPass, changed: bool, counts: QueueCounts, now: UnixMs) -> bool {
+    let time_has_come = last.next_change_at.is_some_and(|at| at <= now);
+    !gate.skip_unchanged || changed || !last.found_nothing || time_has_come || last.queue_counts != counts
 }
 
 #[cfg(test)]
@@ -78,48 +79,48 @@ mod tests {
     use super::*;
 
     fn gate(min_waiting_percent: f64) -> Gate {
-        Gate { min_waiting_percent, rounding: GateRounding::Up, max_parallel_matches: None, skip_unchanged: true }
+        Gate { min_waiting_percent, rounding: GateRounding::Up, max_concurrent_matches: None, skip_unchanged: true }
     }
 
-    /// S2-7, B-25: with 39 connected and a tenth asked for, three are too few, unless fractions do not count.
+    /// S2-7, B-25: with 39 connected players and 10 % required, three are too few, unless fractions are rounded down.
     #[test]
     fn gate_requires_a_share_of_connected_players_to_wait() {
-        let crowd = QueueCounts { connected_players: 39, active_matches: 0 };
+        let counts = QueueCounts { connected_players: 39, active_matches: 0 };
         assert_eq!(
-            check_gate(&gate(10.0), 3, crowd),
+            check_gate(&gate(10.0), 3, counts),
             Err(GateReason::TooFewWaiting { waiting_players: 3, required_players: 4 })
         );
-        assert_eq!(check_gate(&gate(10.0), 4, crowd), Ok(None));
-        assert_eq!(check_gate(&Gate { rounding: GateRounding::Down, ..gate(10.0) }, 3, crowd), Ok(None));
-        assert_eq!(check_gate(&gate(0.0), 0, crowd), Ok(None));
+        assert_eq!(check_gate(&gate(10.0), 4, counts), Ok(None));
+        assert_eq!(check_gate(&Gate { rounding: GateRounding::Down, ..gate(10.0) }, 3, counts), Ok(None));
+        assert_eq!(check_gate(&gate(0.0), 0, counts), Ok(None));
     }
 
-    /// S2-12: at most so many matches run at once, those of this pass included.
+    /// S2-12: the limit of concurrent matches includes those of this pass.
     #[test]
     fn gate_limits_concurrent_matches() {
-        let gate = Gate { max_parallel_matches: Some(100), ..gate(0.0) };
-        let running = |running_matches| QueueCounts { connected_players: 0, active_matches: running_matches };
-        assert_eq!(check_gate(&gate, 2, running(98)), Ok(Some(2)));
+        let gate = Gate { max_concurrent_matches: Some(100), ..gate(0.0) };
+        let active = |active_matches| QueueCounts { connected_players: 0, active_matches };
+        assert_eq!(check_gate(&gate, 2, active(98)), Ok(Some(2)));
         for too_many in [100, 101] {
             assert_eq!(
-                check_gate(&gate, 2, running(too_many)),
+                check_gate(&gate, 2, active(too_many)),
                 Err(GateReason::TooManyMatches { active_matches: too_many, max_matches: 100 })
             );
         }
     }
 
-    /// S0-23, S0-24, B-2: a pass that found nothing is not repeated until somebody comes or something grows.
+    /// S0-23, S0-24, B-2: after a pass that found nothing, the next one runs on a new event or when a range grows.
     #[test]
     fn unchanged_queue_skips_the_next_pass() {
-        let (crowd, now) = (QueueCounts::default(), UnixMs(1_000));
-        let quiet = LastPass { found_nothing: true, next_change_at: Some(UnixMs(1_001)), queue_counts: crowd };
-        assert!(!should_run_pass(&gate(0.0), &quiet, false, crowd, now));
-        assert!(should_run_pass(&gate(0.0), &quiet, true, crowd, now), "somebody came");
-        assert!(should_run_pass(&gate(0.0), &quiet, false, crowd, UnixMs(1_001)), "ranges grew");
-        assert!(should_run_pass(&gate(0.0), &LastPass { found_nothing: false, ..quiet }, false, crowd, now));
-        assert!(should_run_pass(&gate(0.0), &quiet, false, QueueCounts { active_matches: 1, ..crowd }, now));
-        let never = Gate { skip_unchanged: false, ..gate(0.0) };
-        assert!(should_run_pass(&never, &quiet, false, crowd, now), "unless the ruleset says otherwise");
-        assert!(should_run_pass(&gate(0.0), &LastPass::default(), false, crowd, now), "the first is");
+        let (counts, now) = (QueueCounts::default(), UnixMs(1_000));
+        let found_nothing = LastPass { found_nothing: true, next_change_at: Some(UnixMs(1_001)), queue_counts: counts };
+        assert!(!should_run_pass(&gate(0.0), &found_nothing, false, counts, now));
+        assert!(should_run_pass(&gate(0.0), &found_nothing, true, counts, now), "a ticket entered");
+        assert!(should_run_pass(&gate(0.0), &found_nothing, false, counts, UnixMs(1_001)), "a range grew");
+        assert!(should_run_pass(&gate(0.0), &LastPass { found_nothing: false, ..found_nothing }, false, counts, now));
+        assert!(should_run_pass(&gate(0.0), &found_nothing, false, QueueCounts { active_matches: 1, ..counts }, now));
+        let always = Gate { skip_unchanged: false, ..gate(0.0) };
+        assert!(should_run_pass(&always, &found_nothing, false, counts, now), "skip_unchanged is off");
+        assert!(should_run_pass(&gate(0.0), &LastPass::default(), false, counts, now), "the first pass always runs");
     }
 }

@@ -1,176 +1,144 @@
-//! One pass over one queue: tickets, a ruleset, a moment and dice in; proposals and a report out. Same input, same answer,
-//! byte for byte, in whatever order the tickets come.
+//! One matchmaking pass over one queue: takes tickets, a ruleset, a time and a seed; returns proposals and a report.
+//!
+//! Deterministic: the same input gives the same output, independent of the order of the tickets.
 
 use crate::filter::Refusal;
 use crate::id::AdvertisementId;
-use crate::queue::avoidance::PastMatches;
-use crate::queue::backfill::{self, OpenSession};
+use crate::queue::backfill;
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::duel_fast_path;
-use crate::queue::gate::{self, GateReason, QueueCounts};
+use crate::queue::gate::{self, GateReason};
+use crate::queue::outcome::{PassReport, UnmatchedTicket};
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
-use crate::queue::prepared_ticket::PreparedTicket;
-use crate::queue::proposal::Proposal;
-use crate::queue::report::{self, PassReport, UnmatchedTicket};
+use crate::queue::report;
 use crate::queue::rng::SplitMix64;
 use crate::queue::select::Selector;
 use crate::queue::waiting_list::WaitingList;
-use crate::ruleset::Ruleset;
-use crate::ruleset::queue::QueueSpec;
-use crate::ruleset::teams::TeamsSpec;
-use crate::time::UnixMs;
 
-/// What a pass goes by.
-#[derive(Clone, Copy, Debug)]
-pub struct PassInput<'a> {
-    /// The rules.
-    pub ruleset: &'a Ruleset,
-    /// Its queue.
-    pub queue: &'a QueueSpec,
-    /// Its teams.
-    pub teams: &'a TeamsSpec,
-    /// Everyone who waits, in any order, all of one silo. Tickets with a user in a match are left out.
-    pub tickets: &'a [&'a PreparedTicket],
-    /// Sessions with open seats; looked at where the queue fills them.
-    pub open_sessions: &'a [OpenSession],
-    /// Who met whom lately; looked at where the queue avoids anybody.
-    pub past_matches: &'a PastMatches,
-    /// What the gate counts.
-    pub queue_counts: QueueCounts,
-    /// The moment.
-    pub now: UnixMs,
-    /// Dice.
-    pub rng_seed: u64,
-    /// Pairs that the pass may judge, all together: its budget of time.
-    pub max_pair_checks: u64,
-}
+pub use crate::queue::input::PassInput;
+pub use crate::queue::outcome::PassOutcome;
 
-/// What comes of a pass.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct PassOutcome {
-    /// Matches, sessions that are filled up first. No ticket is in two.
-    pub proposals: Vec<Proposal>,
-    /// What it did.
-    pub report: PassReport,
-}
-
-/// Runs a pass.
+/// Runs a pass. The result is empty if the gate is closed.
 pub fn run_pass(input: &PassInput<'_>) -> PassOutcome {
-    let players = input.tickets.iter().fold(0_u32, |sum, it| sum.saturating_add(it.player_count.into()));
-    let room = match gate::check_gate(&input.queue.gate, players, input.queue_counts) {
-        Ok(room) => room.map_or(usize::MAX, |room| room as usize),
+    let players = input.tickets.iter().fold(0_u32, |sum, ticket| sum.saturating_add(ticket.player_count.into()));
+    let match_limit = match gate::check_gate(&input.queue.gate, players, input.queue_counts) {
+        Ok(match_limit) => match_limit.map_or(usize::MAX, |match_limit| match_limit as usize),
         Err(GateReason::TooManyMatches { .. }) if has_sessions_to_backfill(input) => 0,
-        Err(closed) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, closed) },
+        Err(reason) => return PassOutcome { proposals: Vec::new(), report: gate_closed_report(input, reason) },
     };
-    let lean = if room == usize::MAX { duel_fast_path::try_run(input) } else { None };
-    lean.unwrap_or_else(|| run_general_pass(input, room))
+    let fast = if match_limit == usize::MAX { duel_fast_path::try_run(input) } else { None };
+    fast.unwrap_or_else(|| run_general_pass(input, match_limit))
 }
 
-/// A pass by every step, that may make `room` matches.
-pub(super) fn run_general_pass(input: &PassInput<'_>, room: usize) -> PassOutcome {
+/// Runs a pass without the fast path. It makes at most `room` matches.
+pub(super) fn run_general_pass(input: &PassInput<'_>, match_limit: usize) -> PassOutcome {
     let tickets = input.tickets.len() as u32;
-    let field = PassState::new(input);
-    let pools = field.partition_into_pools();
-    let mut line = WaitingList::new(&field, &pools);
-    let mut desk = PassProgress::new(field.tickets.len(), input.ruleset.hard_filters.len(), input.max_pair_checks);
-    let filled = if has_sessions_to_backfill(input) {
-        backfill::fill_open_sessions(&field, &mut line, &mut desk)
+    let pass_state = PassState::new(input);
+    let pools = pass_state.partition_into_pools();
+    let mut waiting_list = WaitingList::new(&pass_state, &pools);
+    let mut progress =
+        PassProgress::new(pass_state.tickets.len(), input.ruleset.hard_filters.len(), input.max_pair_checks);
+    let backfills = if has_sessions_to_backfill(input) {
+        backfill::fill_open_sessions(&pass_state, &mut waiting_list, &mut progress)
     } else {
         Vec::new()
     };
-    let (made, at_capacity) = select_matches(&field, &pools, &mut line, &mut desk, room);
-    let placed = filled.iter().map(|it| &it.1).chain(&made).flat_map(CandidateMatch::ticket_indices).count() as u32;
+    let (matches, match_limit_reached) =
+        select_matches(&pass_state, &pools, &mut waiting_list, &mut progress, match_limit);
+    let proposed_count =
+        backfills.iter().map(|it| &it.1).chain(&matches).flat_map(CandidateMatch::ticket_indices).count() as u32;
     let report = PassReport {
         gate_reason: None,
         ticket_count: tickets,
-        proposed_count: placed,
-        unmatched: unmatched_tickets(&field, &line, &desk, at_capacity),
-        refusal_counts: report::nonzero_refusal_counts(&desk.refusal_counts),
-        pair_checks: desk.pair_checks,
-        truncated: desk.truncated,
-        inexact_selection: desk.inexact_selection,
-        candidate_limit_reached: desk.candidate_limit_reached,
-        match_limit_reached: at_capacity,
-        next_change_at: report::next_change_at(&field, &line, &desk),
-        max_window_reach: field.max_window_reach,
+        proposed_count,
+        unmatched: unmatched_tickets(&pass_state, &waiting_list, &progress, match_limit_reached),
+        refusal_counts: report::nonzero_refusal_counts(&progress.refusal_counts),
+        pair_checks: progress.pair_checks,
+        truncated: progress.truncated,
+        inexact_selection: progress.inexact_selection,
+        candidate_limit_reached: progress.candidate_limit_reached,
+        match_limit_reached,
+        next_change_at: report::next_change_at(&pass_state, &waiting_list, &progress),
+        max_window_reach: pass_state.max_window_reach,
     };
     let none: Option<AdvertisementId> = None;
-    let all = filled.into_iter().map(|(id, made)| (Some(id), made)).chain(made.into_iter().map(|made| (none, made)));
-    PassOutcome { proposals: all.map(|(backfills, made)| made.into_proposal(&field, backfills)).collect(), report }
+    let all = backfills
+        .into_iter()
+        .map(|(id, candidate)| (Some(id), candidate))
+        .chain(matches.into_iter().map(|candidate| (none, candidate)));
+    PassOutcome {
+        proposals: all.map(|(session, candidate)| candidate.into_proposal(&pass_state, session)).collect(),
+        report,
+    }
 }
 
-/// Whether there is anything to fill up.
+/// Whether the queue backfills and there are open sessions.
 fn has_sessions_to_backfill(input: &PassInput<'_>) -> bool {
     input.queue.backfill && !input.open_sessions.is_empty()
 }
 
-/// Makes matches pool by pool; each pool has its share of the looks that are left. Also says whether no more could be made.
+/// Selects matches pool by pool. Each pool gets a proportional share of the remaining pair checks. The flag is `true`
+/// if the match limit is reached.
 fn select_matches<'a>(
-    field: &PassState<'a>,
+    pass_state: &PassState<'a>,
     pools: &[Vec<u32>],
-    line: &mut WaitingList,
-    desk: &mut PassProgress,
-    room: usize,
+    waiting_list: &mut WaitingList,
+    progress: &mut PassProgress,
+    match_limit: usize,
 ) -> (Vec<CandidateMatch<'a>>, bool) {
-    let looks_max = desk.max_pair_checks;
-    let mut dice = SplitMix64(field.input.rng_seed);
-    let mut work = Selector {
-        pass_state: field,
-        waiting_list: line,
-        progress: desk,
-        rng: &mut dice,
-        matches_left: room,
-        matches: Vec::new(),
-    };
-    let (mut rows_left, mut ran_out) = (field.tickets.len() as u64, false);
+    let max_pair_checks = progress.max_pair_checks;
+    let mut rng = SplitMix64(pass_state.input.rng_seed);
+    let mut selector =
+        Selector { pass_state, waiting_list, progress, rng: &mut rng, matches_left: match_limit, matches: Vec::new() };
+    let (mut tickets_left, mut truncated) = (pass_state.tickets.len() as u64, false);
     for pool in pools {
-        let waiting: Vec<u32> = pool.iter().copied().filter(|&row| work.waiting_list.is_waiting(row)).collect();
-        let looks_left = u128::from(looks_max.saturating_sub(work.progress.pair_checks));
-        let share = looks_left * pool.len() as u128 / u128::from(rows_left.max(1));
-        work.progress.max_pair_checks =
-            work.progress.pair_checks.saturating_add(u64::try_from(share).unwrap_or(u64::MAX));
-        rows_left -= pool.len() as u64;
-        work.progress.truncated = false;
-        if 0 < work.matches_left && !waiting.is_empty() {
-            work.select_from_pool(&waiting);
+        let waiting: Vec<u32> = pool.iter().copied().filter(|&row| selector.waiting_list.is_waiting(row)).collect();
+        let checks_left = u128::from(max_pair_checks.saturating_sub(selector.progress.pair_checks));
+        let pool_checks = checks_left * pool.len() as u128 / u128::from(tickets_left.max(1));
+        selector.progress.max_pair_checks =
+            selector.progress.pair_checks.saturating_add(u64::try_from(pool_checks).unwrap_or(u64::MAX));
+        tickets_left -= pool.len() as u64;
+        selector.progress.truncated = false;
+        if selector.matches_left > 0 && !waiting.is_empty() {
+            selector.select_from_pool(&waiting);
         }
-        ran_out |= work.progress.truncated;
+        truncated |= selector.progress.truncated;
     }
-    let (room_left, made) = (work.matches_left, work.matches);
-    (desk.max_pair_checks, desk.truncated) = (looks_max, ran_out);
-    (made, room_left == 0)
+    let (matches_left, matches) = (selector.matches_left, selector.matches);
+    (progress.max_pair_checks, progress.truncated) = (max_pair_checks, truncated);
+    (matches, matches_left == 0)
 }
 
 fn unmatched_tickets(
-    field: &PassState<'_>,
-    line: &WaitingList,
-    desk: &PassProgress,
-    at_capacity: bool,
+    pass_state: &PassState<'_>,
+    waiting_list: &WaitingList,
+    progress: &PassProgress,
+    match_limit_reached: bool,
 ) -> Vec<UnmatchedTicket> {
-    let otherwise = if at_capacity {
+    let default_refusal = if match_limit_reached {
         Refusal::GateClosed
-    } else if desk.truncated {
+    } else if progress.truncated {
         Refusal::NotEvaluated
     } else {
         Refusal::CandidatesTaken
     };
-    let waiting = (0..field.tickets.len() as u32).filter(|&row| line.is_waiting(row));
-    let of = |row: u32| UnmatchedTicket {
-        ticket_id: field.tickets[row as usize].prepared.ticket.id,
-        refusal: desk.leading_refusal(row).unwrap_or(otherwise),
+    let waiting = (0..pass_state.tickets.len() as u32).filter(|&row| waiting_list.is_waiting(row));
+    let unmatched = |row: u32| UnmatchedTicket {
+        ticket_id: pass_state.tickets[row as usize].prepared.ticket.id,
+        refusal: progress.leading_refusal(row).unwrap_or(default_refusal),
     };
-    let mut left: Vec<UnmatchedTicket> = waiting.map(of).collect();
-    left.sort_unstable_by_key(|it| it.ticket_id);
-    left
+    let mut tickets: Vec<UnmatchedTicket> = waiting.map(unmatched).collect();
+    tickets.sort_unstable_by_key(|it| it.ticket_id);
+    tickets
 }
 
-fn gate_closed_report(input: &PassInput<'_>, closed: GateReason) -> PassReport {
-    let mut left: Vec<UnmatchedTicket> = input
+fn gate_closed_report(input: &PassInput<'_>, reason: GateReason) -> PassReport {
+    let mut unmatched: Vec<UnmatchedTicket> = input
         .tickets
         .iter()
         .map(|it| UnmatchedTicket { ticket_id: it.ticket.id, refusal: Refusal::GateClosed })
         .collect();
-    left.sort_unstable_by_key(|it| it.ticket_id);
-    PassReport { gate_reason: Some(closed), ticket_count: left.len() as u32, unmatched: left, ..PassReport::default() }
+    unmatched.sort_unstable_by_key(|it| it.ticket_id);
+    PassReport { gate_reason: Some(reason), ticket_count: unmatched.len() as u32, unmatched, ..PassReport::default() }
 }

@@ -1,29 +1,29 @@
-//! What a pass keeps while it works: looks, refusals, and when something changes next.
+//! Counters and the pair check budget of a running pass.
 
 use crate::filter::Refusal;
 use crate::time::UnixMs;
 
-/// Counts of a pass, and for every row what kept it waiting.
+/// Counters of a pass, and the leading refusal of each ticket.
 #[derive(Clone, Debug)]
 pub(super) struct PassProgress {
-    /// Pairs judged so far.
+    /// Pairs evaluated so far.
     pub(super) pair_checks: u64,
-    /// Pairs that may be judged before the work at hand must end.
+    /// Maximum number of pairs for the current step.
     pub(super) max_pair_checks: u64,
-    /// By `Refusal::counter`.
+    /// Refusals per rule, indexed by `Refusal::counter_index`.
     pub(super) refusal_counts: Vec<u64>,
     refusal_majorities: Vec<RefusalMajority>,
-    /// The next moment at which waiting alone makes good what quality lacked.
+    /// Next time at which a match becomes good enough by waiting alone.
     pub(super) next_change_at: Option<UnixMs>,
-    /// Somebody had more candidates than may be looked at for one match.
+    /// A ticket had more candidates than one match may examine.
     pub(super) candidate_limit_reached: bool,
-    /// `MaximumWeight` was not exact.
+    /// `MaximumWeight` did not use exact matching.
     pub(super) inexact_selection: bool,
-    /// Work ended for want of looks.
+    /// The pair check budget ran out.
     pub(super) truncated: bool,
 }
 
-/// What refused one row: the first rule, and the one that leads (Boyer and Moore's majority vote).
+/// Leading refusal of one ticket by the majority vote of Boyer and Moore, and its first refusal.
 #[derive(Clone, Copy, Debug, Default)]
 struct RefusalMajority {
     first_refusal: Option<u16>,
@@ -32,12 +32,12 @@ struct RefusalMajority {
 }
 
 impl PassProgress {
-    pub(super) fn new(rows: usize, hard_filters: usize, looks_max: u64) -> Self {
+    pub(super) fn new(ticket_count: usize, hard_filters: usize, max_pair_checks: u64) -> Self {
         Self {
             pair_checks: 0,
-            max_pair_checks: looks_max,
+            max_pair_checks,
             refusal_counts: vec![0; Refusal::counter_count(hard_filters)],
-            refusal_majorities: vec![RefusalMajority::default(); rows],
+            refusal_majorities: vec![RefusalMajority::default(); ticket_count],
             next_change_at: None,
             candidate_limit_reached: false,
             inexact_selection: false,
@@ -45,7 +45,7 @@ impl PassProgress {
         }
     }
 
-    /// Takes a look; `false`, and remembered, when there is none left.
+    /// Takes one pair check from the budget. Returns `false` and sets `truncated` if none is left.
     pub(super) fn spend_pair_check(&mut self) -> bool {
         if self.max_pair_checks <= self.pair_checks {
             self.truncated = true;
@@ -55,30 +55,30 @@ impl PassProgress {
         true
     }
 
-    /// Notes that a rule kept `row` from somebody.
+    /// Records that a rule refused a candidate for `row`.
     pub(super) fn record_refusal(&mut self, row: u32, refusal: Refusal) {
         let counter = refusal.counter_index();
         self.refusal_counts[counter] += 1;
-        let (why, counter) = (&mut self.refusal_majorities[row as usize], counter as u16);
-        why.first_refusal.get_or_insert(counter);
-        if why.lead == 0 {
-            (why.leading_refusal, why.lead) = (counter, 1);
-        } else if why.leading_refusal == counter {
-            why.lead += 1;
+        let (majority, counter) = (&mut self.refusal_majorities[row as usize], counter as u16);
+        majority.first_refusal.get_or_insert(counter);
+        if majority.lead == 0 {
+            (majority.leading_refusal, majority.lead) = (counter, 1);
+        } else if majority.leading_refusal == counter {
+            majority.lead += 1;
         } else {
-            why.lead -= 1;
+            majority.lead -= 1;
         }
     }
 
-    /// The rule that kept `row` waiting; `None` when none refused it anybody.
+    /// Rule that refused most candidates of `row`. `None` if no rule refused any.
     pub(super) fn leading_refusal(&self, row: u32) -> Option<Refusal> {
-        let why = self.refusal_majorities[row as usize];
-        let first = why.first_refusal?;
-        Some(Refusal::from_counter_index(usize::from(if 0 < why.lead { why.leading_refusal } else { first })))
+        let majority = self.refusal_majorities[row as usize];
+        let first = majority.first_refusal?;
+        Some(Refusal::from_counter_index(usize::from(if majority.lead > 0 { majority.leading_refusal } else { first })))
     }
 
-    /// Something changes by itself at `moment`.
-    pub(super) fn record_change_at(&mut self, moment: UnixMs) {
-        self.next_change_at = Some(self.next_change_at.map_or(moment, |known| known.min(moment)));
+    /// Records that a match may become possible at `moment` without new events.
+    pub(super) fn record_change_at(&mut self, at: UnixMs) {
+        self.next_change_at = Some(self.next_change_at.map_or(at, |known| known.min(at)));
     }
 }

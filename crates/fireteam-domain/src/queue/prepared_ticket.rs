@@ -1,4 +1,4 @@
-//! A ticket as a pass sees it: everything about it that does not change from pass to pass, worked out once.
+//! Prepared ticket: values that do not change between passes, computed once.
 
 use std::sync::Arc;
 
@@ -12,68 +12,68 @@ use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{QueueSpec, SatisfactionSpec};
 use crate::team;
 
-/// A ticket that waits. Made when the ticket enters, and again when the ruleset changes.
+/// Waiting ticket with derived values. Prepared when the ticket enters and when the ruleset changes.
 #[derive(Clone, Debug)]
 pub struct PreparedTicket {
-    /// The ticket.
+    /// Ticket as entered.
     pub ticket: Arc<Ticket>,
-    /// What the ruleset sees of its session.
+    /// Attribute values of its session.
     pub attribute_values: AttributeValues,
-    /// Its players' ratings, in the order of its players; those that are no numbers are 0.
+    /// Ratings of its players, in player order. Ratings that are not finite are 0.
     pub player_ratings: Box<[f64]>,
-    /// The party's one rating, by `QueueSpec::party_rating` (S0-26).
+    /// Rating of the party, aggregated by `QueueSpec::party_rating`.
     pub party_rating: f64,
-    /// Its place on the leaderboard, 0 for the best; a party's is the mean of its players'. `None` when it is not known.
-    /// The engine sets it before each pass that goes by places (S2-9).
+    /// Leaderboard position, 0 for the best; for a party the mean of its players. `None` if unknown. The engine sets it
+    /// before each pass that uses positions.
     pub leaderboard_position: Option<f64>,
-    /// One of its players is frustrated, as the queue has it (S1-97). The engine sets it before each pass that goes by it.
+    /// One of its players counts as frustrated by `SatisfactionSpec`. The engine sets it before each pass that uses it.
     pub frustrated: bool,
-    /// How many players it has.
+    /// Number of players.
     pub player_count: u16,
     /// Its users, sorted.
     pub users: Box<[UserKey]>,
-    /// Its rating group (S3-2); 0 where there are none.
+    /// Index of its rating group; 0 without groups.
     pub rating_group: u16,
-    /// Its bucket (S0-13); 0 where there is no window.
+    /// Rating bucket; 0 without a window.
     pub rating_bucket: i64,
-    /// What its players offer to play: places in `TeamsSpec::roles`; all of them where it does not say.
+    /// Roles that its players offer: indices into `TeamsSpec::roles`. All roles if the ticket names none.
     pub offered_roles: Box<[u16]>,
 }
 
 impl PreparedTicket {
-    /// Looks at `ticket` through `ruleset`, whose queue is `queue`.
-    pub fn new(ruleset: &Ruleset, queue: &QueueSpec, ticket: Arc<Ticket>, place: Option<f64>) -> Self {
-        let facts = AttributeValues::from_ticket(ruleset, &ticket);
-        let ratings: Box<[f64]> = ticket.player_ratings.iter().map(|it| finite_or_zero(it.rating)).collect();
-        let rating = queue.party_rating.aggregate(&ratings).unwrap_or(0.0);
+    /// Prepares `ticket` for `ruleset` and its `queue`.
+    pub fn new(ruleset: &Ruleset, queue: &QueueSpec, ticket: Arc<Ticket>, leaderboard_position: Option<f64>) -> Self {
+        let attribute_values = AttributeValues::from_ticket(ruleset, &ticket);
+        let player_ratings: Box<[f64]> = ticket.player_ratings.iter().map(|it| finite_or_zero(it.rating)).collect();
+        let party_rating = queue.party_rating.aggregate(&player_ratings).unwrap_or(0.0);
         Self {
-            party_rating: rating,
-            leaderboard_position: place.filter(|it| it.is_finite()),
+            party_rating,
+            leaderboard_position: leaderboard_position.filter(|it| it.is_finite()),
             frustrated: false,
             player_count: ticket.session.player_count(),
             users: ticket.session.sorted_users().into(),
-            rating_group: queue.groups.as_ref().map_or(0, |groups| group_of_rating(groups, rating)),
-            rating_bucket: queue.window.as_ref().map_or(0, |window| bucket_of(window, rating)),
-            offered_roles: offered_roles(ruleset, &facts),
-            player_ratings: ratings,
-            attribute_values: facts,
+            rating_group: queue.groups.as_ref().map_or(0, |groups| group_of_rating(groups, party_rating)),
+            rating_bucket: queue.window.as_ref().map_or(0, |window| bucket_of(window, party_rating)),
+            offered_roles: offered_roles(ruleset, &attribute_values),
+            player_ratings,
+            attribute_values,
             ticket,
         }
     }
 }
 
 impl PreparedTicket {
-    /// By how much its window is wider, where it is looked after so.
+    /// Factor on the window range. `None` unless the satisfaction rule applies and changes it.
     pub fn range_factor(&self, queue: &QueueSpec) -> Option<f64> {
         self.satisfaction_rule(queue).map(|rule| rule.widen).filter(|factor| *factor != 1.0)
     }
 
-    /// By how many rating points the middle of its window lies below its rating, where it is looked after so.
+    /// Rating points by which the window center is lower. `None` unless the satisfaction rule applies and changes it.
     pub fn rating_shift(&self, queue: &QueueSpec) -> Option<f64> {
         self.satisfaction_rule(queue).map(|rule| rule.shift_down).filter(|points| *points != 0.0)
     }
 
-    /// The bucket around which it looks.
+    /// Center bucket of its window.
     pub fn window_center(&self, queue: &QueueSpec) -> i64 {
         match (&queue.window, self.rating_shift(queue)) {
             (Some(window), Some(points)) => bucket_of(window, self.party_rating - points),
@@ -90,11 +90,11 @@ fn finite_or_zero(rating: f64) -> f64 {
     if rating.is_finite() { rating } else { 0.0 }
 }
 
-fn offered_roles(ruleset: &Ruleset, facts: &AttributeValues) -> Box<[u16]> {
+fn offered_roles(ruleset: &Ruleset, attribute_values: &AttributeValues) -> Box<[u16]> {
     let Some(teams) = &ruleset.teams else { return Box::default() };
-    let said = match teams.role_attribute.and_then(|attribute| facts.get(attribute)) {
-        Some(AttributeValue::StringList(said)) => Some(&**said),
+    let named_roles = match teams.role_attribute.and_then(|attribute| attribute_values.get(attribute)) {
+        Some(AttributeValue::StringList(named_roles)) => Some(&**named_roles),
         _ => None,
     };
-    team::offered_roles(teams, said).into()
+    team::offered_roles(teams, named_roles).into()
 }

@@ -1,26 +1,25 @@
-//! What a pass suggests.
+//! Match proposals of a pass.
 
 use crate::id::{AdvertisementId, TicketId};
 
-/// A match that a pass suggests. Whether it comes about the store decides.
+/// Proposed match. It takes effect when the store accepts it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Proposal {
-    /// The teams, in the order of `TeamsSpec::sizes`.
+    /// Tickets by team, in the order of `TeamsSpec::team_sizes`.
     pub teams: Vec<Vec<ProposedTicket>>,
-    /// How good it is by the ruleset's quality, bonus and costs included; higher is better. 0 where quality is `Any`.
+    /// Quality by the ruleset, with bonus and costs; higher is better. 0 for quality `Any`.
     pub quality: f64,
-    /// The region where all meet, if the ruleset goes by regions and anybody has measured any.
+    /// Region shared by all tickets, if the ruleset uses regions and a ticket has measured any.
     pub region: Option<Box<str>>,
-    /// The session with open seats that these tickets join instead of starting a match.
+    /// Session with open seats that the tickets join. `None` for a new match.
     pub backfilled_session: Option<AdvertisementId>,
 }
 
-/// A ticket in a team.
+/// Ticket in a team.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProposedTicket {
-    /// Which.
+    /// Ticket id.
     pub ticket_id: TicketId,
-    /// What each of its players plays: a place in `TeamsSpec::roles`, in the order of the ticket's players. Empty where
-    /// there are no roles.
+    /// Role of each player: indices into `TeamsSpec::roles`, in player order. Empty without roles.
     pub roles: Vec<u16>,
 }

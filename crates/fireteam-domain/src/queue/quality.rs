@@ -1,66 +1,50 @@
-//! How good a match is, and whether that is good enough: soft score, leaderboard distance, similarity or chances to win,
-//! plus what waiting adds, minus what regions and grudges take.
+//! Match quality and its threshold: soft score, leaderboard distance, similarity, win or draw probability.
+//!
+//! Waiting adds a bonus; regions and avoidance rules subtract costs.
 
+mod input;
 mod similarity;
 mod win_probability;
 
-pub use similarity::{average_similarity, category_of, category_similarity};
-pub use win_probability::{draw_probability, win_probabilities};
-
-use crate::filter::SessionView;
-use crate::queue::ticket::PlayerRating;
 use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{QualitySpec, WaitBonus};
 use crate::score::mutual_score;
 
-/// One party of a match, as far as quality goes.
-#[derive(Clone, Copy, Debug)]
-pub struct QualityInput<'a> {
-    /// As soft filters see it.
-    pub session: SessionView<'a>,
-    /// Its players' ratings; those that are no numbers have been made 0.
-    pub finite_ratings: &'a [f64],
-    /// The same with their deviations.
-    pub player_ratings: &'a [PlayerRating],
-    /// Its place on the leaderboard, if known.
-    pub leaderboard_position: Option<f64>,
-    /// How long it has waited, milliseconds.
-    pub waited_ms: u64,
-    /// Its team: a place in `TeamsSpec::sizes`.
-    pub team: u16,
-}
+pub use crate::queue::quality::input::QualityInput;
+pub use crate::queue::quality::similarity::{average_similarity, category_of, category_similarity};
+pub use crate::queue::quality::win_probability::{draw_probability, win_probabilities};
 
-/// How good a match is.
+/// Quality of a match, and whether it suffices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MatchQuality {
-    /// By the ruleset's quality, bonus and costs included; higher is better.
+    /// Quality by the ruleset, with bonus and costs; higher is better.
     pub quality: f64,
-    /// It is good enough.
+    /// The quality reaches the threshold.
     pub passes: bool,
-    /// How much of quality is missing; 0 when it passes. What no bonus can make good is infinite.
+    /// Missing quality; 0 if it passes, infinite if no bonus can make up for it.
     pub shortfall: f64,
 }
 
-/// What a quality must reach.
+/// Threshold of a quality.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct QualityThreshold {
-    /// The least that passes.
+    /// Minimum quality.
     pub minimum: f64,
-    /// Even that does not; only more does.
+    /// The quality must be greater than `minimum`, not equal.
     pub exclusive: bool,
 }
 
-/// `scale * exp(-d² / (2 sigma²))` over a distance in leaderboard positions (S2-9).
+/// `scale * exp(-d² / (2 sigma²))` for a distance `d` in leaderboard positions.
 pub fn gaussian_quality(sigma: f64, scale: f64, distance: f64) -> f64 {
     scale * (-distance * distance / (2.0 * sigma * sigma)).exp()
 }
 
-/// What waiting adds: `max(0, combined minutes - free minutes) * per_minute`, unbounded (S2-11).
+/// Bonus for waiting: `max(0, combined minutes - free minutes) * per_minute`, unbounded.
 pub fn bonus_for_waiting(rule: &WaitBonus, combined_ms: u64) -> f64 {
     (combined_ms as f64 / 60_000.0 - rule.free_minutes).max(0.0) * rule.per_minute
 }
 
-/// What a quality must reach; `None` for `Any`, and for `WinProbability`, whose band is no matter of more or less.
+/// Threshold of a quality. `None` for `Any`, and for `WinProbability`, which has a minimum and a maximum.
 pub fn quality_threshold(quality: &QualitySpec) -> Option<QualityThreshold> {
     match *quality {
         QualitySpec::Any | QualitySpec::WinProbability { .. } => None,
@@ -75,7 +59,7 @@ pub fn quality_threshold(quality: &QualitySpec) -> Option<QualityThreshold> {
     }
 }
 
-/// The quality of a match before bonus and costs; higher is better.
+/// Quality of a match without bonus and costs; higher is better.
 pub fn base_quality<'m>(ruleset: &Ruleset, quality: &QualitySpec, members: &[QualityInput<'m>]) -> f64 {
     match *quality {
         QualitySpec::Any => 0.0,
@@ -96,7 +80,7 @@ pub fn base_quality<'m>(ruleset: &Ruleset, quality: &QualitySpec, members: &[Qua
     }
 }
 
-/// Judges a match whose costs, of regions and grudges, are known.
+/// Evaluates a match. `costs` are those of regions and avoidance rules.
 pub fn evaluate_quality(
     ruleset: &Ruleset,
     quality: &QualitySpec,
@@ -106,16 +90,16 @@ pub fn evaluate_quality(
 ) -> MatchQuality {
     let combined_ms = members.iter().fold(0_u64, |sum, it| sum.saturating_add(it.waited_ms));
     if let QualitySpec::WinProbability { min_percent, max_percent } = *quality {
-        let added = wait_bonus.map_or(0.0, |rule| bonus_for_waiting(rule, combined_ms)) - costs;
+        let bonus_less_costs = wait_bonus.map_or(0.0, |rule| bonus_for_waiting(rule, combined_ms)) - costs;
         let (least, greatest) = min_and_max(&win_probabilities(ruleset.rating.as_ref(), members));
-        let passes = min_percent / 100.0 <= least && greatest <= max_percent / 100.0;
-        let short_by = if passes { 0.0 } else { f64::INFINITY };
-        return MatchQuality { quality: 1.0 - (greatest - least) + added, passes, shortfall: short_by };
+        let passes = least >= min_percent / 100.0 && greatest <= max_percent / 100.0;
+        let shortfall = if passes { 0.0 } else { f64::INFINITY };
+        return MatchQuality { quality: 1.0 - (greatest - least) + bonus_less_costs, passes, shortfall };
     }
     apply_bonus_and_costs(quality, wait_bonus, base_quality(ruleset, quality, members), combined_ms, costs)
 }
 
-/// Judges a match whose `base` is known too. Not for `WinProbability`, whose band its base does not tell.
+/// Evaluates a match with known base quality. Not for `WinProbability`, whose limits do not depend on the base quality.
 pub fn apply_bonus_and_costs(
     quality: &QualitySpec,
     wait_bonus: Option<&WaitBonus>,
@@ -123,20 +107,15 @@ pub fn apply_bonus_and_costs(
     combined_ms: u64,
     costs: f64,
 ) -> MatchQuality {
-    let quality_reached = base + (wait_bonus.map_or(0.0, |rule| bonus_for_waiting(rule, combined_ms)) - costs);
-    let Some(bar) = quality_threshold(quality) else {
-        return MatchQuality { quality: quality_reached, passes: true, shortfall: 0.0 };
+    let reached = base + (wait_bonus.map_or(0.0, |rule| bonus_for_waiting(rule, combined_ms)) - costs);
+    let Some(threshold) = quality_threshold(quality) else {
+        return MatchQuality { quality: reached, passes: true, shortfall: 0.0 };
     };
-    let passes = if bar.exclusive { bar.minimum < quality_reached } else { bar.minimum <= quality_reached };
-    MatchQuality {
-        quality: quality_reached,
-        passes,
-        shortfall: if passes { 0.0 } else { bar.minimum - quality_reached },
-    }
+    let passes = if threshold.exclusive { threshold.minimum < reached } else { threshold.minimum <= reached };
+    MatchQuality { quality: reached, passes, shortfall: if passes { 0.0 } else { threshold.minimum - reached } }
 }
 
-/// What a quality counts when matches compete: never negative, so that a match that may be made is always worth making.
-/// Soft scores count by how far they stay below the greatest that passes.
+/// Weight of a match in the selection, never negative. Soft scores count by their distance below `max_score`.
 pub fn selection_weight(quality: &QualitySpec, reached: f64) -> f64 {
     match *quality {
         QualitySpec::SoftScore { max_score } => (max_score + reached).max(0.0),
@@ -146,21 +125,21 @@ pub fn selection_weight(quality: &QualitySpec, reached: f64) -> f64 {
 
 fn worst_pair_score(ruleset: &Ruleset, members: &[QualityInput<'_>]) -> f64 {
     let mut worst: f64 = 0.0;
-    for (place, one) in members.iter().enumerate() {
-        for other in &members[place + 1..] {
+    for (index, one) in members.iter().enumerate() {
+        for other in &members[index + 1..] {
             worst = worst.max(mutual_score(ruleset, &one.session, &other.session));
         }
     }
     worst
 }
 
-/// By the best and the worst place of a match (S2-9). Whoever has no place is infinitely far from everybody: nothing but
-/// waiting brings him in.
-pub fn leaderboard_quality(sigma: f64, scale: f64, places: impl IntoIterator<Item = Option<f64>>) -> f64 {
+/// Quality by the best and the worst leaderboard position of a match. A ticket without a position gives 0, so it
+/// matches only by its wait bonus.
+pub fn leaderboard_quality(sigma: f64, scale: f64, positions: impl IntoIterator<Item = Option<f64>>) -> f64 {
     let (mut best, mut worst) = (f64::INFINITY, f64::NEG_INFINITY);
-    for place in places {
-        let Some(place) = place else { return 0.0 };
-        (best, worst) = (best.min(place), worst.max(place));
+    for position in positions {
+        let Some(position) = position else { return 0.0 };
+        (best, worst) = (best.min(position), worst.max(position));
     }
     gaussian_quality(sigma, scale, (worst - best).max(0.0))
 }
@@ -169,7 +148,7 @@ fn all_ratings<'m>(members: &[QualityInput<'m>]) -> impl Iterator<Item = f64> + 
     members.iter().flat_map(|it| it.finite_ratings.iter().copied())
 }
 
-fn min_and_max(chances: &[f64]) -> (f64, f64) {
-    let least = chances.iter().copied().fold(f64::INFINITY, f64::min);
-    (least, chances.iter().copied().fold(f64::NEG_INFINITY, f64::max))
+fn min_and_max(probabilities: &[f64]) -> (f64, f64) {
+    let least = probabilities.iter().copied().fold(f64::INFINITY, f64::min);
+    (least, probabilities.iter().copied().fold(f64::NEG_INFINITY, f64::max))
 }

@@ -1,4 +1,4 @@
-//! Which of the matches that would do is made: the nearest, one that is drawn, the first window, or all at once.
+//! Match selection: nearest, weighted sample, first window or maximum weight.
 
 mod fill_match;
 mod first_window;
@@ -7,18 +7,19 @@ mod nearest;
 mod soft_kd_tree;
 mod weighted_sample;
 
-pub(super) use fill_match::PartialMatch;
-
 use crate::filter::Refusal;
+use crate::order::ordered_bits;
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::pass_progress::PassProgress;
-use crate::queue::pass_state::{PassState, ordered_bits};
+use crate::queue::pass_state::PassState;
 use crate::queue::rng::SplitMix64;
 use crate::queue::waiting_list::WaitingList;
 use crate::ruleset::queue::{SelectionMode, SelectionOrder};
 use crate::time::UnixMs;
 
-/// A pass at work.
+pub(super) use crate::queue::select::fill_match::PartialMatch;
+
+/// Selection state of a pass.
 pub(super) struct Selector<'w, 'a> {
     pub(super) pass_state: &'w PassState<'a>,
     pub(super) waiting_list: &'w mut WaitingList,
@@ -30,7 +31,7 @@ pub(super) struct Selector<'w, 'a> {
 }
 
 impl<'a> Selector<'_, 'a> {
-    /// Makes matches out of one pool.
+    /// Selects matches from one pool.
     pub(super) fn select_from_pool(&mut self, pool: &[u32]) {
         if pool.len() < 2
             && self.pass_state.tickets[pool[0] as usize].player_count < self.pass_state.input.teams.players_per_match()
@@ -40,54 +41,54 @@ impl<'a> Selector<'_, 'a> {
         match self.pass_state.input.queue.selection.mode {
             SelectionMode::Nearest => self.select_nearest(pool),
             SelectionMode::WeightedSample => self.select_weighted_samples(pool),
-            SelectionMode::BestWindow => self.select_first_windows(pool),
+            SelectionMode::FirstWindow => self.select_first_windows(pool),
             SelectionMode::MaximumWeight => self.select_maximum_weight(pool),
         }
     }
 
-    /// The one match that is made for `row` when it is served first, if there is one.
+    /// Match that `row` gets if it is served first, if any.
     pub(super) fn find_match_for(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
         match self.pass_state.input.queue.selection.mode {
             SelectionMode::Nearest | SelectionMode::MaximumWeight => self.nearest_match(row),
             SelectionMode::WeightedSample => self.weighted_sample_match(row),
-            SelectionMode::BestWindow => self.first_window_around(row),
+            SelectionMode::FirstWindow => self.first_window_around(row),
         }
     }
 
-    /// Those of a pool who wait, in the order in which they are served.
+    /// Waiting tickets of a pool, in the order in which they are served.
     fn serving_order(&self, pool: &[u32]) -> Vec<u32> {
-        let rows = &self.pass_state.tickets;
-        let first = |row: u32| match self.pass_state.input.queue.selection.start_with {
+        let tickets = &self.pass_state.tickets;
+        let priority = |row: u32| match self.pass_state.input.queue.selection.start_with {
             SelectionOrder::LongestWaiting => 0,
-            SelectionOrder::HighestRated => !ordered_bits(rows[row as usize].prepared.party_rating),
+            SelectionOrder::HighestRated => !ordered_bits(tickets[row as usize].prepared.party_rating),
         };
         let waiting = pool.iter().copied().filter(|&row| self.waiting_list.is_waiting(row));
-        let entered = |row: u32| rows[row as usize].prepared.ticket.entered_at;
-        let mut order: Vec<(u64, UnixMs, u32)> = waiting.map(|row| (first(row), entered(row), row)).collect();
+        let entered_at = |row: u32| tickets[row as usize].prepared.ticket.entered_at;
+        let mut order: Vec<(u64, UnixMs, u32)> = waiting.map(|row| (priority(row), entered_at(row), row)).collect();
         order.sort_unstable_by(|one, other| {
-            let by_id = || rows[one.2 as usize].compare_seniority(&rows[other.2 as usize]);
+            let by_id = || tickets[one.2 as usize].compare_seniority(&tickets[other.2 as usize]);
             (one.0, one.1).cmp(&(other.0, other.1)).then_with(by_id)
         });
         order.into_iter().map(|(_, _, row)| row).collect()
     }
 
-    /// Serves everybody in turn, each by `serve`.
+    /// Serves all waiting tickets in order, each with `serve`.
     fn match_each_in_turn(&mut self, pool: &[u32], serve: impl Fn(&mut Self, u32) -> Option<CandidateMatch<'a>>) {
         for row in self.serving_order(pool) {
             if self.matches_left == 0 || self.progress.truncated {
                 return;
             }
             if self.waiting_list.is_waiting(row)
-                && let Some(made) = serve(self, row)
+                && let Some(candidate) = serve(self, row)
             {
-                self.record_match(made);
+                self.record_match(candidate);
             }
         }
     }
 
-    fn record_match(&mut self, made: CandidateMatch<'a>) {
-        made.ticket_indices().for_each(|row| self.waiting_list.remove(row));
+    fn record_match(&mut self, candidate: CandidateMatch<'a>) {
+        candidate.ticket_indices().for_each(|row| self.waiting_list.remove(row));
         self.matches_left -= 1;
-        self.matches.push(made);
+        self.matches.push(candidate);
     }
 }

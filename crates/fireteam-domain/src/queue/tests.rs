@@ -1,4 +1,4 @@
-//! Passes held against the obvious way, and what the documents say about them.
+//! Tests of passes: scenarios, explanations, and comparison with the reference implementation.
 
 mod explain_reports;
 pub(super) mod fixture;

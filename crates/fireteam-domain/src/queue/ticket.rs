@@ -1,4 +1,4 @@
-//! A party that waits.
+//! Matchmaking ticket: a party waiting in a queue.
 
 use crate::attribute::{AttributeSource, ValueOrigin};
 use crate::id::{SetId, TicketId, UserKey};
@@ -6,69 +6,69 @@ use crate::ruleset::Ruleset;
 use crate::session::Session;
 use crate::time::UnixMs;
 
-/// A party that waits in the queue of a set, for the players of its silo.
+/// Party waiting in the queue of a set, for players of the same silo.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ticket {
-    /// Its name.
+    /// Ticket id.
     pub id: TicketId,
-    /// The set whose queue it is in.
+    /// Matchmaking set of the queue.
     pub set_id: SetId,
-    /// The authenticated caller who entered it; none when anonymous.
+    /// Authenticated caller that entered the ticket. `None` if anonymous.
     pub subject: Option<UserKey>,
-    /// Since when its one clock runs: limits, range and bonus all go by it, and it keeps running when the ticket comes back
-    /// from a match that failed (B-33).
+    /// Start of the wait. Limits, ranges and bonus depend on it, and it stays the same when the ticket returns from a
+    /// failed match.
     pub entered_at: UnixMs,
-    /// The party: one entry in `party_sizes`, every player named.
+    /// Party: one entry in `party_sizes`, with all players listed.
     pub session: Session,
-    /// The players' ratings when they entered, in the order of `session.players`; they keep them until the ticket ends. Where the
-    /// set has a rating system these, and not what is said in `session`, are the attribute `skill`.
+    /// Ratings of the players at entry, in the order of `session.players`, unchanged until the ticket ends. If the set
+    /// has a rating system, they replace the `skill` values of `session`.
     pub player_ratings: Vec<PlayerRating>,
-    /// Users whom any of the players has blocked, sorted, each once; at most `limit::BLOCKED_MAX`.
+    /// Users blocked by any of the players, sorted and unique; at most `limit::BLOCKED_USERS_PER_TICKET_MAX`.
     pub blocked_users: Vec<UserKey>,
-    /// May wait beside no other ticket of any of its users.
+    /// Its users may have no other ticket at the same time.
     pub exclusive: bool,
 }
 
-/// How good a player is, on the scale of the set's rating system (B-32).
+/// Rating of a player on the scale of the set's rating system.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct PlayerRating {
-    /// Elo's and Glicko's rating, TrueSkill's and OpenSkill's mu.
+    /// Rating in Elo and Glicko, mu in TrueSkill and OpenSkill.
     pub rating: f64,
-    /// How uncertain it is: a standard deviation; 0 for systems without.
+    /// Standard deviation of the rating; 0 for systems without one.
     pub deviation: f64,
 }
 
 impl PlayerRating {
-    /// What a player waits with: what the set knows of them, where it rates anybody; else what `origin` says of their skill, where
-    /// the ruleset believes it; else nothing, which is 0.
+    /// Rating for a new ticket: `known` from the rating system if there is one. Otherwise the claimed skill `said`, if
+    /// the ruleset trusts `origin`. Otherwise 0.
     pub fn at_queue_entry(
         ruleset: &Ruleset,
         known: Option<PlayerRating>,
-        said: Option<f64>,
+        claimed_skill: Option<f64>,
         origin: ValueOrigin,
     ) -> Self {
         let skill = ruleset.attributes.iter().find(|attribute| attribute.source == AttributeSource::Skill);
-        let believed = skill.is_some_and(|attribute| attribute.trust.accepts(origin));
-        let said = said.filter(|_| believed).map(|rating| PlayerRating { rating, deviation: 0.0 });
-        known.or(said).unwrap_or_default()
+        let is_trusted = skill.is_some_and(|attribute| attribute.trust.accepts(origin));
+        let claimed_skill = claimed_skill.filter(|_| is_trusted).map(|rating| PlayerRating { rating, deviation: 0.0 });
+        known.or(claimed_skill).unwrap_or_default()
     }
 }
 
-/// Why a ticket no longer waits.
+/// Reason why a ticket ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TicketEndReason {
-    /// Its party left.
+    /// The party left.
     Left,
-    /// Nobody kept it alive.
+    /// No heartbeat arrived within the TTL.
     Expired,
-    /// It was in a match that began.
+    /// Its match started.
     Played,
-    /// Another ticket of one of its users was in a match that began.
+    /// Another ticket of one of its users was in a match that started.
     MatchedElsewhere,
     /// One of its players declined.
     Declined,
-    /// One of its players did not answer.
+    /// One of its players did not respond to the ready check in time.
     NotAcceptedInTime,
-    /// An operator, or a ruleset that no longer has a queue, ended it.
+    /// Ended by an operator, or because the ruleset no longer has a queue.
     Cancelled,
 }

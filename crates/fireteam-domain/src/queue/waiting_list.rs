@@ -1,61 +1,60 @@
-//! Who still waits during a pass, each knowing the nearest to either side: whoever is taken is passed over from then on, at
-//! no cost to those who look.
+//! Waiting list of a pass: a doubly linked list of the tickets not yet matched, and an iterator over the nearest ones.
 
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
 
-/// No row.
+/// Marks the end of a list.
 const NO_TICKET: u32 = u32::MAX;
 
-/// Rows in their order, pool by pool; rows of different pools do not see each other.
+/// Linked lists of ticket indices, one per pool, in the order of `PassState::tickets`.
 #[derive(Clone, Debug)]
 pub(super) struct WaitingList {
     next_above: Vec<u32>,
     next_below: Vec<u32>,
-    /// The first row of those with the same key.
+    /// First ticket with the same key.
     first_with_key: Vec<u32>,
-    /// Where to go on looking from a row: itself while it waits, else somebody after it.
+    /// Next ticket to visit: the ticket itself while it waits, otherwise a later one.
     forward_links: Vec<u32>,
 }
 
 impl WaitingList {
-    pub(super) fn new(field: &PassState<'_>, pools: &[Vec<u32>]) -> Self {
-        let rows = field.tickets.len();
-        let mut line = Self {
-            next_above: vec![NO_TICKET; rows],
-            next_below: vec![NO_TICKET; rows],
-            first_with_key: vec![NO_TICKET; rows],
-            forward_links: vec![NO_TICKET; rows],
+    pub(super) fn new(pass_state: &PassState<'_>, pools: &[Vec<u32>]) -> Self {
+        let count = pass_state.tickets.len();
+        let mut list = Self {
+            next_above: vec![NO_TICKET; count],
+            next_below: vec![NO_TICKET; count],
+            first_with_key: vec![NO_TICKET; count],
+            forward_links: vec![NO_TICKET; count],
         };
         for pool in pools {
-            for (place, &row) in pool.iter().enumerate() {
-                let before = place.checked_sub(1).map(|before| pool[before]);
+            for (position, &row) in pool.iter().enumerate() {
+                let before = position.checked_sub(1).map(|before| pool[before]);
                 let at = row as usize;
-                (line.forward_links[at], line.next_below[at]) = (row, before.unwrap_or(NO_TICKET));
-                line.next_above[at] = pool.get(place + 1).copied().unwrap_or(NO_TICKET);
-                let key = |row: u32| field.sort_keys[row as usize].to_bits();
-                line.first_with_key[at] =
-                    before.filter(|&it| key(it) == key(row)).map_or(row, |it| line.first_with_key[it as usize]);
+                (list.forward_links[at], list.next_below[at]) = (row, before.unwrap_or(NO_TICKET));
+                list.next_above[at] = pool.get(position + 1).copied().unwrap_or(NO_TICKET);
+                let key = |row: u32| pass_state.sort_keys[row as usize].to_bits();
+                list.first_with_key[at] =
+                    before.filter(|&it| key(it) == key(row)).map_or(row, |it| list.first_with_key[it as usize]);
             }
         }
-        line
+        list
     }
 
     pub(super) fn is_waiting(&self, row: u32) -> bool {
         self.forward_links[row as usize] == row
     }
 
-    /// The next higher row of the pool that still waits.
+    /// Next higher waiting ticket of the pool.
     pub(super) fn waiting_above(&self, row: u32) -> Option<u32> {
         none_if_sentinel(self.next_above[row as usize])
     }
 
-    /// The next lower row of the pool that still waits.
+    /// Next lower waiting ticket of the pool.
     pub(super) fn waiting_below(&self, row: u32) -> Option<u32> {
         none_if_sentinel(self.next_below[row as usize])
     }
 
-    /// The first that still waits of those with the same key; `row` itself waits.
+    /// First waiting ticket with the same key as `row`, which must be waiting.
     fn first_waiting_with_key(&self, row: u32) -> u32 {
         let mut at = self.first_with_key[row as usize];
         while !self.is_waiting(at) {
@@ -64,7 +63,7 @@ impl WaitingList {
         at
     }
 
-    /// Takes a row out.
+    /// Removes a ticket.
     pub(super) fn remove(&mut self, row: u32) {
         let (next, prev) = (self.next_above[row as usize], self.next_below[row as usize]);
         if next != NO_TICKET {
@@ -74,7 +73,7 @@ impl WaitingList {
             self.next_above[prev as usize] = next;
         }
         self.forward_links[row as usize] = next;
-        // The first of a run that is gone is asked for again and again: it points to who waits.
+        // The first ticket of a key is looked up often, so shorten its path.
         let first = self.first_with_key[row as usize] as usize;
         if self.forward_links[first] == row {
             self.forward_links[first] = next;
@@ -86,42 +85,36 @@ fn none_if_sentinel(row: u32) -> Option<u32> {
     (row != NO_TICKET).then_some(row)
 }
 
-/// Those who still wait, nearest to one row first, ties by seniority (S0-12).
+/// Iterator over waiting tickets from nearest to farthest; ties by seniority.
 pub(super) struct NearestIter<'n, 'a> {
     pass_state: &'n PassState<'a>,
     waiting_list: &'n WaitingList,
     origin: u32,
-    /// Who comes next among those below, and the first of them with that key.
+    /// Next candidate below, and the first ticket with its key.
     below: Option<(u32, u32)>,
-    /// Who comes next among those above; at first, those with the same key.
+    /// Next candidate above. Starts with the tickets of the same key.
     above: Option<u32>,
 }
 
 impl<'n, 'a> NearestIter<'n, 'a> {
-    pub(super) fn new(field: &'n PassState<'a>, line: &'n WaitingList, from: u32) -> Self {
-        let first = line.first_waiting_with_key(from);
-        let below = |it: u32| line.waiting_below(it).map(|it| line.first_waiting_with_key(it));
-        Self {
-            pass_state: field,
-            waiting_list: line,
-            origin: from,
-            below: below(first).map(|it| (it, it)),
-            above: Some(first),
-        }
+    pub(super) fn new(pass_state: &'n PassState<'a>, waiting_list: &'n WaitingList, from: u32) -> Self {
+        let first = waiting_list.first_waiting_with_key(from);
+        let below = |it: u32| waiting_list.waiting_below(it).map(|it| waiting_list.first_waiting_with_key(it));
+        Self { pass_state, waiting_list, origin: from, below: below(first).map(|it| (it, it)), above: Some(first) }
     }
 
-    /// The next nearest; `None` when there is none, or none that need be asked.
-    pub(super) fn next_candidate(&mut self, desk: &mut PassProgress) -> Option<u32> {
+    /// Next nearest ticket. `None` if there is none, or if all others are out of reach.
+    pub(super) fn next_candidate(&mut self, progress: &mut PassProgress) -> Option<u32> {
         if self.above == Some(self.origin) {
             self.above = self.waiting_list.waiting_above(self.origin);
         }
         let beyond = |row: u32| self.pass_state.out_of_reach(self.origin, row);
         if let Some(refusal) = self.below.and_then(|(row, _)| beyond(row)) {
-            desk.record_refusal(self.origin, refusal);
+            progress.record_refusal(self.origin, refusal);
             self.below = None;
         }
         if let Some(refusal) = self.above.and_then(beyond) {
-            desk.record_refusal(self.origin, refusal);
+            progress.record_refusal(self.origin, refusal);
             self.above = None;
         }
         let (low, high) = match (self.below, self.above) {
@@ -143,7 +136,7 @@ impl<'n, 'a> NearestIter<'n, 'a> {
         Some(row)
     }
 
-    /// Those with one key come in their order, the senior first; then those with the next lower.
+    /// Tickets with equal keys come in list order, senior first. Then follows the next lower key.
     fn take_below(&mut self) -> Option<u32> {
         let (row, first) = self.below?;
         let key = |row: u32| self.pass_state.sort_keys[row as usize].to_bits();

@@ -1,15 +1,15 @@
-//! Buckets of ratings, and how far a ticket may look by now (S0-4 to S0-16).
+//! Rating windows: rating buckets, and the range of buckets a ticket accepts, which grows while it waits.
 //!
-//! | waited (width 1, start 0, step 1 per 20 s, at most 10) | range          |
-//! |---------------------------------------------------------|----------------|
-//! | 0–20 s                                                  | its own bucket |
-//! | 20–40 s                                                 | 1 either side  |
-//! | 200 s +                                                 | 10 either side |
+//! | waited (width 1, start 0, step 1 per 20 s, max 10) | range          |
+//! |----------------------------------------------------|----------------|
+//! | 0–20 s                                             | its own bucket |
+//! | 20–40 s                                            | 1 either side  |
+//! | 200 s +                                            | 10 either side |
 
 use crate::ruleset::queue::{BucketRounding, RatingWindow, WindowBoundChoice, WindowClock, WindowMatchRule};
 use crate::time::UnixMs;
 
-/// The bucket of a rating (S0-13). Halves are rounded away from zero: 2.5 is in 3, -0.5 in -1.
+/// Bucket of a rating. Half values round away from zero: 2.5 is in 3, -0.5 in -1.
 pub fn bucket_of(window: &RatingWindow, rating: f64) -> i64 {
     let buckets = rating / window.bucket_width;
     let whole = match window.rounding {
@@ -20,74 +20,76 @@ pub fn bucket_of(window: &RatingWindow, rating: f64) -> i64 {
     whole as i64
 }
 
-/// How many buckets to either side a ticket of this rating may ever look (S0-15); `None` for any number.
+/// Maximum range of a ticket with this rating, in buckets to either side. `None` if unbounded.
 pub fn max_range_of(window: &RatingWindow, rating: f64) -> Option<u32> {
-    let share = window.max_percent.map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
-    match (window.max, share) {
-        (Some(max), Some(share)) => Some(match window.combine {
-            WindowBoundChoice::Smaller => max.min(share),
-            WindowBoundChoice::Larger => max.max(share),
+    let percent_bound =
+        window.max_percent.map(|percent| (rating.abs() * percent / 100.0 / window.bucket_width).floor() as u32);
+    match (window.max, percent_bound) {
+        (Some(max), Some(percent_bound)) => Some(match window.combine {
+            WindowBoundChoice::Smaller => max.min(percent_bound),
+            WindowBoundChoice::Larger => max.max(percent_bound),
         }),
-        (max, share) => max.or(share),
+        (max, percent_bound) => max.or(percent_bound),
     }
 }
 
-/// How many buckets to either side a ticket looks at `now` (S0-14). A bound below `start` rules from the beginning.
-pub fn range_at(window: &RatingWindow, rating: f64, entered: UnixMs, now: UnixMs) -> u32 {
-    let steps = u32::try_from(elapsed_steps(window, entered, now)).unwrap_or(u32::MAX);
+/// Range of a ticket at `now`, in buckets to either side. A bound below `start` applies from the beginning.
+pub fn range_at(window: &RatingWindow, rating: f64, entered_at: UnixMs, now: UnixMs) -> u32 {
+    let steps = u32::try_from(elapsed_steps(window, entered_at, now)).unwrap_or(u32::MAX);
     let grown = window.start.saturating_add(window.step.saturating_mul(steps));
     max_range_of(window, rating).map_or(grown, |bound| grown.min(bound))
 }
 
-/// A range made `factor` times as wide, to the nearest bucket: of a ticket that is looked after (S1-97). One that looks into no other
-/// bucket yet does not begin to.
+/// Range multiplied by `factor`, rounded to the nearest bucket. A range of 0 stays 0.
 pub fn scale_range(range: u32, factor: f64) -> u32 {
     (f64::from(range) * factor).round() as u32
 }
 
-/// When a ticket's range next grows; `None` when it is as wide as it gets.
-pub fn next_growth_at(window: &RatingWindow, rating: f64, entered: UnixMs, now: UnixMs) -> Option<UnixMs> {
-    let (every_ms, range) = (window.step_every_ms.max(1), range_at(window, rating, entered, now));
-    let as_wide_as_it_gets = window.step == 0 || range == u32::MAX || max_range_of(window, rating) == Some(range);
-    if as_wide_as_it_gets {
+/// Time at which a ticket's range grows next. `None` if it has reached its maximum.
+pub fn next_growth_at(window: &RatingWindow, rating: f64, entered_at: UnixMs, now: UnixMs) -> Option<UnixMs> {
+    let (every_ms, range) = (window.step_every_ms.max(1), range_at(window, rating, entered_at, now));
+    let is_maximal = window.step == 0 || range == u32::MAX || max_range_of(window, rating) == Some(range);
+    if is_maximal {
         return None;
     }
     Some(match window.clock {
         WindowClock::Queue => UnixMs((now.0 / every_ms).saturating_add(1).saturating_mul(every_ms)),
-        WindowClock::Ticket => entered.plus_ms((elapsed_steps(window, entered, now) + 1).saturating_mul(every_ms)),
+        WindowClock::Ticket => {
+            entered_at.plus_ms((elapsed_steps(window, entered_at, now) + 1).saturating_mul(every_ms))
+        }
     })
 }
 
-/// Steps since a ticket entered, by the clock that counts (B-4).
-fn elapsed_steps(window: &RatingWindow, entered: UnixMs, now: UnixMs) -> u64 {
+/// Number of steps since the ticket entered, by the clock of the window.
+fn elapsed_steps(window: &RatingWindow, entered_at: UnixMs, now: UnixMs) -> u64 {
     let every_ms = window.step_every_ms.max(1);
     match window.clock {
-        WindowClock::Queue => (now.0 / every_ms).saturating_sub(entered.0 / every_ms),
-        WindowClock::Ticket => now.ms_since(entered) / every_ms,
+        WindowClock::Queue => (now.0 / every_ms).saturating_sub(entered_at.0 / every_ms),
+        WindowClock::Ticket => now.ms_since(entered_at) / every_ms,
     }
 }
 
-/// Where a ticket stands, and where it looks.
+/// Window of a ticket, in buckets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketRange {
-    /// Its own bucket: where others find it.
+    /// Bucket of the ticket's own rating.
     pub bucket: i64,
-    /// The bucket around which it looks: its own, or one further down where it is looked after (S1-97).
+    /// Center of the window: its own bucket, or a lower one if the satisfaction rule applies.
     pub center: i64,
-    /// How many buckets to either side of that it looks.
+    /// Buckets to either side of the center.
     pub range: u32,
 }
 
 impl BucketRange {
-    /// How far from its own bucket it looks, to the side on which that is further.
+    /// Distance from its own bucket to the farther end of the window.
     pub fn max_distance(self) -> u32 {
-        let moved = u32::try_from(self.bucket.abs_diff(self.center)).unwrap_or(u32::MAX);
-        self.range.saturating_add(moved)
+        let shift = u32::try_from(self.bucket.abs_diff(self.center)).unwrap_or(u32::MAX);
+        self.range.saturating_add(shift)
     }
 }
 
-/// Whether somebody who looks `range` buckets far may play another at `distance` buckets who looks `theirs` far, as far as
-/// the asking side goes: `distance <= range`, and the other's range covers its share (S0-16, B-6).
+/// Whether a ticket with `range` accepts one with range `theirs` at `distance` buckets. The distance must be within
+/// `range`, and the other range must cover the reciprocal share.
 pub fn range_accepts(window: &RatingWindow, range: u32, theirs: u32, distance: u64) -> bool {
     match window.rule {
         WindowMatchRule::Contain => contains_reciprocally(window, (range, distance), (theirs, distance)),
@@ -95,14 +97,14 @@ pub fn range_accepts(window: &RatingWindow, range: u32, theirs: u32, distance: u
     }
 }
 
-/// The same where the two need not be as far from each other's middle: the asking side looks `range` far and has the other at
-/// `distance`; the other looks `theirs` far and has the asking side at `back`.
+/// The same for windows whose center differs from the bucket. `distance` is from the first center to the second bucket,
+/// `back` from the second center to the first bucket.
 fn contains_reciprocally(window: &RatingWindow, (range, distance): (u32, u64), (theirs, back): (u32, u64)) -> bool {
     distance <= u64::from(range) && window.reciprocal_percent * back as f64 <= 100.0 * f64::from(theirs)
 }
 
-/// Whether two may meet: either of them accepts the other. With full reciprocity that is both. Each judges by its own middle, so
-/// that whoever is sought by somebody stronger is asked about that distance.
+/// Whether two tickets may meet: at least one accepts the other. With full reciprocity that means both. Each side
+/// measures the distance from its own center.
 pub fn windows_may_meet(window: &RatingWindow, one: BucketRange, other: BucketRange) -> bool {
     match window.rule {
         WindowMatchRule::Contain => {
@@ -114,11 +116,11 @@ pub fn windows_may_meet(window: &RatingWindow, one: BucketRange, other: BucketRa
     }
 }
 
-/// How far from its own bucket a ticket that looks `own` far from there need look at all, when nobody else looks further than
-/// `widest` from theirs; see [`Look::reach`].
-pub fn reach(window: &RatingWindow, own: u32, widest: u32) -> u64 {
+/// Distance in buckets up to which a ticket with reach `own` must be compared. `widest` is the maximum
+/// [`BucketRange::max_distance`] of all tickets.
+pub fn max_search_distance(window: &RatingWindow, own: u32, widest: u32) -> u64 {
     match window.rule {
-        WindowMatchRule::Contain if 100.0 <= window.reciprocal_percent => u64::from(own),
+        WindowMatchRule::Contain if window.reciprocal_percent >= 100.0 => u64::from(own),
         WindowMatchRule::Contain => u64::from(own.max(widest)),
         WindowMatchRule::Overlap => u64::from(own) + u64::from(widest),
     }

@@ -1,143 +1,144 @@
-//! A leaderboard that keeps its order while scores change: who stands where, and who stands at a place.
+//! Leaderboard that stays sorted while ratings change: index of a user, and entries from an index on.
 //!
-//! Standings lie in blocks of a few hundred, in order, and a Fenwick tree counts them. To find a user's place, or who is at one, is
-//! two binary searches and a walk of the tree; to move one costs shifting half a block. A block that is split or emptied has the
-//! tree made anew, which happens once in hundreds of changes. A sorted list would shift a million entries for each.
+//! Entries lie in sorted blocks of up to 512, and a Fenwick tree counts the entries per block. A lookup costs two
+//! binary searches and one walk of the tree. A move shifts half a block. Splitting or removing a block rebuilds the
+//! tree; that happens about once in hundreds of changes. A plain sorted list would shift a million entries for each
+//! change.
 
 use std::cmp::Ordering;
 
 use crate::id::UserKey;
 
-/// Standings in one block at most: a block is shifted in less time than it takes to find it.
+/// Maximum number of entries in one block. Shifting a block of this size takes less time than finding it.
 const BLOCK_ENTRIES_MAX: usize = 512;
 
-/// Neighbouring blocks that have no more than this together become one, so that blocks stay filled however users move.
+/// Neighboring blocks with at most this many entries together are merged, so that blocks stay filled.
 const MERGED_BLOCK_ENTRIES_MAX: usize = BLOCK_ENTRIES_MAX / 2;
 
-/// A user and what it is ranked by.
+/// User and the value that the leaderboard sorts by.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LeaderboardEntry {
     /// Higher is better.
     pub conservative_rating: f64,
-    /// Decides between equals: the lesser first.
+    /// Breaks ties: the lower key comes first.
     pub user: UserKey,
 }
 
 impl LeaderboardEntry {
-    /// Best first. What is no number has a place as well: before all numbers or after them, by its sign.
+    /// Compares best first. NaN sorts before or after all numbers, by its sign.
     fn cmp_best_first(&self, other: &Self) -> Ordering {
         other.conservative_rating.total_cmp(&self.conservative_rating).then(self.user.cmp(&other.user))
     }
 }
 
-/// Standings in order. A user has one as long as the caller removes the old one first.
+/// Sorted entries. A user has one entry if the caller removes the old one before it inserts the new one.
 #[derive(Clone, Debug, Default)]
 pub struct Leaderboard {
-    /// None is empty.
+    /// No block is empty.
     blocks: Vec<Vec<LeaderboardEntry>>,
     block_counts: FenwickTree,
 }
 
 impl Leaderboard {
-    /// All of them at once, in any order, each user once.
-    pub fn from_entries(mut standings: Vec<LeaderboardEntry>) -> Self {
-        standings.sort_unstable_by(LeaderboardEntry::cmp_best_first);
-        // Two thirds full: room for those who come, before anything is split.
+    /// Builds the leaderboard from entries in any order, one per user.
+    pub fn from_entries(mut entries: Vec<LeaderboardEntry>) -> Self {
+        entries.sort_unstable_by(LeaderboardEntry::cmp_best_first);
+        // Fills blocks to two thirds, so that later inserts do not split them at once.
         let blocks: Vec<Vec<LeaderboardEntry>> =
-            standings.chunks(BLOCK_ENTRIES_MAX * 2 / 3).map(<[LeaderboardEntry]>::to_vec).collect();
-        let counts = FenwickTree::from_blocks(&blocks);
-        Self { blocks, block_counts: counts }
+            entries.chunks(BLOCK_ENTRIES_MAX * 2 / 3).map(<[LeaderboardEntry]>::to_vec).collect();
+        let block_counts = FenwickTree::from_blocks(&blocks);
+        Self { blocks, block_counts }
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub fn len(&self) -> usize {
         self.block_counts.total
     }
 
-    /// Nobody is there.
+    /// True without entries.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty()
     }
 
-    /// Adds one; changes nothing and says `false` when it is there.
-    pub fn insert(&mut self, standing: LeaderboardEntry) -> bool {
+    /// Inserts an entry. Returns `false`, without a change, if the same entry exists.
+    pub fn insert(&mut self, entry: LeaderboardEntry) -> bool {
         if self.blocks.is_empty() {
-            self.blocks.push(vec![standing]);
+            self.blocks.push(vec![entry]);
             self.block_counts = FenwickTree::from_blocks(&self.blocks);
             return true;
         }
-        // Whoever is worse than all goes to the last block.
-        let at = self.block_index(&standing).min(self.blocks.len() - 1);
-        let block = &mut self.blocks[at];
-        let Err(within) = block.binary_search_by(|known| known.cmp_best_first(&standing)) else { return false };
-        block.insert(within, standing);
+        // An entry worse than all others goes to the last block.
+        let block_index = self.block_index(&entry).min(self.blocks.len() - 1);
+        let block = &mut self.blocks[block_index];
+        let Err(index) = block.binary_search_by(|known| known.cmp_best_first(&entry)) else { return false };
+        block.insert(index, entry);
         if block.len() <= BLOCK_ENTRIES_MAX {
-            self.block_counts.add(at, 1);
+            self.block_counts.add(block_index, 1);
             return true;
         }
         let upper = block.split_off(BLOCK_ENTRIES_MAX / 2);
-        self.blocks.insert(at + 1, upper);
+        self.blocks.insert(block_index + 1, upper);
         self.block_counts = FenwickTree::from_blocks(&self.blocks);
         true
     }
 
-    /// Takes one away; says `false` when it is not there.
-    pub fn remove(&mut self, standing: &LeaderboardEntry) -> bool {
-        let at = self.block_index(standing);
-        let Some(block) = self.blocks.get_mut(at) else { return false };
-        let Ok(within) = block.binary_search_by(|known| known.cmp_best_first(standing)) else { return false };
-        block.remove(within);
-        let left = block.len();
-        let next = self.blocks.get(at + 1).map(Vec::len);
-        if left == 0 {
-            self.blocks.remove(at);
-        } else if next.is_some_and(|next| left + next <= MERGED_BLOCK_ENTRIES_MAX) {
-            let next = self.blocks.remove(at + 1);
-            self.blocks[at].extend(next);
+    /// Removes an entry. Returns `false` if it does not exist.
+    pub fn remove(&mut self, entry: &LeaderboardEntry) -> bool {
+        let block_index = self.block_index(entry);
+        let Some(block) = self.blocks.get_mut(block_index) else { return false };
+        let Ok(index) = block.binary_search_by(|known| known.cmp_best_first(entry)) else { return false };
+        block.remove(index);
+        let len = block.len();
+        let next_len = self.blocks.get(block_index + 1).map(Vec::len);
+        if len == 0 {
+            self.blocks.remove(block_index);
+        } else if next_len.is_some_and(|next_len| len + next_len <= MERGED_BLOCK_ENTRIES_MAX) {
+            let next = self.blocks.remove(block_index + 1);
+            self.blocks[block_index].extend(next);
         } else {
-            self.block_counts.add(at, -1);
+            self.block_counts.add(block_index, -1);
             return true;
         }
         self.block_counts = FenwickTree::from_blocks(&self.blocks);
         true
     }
 
-    /// The place of `standing`, 0 for the best, or where it would stand.
-    pub fn index_of(&self, standing: &LeaderboardEntry) -> usize {
-        let at = self.block_index(standing);
-        let within = self
+    /// Index of `entry`, 0 for the best; or the index at which it would be inserted.
+    pub fn index_of(&self, entry: &LeaderboardEntry) -> usize {
+        let block_index = self.block_index(entry);
+        let offset = self
             .blocks
-            .get(at)
-            .map_or(0, |block| block.partition_point(|known| known.cmp_best_first(standing) == Ordering::Less));
-        self.block_counts.prefix_sum(at) + within
+            .get(block_index)
+            .map_or(0, |block| block.partition_point(|known| known.cmp_best_first(entry) == Ordering::Less));
+        self.block_counts.prefix_sum(block_index) + offset
     }
 
-    /// How many have a better score than `score`: where somebody new with it would stand.
-    pub fn index_of_rating(&self, score: f64) -> usize {
-        self.index_of(&LeaderboardEntry { conservative_rating: score, user: UserKey::from_bytes([0; 16]) })
+    /// Number of entries with a better rating than `conservative_rating`: the index of a new user with that rating.
+    pub fn index_of_rating(&self, conservative_rating: f64) -> usize {
+        self.index_of(&LeaderboardEntry { conservative_rating, user: UserKey::from_bytes([0; 16]) })
     }
 
-    /// Places and standings from a place on, best first.
-    pub fn iter_from(&self, place: usize) -> impl Iterator<Item = (usize, LeaderboardEntry)> + '_ {
-        let (at, within) = self.block_counts.locate(place);
-        let rest = self.blocks.get(at..).unwrap_or_default().iter().flatten();
-        // What `find` says of a place beyond the last is the end.
-        (place..).zip(rest.skip(within).copied())
+    /// Indexes and entries from `index` on, best first; empty beyond the last entry.
+    pub fn iter_from(&self, index: usize) -> impl Iterator<Item = (usize, LeaderboardEntry)> + '_ {
+        let (block, offset) = self.block_counts.locate(index);
+        let rest = self.blocks.get(block..).unwrap_or_default().iter().flatten();
+        // For an index beyond the last entry, `locate` returns a block beyond the last one.
+        (index..).zip(rest.skip(offset).copied())
     }
 
-    /// The block that a standing is in, if it is anywhere: the first that does not end before it.
-    fn block_index(&self, standing: &LeaderboardEntry) -> usize {
+    /// Index of the block that may contain the entry: the first block that does not end before it.
+    fn block_index(&self, entry: &LeaderboardEntry) -> usize {
         let ends_before = |block: &Vec<LeaderboardEntry>| {
-            block.last().is_some_and(|it| it.cmp_best_first(standing) == Ordering::Less)
+            block.last().is_some_and(|last| last.cmp_best_first(entry) == Ordering::Less)
         };
         self.blocks.partition_point(ends_before)
     }
 }
 
-/// How many standings the blocks have: sums over ranges whose lengths are powers of two (Fenwick 1994).
+/// Number of entries per block as a Fenwick tree: sums over ranges whose lengths are powers of two (Fenwick 1994).
 #[derive(Clone, Debug, Default)]
 struct FenwickTree {
-    /// Element `i` counts the blocks from `i + 1 - lowest_bit(i + 1)` to `i`.
+    /// Element `i` is the sum of blocks `i + 1 - lowest_set_bit(i + 1)` to `i`.
     sums: Vec<usize>,
     total: usize,
 }
@@ -154,7 +155,7 @@ impl FenwickTree {
         Self { sums, total: blocks.iter().map(Vec::len).sum() }
     }
 
-    /// A block has one more, or one less.
+    /// Adds `difference` to the count of a block.
     fn add(&mut self, block: usize, difference: isize) {
         self.total = self.total.saturating_add_signed(difference);
         let mut at = block + 1;
@@ -164,28 +165,28 @@ impl FenwickTree {
         }
     }
 
-    /// Standings in the blocks before this one.
+    /// Number of entries in the blocks before `block`.
     fn prefix_sum(&self, block: usize) -> usize {
         let (mut at, mut sum) = (block.min(self.sums.len()), 0);
-        while 0 < at {
+        while at > 0 {
             sum += self.sums[at - 1];
             at -= lowest_set_bit(at);
         }
         sum
     }
 
-    /// The block that a place is in, and how far in it.
-    fn locate(&self, place: usize) -> (usize, usize) {
-        let (mut at, mut left) = (0, place);
+    /// Block that contains an index, and the position within the block.
+    fn locate(&self, index: usize) -> (usize, usize) {
+        let (mut block, mut remaining) = (0, index);
         let mut step = self.sums.len().checked_ilog2().map_or(0, |log| 1_usize << log);
-        while 0 < step {
-            if let Some(sum) = self.sums.get(at + step - 1).filter(|sum| **sum <= left) {
-                left -= sum;
-                at += step;
+        while step > 0 {
+            if let Some(sum) = self.sums.get(block + step - 1).filter(|sum| **sum <= remaining) {
+                remaining -= sum;
+                block += step;
             }
             step /= 2;
         }
-        (at, left)
+        (block, remaining)
     }
 }
 

@@ -1,19 +1,19 @@
-//! Ratings for games that only know wins and losses (S4-4): the share of wins is taken as a percentile, and the percentile is
-//! looked up among the players of a large federation.
+//! Ratings from wins and losses alone: the share of wins is a percentile, which a table of federation members maps to a
+//! rating.
 
-/// A row of the table: the share of players who are rated below `from`, and the category of those from there on.
+/// Row of the table: the share of players rated below `rating_from`, and the category from that rating on.
 struct PercentileBand {
     share_below: f64,
     rating_from: f64,
     category: u8,
 }
 
-const fn percentile_band(below: f64, from: f64, category: u8) -> PercentileBand {
-    PercentileBand { share_below: below, rating_from: from, category }
+const fn percentile_band(share_below: f64, rating_from: f64, category: u8) -> PercentileBand {
+    PercentileBand { share_below, rating_from, category }
 }
 
-/// The ratings of the United States Chess Federation's members, as the team challenge has them (D-19). A class is 100 points wide
-/// and ends at 99.
+/// Rating distribution of the members of the United States Chess Federation. Each band is 100 points wide and ends at
+/// 99.
 #[rustfmt::skip]
 const USCF_PERCENTILE_BANDS: [PercentileBand; 28] = [
     percentile_band(0.0000,    0.0,  1), percentile_band(0.0608,  200.0,  2), percentile_band(0.0997,  300.0,  2), percentile_band(0.1477,  400.0,  3),
@@ -25,31 +25,31 @@ const USCF_PERCENTILE_BANDS: [PercentileBand; 28] = [
     percentile_band(0.9974, 2500.0, 13), percentile_band(0.9988, 2600.0, 13), percentile_band(0.9998, 2700.0, 13), percentile_band(1.0000, 2800.0, 13),
 ];
 
-/// A rating, 0 to 2800, and a category, 1 to 13, for somebody who has won and lost so often. Draws are left out. A record that
-/// cannot be, negative or no number, and one without any match, is taken as one win and one loss.
+/// Rating from 0 to 2800 and category from 1 to 13 for a number of wins and losses. Draws are left out. An impossible
+/// record (negative, not a number, or without matches) counts as one win and one loss.
 ///
-/// The share of wins is the percentile; within a class the rating is interpolated and rounded. Who has never lost is rated 2800:
-/// the last class has no upper end.
+/// The share of wins is the percentile. Within a band, the rating is interpolated and rounded. A player without losses
+/// gets 2800, because the last band has no upper end.
 pub fn rating_from_record(wins: f64, losses: f64) -> (u32, u8) {
-    let counts = |it: f64| it.is_finite() && 0.0 <= it;
-    let sound = counts(wins) && counts(losses) && 0.0 < wins + losses && (wins + losses).is_finite();
-    let share = if sound { wins / (wins + losses) } else { 0.5 };
-    let place = USCF_PERCENTILE_BANDS.partition_point(|class| class.share_below <= share).saturating_sub(1);
-    let class = &USCF_PERCENTILE_BANDS[place];
-    let Some(next) = USCF_PERCENTILE_BANDS.get(place + 1) else { return (class.rating_from as u32, class.category) };
-    let width = next.rating_from - 1.0 - class.rating_from;
-    let rating = class.rating_from + width * (share - class.share_below) / (next.share_below - class.share_below);
-    (rating.round() as u32, class.category)
+    let is_count = |count: f64| count.is_finite() && count >= 0.0;
+    let is_possible = is_count(wins) && is_count(losses) && wins + losses > 0.0 && (wins + losses).is_finite();
+    let share = if is_possible { wins / (wins + losses) } else { 0.5 };
+    let index = USCF_PERCENTILE_BANDS.partition_point(|band| band.share_below <= share).saturating_sub(1);
+    let band = &USCF_PERCENTILE_BANDS[index];
+    let Some(next) = USCF_PERCENTILE_BANDS.get(index + 1) else { return (band.rating_from as u32, band.category) };
+    let width = next.rating_from - 1.0 - band.rating_from;
+    let rating = band.rating_from + width * (share - band.share_below) / (next.share_below - band.share_below);
+    (rating.round() as u32, band.category)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// S4-4: the table's edges, its middle, and its end.
+    /// S4-4: edges, middle and end of the table.
     #[test]
     fn percentile_rating_follows_the_share_of_wins() {
-        for (wins, losses, wanted) in [
+        for (wins, losses, expected) in [
             (0.0, 10.0, (0, 1)),
             (1.0, 1.0, (1036, 6)),
             (5_000.0, 5_000.0, (1036, 6)),
@@ -59,11 +59,11 @@ mod tests {
             (9_999.0, 1.0, (2750, 13)),
             (7.0, 0.0, (2800, 13)),
         ] {
-            assert_eq!(rating_from_record(wins, losses), wanted, "{wins} wins, {losses} losses");
+            assert_eq!(rating_from_record(wins, losses), expected, "{wins} wins, {losses} losses");
         }
     }
 
-    /// S4-4: what cannot be is one win and one loss.
+    /// S4-4: an impossible record counts as one win and one loss.
     #[test]
     fn percentile_rating_of_an_impossible_record_is_one_win_and_one_loss() {
         for (wins, losses) in

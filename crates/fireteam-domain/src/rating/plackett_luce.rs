@@ -1,21 +1,21 @@
-//! The Plackett-Luce model after Weng and Lin, *A Bayesian approximation method for online ranking*, JMLR 12 (2011), algorithm 4,
-//! with what OpenSkill adds to it (S2-1, D-10): tau, which keeps deviations from vanishing, and gamma, which holds back how fast
-//! they shrink. Ours, since no crate that is kept has it.
+//! Plackett-Luce model after Weng and Lin, *A Bayesian approximation method for online ranking*, JMLR 12 (2011),
+//! algorithm 4. Two additions are from OpenSkill: tau keeps deviations from vanishing, and gamma slows how fast they
+//! shrink. Implemented here because no maintained crate has it.
 
-use crate::rating::{Side, Skill};
+use crate::rating::skill::{Side, Skill};
 
-/// What a ruleset says of Plackett-Luce that a match needs.
+/// Plackett-Luce parameters of a ruleset.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Constants {
-    /// How much luck there is in a side's game.
+    /// Deviation of the performance of a side in one match.
     pub(super) beta: f64,
-    /// The least factor by which a variance shrinks.
+    /// Minimum factor by which a variance shrinks.
     pub(super) kappa: f64,
-    /// Added to every deviation before a game.
+    /// Added (in quadrature) to each deviation before a match.
     pub(super) tau: f64,
 }
 
-/// A side as one: the sums of its players.
+/// Sums over the players of a side.
 #[derive(Clone, Copy, Debug)]
 struct SideSum {
     rating_sum: f64,
@@ -24,49 +24,49 @@ struct SideSum {
 }
 
 pub(super) fn rate_match(sides: &[Side], constants: Constants) -> Vec<Vec<Skill>> {
-    let grown = |skill: &Skill| skill.estimate.deviation.powi(2) + constants.tau.powi(2);
+    let variance_with_tau = |skill: &Skill| skill.estimate.deviation.powi(2) + constants.tau.powi(2);
     let sums: Vec<SideSum> = sides
         .iter()
         .map(|side| SideSum {
             rating_sum: side.players.iter().map(|skill| skill.estimate.rating).sum(),
-            variance_sum: side.players.iter().map(grown).sum(),
+            variance_sum: side.players.iter().map(variance_with_tau).sum(),
             rank: side.rank,
         })
         .collect();
     let c = sums.iter().map(|sum| sum.variance_sum + constants.beta.powi(2)).sum::<f64>().sqrt();
     let changes = omega_and_delta(&sums, c);
-    let rated = |((side, sum), (shift, shrink)): ((&Side, &SideSum), &(f64, f64))| {
-        let each = |skill: &Skill| {
-            let variance = grown(skill);
-            let share = if 0.0 < sum.variance_sum { variance / sum.variance_sum } else { 0.0 };
+    let rated_side = |((side, sum), (shift, shrink)): ((&Side, &SideSum), &(f64, f64))| {
+        let rated_player = |skill: &Skill| {
+            let variance = variance_with_tau(skill);
+            let share = if sum.variance_sum > 0.0 { variance / sum.variance_sum } else { 0.0 };
             let mut after = *skill;
             after.estimate.rating += share * shift;
             after.estimate.deviation = (variance * (1.0 - share * shrink).max(constants.kappa)).sqrt();
             after
         };
-        side.players.iter().map(each).collect()
+        side.players.iter().map(rated_player).collect()
     };
-    sides.iter().zip(&sums).zip(&changes).map(rated).collect()
+    sides.iter().zip(&sums).zip(&changes).map(rated_side).collect()
 }
 
-/// Of each side, how far its sum moves and by which part its variance shrinks: the paper's Omega and Delta.
+/// Change of each side's rating sum and relative decrease of its variance: Omega and Delta of the paper.
 ///
-/// The order of a match is a series of choices: the first of all, then the first of the rest, and so on. `p` is the chance with
-/// which each choice would fall on the side.
+/// The ranking is a series of choices: the first side among all, then the first among the rest, and so on. `p` is the
+/// probability that a choice falls on the side.
 fn omega_and_delta(sums: &[SideSum], c: f64) -> Vec<(f64, f64)> {
     let mut changes = vec![(0.0, 0.0); sums.len()];
     for (chosen, choice) in sums.iter().enumerate() {
         let rest = || sums.iter().enumerate().filter(|(_, side)| choice.rank <= side.rank);
-        let level = sums.iter().filter(|side| side.rank == choice.rank).count() as f64;
-        // The greatest is taken away first, so that no power overflows.
-        let greatest = rest().map(|(_, side)| side.rating_sum).fold(f64::NEG_INFINITY, f64::max);
-        let strength = |side: &SideSum| ((side.rating_sum - greatest) / c).exp();
+        let tied = sums.iter().filter(|side| side.rank == choice.rank).count() as f64;
+        // Subtracts the maximum first, so that no exponential overflows.
+        let max_rating_sum = rest().map(|(_, side)| side.rating_sum).fold(f64::NEG_INFINITY, f64::max);
+        let strength = |side: &SideSum| ((side.rating_sum - max_rating_sum) / c).exp();
         let total: f64 = rest().map(|(_, side)| strength(side)).sum();
-        for (place, side) in rest() {
+        for (index, side) in rest() {
             let p = strength(side) / total;
-            let (omega, delta) = &mut changes[place];
-            *omega += if place == chosen { 1.0 - p } else { -p } / level;
-            *delta += p * (1.0 - p) / level;
+            let (omega, delta) = &mut changes[index];
+            *omega += if index == chosen { 1.0 - p } else { -p } / tied;
+            *delta += p * (1.0 - p) / tied;
         }
     }
     for ((omega, delta), side) in changes.iter_mut().zip(sums) {

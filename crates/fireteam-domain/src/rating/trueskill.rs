@@ -1,22 +1,23 @@
-//! TrueSkill (Herbrich, Minka and Graepel, *TrueSkill: A Bayesian skill rating system*, 2006), by the `skillratings` crate: two
-//! sides in closed form, more by its factor graph.
+//! TrueSkill (Herbrich, Minka and Graepel, *TrueSkill: A Bayesian skill rating system*, 2006), computed by the
+//! `skillratings` crate: two sides in closed form, more by a factor graph.
 
 use skillratings::trueskill::{TrueSkillConfig, TrueSkillRating, trueskill_multi_team, trueskill_two_teams};
 use skillratings::{MultiTeamOutcome, Outcomes};
 
-use crate::rating::{Side, Skill};
+use crate::rating::skill::{Side, Skill};
 
-/// The least deviation that is reckoned with: the crate divides by it.
+/// Minimum deviation used, because the crate divides by it.
 const SIGMA_MIN: f64 = 1e-6;
 
-/// The least share of draws that a drawn match is judged by. Where draws are said never to happen, one that does would say that
-/// both are equal beyond doubt.
+/// Minimum draw probability used for a drawn match. With a draw probability of 0, a draw would prove that both sides
+/// are exactly equal.
 const DRAW_PROBABILITY_MIN: f64 = 0.01;
 
-/// `beta`, `tau` and the share of draws in [0, 1).
-pub(super) fn rate_match(sides: &[Side], beta: f64, tau: f64, draws: f64) -> Vec<Vec<Skill>> {
-    let tie = sides.iter().enumerate().any(|(place, side)| sides[..place].iter().any(|it| it.rank == side.rank));
-    let draw_probability = if tie { draws.max(DRAW_PROBABILITY_MIN) } else { draws };
+/// Rates a match. `draw_probability` is in [0, 1).
+pub(super) fn rate_match(sides: &[Side], beta: f64, tau: f64, draw_probability: f64) -> Vec<Vec<Skill>> {
+    let is_draw =
+        sides.iter().enumerate().any(|(index, side)| sides[..index].iter().any(|earlier| earlier.rank == side.rank));
+    let draw_probability = if is_draw { draw_probability.max(DRAW_PROBABILITY_MIN) } else { draw_probability };
     let config = TrueSkillConfig { draw_probability, beta, dynamics_factor: tau };
     let teams: Vec<Vec<TrueSkillRating>> = sides.iter().map(to_trueskill_ratings).collect();
     let after = match (&*teams, sides) {
@@ -30,7 +31,7 @@ pub(super) fn rate_match(sides: &[Side], beta: f64, tau: f64, draws: f64) -> Vec
                 .zip(sides)
                 .map(|(team, side)| (&**team, MultiTeamOutcome::new(side.rank as usize)))
                 .collect();
-            // It fails only where weights are given that do not fit.
+            // Fails only for weights of the wrong shape, and none are given.
             trueskill_multi_team(&ranked, &config, None).unwrap_or_default()
         }
     };
@@ -39,18 +40,19 @@ pub(super) fn rate_match(sides: &[Side], beta: f64, tau: f64, draws: f64) -> Vec
 }
 
 fn to_trueskill_ratings(side: &Side) -> Vec<TrueSkillRating> {
-    let of = |skill: &Skill| TrueSkillRating {
+    let to_rating = |skill: &Skill| TrueSkillRating {
         rating: skill.estimate.rating,
         uncertainty: skill.estimate.deviation.max(SIGMA_MIN),
     };
-    side.players.iter().map(of).collect()
+    side.players.iter().map(to_rating).collect()
 }
 
-/// A side after the match. Where the numbers given are so far apart that the arithmetic breaks down, they stay as they were.
+/// Side after the match. If the result is not finite because the inputs are too far apart, the skills stay as they
+/// were.
 fn apply_if_finite(before: &Side, after: &[TrueSkillRating]) -> Vec<Skill> {
-    let sound = after.iter().all(|it| it.rating.is_finite() && it.uncertainty.is_finite());
+    let are_finite = after.iter().all(|rating| rating.rating.is_finite() && rating.uncertainty.is_finite());
     let mut skills = before.players.clone();
-    if sound {
+    if are_finite {
         for (skill, after) in skills.iter_mut().zip(after) {
             skill.estimate.rating = after.rating;
             skill.estimate.deviation = after.uncertainty;

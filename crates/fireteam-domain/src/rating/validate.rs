@@ -1,9 +1,75 @@
-//! What can be rated: two sides or more, nobody missing, every number a number.
+//! Validation of the sides of a match: number of sides, players and ranks, and the range of each number; its errors.
 
-use crate::rating::{PLAYERS_MAX, RATING_MAX, RatingError, SIDES_MAX, Skill};
+use crate::rating::skill::Skill;
 
-/// Sides as players and rank; the first mistake is the answer.
-pub(super) fn validate_sides<'a>(sides: impl ExactSizeIterator<Item = (&'a [Skill], u32)>) -> Result<(), RatingError> {
+/// Maximum number of sides in one match.
+pub const SIDES_MAX: usize = 64;
+/// Maximum number of players in one match, over all sides.
+pub const PLAYERS_MAX: usize = 1_024;
+/// Maximum magnitude of a rating or a deviation. Updates are clamped to it.
+pub const RATING_MAX: f64 = 1e9;
+
+/// Reasons for which a match cannot be rated or predicted. Sides and players are counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+pub enum RatingError {
+    /// Fewer than 2 or more than `SIDES_MAX` sides.
+    #[error("match has {sides} sides; use 2 to {SIDES_MAX}")]
+    WrongSideCount {
+        /// Number of sides given.
+        sides: usize,
+    },
+    /// A side without players.
+    #[error("side {side} has no players; add one or more")]
+    EmptySide {
+        /// Index of the side.
+        side: usize,
+    },
+    /// More than `PLAYERS_MAX` players.
+    #[error("match has {players} players; use at most {PLAYERS_MAX}")]
+    TooManyPlayers {
+        /// Number of players given.
+        players: usize,
+    },
+    /// Rank 0.
+    #[error("side {side} has rank 0; use 1 for the best side and equal ranks for a draw")]
+    ZeroRank {
+        /// Index of the side.
+        side: usize,
+    },
+    /// Rating that is not a number or beyond `RATING_MAX`.
+    #[error("player {player} of side {side} has rating {rating}; use a number between -{RATING_MAX} and {RATING_MAX}")]
+    InvalidRating {
+        /// Index of the side.
+        side: usize,
+        /// Index of the player within the side.
+        player: usize,
+        /// Rating given.
+        rating: f64,
+    },
+    /// Deviation that is not a number, negative, or beyond `RATING_MAX`.
+    #[error("player {player} of side {side} has deviation {deviation}; use a number between 0 and {RATING_MAX}")]
+    InvalidDeviation {
+        /// Index of the side.
+        side: usize,
+        /// Index of the player within the side.
+        player: usize,
+        /// Deviation given.
+        deviation: f64,
+    },
+    /// Volatility that is not a number, negative, or beyond `RATING_MAX`.
+    #[error("player {player} of side {side} has volatility {volatility}; use a number between 0 and {RATING_MAX}")]
+    InvalidVolatility {
+        /// Index of the side.
+        side: usize,
+        /// Index of the player within the side.
+        player: usize,
+        /// Volatility given.
+        volatility: f64,
+    },
+}
+
+/// Validates sides given as players and rank. Returns the first error.
+pub(crate) fn validate_sides<'a>(sides: impl ExactSizeIterator<Item = (&'a [Skill], u32)>) -> Result<(), RatingError> {
     let count = sides.len();
     if !(2..=SIDES_MAX).contains(&count) {
         return Err(RatingError::WrongSideCount { sides: count });
@@ -17,7 +83,7 @@ pub(super) fn validate_sides<'a>(sides: impl ExactSizeIterator<Item = (&'a [Skil
             return Err(RatingError::ZeroRank { side });
         }
         players += skills.len();
-        if PLAYERS_MAX < players {
+        if players > PLAYERS_MAX {
             return Err(RatingError::TooManyPlayers { players });
         }
         for (player, skill) in skills.iter().enumerate() {

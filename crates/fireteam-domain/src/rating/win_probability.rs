@@ -1,4 +1,4 @@
-//! How likely each side is to win, by the rating system of the set.
+//! Win and draw probabilities of the sides of a match, by the rating system of the set.
 //!
 //! | system       | one team beats another                                             | source |
 //! |--------------|--------------------------------------------------------------------|--------|
@@ -7,18 +7,18 @@
 //! | TrueSkill    | `Φ(d / sqrt(n beta² + sum of sigma²))`, d between sums, n players   | Herbrich, Minka and Graepel 2006 |
 //! | Plackett-Luce| `exp(sum / c)` in proportion, `c² = sum over players of sigma² + beta²` | Weng and Lin 2011, section 4 |
 //!
-//! How likely a draw is, [`draw_quality`] says, for systems that say how much luck there is in a game.
+//! [`relative_draw_probability`] needs a system with a performance deviation (beta).
 //!
-//! Of more than two teams a team's chance is its share of all pairs that it is expected to win, except by Plackett-Luce, which
-//! says it outright. Its c counts the luck of every player; by the luck of every team, as when ratings change, it would be as sure of
-//! large teams as if there were no more luck in them than in a duel (docs/RATINGS.md).
+//! With more than two teams, a team's probability is its share of all expected pairwise wins. Plackett-Luce defines it
+//! directly. Its c sums the variance of each player's performance. The update sums it per team; with that c,
+//! predictions for large teams would be as certain as for a duel (docs/RATINGS.md).
 
 use crate::queue::ticket::PlayerRating;
 use crate::rating::elo::expected_score;
 use crate::rating::glicko::g_factor;
 use crate::ruleset::rating::RatingSystem;
 
-/// A side's players, added up. One without players is no side.
+/// Sums over the players of one side. A side without players is invalid.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TeamStrength {
     player_count: f64,
@@ -27,14 +27,14 @@ pub(crate) struct TeamStrength {
 }
 
 impl TeamStrength {
-    /// One more player.
-    pub(crate) fn add_player(&mut self, rated: PlayerRating) {
+    /// Adds one player.
+    pub(crate) fn add_player(&mut self, estimate: PlayerRating) {
         self.player_count += 1.0;
-        self.rating_sum += rated.rating;
-        self.variance_sum += rated.deviation * rated.deviation;
+        self.rating_sum += estimate.rating;
+        self.variance_sum += estimate.deviation * estimate.deviation;
     }
 
-    /// Nobody is in it.
+    /// True without players.
     pub(crate) fn is_empty(&self) -> bool {
         self.player_count == 0.0
     }
@@ -51,12 +51,12 @@ impl TeamStrength {
 impl FromIterator<PlayerRating> for TeamStrength {
     fn from_iter<T: IntoIterator<Item = PlayerRating>>(players: T) -> Self {
         let mut team = Self::default();
-        players.into_iter().for_each(|rated| team.add_player(rated));
+        players.into_iter().for_each(|estimate| team.add_player(estimate));
         team
     }
 }
 
-/// The chance of every side to win, in the order given; they add up to 1.
+/// Win probability of each side, in the order given; the sum is 1.
 pub(crate) fn win_probabilities(system: &RatingSystem, teams: &[TeamStrength]) -> Vec<f64> {
     match *system {
         RatingSystem::PlackettLuce { beta, .. } => plackett_luce_win_probabilities(teams, beta),
@@ -72,34 +72,39 @@ pub(crate) fn win_probabilities(system: &RatingSystem, teams: &[TeamStrength]) -
     }
 }
 
-/// How likely teams are to draw, as a share of what they are whose ratings are known for certain and add up to the same: TrueSkill's
-/// match quality (Herbrich, Minka and Graepel 2006, "Matchmaking"), which has a closed form for two. Of more, the pair that is
-/// least likely to; 1 for one alone.
+/// Probability of a draw, relative to two teams with certain ratings and equal sums. This is TrueSkill's match quality
+/// (Herbrich, Minka and Graepel 2006, "Matchmaking"), which has a closed form for two teams. With more teams, the
+/// lowest value over all pairs; 1 for one team.
 ///
-/// `sqrt(n beta² / v) * exp(-d² / 2v)`, `v = n beta² + sum of sigma²`, d between the sums, n players.
+/// `sqrt(n beta² / v) * exp(-d² / 2v)`, where `v = n beta² + sum of sigma²`, d is the difference of the sums and n the
+/// number of players.
 pub(crate) fn relative_draw_probability(beta: f64, teams: &[TeamStrength]) -> f64 {
-    let pairs = teams.iter().enumerate().flat_map(|(place, one)| teams[place + 1..].iter().map(move |it| (one, it)));
+    let pairs =
+        teams.iter().enumerate().flat_map(|(index, one)| teams[index + 1..].iter().map(move |other| (one, other)));
     pairs.map(|(one, other)| pair_draw_probability(one, other, beta)).fold(1.0, f64::min)
 }
 
 fn pair_draw_probability(one: &TeamStrength, other: &TeamStrength, beta: f64) -> f64 {
-    let luck = (one.player_count + other.player_count) * beta * beta;
-    // Added up so that it is the same to the last digit whichever of the two comes first.
-    let variance = luck + (one.variance_sum + other.variance_sum);
-    let apart = one.rating_sum - other.rating_sum;
+    let performance_variance = (one.player_count + other.player_count) * beta * beta;
+    // This order of additions gives the same bits if the teams are swapped.
+    let variance = performance_variance + (one.variance_sum + other.variance_sum);
+    let difference = one.rating_sum - other.rating_sum;
     if variance <= 0.0 {
-        return f64::from(apart == 0.0);
+        return f64::from(difference == 0.0);
     }
-    (luck / variance).sqrt() * (-apart * apart / (2.0 * variance)).exp()
+    (performance_variance / variance).sqrt() * (-difference * difference / (2.0 * variance)).exp()
 }
 
-fn pairwise_win_probabilities(teams: &[TeamStrength], beats: impl Fn(&TeamStrength, &TeamStrength) -> f64) -> Vec<f64> {
-    let pairs = (teams.len() * teams.len().saturating_sub(1)) as f64 / 2.0;
-    let wins = |place: usize| {
-        let others = teams.iter().enumerate().filter(|(other, _)| *other != place);
-        others.map(|(_, other)| beats(&teams[place], other)).sum::<f64>() / pairs.max(1.0)
+fn pairwise_win_probabilities(
+    teams: &[TeamStrength],
+    win_probability: impl Fn(&TeamStrength, &TeamStrength) -> f64,
+) -> Vec<f64> {
+    let pair_count = (teams.len() * teams.len().saturating_sub(1)) as f64 / 2.0;
+    let share_of_wins = |index: usize| {
+        let others = teams.iter().enumerate().filter(|(other, _)| *other != index);
+        others.map(|(_, other)| win_probability(&teams[index], other)).sum::<f64>() / pair_count.max(1.0)
     };
-    (0..teams.len()).map(wins).collect()
+    (0..teams.len()).map(share_of_wins).collect()
 }
 
 fn glicko_win_probability(one: &TeamStrength, other: &TeamStrength) -> f64 {
@@ -118,15 +123,15 @@ fn trueskill_win_probability(one: &TeamStrength, other: &TeamStrength, beta: f64
 fn plackett_luce_win_probabilities(teams: &[TeamStrength], beta: f64) -> Vec<f64> {
     let variance: f64 = teams.iter().map(|team| team.variance_sum + team.player_count * beta * beta).sum();
     let c = variance.sqrt().max(f64::MIN_POSITIVE);
-    // The greatest is taken away first, so that no power overflows.
-    let greatest = teams.iter().map(|team| team.rating_sum).fold(f64::NEG_INFINITY, f64::max);
-    let strengths: Vec<f64> = teams.iter().map(|team| ((team.rating_sum - greatest) / c).exp()).collect();
+    // Subtracts the maximum first, so that no exponential overflows.
+    let max_rating_sum = teams.iter().map(|team| team.rating_sum).fold(f64::NEG_INFINITY, f64::max);
+    let strengths: Vec<f64> = teams.iter().map(|team| ((team.rating_sum - max_rating_sum) / c).exp()).collect();
     let total: f64 = strengths.iter().sum();
     strengths.iter().map(|strength| strength / total).collect()
 }
 
-/// The share of a normal distribution that lies below `x` deviations: by the series of the error function near the middle,
-/// by its continued fraction in the tails (Abramowitz and Stegun 26.2.11 and 26.2.14); right to 1e-12.
+/// Cumulative distribution function of the standard normal distribution, exact to 1e-12. Near the middle it uses the
+/// series of the error function, in the tails its continued fraction (Abramowitz and Stegun 26.2.11 and 26.2.14).
 fn normal_cdf(x: f64) -> f64 {
     if x.is_nan() {
         return 0.5;
@@ -159,7 +164,7 @@ mod tests {
         players.iter().map(|&(rating, deviation)| PlayerRating { rating, deviation }).collect()
     }
 
-    /// S2-4: duels and teams as trueskill.py 0.4.5 has them, beta 25/6; two newcomers are 1 / sqrt 5.
+    /// S2-4: values of trueskill.py 0.4.5 for duels and teams, with beta 25/6. Two newcomers give 1 / sqrt 5.
     #[test]
     fn draw_probability_equals_the_trueskill_reference() {
         let new = (25.0, 25.0 / 3.0);
@@ -167,20 +172,20 @@ mod tests {
             [(25.0, 8.333), (30.0, 4.0), (22.0, 6.5), (27.0, 3.0), (18.0, 7.0)],
             [(29.0, 5.0), (24.0, 8.0), (26.0, 2.0), (21.0, 4.5), (28.0, 6.0)],
         ];
-        for (teams, wanted) in [
+        for (teams, expected) in [
             ([team(&[new]), team(&[new])], 0.2_f64.sqrt()),
             ([team(&[new; 2]), team(&[new; 2])], 0.447_213_595_499_957_9),
             ([team(&[(20.0, 3.0)]), team(&[(32.0, 2.5)])], 0.197_336_645_847_339_3),
             (mixed.map(|players| team(&players)), 0.563_962_444_606_122_4),
         ] {
             let found = relative_draw_probability(25.0 / 6.0, &teams);
-            assert!((found - wanted).abs() < 1e-12, "{found} {wanted}");
+            assert!((found - expected).abs() < 1e-12, "{found} {expected}");
         }
         let three = [team(&[new]), team(&[new]), team(&[(5.0, 3.0)])];
-        let least = relative_draw_probability(25.0 / 6.0, &[three[0], three[2]]);
+        let lowest = relative_draw_probability(25.0 / 6.0, &[three[0], three[2]]);
         assert_eq!(
             (relative_draw_probability(25.0 / 6.0, &three), relative_draw_probability(25.0 / 6.0, &three[..1])),
-            (least, 1.0)
+            (lowest, 1.0)
         );
         assert_eq!(relative_draw_probability(0.0, &[team(&[(5.0, 0.0)]), team(&[(5.0, 0.0)])]), 1.0);
         assert_eq!(relative_draw_probability(0.0, &[team(&[(5.0, 0.0)]), team(&[(5.1, 0.0)])]), 0.0);
@@ -189,41 +194,43 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// S2-4, from what it means: two performances end within a hair of each other so many times as often as those of equals who
-        /// are known for certain. Who changes places changes nothing; who is less sure, or further away, draws more seldom.
+        /// S2-4: draw probability by its definition. It is the chance that two performances end within 1e-4, relative
+        /// to equal teams with certain ratings. Swapping the teams changes nothing; a larger deviation or a larger
+        /// difference lowers it.
         #[test]
-        fn a_draw_is_two_performances_that_are_level(
+        fn draw_probability_equals_the_chance_of_equal_performances(
             one in proptest::collection::vec((-3.0..3.0, 0.0..3.0), 1..5),
             other in proptest::collection::vec((-3.0..3.0, 0.0..3.0), 1..5),
             beta in 0.5..5.0,
         ) {
             let (one, other) = (team(&one), team(&other));
             let found = relative_draw_probability(beta, &[one, other]);
-            let hair = 1e-4;
+            let margin = 1e-4;
             let level = |apart: f64, variance: f64| {
                 let deviation = variance.sqrt();
-                normal_cdf((hair - apart) / deviation) - normal_cdf((-hair - apart) / deviation)
+                normal_cdf((margin - apart) / deviation) - normal_cdf((-margin - apart) / deviation)
             };
-            let luck = (one.player_count + other.player_count) * beta * beta;
-            let wanted = level(one.rating_sum - other.rating_sum, luck + one.variance_sum + other.variance_sum) / level(0.0, luck);
-            prop_assert!((found - wanted).abs() < 1e-6, "{} {}", found, wanted);
+            let performance_variance = (one.player_count + other.player_count) * beta * beta;
+            let expected = level(one.rating_sum - other.rating_sum, performance_variance + one.variance_sum + other.variance_sum) / level(0.0, performance_variance);
+            prop_assert!((found - expected).abs() < 1e-6, "{} {}", found, expected);
             prop_assert_eq!(found, relative_draw_probability(beta, &[other, one]));
-            let less_sure = TeamStrength { variance_sum: one.variance_sum + 1.0, ..with_rating_of(&one, &other) };
-            prop_assert!(relative_draw_probability(beta, &[less_sure, other]) < relative_draw_probability(beta, &[with_rating_of(&one, &other), other]));
+            let less_certain = TeamStrength { variance_sum: one.variance_sum + 1.0, ..with_rating_of(&one, &other) };
+            prop_assert!(relative_draw_probability(beta, &[less_certain, other]) < relative_draw_probability(beta, &[with_rating_of(&one, &other), other]));
             let further = TeamStrength { rating_sum: one.rating_sum + (one.rating_sum - other.rating_sum).signum(), ..one };
             prop_assert!(relative_draw_probability(beta, &[further, other]) < found);
         }
     }
 
-    /// A team as sure as `one`, that is rated as `other` is.
+    /// Team with the deviations of `one` and the ratings of `other`.
     fn with_rating_of(one: &TeamStrength, other: &TeamStrength) -> TeamStrength {
         TeamStrength { rating_sum: other.rating_sum, ..*one }
     }
 
     #[test]
     fn normal_cdf_is_right_to_twelve_digits() {
-        for (x, wanted) in [(0.0, 0.5), (-2.0, 0.022_750_131_948_179_2), (3.5, 0.999_767_370_920_964_5), (-40.0, 0.0)] {
-            assert!((normal_cdf(x) - wanted).abs() < 1e-12, "{x}: {}", normal_cdf(x));
+        for (x, expected) in [(0.0, 0.5), (-2.0, 0.022_750_131_948_179_2), (3.5, 0.999_767_370_920_964_5), (-40.0, 0.0)]
+        {
+            assert!((normal_cdf(x) - expected).abs() < 1e-12, "{x}: {}", normal_cdf(x));
         }
     }
 }

@@ -1,33 +1,36 @@
-//! Reads one element's attributes and children by name, and notes whatever nobody asked for.
+//! Element reader: reads the attributes and children of one XML element by name and reports unknown names.
 //!
-//! The names that a reader asks for are the grammar: they are what misspelt ones are compared with.
+//! The names that were read are the grammar; suggestions for misspelt names come from them.
 
 use crate::limit::{NUMBER_MAGNITUDE_MAX, RULESET_ENTRIES_PER_KIND_MAX, STRING_BYTES_MAX};
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, Span, quoted_excerpt};
 use crate::ruleset::spelling::{closest_name, suggestion};
 
-/// Which numbers an attribute takes.
+/// Accepted range of a number.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct NumberBounds {
     min: f64,
     max: f64,
-    /// `min` itself is refused.
+    /// `min` itself is not accepted.
     min_is_exclusive: bool,
 }
 
 impl NumberBounds {
-    /// From `min` to `max`, both included.
+    /// From `min` to `max`, both inclusive.
     pub(super) const fn inclusive(min: f64, max: f64) -> Self {
         Self { min, max, min_is_exclusive: false }
     }
 
-    /// More than `min`, and at most `max`.
+    /// Greater than `min`, at most `max`.
     pub(super) const fn greater_than(min: f64, max: f64) -> Self {
         Self { min, max, min_is_exclusive: true }
     }
 
-    /// From 0 to 100.
+    /// From 0 to 100, both inclusive.
     pub(super) const PERCENT: Self = Self::inclusive(0.0, 100.0);
+
+    /// Greater than 0, at most 1e6: factors, widths, weights, deviations and scales.
+    pub(super) const POSITIVE: Self = Self::greater_than(0.0, 1e6);
 
     fn contains(self, number: f64) -> bool {
         self.min <= number && number <= self.max && !(self.min_is_exclusive && number == self.min)
@@ -43,35 +46,35 @@ impl NumberBounds {
     }
 }
 
-/// One element being read. `finish` must be the last call.
+/// Reads one element. `report_unread` must be the last call.
 pub(super) struct ElementReader<'a> {
-    /// The element.
+    /// Element to read.
     pub(super) element: &'a RawElement,
     diagnostics: &'a Diagnostics,
     known_attributes: Vec<&'static str>,
     known_children: Vec<&'static str>,
-    /// Names that are required and absent, each with a clause that says what to add.
+    /// Missing required attributes, each with a clause that says what to add.
     missing_attributes: Vec<(&'static str, String)>,
 }
 
 impl<'a> ElementReader<'a> {
-    /// Begins to read `element`.
-    pub(super) fn new(element: &'a RawElement, mistakes: &'a Diagnostics) -> Self {
+    /// Starts to read `element`.
+    pub(super) fn new(element: &'a RawElement, diagnostics: &'a Diagnostics) -> Self {
         Self {
             element,
-            diagnostics: mistakes,
+            diagnostics,
             known_attributes: Vec::new(),
             known_children: Vec::new(),
             missing_attributes: Vec::new(),
         }
     }
 
-    /// Notes a mistake anywhere in the file.
-    pub(super) fn report(&self, span: Span, what: impl Into<String>, right: impl Into<String>) {
-        self.diagnostics.report(span, what, right);
+    /// Reports a problem at any position of the file.
+    pub(super) fn report(&self, span: Span, problem: impl Into<String>, fix: impl Into<String>) {
+        self.diagnostics.report(span, problem, fix);
     }
 
-    /// The attribute `name` as written, if it is there.
+    /// Attribute `name`, if present.
     pub(super) fn attribute(&mut self, name: &'static str) -> Option<&'a RawAttribute> {
         if !self.known_attributes.contains(&name) {
             self.known_attributes.push(name);
@@ -79,213 +82,223 @@ impl<'a> ElementReader<'a> {
         self.element.attributes.iter().find(|attribute| &*attribute.name == name)
     }
 
-    /// The attribute `name` as written; its absence is a mistake.
+    /// Attribute `name`; reports its absence.
     pub(super) fn required_attribute(&mut self, name: &'static str) -> Option<&'a RawAttribute> {
-        let written = self.attribute(name);
-        if written.is_none() {
+        let attribute = self.attribute(name);
+        if attribute.is_none() {
             self.missing_attributes.push((name, format!("add {name}=\"…\"")));
         }
-        written
+        attribute
     }
 
-    /// Of several attributes at least one must be there; a misspelt one is.
+    /// Reports if none of `names` is present. A misspelt name counts as present.
     pub(super) fn require_any_attribute(&mut self, names: &[&'static str]) {
-        let meant = |written: &RawAttribute| closest_name(&written.name, names.iter().copied()).is_some();
+        let intended = |attribute: &RawAttribute| closest_name(&attribute.name, names.iter().copied()).is_some();
         let Some(&first) = names.first() else { return };
-        if !self.element.attributes.iter().any(meant) {
+        if !self.element.attributes.iter().any(intended) {
             let all: Vec<String> = names.iter().map(|name| format!("{name}=\"…\"")).collect();
             self.missing_attributes.push((first, format!("add {}", all.join(" or "))));
         }
     }
 
-    /// Notes that an attribute's value is wrong.
-    pub(super) fn report_value(&self, written: &RawAttribute, right: impl Into<String>) {
-        self.report(written.value_span, format!("`{}` is {}", written.name, quoted_excerpt(&written.value)), right);
+    /// Reports an invalid attribute value.
+    pub(super) fn report_value(&self, attribute: &RawAttribute, fix: impl Into<String>) {
+        self.report(attribute.value_span, format!("`{}` is {}", attribute.name, quoted_excerpt(&attribute.value)), fix);
     }
 
-    /// Notes that the attributes called `names`, where they are written, change nothing; `why` is a clause.
-    pub(super) fn report_without_effect(&mut self, names: &[&'static str], why: &str) {
+    /// Reports each present attribute of `names` as having no effect. `reason` is a clause.
+    pub(super) fn report_without_effect(&mut self, names: &[&'static str], reason: &str) {
         for name in names {
-            if let Some(written) = self.attribute(name) {
+            if let Some(attribute) = self.attribute(name) {
                 self.report(
-                    written.name_span,
-                    format!("`{name}` changes nothing here"),
-                    format!("leave it out: {why}"),
+                    attribute.name_span,
+                    format!("`{name}` has no effect here"),
+                    format!("remove it: {reason}"),
                 );
             }
         }
     }
 
-    /// A name that other places refer to: required, of letters, digits, `_`, `-` and `.`.
+    /// Required name that other elements refer to: ASCII letters, digits, `_`, `-` and `.`.
     pub(super) fn required_identifier(&mut self, name: &'static str) -> Option<&'a RawAttribute> {
-        let written = self.required_attribute(name)?;
-        self.check_identifier(written).then_some(written)
+        let attribute = self.required_attribute(name)?;
+        self.check_identifier(attribute).then_some(attribute)
     }
 
-    /// The same, when it may be left out.
+    /// Optional name that other elements refer to: ASCII letters, digits, `_`, `-` and `.`.
     pub(super) fn optional_identifier(&mut self, name: &'static str) -> Option<&'a RawAttribute> {
-        let written = self.attribute(name)?;
-        self.check_identifier(written).then_some(written)
+        let attribute = self.attribute(name)?;
+        self.check_identifier(attribute).then_some(attribute)
     }
 
-    fn check_identifier(&self, written: &RawAttribute) -> bool {
-        let fits = (1..=STRING_BYTES_MAX).contains(&written.value.len());
-        let plain = written.value.chars().all(|letter| letter.is_ascii_alphanumeric() || "_-.".contains(letter));
-        if !fits || !plain {
-            self.report_value(written, format!("give 1 to {STRING_BYTES_MAX} letters, digits, `_`, `-` or `.`"));
+    fn check_identifier(&self, attribute: &RawAttribute) -> bool {
+        let length_is_valid = (1..=STRING_BYTES_MAX).contains(&attribute.value.len());
+        let characters_are_valid =
+            attribute.value.chars().all(|character| character.is_ascii_alphanumeric() || "_-.".contains(character));
+        if !length_is_valid || !characters_are_valid {
+            self.report_value(attribute, format!("give 1 to {STRING_BYTES_MAX} letters, digits, `_`, `-` or `.`"));
         }
-        fits && plain
+        length_is_valid && characters_are_valid
     }
 
-    /// A text for people, at most `limit::TEXT_BYTES_MAX` bytes; empty when absent.
+    /// Text for people, at most `limit::STRING_BYTES_MAX` bytes; empty if absent.
     pub(super) fn display_text(&mut self, name: &'static str) -> Box<str> {
-        let Some(written) = self.attribute(name) else { return "".into() };
-        if STRING_BYTES_MAX < written.value.len() {
-            self.report_value(written, format!("give at most {STRING_BYTES_MAX} bytes"));
+        let Some(attribute) = self.attribute(name) else { return "".into() };
+        if attribute.value.len() > STRING_BYTES_MAX {
+            self.report_value(attribute, format!("give at most {STRING_BYTES_MAX} bytes"));
         }
-        written.value.clone()
+        attribute.value.clone()
     }
 
-    /// A number within bounds; `None` when it is absent, or wrong and noted.
+    /// Number within `bounds`. `None` if absent, or if invalid and reported.
     pub(super) fn optional_number(&mut self, name: &'static str, bounds: NumberBounds) -> Option<f64> {
-        let written = self.attribute(name)?;
-        self.parse_number(written, bounds)
+        let attribute = self.attribute(name)?;
+        self.parse_number(attribute, bounds)
     }
 
-    /// A number that must be there; `None` when the mistake is noted.
+    /// Required number within `bounds`. `None` if a problem was reported.
     pub(super) fn required_number(&mut self, name: &'static str, bounds: NumberBounds) -> Option<f64> {
-        let written = self.required_attribute(name)?;
-        self.parse_number(written, bounds)
+        let attribute = self.required_attribute(name)?;
+        self.parse_number(attribute, bounds)
     }
 
-    /// A number, or `default` when it is absent.
+    /// Number within `bounds`, or `default` if absent or invalid.
     pub(super) fn number_or(&mut self, name: &'static str, bounds: NumberBounds, default: f64) -> f64 {
         self.optional_number(name, bounds).unwrap_or(default)
     }
 
-    fn parse_number(&self, written: &RawAttribute, bounds: NumberBounds) -> Option<f64> {
-        let number = written.value.trim().parse().ok().filter(|&number: &f64| bounds.contains(number));
+    fn parse_number(&self, attribute: &RawAttribute, bounds: NumberBounds) -> Option<f64> {
+        let number = attribute.value.trim().parse().ok().filter(|&number: &f64| bounds.contains(number));
         if number.is_none() {
-            self.report_value(written, bounds.fix_message());
+            self.report_value(attribute, bounds.fix_message());
         }
-        // Adding zero turns -0 into 0, which is the same limit and must be the same hash.
+        // Adding 0 turns -0 into 0: both are the same limit and must have the same hash.
         number.map(|number| number + 0.0)
     }
 
-    /// A whole number from `min` to `max`; `None` when it is absent, or wrong and noted.
+    /// Integer from `min` to `max`. `None` if absent, or if invalid and reported.
     pub(super) fn optional_integer(&mut self, name: &'static str, min: u64, max: u64) -> Option<u64> {
-        let written = self.attribute(name)?;
-        self.parse_integer(written, min, max)
+        let attribute = self.attribute(name)?;
+        self.parse_integer(attribute, min, max)
     }
 
-    /// A whole number that must be there.
+    /// Required integer from `min` to `max`. `None` if a problem was reported.
     pub(super) fn required_integer(&mut self, name: &'static str, min: u64, max: u64) -> Option<u64> {
-        let written = self.required_attribute(name)?;
-        self.parse_integer(written, min, max)
+        let attribute = self.required_attribute(name)?;
+        self.parse_integer(attribute, min, max)
     }
 
-    /// A whole number, or `default` when it is absent.
+    /// Integer from `min` to `max`, or `default` if absent or invalid.
     pub(super) fn integer_or(&mut self, name: &'static str, min: u64, max: u64, default: u64) -> u64 {
         self.optional_integer(name, min, max).unwrap_or(default)
     }
 
-    /// A value, already found, as a whole number from `min` to `max`.
-    pub(super) fn parse_integer(&self, written: &RawAttribute, min: u64, max: u64) -> Option<u64> {
-        let number = written.value.trim().parse().ok().filter(|number| min <= *number && *number <= max);
+    /// Parses the value of `attribute` as an integer from `min` to `max`.
+    pub(super) fn parse_integer(&self, attribute: &RawAttribute, min: u64, max: u64) -> Option<u64> {
+        let number = attribute.value.trim().parse().ok().filter(|number| min <= *number && *number <= max);
         if number.is_none() {
-            self.report_value(written, format!("give a whole number from {min} to {max}"));
+            self.report_value(attribute, format!("give a whole number from {min} to {max}"));
         }
         number
     }
 
-    /// One of a few words; `None` when it is absent, or wrong and noted.
-    pub(super) fn optional_keyword<T: Copy>(&mut self, name: &'static str, words: &[(&'static str, T)]) -> Option<T> {
-        let written = self.attribute(name)?;
-        self.parse_keyword(written, words)
+    /// One of `keywords`. `None` if absent, or if invalid and reported.
+    pub(super) fn optional_keyword<T: Copy>(
+        &mut self,
+        name: &'static str,
+        keywords: &[(&'static str, T)],
+    ) -> Option<T> {
+        let attribute = self.attribute(name)?;
+        self.parse_keyword(attribute, keywords)
     }
 
-    /// One of a few words, which must be there.
-    pub(super) fn required_keyword<T: Copy>(&mut self, name: &'static str, words: &[(&'static str, T)]) -> Option<T> {
-        let Some(written) = self.required_attribute(name) else {
-            let known: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
-            if let Some((_, right)) = self.missing_attributes.last_mut() {
-                right.push_str(&format!(" with one of {}", known.join(", ")));
+    /// Required; one of `keywords`. `None` if a problem was reported.
+    pub(super) fn required_keyword<T: Copy>(
+        &mut self,
+        name: &'static str,
+        keywords: &[(&'static str, T)],
+    ) -> Option<T> {
+        let Some(attribute) = self.required_attribute(name) else {
+            let known: Vec<&str> = keywords.iter().map(|(keyword, _)| *keyword).collect();
+            if let Some((_, fix)) = self.missing_attributes.last_mut() {
+                fix.push_str(&format!(" with one of {}", known.join(", ")));
             }
             return None;
         };
-        self.parse_keyword(written, words)
+        self.parse_keyword(attribute, keywords)
     }
 
-    fn parse_keyword<T: Copy>(&self, written: &RawAttribute, words: &[(&'static str, T)]) -> Option<T> {
-        let found = words.iter().find(|(word, _)| *word == &*written.value);
-        if found.is_none() {
-            self.report_value(written, suggestion(&written.value, words.iter().map(|(word, _)| *word)));
+    fn parse_keyword<T: Copy>(&self, attribute: &RawAttribute, keywords: &[(&'static str, T)]) -> Option<T> {
+        let matched = keywords.iter().find(|(keyword, _)| *keyword == &*attribute.value);
+        if matched.is_none() {
+            self.report_value(attribute, suggestion(&attribute.value, keywords.iter().map(|(keyword, _)| *keyword)));
         }
-        found.map(|(_, meaning)| *meaning)
+        matched.map(|(_, value)| *value)
     }
 
-    /// `true` or `false`, or `default` when it is absent.
+    /// `true` or `false`; `default` if absent.
     pub(super) fn bool_or(&mut self, name: &'static str, default: bool) -> bool {
         self.optional_keyword(name, &[("true", true), ("false", false)]).unwrap_or(default)
     }
 
-    /// The only child called `name`, if it is there; a second one is a mistake.
+    /// Child `name`, if present; reports a second one.
     pub(super) fn single_child(&mut self, name: &'static str) -> Option<&'a RawElement> {
         self.known_children.push(name);
         let mut named = self.element.children.iter().filter(|child| &*child.name == name);
         let first = named.next();
-        for again in named {
-            self.report(again.name_span, format!("<{name}> is here a second time"), "put all of it into the first");
+        for duplicate in named {
+            self.report(duplicate.name_span, format!("<{name}> appears a second time"), "merge it into the first");
         }
         first
     }
 
-    /// All children with one of `names`, in file order; more than `limit::RULES_MAX` is a mistake.
+    /// Children with one of `names`, in file order. Reports more than `limit::RULESET_ENTRIES_PER_KIND_MAX` and drops
+    /// the rest.
     pub(super) fn children_named(&mut self, names: &[&'static str]) -> Vec<&'a RawElement> {
         self.known_children.extend(names);
-        let mut found: Vec<&RawElement> =
+        let mut matched: Vec<&RawElement> =
             self.element.children.iter().filter(|child| names.contains(&&*child.name)).collect();
-        if let Some(excess) = found.get(RULESET_ENTRIES_PER_KIND_MAX) {
-            let what = format!("<{}> holds {} elements", self.element.name, found.len());
-            self.report(excess.name_span, what, format!("keep at most {RULESET_ENTRIES_PER_KIND_MAX}"));
+        if let Some(excess) = matched.get(RULESET_ENTRIES_PER_KIND_MAX) {
+            let problem = format!("<{}> has {} child elements", self.element.name, matched.len());
+            self.report(excess.name_span, problem, format!("keep at most {RULESET_ENTRIES_PER_KIND_MAX}"));
         }
-        found.truncate(RULESET_ENTRIES_PER_KIND_MAX);
-        found
+        matched.truncate(RULESET_ENTRIES_PER_KIND_MAX);
+        matched
     }
 
-    /// Notes what is left: attributes, elements and text that nobody asked for, and what is missing.
+    /// Reports the attributes, elements and text that were not read, and missing attributes.
     pub(super) fn report_unread(mut self) {
         let element = self.element;
         let tag = &element.name;
-        // Suggestions take time; beyond what is reported at all, nobody would see them.
-        let strangers = element.attributes.iter().filter(|written| !self.known_attributes.contains(&&*written.name));
-        for written in strangers.take(self.diagnostics.remaining_capacity()) {
-            // A misspelt attribute is one mistake, not two: what it was meant to be is not missing as well.
-            let meant = closest_name(&written.name, self.known_attributes.iter().copied());
-            self.missing_attributes.retain(|(missing, _)| Some(*missing) != meant);
-            let right = match self.known_attributes.as_slice() {
-                [] => "leave it out".into(),
-                known => suggestion(&written.name, known.iter().copied()),
+        // Suggestions take time. Compute them only for problems that will be reported.
+        let unknown = element.attributes.iter().filter(|attribute| !self.known_attributes.contains(&&*attribute.name));
+        for attribute in unknown.take(self.diagnostics.remaining_capacity()) {
+            // A misspelt attribute is one problem: do not report the intended name as missing too.
+            let intended = closest_name(&attribute.name, self.known_attributes.iter().copied());
+            self.missing_attributes.retain(|(missing, _)| Some(*missing) != intended);
+            let fix = match self.known_attributes.as_slice() {
+                [] => "remove it".into(),
+                known => suggestion(&attribute.name, known.iter().copied()),
             };
             self.report(
-                written.name_span,
-                format!("<{tag}> has no attribute {}", quoted_excerpt(&written.name)),
-                right,
+                attribute.name_span,
+                format!("<{tag}> has no attribute {}", quoted_excerpt(&attribute.name)),
+                fix,
             );
         }
-        let strangers = element.children.iter().filter(|child| !self.known_children.contains(&&*child.name));
-        for child in strangers.take(self.diagnostics.remaining_capacity()) {
-            let right = match self.known_children.as_slice() {
-                [] => "leave it out".into(),
+        let unknown = element.children.iter().filter(|child| !self.known_children.contains(&&*child.name));
+        for child in unknown.take(self.diagnostics.remaining_capacity()) {
+            let fix = match self.known_children.as_slice() {
+                [] => "remove it".into(),
                 known => suggestion(&child.name, known.iter().copied()),
             };
-            self.report(child.name_span, format!("<{tag}> takes no element {}", quoted_excerpt(&child.name)), right);
+            self.report(child.name_span, format!("<{tag}> has no child element {}", quoted_excerpt(&child.name)), fix);
         }
         if let Some(text) = element.text_span {
-            self.report(text, format!("<{tag}> holds text"), "say it in an attribute, or in a <!-- comment -->");
+            self.report(text, format!("<{tag}> contains text"), "use an attribute or a <!-- comment -->");
         }
-        for (name, right) in &self.missing_attributes {
-            self.report(element.name_span, format!("<{tag}> lacks `{name}`"), right.as_str());
+        for (name, fix) in &self.missing_attributes {
+            self.report(element.name_span, format!("<{tag}> has no `{name}`"), fix.as_str());
         }
     }
 }

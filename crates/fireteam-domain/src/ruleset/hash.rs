@@ -1,72 +1,73 @@
-//! The 32-bit name of a ruleset's meaning: the same for every spelling of the same rules (S1-11).
+//! Configuration hash: 32 bits of SHA-256 over the meaning of a ruleset. Formatting does not change it.
 
 mod queue;
 
 use sha2::{Digest, Sha256};
 
-use crate::attribute::{Attribute, AttributeValue};
+use crate::attribute::{Attribute, AttributeValue, Trust, ValueType};
 use crate::expansion::Expansion;
 use crate::id::RulesetHash;
 use crate::measure::Measure;
 use crate::ruleset::rating::{
     DecayPeriodFilter, DisconnectPolicy, RatedGameUnit, RatingSpec, RatingSystem, StreakMomentum,
 };
-use crate::ruleset::teams::{HostingSpec, ReadyCheckSpec, TeamsSpec};
+use crate::ruleset::teams::{HostingMode, HostingSpec, ReadyCheckSpec, TeamsSpec};
 use crate::ruleset::validate::lifecycle::{DEFAULT_HOSTING, DEFAULT_PENALTY_RESET_AFTER_MS};
 use crate::ruleset::{HardFilter, HardRule, InFilterList, PartyConsentPolicy, Ruleset, ServedSilos, SoftFilter};
 
-/// Names `ruleset` by its meaning: the first 32 bits of the SHA-256 of everything that matters for matching, and never
-/// 0, which clients send for "none".
+/// Configuration hash of `ruleset`: the first 32 bits of the SHA-256 of everything that affects matching. Never 0,
+/// which clients send for "none".
 ///
-/// The playlist's name, units and the XML itself are for people and do not count. The names of filters, expansions and
-/// attributes do: answers, overrides and sessions use them.
+/// The playlist name, units and the XML text do not count. Names of filters, expansions and attributes do, because
+/// answers, overrides and sessions use them.
 pub fn ruleset_hash(ruleset: &Ruleset) -> RulesetHash {
-    let mut canon = CanonicalWriter(Sha256::new());
-    canon.string("fireteam ruleset 1");
-    canon.integer(ruleset.set_id.0.into());
+    let mut writer = CanonicalWriter(Sha256::new());
+    writer.string("fireteam ruleset 1");
+    writer.integer(ruleset.set_id.0.into());
     match &ruleset.silos {
-        ServedSilos::Any => canon.string("any"),
-        ServedSilos::Only(silos) => canon.list(silos, |canon, silo| canon.integer(silo.0)),
+        ServedSilos::Any => writer.string("any"),
+        ServedSilos::Only(silos) => writer.list(silos, |writer, silo| writer.integer(silo.0)),
     }
-    canon.list(&ruleset.attributes, write_attribute);
-    canon.list(&ruleset.hard_filters, write_hard_filter);
-    canon.list(&ruleset.soft_filters, write_soft_filter);
-    canon.list(&ruleset.expansions, write_expansion);
-    canon.list(ruleset.advertise_chances.percents(), |canon, percent| canon.float(*percent));
-    canon.integer(ruleset.search_limits.max_results.into());
-    canon.integer(ruleset.search_limits.max_evaluated.into());
-    canon.floats(&[
+    writer.list(&ruleset.attributes, write_attribute);
+    writer.list(&ruleset.hard_filters, write_hard_filter);
+    writer.list(&ruleset.soft_filters, write_soft_filter);
+    writer.list(&ruleset.expansions, write_expansion);
+    writer.list(ruleset.advertise_chances.percents(), |writer, percent| writer.float(*percent));
+    writer.integer(ruleset.search_limits.max_results.into());
+    writer.integer(ruleset.search_limits.max_evaluated.into());
+    writer.floats(&[
         ruleset.latency_model.intercept_ms,
         ruleset.latency_model.ms_per_1000_km,
         ruleset.involved_phase_percent,
     ]);
-    canon.option(ruleset.teams.as_ref(), write_teams);
-    canon.option(ruleset.queue.as_ref(), queue::write_queue);
-    canon.option(ruleset.ready_check.as_ref(), |canon, check| {
-        canon.integer(check.deadline_ms.into());
-        canon.integer(check.penalty_cooldowns_ms.first().copied().unwrap_or(0).into());
+    writer.option(ruleset.teams.as_ref(), write_teams);
+    writer.option(ruleset.queue.as_ref(), queue::write_queue);
+    writer.option(ruleset.ready_check.as_ref(), |writer, check| {
+        writer.integer(check.timeout_ms.into());
+        writer.integer(check.penalty_cooldowns_ms.first().copied().unwrap_or(0).into());
     });
-    canon.option(ruleset.rating.as_ref(), write_rating);
-    // Last, and only where they say something: rulesets from before them keep the hashes that clients know.
+    writer.option(ruleset.rating.as_ref(), write_rating);
+    // Settings added later come last and are written only if they differ from the default: older rulesets keep their
+    // hash.
     if ruleset.consent == PartyConsentPolicy::Required {
-        canon.string("consent required");
+        writer.string("consent required");
     }
-    ruleset.queue.iter().for_each(|it| queue::write_queue_additions(&mut canon, it));
-    ruleset.ready_check.iter().for_each(|it| write_penalty_schedule(&mut canon, it));
-    if ruleset.server != DEFAULT_HOSTING {
-        let HostingSpec { mode, wait_ms, play_max_ms } = ruleset.server;
-        canon.string("server");
-        canon.variant_name(mode);
-        canon.integer(wait_ms.into());
-        canon.integer(play_max_ms);
+    ruleset.queue.iter().for_each(|settings| queue::write_queue_additions(&mut writer, settings));
+    ruleset.ready_check.iter().for_each(|settings| write_penalty_schedule(&mut writer, settings));
+    if ruleset.hosting != DEFAULT_HOSTING {
+        let HostingSpec { mode, allocation_timeout_ms, max_match_ms } = ruleset.hosting;
+        writer.string("server");
+        writer.string(hosting_mode_name(mode));
+        writer.integer(allocation_timeout_ms.into());
+        writer.integer(max_match_ms);
     }
-    let digest = canon.0.finalize();
-    let short = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
-    RulesetHash(short.max(1))
+    let digest = writer.0.finalize();
+    let first_32_bits = u32::from_be_bytes([digest[0], digest[1], digest[2], digest[3]]);
+    RulesetHash(first_32_bits.max(1))
 }
 
-/// Feeds values to the digest so that no two different sequences of them feed the same bytes: every text and list says
-/// its length first, every option whether it is there.
+/// Writes values to the digest unambiguously: different sequences of values give different bytes. Each string and list
+/// is preceded by its length, each option by its presence.
 struct CanonicalWriter(Sha256);
 
 impl CanonicalWriter {
@@ -79,7 +80,7 @@ impl CanonicalWriter {
     }
 
     fn floats(&mut self, numbers: &[f64]) {
-        self.list(numbers, |canon, number| canon.float(*number));
+        self.list(numbers, |writer, number| writer.float(*number));
     }
 
     fn string(&mut self, text: &str) {
@@ -87,19 +88,20 @@ impl CanonicalWriter {
         self.0.update(text.as_bytes());
     }
 
-    /// A word of a closed list. Its name in the code is its name here: renaming a variant changes hashes, no more.
-    fn variant_name(&mut self, word: impl std::fmt::Debug) {
-        self.string(&format!("{word:?}"));
+    /// Writes the `Debug` name of an enum variant. If a variant is renamed, write its old name explicitly, so that hashes
+    /// stay the same.
+    fn variant_name(&mut self, variant: impl std::fmt::Debug) {
+        self.string(&format!("{variant:?}"));
     }
 
-    fn list<T>(&mut self, items: &[T], each: impl Fn(&mut Self, &T)) {
+    fn list<T>(&mut self, items: &[T], write_item: impl Fn(&mut Self, &T)) {
         self.integer(items.len() as u64);
-        items.iter().for_each(|item| each(self, item));
+        items.iter().for_each(|item| write_item(self, item));
     }
 
-    fn option<T>(&mut self, item: Option<&T>, some: impl Fn(&mut Self, &T)) {
+    fn option<T>(&mut self, item: Option<&T>, write_item: impl Fn(&mut Self, &T)) {
         self.integer(item.is_some().into());
-        item.into_iter().for_each(|item| some(self, item));
+        item.into_iter().for_each(|item| write_item(self, item));
     }
 
     fn index(&mut self, index: usize) {
@@ -107,192 +109,213 @@ impl CanonicalWriter {
     }
 }
 
-fn write_attribute(canon: &mut CanonicalWriter, attribute: &Attribute) {
-    let Attribute {
-        name,
-        value_type: kind,
-        source: _,
-        normalization_range: range,
-        unit: _,
-        party_aggregation: reduction,
-        trust,
-    } = attribute;
-    canon.string(name);
-    canon.variant_name(kind);
-    canon.option(range.as_ref(), |canon, (min, max)| canon.floats(&[*min, *max]));
-    canon.variant_name(reduction);
-    canon.variant_name(trust);
+/// Name of a value type in the hash format.
+fn value_type_name(value_type: ValueType) -> &'static str {
+    match value_type {
+        ValueType::Number => "Number",
+        ValueType::String => "Text",
+        ValueType::Bool => "Flag",
+        ValueType::StringList => "Texts",
+    }
 }
 
-fn write_value(canon: &mut CanonicalWriter, value: &AttributeValue) {
-    canon.variant_name(value.value_type());
+/// Name of a trust level in the hash format.
+fn trust_name(trust: Trust) -> &'static str {
+    match trust {
+        Trust::Client => "Client",
+        Trust::GameServer => "Server",
+        Trust::TokenClaim => "Token",
+    }
+}
+
+/// Name of a hosting mode in the hash format.
+fn hosting_mode_name(mode: HostingMode) -> &'static str {
+    match mode {
+        HostingMode::GameServer => "Advertised",
+        HostingMode::Peer => "Peer",
+        HostingMode::None => "None",
+    }
+}
+
+fn write_attribute(writer: &mut CanonicalWriter, attribute: &Attribute) {
+    let Attribute { name, value_type, source: _, normalization_range: range, unit: _, party_aggregation, trust } =
+        attribute;
+    writer.string(name);
+    writer.string(value_type_name(*value_type));
+    writer.option(range.as_ref(), |writer, (min, max)| writer.floats(&[*min, *max]));
+    writer.variant_name(party_aggregation);
+    writer.string(trust_name(*trust));
+}
+
+fn write_value(writer: &mut CanonicalWriter, value: &AttributeValue) {
+    writer.string(value_type_name(value.value_type()));
     match value {
-        AttributeValue::Number(number) => canon.float(*number),
-        AttributeValue::String(text) => canon.string(text),
-        AttributeValue::Bool(flag) => canon.integer((*flag).into()),
-        AttributeValue::StringList(texts) => canon.list(texts, |canon, text| canon.string(text)),
+        AttributeValue::Number(number) => writer.float(*number),
+        AttributeValue::String(text) => writer.string(text),
+        AttributeValue::Bool(flag) => writer.integer((*flag).into()),
+        AttributeValue::StringList(strings) => writer.list(strings, |writer, text| writer.string(text)),
     }
 }
 
-fn write_measure(canon: &mut CanonicalWriter, measure: Measure) {
+fn write_measure(writer: &mut CanonicalWriter, measure: Measure) {
     match measure {
-        Measure::AttributeDifference(index) => canon.index(index),
-        Measure::Latency => canon.string("latency"),
-        Measure::Distance => canon.string("distance"),
+        Measure::AttributeDifference(index) => writer.index(index),
+        Measure::Latency => writer.string("latency"),
+        Measure::Distance => writer.string("distance"),
     }
 }
 
-fn write_hard_filter(canon: &mut CanonicalWriter, filter: &HardFilter) {
-    canon.string(&filter.name);
-    canon.variant_name(filter.missing);
+fn write_hard_filter(writer: &mut CanonicalWriter, filter: &HardFilter) {
+    writer.string(&filter.name);
+    writer.variant_name(filter.missing);
     match &filter.rule {
         HardRule::Equal { attribute, value: constant } => {
-            canon.string("equal");
-            canon.index(*attribute);
-            canon.option(constant.as_ref(), write_value);
+            writer.string("equal");
+            writer.index(*attribute);
+            writer.option(constant.as_ref(), write_value);
         }
         HardRule::NotEqual { attribute, value: constant } => {
-            canon.string("not_equal");
-            canon.index(*attribute);
-            canon.option(constant.as_ref(), write_value);
+            writer.string("not_equal");
+            writer.index(*attribute);
+            writer.option(constant.as_ref(), write_value);
         }
         HardRule::In { attribute, list, mutual } => {
-            canon.string("in");
-            canon.index(*attribute);
+            writer.string("in");
+            writer.index(*attribute);
             match list {
                 InFilterList::OwnAttribute(index) => {
-                    canon.string("attribute");
-                    canon.index(*index);
+                    writer.string("attribute");
+                    writer.index(*index);
                 }
-                InFilterList::Strings(texts) => {
-                    canon.string("texts");
-                    canon.list(texts, |canon, text| canon.string(text));
+                InFilterList::Strings(strings) => {
+                    writer.string("texts");
+                    writer.list(strings, |writer, text| writer.string(text));
                 }
             }
-            canon.integer((*mutual).into());
+            writer.integer((*mutual).into());
         }
         HardRule::Range { attribute, min, max } => {
-            canon.string("range");
-            canon.index(*attribute);
-            canon.floats(&[*min, *max]);
+            writer.string("range");
+            writer.index(*attribute);
+            writer.floats(&[*min, *max]);
         }
         HardRule::Overlap { attribute } => {
-            canon.string("overlap");
-            canon.index(*attribute);
+            writer.string("overlap");
+            writer.index(*attribute);
         }
         HardRule::Compatible { attribute, pairs } => {
-            canon.string("compatible");
-            canon.index(*attribute);
-            canon.list(pairs, |canon, (low, high)| canon.floats(&[f64::from(*low), f64::from(*high)]));
+            writer.string("compatible");
+            writer.index(*attribute);
+            writer.list(pairs, |writer, (smaller, larger)| writer.floats(&[f64::from(*smaller), f64::from(*larger)]));
         }
         HardRule::Within { measure: measured, expansion, reciprocal_percent } => {
-            canon.string("within");
-            write_measure(canon, *measured);
-            canon.index(*expansion);
-            canon.float(*reciprocal_percent);
+            writer.string("within");
+            write_measure(writer, *measured);
+            writer.index(*expansion);
+            writer.float(*reciprocal_percent);
         }
-        HardRule::SameHash => canon.string("same_hash"),
+        HardRule::SameRuleset => writer.string("same_hash"),
     }
 }
 
-fn write_soft_filter(canon: &mut CanonicalWriter, filter: &SoftFilter) {
-    canon.string(&filter.name);
-    write_measure(canon, filter.measure);
-    canon.floats(&[filter.weight, filter.min, filter.max]);
-    canon.variant_name(filter.mode);
-    canon.variant_name(filter.curve);
-    canon.variant_name(filter.missing);
+fn write_soft_filter(writer: &mut CanonicalWriter, filter: &SoftFilter) {
+    writer.string(&filter.name);
+    write_measure(writer, filter.measure);
+    writer.floats(&[filter.weight, filter.min, filter.max]);
+    writer.variant_name(filter.mode);
+    writer.variant_name(filter.curve);
+    writer.variant_name(filter.missing);
 }
 
-/// Only where the limit changes: equal neighbours are one step, however they are cut.
-fn write_expansion(canon: &mut CanonicalWriter, expansion: &Expansion) {
-    canon.string(&expansion.name);
-    write_measure(canon, expansion.measure);
+/// Writes only the steps at which the limit changes: adjacent steps with equal limits count as one.
+fn write_expansion(writer: &mut CanonicalWriter, expansion: &Expansion) {
+    writer.string(&expansion.name);
+    write_measure(writer, expansion.measure);
     let mut steps = expansion.steps().to_vec();
     steps.dedup_by_key(|step| step.limit);
-    canon.list(&steps, |canon, step| {
-        canon.integer(step.start_ms);
-        canon.float(step.limit);
+    writer.list(&steps, |writer, step| {
+        writer.integer(step.start_ms);
+        writer.float(step.limit);
     });
 }
 
-fn write_teams(canon: &mut CanonicalWriter, teams: &TeamsSpec) {
+fn write_teams(writer: &mut CanonicalWriter, teams: &TeamsSpec) {
     let TeamsSpec { team_sizes: sizes, max_party_size, exact_up_to_size, roles, role_attribute } = teams;
     match &**sizes {
         [size, rest @ ..] if rest.iter().all(|other| other == size) => {
             let numbers = [sizes.len() as u64, (*size).into(), (*max_party_size).into(), (*exact_up_to_size).into()];
-            canon.list(&numbers, |canon, number| canon.integer(*number));
+            writer.list(&numbers, |writer, number| writer.integer(*number));
         }
         sizes => {
-            canon.string("sizes");
-            canon.list(sizes, |canon, size| canon.integer((*size).into()));
-            canon.integer((*max_party_size).into());
-            canon.integer((*exact_up_to_size).into());
+            writer.string("sizes");
+            writer.list(sizes, |writer, size| writer.integer((*size).into()));
+            writer.integer((*max_party_size).into());
+            writer.integer((*exact_up_to_size).into());
         }
     }
-    canon.list(roles, |canon, role| {
-        canon.string(&role.name);
-        canon.integer(role.per_team.into());
+    writer.list(roles, |writer, role| {
+        writer.string(&role.name);
+        writer.integer(role.per_team.into());
     });
-    canon.option(role_attribute.as_ref(), |canon, index| canon.index(*index));
+    writer.option(role_attribute.as_ref(), |writer, index| writer.index(*index));
 }
 
-/// A ladder of more than one step, or one that begins anew sooner or later than in a day.
-fn write_penalty_schedule(canon: &mut CanonicalWriter, check: &ReadyCheckSpec) {
-    let ReadyCheckSpec { deadline_ms: _, penalty_cooldowns_ms: penalties_ms, reset_after_ms } = check;
-    if 1 < penalties_ms.len() || *reset_after_ms != DEFAULT_PENALTY_RESET_AFTER_MS {
-        canon.string("ladder");
-        canon.list(penalties_ms, |canon, ms| canon.integer((*ms).into()));
-        canon.integer(*reset_after_ms);
+/// Writes a schedule of several penalties, or one whose reset time is not the default.
+fn write_penalty_schedule(writer: &mut CanonicalWriter, check: &ReadyCheckSpec) {
+    let ReadyCheckSpec { timeout_ms: _, penalty_cooldowns_ms: penalties_ms, reset_after_ms } = check;
+    if penalties_ms.len() > 1 || *reset_after_ms != DEFAULT_PENALTY_RESET_AFTER_MS {
+        writer.string("ladder");
+        writer.list(penalties_ms, |writer, ms| writer.integer((*ms).into()));
+        writer.integer(*reset_after_ms);
     }
 }
 
-fn write_rating(canon: &mut CanonicalWriter, rating: &RatingSpec) {
-    canon.string(rating.system.as_str());
+fn write_rating(writer: &mut CanonicalWriter, rating: &RatingSpec) {
+    writer.string(rating.system.as_str());
     match rating.system {
-        RatingSystem::Elo { initial, k, scale } => canon.floats(&[initial, k, scale]),
+        RatingSystem::Elo { initial, k, scale } => writer.floats(&[initial, k, scale]),
         RatingSystem::Glicko { initial, deviation, min_deviation, c, period_ms } => {
-            canon.floats(&[initial, deviation, min_deviation, c]);
-            canon.integer(period_ms);
+            writer.floats(&[initial, deviation, min_deviation, c]);
+            writer.integer(period_ms);
         }
         RatingSystem::Glicko2 { initial, deviation, volatility, tau, period_ms } => {
-            canon.floats(&[initial, deviation, volatility, tau]);
-            canon.integer(period_ms);
+            writer.floats(&[initial, deviation, volatility, tau]);
+            writer.integer(period_ms);
         }
         RatingSystem::TrueSkill { mu, sigma, beta, tau, draw_percent } => {
-            canon.floats(&[mu, sigma, beta, tau, draw_percent]);
+            writer.floats(&[mu, sigma, beta, tau, draw_percent]);
         }
-        RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau } => canon.floats(&[mu, sigma, beta, kappa, tau]),
+        RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau } => writer.floats(&[mu, sigma, beta, kappa, tau]),
     }
-    canon.float(rating.z);
-    canon.option(rating.decay.as_ref(), |canon, decay| {
-        canon.integer(decay.every_ms);
-        canon.floats(&[decay.deviation, decay.max_deviation]);
+    writer.float(rating.z);
+    writer.option(rating.decay.as_ref(), |writer, decay| {
+        writer.integer(decay.every_ms);
+        writer.floats(&[decay.deviation, decay.max_deviation]);
     });
-    write_rating_additions(canon, rating);
+    write_rating_additions(writer, rating);
 }
 
-/// What `<Rating>` could not say at first: where it says nothing of it, the hash is as it was.
-fn write_rating_additions(canon: &mut CanonicalWriter, rating: &RatingSpec) {
-    let RatingSpec { system: _, z: _, decay, momentum, placement_matches, on_disconnect, game_per } = rating;
+/// Writes the settings added to `<Rating>` later. Defaults are not written, so that older rulesets keep their hash.
+fn write_rating_additions(writer: &mut CanonicalWriter, rating: &RatingSpec) {
+    let RatingSpec { system: _, z: _, decay, momentum, placement_matches, on_disconnect, games_per } = rating;
     if decay.is_some_and(|decay| decay.periods == DecayPeriodFilter::Played) {
-        canon.string("decay while played");
+        writer.string("decay while played");
     }
     if let Some(StreakMomentum { after, factor }) = momentum {
-        canon.string("momentum");
-        canon.integer((*after).into());
-        canon.float(*factor);
+        writer.string("momentum");
+        writer.integer((*after).into());
+        writer.float(*factor);
     }
     if *placement_matches != 0 {
-        canon.string("placement");
-        canon.integer((*placement_matches).into());
+        writer.string("placement");
+        writer.integer((*placement_matches).into());
     }
     if *on_disconnect != DisconnectPolicy::Rate {
-        canon.string("on disconnect");
-        canon.variant_name(on_disconnect);
+        writer.string("on disconnect");
+        writer.variant_name(on_disconnect);
     }
-    if *game_per != RatedGameUnit::Match {
-        canon.string("game per");
-        canon.variant_name(game_per);
+    if *games_per != RatedGameUnit::Match {
+        writer.string("game per");
+        writer.variant_name(games_per);
     }
 }

@@ -1,76 +1,77 @@
-//! How waiting parties are put together, as a ruleset says it: gate, groups, regions, window, quality, selection, wait
-//! bonus, whom to avoid.
+//! Queue settings of a ruleset: pass gate, rating groups, regions, rating window, match quality, selection, wait bonus
+//! and avoidance.
+
+mod satisfaction;
 
 use crate::attribute::PartyAggregation;
 use crate::id::SetId;
-use crate::ruleset::DistanceCurve;
+use crate::ruleset::soft_filter::DistanceCurve;
 
-/// One queue. Each step may be left out; what remains still makes matches.
+/// Settings of one queue. Each step is optional.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueSpec {
-    /// How often a pass is run, milliseconds (S0-17).
-    pub pass_every_ms: u32,
-    /// How the ratings of a party's players become the party's one rating (S0-26).
+    /// Time between passes, milliseconds.
+    pub pass_interval_ms: u32,
+    /// Aggregation of the players' ratings into the party's rating.
     pub party_rating: PartyAggregation,
-    /// Whether a user may wait in this queue and in another at once (D-1).
-    pub several_queues: bool,
-    /// Whether parties look for parties of like size first.
-    pub like_parties_first: bool,
-    /// Whether matches and sessions with open seats are filled from this queue before new matches are made.
+    /// Whether a user may wait in this queue and in another queue at the same time.
+    pub allow_other_queues: bool,
+    /// Whether parties are matched with parties of equal size first.
+    pub prefer_same_party_size: bool,
+    /// Whether tickets fill matches and sessions with open seats before new matches are made.
     pub backfill: bool,
-    /// How long a ticket is kept without a heartbeat, milliseconds.
-    pub ticket_lapse_ms: u32,
-    /// Whether a pass is worth running.
+    /// Ticket TTL without a heartbeat, milliseconds.
+    pub ticket_ttl_ms: u32,
+    /// Conditions for running a pass.
     pub gate: Gate,
-    /// Rating groups, lowest first; `None` when everyone is in one.
+    /// Rating groups, lowest first; `None` for one group.
     pub groups: Option<RatingGroups>,
-    /// What a player's region means; `None` when it means nothing (S3-8).
+    /// Use of the players' regions; `None` to ignore regions.
     pub regions: Option<RegionMode>,
-    /// How far a ticket may look; `None` for as far as hard filters allow.
+    /// Rating window of a ticket; `None` for no window.
     pub window: Option<RatingWindow>,
-    /// How good a match must be.
+    /// Match quality measure and threshold.
     pub quality: QualitySpec,
-    /// Which of the matches that would do is made.
+    /// Selection of matches among the acceptable ones.
     pub selection: SelectionSpec,
-    /// What waiting adds to quality.
+    /// Quality bonus for time waited.
     pub wait_bonus: Option<WaitBonus>,
-    /// Whom players would not meet again.
+    /// Players to avoid.
     pub avoid: Box<[AvoidanceRule]>,
-    /// What those who wait long are offered instead (S4-16).
+    /// Alternative set offered after a long wait.
     pub offer: Option<AlternativeSetOffer>,
-    /// Whom it looks after, and how (S1-97); `None` for nobody.
+    /// Adjustments for frustrated players; `None` for none.
     pub satisfaction: Option<SatisfactionSpec>,
 }
 
-/// Whom a queue looks after, and how: the window of a frustrated player is wider, or lies lower. Rather a match that is less even
-/// than another long wait, or one that is easier than another defeat (S1-97).
+/// Adjustments for frustrated players: a wider rating window, or a window shifted to lower ratings. It trades match
+/// balance for shorter waits or easier matches.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SatisfactionSpec {
-    /// Matches lost in a row from which on a player is frustrated; `None` when that says nothing. A party is frustrated when one of
-    /// its players is, by whichever sign.
+    /// Losses in a row from which a player counts as frustrated; `None` to ignore streaks. One frustrated player makes
+    /// the party frustrated, by any criterion.
     pub losing_streak: Option<u32>,
-    /// Matches that the player has left before their end, in percent of those that count in the rating, from which on the player is
-    /// frustrated; `None` when that says nothing.
+    /// Share of rated matches that the player left early from which the player counts as frustrated, percent; `None` to
+    /// ignore.
     pub abandoned_percent: Option<f64>,
-    /// The mean of the scores that the player has given to matches, 1 to 5, below which the player is frustrated; `None` when that
-    /// says nothing.
-    pub score_below: Option<f64>,
-    /// Matches that must count in the rating before a share of them says anything, and scores that must have been given before
-    /// their mean does.
+    /// The player counts as frustrated if the mean of the player's match feedback, 1 to 5, is below this; `None` to
+    /// ignore.
+    pub feedback_below: Option<f64>,
+    /// Minimum number of rated matches for `abandoned_percent`, and of feedback scores for their mean.
     pub min_matches: u32,
-    /// What the range is multiplied by then, its bounds included; 1 where it stays as wide as it is.
+    /// Factor on the window's range and bounds; 1 for no change.
     pub widen: f64,
-    /// By how many rating points the middle of the range lies below the player's own rating then; 0 where it stays there.
+    /// Rating points by which the window's center moves below the player's rating; 0 for no change.
     pub shift_down: f64,
 }
 
 impl Default for SatisfactionSpec {
-    /// Looks after nobody, and does nothing for them.
+    /// No criterion and no adjustment.
     fn default() -> Self {
         Self {
             losing_streak: None,
             abandoned_percent: None,
-            score_below: None,
+            feedback_below: None,
             min_matches: 5,
             widen: 1.0,
             shift_down: 0.0,
@@ -78,285 +79,287 @@ impl Default for SatisfactionSpec {
     }
 }
 
-/// Whether a pass is worth running.
+/// Conditions for running a pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Gate {
-    /// Share of the connected players who must be waiting, percent (S2-7).
+    /// Minimum share of the connected players that must be waiting, percent.
     pub min_waiting_percent: f64,
-    /// What happens to a fraction of a player (B-25).
+    /// Rounding of a fractional number of players.
     pub rounding: GateRounding,
-    /// Matches that may be running at once; `None` for any number (S2-12).
-    pub max_parallel_matches: Option<u32>,
-    /// Skip passes while nothing has changed since one that found nothing (S0-23).
+    /// Maximum number of matches running at the same time; `None` for no maximum.
+    pub max_concurrent_matches: Option<u32>,
+    /// Whether to skip passes while nothing has changed since a pass without a match.
     pub skip_unchanged: bool,
 }
 
-/// How a fraction of a player counts at the gate.
+/// Rounding of a fractional number of players at the gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GateRounding {
-    /// 3.9 players are 4.
+    /// 3.9 players count as 4.
     Up,
-    /// 3.9 players are 3.
+    /// 3.9 players count as 3.
     Down,
 }
 
-/// Rating groups: lowest first, each beginning where the one before ends. Ratings below the first are in the first,
-/// ratings above the last in the last (B-29).
+/// Rating groups, lowest first; each begins at the end of the one before. Ratings below the first group belong to the
+/// first, ratings above the last to the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatingGroups {
-    /// The groups.
+    /// Groups in ascending order.
     pub groups: Box<[RatingGroup]>,
-    /// After how much waiting a ticket may meet one group further, milliseconds; `None` for never (B-30).
-    pub neighbour_every_ms: Option<u64>,
-    /// How many groups further at most.
-    pub max_neighbours: u16,
+    /// Waiting time after which a ticket may meet one more group, milliseconds; `None` for never.
+    pub widen_every_ms: Option<u64>,
+    /// Maximum number of extra groups.
+    pub max_extra_groups: u16,
 }
 
-/// One rating group: `from <= rating < to` (S3-2).
+/// One rating group: `from <= rating < to`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RatingGroup {
-    /// What it is called.
+    /// Name of the group.
     pub name: Box<str>,
-    /// Its least rating.
+    /// Lower bound, inclusive.
     pub from: f64,
-    /// The first rating above it.
+    /// Upper bound, exclusive.
     pub to: f64,
 }
 
-/// What a player's region means, in the three ways of S3-8.
+/// Use of the players' regions in a queue.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RegionMode {
-    /// Separate regions: who says the same region may meet, and nobody else.
-    Separate {
-        /// The text attribute that names the region: a place in `Ruleset::attributes`.
+    /// Separate pools: only tickets with the same region value meet.
+    Partition {
+        /// String attribute with the region: an index into `Ruleset::attributes`.
         attribute: usize,
     },
-    /// A stage between queue and groups: all of a match have a region in common to which each one's round trip is within
-    /// the limit after the time that each has waited. A ticket that has measured nothing fits everywhere.
-    Stage {
-        /// The limit, of latency: a place in `Ruleset::expansions`.
+    /// Latency filter before rating groups: all tickets of a match share a region, and each round trip to it is within
+    /// the limit for the time the ticket has waited. A ticket without measurements fits all regions.
+    Filter {
+        /// Latency limit: an index into `Ruleset::expansions`.
         expansion: usize,
     },
-    /// Part of quality: a match is worth less by `weight` times the mean round trip to its best common region, in shares
-    /// of `span_ms`, at most 1. A ticket that has measured nothing counts as `span_ms`.
+    /// Part of match quality: subtracts `weight` times the mean round trip to the best common region, as a fraction of
+    /// `span_ms`, at most 1. A ticket without measurements counts as `span_ms`.
     Quality {
-        /// What a round trip of `span_ms` takes from quality.
+        /// Quality lost at a round trip of `span_ms`.
         weight: f64,
-        /// The round trip that counts as 1, milliseconds.
+        /// Round trip that counts as 1, milliseconds.
         span_ms: f64,
     },
 }
 
-/// How far a ticket may look, in buckets of ratings (S0-4 to S0-16).
+/// Rating window of a ticket, in rating buckets. It widens with time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatingWindow {
-    /// Rating points in one bucket: a ticket is in bucket `rounding(rating / bucket_width)` (S0-13).
+    /// Rating points per bucket. A ticket's bucket is `rounding(rating / bucket_width)`.
     pub bucket_width: f64,
-    /// How a rating becomes a whole bucket.
+    /// Rounding of a rating to a bucket.
     pub rounding: BucketRounding,
-    /// Buckets to either side at first (S0-5).
+    /// Initial half-width, buckets.
     pub start: u32,
-    /// Buckets added with each step (S0-14).
+    /// Buckets added per step.
     pub step: u32,
     /// Time between steps, milliseconds.
     pub step_every_ms: u64,
-    /// Buckets to either side at most (S0-15); `None` for no such bound.
+    /// Maximum half-width, buckets; `None` for no bound.
     pub max: Option<u32>,
-    /// The same bound as a share of the ticket's own rating, percent; `None` for no such bound.
+    /// Maximum half-width as a share of the ticket's own rating, percent; `None` for no bound.
     pub max_percent: Option<f64>,
-    /// Which bound rules when there are both.
+    /// Bound to apply if both `max` and `max_percent` are set.
     pub combine: WindowBoundChoice,
-    /// How much of the distance the other side's range must cover, percent (S0-16).
+    /// Share of the distance that the other ticket's range must cover, percent.
     pub reciprocal_percent: f64,
-    /// Whose clock widens the range (B-4).
+    /// Clock that widens the window.
     pub clock: WindowClock,
-    /// What two ranges must do.
+    /// Condition on the ranges of two tickets.
     pub rule: WindowMatchRule,
 }
 
-/// What the ranges of two tickets must do for them to meet.
+/// Condition on the ranges of two tickets at distance d, so that they may meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowMatchRule {
-    /// Each covers the other, as far as `reciprocal_percent` asks: `d <= mine` and `percent of d <= theirs` (S0-16).
+    /// Each range covers the other ticket: `d <= own` and `reciprocal_percent of d <= other`.
     Contain,
-    /// They share a bucket: `d <= mine + theirs` (D-3).
+    /// The ranges share a bucket: `d <= own + other`.
     Overlap,
 }
 
-/// How a rating becomes a bucket.
+/// Rounding of a rating to a bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BucketRounding {
-    /// To the nearest, halves away from zero.
+    /// To the nearest integer, halves away from zero.
     Round,
-    /// Downwards.
+    /// Down.
     Floor,
-    /// Upwards.
+    /// Up.
     Ceiling,
 }
 
-/// Which of two bounds rules.
+/// Choice between the absolute and the relative bound of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowBoundChoice {
-    /// The tighter one.
+    /// The narrower bound.
     Smaller,
-    /// The wider one.
+    /// The wider bound.
     Larger,
 }
 
-/// Whose clock widens a ticket's range.
+/// Clock that widens a rating window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowClock {
-    /// One tick for the whole queue, so a newcomer may widen at once.
+    /// One clock for the whole queue. A new ticket may widen at once.
     Queue,
-    /// Each ticket's own, from when it began to wait.
+    /// The ticket's own waiting time.
     Ticket,
 }
 
-/// How good a match is, and how good it must be.
+/// Match quality measure and its threshold.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QualitySpec {
-    /// Any match that the hard rules and the window allow.
+    /// Accepts any match that the hard filters and the window allow.
     Any,
-    /// The worst soft score between two members is at most this; lower is better.
+    /// Worst soft score between two members; lower is better.
     SoftScore {
-        /// The highest score that passes.
+        /// Maximum accepted score.
         max_score: f64,
     },
-    /// `scale * exp(-d² / (2 sigma²))` over the distance d in leaderboard positions (S2-9).
+    /// `scale * exp(-d² / (2 sigma²))` for a distance of d leaderboard ranks.
     LeaderboardGauss {
-        /// Positions.
+        /// Standard deviation, ranks.
         sigma: f64,
-        /// Quality at no distance (B-27).
+        /// Quality at distance 0.
         scale: f64,
-        /// Least quality that passes (B-24).
+        /// Minimum quality.
         threshold: f64,
     },
-    /// `1 - |rating - mean| / rating_span`, of the least similar member (S4-6, S4-9).
+    /// `1 - |rating - mean| / rating_span` of the least similar member.
     AverageSimilarity {
-        /// The rating range that counts as 1.
+        /// Rating difference that counts as 1.
         rating_span: f64,
         /// Similarity that must be exceeded, percent.
         required_percent: f64,
     },
-    /// The mean over members of a weight by distance in categories, of the least similar member (S4-7, S4-9).
+    /// Mean over members of a weight by category distance, of the least similar member.
     CategorySimilarity {
-        /// How many categories there are (B-21).
+        /// Number of categories.
         categories: u16,
-        /// Rating points in one category.
+        /// Rating points per category.
         category_width: f64,
-        /// What a difference in categories is divided by (B-22).
+        /// Divisor of a category difference.
         divisor: u16,
-        /// How distance weighs (S4-8).
+        /// Curve applied to the distance.
         curve: DistanceCurve,
         /// Similarity that must be exceeded, percent.
         required_percent: f64,
     },
-    /// Every team's chance to win, by the set's rating system, lies in a band, both ends included (D-5).
+    /// Each team's win probability by the set's rating system is in [min, max].
     WinProbability {
-        /// The least chance, percent.
+        /// Lower bound, percent, inclusive.
         min_percent: f64,
-        /// The greatest, percent.
+        /// Upper bound, percent, inclusive.
         max_percent: f64,
     },
-    /// How likely the two teams are to draw, as a share of what two are whose ratings are known for certain and equal; by the set's
-    /// rating system (S2-4).
+    /// Draw probability of the two teams, relative to that of two teams with equal and certain ratings; by the set's
+    /// rating system.
     DrawProbability {
-        /// Least quality that passes, above 0 and up to 1.
+        /// Minimum quality, in (0, 1].
         threshold: f64,
     },
 }
 
-/// Which of the matches that would do is made.
+/// Selection of matches among the acceptable ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SelectionSpec {
-    /// How.
+    /// Selection algorithm.
     pub mode: SelectionMode,
-    /// Who is served first.
+    /// Order in which tickets are served.
     pub start_with: SelectionOrder,
-    /// Tickets looked at for one match; those nearest in rating come first. A pass costs this many looks a ticket at most.
-    pub look_at: u32,
-    /// Up to so many tickets `MaximumWeight` is exact; above, the nearest are taken, and the report says so.
-    pub exact_up_to: u32,
+    /// Maximum number of candidates evaluated for one match, nearest ratings first. It bounds the pair checks per
+    /// ticket of a pass.
+    pub max_candidates: u32,
+    /// Largest number of tickets for which `MaximumWeight` is exact. Above it only the nearest candidates are
+    /// considered, and the report says so.
+    pub exact_up_to_tickets: u32,
 }
 
-/// How a match is chosen among those that would do.
+/// Selection algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectionMode {
-    /// The nearest partners; ties by longest wait (S0-12).
+    /// Nearest candidates; ties by longest wait.
     Nearest,
-    /// Drawn, with quality as weight (S2-6).
+    /// Random sample weighted by quality.
     WeightedSample,
-    /// The first window over the sorted ratings that is good enough (S4-5).
-    BestWindow,
-    /// All at once, so that the sum of qualities is greatest.
+    /// First window over the sorted ratings that is good enough.
+    FirstWindow,
+    /// All matches at once, with the maximum total quality.
     MaximumWeight,
 }
 
-/// Who is served first.
+/// Order in which tickets are served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SelectionOrder {
-    /// Who has waited longest.
+    /// Longest wait first.
     LongestWaiting,
-    /// Who is rated highest (S4-5).
+    /// Highest rating first.
     HighestRated,
 }
 
-/// What waiting adds to quality: `max(0, combined minutes - free minutes) * per_minute`, unbounded (S2-11).
+/// Quality bonus for waiting: `max(0, combined_minutes - free_minutes) * per_minute`, unbounded.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaitBonus {
-    /// Added per minute of combined waiting.
+    /// Bonus per minute of combined waiting.
     pub per_minute: f64,
-    /// Minutes of combined waiting that add nothing.
+    /// Minutes of combined waiting without a bonus.
     pub free_minutes: f64,
 }
 
-/// Whom players would not meet again.
+/// Rule about players who should not meet again.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AvoidanceRule {
-    /// Whom.
+    /// Players to avoid.
     pub whom: AvoidTarget,
-    /// How strictly.
+    /// Strictness of the rule.
     pub how: AvoidStrictness,
 }
 
-/// Whom somebody avoids.
+/// Players that an avoidance rule is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AvoidTarget {
-    /// Users that either has blocked.
+    /// Users that either side has blocked.
     Blocked,
-    /// Users of the other teams of matches that began within the time.
+    /// Users of other teams in recently started matches.
     RecentOpponents {
-        /// How long ago is recent, milliseconds.
-        for_ms: u64,
+        /// Age up to which a match is recent, milliseconds.
+        recent_ms: u64,
     },
-    /// Users of the own team of matches that began within the time.
+    /// Users of the same team in recently started matches.
     RecentTeammates {
-        /// How long ago is recent, milliseconds.
-        for_ms: u64,
+        /// Age up to which a match is recent, milliseconds.
+        recent_ms: u64,
     },
 }
 
-/// How strictly somebody is avoided.
+/// Strictness of an avoidance rule.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum AvoidStrictness {
-    /// They never meet while it lasts: a hard rule.
+    /// Never in the same match: a hard rule.
     Never,
-    /// They may meet, in different teams.
+    /// Never in the same team.
     NotSameTeam,
-    /// A match with them is worth less, by `cost` halved for every `half_life_ms` that have gone by.
-    RatherNot {
-        /// What it takes from quality.
+    /// Allowed at a quality cost, halved every `half_life_ms` since the last match together.
+    PreferNot {
+        /// Quality cost.
         cost: f64,
-        /// After how long it weighs half, milliseconds; for `Blocked`, which has no age, it never does.
+        /// Half-life of the cost, milliseconds. Not used for `Blocked`, which has no age.
         half_life_ms: u64,
     },
 }
 
-/// What those who wait long are offered.
+/// Alternative matchmaking set offered after a long wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlternativeSetOffer {
-    /// After how much waiting, milliseconds.
+    /// Waiting time, milliseconds.
     pub after_ms: u64,
-    /// The set that they may enter instead: an unranked one, for example.
+    /// Set that the party may enter instead; for example, an unranked one.
     pub set_id: SetId,
 }

@@ -1,27 +1,30 @@
-//! Which rating system a matchmaking set uses, as a ruleset says it (B-32: one system a set, never two scales mixed).
+//! Ruleset settings for ratings: one rating system per matchmaking set, its constants and its leaderboard.
 
-/// A rating system, its constants, and how its leaderboard is ordered.
+mod inactivity;
+mod rate_match;
+
+/// Rating system, its constants and the order of its leaderboard.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RatingSpec {
-    /// The system.
+    /// Rating system and its constants.
     pub system: RatingSystem,
-    /// The leaderboard is ordered by `rating - z * deviation` (S2-3, B-26); 0 for systems without a deviation.
+    /// Leaderboard order: `rating - z * deviation`. 0 for systems without a deviation.
     pub z: f64,
-    /// How idle players become less certain; `None` when they do not (S2-14).
+    /// Growth of the deviation of inactive players; `None` for no growth.
     pub decay: Option<InactivityDecay>,
-    /// What a run of wins or losses does to the next change; `None` for nothing (S4-16).
+    /// Effect of a win or loss streak on the next rating change; `None` for no effect.
     pub momentum: Option<StreakMomentum>,
-    /// The first matches of a user, during which the rating is shown as provisional; 0 for none.
+    /// First matches of a user during which the rating is provisional; 0 for none.
     pub placement_matches: u32,
-    /// What a match changes that somebody left before its end (S2-13).
+    /// Effect of a match that a player left early.
     pub on_disconnect: DisconnectPolicy,
-    /// What counts as one game where there are several opponents; only Elo, Glicko and Glicko-2 look at it.
-    pub game_per: RatedGameUnit,
+    /// Unit of one rated game with several opponents. Used by Elo, Glicko and Glicko-2 only.
+    pub games_per: RatedGameUnit,
 }
 
 impl RatingSpec {
-    /// A system by itself: nobody decays, no momentum, no placement, every match counts. The leaderboard deducts one deviation
-    /// (B-26), where there is one.
+    /// Settings for `system` without decay, momentum or placement; every match counts. z is 1 for systems with a
+    /// deviation, otherwise 0.
     pub fn with_defaults(system: RatingSystem) -> Self {
         let z = if matches!(system, RatingSystem::Elo { .. }) { 0.0 } else { 1.0 };
         Self {
@@ -31,130 +34,131 @@ impl RatingSpec {
             momentum: None,
             placement_matches: 0,
             on_disconnect: DisconnectPolicy::Rate,
-            game_per: RatedGameUnit::Match,
+            games_per: RatedGameUnit::Match,
         }
     }
 }
 
-/// The systems, with what each lets a designer choose.
+/// Rating systems and their constants.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RatingSystem {
-    /// Elo (S1-61); in teams, the mean change over all opponents (S4-14).
+    /// Elo. In teams, the mean change over all opponents.
     Elo {
-        /// What a newcomer has.
+        /// Initial rating.
         initial: f64,
-        /// The most that one game can move.
+        /// Maximum change per game.
         k: f64,
-        /// The difference that makes the odds ten to one.
+        /// Rating difference at odds of ten to one.
         scale: f64,
     },
-    /// Glicko (S1-62).
+    /// Glicko.
     Glicko {
-        /// What a newcomer has.
+        /// Initial rating.
         initial: f64,
-        /// A newcomer's deviation, and the greatest there is.
+        /// Initial and maximum deviation.
         deviation: f64,
-        /// The least deviation, so that a rating never freezes.
+        /// Minimum deviation, so that a rating can always change.
         min_deviation: f64,
-        /// How fast idle players become uncertain, points per square root of a period (S1-63).
+        /// Deviation growth of inactive players, points per square root of a period.
         c: f64,
-        /// One rating period, milliseconds.
+        /// Rating period, milliseconds.
         period_ms: u64,
     },
     /// Glicko-2 (Glickman 2013).
     Glicko2 {
-        /// What a newcomer has.
+        /// Initial rating.
         initial: f64,
-        /// A newcomer's deviation.
+        /// Initial deviation.
         deviation: f64,
-        /// A newcomer's volatility.
+        /// Initial volatility.
         volatility: f64,
-        /// How much volatility may change.
+        /// Constraint on the change of volatility.
         tau: f64,
-        /// One rating period, milliseconds.
+        /// Rating period, milliseconds.
         period_ms: u64,
     },
     /// TrueSkill (Herbrich et al. 2006).
     TrueSkill {
-        /// What a newcomer has.
+        /// Initial rating.
         mu: f64,
-        /// A newcomer's deviation.
+        /// Initial deviation.
         sigma: f64,
-        /// How much luck there is in one game.
+        /// Performance deviation: the amount of luck in one game.
         beta: f64,
-        /// Added to every deviation before a game.
+        /// Deviation added before each game.
         tau: f64,
-        /// Draws among games of equals, percent.
+        /// Draw rate of games between equal players, percent.
         draw_percent: f64,
     },
-    /// Plackett-Luce after Weng and Lin (2011), as OpenSkill has it (S2-1).
+    /// Plackett-Luce after Weng and Lin (2011), as in OpenSkill.
     PlackettLuce {
-        /// What a newcomer has.
+        /// Initial rating.
         mu: f64,
-        /// A newcomer's deviation.
+        /// Initial deviation.
         sigma: f64,
-        /// How much luck there is in one game (D-10).
+        /// Performance deviation: the amount of luck in one game.
         beta: f64,
-        /// The least factor by which a deviation shrinks.
+        /// Minimum factor by which a deviation shrinks.
         kappa: f64,
-        /// Added to every deviation before a game.
+        /// Deviation added before each game.
         tau: f64,
     },
 }
 
-/// How the deviation of idle players grows.
+/// Growth of the deviation of inactive players.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct InactivityDecay {
-    /// How often, milliseconds.
+    /// Period, milliseconds.
     pub every_ms: u64,
-    /// Added to the deviation each time.
+    /// Added to the deviation each period.
     pub deviation: f64,
-    /// Never beyond this.
+    /// Upper bound of the deviation.
     pub max_deviation: f64,
-    /// Which periods count.
+    /// Periods that count.
     pub periods: DecayPeriodFilter,
 }
 
-/// Which periods make idle players less certain.
+/// Periods that increase the deviation of inactive players.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecayPeriodFilter {
-    /// All that have gone by since the player's last match.
+    /// All periods since the player's last match.
     All,
-    /// Those of the clock in which any match of the set ended that changed ratings, after that of the player's last: nobody forgets
-    /// anything while nobody plays (S2-14).
+    /// Only periods, by the clock, in which a rated match of the set ended after the player's last match. Without
+    /// matches no deviation grows.
     Played,
 }
 
-/// What a streak does: whoever has won, or lost, as many matches in a row as `after`, and does so again, has the change of the
-/// rating multiplied (S4-16). What ends a streak counts once, as ever; deviations are not touched.
+/// Multiplier on the rating change of a player who extends a streak of at least `after` wins or losses. The match that
+/// ends a streak counts once. Deviations do not change.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreakMomentum {
-    /// Matches in a row; 1 or more.
+    /// Matches in a row; at least 1.
     pub after: u32,
-    /// What the change is multiplied by: above 1 streaks carry further, below 1 they are held back.
+    /// Multiplier of the change. Above 1 it amplifies streaks, below 1 it damps them.
     pub factor: f64,
 }
 
-/// What a match changes that somebody left before its end.
+/// Effect on ratings of a match that a player left early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DisconnectPolicy {
-    /// As any other: the result stands.
+    /// The result counts as usual.
     Rate,
-    /// Nobody's rating (S2-13).
+    /// No rating changes.
     Ignore,
 }
 
-/// What counts as one game for a player with several opponents, to systems that know only two players.
+/// Unit of one rated game for a player with several opponents, in systems for two players.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RatedGameUnit {
-    /// The match: what it says of each opponent is averaged (S4-14, B-18). Glicko-2 counts each other side as one opponent.
+    /// The match: results against all opponents are averaged. Glicko-2 counts each other side as one opponent.
     Match,
-    /// Every opponent, as if each had been met alone: S1-62 to the letter, and tournaments. Large teams move far.
+    /// Each opponent, as in separate games: the original formulas, for tournaments. Ratings in large teams change a
+    /// lot.
     Opponent,
 }
 
 impl RatingSystem {
-    /// The rating that a newcomer has.
+    /// Rating of a new player.
     pub fn initial_rating(&self) -> f64 {
         match *self {
             RatingSystem::Elo { initial, .. }
@@ -164,7 +168,7 @@ impl RatingSystem {
         }
     }
 
-    /// How much luck there is in one game, in rating points, where the system says.
+    /// Performance deviation in rating points; `None` for systems without one.
     pub fn beta(&self) -> Option<f64> {
         match *self {
             RatingSystem::TrueSkill { beta, .. } | RatingSystem::PlackettLuce { beta, .. } => Some(beta),
@@ -172,7 +176,7 @@ impl RatingSystem {
         }
     }
 
-    /// The word in XML.
+    /// Name in XML.
     pub fn as_str(&self) -> &'static str {
         match self {
             RatingSystem::Elo { .. } => "elo",

@@ -1,111 +1,112 @@
-//! A ruleset as written: elements and attributes with their places in the file, believed by no one yet.
+//! Raw ruleset: XML elements and attributes with their positions in the file, not yet validated; and diagnostics about
+//! them.
 
 use std::cell::RefCell;
 
 use crate::limit::{REPORTED_RULESET_PROBLEMS_MAX, STRING_BYTES_MAX};
 
-/// A part of a file: bytes from `start` up to, not including, `end`.
+/// Byte range in a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Span {
-    /// The first byte.
+    /// First byte.
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
 }
 
-/// One attribute as written.
+/// Attribute as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawAttribute {
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// Where the name stands.
+    /// Position of the name.
     pub name_span: Span,
-    /// Its value, with references resolved.
+    /// Value with references resolved.
     pub value: Box<str>,
-    /// Where the value stands, without the quotes.
+    /// Position of the value without quotes.
     pub value_span: Span,
 }
 
-/// One element as written.
+/// Element as written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RawElement {
-    /// Its name.
+    /// Name.
     pub name: Box<str>,
-    /// Where the name stands in the opening tag.
+    /// Position of the name in the opening tag.
     pub name_span: Span,
-    /// Attributes, in file order; each name once.
+    /// Attributes in file order; names are unique.
     pub attributes: Vec<RawAttribute>,
-    /// Elements inside, in file order.
+    /// Child elements in file order.
     pub children: Vec<RawElement>,
-    /// Where the first text other than white space stands, if there is any.
+    /// Position of the first text that is not white space, if any.
     pub text_span: Option<Span>,
 }
 
-/// Something wrong in a file, where, and what would be right.
+/// Problem in a file, its position and its fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// Where.
+    /// Position.
     pub span: Span,
-    /// What is wrong: a clause without a full stop.
+    /// Problem: a clause without a full stop.
     pub problem: String,
-    /// What would be right: a clause without a full stop.
+    /// Fix: a clause without a full stop.
     pub fix: String,
 }
 
-/// The mistakes found so far; readers share it, so that one pass over a file finds them all.
+/// Diagnostics collected so far. Shared by all readers, so that one pass over a file reports all problems.
 #[derive(Debug, Default)]
 pub struct Diagnostics(RefCell<Vec<Diagnostic>>);
 
 impl RawElement {
-    /// The first child called `name`.
+    /// First child with `name`.
     pub fn child(&self, name: &str) -> Option<&RawElement> {
         self.children.iter().find(|child| &*child.name == name)
     }
 
-    /// The attribute called `name`.
+    /// Attribute with `name`.
     pub fn attribute(&self, name: &str) -> Option<&RawAttribute> {
         self.attributes.iter().find(|attribute| &*attribute.name == name)
     }
 }
 
 impl Diagnostics {
-    /// Notes one mistake. Beyond `limit::PROBLEMS_MAX` they are no longer kept: nobody reads that far.
-    pub fn report(&self, span: Span, what: impl Into<String>, right: impl Into<String>) {
-        let mut found = self.0.borrow_mut();
-        if found.len() < REPORTED_RULESET_PROBLEMS_MAX {
-            found.push(Diagnostic { span, problem: what.into(), fix: right.into() });
+    /// Adds a diagnostic. Drops it if `limit::REPORTED_RULESET_PROBLEMS_MAX` diagnostics are already stored.
+    pub fn report(&self, span: Span, problem: impl Into<String>, fix: impl Into<String>) {
+        let mut diagnostics = self.0.borrow_mut();
+        if diagnostics.len() < REPORTED_RULESET_PROBLEMS_MAX {
+            diagnostics.push(Diagnostic { span, problem: problem.into(), fix: fix.into() });
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no diagnostics.
     pub fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
-    /// How many are kept so far.
+    /// Number of stored diagnostics.
     pub fn count(&self) -> usize {
         self.0.borrow().len()
     }
 
-    /// How many more are kept.
+    /// Number of diagnostics that can still be stored.
     pub fn remaining_capacity(&self) -> usize {
         REPORTED_RULESET_PROBLEMS_MAX.saturating_sub(self.0.borrow().len())
     }
 
-    /// All of them, in file order.
+    /// All diagnostics in file order.
     pub fn into_sorted(self) -> Vec<Diagnostic> {
-        let mut found = self.0.into_inner();
-        found.sort_by_key(|mistake| mistake.span);
-        found
+        let mut diagnostics = self.0.into_inner();
+        diagnostics.sort_by_key(|diagnostic| diagnostic.span);
+        diagnostics
     }
 }
 
-/// `text` in back quotes, cut to a readable length, with nothing in it that could break a line of a log.
+/// `text` in back quotes, truncated, with control characters replaced by spaces so that it fits on one log line.
 pub fn quoted_excerpt(text: &str) -> String {
-    let clean = |letter: char| if letter.is_control() { ' ' } else { letter };
-    let mut shown: String = text.chars().take(STRING_BYTES_MAX).map(clean).collect();
-    if shown.len() < text.len() {
-        shown.push('…');
+    let without_control = |character: char| if character.is_control() { ' ' } else { character };
+    let mut excerpt: String = text.chars().take(STRING_BYTES_MAX).map(without_control).collect();
+    if excerpt.len() < text.len() {
+        excerpt.push('…');
     }
-    format!("`{shown}`")
+    format!("`{excerpt}`")
 }

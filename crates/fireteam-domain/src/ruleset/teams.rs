@@ -1,71 +1,72 @@
-//! How a match is divided into teams, as a ruleset says it.
+//! Ruleset settings for teams, roles, the ready check and match hosting.
 
-/// Teams of one match. Everyone against everyone is many teams of one.
+/// Teams of one match. A free-for-all has one team per player.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TeamsSpec {
-    /// Players in each full team, one or more; two teams or more. Teams need not be of one size.
+    /// Players in each full team, at least 1. Two or more teams; sizes may differ.
     pub team_sizes: Box<[u16]>,
-    /// The largest party that may enter; never more than the largest team, for parties are not split (B-7).
+    /// Largest party that may enter. At most the largest team, because parties are not split.
     pub max_party_size: u16,
-    /// Teams up to this size are split exactly, larger ones greedily: exact takes C(n-1, n/2-1) looks (S4-10, S4-13).
+    /// Largest team size that is split exactly; larger teams are split greedily. An exact split takes C(n-1, n/2-1)
+    /// evaluations.
     pub exact_up_to_size: u16,
-    /// Roles that every team must fill, in file order; empty when anyone does anything.
+    /// Roles that every team must fill, in file order. Empty if roles are not used.
     pub roles: Box<[TeamRole]>,
-    /// The texts attribute that says which roles a party's players offer: a place in `Ruleset::attributes`.
+    /// String list attribute with the roles that a party's players offer: an index into `Ruleset::attributes`.
     pub role_attribute: Option<usize>,
 }
 
-/// A role that every team must fill.
+/// Role that every team must fill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeamRole {
-    /// What sessions call it.
+    /// Name of the role in sessions.
     pub name: Box<str>,
-    /// Players of a team who play it.
+    /// Players per team with this role.
     pub per_team: u16,
 }
 
 impl TeamsSpec {
-    /// Players in a full match.
+    /// Players in a full match; saturates at `u16::MAX`.
     pub fn players_per_match(&self) -> u16 {
         self.team_sizes.iter().fold(0, |sum, size| sum.saturating_add(*size))
     }
 
-    /// Players in the largest team.
+    /// Players in the largest team; 0 without teams.
     pub fn largest_team_size(&self) -> u16 {
         self.team_sizes.iter().copied().max().unwrap_or(0)
     }
 }
 
-/// Whether a match must be agreed to before it begins (S0-20).
+/// Ready check: players must accept a match before it starts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadyCheckSpec {
-    /// How long players have to answer, milliseconds.
-    pub deadline_ms: u32,
-    /// How long those who declined or did not answer may not queue again, milliseconds: the first time, the second, and so
-    /// on; the last holds from there on. Empty for at once.
+    /// Time to respond, milliseconds.
+    pub timeout_ms: u32,
+    /// Queue cooldown after a declined or unanswered ready check, milliseconds: for the first failure, the second, and
+    /// so on. The last entry repeats. Empty for no cooldown.
     pub penalty_cooldowns_ms: Box<[u32]>,
-    /// After how long without a failed check the ladder begins anew, milliseconds.
+    /// Time without a failed ready check after which the schedule restarts, milliseconds.
     pub reset_after_ms: u64,
 }
 
-/// Where a match is played.
+/// Hosting of matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostingSpec {
-    /// Who runs it.
+    /// Host of a match.
     pub mode: HostingMode,
-    /// How long a match waits for a server before its players go back to the queue, milliseconds.
-    pub wait_ms: u32,
-    /// After how long a match whose end nobody reports is over, milliseconds.
-    pub play_max_ms: u64,
+    /// Time to wait for a game server before the players return to the queue, milliseconds.
+    pub allocation_timeout_ms: u32,
+    /// Time after which a match without an end report is over, milliseconds.
+    pub max_match_ms: u64,
 }
 
-/// Who runs the game of a match.
+/// Host of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostingMode {
-    /// A game server that has advertised itself: found by search, its seats reserved.
-    Advertised,
-    /// One of the players: an open NAT first, then who has waited longest.
+    /// An advertised game server. A search finds it and its seats are reserved.
+    GameServer,
+    /// One of the players: open NAT first, then longest wait.
     Peer,
-    /// Nobody that fireteam knows of: players are told of each other, and that is all.
+    /// No host known to the server; players only receive each other's data.
     None,
 }

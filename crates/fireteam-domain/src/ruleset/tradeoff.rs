@@ -1,52 +1,52 @@
-//! What one soft filter's unit buys of another's: the designer's question about weights (S1-21 to S1-23).
+//! Soft filter tradeoffs: amounts of two soft filters that have equal weight in a score.
 
 use crate::measure::Measure;
 use crate::ruleset::{DistanceCurve, Ruleset, SoftFilter};
 
-/// Two amounts that weigh the same in a score.
+/// Two amounts that add the same term to a score.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SoftFilterTradeoff<'a> {
-    /// So much of the first filter …
+    /// Amount of `base_filter`.
     pub base_amount: f64,
-    /// … which is this one …
+    /// Filter to compare with; latency if present.
     pub base_filter: &'a SoftFilter,
-    /// … weighs as much as so much …
+    /// Equivalent amount of `other_filter`.
     pub equivalent_amount: f64,
-    /// … of this one.
+    /// Compared filter.
     pub other_filter: &'a SoftFilter,
-    /// Both curves are linear. Otherwise the ratio holds only between the two ends of the ranges.
+    /// Whether both curves are linear. Otherwise the ratio holds only over the whole ranges.
     pub is_linear: bool,
 }
 
-/// What latency, or else the first soft filter, trades at against each of the others, in file order. Nothing when there
-/// are fewer than two.
+/// Tradeoffs of latency, or else of the first soft filter, against each other soft filter, in file order. Empty with
+/// fewer than two filters.
 pub fn soft_filter_tradeoffs(ruleset: &Ruleset) -> Vec<SoftFilterTradeoff<'_>> {
-    let of_latency = ruleset.soft_filters.iter().position(|soft| soft.measure == Measure::Latency);
-    let base = of_latency.unwrap_or(0);
-    let Some(of) = ruleset.soft_filters.get(base) else { return Vec::new() };
-    let given = example_amount(of);
-    let others = ruleset.soft_filters.iter().enumerate().filter(|(index, _)| *index != base);
+    let latency_index = ruleset.soft_filters.iter().position(|filter| filter.measure == Measure::Latency);
+    let base_index = latency_index.unwrap_or(0);
+    let Some(base_filter) = ruleset.soft_filters.get(base_index) else { return Vec::new() };
+    let base_amount = example_amount(base_filter);
+    let others = ruleset.soft_filters.iter().enumerate().filter(|(index, _)| *index != base_index);
     others
-        .map(|(_, from)| SoftFilterTradeoff {
-            base_amount: given,
-            base_filter: of,
-            equivalent_amount: given * score_per_unit(of) / score_per_unit(from),
-            other_filter: from,
-            is_linear: of.curve == DistanceCurve::Linear && from.curve == DistanceCurve::Linear,
+        .map(|(_, other_filter)| SoftFilterTradeoff {
+            base_amount,
+            base_filter,
+            equivalent_amount: base_amount * score_per_unit(base_filter) / score_per_unit(other_filter),
+            other_filter,
+            is_linear: base_filter.curve == DistanceCurve::Linear && other_filter.curve == DistanceCurve::Linear,
         })
         .collect()
 }
 
-/// What one unit adds to a score, on a linear curve.
-fn score_per_unit(soft: &SoftFilter) -> f64 {
-    soft.weight / (soft.max - soft.min)
+/// Score added per unit on a linear curve.
+fn score_per_unit(filter: &SoftFilter) -> f64 {
+    filter.weight / (filter.max - filter.min)
 }
 
-/// An amount that people can picture: 10 ms, 100 miles, a twentieth of a range.
-fn example_amount(soft: &SoftFilter) -> f64 {
-    match soft.measure {
+/// Example amount for people: 10 ms, 100 miles, or a twentieth of the range.
+fn example_amount(filter: &SoftFilter) -> f64 {
+    match filter.measure {
         Measure::Latency => 10.0,
         Measure::Distance => 100.0,
-        Measure::AttributeDifference(_) => (soft.max - soft.min) / 20.0,
+        Measure::AttributeDifference(_) => (filter.max - filter.min) / 20.0,
     }
 }

@@ -1,12 +1,12 @@
-//! Makes a split more even by exchanging parties between two teams, as long as that helps and the bound on work allows.
+//! Local search: makes a split more even by exchanging parties between two teams, within a work limit.
 
 use crate::team::split_problem::{PartialTeam, SplitProblem};
 
-/// Exchanges that may be looked at for one split; two teams of 32 have 1,024 of single parties, and some 280,000 of up
-/// to two against up to two.
+/// Maximum number of exchanges evaluated for one split. Two teams of 32 have 1,024 exchanges of single parties, and
+/// some 280,000 of up to two against up to two.
 const EXCHANGES_EVALUATED_MAX: u32 = 400_000;
 
-/// Parties of one team that move together: one, or two.
+/// One or two parties of a team that move together.
 #[derive(Clone, Copy)]
 struct PartyGroup {
     party_slots: [usize; 2],
@@ -21,108 +21,113 @@ impl PartyGroup {
     }
 }
 
-/// An exchange that helps.
+/// An exchange that improves the split.
 struct PartyExchange {
-    /// The gap that it leaves, and then how far apart the two teams are: a gap that two teams share narrows only when
-    /// both do.
+    /// Resulting gap, then the resulting distance of the two teams. A gap shared by two pairs of teams shrinks only if
+    /// both pairs improve.
     cost: (f64, f64),
     teams: [usize; 2],
     groups: [PartyGroup; 2],
 }
 
-/// Makes the best exchange of single parties, again and again; where none helps, the best of up to two parties against
-/// up to two. The gap never grows. Sums are added up anew after each.
-pub(super) fn improve_by_exchanges(board: &SplitProblem<'_>, teams: &mut Vec<PartialTeam>) {
-    *teams = board.with_recomputed_sums(teams);
-    let mut looks = 0;
-    while let Some(exchange) = [1, 2].into_iter().find_map(|most| best_exchange(board, teams, most, &mut looks)) {
+/// Applies the best exchange of single parties until none helps, then the best of up to two parties against up to two.
+/// The gap never grows. Recomputes sums after each exchange.
+pub(super) fn improve_by_exchanges(problem: &SplitProblem<'_>, teams: &mut Vec<PartialTeam>) {
+    *teams = problem.with_recomputed_sums(teams);
+    let mut evaluated = 0;
+    while let Some(exchange) =
+        [1, 2].into_iter().find_map(|max_parties| best_exchange(problem, teams, max_parties, &mut evaluated))
+    {
         let [a, b] = exchange.teams;
         let [from_a, from_b] = exchange.groups;
         teams[a].parties = parties_after_exchange(&teams[a], &from_a, &from_b);
         teams[b].parties = parties_after_exchange(&teams[b], &from_b, &from_a);
-        *teams = board.with_recomputed_sums(teams);
+        *teams = problem.with_recomputed_sums(teams);
     }
 }
 
-/// The best exchange of up to `most` parties of each of two teams.
+/// Best exchange of up to `max_parties` parties of each of two teams.
 fn best_exchange(
-    board: &SplitProblem<'_>,
+    problem: &SplitProblem<'_>,
     teams: &[PartialTeam],
-    most: usize,
-    looks: &mut u32,
+    max_parties: usize,
+    evaluated: &mut u32,
 ) -> Option<PartyExchange> {
-    let gap = board.rating_gap(teams);
-    if gap <= board.rounding_tolerance {
+    let gap = problem.rating_gap(teams);
+    if gap <= problem.rounding_tolerance {
         return None;
     }
-    let bundles: Vec<Vec<PartyGroup>> = teams.iter().map(|team| party_groups(board, team, most)).collect();
-    let mut found: Option<PartyExchange> = None;
+    let groups: Vec<Vec<PartyGroup>> = teams.iter().map(|team| party_groups(problem, team, max_parties)).collect();
+    let mut best: Option<PartyExchange> = None;
     for a in 0..teams.len() {
         for b in a + 1..teams.len() {
-            let measures = [a, b].map(|at| board.team_strength(at, teams[at].rating_sum));
-            let (least, most) = strength_range_of_others(board, teams, [a, b]);
-            let mut worth = found.as_ref().map_or((gap, (measures[0] - measures[1]).abs()), |found| found.cost);
-            for from_a in &bundles[a] {
-                for from_b in bundles[b].iter().filter(|from_b| from_b.player_count == from_a.player_count) {
-                    *looks += 1;
-                    if EXCHANGES_EVALUATED_MAX < *looks {
-                        return found;
+            let strengths = [a, b].map(|at| problem.team_strength(at, teams[at].rating_sum));
+            let (lowest_of_others, highest_of_others) = strength_range_of_others(problem, teams, [a, b]);
+            let mut cost = best.as_ref().map_or((gap, (strengths[0] - strengths[1]).abs()), |known| known.cost);
+            for from_a in &groups[a] {
+                for from_b in groups[b].iter().filter(|from_b| from_b.player_count == from_a.player_count) {
+                    *evaluated += 1;
+                    if *evaluated > EXCHANGES_EVALUATED_MAX {
+                        return best;
                     }
-                    let moved = from_b.rating_sum - from_a.rating_sum;
-                    let after_a = board.team_strength(a, teams[a].rating_sum + moved);
-                    let after_b = board.team_strength(b, teams[b].rating_sum - moved);
-                    let between = (after_a - after_b).abs();
-                    let gap = most.max(after_a).max(after_b) - least.min(after_a).min(after_b);
-                    let is_better = gap < worth.0 - board.rounding_tolerance
-                        || gap <= worth.0
-                            && between < worth.1 - board.rounding_tolerance
-                            && found.as_ref().is_none_or(|it| it.teams == [a, b]);
+                    let rating_moved = from_b.rating_sum - from_a.rating_sum;
+                    let after_a = problem.team_strength(a, teams[a].rating_sum + rating_moved);
+                    let after_b = problem.team_strength(b, teams[b].rating_sum - rating_moved);
+                    let distance = (after_a - after_b).abs();
+                    let gap = highest_of_others.max(after_a).max(after_b) - lowest_of_others.min(after_a).min(after_b);
+                    let is_better = gap < cost.0 - problem.rounding_tolerance
+                        || gap <= cost.0
+                            && distance < cost.1 - problem.rounding_tolerance
+                            && best.as_ref().is_none_or(|known| known.teams == [a, b]);
                     if is_better
-                        && board.is_valid_team(&parties_after_exchange(&teams[a], from_a, from_b))
-                        && board.is_valid_team(&parties_after_exchange(&teams[b], from_b, from_a))
+                        && problem.is_valid_team(&parties_after_exchange(&teams[a], from_a, from_b))
+                        && problem.is_valid_team(&parties_after_exchange(&teams[b], from_b, from_a))
                     {
-                        worth = (gap, between);
-                        found = Some(PartyExchange { cost: worth, teams: [a, b], groups: [*from_a, *from_b] });
+                        cost = (gap, distance);
+                        best = Some(PartyExchange { cost, teams: [a, b], groups: [*from_a, *from_b] });
                     }
                 }
             }
         }
     }
-    found
+    best
 }
 
-/// The least and the greatest measure of all teams but these two.
-fn strength_range_of_others(board: &SplitProblem<'_>, teams: &[PartialTeam], but: [usize; 2]) -> (f64, f64) {
-    let others =
-        (0..teams.len()).filter(|at| !but.contains(at)).map(|at| board.team_strength(at, teams[at].rating_sum));
-    others.fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), it| (least.min(it), most.max(it)))
+/// Smallest and largest strength of all teams except these two.
+fn strength_range_of_others(problem: &SplitProblem<'_>, teams: &[PartialTeam], excluded: [usize; 2]) -> (f64, f64) {
+    let others = (0..teams.len())
+        .filter(|index| !excluded.contains(index))
+        .map(|index| problem.team_strength(index, teams[index].rating_sum));
+    others.fold((f64::INFINITY, f64::NEG_INFINITY), |(lowest, highest), strength| {
+        (lowest.min(strength), highest.max(strength))
+    })
 }
 
-/// Every set of up to `most` parties of a team.
-fn party_groups(board: &SplitProblem<'_>, team: &PartialTeam, most: usize) -> Vec<PartyGroup> {
-    let one = |party: usize| PartyGroup {
+/// All groups of up to `max_parties` parties of a team.
+fn party_groups(problem: &SplitProblem<'_>, team: &PartialTeam, max_parties: usize) -> Vec<PartyGroup> {
+    let single = |party: usize| PartyGroup {
         party_slots: [party; 2],
         party_count: 1,
-        player_count: board.party_size(party),
-        rating_sum: board.party_rating_sums[party],
+        player_count: problem.party_size(party),
+        rating_sum: problem.party_rating_sums[party],
     };
-    let mut bundles: Vec<PartyGroup> = team.parties.iter().map(|&party| one(party)).collect();
-    if most < 2 {
-        return bundles;
+    let mut groups: Vec<PartyGroup> = team.parties.iter().map(|&party| single(party)).collect();
+    if max_parties < 2 {
+        return groups;
     }
-    for (at, &first) in team.parties.iter().enumerate() {
-        bundles.extend(team.parties[at + 1..].iter().map(|&second| PartyGroup {
+    for (index, &first) in team.parties.iter().enumerate() {
+        groups.extend(team.parties[index + 1..].iter().map(|&second| PartyGroup {
             party_slots: [first, second],
             party_count: 2,
-            player_count: board.party_size(first) + board.party_size(second),
-            rating_sum: board.party_rating_sums[first] + board.party_rating_sums[second],
+            player_count: problem.party_size(first) + problem.party_size(second),
+            rating_sum: problem.party_rating_sums[first] + problem.party_rating_sums[second],
         }));
     }
-    bundles
+    groups
 }
 
-/// The team's parties when `goes` has gone and `comes` has come.
-fn parties_after_exchange(team: &PartialTeam, goes: &PartyGroup, comes: &PartyGroup) -> Vec<usize> {
-    let stay = team.parties.iter().filter(|party| !goes.parties().contains(party));
-    stay.chain(comes.parties()).copied().collect()
+/// Parties of the team after `leaving` left and `joining` joined.
+fn parties_after_exchange(team: &PartialTeam, leaving: &PartyGroup, joining: &PartyGroup) -> Vec<usize> {
+    let staying = team.parties.iter().filter(|party| !leaving.parties().contains(party));
+    staying.chain(joining.parties()).copied().collect()
 }

@@ -1,36 +1,36 @@
-//! Who of a team plays what: an assignment of players to the roles that every team must fill.
+//! Role assignment: gives each player of a team a role, so that every role of the team is filled.
 
 use crate::limit::PLAYERS_PER_SESSION_MAX;
 use crate::ruleset::teams::TeamRole;
 
-/// Roles that one ruleset can have: each asks for a player at least, and so many fit one word.
+/// Maximum number of roles in one ruleset. Each role needs at least one player, and a set of roles fits into one word.
 pub(super) const ROLES_MAX: usize = 64;
 
-/// A set of roles: a bit for each place in `TeamsSpec::roles`.
+/// Set of roles: one bit for each index into `TeamsSpec::roles`.
 pub(super) type RoleSet = u64;
 
-/// What each player plays.
+/// Assigned role of each player.
 type AssignedRoles = [Option<u8>; PLAYERS_PER_SESSION_MAX];
 
-/// The set of these places; such as no role has are passed over.
-pub(super) fn role_set(roles: &[TeamRole], places: &[u16]) -> RoleSet {
-    let known = places.iter().map(|&place| usize::from(place)).filter(|&place| place < roles.len().min(ROLES_MAX));
-    known.fold(0, |set, place| set | 1 << place)
+/// Set of these role indexes. Indexes without a role are ignored.
+pub(super) fn role_set(roles: &[TeamRole], indexes: &[u16]) -> RoleSet {
+    let known = indexes.iter().map(|&index| usize::from(index)).filter(|&index| index < roles.len().min(ROLES_MAX));
+    known.fold(0, |set, index| set | 1 << index)
 }
 
-/// Whether these players, and `open` more who are still to come, can fill every role. Each of them must offer one.
-pub(super) fn can_fill_roles(roles: &[TeamRole], players: &[RoleSet], open: usize) -> bool {
+/// True if these players, and `open_seats` more players, can fill every role. Each of these players must offer at least
+/// one role.
+pub(super) fn can_fill_roles(roles: &[TeamRole], players: &[RoleSet], open_seats: usize) -> bool {
     if roles.is_empty() {
         return true;
     }
-    let wanted: usize = roles.iter().map(|role| usize::from(role.per_team)).sum();
-    let play = || maximum_role_assignment(roles, players).iter().flatten().count();
-    players.iter().all(|offers| *offers != 0) && (wanted <= open || wanted <= open + play())
+    let needed: usize = roles.iter().map(|role| usize::from(role.per_team)).sum();
+    let assigned = || maximum_role_assignment(roles, players).iter().flatten().count();
+    players.iter().all(|offers| *offers != 0) && (needed <= open_seats || needed <= open_seats + assigned())
 }
 
-/// What each player of a full team plays, so that every role is filled; whom no role needs plays the first that they
-/// offer.
-/// `None` where it cannot be done; empty where there are no roles.
+/// Role of each player of a full team, so that every role is filled. A player whom no role needs gets the first role
+/// that they offer. `None` if it is impossible; empty without roles.
 pub(super) fn assign_roles(roles: &[TeamRole], players: &[RoleSet]) -> Option<Vec<u16>> {
     if roles.is_empty() {
         return Some(Vec::new());
@@ -42,47 +42,47 @@ pub(super) fn assign_roles(roles: &[TeamRole], players: &[RoleSet]) -> Option<Ve
     Some(needed.map(|(role, offers)| role.map_or(offers.trailing_zeros() as u16, u16::from)).collect())
 }
 
-/// As many players as possible in roles that need them, by augmenting paths: whoever finds a role full asks those who
-/// play it to play something else. Players in order, roles in order, so equal teams are assigned alike. Players beyond
-/// `PLAYERS_MAX` are not looked at.
+/// Maximum bipartite matching of players to the roles that need them, by augmenting paths: if a role is full, one of
+/// its players moves to another role. Players and roles are tried in order, so equal teams get equal assignments.
+/// Players beyond `PLAYERS_PER_SESSION_MAX` are ignored.
 fn maximum_role_assignment(roles: &[TeamRole], players: &[RoleSet]) -> AssignedRoles {
     let players = &players[..players.len().min(PLAYERS_PER_SESSION_MAX)];
-    let mut plays = [None; PLAYERS_PER_SESSION_MAX];
-    let mut room = [0; ROLES_MAX];
-    for (room, role) in room.iter_mut().zip(roles) {
-        *room = role.per_team;
+    let mut assigned = [None; PLAYERS_PER_SESSION_MAX];
+    let mut open_places = [0; ROLES_MAX];
+    for (places, role) in open_places.iter_mut().zip(roles) {
+        *places = role.per_team;
     }
     for player in 0..players.len() {
-        assign_by_augmenting_path(players, &mut plays, &mut room, player, &mut 0);
+        assign_by_augmenting_path(players, &mut assigned, &mut open_places, player, &mut 0);
     }
-    plays
+    assigned
 }
 
-/// Gives `player` a role that needs somebody, moving others where that helps; `asked` are the roles that have been
-/// tried, which also bounds the depth.
+/// Assigns `player` a role that still needs one, moving other players if necessary. `tried` holds the roles tried so
+/// far, which also bounds the recursion depth.
 fn assign_by_augmenting_path(
     players: &[RoleSet],
-    plays: &mut AssignedRoles,
-    room: &mut [u16; ROLES_MAX],
+    assigned: &mut AssignedRoles,
+    open_places: &mut [u16; ROLES_MAX],
     player: usize,
-    asked: &mut RoleSet,
+    tried: &mut RoleSet,
 ) -> bool {
     loop {
-        let untried = players[player] & !*asked;
+        let untried = players[player] & !*tried;
         if untried == 0 {
             return false;
         }
         let role = untried.trailing_zeros() as usize;
-        *asked |= 1 << role;
-        let place = Some(role as u8);
-        if 0 < room[role] {
-            room[role] -= 1;
-            plays[player] = place;
+        *tried |= 1 << role;
+        let this_role = Some(role as u8);
+        if open_places[role] > 0 {
+            open_places[role] -= 1;
+            assigned[player] = this_role;
             return true;
         }
         for other in 0..players.len() {
-            if plays[other] == place && assign_by_augmenting_path(players, plays, room, other, asked) {
-                plays[player] = place;
+            if assigned[other] == this_role && assign_by_augmenting_path(players, assigned, open_places, other, tried) {
+                assigned[player] = this_role;
                 return true;
             }
         }
@@ -97,7 +97,7 @@ mod tests {
         per_team.iter().enumerate().map(|(at, &per_team)| TeamRole { name: at.to_string().into(), per_team }).collect()
     }
 
-    /// Every way to give each player one of the roles that they offer.
+    /// Tries every way to give each player one of the roles that they offer.
     fn exhaustive_assignment_exists(roles: &[TeamRole], players: &[RoleSet], filled: &mut Vec<u16>) -> bool {
         let Some((offers, rest)) = players.split_first() else {
             return roles.iter().zip(filled.iter()).all(|(role, filled)| role.per_team <= *filled);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn role_assignment_moves_flexible_players_to_free_a_role() {
         let roles = roles(&[1, 1, 1]);
-        // Taken in order, the first two would leave nothing for the third.
+        // In order of input, the first two players would leave no role for the third.
         assert_eq!(assign_roles(&roles, &[0b011, 0b111, 0b001]), Some(vec![1, 2, 0]));
     }
 
@@ -147,21 +147,21 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// An assignment is found exactly where trying everything finds one, and it keeps to what players offer.
+        /// An assignment is found exactly if an exhaustive search finds one, and uses only offered roles.
         #[test]
-        fn an_assignment_is_found_wherever_there_is_one(
+        fn role_assignment_is_found_exactly_if_one_exists(
             per_team in proptest::collection::vec(0_u16..3, 1..5),
             players in proptest::collection::vec(0_u64..32, 0..7),
         ) {
             let roles = roles(&per_team);
             let players: Vec<RoleSet> = players.into_iter().map(|offers| offers & ((1 << roles.len()) - 1)).collect();
-            let there_is = exhaustive_assignment_exists(&roles, &players, &mut vec![0; roles.len()]);
+            let exists = exhaustive_assignment_exists(&roles, &players, &mut vec![0; roles.len()]);
             let found = assign_roles(&roles, &players);
-            proptest::prop_assert_eq!(found.is_some(), there_is);
+            proptest::prop_assert_eq!(found.is_some(), exists);
             if let Some(found) = found {
-                for (role, asked) in roles.iter().enumerate() {
-                    let plays = found.iter().filter(|plays| usize::from(**plays) == role).count();
-                    proptest::prop_assert!(usize::from(asked.per_team) <= plays);
+                for (index, role) in roles.iter().enumerate() {
+                    let players = found.iter().filter(|assigned| usize::from(**assigned) == index).count();
+                    proptest::prop_assert!(players >= usize::from(role.per_team));
                 }
                 proptest::prop_assert!(found.iter().zip(&players).all(|(role, offers)| offers >> role & 1 == 1));
             }

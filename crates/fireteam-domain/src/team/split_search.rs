@@ -1,79 +1,76 @@
-//! Parties into teams one after the other: the first way down is greedy, and where all ways are wanted, those that
-//! cannot be better than what is known are cut off.
+//! Split search: places parties into teams one after the other. The first descent is greedy. An exhaustive search
+//! continues by backtracking and prunes branches that cannot beat the best known split.
 //!
-//! Greedy (S4-13): large parties first, for they are hardest to seat, then by rating downwards; each into the team
-//! whose total is lowest, the later of two that are level; a full team closes. Where that leads nowhere the search
-//! turns back.
+//! Greedy: large parties first, because they are hardest to place, then by rating downwards. Each goes into the team
+//! with the lowest total, the later team on a tie. A full team is skipped. The search backtracks from a dead end.
 //!
-//! Nothing is cut off for being unlikely (B-23): only where a bound says that no way on from here leads to a smaller
-//! gap. Teams of one size that are still empty are interchangeable, and the first party in one of them stands for all
-//! (B-19).
+//! Pruning uses only a proven bound: no completion of the branch has a smaller gap. Empty teams of equal size are
+//! interchangeable, so the first party is tried in one of them only.
 
 use crate::team::gap_bound::RemainingPlayers;
 use crate::team::local_search::improve_by_exchanges;
 use crate::team::split_problem::{PartialTeam, SplitProblem};
 
-/// Parties that may be seated on the way to one split. Two teams of ten players who come alone take some 350,000 when
-/// nothing is cut off: all that a ruleset may ask to be exact is within it.
+/// Maximum number of placements for one split. Two teams of ten single players take some 350,000 without pruning, so
+/// each exact split that a ruleset may ask for is within it.
 const PLACEMENTS_MAX: u32 = 500_000;
 
-/// Splits that there may be for the best of them to be looked for; what is cut off makes so many bearable. Four teams
-/// of four who come alone have 2.6 million.
+/// Maximum number of splits for an exhaustive search; pruning makes this feasible. Four teams of four single players
+/// have 2.6 million.
 const EXHAUSTIVE_SPLITS_MAX: f64 = 1e7;
 
-/// As `SEATED_MAX`, where the first split will do: one way down and what it takes to turn back from where parties,
-/// roles or those who are to stay apart do not let it end.
+/// Maximum number of placements for a greedy split: one descent, and backtracking from dead ends caused by parties,
+/// roles or parties kept apart.
 const GREEDY_PLACEMENTS_MAX: u32 = 20_000;
 
-/// What a search has found.
+/// Result of a search.
 pub(super) struct SplitResult {
     pub(super) teams: Vec<PartialTeam>,
-    /// Nothing is better.
+    /// No split is better.
     pub(super) is_optimal: bool,
 }
 
-/// The best split where `exhaustive`, as far as bounds on work let it be found; otherwise a good one.
-pub(super) fn search_best_split(board: &SplitProblem<'_>, exhaustive: bool) -> Option<SplitResult> {
-    let exhaustive = exhaustive && count_splits(board) <= EXHAUSTIVE_SPLITS_MAX;
-    let mut search = SplitSearch::new(board, exhaustive);
-    search.place_party(0, &mut board.empty_teams());
-    let exact = search.is_perfectly_even() || exhaustive && search.placement_count < search.placement_limit();
+/// Best split if `exhaustive`, within the work limits; otherwise a good one.
+pub(super) fn search_best_split(problem: &SplitProblem<'_>, exhaustive: bool) -> Option<SplitResult> {
+    let exhaustive = exhaustive && count_splits(problem) <= EXHAUSTIVE_SPLITS_MAX;
+    let mut search = SplitSearch::new(problem, exhaustive);
+    search.place_party(0, &mut problem.empty_teams());
+    let is_optimal = search.is_perfectly_even() || exhaustive && search.placement_count < search.placement_limit();
     let mut teams = search.best_teams?;
-    if !exact {
-        improve_by_exchanges(board, &mut teams);
+    if !is_optimal {
+        improve_by_exchanges(problem, &mut teams);
     }
-    Some(SplitResult { teams, is_optimal: exact })
+    Some(SplitResult { teams, is_optimal })
 }
 
-/// How many splits there would be if all came alone, teams of one size being interchangeable: with parties there are
-/// fewer.
-pub(super) fn count_splits(board: &SplitProblem<'_>) -> f64 {
-    let sizes = &board.spec.team_sizes;
+/// Number of splits of single players, where teams of equal size are interchangeable. Parties only reduce it.
+pub(super) fn count_splits(problem: &SplitProblem<'_>) -> f64 {
+    let sizes = &problem.spec.team_sizes;
     let (mut splits, mut players) = (1.0, 0_u16);
-    for (at, &size) in sizes.iter().enumerate() {
-        // C(players + size, size) ways to fill this team, and one in as many as there are of its size is another one.
+    for (index, &size) in sizes.iter().enumerate() {
+        // C(players + size, size) ways to fill this team, divided by the number of teams of this size so far.
         for seat in 1..=size {
             players += 1;
             splits *= f64::from(players) / f64::from(seat);
         }
-        splits /= sizes[..=at].iter().filter(|other| **other == size).count() as f64;
+        splits /= sizes[..=index].iter().filter(|other| **other == size).count() as f64;
     }
     splits
 }
 
-/// The first way down, as it is.
-pub(super) fn search_greedy_split(board: &SplitProblem<'_>) -> Option<SplitResult> {
-    let mut search = SplitSearch::new(board, false);
-    search.place_party(0, &mut board.empty_teams());
-    let exact = search.is_perfectly_even();
-    search.best_teams.map(|teams| SplitResult { teams, is_optimal: exact })
+/// First descent, without improvement.
+pub(super) fn search_greedy_split(problem: &SplitProblem<'_>) -> Option<SplitResult> {
+    let mut search = SplitSearch::new(problem, false);
+    search.place_party(0, &mut problem.empty_teams());
+    let is_optimal = search.is_perfectly_even();
+    search.best_teams.map(|teams| SplitResult { teams, is_optimal })
 }
 
 struct SplitSearch<'a> {
     problem: &'a SplitProblem<'a>,
-    /// Who is seated when.
+    /// Parties in the order of their placement.
     placement_order: Vec<usize>,
-    /// What is known about those who are still to be seated; `None` where the first split will do.
+    /// Bounds on the parties still to be placed; `None` for a greedy search.
     remaining: Option<RemainingPlayers>,
     best_teams: Option<Vec<PartialTeam>>,
     best_gap: f64,
@@ -81,69 +78,63 @@ struct SplitSearch<'a> {
 }
 
 impl<'a> SplitSearch<'a> {
-    fn new(board: &'a SplitProblem<'a>, exhaustive: bool) -> Self {
-        let mut order: Vec<usize> = (0..board.parties.len()).collect();
-        let mean = |party: usize| board.party_rating_sums[party] / board.party_size(party) as f64;
-        order.sort_by(|&a, &b| {
-            board.party_size(b).cmp(&board.party_size(a)).then(mean(b).total_cmp(&mean(a))).then(a.cmp(&b))
+    fn new(problem: &'a SplitProblem<'a>, exhaustive: bool) -> Self {
+        let mut placement_order: Vec<usize> = (0..problem.parties.len()).collect();
+        let mean = |party: usize| problem.party_rating_sums[party] / problem.party_size(party) as f64;
+        placement_order.sort_by(|&a, &b| {
+            problem.party_size(b).cmp(&problem.party_size(a)).then(mean(b).total_cmp(&mean(a))).then(a.cmp(&b))
         });
-        let rest = exhaustive.then(|| RemainingPlayers::new(board, &order));
-        Self {
-            problem: board,
-            placement_order: order,
-            remaining: rest,
-            best_teams: None,
-            best_gap: f64::INFINITY,
-            placement_count: 0,
-        }
+        let remaining = exhaustive.then(|| RemainingPlayers::new(problem, &placement_order));
+        Self { problem, placement_order, remaining, best_teams: None, best_gap: f64::INFINITY, placement_count: 0 }
     }
 
-    /// Seats whoever is `depth`th in order, and all after them, in every way that could be better.
+    /// Places the party at `depth` of the order, and all after it, in every way that could improve the best split.
     fn place_party(&mut self, depth: usize, teams: &mut [PartialTeam]) {
         let Some(&party) = self.placement_order.get(depth) else {
             return self.record_split(teams);
         };
-        for at in self.teams_by_preference(teams, party) {
+        for index in self.teams_by_preference(teams, party) {
             if self.is_finished() {
                 return;
             }
             self.placement_count += 1;
-            let before = teams[at].rating_sum;
-            teams[at].parties.push(party);
-            teams[at].open_seats -= self.problem.party_size(party);
-            teams[at].rating_sum = before + self.problem.party_rating_sums[party];
+            let rating_sum = teams[index].rating_sum;
+            teams[index].parties.push(party);
+            teams[index].open_seats -= self.problem.party_size(party);
+            teams[index].rating_sum = rating_sum + self.problem.party_rating_sums[party];
             if self.can_improve(depth + 1, teams) {
                 self.place_party(depth + 1, teams);
             }
-            teams[at].parties.pop();
-            teams[at].open_seats += self.problem.party_size(party);
-            teams[at].rating_sum = before;
+            teams[index].parties.pop();
+            teams[index].open_seats += self.problem.party_size(party);
+            teams[index].rating_sum = rating_sum;
         }
     }
 
-    /// The teams that `party` could join, the one that greedy would choose first.
+    /// Teams that `party` may join, the greedy choice first.
     fn teams_by_preference(&self, teams: &[PartialTeam], party: usize) -> Vec<usize> {
         let sizes = &self.problem.spec.team_sizes;
-        let is_first_empty = |at: usize| {
-            let later = at + 1..teams.len();
-            !teams[at].parties.is_empty()
-                || !later.into_iter().any(|other| teams[other].parties.is_empty() && sizes[other] == sizes[at])
+        let is_first_empty = |index: usize| {
+            let later = index + 1..teams.len();
+            !teams[index].parties.is_empty()
+                || !later.into_iter().any(|other| teams[other].parties.is_empty() && sizes[other] == sizes[index])
         };
-        let fits = (0..teams.len()).filter(|&at| is_first_empty(at) && self.problem.party_fits(&teams[at], party));
-        let mut fits: Vec<usize> = fits.collect();
-        let total = |at: usize| self.problem.team_strength(at, teams[at].rating_sum);
-        fits.sort_by(|&a, &b| total(a).total_cmp(&total(b)).then(b.cmp(&a)));
-        fits
+        let fitting =
+            (0..teams.len()).filter(|&index| is_first_empty(index) && self.problem.party_fits(&teams[index], party));
+        let mut fitting: Vec<usize> = fitting.collect();
+        let total = |index: usize| self.problem.team_strength(index, teams[index].rating_sum);
+        fitting.sort_by(|&a, &b| total(a).total_cmp(&total(b)).then(b.cmp(&a)));
+        fitting
     }
 
     fn can_improve(&self, depth: usize, teams: &[PartialTeam]) -> bool {
-        self.remaining.as_ref().is_none_or(|rest| {
-            rest.gap_lower_bound(self.problem, depth, teams) - self.problem.rounding_tolerance < self.best_gap
+        self.remaining.as_ref().is_none_or(|remaining| {
+            remaining.gap_lower_bound(self.problem, depth, teams) - self.problem.rounding_tolerance < self.best_gap
         })
     }
 
-    /// All are seated. The first split is made as good as it can be at once: the better what is known, the more is cut
-    /// off.
+    /// Records a complete split. Improves the first one at once: the better the known split, the more branches are
+    /// pruned.
     fn record_split(&mut self, teams: &[PartialTeam]) {
         let mut teams = teams.to_vec();
         if self.best_teams.is_none() && self.remaining.is_some() {
@@ -156,7 +147,7 @@ impl<'a> SplitSearch<'a> {
     }
 
     fn is_finished(&self) -> bool {
-        self.placement_limit() <= self.placement_count
+        self.placement_count >= self.placement_limit()
             || self.is_perfectly_even()
             || self.remaining.is_none() && self.best_teams.is_some()
     }
@@ -165,7 +156,7 @@ impl<'a> SplitSearch<'a> {
         if self.remaining.is_some() { PLACEMENTS_MAX } else { GREEDY_PLACEMENTS_MAX }
     }
 
-    /// As even as sums of these numbers can be told to be.
+    /// True if the gap is within the rounding error.
     fn is_perfectly_even(&self) -> bool {
         self.best_gap <= self.problem.rounding_tolerance
     }

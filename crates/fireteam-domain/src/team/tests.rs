@@ -1,4 +1,4 @@
-//! Splits against every split there is, and the rules that each must keep to.
+//! Team splits compared with an exhaustive search, and the rules that each split must keep.
 
 mod oracle;
 
@@ -8,7 +8,7 @@ use super::*;
 use crate::ruleset::teams::TeamRole;
 use oracle::{find_violation, smallest_gap};
 
-/// A party as tests own it: ratings, roles.
+/// Owned data of a party: ratings and roles.
 type OwnedParty = (Vec<f64>, Vec<u16>);
 
 pub(super) fn teams_spec(sizes: &[u16], exact_up_to_size: u16, per_team: &[u16]) -> TeamsSpec {
@@ -38,7 +38,8 @@ fn parties_by_team(split: &TeamSplit) -> Vec<Vec<usize>> {
     split.teams.iter().map(|team| team.iter().map(|(party, _)| *party).collect()).collect()
 }
 
-/// S4-13, by hand: 10 to B, 9 to A, 8 to A, 7 to B; the teams are level, so 6 goes to B, which is full, and 5 to A.
+/// S4-13, by hand: 10 to B, 9 to A, 8 to A, 7 to B. The teams are level, so 6 goes to B, which is then full, and 5 to
+/// A.
 #[test]
 fn greedy_split_adds_the_next_player_to_the_lower_total_and_to_the_later_team_on_ties() {
     let parties = solo_parties(&[10.0, 9.0, 8.0, 7.0, 6.0, 5.0]);
@@ -94,31 +95,35 @@ fn split_is_none_when_no_split_is_valid() {
     let parties = solo_parties(&[1.0, 2.0, 3.0, 4.0]);
     let parties = as_team_parties(&parties);
     assert_eq!(split_into_teams(&teams_spec(&[2, 2], 5, &[]), &parties, &|_, _| true), None);
-    assert_eq!(split_into_teams(&teams_spec(&[2, 3], 5, &[]), &parties, &none_apart), None, "a player too few");
-    assert_eq!(split_into_teams(&teams_spec(&[1, 2], 5, &[]), &parties, &none_apart), None, "a player too many");
-    assert_eq!(split_into_teams(&teams_spec(&[2, 2], 5, &[1]), &parties, &none_apart), None, "nobody offers the role");
+    assert_eq!(split_into_teams(&teams_spec(&[2, 3], 5, &[]), &parties, &none_apart), None, "one player too few");
+    assert_eq!(split_into_teams(&teams_spec(&[1, 2], 5, &[]), &parties, &none_apart), None, "one player too many");
+    assert_eq!(
+        split_into_teams(&teams_spec(&[2, 2], 5, &[1]), &parties, &none_apart),
+        None,
+        "no party offers the role"
+    );
     assert_eq!(split_into_teams(&teams_spec(&[2, 2], 0, &[]), &parties, &|_, _| true), None, "greedily as well");
     let trios = vec![(vec![1.0; 3], vec![]), (vec![1.0; 3], vec![]), (vec![1.0; 2], vec![])];
     assert_eq!(
         split_into_teams(&teams_spec(&[4, 4], 5, &[]), &as_team_parties(&trios), &none_apart),
         None,
-        "3 + 3 + 2 make no 4 + 4"
+        "3 + 3 + 2 cannot form 4 + 4"
     );
 }
 
 #[test]
 fn offered_roles_are_all_without_an_attribute_and_none_for_unknown_names() {
     let spec = teams_spec(&[2, 2], 5, &[1, 1]);
-    let said =
-        |names: &[&str]| offered_roles(&spec, Some(&names.iter().map(|&it| it.into()).collect::<Vec<Box<str>>>()));
+    let offered_for =
+        |names: &[&str]| offered_roles(&spec, Some(&names.iter().map(|&name| name.into()).collect::<Vec<Box<str>>>()));
     assert_eq!(offered_roles(&spec, None), [0, 1]);
-    assert_eq!(said(&["role1"]), [1]);
-    assert_eq!(said(&["cook"]), [] as [u16; 0]);
+    assert_eq!(offered_for(&["role1"]), [1]);
+    assert_eq!(offered_for(&["cook"]), [] as [u16; 0]);
 }
 
 #[test]
 fn split_fills_every_role_of_every_team() {
-    // Two who can heal: they must be in different teams, though together they would make it even.
+    // Both players who offer role 0 must be in different teams, although one team with both would be more even.
     let parties: Vec<OwnedParty> =
         vec![(vec![5.0], vec![0]), (vec![5.0], vec![0]), (vec![2.0], vec![1]), (vec![8.0], vec![1])];
     let split = split_into_teams(&teams_spec(&[2, 2], 5, &[1, 1]), &as_team_parties(&parties), &none_apart).unwrap();
@@ -146,7 +151,7 @@ fn split_of_large_teams_is_more_even_than_greedy() {
     assert!(split.rating_gap < greedy.rating_gap / 10.0, "{} against {}", split.rating_gap, greedy.rating_gap);
 }
 
-/// B-19: splits are counted, and not the orders in which players are chosen; teams of one size are interchangeable.
+/// B-19: counts splits, not the orders in which players are chosen; teams of equal size are interchangeable.
 #[test]
 fn split_count_counts_each_split_once() {
     let count = |sizes: &[u16]| {
@@ -160,24 +165,25 @@ fn split_count_counts_each_split_once() {
     assert_eq!(count(&[1; 9]), 1.0);
 }
 
-/// Sizes of teams, ten players at most, and parties that add up to them.
+/// Team sizes for at most ten players, and parties that add up to them.
 fn any_match() -> impl Strategy<Value = (Vec<u16>, Vec<OwnedParty>)> {
     proptest::collection::vec(1_u16..5, 2..5)
         .prop_filter("ten players at most", |sizes| sizes.iter().sum::<u16>() <= 10)
         .prop_flat_map(|sizes| {
             let players = usize::from(sizes.iter().sum::<u16>());
             let largest = usize::from(sizes.iter().copied().max().unwrap_or(1));
-            let ratings = proptest::collection::vec((0_i32..60).prop_map(|it| f64::from(it) / 4.0), players);
-            let parts = proptest::collection::vec(1..=largest, players);
+            let ratings =
+                proptest::collection::vec((0_i32..60).prop_map(|quarters| f64::from(quarters) / 4.0), players);
+            let party_sizes = proptest::collection::vec(1..=largest, players);
             let roles = proptest::collection::vec(0_u16..8, players);
-            (Just(sizes), ratings, parts, roles)
+            (Just(sizes), ratings, party_sizes, roles)
         })
-        .prop_map(|(sizes, ratings, parts, roles)| {
-            let mut left = &ratings[..];
+        .prop_map(|(sizes, ratings, party_sizes, roles)| {
+            let mut rest_of_ratings = &ratings[..];
             let mut parties = Vec::new();
-            for (part, offers) in parts.into_iter().zip(roles) {
-                let (party, rest) = left.split_at(part.min(left.len()));
-                left = rest;
+            for (size, offers) in party_sizes.into_iter().zip(roles) {
+                let (party, rest) = rest_of_ratings.split_at(size.min(rest_of_ratings.len()));
+                rest_of_ratings = rest;
                 if !party.is_empty() {
                     let offers = (0..3).filter(|role| offers >> role & 1 == 1).collect();
                     parties.push((party.to_vec(), offers));
@@ -190,10 +196,10 @@ fn any_match() -> impl Strategy<Value = (Vec<u16>, Vec<OwnedParty>)> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// S4-10, B-19, B-23: nothing is better than what is found, whatever is cut off on the way; and where there is a
-    /// split at all, one is found. Parties, teams of different size, roles and those who are apart included.
+    /// S4-10, B-19, B-23: no split is better than the one found, despite pruning, and a split is found if one exists.
+    /// Covers parties, teams of different size, roles and parties kept apart.
     #[test]
-    fn no_split_is_better_than_an_exact_one(
+    fn optimal_split_has_the_smallest_possible_gap(
         (sizes, parties) in any_match(),
         per_team in prop_oneof![Just(vec![]), Just(vec![1, 0, 0]), Just(vec![1, 1, 0])],
         apart in proptest::collection::vec((0_usize..6, 0_usize..6), 0..3),
@@ -207,14 +213,14 @@ proptest! {
         if let (Some(found), Some(best)) = (found, best) {
             prop_assert_eq!(find_violation(&spec, &parties, &apart, &found), None);
             prop_assert!(found.is_optimal);
-            prop_assert!((found.rating_gap - best).abs() < 1e-9, "{} where {best} can be had", found.rating_gap);
+            prop_assert!((found.rating_gap - best).abs() < 1e-9, "{} instead of {best}", found.rating_gap);
         }
     }
 
-    /// S4-13: what is found greedily and then improved keeps to the same rules, is never worse than greedy, and is
-    /// found wherever there is a split.
+    /// S4-13: a greedy split that is then improved keeps the same rules, is never worse than greedy, and is found if a
+    /// split exists.
     #[test]
-    fn a_greedy_split_keeps_to_the_rules_and_is_only_ever_improved(
+    fn improved_greedy_split_is_valid_and_never_worse_than_greedy(
         (sizes, parties) in any_match(),
         per_team in prop_oneof![Just(vec![]), Just(vec![1, 1, 0])],
         apart in proptest::collection::vec((0_usize..6, 0_usize..6), 0..3),
@@ -228,21 +234,22 @@ proptest! {
         if let (Some(found), Some(best)) = (found, best) {
             prop_assert_eq!(find_violation(&spec, &parties, &apart, &found), None);
             let greedy = split_greedily(&spec, &parties, &apart).unwrap();
-            prop_assert!(best - 1e-9 <= found.rating_gap && found.rating_gap <= greedy.rating_gap + 1e-9);
+            prop_assert!(found.rating_gap >= best - 1e-9 && found.rating_gap <= greedy.rating_gap + 1e-9);
             prop_assert!(!found.is_optimal || found.rating_gap < best + 1e-9);
         }
     }
 
-    /// S4-10: the seed's own words, for two teams of one size: take the worst player's rating off everybody, and choose
-    /// n/2 - 1 others for his team whose sum comes nearest to half of what is left. It is the same minimum.
+    /// S4-10: the formula of the requirement, for two teams of equal size. Subtract the worst player's rating from all
+    /// players. Choose n/2 - 1 others for the worst player's team, with a sum as near as possible to half of the rest.
+    /// The minimum is the same.
     #[test]
-    fn the_formula_with_the_worst_player_taken_off_has_the_same_minimum(
+    fn split_gap_equals_the_minimum_of_the_worst_player_formula(
         ratings in (1_usize..6).prop_flat_map(|half| proptest::collection::vec(0.0..3000.0, 2 * half)),
     ) {
         let half = ratings.len() / 2;
         let worst = ratings.iter().copied().fold(f64::INFINITY, f64::min);
         let mut others: Vec<f64> = ratings.iter().map(|rating| rating - worst).collect();
-        let at = others.iter().position(|&it| it == 0.0).unwrap();
+        let at = others.iter().position(|&rating| rating == 0.0).unwrap();
         others.remove(at);
         let total: f64 = others.iter().sum();
         let objective = oracle::combinations(others.len(), half - 1)

@@ -1,4 +1,4 @@
-//! Parties sit down, enter the queue, have enough of waiting, and go.
+//! Arrivals: play sessions of parties, queue entries, patience and pauses.
 
 use std::sync::Arc;
 
@@ -19,26 +19,27 @@ use fireteam_domain::ruleset::queue::RegionMode;
 use fireteam_domain::session::{Player, Session};
 use fireteam_domain::time::UnixMs;
 
-/// What one names here, for `dice::name`.
+/// Kind of ticket ids for `rng::generated_id`.
 const TICKET_ID_KIND: u64 = 2;
 
-/// Visits of one sitting that dice tell apart.
+/// Maximum number of queue visits in one session with distinct random streams.
 const QUEUE_VISITS_PER_SESSION_MAX: u64 = 1 << 20;
 
-/// How far patience differs from party to party: the deviation of its logarithm.
+/// Standard deviation of the logarithm of patience.
 const PATIENCE_LOG_DEVIATION: f64 = 0.6;
 
-/// The silo in which everybody plays.
+/// Silo of all players.
 const SIM_SILO: SiloId = SiloId(1);
 
 impl SimWorld<'_> {
-    /// Plans when each party first sits down; the outlier does at once.
+    /// Schedules the first play session of each party; the outlier's starts at once.
     pub(super) fn schedule_first_play_sessions(&mut self) {
-        let begin = self.now;
+        let now = self.now;
         for party in 0..self.population.parties.len() {
-            match self.population.outlier_party == Some(party) {
-                true => self.event_queue.schedule(begin, ScheduledEvent::PlaySessionStarts(party)),
-                false => self.schedule_next_play_session(party, begin),
+            if self.population.outlier_party == Some(party) {
+                self.event_queue.schedule(now, ScheduledEvent::PlaySessionStarts(party));
+            } else {
+                self.schedule_next_play_session(party, now);
             }
         }
     }
@@ -51,23 +52,25 @@ impl SimWorld<'_> {
         }
     }
 
-    /// A party sits down, unless it still sits. When it next does is decided now, whatever comes of this sitting.
+    /// Starts a play session, unless the last one still runs. Schedules the next one now, independent of this session.
     pub(super) fn start_play_session(&mut self, party: usize) {
-        let mut dice = stream_rng(
+        let mut rng = stream_rng(
             self.seed,
             RngPurpose::PlaySession,
             party as u64,
             u64::MAX - self.population.parties[party].play_session,
         );
-        let mean = self.scenario.rhythm.matches_a_sitting;
-        let more = Geometric::new((1.0 / mean).clamp(f64::MIN_POSITIVE, 1.0)).map_or(0, |more| dice.sample(more));
+        let mean_matches = self.scenario.activity.matches_per_play_session;
+        let more_matches = Geometric::new((1.0 / mean_matches).clamp(f64::MIN_POSITIVE, 1.0))
+            .map_or(0, |geometric| rng.sample(geometric));
         let is_outlier = self.population.outlier_party == Some(party);
-        let it = &mut self.population.parties[party];
-        it.play_session += 1;
-        let sits = 0 < it.matches_left_in_session;
-        if !sits {
-            (it.matches_left_in_session, it.queue_visits) = (if is_outlier { u64::MAX } else { 1 + more }, 0);
-            self.connected_players += it.players.len() as u32;
+        let session_party = &mut self.population.parties[party];
+        session_party.play_session += 1;
+        let still_plays = session_party.matches_left_in_session > 0;
+        if !still_plays {
+            (session_party.matches_left_in_session, session_party.queue_visits) =
+                (if is_outlier { u64::MAX } else { 1 + more_matches }, 0);
+            self.connected_players += session_party.players.len() as u32;
             self.event_queue.schedule(self.now, ScheduledEvent::PartyEntersQueue(party));
         }
         if !is_outlier {
@@ -75,18 +78,19 @@ impl SimWorld<'_> {
         }
     }
 
-    /// The dice of a party's present visit to the queue.
-    pub(super) fn queue_visit_rng(&self, party: usize, what: RngPurpose) -> SimRng {
-        let it = &self.population.parties[party];
+    /// Random stream of a party's current queue visit.
+    pub(super) fn queue_visit_rng(&self, party: usize, purpose: RngPurpose) -> SimRng {
+        let sim_party = &self.population.parties[party];
         stream_rng(
             self.seed,
-            what,
+            purpose,
             party as u64,
-            it.play_session * QUEUE_VISITS_PER_SESSION_MAX + it.queue_visits % QUEUE_VISITS_PER_SESSION_MAX,
+            sim_party.play_session * QUEUE_VISITS_PER_SESSION_MAX
+                + sim_party.queue_visits % QUEUE_VISITS_PER_SESSION_MAX,
         )
     }
 
-    /// A party enters the queue; later, if it may not yet.
+    /// Enters a party into the queue, or schedules it for the end of its cooldown.
     pub(super) fn enter_queue(&mut self, party: usize) {
         if let Some(until) = self.population.cooldown_until(party, self.now) {
             return self.event_queue.schedule(until, ScheduledEvent::PartyEntersQueue(party));
@@ -95,60 +99,61 @@ impl SimWorld<'_> {
         self.ticket_count += 1;
         let id = TicketId::from_bytes(generated_id(self.seed, TICKET_ID_KIND, self.ticket_count));
         let ticket = Arc::new(self.make_ticket(party, id));
-        let place = self.mean_leaderboard_index(party, &ticket.player_ratings);
+        let leaderboard_index = self.mean_leaderboard_index(party, &ticket.player_ratings);
         let frustrated = self.is_frustrated(party);
-        let entrant = PreparedTicket { frustrated, ..PreparedTicket::new(self.ruleset, self.queue, ticket, place) };
+        let prepared_ticket =
+            PreparedTicket { frustrated, ..PreparedTicket::new(self.ruleset, self.queue, ticket, leaderboard_index) };
         if self.is_counted(self.now) {
             self.tally.entered_counts[0] += 1;
-            self.tally.entered_counts[1] += u64::from(entrant.player_count);
+            self.tally.entered_counts[1] += u64::from(prepared_ticket.player_count);
         }
         self.waiting_tickets.insert(
             id,
             SimTicket {
-                prepared_ticket: entrant,
+                prepared_ticket,
                 party_index: party,
                 patience_ended: false,
                 last_refusal: None,
                 return_count: 0,
             },
         );
-        let mut dice = self.queue_visit_rng(party, RngPurpose::QueueVisit);
-        let spread: f64 = dice.sample(StandardNormal);
-        let minutes = self.scenario.rhythm.patience_minutes * (PATIENCE_LOG_DEVIATION * spread).exp();
+        let mut rng = self.queue_visit_rng(party, RngPurpose::QueueVisit);
+        let log_patience: f64 = rng.sample(StandardNormal);
+        let minutes = self.scenario.activity.patience_minutes * (PATIENCE_LOG_DEVIATION * log_patience).exp();
         self.event_queue.schedule(self.now.plus_ms((minutes * 60_000.0) as u64), ScheduledEvent::PatienceEnds(id));
         self.mark_queue_changed();
     }
 
-    /// Whether the queue looks after somebody of a party (S1-97). Nobody leaves a match here, and nobody scores one: streaks alone
-    /// tell.
+    /// True if the satisfaction rule applies to a player of the party. Simulated players do not leave matches or give
+    /// feedback, so only losing streaks count.
     fn is_frustrated(&self, party: usize) -> bool {
         let Some(rule) = &self.queue.satisfaction else { return false };
-        let people = &self.population.players[self.population.parties[party].players.clone()];
-        let unknown = SatisfactionStats::default();
-        people
+        let players = &self.population.players[self.population.parties[party].players.clone()];
+        let no_feedback = SatisfactionStats::default();
+        players
             .iter()
-            .filter_map(|person| person.known_skill)
-            .any(|it| rule.is_frustrated(it.streak, it.match_count, &unknown))
+            .filter_map(|player| player.known_skill)
+            .any(|skill| rule.is_frustrated(skill.streak, skill.match_count, &no_feedback))
     }
 
-    /// What a party says of itself, and what is known of it.
+    /// Ticket of a party, with declared attributes and stored ratings.
     fn make_ticket(&self, party: usize, id: TicketId) -> Ticket {
-        let it = &self.population.parties[party];
+        let sim_party = &self.population.parties[party];
         let origin = ValueOrigin::GameServer;
-        let player = |place: usize| {
-            let user = self.population.players[place].user;
-            Player { user, client_key: user, stated_skill: self.population.declared_skill(place, self.ruleset) }
+        let player = |index: usize| {
+            let user = self.population.players[index].user;
+            Player { user, client_key: user, stated_skill: self.population.declared_skill(index, self.ruleset) }
         };
-        let players: Vec<Player> = it.players.clone().map(player).collect();
-        let known = |place: usize| {
+        let players: Vec<Player> = sim_party.players.clone().map(player).collect();
+        let stored_rating = |index: usize| {
             let spec = self.ruleset.rating.as_ref()?;
-            Some(self.population.players[place].known_skill.unwrap_or_else(|| spec.initial_skill()).estimate)
+            Some(self.population.players[index].known_skill.unwrap_or_else(|| spec.initial_skill()).estimate)
         };
-        let rated = it.players.clone().zip(&players);
-        let ratings = rated.map(|(place, player)| {
-            PlayerRating::at_queue_entry(self.ruleset, known(place), player.stated_skill, origin)
+        let indexed_players = sim_party.players.clone().zip(&players);
+        let ratings = indexed_players.map(|(index, player)| {
+            PlayerRating::at_queue_entry(self.ruleset, stored_rating(index), player.stated_skill, origin)
         });
-        let city = &self.map.cities[usize::from(it.city)];
+        let city = &self.map.cities[usize::from(sim_party.city)];
         Ticket {
             id,
             set_id: self.ruleset.set_id,
@@ -159,27 +164,28 @@ impl SimWorld<'_> {
                 silo: SIM_SILO,
                 party_sizes: vec![players.len() as u8],
                 players,
-                nat_type: Some(it.nat_type),
+                nat_type: Some(sim_party.nat_type),
                 game_in_progress: Some(false),
                 big_party_count: Some(0),
                 join_seats: 0,
                 locality: city.estimated_location,
                 attributes: self.session_attributes(party),
                 region_latencies: if self.uses_region_latencies() {
-                    self.map.region_round_trips(it.city).into()
+                    self.map.region_round_trips(sim_party.city).into()
                 } else {
                     Box::default()
                 },
                 origin,
             },
             blocked_users: Vec::new(),
-            exclusive: !self.queue.several_queues,
+            exclusive: !self.queue.allow_other_queues,
         }
     }
 
-    /// Of the game's own attributes only the region is known, where regions are separate: that of the party's city.
+    /// Attribute values of a session: the region of the party's city if the ruleset partitions by region, otherwise
+    /// none.
     fn session_attributes(&self, party: usize) -> Vec<(Box<str>, AttributeValue)> {
-        let Some(RegionMode::Separate { attribute }) = self.queue.regions else { return Vec::new() };
+        let Some(RegionMode::Partition { attribute }) = self.queue.regions else { return Vec::new() };
         let attribute = &self.ruleset.attributes[attribute];
         if attribute.source != AttributeSource::AttributeMap || attribute.value_type != ValueType::String {
             return Vec::new();
@@ -188,69 +194,69 @@ impl SimWorld<'_> {
         vec![(attribute.name.clone(), AttributeValue::String(region.clone()))]
     }
 
-    /// A party's place on the leaderboard: the mean of its players'.
+    /// Mean leaderboard index of the party's players.
     pub(super) fn mean_leaderboard_index(&self, party: usize, ratings: &[PlayerRating]) -> Option<f64> {
         let spec = self.ruleset.rating.as_ref().filter(|_| self.uses_leaderboard_ranks())?;
-        let people = &self.population.players[self.population.parties[party].players.clone()];
-        let place = |(person, rated): (&SimPlayer, &PlayerRating)| match person.known_skill {
+        let players = &self.population.players[self.population.parties[party].players.clone()];
+        let index_of_player = |(player, rating): (&SimPlayer, &PlayerRating)| match player.known_skill {
             Some(skill) => self.leaderboard.index_of(&LeaderboardEntry {
-                user: person.user,
+                user: player.user,
                 conservative_rating: spec.conservative_rating(skill.estimate),
             }) as f64,
-            None => self.leaderboard.index_of_rating(spec.conservative_rating(*rated)) as f64,
+            None => self.leaderboard.index_of_rating(spec.conservative_rating(*rating)) as f64,
         };
-        let sum: f64 = people.iter().zip(ratings).map(place).sum();
+        let sum: f64 = players.iter().zip(ratings).map(index_of_player).sum();
         Some(sum / ratings.len().max(1) as f64)
     }
 
-    /// A party has had enough. In a match that may yet come about it hopes on.
+    /// Ends the wait of an impatient party. A ticket in a match that may still start stays.
     pub(super) fn give_up(&mut self, id: TicketId) {
-        if let Some(taken) = self.matched_tickets.get_mut(&id) {
-            taken.patience_ended = true;
+        if let Some(matched) = self.matched_tickets.get_mut(&id) {
+            matched.patience_ended = true;
             return;
         }
-        let Some(waiting) = self.waiting_tickets.remove(&id) else { return };
-        let waited_ms = self.now.ms_since(waiting.prepared_ticket.ticket.entered_at);
-        if self.is_counted(waiting.prepared_ticket.ticket.entered_at) {
+        let Some(ticket) = self.waiting_tickets.remove(&id) else { return };
+        let waited_ms = self.now.ms_since(ticket.prepared_ticket.ticket.entered_at);
+        if self.is_counted(ticket.prepared_ticket.ticket.entered_at) {
             self.tally.abandoned_waits_ms.push(u32::try_from(waited_ms).unwrap_or(u32::MAX));
             self.count_other_set_offer(waited_ms);
-            let why = waiting
+            let rule = ticket
                 .last_refusal
-                .map_or_else(|| "not looked at".to_owned(), |why| Self::rule_name(self.ruleset, why));
-            *self.tally.unmatched_by_rule.entry(why).or_default() += 1;
+                .map_or_else(|| "not evaluated".to_owned(), |refusal| Self::rule_name(self.ruleset, refusal));
+            *self.tally.unmatched_by_rule.entry(rule).or_default() += 1;
         }
-        if self.population.outlier_party == Some(waiting.party_index) {
+        if self.population.outlier_party == Some(ticket.party_index) {
             if let Some(outlier) = self.tally.outlier.as_mut() {
                 outlier.gave_up_count += 1;
             }
-            // It grumbles and tries again.
-            self.schedule_reentry(waiting.party_index);
+            // The outlier enters again after a pause.
+            self.schedule_reentry(ticket.party_index);
         } else {
-            self.end_play_session(waiting.party_index);
+            self.end_play_session(ticket.party_index);
         }
         self.mark_queue_changed();
     }
 
-    /// Counts a ticket that waited long enough to be offered another set (S4-16).
+    /// Counts a ticket that waited long enough to be offered another set.
     pub(super) fn count_other_set_offer(&mut self, waited_ms: u64) {
         self.tally.tickets_offered_another_set +=
             u64::from(self.queue.offer.is_some_and(|offer| offer.after_ms <= waited_ms));
     }
 
-    /// A party goes home.
+    /// Ends a party's play session.
     pub(super) fn end_play_session(&mut self, party: usize) {
-        let it = &mut self.population.parties[party];
-        it.matches_left_in_session = 0;
-        self.connected_players = self.connected_players.saturating_sub(it.players.len() as u32);
+        let sim_party = &mut self.population.parties[party];
+        sim_party.matches_left_in_session = 0;
+        self.connected_players = self.connected_players.saturating_sub(sim_party.players.len() as u32);
     }
 
-    /// A party comes back after a while.
+    /// Schedules the party's next queue entry after a pause.
     pub(super) fn schedule_reentry(&mut self, party: usize) {
-        let mut dice = self.queue_visit_rng(party, RngPurpose::QueueVisit);
-        // The first throw was patience.
-        let _: f64 = dice.sample(StandardNormal);
-        let pause: f64 = dice.sample(Exp1);
-        let pause_ms = (pause * self.scenario.rhythm.pause_s * 1_000.0) as u64;
+        let mut rng = self.queue_visit_rng(party, RngPurpose::QueueVisit);
+        // The first draw was the patience.
+        let _: f64 = rng.sample(StandardNormal);
+        let pause: f64 = rng.sample(Exp1);
+        let pause_ms = (pause * self.scenario.activity.pause_s * 1_000.0) as u64;
         self.event_queue.schedule(self.now.plus_ms(pause_ms), ScheduledEvent::PartyEntersQueue(party));
     }
 }

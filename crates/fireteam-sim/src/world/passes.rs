@@ -1,4 +1,4 @@
-//! Passes over the queue, when the server's runner would run them, and the matches that come of them.
+//! Passes over the queue at the times at which the server would run them, and the matches they propose.
 
 use crate::event_queue::ScheduledEvent;
 use crate::ground_truth;
@@ -19,227 +19,244 @@ use fireteam_domain::rating::Skill;
 use fireteam_domain::ruleset::rating::RatingSpec;
 use fireteam_domain::time::UnixMs;
 
-/// What one names here, for `dice::name`.
+/// Kind of match ids for `rng::generated_id`.
 const MATCH_ID_KIND: u64 = 3;
 
 impl SimWorld<'_> {
-    /// Somebody came, went, came back or was taken: the queue is worth another look.
+    /// Marks the queue as changed, so that a pass is scheduled.
     pub(super) fn mark_queue_changed(&mut self) {
         self.runner_state.changed_since_pass = true;
         self.schedule_pass(self.now);
     }
 
-    /// Plans a pass at `at`, or as soon after as the ruleset's interval allows; of several the soonest.
+    /// Schedules a pass at `at` or at the earliest time that the ruleset's interval allows. Keeps the earliest of
+    /// several.
     fn schedule_pass(&mut self, at: UnixMs) {
         let state = &mut self.runner_state;
-        let every = u64::from(self.queue.pass_every_ms);
-        let at = state.last_pass_at.map_or(at, |last| at.max(last.plus_ms(every))).max(self.now);
+        let interval_ms = u64::from(self.queue.pass_interval_ms);
+        let at = state.last_pass_at.map_or(at, |last| at.max(last.plus_ms(interval_ms))).max(self.now);
         if state.planned_pass_at.is_none_or(|planned| at < planned) {
             state.planned_pass_at = Some(at);
             self.event_queue.schedule(at, ScheduledEvent::PassDue);
         }
     }
 
-    /// Runs a pass, if it is time and may find anything.
-    pub(super) fn run_due_pass(&mut self, look: PassFn<'_>) {
+    /// Runs a pass if it is due and may find a match.
+    pub(super) fn run_due_pass(&mut self, run_pass: PassFn<'_>) {
         if self.runner_state.planned_pass_at != Some(self.now) {
             return;
         }
         self.runner_state.planned_pass_at = None;
         self.runner_state.last_pass_at = Some(self.now);
-        let crowd = self.queue_counts();
+        let queue_counts = self.queue_counts();
         let changed = self.runner_state.changed_since_pass;
-        if !should_run_pass(&self.queue.gate, &self.runner_state.last_pass, changed, crowd, self.now) {
+        if !should_run_pass(&self.queue.gate, &self.runner_state.last_pass, changed, queue_counts, self.now) {
             self.tally.pass_counts[1] += u64::from(self.is_counted(self.now));
             return self.schedule_next_pass(false);
         }
         self.runner_state.changed_since_pass = false;
         self.runner_state.pass_count += 1;
         self.refresh_leaderboard_indexes();
-        let meetings = self.past_matches_cache.take().unwrap_or_else(|| self.recent_past_matches());
-        let entrants: Vec<&PreparedTicket> =
-            self.waiting_tickets.values().map(|waiting| &waiting.prepared_ticket).collect();
-        let PassOutcome { proposals, report } = look(&PassInput {
+        let past_matches = self.past_matches_cache.take().unwrap_or_else(|| self.recent_past_matches());
+        let tickets: Vec<&PreparedTicket> =
+            self.waiting_tickets.values().map(|ticket| &ticket.prepared_ticket).collect();
+        let PassOutcome { proposals, report } = run_pass(&PassInput {
             ruleset: self.ruleset,
             queue: self.queue,
             teams: self.teams,
-            tickets: &entrants,
+            tickets: &tickets,
             open_sessions: &[],
-            past_matches: &meetings,
-            queue_counts: crowd,
+            past_matches: &past_matches,
+            queue_counts,
             now: self.now,
             rng_seed: stream_seed(self.seed, RngPurpose::Pass, self.runner_state.pass_count, 0),
             max_pair_checks: PAIR_CHECKS_PER_PASS_MAX,
         });
-        drop(entrants);
-        self.past_matches_cache = Some(meetings);
+        drop(tickets);
+        self.past_matches_cache = Some(past_matches);
         self.runner_state.last_pass = LastPass {
             found_nothing: proposals.is_empty() && !report.truncated,
             next_change_at: report.next_change_at,
-            queue_counts: crowd,
+            queue_counts,
         };
         if self.is_counted(self.now) {
             let ruleset = self.ruleset;
             self.tally.count_pass(&report, |refusal| Self::rule_name(ruleset, refusal));
         }
-        for left in &report.unmatched {
-            if let Some(waiting) = self.waiting_tickets.get_mut(&left.ticket_id) {
-                waiting.last_refusal = Some(left.refusal);
+        for unmatched in &report.unmatched {
+            if let Some(ticket) = self.waiting_tickets.get_mut(&unmatched.ticket_id) {
+                ticket.last_refusal = Some(unmatched.refusal);
             }
         }
-        let any = !proposals.is_empty();
-        if any {
-            let about = self.waiting_players_by_city();
-            proposals.into_iter().for_each(|proposal| self.start_match(proposal, &about));
+        let has_proposals = !proposals.is_empty();
+        if has_proposals {
+            let waiting_by_city = self.waiting_players_by_city();
+            proposals.into_iter().for_each(|proposal| self.start_match(proposal, &waiting_by_city));
         }
-        self.schedule_next_pass(any);
+        self.schedule_next_pass(has_proposals);
     }
 
-    /// When the queue is looked at again if nothing happens before.
-    fn schedule_next_pass(&mut self, any: bool) {
-        let next = self.runner_state.last_pass.next_change_at;
-        let looks_anyway = !self.queue.gate.skip_unchanged && !self.waiting_tickets.is_empty();
-        if any || self.runner_state.changed_since_pass || looks_anyway {
+    /// Schedules the next pass for the case that no event occurs before.
+    fn schedule_next_pass(&mut self, has_proposals: bool) {
+        let next_change_at = self.runner_state.last_pass.next_change_at;
+        let runs_unchanged = !self.queue.gate.skip_unchanged && !self.waiting_tickets.is_empty();
+        if has_proposals || self.runner_state.changed_since_pass || runs_unchanged {
             self.schedule_pass(self.now);
         }
-        if let Some(next) = next {
-            self.schedule_pass(next);
+        if let Some(next_change_at) = next_change_at {
+            self.schedule_pass(next_change_at);
         }
     }
 
-    /// Places change while parties wait.
+    /// Updates leaderboard indexes, which change while parties wait.
     fn refresh_leaderboard_indexes(&mut self) {
         if !self.uses_leaderboard_ranks() {
             return;
         }
-        let mut waiting = std::mem::take(&mut self.waiting_tickets);
-        for it in waiting.values_mut() {
-            it.prepared_ticket.leaderboard_position =
-                self.mean_leaderboard_index(it.party_index, &it.prepared_ticket.ticket.player_ratings);
+        let mut tickets = std::mem::take(&mut self.waiting_tickets);
+        for ticket in tickets.values_mut() {
+            ticket.prepared_ticket.leaderboard_position =
+                self.mean_leaderboard_index(ticket.party_index, &ticket.prepared_ticket.ticket.player_ratings);
         }
-        self.waiting_tickets = waiting;
+        self.waiting_tickets = tickets;
     }
 
-    /// Who has met whom, as far back as the ruleset asks.
+    /// Past matches between players, as far back as the ruleset needs.
     fn recent_past_matches(&mut self) -> PastMatches {
-        let back_ms = self.lifecycle_rules.past_match_retention_ms;
-        while self.past_matches.front().is_some_and(|met| back_ms <= self.now.ms_since(met.started_at)) {
+        let retention_ms = self.lifecycle_rules.past_match_retention_ms;
+        while self
+            .past_matches
+            .front()
+            .is_some_and(|past_match| self.now.ms_since(past_match.started_at) >= retention_ms)
+        {
             self.past_matches.pop_front();
         }
         PastMatches::latest_of(self.past_matches.iter().copied())
     }
 
-    /// How many players wait in each city.
+    /// Number of waiting players in each city.
     fn waiting_players_by_city(&self) -> Vec<u32> {
-        let mut about = vec![0; self.map.cities.len()];
-        for waiting in self.waiting_tickets.values() {
-            let city = self.population.parties[waiting.party_index].city;
-            about[usize::from(city)] += u32::from(waiting.prepared_ticket.player_count);
+        let mut players_by_city = vec![0; self.map.cities.len()];
+        for ticket in self.waiting_tickets.values() {
+            let city = self.population.parties[ticket.party_index].city;
+            players_by_city[usize::from(city)] += u32::from(ticket.prepared_ticket.player_count);
         }
-        about
+        players_by_city
     }
 
-    /// Makes a match of a proposal; `about` says who waited where when the pass ran.
-    fn start_match(&mut self, proposal: Proposal, about: &[u32]) {
+    /// Starts a match from a proposal. `waiting_by_city` is the number of players who waited when the pass ran.
+    fn start_match(&mut self, proposal: Proposal, waiting_by_city: &[u32]) {
         self.proposal_count += 1;
         let id = MatchId::from_bytes(generated_id(self.seed, MATCH_ID_KIND, self.proposal_count));
-        let mut members = Vec::new();
+        let mut tickets = Vec::new();
         let mut teams: Vec<Vec<usize>> = Vec::new();
-        for (team, placed) in proposal.teams.iter().enumerate() {
+        for (team, proposed_tickets) in proposal.teams.iter().enumerate() {
             teams.push(Vec::new());
-            for it in placed {
-                let Some(waiting) = self.waiting_tickets.remove(&it.ticket_id) else { continue };
-                teams[team].extend(self.population.parties[waiting.party_index].players.clone());
-                members.push(MatchTicket::from_ticket(&waiting.prepared_ticket.ticket, team as u16, &it.roles));
-                self.matched_tickets.insert(it.ticket_id, waiting);
+            for proposed in proposed_tickets {
+                let Some(ticket) = self.waiting_tickets.remove(&proposed.ticket_id) else { continue };
+                teams[team].extend(self.population.parties[ticket.party_index].players.clone());
+                tickets.push(MatchTicket::from_ticket(&ticket.prepared_ticket.ticket, team as u16, &proposed.roles));
+                self.matched_tickets.insert(proposed.ticket_id, ticket);
             }
         }
         if self.is_counted(self.now) {
             self.tally.match_counts[0] += 1;
-            self.count_round_trips(&teams, proposal.region.as_deref(), about);
+            self.count_round_trips(&teams, proposal.region.as_deref(), waiting_by_city);
         }
-        let chances = self.predict_win_probabilities(&teams);
-        let fresh = NewMatch {
+        let win_probabilities = self.predict_win_probabilities(&teams);
+        let new_match = NewMatch {
             id,
             set_id: self.ruleset.set_id,
             silo: Default::default(),
             ruleset_hash: self.ruleset.hash,
-            tickets: members,
+            tickets,
             quality: proposal.quality,
             region: proposal.region,
             backfilled_session: proposal.backfilled_session,
         };
-        let taken = &self.matched_tickets;
-        let open = |ticket| taken.get(&ticket).is_some_and(|it| it.prepared_ticket.ticket.session.nat_type == Some(1));
-        let step = create_match(&self.lifecycle_rules, fresh, &open, self.now);
-        let number = self.proposal_count;
-        if let Some(life) = step.next_match.clone() {
-            self.matches
-                .insert(id, SimMatch { match_state: life, number, players_by_team: teams, win_probabilities: chances });
+        let matched_tickets = &self.matched_tickets;
+        let has_open_nat = |ticket| {
+            matched_tickets
+                .get(&ticket)
+                .is_some_and(|matched| matched.prepared_ticket.ticket.session.nat_type == Some(1))
+        };
+        let transition = create_match(&self.lifecycle_rules, new_match, &has_open_nat, self.now);
+        let match_number = self.proposal_count;
+        if let Some(match_state) = transition.next_match.clone() {
+            self.matches.insert(id, SimMatch { match_state, match_number, players_by_team: teams, win_probabilities });
         }
-        self.apply_transition(id, step);
+        self.apply_transition(id, transition);
     }
 
-    /// The teams' chances as the rating system sees them.
+    /// Win probabilities of the teams by the rating system.
     fn predict_win_probabilities(&self, teams: &[Vec<usize>]) -> Option<Vec<f64>> {
         let spec = self.ruleset.rating.as_ref()?;
         let skills =
-            |team: &Vec<usize>| -> Vec<Skill> { team.iter().map(|&person| self.current_skill(person)).collect() };
+            |team: &Vec<usize>| -> Vec<Skill> { team.iter().map(|&player| self.current_skill(player)).collect() };
         let sides: Vec<Vec<Skill>> = teams.iter().map(skills).collect();
         spec.win_probabilities(&sides).ok()
     }
 
-    /// What the set knows of a person by now.
-    pub(super) fn current_skill(&self, person: usize) -> Skill {
+    /// Current skill of a player as the set knows it.
+    pub(super) fn current_skill(&self, player: usize) -> Skill {
         let spec = self.ruleset.rating.as_ref();
-        let stored = self.population.players[person].known_skill;
-        let newcomer = || spec.map(RatingSpec::initial_skill);
-        let skill = stored.or_else(newcomer).unwrap_or(UNKNOWN_SKILL);
+        let known_skill = self.population.players[player].known_skill;
+        let initial_skill = || spec.map(RatingSpec::initial_skill);
+        let skill = known_skill.or_else(initial_skill).unwrap_or(UNKNOWN_SKILL);
         spec.map_or(skill, |spec| spec.skill_at_with_activity(skill, self.now, self.set_activity))
     }
 
-    /// Counts what the players' round trips are, and how much better they could have been.
-    fn count_round_trips(&mut self, teams: &[Vec<usize>], region: Option<&str>, about: &[u32]) {
-        let cities: Vec<u16> = teams.iter().flatten().map(|&person| self.population.players[person].city).collect();
+    /// Counts the players' round trips, and their excess over the best possible ones.
+    fn count_round_trips(&mut self, teams: &[Vec<usize>], region: Option<&str>, waiting_by_city: &[u32]) {
+        let cities: Vec<u16> = teams.iter().flatten().map(|&player| self.population.players[player].city).collect();
         let others = cities.len() as u32 - 1;
         for &city in &cities {
-            let trips = self.map.region_round_trips(city);
-            let there = region.and_then(|name| trips.iter().find(|trip| *trip.region == *name));
-            let (trip, best) = match there {
-                Some(there) => {
-                    let best = trips.iter().map(|trip| trip.round_trip_ms).fold(f32::INFINITY, f32::min);
-                    (f64::from(there.round_trip_ms), f64::from(best))
+            let region_round_trips = self.map.region_round_trips(city);
+            let to_region =
+                region.and_then(|name| region_round_trips.iter().find(|round_trip| *round_trip.region == *name));
+            let (round_trip_ms, best_ms) = match to_region {
+                Some(to_region) => {
+                    let best_ms = region_round_trips
+                        .iter()
+                        .map(|round_trip| round_trip.round_trip_ms)
+                        .fold(f32::INFINITY, f32::min);
+                    (f64::from(to_region.round_trip_ms), f64::from(best_ms))
                 }
                 None => {
-                    let farthest = cities.iter().map(|&other| self.map.round_trip_ms(city, other)).fold(0.0, f64::max);
-                    (farthest, self.map.round_trip_to_nth_nearest_ms(city, about, others).unwrap_or(farthest))
+                    let farthest_ms =
+                        cities.iter().map(|&other| self.map.round_trip_ms(city, other)).fold(0.0, f64::max);
+                    (
+                        farthest_ms,
+                        self.map.round_trip_to_nth_nearest_ms(city, waiting_by_city, others).unwrap_or(farthest_ms),
+                    )
                 }
             };
-            self.tally.round_trips_ms.push(trip as f32);
-            self.tally.round_trip_regrets_ms.push((trip - best).max(0.0) as f32);
+            self.tally.round_trips_ms.push(round_trip_ms as f32);
+            self.tally.round_trip_regrets_ms.push((round_trip_ms - best_ms).max(0.0) as f32);
         }
     }
 
-    /// Every team's true strength.
+    /// Mean true skill of each team.
     pub(super) fn true_team_skills(&self, teams: &[Vec<usize>]) -> Vec<f64> {
         let mean = |team: &Vec<usize>| {
-            team.iter().map(|&person| self.population.players[person].true_skill).sum::<f64>()
+            team.iter().map(|&player| self.population.players[player].true_skill).sum::<f64>()
                 / team.len().max(1) as f64
         };
         teams.iter().map(mean).collect()
     }
 
-    /// Counts how far apart those are who begin a match.
+    /// Counts the rating differences within a started match.
     pub(super) fn count_rating_gaps(&mut self, teams: &[Vec<usize>], ratings: &[Vec<f64>]) {
-        let span = |values: &mut dyn Iterator<Item = f64>| {
-            let (least, most) = values
-                .fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), value| (least.min(value), most.max(value)));
-            most - least
+        let range = |values: &mut dyn Iterator<Item = f64>| {
+            let (lowest, highest) = values.fold((f64::INFINITY, f64::NEG_INFINITY), |(lowest, highest), value| {
+                (lowest.min(value), highest.max(value))
+            });
+            highest - lowest
         };
         let mean = |team: &Vec<f64>| team.iter().sum::<f64>() / team.len().max(1) as f64;
-        self.tally.rating_gaps.push(span(&mut ratings.iter().flatten().copied()));
-        self.tally.team_mean_gaps.push(span(&mut ratings.iter().map(mean)));
-        let best = ground_truth::win_probabilities(&self.true_team_skills(teams)).into_iter().fold(0.0, f64::max);
-        self.tally.true_favorite_probabilities.push(best);
+        self.tally.rating_gaps.push(range(&mut ratings.iter().flatten().copied()));
+        self.tally.team_mean_gaps.push(range(&mut ratings.iter().map(mean)));
+        let favorite = ground_truth::win_probabilities(&self.true_team_skills(teams)).into_iter().fold(0.0, f64::max);
+        self.tally.true_favorite_probabilities.push(favorite);
     }
 }

@@ -1,4 +1,4 @@
-//! Results and ratings as they stand, to the wire.
+//! Conversion of ratings, leaderboards, histories and finished matches to responses; cannot fail.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::domain::match_result::{RatingHistoryEntry, RatingUpdate, SideRank, Un
 use crate::domain::queue::ticket::PlayerRating;
 use crate::engine::ratings::command::{FinishedMatch, LeaderboardPage, RatingView, ReportResultAnswer};
 
-/// It is written down.
+/// Converts the answer to a reported result.
 pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultResponse {
     let change = |(key, change): (UserKey, RatingUpdate)| pb::PlayerRatingChange {
         player_key: key.to_string(),
@@ -24,8 +24,8 @@ pub fn report_result_response(answer: ReportResultAnswer) -> pb::ReportResultRes
     }
 }
 
-fn unrated_reason(why: Option<UnratedReason>) -> pb::UnratedReason {
-    match why {
+fn unrated_reason(reason: Option<UnratedReason>) -> pb::UnratedReason {
+    match reason {
         None => pb::UnratedReason::Unspecified,
         Some(UnratedReason::NoRatingSystem) => pb::UnratedReason::NoRatingSystem,
         Some(UnratedReason::SingleSide) => pb::UnratedReason::OneSide,
@@ -37,11 +37,11 @@ fn rating_value(rated: PlayerRating) -> pb::RatingValue {
     pb::RatingValue { rating: rated.rating, deviation: rated.deviation }
 }
 
-/// Ratings, in the order asked.
-pub fn ratings_response(asked: Vec<String>, users: &[UserKey], views: Vec<RatingView>) -> pb::GetRatingsResponse {
-    let named = asked.into_iter().zip(users).zip(views);
+/// Converts ratings, in the order of the requested users.
+pub fn ratings_response(user_ids: Vec<String>, users: &[UserKey], views: Vec<RatingView>) -> pb::GetRatingsResponse {
+    let rows = user_ids.into_iter().zip(users).zip(views);
     let rating = |((user_id, user), view): ((String, &UserKey), RatingView)| user_rating(user_id, *user, &view);
-    pb::GetRatingsResponse { ratings: named.map(rating).collect() }
+    pb::GetRatingsResponse { ratings: rows.map(rating).collect() }
 }
 
 fn user_rating(user_id: String, user: UserKey, view: &RatingView) -> pb::UserRating {
@@ -55,77 +55,85 @@ fn user_rating(user_id: String, user: UserKey, view: &RatingView) -> pb::UserRat
         streak: view.skill.streak,
         provisional: view.is_provisional,
         conservative_rating: view.conservative_rating,
-        leaderboard_rank: view.leaderboard_rank.map(|place| u32::try_from(place).unwrap_or(u32::MAX).saturating_add(1)),
+        leaderboard_rank: view
+            .leaderboard_rank
+            .map(|position| u32::try_from(position).unwrap_or(u32::MAX).saturating_add(1)),
     }
 }
 
-/// A part of a leaderboard.
+/// Converts a leaderboard page.
 pub fn leaderboard_response(page: LeaderboardPage) -> pb::GetLeaderboardResponse {
     let last = page.entries.last().filter(|_| page.has_more);
-    let next_page_token = last
-        .map_or_else(Vec::new, |(_, at, _)| encode_page_token(at.conservative_rating.to_bits(), at.user.as_bytes()));
+    let next_page_token = last.map_or_else(Vec::new, |(_, entry, _)| {
+        encode_page_token(entry.conservative_rating.to_bits(), entry.user.as_bytes())
+    });
     pb::GetLeaderboardResponse {
-        entries: page.entries.into_iter().map(|(_, at, view)| user_rating(String::new(), at.user, &view)).collect(),
+        entries: page
+            .entries
+            .into_iter()
+            .map(|(_, entry, view)| user_rating(String::new(), entry.user, &view))
+            .collect(),
         total: page.total_entries as u64,
         next_page_token,
     }
 }
 
-/// Changes of a rating, latest first: those that were asked for.
+/// Converts one page of a rating history, latest first.
 pub fn rating_history_response(
     changes: Vec<RatingHistoryEntry>,
-    asked: &RatingHistoryQuery,
+    query: &RatingHistoryQuery,
 ) -> pb::GetRatingHistoryResponse {
-    let mut rest: Vec<RatingHistoryEntry> = changes;
-    rest.retain(|it| asked.before.is_none_or(|before| (it.reported_at, it.rated_match_number) < before));
-    let more = asked.page_size < rest.len();
-    rest.truncate(asked.page_size);
-    let last = rest.last().filter(|_| more);
-    let next_page_token = last.map_or_else(Vec::new, |it| {
-        it.reported_at.0.to_be_bytes().into_iter().chain(it.rated_match_number.to_be_bytes()).collect()
+    let mut page: Vec<RatingHistoryEntry> = changes;
+    page.retain(|entry| query.before.is_none_or(|before| (entry.reported_at, entry.rated_match_number) < before));
+    let has_more = page.len() > query.page_size;
+    page.truncate(query.page_size);
+    let last = page.last().filter(|_| has_more);
+    let next_page_token = last.map_or_else(Vec::new, |entry| {
+        entry.reported_at.0.to_be_bytes().into_iter().chain(entry.rated_match_number.to_be_bytes()).collect()
     });
-    let change = |it: RatingHistoryEntry| pb::RatingChange {
-        match_id: it.match_id.to_string(),
-        reported_at_unix_ms: it.reported_at.0,
-        rank: it.rank,
-        sides: it.side_count,
-        before: Some(rating_value(it.before)),
-        after: Some(rating_value(it.after)),
-        matches: it.rated_match_number,
+    let change = |entry: RatingHistoryEntry| pb::RatingChange {
+        match_id: entry.match_id.to_string(),
+        reported_at_unix_ms: entry.reported_at.0,
+        rank: entry.rank,
+        sides: entry.side_count,
+        before: Some(rating_value(entry.before)),
+        after: Some(rating_value(entry.after)),
+        matches: entry.rated_match_number,
     };
-    pb::GetRatingHistoryResponse { changes: rest.into_iter().map(change).collect(), next_page_token }
+    pb::GetRatingHistoryResponse { changes: page.into_iter().map(change).collect(), next_page_token }
 }
 
-/// The first `most` finished matches. A page that is empty is asked for again by the token that it was asked for by.
+/// Converts at most `page_size` finished matches. An empty page repeats the token of its request.
 pub fn export_matches_response(
     finished: Vec<FinishedMatch>,
-    most: usize,
-    asked_after: Vec<u8>,
+    page_size: usize,
+    requested_after: Vec<u8>,
 ) -> pb::ExportMatchesResponse {
-    let more = most < finished.len();
-    let page: Vec<FinishedMatch> = finished.into_iter().take(most).collect();
-    let next_page_token = page.last().map_or(asked_after, |last| {
+    let has_more = finished.len() > page_size;
+    let page: Vec<FinishedMatch> = finished.into_iter().take(page_size).collect();
+    let next_page_token = page.last().map_or(requested_after, |last| {
         encode_page_token(last.result.reported_at.0, last.result.report.match_id.as_bytes())
     });
-    pb::ExportMatchesResponse { matches: page.iter().map(finished_match).collect(), next_page_token, has_more: more }
+    pb::ExportMatchesResponse { matches: page.iter().map(finished_match).collect(), next_page_token, has_more }
 }
 
 fn finished_match(finished: &FinishedMatch) -> pb::FinishedMatch {
     let (result, report) = (&finished.result, &finished.result.report);
-    let wanted = &report.expectation;
-    let changes: BTreeMap<UserKey, &RatingUpdate> = result.rating_updates.iter().map(|it| (it.user, it)).collect();
+    let expectation = &report.expectation;
+    let changes: BTreeMap<UserKey, &RatingUpdate> =
+        result.rating_updates.iter().map(|update| (update.user, update)).collect();
     let player = |user: &UserKey| pb::FinishedPlayer {
         user_key: user.to_string(),
-        before: changes.get(user).map(|it| rating_value(it.before)),
-        after: changes.get(user).map(|it| rating_value(it.after)),
+        before: changes.get(user).map(|update| rating_value(update.before)),
+        after: changes.get(user).map(|update| rating_value(update.after)),
     };
-    let side = |(at, side): (usize, &SideRank)| pb::FinishedSide {
+    let side = |(index, side): (usize, &SideRank)| pb::FinishedSide {
         team: side.team_index.into(),
         rank: side.rank,
-        win_probability: wanted.win_probabilities.get(at).copied(),
+        win_probability: expectation.win_probabilities.get(index).copied(),
         players: side.users.iter().map(player).collect(),
     };
-    let trips = wanted.ticket_round_trips_ms.iter().copied().chain(std::iter::repeat(None));
+    let round_trips = expectation.ticket_round_trips_ms.iter().copied().chain(std::iter::repeat(None));
     let party =
         |(waited_ms, round_trip_ms): (&u64, Option<f32>)| pb::FinishedParty { waited_ms: *waited_ms, round_trip_ms };
     pb::FinishedMatch {
@@ -137,14 +145,14 @@ fn finished_match(finished: &FinishedMatch) -> pb::FinishedMatch {
         reported_at_unix_ms: result.reported_at.0,
         duration_ms: report.duration_ms,
         sides: report.sides.iter().enumerate().map(side).collect(),
-        quality: wanted.match_quality,
-        rating_gap: wanted.max_rating_gap,
-        parties: wanted.ticket_waits_ms.iter().zip(trips).map(party).collect(),
-        region: wanted.region.as_deref().unwrap_or_default().to_owned(),
+        quality: expectation.match_quality,
+        rating_gap: expectation.max_rating_gap,
+        parties: expectation.ticket_waits_ms.iter().zip(round_trips).map(party).collect(),
+        region: expectation.region.as_deref().unwrap_or_default().to_owned(),
         disconnected_user_keys: report.left_early.iter().map(UserKey::to_string).collect(),
         unrated: unrated_reason(result.unrated_reason).into(),
         feedback_count: finished.feedback_count,
-        mean_feedback: (0 < finished.feedback_count)
-            .then(|| f64::from(finished.star_sum) / f64::from(finished.feedback_count)),
+        mean_feedback: (finished.feedback_count > 0)
+            .then(|| f64::from(finished.feedback_sum) / f64::from(finished.feedback_count)),
     }
 }

@@ -1,4 +1,4 @@
-//! Reads what other servers change in the queues; `mark.rs` says how none of it is skipped.
+//! Change feed of the queues; see `cursor.rs`.
 
 use async_trait::async_trait;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
@@ -6,7 +6,7 @@ use sqlx::types::Uuid;
 use sqlx::{Executor, Row};
 
 use crate::domain::id::{MatchId, TicketId};
-use crate::store::postgres::connection::{ConnectionSlot, ask, to_store_error};
+use crate::store::postgres::connection::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::cursor::{
     CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
 };
@@ -17,7 +17,7 @@ use crate::store::postgres::{Replica, open, statements};
 use crate::store::queues::{QueueFeed, QueueFeedBatch};
 use crate::store::{StoreError, rows};
 
-/// One server's reading.
+/// Change feed of this server.
 #[derive(Debug)]
 pub(super) struct QueueChangeFeed {
     poll_connection: ConnectionSlot,
@@ -27,86 +27,88 @@ pub(super) struct QueueChangeFeed {
     replica_id: i64,
     silos: Option<Vec<i64>>,
     unresolved_commits: UnresolvedCommits,
-    /// `None` before everything has been read.
+    /// `None` until a snapshot was read.
     cursor: Option<FeedCursor>,
 }
 
 impl QueueChangeFeed {
-    pub(super) fn new(options: &PgConnectOptions, replica: &Replica, unsettled: UnresolvedCommits) -> Self {
+    pub(super) fn new(options: &PgConnectOptions, replica_id: &Replica, unresolved_commits: UnresolvedCommits) -> Self {
         Self {
             poll_connection: ConnectionSlot::new("queue feed", open::with_short_timeouts(options)),
             load_connection: ConnectionSlot::new("load", open::with_long_timeout(options)),
             listen_task: None,
             listen_options: open::with_short_timeouts(options),
-            replica_id: replica.id.cast_signed(),
-            silos: replica.silo_ids(),
-            unresolved_commits: unsettled,
+            replica_id: replica_id.id.cast_signed(),
+            silos: replica_id.silo_ids(),
+            unresolved_commits,
             cursor: None,
         }
     }
 
-    /// Everything. The mark is older than what is read, so what is committed meanwhile is read again.
+    /// Reads a snapshot. The cursor is older than the snapshot, so changes committed meanwhile are read again.
     pub(super) async fn read_snapshot(&mut self) -> Result<QueueFeedBatch, StoreError> {
-        let (line, silos) = (&mut self.load_connection, &self.silos);
-        let (mark, at): (i64, i64) =
-            ask!(line, READ_TIMEOUT, "a look", |connection| sqlx::query_as(statements::READ_OLDEST_TRANSACTION)
-                .fetch_one(&mut *connection))?;
-        let at = rows::from_ms(at);
-        let read = ask!(line, SNAPSHOT_TIMEOUT, "reading everything", |connection| fetch_all_rows(connection, silos))?;
-        line.close().await;
-        self.cursor = Some(FeedCursor::new(mark, at));
-        let mut news = decode_rows(&read)?;
-        (news.read_at, news.is_snapshot) = (at, true);
-        Ok(news)
+        let (slot, silos) = (&mut self.load_connection, &self.silos);
+        let (oldest_running, now_ms): (i64, i64) =
+            query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+                sqlx::query_as(statements::READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
+            })?;
+        let fetched = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| {
+            fetch_all_rows(connection, silos)
+        })?;
+        slot.close().await;
+        let read_at = rows::from_ms(now_ms);
+        self.cursor = Some(FeedCursor::new(oldest_running, read_at));
+        let mut batch = decode_rows(&fetched)?;
+        (batch.read_at, batch.is_snapshot) = (read_at, true);
+        Ok(batch)
     }
 
-    /// What is new, or `None` when that cannot be known any more.
+    /// Reads new changes; `None` if changes may have been missed.
     async fn read_changes(&mut self) -> Result<Option<QueueFeedBatch>, StoreError> {
-        let Some(mark) = &mut self.cursor else { return Ok(None) };
-        let (line, replica, silos) = (&mut self.poll_connection, self.replica_id, &self.silos);
-        let (known, unsettled) = (mark.read_versions(), self.unresolved_commits.list());
-        let row: PgRow = ask!(line, READ_TIMEOUT, "a look", |connection| {
-            let look = sqlx::query(sql::READ_CHANGES)
-                .bind(mark.low_watermark())
-                .bind(&known)
-                .bind(replica)
-                .bind(CHANGES_PER_READ_MAX);
-            look.bind(&unsettled).fetch_one(&mut *connection)
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        let (slot, replica_id, silos) = (&mut self.poll_connection, self.replica_id, &self.silos);
+        let (read_versions, unresolved_commits) = (cursor.read_versions(), self.unresolved_commits.list());
+        let row: PgRow = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+            let query = sqlx::query(sql::READ_CHANGES).bind(cursor.low_watermark()).bind(&read_versions);
+            let query = query.bind(replica_id).bind(CHANGES_PER_READ_MAX).bind(&unresolved_commits);
+            query.fetch_one(&mut *connection)
         })?;
-        let look = FeedRead::from_row(&row).map_err(to_store_error)?;
-        if !mark.can_continue(&look) {
+        let read = FeedRead::from_row(&row).map_err(to_store_error)?;
+        if !cursor.can_continue(&read) {
             return Ok(None);
         }
-        let named = ChangedKeys::from_row(&row).map_err(to_store_error)?;
-        let mut news = QueueFeedBatch::default();
-        if !named.is_empty() {
-            let read = ask!(line, READ_TIMEOUT, "a look", |connection| fetch_changed_rows(connection, &named, silos))?;
-            news = decode_rows(&read)?;
-            named.mark_removed(&mut news);
+        let keys = ChangedKeys::from_row(&row).map_err(to_store_error)?;
+        let mut batch = QueueFeedBatch::default();
+        if !keys.is_empty() {
+            let fetched = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+                fetch_changed_rows(connection, &keys, silos)
+            })?;
+            batch = decode_rows(&fetched)?;
+            keys.mark_removed(&mut batch);
         }
-        news.read_at = look.read_at;
-        news.has_more = mark.advance(look);
-        Ok(Some(news))
+        batch.read_at = read.read_at;
+        batch.has_more = cursor.advance(read);
+        Ok(Some(batch))
     }
 }
 
 #[async_trait]
 impl QueueFeed for QueueChangeFeed {
     async fn wait_for_changes(&mut self) {
-        let wake =
+        let listen_task =
             self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, listen::QUEUE_CHANNEL));
-        wake.wait(POLL_INTERVAL).await;
+        listen_task.wait(POLL_INTERVAL).await;
     }
 
     async fn read_batch(&mut self) -> Result<QueueFeedBatch, StoreError> {
         match self.read_changes().await? {
-            Some(news) => Ok(news),
+            Some(batch) => Ok(batch),
             None => self.read_snapshot().await,
         }
     }
 }
 
-/// What changes have touched.
+/// Keys of the changed rows.
 struct ChangedKeys {
     ticket_ids: Vec<Uuid>,
     match_ids: Vec<Uuid>,
@@ -114,7 +116,7 @@ struct ChangedKeys {
 }
 
 impl ChangedKeys {
-    /// The columns of `READ_CHANGES` after those of the look.
+    /// Decodes the columns of `READ_CHANGES` after those of [`FeedRead`].
     fn from_row(row: &PgRow) -> Result<Self, sqlx::Error> {
         Ok(Self { ticket_ids: row.try_get(3)?, match_ids: row.try_get(4)?, rated_users: row.try_get(5)? })
     }
@@ -123,34 +125,34 @@ impl ChangedKeys {
         self.ticket_ids.is_empty() && self.match_ids.is_empty() && self.rated_users.is_empty()
     }
 
-    /// Says of what was named and not found that it is gone; in the order of ids, as is what was found.
-    fn mark_removed(self, news: &mut QueueFeedBatch) {
+    /// Adds the ids without a row as removed, in id order. The rows found must be in id order.
+    fn mark_removed(self, batch: &mut QueueFeedBatch) {
         let tickets = self.ticket_ids.into_iter().map(|id| TicketId::from_bytes(id.into_bytes()));
-        news.removed_tickets =
-            tickets.filter(|id| news.tickets.binary_search_by_key(id, |stored| stored.ticket.id).is_err()).collect();
-        news.removed_tickets.sort_unstable();
+        batch.removed_tickets =
+            tickets.filter(|id| batch.tickets.binary_search_by_key(id, |stored| stored.ticket.id).is_err()).collect();
+        batch.removed_tickets.sort_unstable();
         let matches = self.match_ids.into_iter().map(|id| MatchId::from_bytes(id.into_bytes()));
-        news.removed_matches =
-            matches.filter(|id| news.matches.binary_search_by_key(id, |play| play.id).is_err()).collect();
-        news.removed_matches.sort_unstable();
+        batch.removed_matches =
+            matches.filter(|id| batch.matches.binary_search_by_key(id, |found| found.id).is_err()).collect();
+        batch.removed_matches.sort_unstable();
     }
 }
 
-/// Tickets, matches and ratings, of one moment.
+/// Rows of tickets, matches and ratings, from one snapshot.
 type FetchedRows = [Vec<PgRow>; 3];
 
 async fn fetch_changed_rows(
     connection: &mut PgConnection,
-    named: &ChangedKeys,
+    keys: &ChangedKeys,
     silos: &Option<Vec<i64>>,
 ) -> Result<FetchedRows, sqlx::Error> {
     connection.execute(sql::BEGIN_SNAPSHOT_READ).await?;
-    let tickets =
-        sqlx::query(sql::READ_TICKETS).bind(&named.ticket_ids).bind(silos).fetch_all(&mut *connection).await?;
-    let matches = sqlx::query(sql::READ_MATCHES).bind(&named.match_ids).bind(silos).fetch_all(&mut *connection).await?;
-    let ratings = match named.rated_users.is_empty() {
-        true => Vec::new(),
-        false => sqlx::query(sql::READ_RATINGS).bind(&named.rated_users).fetch_all(&mut *connection).await?,
+    let tickets = sqlx::query(sql::READ_TICKETS).bind(&keys.ticket_ids).bind(silos).fetch_all(&mut *connection).await?;
+    let matches = sqlx::query(sql::READ_MATCHES).bind(&keys.match_ids).bind(silos).fetch_all(&mut *connection).await?;
+    let ratings = if keys.rated_users.is_empty() {
+        Vec::new()
+    } else {
+        sqlx::query(sql::READ_RATINGS).bind(&keys.rated_users).fetch_all(&mut *connection).await?
     };
     connection.execute("commit").await?;
     Ok([tickets, matches, ratings])

@@ -1,81 +1,82 @@
-//! Every statement that the Postgres store makes about queues. As for advertisements, many rows go in as arrays, one for each
-//! column: one statement and one plan, whatever their number.
+//! SQL statements of the Postgres store for queues. Rows are passed as arrays, one per column: one statement and one
+//! plan for any number of rows.
 
-/// A ticket as it is read.
-macro_rules! tickets {
-    ($of:literal) => {
+/// Columns of a ticket.
+macro_rules! select_tickets {
+    ($source:literal) => {
         concat!(
             "
     select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.payload, t.body,
            t.state, t.match_id, t.ending, t.expires_ms, t.forget_at_ms, t.edition",
-            $of
+            $source
         )
     };
 }
 
-/// A match as it is read.
-macro_rules! matches {
-    ($of:literal) => {
+/// Columns of a match.
+macro_rules! select_matches {
+    ($source:literal) => {
         concat!(
             "
     select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.edition, m.stage, m.forget_at_ms, m.body",
-            $of
+            $source
         )
     };
 }
 
-/// A rating as it is read.
-macro_rules! ratings {
-    ($of:literal) => {
+/// Columns of a rating.
+macro_rules! select_ratings {
+    ($source:literal) => {
         concat!(
             "
     select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms, r.streak, r.abandoned,
            r.scores, r.score_sum, r.played",
-            $of
+            $source
         )
     };
 }
 
-/// A result as it is read.
-macro_rules! results {
-    ($of:literal) => {
-        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.payload, r.body", $of)
+/// Columns of a result.
+macro_rules! select_results {
+    ($source:literal) => {
+        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.payload, r.body", $source)
     };
 }
 
-/// Begins a transaction. Where parties enter, locks their users' places first: `shared` are those of whom others may enter as
-/// well, `own` of whom nobody may. A user who would wait alone in one queue and enters another at the same moment is in no row
-/// that both would write. `places` are numbers without a sign, in order, each once; with what else is open of the database's
-/// locks they must fit its table of them.
-pub(super) fn begin_with_entry_locks(places: &[(u8, bool)]) -> String {
-    if places.is_empty() {
+/// Begins a transaction and takes advisory locks for entering users, shared or exclusive. Without them, two
+/// transactions could enter one user into two queues, one of them with an exclusive ticket. They write no common row.
+///
+/// `entry_locks` are lock numbers with a flag for exclusive, in order, each once. All locks must fit the database's
+/// lock table.
+pub(super) fn begin_with_entry_locks(entry_locks: &[(u8, bool)]) -> String {
+    if entry_locks.is_empty() {
         return "begin".to_owned();
     }
-    let numbers: Vec<String> = places.iter().map(|(place, _)| place.to_string()).collect();
-    let own: Vec<&str> = places.iter().map(|(_, own)| if *own { "t" } else { "f" }).collect();
-    // Numbers and flags hurt nobody, and a text of two statements takes no parameters.
+    let numbers: Vec<String> = entry_locks.iter().map(|(lock_number, _)| lock_number.to_string()).collect();
+    let flags: Vec<&str> = entry_locks.iter().map(|(_, is_exclusive)| if *is_exclusive { "t" } else { "f" }).collect();
+    // A text of two statements takes no parameters; numbers and flags are safe in the text.
     format!(
-        "begin; select case when own then pg_advisory_xact_lock({ENTRY_LOCK_CLASS}, place)::text \
-         else pg_advisory_xact_lock_shared({ENTRY_LOCK_CLASS}, place)::text end \
-         from unnest('{{{}}}'::integer[], '{{{}}}'::boolean[]) as u (place, own)",
+        "begin; select case when is_exclusive then pg_advisory_xact_lock({ENTRY_LOCK_CLASS}, lock_number)::text \
+         else pg_advisory_xact_lock_shared({ENTRY_LOCK_CLASS}, lock_number)::text end \
+         from unnest('{{{}}}'::integer[], '{{{}}}'::boolean[]) as u (lock_number, is_exclusive)",
         numbers.join(","),
-        own.join(",")
+        flags.join(",")
     )
 }
 
-/// The first number of the locks that `begin` takes, `ftqu` in ASCII: the database keeps one list of them for whoever uses it.
+/// First number of the advisory locks of `begin_with_entry_locks`: `ftqu` in ASCII. All users of the database share the
+/// numbers.
 const ENTRY_LOCK_CLASS: i32 = 0x6674_7175;
 
-/// Locks and reads the tickets in `$1`, in the order of ids, so that two batches that want the same rows wait for each other
-/// rather than each other's.
+/// Locks and reads the tickets in `$1`, in id order, so that two batches with the same rows cannot deadlock.
 pub(super) const LOCK_TICKETS: &str =
-    tickets!(" from ticket t where t.ticket_id = any($1) order by t.ticket_id for update");
+    select_tickets!(" from ticket t where t.ticket_id = any($1) order by t.ticket_id for update");
 
-/// The same of the matches in `$1`; after the tickets.
+/// Locks and reads the matches in `$1`; after the tickets.
 pub(super) const LOCK_MATCHES: &str =
-    matches!(" from match m where m.match_id = any($1) order by m.match_id for update");
+    select_matches!(" from match m where m.match_id = any($1) order by m.match_id for update");
 
-/// Locks what bars the users in `$1`, where it may change; after the matches.
+/// Locks the penalties of the users in `$1`, where they may change; after the matches.
 pub(super) const LOCK_PENALTIES: &str = "
     select user_key
       from penalty
@@ -84,31 +85,31 @@ pub(super) const LOCK_PENALTIES: &str = "
        for update
 ";
 
-/// Locks and reads the ratings of the users in `$1`; after the penalties. Two matches of one user that end at once wait for each
-/// other here, and both count.
+/// Locks and reads the ratings of the users in `$1`; after the penalties. Two matches of one user that end at once wait
+/// here, and both count.
 pub(super) const LOCK_RATINGS: &str =
-    ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id for update");
+    select_ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id for update");
 
-/// Of the ratings in set `$1` of users who are not in `$2`, the one that tells how far the set has been played. It is not locked: two
-/// matches that end at once in one period both say that it is played, and the next one is to both.
-pub(super) const READ_LATEST_PERIOD: &str = ratings!(
+/// Rating with the highest count of played periods in set `$1`, among users who are not in `$2`. Not locked: two
+/// matches that end at once count the same period, and the next match sees both.
+pub(super) const READ_SET_ACTIVITY: &str = select_ratings!(
     " from rating r
      where r.set_id = $1 and 0 < r.played and 0 < r.matches and r.user_key <> all($2)
      order by r.played desc, r.last_ms desc
      limit 1"
 );
 
-/// What came of the matches in `$1`. After the lock on the match, so that whoever comes second sees the first.
-pub(super) const READ_RESULTS: &str = results!(" from result r where r.match_id = any($1) order by r.match_id");
+/// Results of the matches in `$1`. Read after the lock on the match, so that the second of two reports sees the first.
+pub(super) const READ_RESULTS: &str = select_results!(" from result r where r.match_id = any($1) order by r.match_id");
 
-/// What players thought of the matches in `$1`.
+/// Feedback on the matches in `$1`.
 pub(super) const READ_FEEDBACK: &str = "
     select match_id, user_key, score, at_ms
       from score
      where match_id = any($1)
 ";
 
-/// The changes of the rating of user `$1` in set `$2`, latest first.
+/// History of the rating of user `$1` in set `$2`, latest first.
 pub(super) const READ_RATING_CHANGES: &str = "
     select user_key, set_id, number, match_id, at_ms, rank, sides, rating_before, deviation_before, rating_after,
            deviation_after
@@ -117,8 +118,8 @@ pub(super) const READ_RATING_CHANGES: &str = "
      order by at_ms desc, number desc
 ";
 
-/// The first `$3` results reported at `$1` of matches called more than `$2`, or later, and how players scored them.
-pub(super) const LIST_FINISHED_MATCHES: &str = results!(
+/// At most `$3` results with their feedback, ordered by time of report and match id, after (`$1`, `$2`).
+pub(super) const LIST_FINISHED_MATCHES: &str = select_results!(
     ", (select count(*) from score s where s.match_id = r.match_id),
            (select coalesce(sum(s.score), 0) from score s where s.match_id = r.match_id)
       from result r
@@ -128,8 +129,8 @@ pub(super) const LIST_FINISHED_MATCHES: &str = results!(
 "
 );
 
-/// Where the users in `$1` are, what bars them, and who is in the matches in `$2`: a kind, a user, a name and four numbers. A
-/// statement of its own: it must see what was committed while the locks were waited for.
+/// Tickets, matches and penalties of the users in `$1`, and users of the matches in `$2`. Columns: kind, user, id, four
+/// numbers. A separate statement: it must see rows that were committed while the locks were waited for.
 pub(super) const READ_USER_ROWS: &str = "
     select 0, user_key, ticket_id, set_id, silo_id, alone::integer::bigint, null::bigint
       from ticket_user
@@ -148,17 +149,17 @@ pub(super) const READ_USER_ROWS: &str = "
      where user_key = any($1)
 ";
 
-/// Takes users out of tickets that are over.
+/// Deletes users of ended tickets.
 pub(super) const DELETE_TICKET_USERS: &str = "
     delete from ticket_user t
      using unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (user_key, set_id, silo_id)
      where t.user_key = u.user_key and t.set_id = u.set_id and t.silo_id = u.silo_id
 ";
 
-/// Takes users out of matches.
+/// Deletes users of matches.
 pub(super) const DELETE_MATCH_USERS: &str = "delete from match_user where user_key = any($1)";
 
-/// Enters tickets. Fewer rows than ids: another server was quicker with the same key.
+/// Inserts tickets. Fewer rows than ids: another server inserted one with the same key first.
 pub(super) const INSERT_TICKETS: &str = "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, payload, body, state, match_id, ending, expires_ms,
                         forget_at_ms, edition)
@@ -168,7 +169,7 @@ pub(super) const INSERT_TICKETS: &str = "
         on conflict (ticket_id) do nothing
 ";
 
-/// Changes how tickets stand: nothing else about one ever changes.
+/// Updates the state of tickets; the other columns never change.
 pub(super) const UPDATE_TICKET_STATES: &str = "
     update ticket t
        set state = u.state, match_id = u.match_id, ending = u.ending, expires_ms = u.expires_ms,
@@ -178,7 +179,7 @@ pub(super) const UPDATE_TICKET_STATES: &str = "
      where t.ticket_id = u.ticket_id
 ";
 
-/// Makes matches. Fewer rows than ids: another server was quicker with the same name.
+/// Inserts matches. Fewer rows than ids: another server inserted one with the same id first.
 pub(super) const INSERT_MATCHES: &str = "
     insert into match (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body)
     select *
@@ -187,7 +188,7 @@ pub(super) const INSERT_MATCHES: &str = "
         on conflict (match_id) do nothing
 ";
 
-/// Replaces matches.
+/// Updates matches.
 pub(super) const UPDATE_MATCHES: &str = "
     update match m
        set silo_id = u.silo_id, set_id = u.set_id, proposed_ms = u.proposed_ms, edition = u.edition, stage = u.stage,
@@ -198,7 +199,7 @@ pub(super) const UPDATE_MATCHES: &str = "
      where m.match_id = u.match_id
 ";
 
-/// Puts users into tickets. Fewer rows than users: another server was quicker with one of them.
+/// Inserts users of tickets. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_TICKET_USERS: &str = "
     insert into ticket_user (user_key, set_id, silo_id, ticket_id, alone)
     select *
@@ -206,7 +207,7 @@ pub(super) const INSERT_TICKET_USERS: &str = "
         on conflict (user_key, set_id, silo_id) do nothing
 ";
 
-/// Puts users into matches. Fewer rows than users: another server was quicker with one of them.
+/// Inserts users of matches. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_MATCH_USERS: &str = "
     insert into match_user (user_key, match_id)
     select *
@@ -214,7 +215,7 @@ pub(super) const INSERT_MATCH_USERS: &str = "
         on conflict (user_key) do nothing
 ";
 
-/// Sets penalties where there were none. Fewer rows than users: another server was quicker.
+/// Inserts penalties. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_PENALTIES: &str = "
     insert into penalty (user_key, set_id, rung, until_ms, resets_at_ms)
     select *
@@ -222,7 +223,7 @@ pub(super) const INSERT_PENALTIES: &str = "
         on conflict (user_key, set_id) do nothing
 ";
 
-/// Sets penalties where there were some.
+/// Updates penalties.
 pub(super) const UPDATE_PENALTIES: &str = "
     update penalty p
        set rung = u.rung, until_ms = u.until_ms, resets_at_ms = u.resets_at_ms
@@ -231,7 +232,7 @@ pub(super) const UPDATE_PENALTIES: &str = "
      where p.user_key = u.user_key and p.set_id = u.set_id
 ";
 
-/// Makes ratings. Fewer rows than users: another server was quicker with one of them.
+/// Inserts ratings. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_RATINGS: &str = "
     insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
                         score_sum, played)
@@ -241,7 +242,7 @@ pub(super) const INSERT_RATINGS: &str = "
         on conflict (user_key, set_id) do nothing
 ";
 
-/// Sets ratings that are there.
+/// Updates ratings.
 pub(super) const UPDATE_RATINGS: &str = "
     update rating r
        set rating = u.rating, deviation = u.deviation, volatility = u.volatility, matches = u.matches, last_ms = u.last_ms,
@@ -253,7 +254,7 @@ pub(super) const UPDATE_RATINGS: &str = "
      where r.user_key = u.user_key and r.set_id = u.set_id
 ";
 
-/// Writes down what came of matches. Fewer rows than matches: another server was quicker with one of them.
+/// Inserts results. Fewer rows than matches: another server inserted one first.
 pub(super) const INSERT_RESULTS: &str = "
     insert into result (match_id, silo_id, set_id, reported_ms, payload, body)
     select *
@@ -261,7 +262,7 @@ pub(super) const INSERT_RESULTS: &str = "
         on conflict (match_id) do nothing
 ";
 
-/// Remembers changes of ratings, each in the place of one that was there before. Whoever writes one has its rating locked.
+/// Stores rating history entries; each replaces the entry in the same slot. The writer holds the lock of the rating.
 pub(super) const UPSERT_RATING_CHANGES: &str = "
     insert into rating_change (user_key, set_id, slot, number, match_id, at_ms, rank, sides, rating_before,
                                deviation_before, rating_after, deviation_after)
@@ -275,7 +276,7 @@ pub(super) const UPSERT_RATING_CHANGES: &str = "
            rating_after = excluded.rating_after, deviation_after = excluded.deviation_after
 ";
 
-/// Notes what players thought of matches. Fewer rows than scores: another server was quicker with one of them.
+/// Inserts feedback. Fewer rows than feedback: another server inserted one first.
 pub(super) const INSERT_FEEDBACK: &str = "
     insert into score (match_id, user_key, score, at_ms)
     select *
@@ -283,72 +284,73 @@ pub(super) const INSERT_FEEDBACK: &str = "
         on conflict (match_id, user_key) do nothing
 ";
 
-/// Notes what the batch `$1` of server `$2` has touched, and rings the bell if `$6`.
+/// Records the ids changed by the batch `$1` of server `$2`, and notifies the others if `$6`.
 pub(super) const INSERT_CHANGE: &str = "
-    with noted as (
+    with recorded as (
         insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated)
         values ($1, pg_current_xact_id()::text::bigint, $2, $3, $4, $5)
         returning version
     )
     select case when $6 then pg_notify('fireteam_queue_change', '')::text end
-      from noted
+      from recorded
 ";
 
-/// Gives the batch `$1` up. No row: it has been committed. Waits for it while nobody knows.
+/// Abandons the batch `$1`. No inserted row means that it was committed. Waits while the batch's transaction is
+/// running.
 pub(in crate::store::postgres) const ABANDON_BATCH: &str = "
     insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated)
     values ($1, pg_current_xact_id()::text::bigint, $2, '{}', '{}', '{}')
         on conflict (batch_id) do nothing
 ";
 
-/// How far every reader may take everything before to be settled, the database's clock, and the numbers of at most `$4`
-/// changes from `$1` on that are not in `$2`, made by other servers than `$3` or by the batches `$5`; and all that they name.
+/// Oldest running transaction, clock, and the transaction ids of at most `$4` changes from `$1` on, without those in
+/// `$2`. Only changes of other servers than `$3`, or of the batches `$5`. Then all keys of those changes.
 pub(super) const READ_CHANGES: &str = "
-    with fresh as materialized (
+    with new_changes as materialized (
         select version, ticket_ids, match_ids, rated
           from queue_change
-         where $1 <= version and version <> all($2) and (replica <> $3 or batch_id = any($5))
+         where version >= $1 and version <> all($2) and (replica <> $3 or batch_id = any($5))
          order by version
          limit $4
     )
     select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
            (extract(epoch from clock_timestamp()) * 1000)::bigint,
-           (select array_agg(version) from fresh),
-           array(select distinct unnest(ticket_ids) from fresh),
-           array(select distinct unnest(match_ids) from fresh),
-           array(select distinct unnest(rated) from fresh)
+           (select array_agg(version) from new_changes),
+           array(select distinct unnest(ticket_ids) from new_changes),
+           array(select distinct unnest(match_ids) from new_changes),
+           array(select distinct unnest(rated) from new_changes)
 ";
 
-/// Everything that follows is of one moment.
+/// Begins a read-only transaction on one snapshot.
 pub(super) const BEGIN_SNAPSHOT_READ: &str = "begin isolation level repeatable read read only";
 
-/// The tickets in `$1`, in the silos `$2`, null for all.
-pub(super) const READ_TICKETS: &str = tickets!(
+/// Tickets in `$1`, in the silos `$2`, null for all.
+pub(super) const READ_TICKETS: &str = select_tickets!(
     " from ticket t where t.ticket_id = any($1) and ($2::bigint[] is null or t.silo_id = any($2)) order by t.ticket_id"
 );
 
-/// The matches in `$1`, likewise.
-pub(super) const READ_MATCHES: &str = matches!(
+/// Matches in `$1`, in the silos `$2`, null for all.
+pub(super) const READ_MATCHES: &str = select_matches!(
     " from match m where m.match_id = any($1) and ($2::bigint[] is null or m.silo_id = any($2)) order by m.match_id"
 );
 
 /// All ratings of the users in `$1`.
 pub(super) const READ_RATINGS: &str =
-    ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id");
+    select_ratings!(" from rating r where r.user_key = any($1) order by r.user_key, r.set_id");
 
 /// All tickets in the silos `$1`, null for all.
 pub(super) const LOAD_TICKETS: &str =
-    tickets!(" from ticket t where ($1::bigint[] is null or t.silo_id = any($1)) order by t.ticket_id");
+    select_tickets!(" from ticket t where ($1::bigint[] is null or t.silo_id = any($1)) order by t.ticket_id");
 
-/// All matches, likewise.
+/// All matches in the silos `$1`, null for all.
 pub(super) const LOAD_MATCHES: &str =
-    matches!(" from match m where ($1::bigint[] is null or m.silo_id = any($1)) order by m.match_id");
+    select_matches!(" from match m where ($1::bigint[] is null or m.silo_id = any($1)) order by m.match_id");
 
-/// All ratings: a user has one in every silo.
-pub(super) const LOAD_RATINGS: &str = ratings!(" from rating r order by r.user_key, r.set_id");
+/// All ratings; they are not filtered, because a user has one row for all silos.
+pub(super) const LOAD_RATINGS: &str = select_ratings!(" from rating r order by r.user_key, r.set_id");
 
-/// A thousand rows of each kind that are due by `$1`; those that another server is at are left to it.
-pub(super) const PURGE: [&str; 5] = [
+/// Purges at most 1,000 rows of each table that are due by `$1`; skips rows that another server has locked.
+pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
     "
     delete from ticket
      where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000 for update skip locked)
@@ -362,7 +364,7 @@ pub(super) const PURGE: [&str; 5] = [
      where (user_key, set_id) in (select user_key, set_id from penalty where greatest(until_ms, resets_at_ms) <= $1
                                    limit 1000 for update skip locked)
 ",
-    // RESULTS_KEPT_MS
+    // RESULT_RETENTION_MS
     "
     delete from result
      where match_id in (select match_id from result where reported_ms <= $1 - 7948800000 limit 1000
@@ -375,9 +377,9 @@ pub(super) const PURGE: [&str; 5] = [
 ",
 ];
 
-/// The same by the database's own clock: changes that every server has read, or will not miss; leases and attendance of
-/// servers that are gone.
-pub(super) const PURGE_BY_AGE: [&str; 3] = [
+/// Purges by the database's clock: changes that every server has read or replaces by a snapshot, and leases and user
+/// counts of servers that are gone.
+pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 3] = [
     "
     delete from queue_change
      where batch_id in (select batch_id from queue_change where made_at < clock_timestamp() - interval '10 minutes'
@@ -396,8 +398,8 @@ pub(super) const PURGE_BY_AGE: [&str; 3] = [
 ",
 ];
 
-/// Server `$1` takes or keeps the leases of the sets `$2` in the silos `$3`, in order, for `$4` milliseconds; answers those it
-/// has now. A lease that has run out by the database's clock is anybody's.
+/// Acquires or renews for server `$1` the leases of the sets `$2` in the silos `$3`, in order, for `$4` milliseconds.
+/// Returns the leases held now. A lease that has expired by the database's clock is free.
 pub(super) const ACQUIRE_LEASES: &str = "
     insert into lease as l (set_id, silo_id, replica, until)
     select u.set_id, u.silo_id, $1, clock_timestamp() + $4::bigint * interval '1 millisecond'
@@ -408,30 +410,30 @@ pub(super) const ACQUIRE_LEASES: &str = "
     returning set_id, silo_id
 ";
 
-/// Server `$1` lets go of the leases of the sets `$2` in the silos `$3`, where it has them.
+/// Releases the leases of server `$1` on the sets `$2` in the silos `$3`, if it holds them.
 pub(super) const RELEASE_LEASES: &str = "
     delete from lease l
      using unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
      where l.set_id = u.set_id and l.silo_id = u.silo_id and l.replica = $1
 ";
 
-/// Server `$1` says that it has `$3` users in the silos `$2`; answers how many all have that said so within ten seconds, in
-/// the order of silos. What it says itself counts as it says it.
+/// Stores that server `$1` has `$3` connected users in the silos `$2`. Returns the totals of all servers that reported
+/// within ten seconds, in silo order, with this server's own numbers as just given.
 pub(super) const REPORT_CONNECTED_USERS: &str = "
-    with mine as (
+    with own_counts as (
         select u.silo_id, u.users
           from unnest($2::bigint[], $3::bigint[]) as u (silo_id, users)
-    ), said as (
+    ), reported as (
         insert into attendance (replica, silo_id, users, said_at)
-        select $1, silo_id, users, clock_timestamp() from mine
+        select $1, silo_id, users, clock_timestamp() from own_counts
             on conflict (replica, silo_id) do update
            set users = excluded.users, said_at = excluded.said_at
     )
     select silo_id, sum(users)::bigint
-      from (select silo_id, users from mine
+      from (select silo_id, users from own_counts
              union all
             select silo_id, users from attendance
-             where replica <> $1 and clock_timestamp() - interval '10 seconds' <= said_at) as everybody
+             where replica <> $1 and said_at >= clock_timestamp() - interval '10 seconds') as all_replicas
      group by silo_id
      order by silo_id
 ";
@@ -441,8 +443,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn results_are_forgotten_when_they_are_due() {
+    fn purge_statements_use_the_result_retention() {
         let due = format!("$1 - {}", crate::store::queues::RESULT_RETENTION_MS);
-        assert!(PURGE[3].contains(&due) && PURGE[4].contains(&due), "{due}");
+        assert!(PURGE_DUE_ROWS[3].contains(&due) && PURGE_DUE_ROWS[4].contains(&due), "{due}");
     }
 }

@@ -1,4 +1,4 @@
-//! What goes into a result's row comes out of it, to the last bit.
+//! Round trips of result rows, and checksums of results, rating changes and feedback.
 
 use proptest::prelude::*;
 
@@ -11,96 +11,96 @@ use crate::domain::queue::ticket::PlayerRating;
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
 use crate::store::rows::queue_checksums::{feedback_checksum, rating_change_checksum, rating_checksum};
-use crate::store::rows::tests::{key, number, text};
+use crate::store::rows::tests::{any_text, any_user_key, finite_number};
 
-fn any_number() -> impl Strategy<Value = f64> {
-    prop_oneof![8 => number(), 1 => Just(f64::NAN), 1 => Just(1.0 / 3.0)]
+fn number_or_nan() -> impl Strategy<Value = f64> {
+    prop_oneof![8 => finite_number(), 1 => Just(f64::NAN), 1 => Just(1.0 / 3.0)]
 }
 
-fn moment() -> impl Strategy<Value = UnixMs> {
+fn any_time() -> impl Strategy<Value = UnixMs> {
     (0_u64..1 << 60).prop_map(UnixMs)
 }
 
-fn rated() -> impl Strategy<Value = PlayerRating> {
-    (any_number(), any_number()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation })
+fn any_rating() -> impl Strategy<Value = PlayerRating> {
+    (number_or_nan(), number_or_nan()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation })
 }
 
-fn wanted() -> impl Strategy<Value = MatchExpectation> {
-    let lists = (prop::collection::vec(any_number(), 0..3), prop::collection::vec(any::<u64>(), 0..3));
-    let trips = prop::collection::vec(prop::option::of((0_u16..9_000).prop_map(f32::from)), 0..3);
-    (any_number(), any_number(), lists, trips, prop::option::of(text())).prop_map(
-        |(quality, gap, (chances, waits_ms), round_trips_ms, region)| MatchExpectation {
-            match_quality: quality,
-            win_probabilities: chances,
-            max_rating_gap: gap,
-            ticket_waits_ms: waits_ms,
-            ticket_round_trips_ms: round_trips_ms,
-            region,
-        },
-    )
-}
-
-fn result() -> impl Strategy<Value = MatchResult> {
-    let users = || prop::collection::vec(key(), 0..3);
-    let side = (any::<u16>(), users(), any::<u32>()).prop_map(|(team, users, rank)| SideRank {
-        team_index: team,
-        users,
-        rank,
-    });
-    let change = (key(), rated(), rated()).prop_map(|(user, before, after)| RatingUpdate { user, before, after });
-    let unrated = prop::sample::select(vec![
-        UnratedReason::NoRatingSystem,
-        UnratedReason::SingleSide,
-        UnratedReason::PlayerLeftEarly,
-    ]);
-    let names = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any::<[u8; 16]>());
-    let moments = (moment(), moment(), any::<Option<u64>>());
-    let lists = (prop::collection::vec(side, 0..3), users(), prop::collection::vec(change, 0..3));
-    (names, moments, lists, prop::option::of(unrated), wanted()).prop_map(
-        |(
-            (id, set, silo, hash, payload),
-            (began, reported, duration_ms),
-            (sides, disconnected, changes),
-            unrated,
-            wanted,
-        )| {
-            let report = ResultReport {
-                match_id: MatchId::from_bytes(id),
-                set_id: SetId(set),
-                silo: SiloId(silo),
-                ruleset_hash: RulesetHash(hash),
-                sides,
-                left_early: disconnected,
-                started_at: began,
-                duration_ms,
-                expectation: wanted,
-            };
-            MatchResult {
-                report,
-                report_digest: payload,
-                reported_at: reported,
-                rating_updates: changes,
-                unrated_reason: unrated,
+fn any_expectation() -> impl Strategy<Value = MatchExpectation> {
+    let lists = (prop::collection::vec(number_or_nan(), 0..3), prop::collection::vec(any::<u64>(), 0..3));
+    let ticket_round_trips_ms = prop::collection::vec(prop::option::of((0_u16..9_000).prop_map(f32::from)), 0..3);
+    (number_or_nan(), number_or_nan(), lists, ticket_round_trips_ms, prop::option::of(any_text())).prop_map(
+        |(match_quality, max_rating_gap, (win_probabilities, ticket_waits_ms), ticket_round_trips_ms, region)| {
+            MatchExpectation {
+                match_quality,
+                win_probabilities,
+                max_rating_gap,
+                ticket_waits_ms,
+                ticket_round_trips_ms,
+                region,
             }
         },
     )
 }
 
+fn any_result() -> impl Strategy<Value = MatchResult> {
+    let users = || prop::collection::vec(any_user_key(), 0..3);
+    let side = (any::<u16>(), users(), any::<u32>()).prop_map(|(team, users, rank)| SideRank {
+        team_index: team,
+        users,
+        rank,
+    });
+    let change = (any_user_key(), any_rating(), any_rating()).prop_map(|(user, before, after)| RatingUpdate {
+        user,
+        before,
+        after,
+    });
+    let unrated_reason = prop::sample::select(vec![
+        UnratedReason::NoRatingSystem,
+        UnratedReason::SingleSide,
+        UnratedReason::PlayerLeftEarly,
+    ]);
+    let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any::<[u8; 16]>());
+    let times = (any_time(), any_time(), any::<Option<u64>>());
+    let lists = (prop::collection::vec(side, 0..3), users(), prop::collection::vec(change, 0..3));
+    (columns, times, lists, prop::option::of(unrated_reason), any_expectation()).prop_map(
+        |(
+            (id, set_id, silo, ruleset_hash, report_digest),
+            (started_at, reported_at, duration_ms),
+            (sides, left_early, rating_updates),
+            unrated_reason,
+            expectation,
+        )| {
+            let report = ResultReport {
+                match_id: MatchId::from_bytes(id),
+                set_id: SetId(set_id),
+                silo: SiloId(silo),
+                ruleset_hash: RulesetHash(ruleset_hash),
+                sides,
+                left_early,
+                started_at,
+                duration_ms,
+                expectation,
+            };
+            MatchResult { report, report_digest, reported_at, rating_updates, unrated_reason }
+        },
+    )
+}
+
 proptest! {
-    /// `Debug` tells -0.0 from 0.0, and what is no number from itself, which `==` does not.
+    /// `Debug` distinguishes -0.0 from 0.0 and shows NaN; `==` does neither.
     #[test]
-    fn a_result_that_goes_in_comes_out(result in result()) {
+    fn result_row_round_trips(result in any_result()) {
         let row = ResultRow::encode(&result);
-        let sum = row.checksum();
-        let read = row.clone().decode().unwrap();
-        prop_assert_eq!(format!("{read:?}"), format!("{:?}", Arc::new(result)));
-        prop_assert_eq!(ResultRow::encode(&read).checksum(), sum);
+        let checksum = row.checksum();
+        let decoded = row.clone().decode().unwrap();
+        prop_assert_eq!(format!("{decoded:?}"), format!("{:?}", Arc::new(result)));
+        prop_assert_eq!(ResultRow::encode(&decoded).checksum(), checksum);
     }
 }
 
-/// R16: every column of every row counts.
+/// R16: the checksum covers every column of every row.
 #[test]
-fn every_column_changes_the_checksum() {
+fn result_checksums_cover_every_column() {
     let row = ResultRow { id: [1; 16], silo_id: 2, set_id: 3, reported_ms: 4, payload: [5; 16], body: "{}".into() };
     let others = [
         ResultRow { id: [9; 16], ..row.clone() },
@@ -112,7 +112,7 @@ fn every_column_changes_the_checksum() {
     ];
     others.iter().for_each(|other| assert_ne!(other.checksum(), row.checksum(), "{other:?}"));
 
-    let rated = |rating| PlayerRating { rating, deviation: 2.0 };
+    let estimate = |rating| PlayerRating { rating, deviation: 2.0 };
     let change = RatingHistoryEntry {
         user: UserKey::from_bytes([1; 16]),
         set_id: SetId(2),
@@ -121,8 +121,8 @@ fn every_column_changes_the_checksum() {
         reported_at: UnixMs(5),
         rank: 6,
         side_count: 7,
-        before: rated(8.0),
-        after: rated(9.0),
+        before: estimate(8.0),
+        after: estimate(9.0),
     };
     let others = [
         RatingHistoryEntry { user: UserKey::from_bytes([9; 16]), ..change },
@@ -132,27 +132,27 @@ fn every_column_changes_the_checksum() {
         RatingHistoryEntry { reported_at: UnixMs(9), ..change },
         RatingHistoryEntry { rank: 9, ..change },
         RatingHistoryEntry { side_count: 9, ..change },
-        RatingHistoryEntry { before: rated(1.0), ..change },
-        RatingHistoryEntry { after: rated(1.0), ..change },
+        RatingHistoryEntry { before: estimate(1.0), ..change },
+        RatingHistoryEntry { after: estimate(1.0), ..change },
     ];
     others
         .iter()
         .for_each(|other| assert_ne!(rating_change_checksum(other), rating_change_checksum(&change), "{other:?}"));
 
     let (id, user) = (MatchId::from_bytes([1; 16]), UserKey::from_bytes([2; 16]));
-    let sum = feedback_checksum(id, user, 3, UnixMs(4));
-    assert_ne!(feedback_checksum(MatchId::from_bytes([9; 16]), user, 3, UnixMs(4)), sum);
-    assert_ne!(feedback_checksum(id, UserKey::from_bytes([9; 16]), 3, UnixMs(4)), sum);
-    assert_ne!(feedback_checksum(id, user, 4, UnixMs(4)), sum);
-    assert_ne!(feedback_checksum(id, user, 3, UnixMs(5)), sum);
+    let checksum = feedback_checksum(id, user, 3, UnixMs(4));
+    assert_ne!(feedback_checksum(MatchId::from_bytes([9; 16]), user, 3, UnixMs(4)), checksum);
+    assert_ne!(feedback_checksum(id, UserKey::from_bytes([9; 16]), 3, UnixMs(4)), checksum);
+    assert_ne!(feedback_checksum(id, user, 4, UnixMs(4)), checksum);
+    assert_ne!(feedback_checksum(id, user, 3, UnixMs(5)), checksum);
 }
 
-/// The sum of a row of before, by the code of before.
-const AS_BEFORE: i64 = -4_550_200_178_181_031_199;
+/// Checksum of a rating row as computed before streaks existed.
+const CHECKSUM_BEFORE_STREAKS: i64 = -4_550_200_178_181_031_199;
 
-/// R12: rows that were written before there were streaks keep their sums; one that has any does not.
+/// R12: rows without a streak keep their old checksum; a value in a later column changes it.
 #[test]
-fn what_came_later_counts_when_it_says_anything() {
+fn rating_checksum_ignores_later_columns_while_they_are_zero() {
     let row = RatingRow {
         user: UserKey::from_bytes([1; 16]),
         set_id: SetId(2),
@@ -162,9 +162,9 @@ fn what_came_later_counts_when_it_says_anything() {
         last_match_at: UnixMs(7),
         streak: 0,
         satisfaction: SatisfactionStats::default(),
-        periods_played: 0,
+        active_periods: 0,
     };
-    assert_eq!(rating_checksum(&row), AS_BEFORE, "as the code before had it");
+    assert_eq!(rating_checksum(&row), CHECKSUM_BEFORE_STREAKS, "the old checksum");
     let all = SatisfactionStats { abandoned_matches: 1, feedback_count: 1, feedback_sum: 1 };
     let others = [
         RatingRow { streak: -1, ..row },
@@ -172,11 +172,11 @@ fn what_came_later_counts_when_it_says_anything() {
         RatingRow { satisfaction: SatisfactionStats { feedback_count: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: SatisfactionStats { feedback_sum: 1, ..row.satisfaction }, ..row },
         RatingRow { satisfaction: all, ..row },
-        RatingRow { periods_played: 1, ..row },
-        RatingRow { periods_played: 1, satisfaction: all, ..row },
+        RatingRow { active_periods: 1, ..row },
+        RatingRow { active_periods: 1, satisfaction: all, ..row },
     ];
-    let mut sums: Vec<i64> = others.iter().chain([&row]).map(rating_checksum).collect();
-    sums.sort_unstable();
-    sums.dedup();
-    assert_eq!(sums.len(), 8);
+    let mut checksums: Vec<i64> = others.iter().chain([&row]).map(rating_checksum).collect();
+    checksums.sort_unstable();
+    checksums.dedup();
+    assert_eq!(checksums.len(), 8);
 }

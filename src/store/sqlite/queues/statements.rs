@@ -1,93 +1,93 @@
-//! Every statement that the SQLite store makes about queues. As for advertisements, names to be looked up come as one JSON
-//! array of hexadecimal texts, and many rows are one statement.
+//! SQL statements of the SQLite store for queues. As for advertisements, ids to look up are one JSON array of
+//! hexadecimal texts, and one statement writes many rows.
 
 use crate::store::sqlite::statements::MultiRowStatement;
 
-/// A ticket as it is read.
-macro_rules! tickets {
-    ($of:literal) => {
+/// Columns of a ticket.
+macro_rules! select_tickets {
+    ($source:literal) => {
         concat!(
             "
     select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.payload, t.body, t.checksum,
            t.state, t.match_id, t.ending, t.expires_ms, t.forget_at_ms, t.edition, t.standing",
-            $of
+            $source
         )
     };
 }
 
-/// A match as it is read.
-macro_rules! matches {
-    ($of:literal) => {
+/// Columns of a match.
+macro_rules! select_matches {
+    ($source:literal) => {
         concat!(
             "
     select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.edition, m.stage, m.forget_at_ms, m.body, m.checksum",
-            $of
+            $source
         )
     };
 }
 
-/// A rating as it is read.
-macro_rules! ratings {
-    ($of:literal) => {
+/// Columns of a rating.
+macro_rules! select_ratings {
+    ($source:literal) => {
         concat!(
             "
     select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms, r.checksum,
            r.streak, r.abandoned, r.scores, r.score_sum, r.played",
-            $of
+            $source
         )
     };
 }
 
-/// A result as it is read.
-macro_rules! results {
-    ($of:literal) => {
-        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.payload, r.body, r.checksum", $of)
+/// Columns of a result.
+macro_rules! select_results {
+    ($source:literal) => {
+        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.payload, r.body, r.checksum", $source)
     };
 }
 
-/// Begins a transaction that may write.
+/// Begins a transaction with the write lock.
 pub(in crate::store::sqlite) const BEGIN_IMMEDIATE: &str = "begin immediate";
 
-/// The tickets in `$1`, a JSON array of names.
+/// Tickets in `$1`, a JSON array of ids.
 pub(in crate::store::sqlite) const READ_TICKETS: &str =
-    tickets!(" from json_each($1) wanted join ticket t on t.ticket_id = unhex(wanted.value)");
+    select_tickets!(" from json_each($1) requested join ticket t on t.ticket_id = unhex(requested.value)");
 
-/// The matches in `$1`, another such array.
+/// Matches in `$1`, a JSON array of ids.
 pub(in crate::store::sqlite) const READ_MATCHES: &str =
-    matches!(" from json_each($1) wanted join match m on m.match_id = unhex(wanted.value)");
+    select_matches!(" from json_each($1) requested join match m on m.match_id = unhex(requested.value)");
 
-/// Where the users in `$1` are, what bars them, and who is in the matches in `$2`: a kind, a user, a name and four numbers,
-/// the checksum.
+/// Tickets, matches and penalties of the users in `$1`, and users of the matches in `$2`. Columns: kind, user, id, four
+/// numbers, checksum.
 pub(in crate::store::sqlite) const READ_USER_ROWS: &str = "
-    with wanted (user_key) as materialized (select unhex(value) from json_each($1))
+    with requested (user_key) as materialized (select unhex(value) from json_each($1))
     select 0, u.user_key, u.ticket_id, u.set_id, u.silo_id, u.alone, null, u.checksum
-      from wanted join ticket_user u on u.user_key = wanted.user_key
+      from requested join ticket_user u on u.user_key = requested.user_key
      union all
     select 1, u.user_key, u.match_id, null, null, null, null, u.checksum
-      from wanted join match_user u on u.user_key = wanted.user_key
+      from requested join match_user u on u.user_key = requested.user_key
      union all
     select 1, u.user_key, u.match_id, null, null, null, null, u.checksum
       from json_each($2) played join match_user u on u.match_id = unhex(played.value)
      union all
     select 2, p.user_key, null, p.set_id, p.rung, p.until_ms, p.resets_at_ms, p.checksum
-      from wanted join penalty p on p.user_key = wanted.user_key
+      from requested join penalty p on p.user_key = requested.user_key
 ";
 
-/// All tickets, in the order of ids.
-pub(in crate::store::sqlite) const LOAD_TICKETS: &str = tickets!(" from ticket t order by t.ticket_id");
+/// All tickets, in id order.
+pub(in crate::store::sqlite) const LOAD_TICKETS: &str = select_tickets!(" from ticket t order by t.ticket_id");
 
-/// All matches, likewise.
-pub(in crate::store::sqlite) const LOAD_MATCHES: &str = matches!(" from match m order by m.match_id");
+/// All matches, in id order.
+pub(in crate::store::sqlite) const LOAD_MATCHES: &str = select_matches!(" from match m order by m.match_id");
 
 /// All ratings, in the order of users and sets.
-pub(in crate::store::sqlite) const LOAD_RATINGS: &str = ratings!(" from rating r order by r.user_key, r.set_id");
+pub(in crate::store::sqlite) const LOAD_RATINGS: &str = select_ratings!(" from rating r order by r.user_key, r.set_id");
 
-/// All ratings of the users in `$1`, a JSON array of names.
+/// All ratings of the users in `$1`, a JSON array of keys.
 pub(in crate::store::sqlite) const READ_RATINGS: &str =
-    ratings!(" from json_each($1) wanted join rating r on r.user_key = unhex(wanted.value)");
+    select_ratings!(" from json_each($1) requested join rating r on r.user_key = unhex(requested.value)");
 
-/// Of the ratings in set `$1` of users who are not in `$2`, another such array, the one that tells how far the set has been played.
-pub(in crate::store::sqlite) const READ_LATEST_PERIOD: &str = ratings!(
+/// Rating with the highest count of played periods in set `$1`, among users who are not in `$2`, a JSON array of keys.
+pub(in crate::store::sqlite) const READ_SET_ACTIVITY: &str = select_ratings!(
     " from rating r
      where r.set_id = $1 and 0 < r.played and 0 < r.matches
        and r.user_key not in (select unhex(value) from json_each($2))
@@ -95,17 +95,17 @@ pub(in crate::store::sqlite) const READ_LATEST_PERIOD: &str = ratings!(
      limit 1"
 );
 
-/// What came of the matches in `$1`, another such array.
+/// Results of the matches in `$1`, a JSON array of ids.
 pub(in crate::store::sqlite) const READ_RESULTS: &str =
-    results!(" from json_each($1) wanted join result r on r.match_id = unhex(wanted.value)");
+    select_results!(" from json_each($1) requested join result r on r.match_id = unhex(requested.value)");
 
-/// What players thought of the matches in `$1`.
+/// Feedback on the matches in `$1`, a JSON array of ids.
 pub(in crate::store::sqlite) const READ_FEEDBACK: &str = "
     select s.match_id, s.user_key, s.score, s.at_ms, s.checksum
-      from json_each($1) wanted join score s on s.match_id = unhex(wanted.value)
+      from json_each($1) requested join score s on s.match_id = unhex(requested.value)
 ";
 
-/// The changes of the rating of user `$1` in set `$2`, latest first.
+/// History of the rating of user `$1` in set `$2`, latest first.
 pub(in crate::store::sqlite) const READ_RATING_CHANGES: &str = "
     select user_key, set_id, number, match_id, at_ms, rank, sides, rating_before, deviation_before, rating_after,
            deviation_after, checksum
@@ -114,8 +114,8 @@ pub(in crate::store::sqlite) const READ_RATING_CHANGES: &str = "
      order by at_ms desc, number desc
 ";
 
-/// The first `$3` results reported at `$1` of matches called more than `$2`, or later, and how players scored them.
-pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = results!(
+/// At most `$3` results with their feedback, ordered by time of report and match id, after (`$1`, `$2`).
+pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = select_results!(
     ", (select count(*) from score s where s.match_id = r.match_id),
            (select coalesce(sum(s.score), 0) from score s where s.match_id = r.match_id)
       from result r
@@ -125,19 +125,19 @@ pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = results!(
 "
 );
 
-/// Enters tickets.
+/// Inserts tickets.
 pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowStatement = MultiRowStatement::new(
     "
     insert into ticket (ticket_id, silo_id, set_id, entered_ms, payload, body, checksum,
                         state, match_id, ending, expires_ms, forget_at_ms, edition, standing)
     values ",
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    // What fills a statement up is there already, and the same.
+    // A padding row exists already and is the same.
     " on conflict (ticket_id) do nothing",
     false,
 );
 
-/// Changes how tickets stand: nothing else about one ever changes.
+/// Updates the state of tickets; the other columns never change.
 pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowStatement = MultiRowStatement::new(
     "
     update ticket
@@ -150,7 +150,7 @@ pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowStatement = Mul
     true,
 );
 
-/// Makes matches, or replaces them.
+/// Inserts or replaces matches.
 pub(in crate::store::sqlite) const UPSERT_MATCHES: MultiRowStatement = MultiRowStatement::new(
     "
     insert into match (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body, checksum)
@@ -164,7 +164,7 @@ pub(in crate::store::sqlite) const UPSERT_MATCHES: MultiRowStatement = MultiRowS
     false,
 );
 
-/// Takes users out of tickets that are over.
+/// Deletes users of ended tickets.
 pub(in crate::store::sqlite) const DELETE_TICKET_USERS: MultiRowStatement = MultiRowStatement::new(
     "delete from ticket_user where (user_key, set_id, silo_id) in (values ",
     "(?, ?, ?)",
@@ -172,8 +172,7 @@ pub(in crate::store::sqlite) const DELETE_TICKET_USERS: MultiRowStatement = Mult
     true,
 );
 
-/// Puts users into tickets. One who is in another of that queue fails it, whatever the code believed; one row of a batch that
-/// is there to fill up is the same again.
+/// Inserts users of tickets. Fails if a user is in another ticket of that queue; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_TICKET_USERS: MultiRowStatement = MultiRowStatement::new(
     "insert into ticket_user (user_key, set_id, silo_id, ticket_id, alone, checksum) values ",
     "(?, ?, ?, ?, ?, ?)",
@@ -183,11 +182,11 @@ pub(in crate::store::sqlite) const INSERT_TICKET_USERS: MultiRowStatement = Mult
     true,
 );
 
-/// Takes users out of matches.
+/// Deletes users of matches.
 pub(in crate::store::sqlite) const DELETE_MATCH_USERS: MultiRowStatement =
     MultiRowStatement::new("delete from match_user where user_key in (", "?", ")", true);
 
-/// Puts users into matches; likewise.
+/// Inserts users of matches. Fails if a user is in another match; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_MATCH_USERS: MultiRowStatement = MultiRowStatement::new(
     "insert into match_user (user_key, match_id, checksum) values ",
     "(?, ?, ?)",
@@ -197,7 +196,7 @@ pub(in crate::store::sqlite) const INSERT_MATCH_USERS: MultiRowStatement = Multi
     true,
 );
 
-/// Sets penalties.
+/// Inserts or updates penalties.
 pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowStatement = MultiRowStatement::new(
     "insert into penalty (user_key, set_id, rung, until_ms, resets_at_ms, checksum) values ",
     "(?, ?, ?, ?, ?, ?)",
@@ -208,7 +207,7 @@ pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowStatement = MultiRo
     true,
 );
 
-/// Sets ratings.
+/// Inserts or updates ratings.
 pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowStatement = MultiRowStatement::new(
     "
     insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
@@ -224,8 +223,7 @@ pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowStatement = MultiRowS
     true,
 );
 
-/// Writes down what came of matches. One that is there fails the batch, whatever the code believed, unless it is the same again
-/// to fill up.
+/// Inserts results. Fails if a match has another result; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowStatement = MultiRowStatement::new(
     "insert into result (match_id, silo_id, set_id, reported_ms, payload, body, checksum) values ",
     "(?, ?, ?, ?, ?, ?, ?)",
@@ -235,7 +233,7 @@ pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowStatement = MultiRowS
     false,
 );
 
-/// Remembers changes of ratings, each in the place of one that was there before.
+/// Stores rating history entries; each replaces the entry in the same slot.
 pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowStatement = MultiRowStatement::new(
     "
     insert into rating_change (user_key, set_id, slot, number, match_id, at_ms, rank, sides, rating_before,
@@ -251,7 +249,7 @@ pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowStatement = Mu
     true,
 );
 
-/// Notes what players thought of matches; as for results.
+/// Inserts feedback. Fails if there is other feedback of that player; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowStatement = MultiRowStatement::new(
     "insert into score (match_id, user_key, score, at_ms, checksum) values ",
     "(?, ?, ?, ?, ?)",
@@ -261,8 +259,8 @@ pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowStatement = MultiRow
     true,
 );
 
-/// A thousand rows of each kind that are due to be forgotten.
-pub(in crate::store::sqlite) const PURGE: [&str; 5] = [
+/// Purges at most 1,000 due rows of each table.
+pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 5] = [
     "
     delete from ticket
      where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000)
@@ -275,7 +273,7 @@ pub(in crate::store::sqlite) const PURGE: [&str; 5] = [
     delete from penalty
      where (user_key, set_id) in (select user_key, set_id from penalty where max(until_ms, resets_at_ms) <= $1 limit 1000)
 ",
-    // RESULTS_KEPT_MS
+    // RESULT_RETENTION_MS
     "
     delete from result
      where match_id in (select match_id from result where reported_ms <= $1 - 7948800000 limit 1000)
@@ -286,7 +284,7 @@ pub(in crate::store::sqlite) const PURGE: [&str; 5] = [
 ",
 ];
 
-/// All of them, for the test that prepares every statement.
+/// Lists of all statements, for the test that prepares them.
 #[cfg(test)]
 pub(in crate::store::sqlite) mod tests {
     use super::*;
@@ -303,11 +301,11 @@ pub(in crate::store::sqlite) mod tests {
         LOAD_RATINGS,
         READ_RATING_CHANGES,
         LIST_FINISHED_MATCHES,
-        PURGE[0],
-        PURGE[1],
-        PURGE[2],
-        PURGE[3],
-        PURGE[4],
+        PURGE_DUE_ROWS[0],
+        PURGE_DUE_ROWS[1],
+        PURGE_DUE_ROWS[2],
+        PURGE_DUE_ROWS[3],
+        PURGE_DUE_ROWS[4],
     ];
 
     pub(in crate::store::sqlite) const MULTI_ROW_STATEMENTS: [MultiRowStatement; 12] = [
@@ -326,8 +324,8 @@ pub(in crate::store::sqlite) mod tests {
     ];
 
     #[test]
-    fn results_are_forgotten_when_they_are_due() {
+    fn purge_statements_use_the_result_retention() {
         let due = format!("$1 - {}", crate::store::queues::RESULT_RETENTION_MS);
-        assert!(PURGE[3].contains(&due) && PURGE[4].contains(&due), "{due}");
+        assert!(PURGE_DUE_ROWS[3].contains(&due) && PURGE_DUE_ROWS[4].contains(&due), "{due}");
     }
 }

@@ -1,4 +1,4 @@
-//! One batch of changes to the queues, in one transaction: read what it touches, decide in plain code, write the difference.
+//! Transaction of a queue batch: read the touched rows, apply the writes in code, store the difference.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,8 +31,8 @@ use crate::store::sqlite::to_store_error;
 use crate::store::sqlite::transaction::hex_json_array;
 use crate::store::sqlite::wal::WalLength;
 
-/// Makes all changes and answers each, and says how long the log has become. On an error none has happened, and the
-/// connection may be within a transaction: nothing but closing it is safe.
+/// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
+/// committed. The connection may be inside a transaction, so the caller must close it.
 pub(super) async fn commit_batch(
     connection: &mut SqliteConnection,
     batch: &[QueueWrite],
@@ -46,197 +46,208 @@ pub(super) async fn commit_batch(
     Ok((outcomes, WalLength { pages: number(1)?, checkpointed_pages: number(2)? }))
 }
 
-/// Begins the transaction and reads what the database says about the ids that a batch names.
-async fn begin_and_read(
-    connection: &mut SqliteConnection,
-    touched: &TouchedQueueKeys,
-) -> Result<QueueRows, StoreError> {
-    let mut picture = QueueRows::default();
+/// Begins the transaction and reads the rows with the ids of a batch.
+async fn begin_and_read(connection: &mut SqliteConnection, keys: &TouchedQueueKeys) -> Result<QueueRows, StoreError> {
+    let mut queue_rows = QueueRows::default();
     sqlx::query(sql::BEGIN_IMMEDIATE).execute(&mut *connection).await.map_err(to_store_error)?;
-    if !touched.tickets.is_empty() {
-        let wanted = hex_json_array(touched.tickets.iter().map(TicketId::as_bytes));
+    if !keys.tickets.is_empty() {
+        let id_list = hex_json_array(keys.tickets.iter().map(TicketId::as_bytes));
         let rows =
-            sqlx::query(sql::READ_TICKETS).bind(wanted).fetch_all(&mut *connection).await.map_err(to_store_error)?;
+            sqlx::query(sql::READ_TICKETS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?;
         for row in &rows {
             let stored = decode::decode_ticket(row)?;
-            picture.tickets.insert(stored.ticket.id, stored);
+            queue_rows.tickets.insert(stored.ticket.id, stored);
         }
     }
-    let played = hex_json_array(touched.matches.iter().map(MatchId::as_bytes));
-    if !touched.matches.is_empty() {
-        let rows =
-            sqlx::query(sql::READ_MATCHES).bind(&played).fetch_all(&mut *connection).await.map_err(to_store_error)?;
+    let match_ids = hex_json_array(keys.matches.iter().map(MatchId::as_bytes));
+    if !keys.matches.is_empty() {
+        let rows = sqlx::query(sql::READ_MATCHES)
+            .bind(&match_ids)
+            .fetch_all(&mut *connection)
+            .await
+            .map_err(to_store_error)?;
         for row in &rows {
-            let play = decode::decode_match(row)?;
-            picture.matches.insert(play.id, play);
+            let found = decode::decode_match(row)?;
+            queue_rows.matches.insert(found.id, found);
         }
     }
-    if !touched.users.is_empty() || !touched.matches.is_empty() {
-        let wanted = hex_json_array(touched.users.iter().map(UserKey::as_bytes));
-        let query = sqlx::query(sql::READ_USER_ROWS).bind(wanted).bind(played);
+    if !keys.users.is_empty() || !keys.matches.is_empty() {
+        let id_list = hex_json_array(keys.users.iter().map(UserKey::as_bytes));
+        let query = sqlx::query(sql::READ_USER_ROWS).bind(id_list).bind(match_ids);
         for row in &query.fetch_all(&mut *connection).await.map_err(to_store_error)? {
-            decode::decode_user_row(row, &mut picture)?;
+            decode::decode_user_row(row, &mut queue_rows)?;
         }
     }
-    read_results_and_ratings(connection, touched, &mut picture).await?;
-    Ok(picture)
+    read_results_and_ratings(connection, keys, &mut queue_rows).await?;
+    Ok(queue_rows)
 }
 
-/// Reads what results and ratings there are already.
+/// Reads the results, feedback and ratings that a batch can touch.
 async fn read_results_and_ratings(
     connection: &mut SqliteConnection,
-    touched: &TouchedQueueKeys,
-    picture: &mut QueueRows,
+    keys: &TouchedQueueKeys,
+    queue_rows: &mut QueueRows,
 ) -> Result<(), StoreError> {
-    if !touched.results.is_empty() {
-        let wanted = hex_json_array(touched.results.iter().map(MatchId::as_bytes));
+    if !keys.results.is_empty() {
+        let id_list = hex_json_array(keys.results.iter().map(MatchId::as_bytes));
         for row in
-            &sqlx::query(sql::READ_RESULTS).bind(wanted).fetch_all(&mut *connection).await.map_err(to_store_error)?
+            &sqlx::query(sql::READ_RESULTS).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
         {
             let result = decode::decode_result(row)?;
-            picture.results.insert(result.report.match_id, result);
+            queue_rows.results.insert(result.report.match_id, result);
         }
     }
-    if !touched.feedback.is_empty() {
-        let matches: BTreeSet<MatchId> = touched.feedback.iter().map(|(id, _)| *id).collect();
-        let wanted = hex_json_array(matches.iter().map(MatchId::as_bytes));
+    if !keys.feedback.is_empty() {
+        let matches: BTreeSet<MatchId> = keys.feedback.iter().map(|(id, _)| *id).collect();
+        let id_list = hex_json_array(matches.iter().map(MatchId::as_bytes));
         for row in
-            &sqlx::query(sql::READ_FEEDBACK).bind(wanted).fetch_all(&mut *connection).await.map_err(to_store_error)?
+            &sqlx::query(sql::READ_FEEDBACK).bind(id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
         {
-            decode::decode_feedback(row, picture)?;
+            decode::decode_feedback(row, queue_rows)?;
         }
     }
-    if !touched.ratings.is_empty() {
-        let users: BTreeSet<UserKey> = touched.ratings.iter().map(|(user, _)| *user).collect();
-        let wanted = hex_json_array(users.iter().map(UserKey::as_bytes));
+    if !keys.ratings.is_empty() {
+        let users: BTreeSet<UserKey> = keys.ratings.iter().map(|(user, _)| *user).collect();
+        let id_list = hex_json_array(users.iter().map(UserKey::as_bytes));
         for row in
-            &sqlx::query(sql::READ_RATINGS).bind(&wanted).fetch_all(&mut *connection).await.map_err(to_store_error)?
+            &sqlx::query(sql::READ_RATINGS).bind(&id_list).fetch_all(&mut *connection).await.map_err(to_store_error)?
         {
             let rating = decode::decode_rating(row)?;
-            picture.ratings.insert((rating.user, rating.set_id), rating);
+            queue_rows.ratings.insert((rating.user, rating.set_id), rating);
         }
-        for set_id in &touched.period_sets {
-            let query = sqlx::query(sql::READ_LATEST_PERIOD).bind(i64::from(set_id.0)).bind(&wanted);
+        for set_id in &keys.activity_sets {
+            let query = sqlx::query(sql::READ_SET_ACTIVITY).bind(i64::from(set_id.0)).bind(&id_list);
             if let Some(row) = query.fetch_optional(&mut *connection).await.map_err(to_store_error)? {
-                let tells = decode::decode_rating(&row)?.skill();
-                picture.periods_played_by_others.insert(*set_id, SetActivity::default().including_skill(&tells));
+                let skill = decode::decode_rating(&row)?.skill();
+                queue_rows.activity_of_other_users.insert(*set_id, SetActivity::default().including_skill(&skill));
             }
         }
     }
     Ok(())
 }
 
-/// What goes goes first: a user may leave one ticket or match and be in another.
-fn to_script(difference: &QueueRowChanges<'_>) -> SqlScript {
+/// Deletes run first: a user can leave one ticket or match and join another in one batch.
+fn to_script(changes: &QueueRowChanges<'_>) -> SqlScript {
     let mut script = SqlScript::default();
-    script.add_rows(&sql::DELETE_TICKET_USERS, &difference.deleted_ticket_users, bind_user_and_queue);
-    script.add_rows(&sql::DELETE_MATCH_USERS, &difference.deleted_match_users, bind_user);
-    script.add_rows(&sql::INSERT_TICKETS, &difference.inserted_tickets, bind_ticket);
-    script.add_rows(&sql::UPDATE_TICKET_STATES, &difference.updated_tickets, bind_ticket_state);
-    script.add_rows(&sql::UPSERT_MATCHES, &difference.inserted_matches, bind_match);
-    script.add_rows(&sql::UPSERT_MATCHES, &difference.updated_matches, bind_match);
-    script.add_rows(&sql::INSERT_TICKET_USERS, &difference.inserted_ticket_users, bind_ticket_user);
-    script.add_rows(&sql::INSERT_MATCH_USERS, &difference.inserted_match_users, bind_match_user);
-    script.add_rows(&sql::UPSERT_PENALTIES, &difference.inserted_penalties, bind_penalty);
-    script.add_rows(&sql::UPSERT_PENALTIES, &difference.updated_penalties, bind_penalty);
-    script.add_rows(&sql::UPSERT_RATINGS, &difference.inserted_ratings, bind_rating);
-    script.add_rows(&sql::UPSERT_RATINGS, &difference.updated_ratings, bind_rating);
-    script.add_rows(&sql::INSERT_RESULTS, &difference.inserted_results, bind_result);
-    script.add_rows(&sql::UPSERT_RATING_CHANGES, &difference.upserted_rating_changes, bind_rating_change);
-    script.add_rows(&sql::INSERT_FEEDBACK, &difference.inserted_feedback, bind_feedback);
+    script.add_rows(&sql::DELETE_TICKET_USERS, &changes.deleted_ticket_users, bind_user_and_queue);
+    script.add_rows(&sql::DELETE_MATCH_USERS, &changes.deleted_match_users, bind_user);
+    script.add_rows(&sql::INSERT_TICKETS, &changes.inserted_tickets, bind_ticket);
+    script.add_rows(&sql::UPDATE_TICKET_STATES, &changes.updated_tickets, bind_ticket_state);
+    script.add_rows(&sql::UPSERT_MATCHES, &changes.inserted_matches, bind_match);
+    script.add_rows(&sql::UPSERT_MATCHES, &changes.updated_matches, bind_match);
+    script.add_rows(&sql::INSERT_TICKET_USERS, &changes.inserted_ticket_users, bind_ticket_user);
+    script.add_rows(&sql::INSERT_MATCH_USERS, &changes.inserted_match_users, bind_match_user);
+    script.add_rows(&sql::UPSERT_PENALTIES, &changes.inserted_penalties, bind_penalty);
+    script.add_rows(&sql::UPSERT_PENALTIES, &changes.updated_penalties, bind_penalty);
+    script.add_rows(&sql::UPSERT_RATINGS, &changes.inserted_ratings, bind_rating);
+    script.add_rows(&sql::UPSERT_RATINGS, &changes.updated_ratings, bind_rating);
+    script.add_rows(&sql::INSERT_RESULTS, &changes.inserted_results, bind_result);
+    script.add_rows(&sql::UPSERT_RATING_CHANGES, &changes.upserted_rating_changes, bind_rating_change);
+    script.add_rows(&sql::INSERT_FEEDBACK, &changes.inserted_feedback, bind_feedback);
     script
 }
 
-fn bind_user(user: &UserKey, to: &mut BindValues) {
-    to.push(user.as_bytes().as_slice());
+fn bind_user(user: &UserKey, values: &mut BindValues) {
+    values.push(user.as_bytes().as_slice());
 }
 
-fn bind_user_and_queue((user, queue): &(UserKey, QueueKey), to: &mut BindValues) {
-    bind_user(user, to);
-    to.push(i64::from(queue.set_id.0)).push(queue.silo.0.cast_signed());
+fn bind_user_and_queue((user, queue): &(UserKey, QueueKey), values: &mut BindValues) {
+    bind_user(user, values);
+    values.push(i64::from(queue.set_id.0)).push(queue.silo.0.cast_signed());
 }
 
-fn bind_ticket(stored: &&StoredTicket, to: &mut BindValues) {
+fn bind_ticket(stored: &&StoredTicket, values: &mut BindValues) {
     let row = TicketRow::encode(&stored.ticket, stored.request_digest);
-    to.push(row.id.as_slice()).push(row.silo_id).push(row.set_id).push(row.entered_ms).push(row.payload.as_slice());
-    to.push(&*row.body).push(row.checksum());
-    bind_ticket_state_columns(stored, to);
+    values.push(row.id.as_slice()).push(row.silo_id).push(row.set_id).push(row.entered_ms).push(row.payload.as_slice());
+    values.push(&*row.body).push(row.checksum());
+    bind_ticket_state_columns(stored, values);
 }
 
-fn bind_ticket_state(stored: &&StoredTicket, to: &mut BindValues) {
-    to.push(stored.ticket.id.as_bytes().as_slice());
-    bind_ticket_state_columns(stored, to);
+fn bind_ticket_state(stored: &&StoredTicket, values: &mut BindValues) {
+    values.push(stored.ticket.id.as_bytes().as_slice());
+    bind_ticket_state_columns(stored, values);
 }
 
-fn bind_ticket_state_columns(stored: &StoredTicket, to: &mut BindValues) {
-    let standing = TicketStateRow::encode(stored);
-    to.push(standing.state).push(standing.match_id.as_ref().map(<[u8; 16]>::as_slice)).push(standing.ending);
-    to.push(standing.expires_ms).push(standing.forget_at_ms).push(standing.version);
-    to.push(standing.checksum(stored.ticket.id.as_bytes()));
+fn bind_ticket_state_columns(stored: &StoredTicket, values: &mut BindValues) {
+    let state_row = TicketStateRow::encode(stored);
+    values.push(state_row.state).push(state_row.match_id.as_ref().map(<[u8; 16]>::as_slice)).push(state_row.ending);
+    values.push(state_row.expires_ms).push(state_row.forget_at_ms).push(state_row.version);
+    values.push(state_row.checksum(stored.ticket.id.as_bytes()));
 }
 
-fn bind_match(play: &&Arc<Match>, to: &mut BindValues) {
-    let row = MatchRow::encode(play);
-    to.push(row.id.as_slice())
+fn bind_match(found: &&Arc<Match>, values: &mut BindValues) {
+    let row = MatchRow::encode(found);
+    values
+        .push(row.id.as_slice())
         .push(row.silo_id)
         .push(row.set_id)
         .push(row.proposed_ms)
         .push(row.version)
         .push(row.stage);
-    to.push(row.forget_at_ms).push(&*row.body).push(row.checksum());
+    values.push(row.forget_at_ms).push(&*row.body).push(row.checksum());
 }
 
-fn bind_ticket_user((user, spot): &(UserKey, TicketUser), to: &mut BindValues) {
-    bind_user_and_queue(&(*user, spot.queue), to);
-    to.push(spot.ticket.as_bytes().as_slice()).push(i64::from(spot.exclusive)).push(ticket_user_checksum(*user, spot));
+fn bind_ticket_user((user, membership): &(UserKey, TicketUser), values: &mut BindValues) {
+    bind_user_and_queue(&(*user, membership.queue), values);
+    values.push(membership.ticket_id.as_bytes().as_slice()).push(i64::from(membership.exclusive));
+    values.push(ticket_user_checksum(*user, membership));
 }
 
-fn bind_match_user((user, play): &(UserKey, MatchId), to: &mut BindValues) {
-    bind_user(user, to);
-    to.push(play.as_bytes().as_slice()).push(match_user_checksum(*user, *play));
+fn bind_match_user((user, match_id): &(UserKey, MatchId), values: &mut BindValues) {
+    bind_user(user, values);
+    values.push(match_id.as_bytes().as_slice()).push(match_user_checksum(*user, *match_id));
 }
 
-fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), to: &mut BindValues) {
-    bind_user(&key.0, to);
-    to.push(i64::from(key.1.0))
+fn bind_penalty((key, penalty): &((UserKey, SetId), Penalty), values: &mut BindValues) {
+    let (user, set_id) = key;
+    bind_user(user, values);
+    values
+        .push(i64::from(set_id.0))
         .push(i64::from(penalty.level))
         .push(to_ms(penalty.cooldown_until))
         .push(to_ms(penalty.resets_at));
-    to.push(penalty_checksum(*key, penalty));
+    values.push(penalty_checksum(*key, penalty));
 }
 
-fn bind_rating(row: &&RatingRow, to: &mut BindValues) {
-    bind_user(&row.user, to);
-    to.push(i64::from(row.set_id.0)).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
-    to.push(i64::from(row.match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
-    let SatisfactionStats { abandoned_matches: abandoned, feedback_count: scores, feedback_sum: score_sum } =
-        row.satisfaction;
-    to.push(i64::from(abandoned))
-        .push(i64::from(scores))
-        .push(i64::from(score_sum))
-        .push(i64::from(row.periods_played));
-    to.push(rating_checksum(row));
+fn bind_rating(row: &&RatingRow, values: &mut BindValues) {
+    bind_user(&row.user, values);
+    values.push(i64::from(row.set_id.0)).push(row.rating.rating).push(row.rating.deviation).push(row.volatility);
+    values.push(i64::from(row.match_count)).push(to_ms(row.last_match_at)).push(i64::from(row.streak));
+    let SatisfactionStats { abandoned_matches, feedback_count, feedback_sum } = row.satisfaction;
+    values.push(i64::from(abandoned_matches)).push(i64::from(feedback_count)).push(i64::from(feedback_sum));
+    values.push(i64::from(row.active_periods));
+    values.push(rating_checksum(row));
 }
 
-fn bind_result(result: &&MatchResult, to: &mut BindValues) {
+fn bind_result(result: &&MatchResult, values: &mut BindValues) {
     let row = ResultRow::encode(result);
-    to.push(row.id.as_slice()).push(row.silo_id).push(row.set_id).push(row.reported_ms).push(row.payload.as_slice());
-    to.push(&*row.body).push(row.checksum());
+    values
+        .push(row.id.as_slice())
+        .push(row.silo_id)
+        .push(row.set_id)
+        .push(row.reported_ms)
+        .push(row.payload.as_slice());
+    values.push(&*row.body).push(row.checksum());
 }
 
-fn bind_rating_change(change: &&RatingHistoryEntry, to: &mut BindValues) {
-    bind_user(&change.user, to);
-    to.push(i64::from(change.set_id.0))
+fn bind_rating_change(change: &&RatingHistoryEntry, values: &mut BindValues) {
+    bind_user(&change.user, values);
+    values
+        .push(i64::from(change.set_id.0))
         .push(i64::from(history_slot(change.rated_match_number)))
         .push(i64::from(change.rated_match_number));
-    to.push(change.match_id.as_bytes().as_slice()).push(to_ms(change.reported_at));
-    to.push(i64::from(change.rank)).push(i64::from(change.side_count));
-    to.push(change.before.rating).push(change.before.deviation).push(change.after.rating).push(change.after.deviation);
-    to.push(rating_change_checksum(change));
+    values.push(change.match_id.as_bytes().as_slice()).push(to_ms(change.reported_at));
+    values.push(i64::from(change.rank)).push(i64::from(change.side_count));
+    values
+        .push(change.before.rating)
+        .push(change.before.deviation)
+        .push(change.after.rating)
+        .push(change.after.deviation);
+    values.push(rating_change_checksum(change));
 }
 
-fn bind_feedback((match_id, user, score, at): &(MatchId, UserKey, u8, UnixMs), to: &mut BindValues) {
-    to.push(match_id.as_bytes().as_slice());
-    bind_user(user, to);
-    to.push(i64::from(*score)).push(to_ms(*at)).push(feedback_checksum(*match_id, *user, *score, *at));
+fn bind_feedback((match_id, user, stars, given_at): &(MatchId, UserKey, u8, UnixMs), values: &mut BindValues) {
+    values.push(match_id.as_bytes().as_slice());
+    bind_user(user, values);
+    values.push(i64::from(*stars)).push(to_ms(*given_at)).push(feedback_checksum(*match_id, *user, *stars, *given_at));
 }

@@ -1,13 +1,13 @@
-//! What would have to give: each rule by itself is loosened as little as makes a match, by trying.
+//! Smallest relaxations: loosens one rule at a time by trial, and finds the least change that gives a match.
 
 use std::sync::Arc;
 
 use crate::expansion::{Expansion, ExpansionStep};
 use crate::filter::Refusal;
 use crate::id::{TicketId, UserKey};
+use crate::queue::explain::explanation::{Relaxation, RuleMargin};
 use crate::queue::explain::near_miss::FailedRules;
-use crate::queue::explain::{Relaxation, RuleMargin};
-use crate::queue::pass::PassInput;
+use crate::queue::input::PassInput;
 use crate::queue::pass_progress::PassProgress;
 use crate::queue::pass_state::PassState;
 use crate::queue::prepared_ticket::PreparedTicket;
@@ -20,23 +20,23 @@ use crate::ruleset::Ruleset;
 use crate::ruleset::queue::{QualitySpec, QueueSpec, RegionMode};
 use crate::time::UnixMs;
 
-/// Moments that are tried for waiting.
+/// Maximum number of wait times tried.
 const WAIT_TRIALS_MAX: usize = 64;
 
-/// Halvings on the way to the quality that would do: a thousandth of the way.
+/// Bisection steps for the quality threshold, which give a precision of 1/1024.
 const BISECTION_STEPS: u32 = 10;
 
-/// Tries one change after another, on those alone who come nearest.
+/// Tries changes one after another, on the nearest tickets only.
 pub(super) struct RelaxationTrial<'t> {
     input: &'t PassInput<'t>,
     tickets: &'t [&'t PreparedTicket],
     ticket_id: TicketId,
     pair_checks_left: u64,
-    /// When something changes next for the trial that was last.
+    /// Next time of a change, from the last trial.
     next_change_at: Option<UnixMs>,
 }
 
-/// How a trial differs from things as they are.
+/// Changed settings of one trial.
 #[derive(Clone, Copy, Debug)]
 struct TrialChange<'c> {
     ruleset: &'c Ruleset,
@@ -50,11 +50,11 @@ struct TrialChange<'c> {
 impl<'t> RelaxationTrial<'t> {
     pub(super) fn new(
         input: &'t PassInput<'t>,
-        entrants: &'t [&'t PreparedTicket],
-        ticket: TicketId,
-        looks_left: u64,
+        tickets: &'t [&'t PreparedTicket],
+        ticket_id: TicketId,
+        pair_checks_left: u64,
     ) -> Self {
-        Self { input, tickets: entrants, ticket_id: ticket, pair_checks_left: looks_left, next_change_at: None }
+        Self { input, tickets, ticket_id, pair_checks_left, next_change_at: None }
     }
 
     pub(super) fn is_truncated(&self) -> bool {
@@ -66,19 +66,19 @@ impl<'t> RelaxationTrial<'t> {
         self.matches_after(&change)
     }
 
-    /// The least change of each kind, the least in proportion first.
-    pub(super) fn smallest_relaxations(&mut self, misses: &[FailedRules]) -> Vec<Relaxation> {
-        let next_change = self.next_change_at;
+    /// Smallest sufficient change of each kind, sorted by relative size.
+    pub(super) fn smallest_relaxations(&mut self, refused: &[FailedRules]) -> Vec<Relaxation> {
+        let next_change_at = self.next_change_at;
         let expansions: Vec<usize> = (0..self.input.ruleset.expansions.len()).collect();
         let mut found: Vec<(f64, Relaxation)> =
-            expansions.into_iter().filter_map(|expansion| self.relax_expansion(expansion, misses)).collect();
-        found.extend(self.relax_window(misses));
-        found.extend(self.relax_groups(misses));
+            expansions.into_iter().filter_map(|expansion| self.relax_expansion(expansion, refused)).collect();
+        found.extend(self.relax_window(refused));
+        found.extend(self.relax_groups(refused));
         found.extend(self.relax_quality());
-        found.extend(self.relax_by_waiting(next_change));
+        found.extend(self.relax_by_waiting(next_change_at));
         found.extend(self.relax_by_more_tickets());
         found.sort_by(|one, other| one.0.total_cmp(&other.0));
-        found.into_iter().map(|(_, remedy)| remedy).collect()
+        found.into_iter().map(|(_, relaxation)| relaxation).collect()
     }
 
     fn unchanged(&self) -> TrialChange<'t> {
@@ -86,40 +86,40 @@ impl<'t> RelaxationTrial<'t> {
         TrialChange { ruleset, queue, tickets: self.tickets, now, extra_buckets: 0, extra_groups: 0 }
     }
 
-    /// Whether the ticket would be in a match after a change.
+    /// Whether the ticket would match after a change.
     fn matches_after(&mut self, change: &TrialChange<'_>) -> bool {
-        let TrialChange { ruleset, queue, tickets: entrants, now, .. } = *change;
-        let input =
-            PassInput { ruleset, queue, tickets: entrants, now, max_pair_checks: self.pair_checks_left, ..*self.input };
-        let mut field = PassState::new(&input);
-        for row in &mut field.tickets {
-            row.window_range = row.window_range.saturating_add(change.extra_buckets);
-            row.extra_groups = row.extra_groups.saturating_add(change.extra_groups);
+        let TrialChange { ruleset, queue, tickets, now, .. } = *change;
+        let input = PassInput { ruleset, queue, tickets, now, max_pair_checks: self.pair_checks_left, ..*self.input };
+        let mut pass_state = PassState::new(&input);
+        for ticket in &mut pass_state.tickets {
+            ticket.window_range = ticket.window_range.saturating_add(change.extra_buckets);
+            ticket.extra_groups = ticket.extra_groups.saturating_add(change.extra_groups);
         }
-        field.max_window_reach = field.max_window_reach.saturating_add(change.extra_buckets);
-        let Some(row) = field.tickets.iter().position(|row| row.prepared.ticket.id == self.ticket_id) else {
+        pass_state.max_window_reach = pass_state.max_window_reach.saturating_add(change.extra_buckets);
+        let Some(row) = pass_state.tickets.iter().position(|ticket| ticket.prepared.ticket.id == self.ticket_id) else {
             return false;
         };
-        let pools = field.partition_into_pools();
-        let mut line = WaitingList::new(&field, &pools);
-        let mut desk = PassProgress::new(field.tickets.len(), ruleset.hard_filters.len(), self.pair_checks_left);
-        let mut dice = SplitMix64(input.rng_seed);
-        let (line, desk) = (&mut line, &mut desk);
-        let mut work = Selector {
-            pass_state: &field,
-            waiting_list: line,
-            progress: desk,
-            rng: &mut dice,
+        let pools = pass_state.partition_into_pools();
+        let mut waiting_list = WaitingList::new(&pass_state, &pools);
+        let mut progress =
+            PassProgress::new(pass_state.tickets.len(), ruleset.hard_filters.len(), self.pair_checks_left);
+        let mut rng = SplitMix64(input.rng_seed);
+        let (waiting_list, progress) = (&mut waiting_list, &mut progress);
+        let mut selector = Selector {
+            pass_state: &pass_state,
+            waiting_list,
+            progress,
+            rng: &mut rng,
             matches_left: 1,
             matches: Vec::new(),
         };
-        let matches = work.find_match_for(row as u32).is_some();
-        self.pair_checks_left = self.pair_checks_left.saturating_sub(work.progress.pair_checks.max(1));
-        self.next_change_at = report::next_change_at(&field, work.waiting_list, work.progress);
+        let matches = selector.find_match_for(row as u32).is_some();
+        self.pair_checks_left = self.pair_checks_left.saturating_sub(selector.progress.pair_checks.max(1));
+        self.next_change_at = report::next_change_at(&pass_state, selector.waiting_list, selector.progress);
         matches
     }
 
-    /// The place of the least of some sizes, ascending, with which a change makes a match. More never does worse.
+    /// Smallest of the ascending `sizes` with which a change gives a match. A larger change never does worse.
     fn smallest_sufficient<T: Copy>(
         &mut self,
         sizes: &[T],
@@ -137,133 +137,142 @@ impl<'t> RelaxationTrial<'t> {
         Some(sizes[high])
     }
 
-    fn relax_expansion(&mut self, expansion: usize, misses: &[FailedRules]) -> Option<(f64, Relaxation)> {
+    fn relax_expansion(&mut self, expansion: usize, refused: &[FailedRules]) -> Option<(f64, Relaxation)> {
         let input = self.input;
-        let mut wanted = self.limits_to_try(expansion, misses);
+        let mut limits = self.limits_to_try(expansion, refused);
         let own = self.tickets.last()?;
-        let from = input.ruleset.expansions[expansion].limit_at(input.now.ms_since(own.ticket.entered_at));
-        wanted.retain(|limit| from < *limit);
-        wanted.sort_by(f64::total_cmp);
-        wanted.dedup();
-        let to = self.smallest_sufficient(&wanted, |trial, to| {
-            let ruleset = ruleset_with_limit(input.ruleset, expansion, to);
+        let current = input.ruleset.expansions[expansion].limit_at(input.now.ms_since(own.ticket.entered_at));
+        limits.retain(|limit| current < *limit);
+        limits.sort_by(f64::total_cmp);
+        limits.dedup();
+        let required = self.smallest_sufficient(&limits, |trial, required| {
+            let ruleset = ruleset_with_limit(input.ruleset, expansion, required);
             let change = TrialChange { ruleset: &ruleset, ..trial.unchanged() };
             trial.matches_after(&change)
         })?;
-        Some(((to - from) / from.abs().max(1e-9), Relaxation::Expansion { expansion, current: from, required: to }))
+        Some(((required - current) / current.abs().max(1e-9), Relaxation::Expansion { expansion, current, required }))
     }
 
-    /// The limits with which one more candidate or region would do.
-    fn limits_to_try(&self, expansion: usize, misses: &[FailedRules]) -> Vec<f64> {
-        let hard = &self.input.ruleset.hard_filters;
-        let concerns = |refusal: Refusal| match refusal {
-            Refusal::HardFilter { filter_index: filter, .. } => {
-                matches!(hard.get(filter).map(|it| &it.rule), Some(HardRule::Within { expansion: it, .. }) if *it == expansion)
+    /// Limits at which one more candidate or region would fit.
+    fn limits_to_try(&self, expansion: usize, refused: &[FailedRules]) -> Vec<f64> {
+        let hard_filters = &self.input.ruleset.hard_filters;
+        let uses_expansion = |refusal: Refusal| match refusal {
+            Refusal::HardFilter { filter_index, .. } => {
+                matches!(hard_filters.get(filter_index).map(|it| &it.rule), Some(HardRule::Within { expansion: it, .. }) if *it == expansion)
             }
             _ => false,
         };
-        let short =
-            misses.iter().flat_map(|miss| &miss.refusals_with_margins).filter(|(refusal, _)| concerns(*refusal));
-        let mut wanted: Vec<f64> = short.filter_map(|(_, by)| by.map(|RuleMargin { measured: is, .. }| is)).collect();
-        if let Some(RegionMode::Stage { expansion: stage }) = self.input.queue.regions
-            && stage == expansion
+        let margins = refused
+            .iter()
+            .flat_map(|failed| &failed.refusals_with_margins)
+            .filter(|(refusal, _)| uses_expansion(*refusal));
+        let mut limits: Vec<f64> =
+            margins.filter_map(|(_, margin)| margin.map(|RuleMargin { measured, .. }| measured)).collect();
+        if let Some(RegionMode::Filter { expansion: region_expansion }) = self.input.queue.regions
+            && region_expansion == expansion
         {
-            let trips = self.tickets.iter().flat_map(|it| &it.ticket.session.region_latencies);
-            wanted.extend(trips.map(|trip| f64::from(trip.round_trip_ms)));
+            let latencies = self.tickets.iter().flat_map(|it| &it.ticket.session.region_latencies);
+            limits.extend(latencies.map(|latency| f64::from(latency.round_trip_ms)));
         }
-        wanted
+        limits
     }
 
-    fn relax_window(&mut self, misses: &[FailedRules]) -> Option<(f64, Relaxation)> {
-        let more = self.excess_over_limit(Refusal::RatingWindow, misses);
-        let more = self.smallest_sufficient(&more, |trial, buckets| {
+    fn relax_window(&mut self, refused: &[FailedRules]) -> Option<(f64, Relaxation)> {
+        let buckets = self.excess_over_limit(Refusal::RatingWindow, refused);
+        let buckets = self.smallest_sufficient(&buckets, |trial, buckets| {
             let change = TrialChange { extra_buckets: buckets, ..trial.unchanged() };
             trial.matches_after(&change)
         })?;
-        Some((f64::from(more) / 10.0, Relaxation::Window { more_buckets: more }))
+        Some((f64::from(buckets) / 10.0, Relaxation::Window { more_buckets: buckets }))
     }
 
-    fn relax_groups(&mut self, misses: &[FailedRules]) -> Option<(f64, Relaxation)> {
-        let more = self.excess_over_limit(Refusal::RatingGroup, misses);
-        let more = self.smallest_sufficient(&more, |trial, groups| {
+    fn relax_groups(&mut self, refused: &[FailedRules]) -> Option<(f64, Relaxation)> {
+        let groups = self.excess_over_limit(Refusal::RatingGroup, refused);
+        let groups = self.smallest_sufficient(&groups, |trial, groups| {
             let change = TrialChange { extra_groups: groups as u16, ..trial.unchanged() };
             trial.matches_after(&change)
         })?;
-        Some((f64::from(more), Relaxation::ExtraGroups { more: more as u16 }))
+        Some((f64::from(groups), Relaxation::ExtraGroups { more_groups: groups as u16 }))
     }
 
-    /// By how much a rule that counts refused, ascending, each once.
-    fn excess_over_limit(&self, rule: Refusal, misses: &[FailedRules]) -> Vec<u32> {
-        let short = misses.iter().flat_map(|miss| &miss.refusals_with_margins).filter(|(refusal, _)| *refusal == rule);
-        let mut more: Vec<u32> = short
-            .filter_map(|(_, by)| by.map(|RuleMargin { measured: is, limit }| (is - limit).ceil().max(1.0) as u32))
+    /// Excess over the limit for each refusal by `rule`, ascending and unique.
+    fn excess_over_limit(&self, rule: Refusal, refused: &[FailedRules]) -> Vec<u32> {
+        let margins =
+            refused.iter().flat_map(|failed| &failed.refusals_with_margins).filter(|(refusal, _)| *refusal == rule);
+        let mut excess: Vec<u32> = margins
+            .filter_map(|(_, margin)| {
+                margin.map(|RuleMargin { measured, limit }| (measured - limit).ceil().max(1.0) as u32)
+            })
             .collect();
-        more.sort_unstable();
-        more.dedup();
-        more
+        excess.sort_unstable();
+        excess.dedup();
+        excess
     }
 
     fn relax_quality(&mut self) -> Option<(f64, Relaxation)> {
-        let from = threshold_of(&self.input.queue.quality)?;
+        let current = threshold_of(&self.input.queue.quality)?;
         let loosest = match self.input.queue.quality {
-            // No score exceeds the sum of all weights.
+            // A score is at most the sum of all weights.
             QualitySpec::SoftScore { .. } => {
-                self.input.ruleset.soft_filters.iter().map(|it| it.weight).sum::<f64>().max(from)
+                self.input.ruleset.soft_filters.iter().map(|it| it.weight).sum::<f64>().max(current)
             }
             _ => -1e-9,
         };
-        let would_do = |trial: &mut Self, bar: f64| {
+        let matches_with = |trial: &mut Self, threshold: f64| {
             let mut queue = trial.input.queue.clone();
-            set_threshold(&mut queue.quality, bar);
+            set_threshold(&mut queue.quality, threshold);
             let change = TrialChange { queue: &queue, ..trial.unchanged() };
             trial.matches_after(&change)
         };
-        if !would_do(self, loosest) {
+        if !matches_with(self, loosest) {
             return None;
         }
-        let (mut fails, mut does) = (from, loosest);
+        let (mut failing, mut sufficient) = (current, loosest);
         for _ in 0..BISECTION_STEPS {
-            let middle = f64::midpoint(fails, does);
-            if would_do(self, middle) { does = middle } else { fails = middle }
+            let middle = f64::midpoint(failing, sufficient);
+            if matches_with(self, middle) { sufficient = middle } else { failing = middle }
         }
-        Some(((does - from).abs() / from.abs().max(1e-9), Relaxation::Quality { from, to: does }))
+        Some((
+            (sufficient - current).abs() / current.abs().max(1e-9),
+            Relaxation::Quality { current, required: sufficient },
+        ))
     }
 
-    fn relax_by_waiting(&mut self, first: Option<UnixMs>) -> Option<(f64, Relaxation)> {
-        let (now, mut next) = (self.input.now, first);
+    fn relax_by_waiting(&mut self, first_at: Option<UnixMs>) -> Option<(f64, Relaxation)> {
+        let (now, mut next) = (self.input.now, first_at);
         for _ in 0..WAIT_TRIALS_MAX {
-            let moment = next?;
-            let change = TrialChange { now: moment, ..self.unchanged() };
+            let at = next?;
+            let change = TrialChange { now: at, ..self.unchanged() };
             if self.matches_after(&change) {
-                let ms = moment.ms_since(now);
-                return Some((ms as f64 / 60_000.0, Relaxation::Wait { more_ms: ms }));
+                let more_ms = at.ms_since(now);
+                return Some((more_ms as f64 / 60_000.0, Relaxation::Wait { more_ms }));
             }
-            next = self.next_change_at.filter(|next| moment < *next);
+            next = self.next_change_at.filter(|next| at < *next);
         }
         None
     }
 
-    /// Others like it, whom nobody has blocked and nobody has met.
+    /// Adds copies of the ticket with other users, who are neither blocked nor in recent matches.
     fn relax_by_more_tickets(&mut self) -> Option<(f64, Relaxation)> {
         let own = *self.tickets.last()?;
-        let most = self.input.teams.players_per_match();
-        let twins: Vec<PreparedTicket> = (1..most).map(|number| synthetic_ticket(own, number)).collect();
-        let sizes: Vec<u16> = (1..most).collect();
-        let more = self.smallest_sufficient(&sizes, |trial, more| {
-            let entrants: Vec<&PreparedTicket> =
-                trial.tickets.iter().copied().chain(&twins[..usize::from(more)]).collect();
-            let change = TrialChange { tickets: &entrants, ..trial.unchanged() };
+        let match_size = self.input.teams.players_per_match();
+        let copies: Vec<PreparedTicket> = (1..match_size).map(|number| synthetic_ticket(own, number)).collect();
+        let sizes: Vec<u16> = (1..match_size).collect();
+        let more_tickets = self.smallest_sufficient(&sizes, |trial, more_tickets| {
+            let tickets: Vec<&PreparedTicket> =
+                trial.tickets.iter().copied().chain(&copies[..usize::from(more_tickets)]).collect();
+            let change = TrialChange { tickets: &tickets, ..trial.unchanged() };
             trial.matches_after(&change)
         })?;
-        // Players cannot be had by turning a screw: the last resort.
-        Some((f64::MAX, Relaxation::MoreTickets { more }))
+        // A designer cannot add players, so this relaxation comes last.
+        Some((f64::MAX, Relaxation::MoreTickets { more_tickets }))
     }
 }
 
-fn ruleset_with_limit(ruleset: &Ruleset, expansion: usize, to: f64) -> Ruleset {
+fn ruleset_with_limit(ruleset: &Ruleset, expansion: usize, limit: f64) -> Ruleset {
     let mut ruleset = ruleset.clone();
     let old = &ruleset.expansions[expansion];
-    let wider = |step: &ExpansionStep| ExpansionStep { limit: step.limit.max(to), ..*step };
+    let wider = |step: &ExpansionStep| ExpansionStep { limit: step.limit.max(limit), ..*step };
     let steps = old.steps().iter().map(wider).collect();
     if let Some(new) = Expansion::new(&old.name, old.measure, steps) {
         ruleset.expansions[expansion] = new;
@@ -271,7 +280,7 @@ fn ruleset_with_limit(ruleset: &Ruleset, expansion: usize, to: f64) -> Ruleset {
     ruleset
 }
 
-/// What a designer wrote as the bar of quality.
+/// Quality threshold as written in the ruleset.
 fn threshold_of(quality: &QualitySpec) -> Option<f64> {
     match *quality {
         QualitySpec::Any | QualitySpec::WinProbability { .. } => None,
@@ -282,28 +291,30 @@ fn threshold_of(quality: &QualitySpec) -> Option<f64> {
     }
 }
 
-fn set_threshold(quality: &mut QualitySpec, to: f64) {
+fn set_threshold(quality: &mut QualitySpec, value: f64) {
     match quality {
         QualitySpec::Any | QualitySpec::WinProbability { .. } => {}
-        QualitySpec::SoftScore { max_score } => *max_score = to,
-        QualitySpec::LeaderboardGauss { threshold, .. } | QualitySpec::DrawProbability { threshold } => *threshold = to,
+        QualitySpec::SoftScore { max_score } => *max_score = value,
+        QualitySpec::LeaderboardGauss { threshold, .. } | QualitySpec::DrawProbability { threshold } => {
+            *threshold = value
+        }
         QualitySpec::AverageSimilarity { required_percent, .. }
         | QualitySpec::CategorySimilarity { required_percent, .. } => {
-            *required_percent = to;
+            *required_percent = value;
         }
     }
 }
 
 fn synthetic_ticket(own: &PreparedTicket, number: u16) -> PreparedTicket {
     let mut ticket = (*own.ticket).clone();
-    let changed = |bytes: &[u8; 16]| {
+    let new_id = |bytes: &[u8; 16]| {
         let [high, low] = number.to_be_bytes();
         let mut bytes = *bytes;
         (bytes[0], bytes[1]) = (bytes[0] ^ 0xa5 ^ high, bytes[1] ^ low);
         bytes
     };
-    ticket.id = TicketId::from_bytes(changed(ticket.id.as_bytes()));
-    let mut users: Vec<UserKey> = own.users.iter().map(|it| UserKey::from_bytes(changed(it.as_bytes()))).collect();
+    ticket.id = TicketId::from_bytes(new_id(ticket.id.as_bytes()));
+    let mut users: Vec<UserKey> = own.users.iter().map(|it| UserKey::from_bytes(new_id(it.as_bytes()))).collect();
     users.sort_unstable();
     PreparedTicket { ticket: Arc::new(ticket), users: users.into(), ..own.clone() }
 }

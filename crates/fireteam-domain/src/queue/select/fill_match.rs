@@ -1,5 +1,5 @@
-//! Brings parties together one by one until they are as many as a match takes; whoever does not suit those who are there, or
-//! would leave no room for whole parties, stays out.
+//! Partial match: is filled with tickets one by one. Refuses a ticket that fails a pair rule or leaves seats that
+//! parties cannot fill.
 
 use crate::filter::Refusal;
 use crate::queue::pass_progress::PassProgress;
@@ -7,10 +7,10 @@ use crate::queue::pass_state::PassState;
 use crate::queue::region::{self, ReachableRegions, RegionChoice};
 use crate::ruleset::queue::QualitySpec;
 
-/// Steps that finding room for parties may take; beyond that the split decides.
+/// Maximum number of steps of the seat check. Beyond that, the team split decides.
 const FIT_STEPS_MAX: u32 = 2_000;
 
-/// Parties that may all meet.
+/// Tickets that may all meet, as a match that is being filled.
 pub(in crate::queue) struct PartialMatch<'g, 'a> {
     pass_state: &'g PassState<'a>,
     ticket_indices: Vec<u32>,
@@ -18,26 +18,22 @@ pub(in crate::queue) struct PartialMatch<'g, 'a> {
 }
 
 impl<'g, 'a> PartialMatch<'g, 'a> {
-    pub(in crate::queue) fn new(field: &'g PassState<'a>, first: u32) -> Self {
-        Self {
-            pass_state: field,
-            ticket_indices: vec![first],
-            player_count: field.tickets[first as usize].player_count,
-        }
+    pub(in crate::queue) fn new(pass_state: &'g PassState<'a>, first: u32) -> Self {
+        Self { pass_state, ticket_indices: vec![first], player_count: pass_state.tickets[first as usize].player_count }
     }
 
     pub(in crate::queue) fn ticket_indices(&self) -> &[u32] {
         &self.ticket_indices
     }
 
-    /// They are as many as a match takes.
+    /// The match has all its players.
     pub(in crate::queue) fn is_full(&self) -> bool {
         self.player_count == self.pass_state.input.teams.players_per_match()
     }
 
-    /// Lets `row` in, or says which rule keeps it out. `None` when there are no more looks.
-    pub(in crate::queue) fn try_add(&mut self, row: u32, desk: &mut PassProgress) -> Option<Result<(), Refusal>> {
-        let verdict = self.check_candidate(row, desk)?;
+    /// Adds a ticket, or returns the rule that refuses it. `None` if the pair check budget ran out.
+    pub(in crate::queue) fn try_add(&mut self, row: u32, progress: &mut PassProgress) -> Option<Result<(), Refusal>> {
+        let verdict = self.check_candidate(row, progress)?;
         if verdict.is_ok() {
             self.ticket_indices.push(row);
             self.player_count += self.pass_state.tickets[row as usize].player_count;
@@ -45,45 +41,48 @@ impl<'g, 'a> PartialMatch<'g, 'a> {
         Some(verdict)
     }
 
-    /// Lets the last one go.
+    /// Removes the ticket added last.
     pub(in crate::queue) fn remove_last(&mut self) {
         if let Some(row) = self.ticket_indices.pop() {
             self.player_count -= self.pass_state.tickets[row as usize].player_count;
         }
     }
 
-    fn check_candidate(&self, row: u32, desk: &mut PassProgress) -> Option<Result<(), Refusal>> {
-        let (field, size) = (self.pass_state, self.pass_state.tickets[row as usize].player_count);
+    fn check_candidate(&self, row: u32, progress: &mut PassProgress) -> Option<Result<(), Refusal>> {
+        let (pass_state, size) = (self.pass_state, self.pass_state.tickets[row as usize].player_count);
         if !self.has_room_for_party(size) {
-            return desk.spend_pair_check().then_some(Err(Refusal::TeamsNotFilled));
+            return progress.spend_pair_check().then_some(Err(Refusal::TeamsNotFilled));
         }
         for &one in &self.ticket_indices {
-            if !desk.spend_pair_check() {
+            if !progress.spend_pair_check() {
                 return None;
             }
-            if let Err(refusal) = field.check_pair(one, row) {
+            if let Err(refusal) = pass_state.check_pair(one, row) {
                 return Some(Err(refusal));
             }
         }
         Some(self.check_match_rules(row))
     }
 
-    /// Rules that are known to fail before everybody is there. Two have nobody to wait for: their match is judged at once.
+    /// Checks match rules that can fail before the match is full. A pair is checked when it is built.
     fn check_match_rules(&self, row: u32) -> Result<(), Refusal> {
-        let (field, queue) = (self.pass_state, self.pass_state.input.queue);
+        let (pass_state, queue) = (self.pass_state, self.pass_state.input.queue);
         if let [_] = self.ticket_indices[..] {
             return Ok(());
         }
         if let Some(rule) = queue.regions {
-            let everybody =
-                self.ticket_indices.iter().chain([&row]).map(|&row| &field.tickets[row as usize].reachable_regions);
-            let place =
-                region::choose_region(rule, &field.region_names, &everybody.collect::<Vec<&ReachableRegions<'_>>>());
-            (place != RegionChoice::NoCommonRegion).then_some(()).ok_or(Refusal::NoCommonRegion)?;
+            let members = self
+                .ticket_indices
+                .iter()
+                .chain([&row])
+                .map(|&row| &pass_state.tickets[row as usize].reachable_regions);
+            let choice =
+                region::choose_region(rule, &pass_state.region_names, &members.collect::<Vec<&ReachableRegions<'_>>>());
+            (choice != RegionChoice::NoCommonRegion).then_some(()).ok_or(Refusal::NoCommonRegion)?;
         }
         if let (QualitySpec::SoftScore { max_score }, None) = (queue.quality, queue.wait_bonus) {
-            let too_bad = |&one: &u32| max_score < field.filter_columns.pair_score(one, row);
-            (!self.ticket_indices.iter().any(too_bad)).then_some(()).ok_or(Refusal::LowQuality)?;
+            let is_too_high = |&one: &u32| max_score < pass_state.filter_columns.pair_score(one, row);
+            (!self.ticket_indices.iter().any(is_too_high)).then_some(()).ok_or(Refusal::LowQuality)?;
         }
         Ok(())
     }
@@ -105,13 +104,13 @@ impl<'g, 'a> PartialMatch<'g, 'a> {
     }
 }
 
-/// Whether whole parties, largest first, find room in teams with so many seats. Out of steps they are said to.
+/// Whether unsplit parties, largest first, fit into teams with `seats` free seats. Returns `true` if the steps run out.
 fn parties_fit_in_teams(parties: &[u16], seats: &mut [u16], steps: &mut u32) -> bool {
     let Some((&party, rest)) = parties.split_first() else { return true };
-    let Some(left) = steps.checked_sub(1) else { return true };
-    *steps = left;
+    let Some(steps_left) = steps.checked_sub(1) else { return true };
+    *steps = steps_left;
     for team in 0..seats.len() {
-        // Teams with as many seats left are the same to a party.
+        // Teams with the same number of free seats are equivalent.
         if seats[team] < party || seats[..team].contains(&seats[team]) {
             continue;
         }
@@ -128,12 +127,16 @@ fn parties_fit_in_teams(parties: &[u16], seats: &mut [u16], steps: &mut u32) -> 
 mod tests {
     use super::*;
 
-    /// B-7: parties are not split, so what adds up need not fit.
+    /// B-7: parties are not split, so a matching total does not suffice.
     #[test]
     fn parties_fit_in_teams_only_unsplit() {
-        let check = |parties: &[u16], seats: &[u16], wanted| {
+        let check = |parties: &[u16], seats: &[u16], expected| {
             let mut steps = FIT_STEPS_MAX;
-            assert_eq!(parties_fit_in_teams(parties, &mut seats.to_vec(), &mut steps), wanted, "{parties:?} {seats:?}");
+            assert_eq!(
+                parties_fit_in_teams(parties, &mut seats.to_vec(), &mut steps),
+                expected,
+                "{parties:?} {seats:?}"
+            );
         };
         check(&[3, 3], &[5, 5], true);
         check(&[3, 3, 3], &[5, 5], false);

@@ -1,11 +1,11 @@
-//! The nearest partners first, ties by longest wait (S0-12).
+//! Nearest selection: matches each ticket with the nearest candidates; ties by longest wait.
 
 use crate::filter::Refusal;
 use crate::queue::candidate_match::CandidateMatch;
 use crate::queue::select::{PartialMatch, Selector};
 use crate::queue::waiting_list::NearestIter;
 
-/// Full matches that are judged for one ticket; dividing teams is the dearest step.
+/// Maximum number of full matches built per ticket, because splitting teams is expensive.
 const BUILD_ATTEMPTS_MAX: u32 = 16;
 
 impl<'a> Selector<'_, 'a> {
@@ -13,63 +13,66 @@ impl<'a> Selector<'_, 'a> {
         self.match_each_in_turn(pool, Self::nearest_match);
     }
 
-    /// The match of `row` with those who are nearest to it. Parties of its own size first, where the ruleset likes that.
+    /// Match of `row` with its nearest candidates. Parties of the same size come first if the ruleset prefers that.
     pub(super) fn nearest_match(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
-        if self.pass_state.input.queue.like_parties_first
-            && let Some(made) = self.fill_from_nearest(row, true)
+        if self.pass_state.input.queue.prefer_same_party_size
+            && let Some(candidate) = self.fill_from_nearest(row, true)
         {
-            return Some(made);
+            return Some(candidate);
         }
         self.fill_from_nearest(row, false)
     }
 
-    fn fill_from_nearest(&mut self, row: u32, alike: bool) -> Option<CandidateMatch<'a>> {
-        let (field, desk) = (self.pass_state, &mut *self.progress);
-        let mut gathering = PartialMatch::new(field, row);
-        if gathering.is_full() {
-            return field
-                .build_match(gathering.ticket_indices(), desk)
-                .map_err(|refusal| desk.record_refusal(row, refusal))
+    fn fill_from_nearest(&mut self, row: u32, same_size_only: bool) -> Option<CandidateMatch<'a>> {
+        let (pass_state, progress) = (self.pass_state, &mut *self.progress);
+        let mut partial_match = PartialMatch::new(pass_state, row);
+        if partial_match.is_full() {
+            return pass_state
+                .build_match(partial_match.ticket_indices(), progress)
+                .map_err(|refusal| progress.record_refusal(row, refusal))
                 .ok();
         }
-        let mut near = NearestIter::new(field, self.waiting_list, row);
-        let (mut finishes, mut anybody) = (0, false);
-        let look_at = field.input.queue.selection.look_at.max(1);
-        for looked in 0.. {
-            let Some(other) = near.next_candidate(desk) else { break };
-            if looked == look_at {
-                desk.candidate_limit_reached = true;
+        let mut candidates = NearestIter::new(pass_state, self.waiting_list, row);
+        let (mut attempts, mut has_candidates) = (0, false);
+        let max_candidates = pass_state.input.queue.selection.max_candidates.max(1);
+        for examined in 0.. {
+            let Some(other) = candidates.next_candidate(progress) else { break };
+            if examined == max_candidates {
+                progress.candidate_limit_reached = true;
                 break;
             }
-            anybody = true;
-            if alike && field.tickets[other as usize].player_count != field.tickets[row as usize].player_count {
+            has_candidates = true;
+            if same_size_only
+                && pass_state.tickets[other as usize].player_count != pass_state.tickets[row as usize].player_count
+            {
                 continue;
             }
-            match gathering.try_add(other, desk)? {
-                Ok(()) if !gathering.is_full() => continue,
+            match partial_match.try_add(other, progress)? {
+                Ok(()) if !partial_match.is_full() => continue,
                 Ok(()) => {}
                 Err(refusal) => {
-                    desk.record_refusal(row, refusal);
+                    progress.record_refusal(row, refusal);
                     continue;
                 }
             }
-            match field.build_match(gathering.ticket_indices(), desk) {
-                Ok(made) => return Some(made),
-                Err(refusal) => desk.record_refusal(row, refusal),
+            match pass_state.build_match(partial_match.ticket_indices(), progress) {
+                Ok(candidate) => return Some(candidate),
+                Err(refusal) => progress.record_refusal(row, refusal),
             }
-            gathering.remove_last();
-            finishes += 1;
-            if finishes == BUILD_ATTEMPTS_MAX {
+            partial_match.remove_last();
+            attempts += 1;
+            if attempts == BUILD_ATTEMPTS_MAX {
                 break;
             }
         }
-        if !alike && finishes == 0 {
-            // Whoever would do is not enough, or is no longer there.
-            let enough = anybody && desk.leading_refusal(row).is_none_or(|_| 1 < gathering.ticket_indices().len());
-            if enough {
-                desk.record_refusal(row, Refusal::TeamsNotFilled);
-            } else if desk.leading_refusal(row).is_none() {
-                desk.record_refusal(row, Refusal::CandidatesTaken);
+        if !same_size_only && attempts == 0 {
+            // There are too few compatible candidates, or they are already matched.
+            let too_few_compatible = has_candidates
+                && progress.leading_refusal(row).is_none_or(|_| partial_match.ticket_indices().len() > 1);
+            if too_few_compatible {
+                progress.record_refusal(row, Refusal::TeamsNotFilled);
+            } else if progress.leading_refusal(row).is_none() {
+                progress.record_refusal(row, Refusal::CandidatesTaken);
             }
         }
         None

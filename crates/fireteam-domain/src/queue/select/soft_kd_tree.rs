@@ -1,44 +1,44 @@
-//! Finds, for one ticket after another, those who suit it best by the soft filters, without asking everybody: a kd-tree over
-//! what the filters measure (Bentley 1975; bounds per box as Friedman, Bentley and Finkel 1977 have them).
+//! k-d tree over the inputs of soft filters: finds the best candidates of a ticket without evaluating all pairs.
 //!
-//! A box says how bad the best in it can be; boxes that cannot beat the worst that is kept are not opened. What a box cannot
-//! say, a value that somebody lacks or a round trip to a region, counts as nothing, so no box promises too little.
+//! Tree: Bentley 1975; bounds per node: Friedman, Bentley and Finkel 1977. A node gives a lower bound of the score of
+//! its tickets, and nodes above the worst kept score are skipped. Terms that a node cannot bound, as missing values and
+//! measured round trips, count as 0. So the bound is never too high.
 
 use crate::measure::Measure;
 use crate::queue::pass_state::PassState;
 use crate::ruleset::{SoftFilter, SoftFilterMode};
 use crate::score::weighted_term;
 
-/// Rows in a box that is not divided any further.
+/// Maximum number of tickets in a leaf.
 const LEAF_TICKETS_MAX: usize = 12;
 
-/// Dimensions at most: more divide nothing.
+/// Maximum number of axes; more do not improve the search.
 const AXES_MAX: usize = 8;
 
-/// A soft filter whose term a box bounds.
+/// Axes of a soft filter that nodes can bound.
 #[derive(Clone, Copy, Debug)]
 enum AxisTerm {
-    /// The difference of a normalised number: its axis.
+    /// Difference of a normalized number: its axis.
     NumberDifference(usize),
-    /// The chord between two places: the first of three axes.
+    /// Chord between two locations: the first of three axes.
     Distance(usize),
-    /// The round trip that the line expects over that chord.
+    /// Latency estimated from that chord: the first of three axes.
     Latency(usize),
 }
 
-/// Rows of one pool in space.
+/// Tickets of one pool as points in the tree.
 pub(super) struct SoftKdTree<'t, 'a> {
     pass_state: &'t PassState<'a>,
     axis_count: usize,
     filter_terms: Vec<(AxisTerm, &'a SoftFilter)>,
-    /// Every soft filter has a term here, so the bound of a point is its score.
+    /// Every soft filter has axes here, so the bound of a point is its score.
     covers_all_filters: bool,
-    /// Rows in the order of the leaves, and where each has its point.
+    /// Ticket indices in leaf order. `points` has the same order.
     ticket_indices: Vec<u32>,
     points: Vec<f64>,
-    /// What one unit of an axis is worth at most: boxes are divided where they are dearest.
+    /// Maximum score per unit of each axis. Nodes are split on the axis with the largest weighted extent.
     axis_weights: Vec<f64>,
-    /// The least and the greatest of each axis, box by box.
+    /// Minimum and maximum of each axis, per node.
     node_bounds: Vec<f64>,
     nodes: Vec<SoftKdNode>,
 }
@@ -47,56 +47,56 @@ pub(super) struct SoftKdTree<'t, 'a> {
 struct SoftKdNode {
     start: u32,
     end: u32,
-    /// The second half; the first follows its parent. 0 for leaves.
+    /// Index of the second child; the first child follows its parent. 0 for leaves.
     second_child: u32,
 }
 
-/// The best few of those who suit: score and row, best first.
+/// Best candidates, as score and ticket index, best first.
 pub(super) type BestCandidates = Vec<(f64, u32)>;
 
 impl<'t, 'a> SoftKdTree<'t, 'a> {
-    pub(super) fn new(field: &'t PassState<'a>, pool: &[u32]) -> Self {
-        let ruleset = field.input.ruleset;
-        let seen = |row: u32| &field.tickets[row as usize].waiting_session.session;
-        let all_placed = pool.iter().all(|&row| seen(row).locality.is_some());
-        let no_regions = pool.iter().all(|&row| seen(row).region_latencies.is_empty());
-        let (mut axes, mut terms, mut dear) = (0, Vec::new(), Vec::new());
-        let mut place = None;
+    pub(super) fn new(pass_state: &'t PassState<'a>, pool: &[u32]) -> Self {
+        let ruleset = pass_state.input.ruleset;
+        let session = |row: u32| &pass_state.tickets[row as usize].waiting_session.session;
+        let all_located = pool.iter().all(|&row| session(row).locality.is_some());
+        let no_regions = pool.iter().all(|&row| session(row).region_latencies.is_empty());
+        let (mut axis_count, mut filter_terms, mut axis_weights) = (0, Vec::new(), Vec::new());
+        let mut location_axis = None;
         for soft in &ruleset.soft_filters {
             let unit = soft.weight / (soft.max - soft.min);
             match (soft.mode, soft.measure) {
                 (SoftFilterMode::Difference, Measure::AttributeDifference(index))
-                    if axes < AXES_MAX
-                        && pool.iter().all(|&row| seen(row).attribute_values.number(index).is_some()) =>
+                    if axis_count < AXES_MAX
+                        && pool.iter().all(|&row| session(row).attribute_values.number(index).is_some()) =>
                 {
-                    terms.push((AxisTerm::NumberDifference(axes), soft));
-                    dear.push(soft.weight);
-                    axes += 1;
+                    filter_terms.push((AxisTerm::NumberDifference(axis_count), soft));
+                    axis_weights.push(soft.weight);
+                    axis_count += 1;
                 }
-                (_, Measure::Distance | Measure::Latency) if all_placed => {
-                    let at = *place.get_or_insert(axes);
-                    if at == axes {
-                        dear.extend([0.0; 3]);
-                        axes += 3;
+                (_, Measure::Distance | Measure::Latency) if all_located => {
+                    let axis = *location_axis.get_or_insert(axis_count);
+                    if axis == axis_count {
+                        axis_weights.extend([0.0; 3]);
+                        axis_count += 3;
                     }
                     match soft.measure {
-                        Measure::Distance => terms.push((AxisTerm::Distance(at), soft)),
-                        _ if no_regions => terms.push((AxisTerm::Latency(at), soft)),
+                        Measure::Distance => filter_terms.push((AxisTerm::Distance(axis), soft)),
+                        _ if no_regions => filter_terms.push((AxisTerm::Latency(axis), soft)),
                         _ => continue,
                     }
-                    dear[at..at + 3].iter_mut().for_each(|it| *it += unit);
+                    axis_weights[axis..axis + 3].iter_mut().for_each(|it| *it += unit);
                 }
                 _ => {}
             }
         }
         let mut tree = Self {
-            pass_state: field,
-            axis_count: axes,
-            covers_all_filters: terms.len() == ruleset.soft_filters.len(),
-            filter_terms: terms,
+            pass_state,
+            axis_count,
+            covers_all_filters: filter_terms.len() == ruleset.soft_filters.len(),
+            filter_terms,
             ticket_indices: pool.to_vec(),
             points: Vec::new(),
-            axis_weights: dear,
+            axis_weights,
             node_bounds: Vec::new(),
             nodes: Vec::new(),
         };
@@ -104,40 +104,48 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
         tree
     }
 
-    /// Rows in an order in which neighbours come one after the other.
+    /// Ticket indices in leaf order, so that near tickets are adjacent.
     pub(super) fn ticket_indices(&self) -> &[u32] {
         &self.ticket_indices
     }
 
-    /// Whether points alone tell scores; where they do not, everybody who comes near is judged by all that is known.
+    /// Whether points alone determine scores. Otherwise candidates are scored by all filters.
     pub(super) fn covers_all_filters(&self) -> bool {
         self.covers_all_filters
     }
 
     fn build(&mut self) {
-        let axes = self.axis_count;
-        let mut points = vec![0.0; axes * self.ticket_indices.len()];
-        for (at, &row) in self.ticket_indices.iter().enumerate() {
-            self.write_point(row, &mut points[at * axes..][..axes]);
+        let axis_count = self.axis_count;
+        let mut points = vec![0.0; axis_count * self.ticket_indices.len()];
+        for (position, &row) in self.ticket_indices.iter().enumerate() {
+            self.write_point(row, &mut points[position * axis_count..][..axis_count]);
         }
         let mut order: Vec<u32> = (0..self.ticket_indices.len() as u32).collect();
         if !order.is_empty() {
             self.split_node(&points, &mut order, 0);
         }
-        self.points = order.iter().flat_map(|&at| &points[at as usize * axes..][..axes]).copied().collect();
-        self.ticket_indices = order.iter().map(|&at| self.ticket_indices[at as usize]).collect();
+        self.points = order
+            .iter()
+            .flat_map(|&position| &points[position as usize * axis_count..][..axis_count])
+            .copied()
+            .collect();
+        self.ticket_indices = order.iter().map(|&position| self.ticket_indices[position as usize]).collect();
     }
 
     fn write_point(&self, row: u32, point: &mut [f64]) {
-        let seen = &self.pass_state.tickets[row as usize].waiting_session.session;
+        let session = &self.pass_state.tickets[row as usize].waiting_session.session;
         for (term, soft) in &self.filter_terms {
             match (*term, soft.measure) {
-                (AxisTerm::NumberDifference(at), Measure::AttributeDifference(index)) => {
-                    point[at] = soft.normalize(seen.attribute_values.number(index).unwrap_or(0.0));
+                (AxisTerm::NumberDifference(axis), Measure::AttributeDifference(index)) => {
+                    point[axis] = soft.normalize(session.attribute_values.number(index).unwrap_or(0.0));
                 }
-                (AxisTerm::Distance(at) | AxisTerm::Latency(at), _) => {
-                    if let Some(place) = seen.locality {
-                        point[at..at + 3].copy_from_slice(&[place.x.into(), place.y.into(), place.z.into()]);
+                (AxisTerm::Distance(axis) | AxisTerm::Latency(axis), _) => {
+                    if let Some(locality) = session.locality {
+                        point[axis..axis + 3].copy_from_slice(&[
+                            locality.x.into(),
+                            locality.y.into(),
+                            locality.z.into(),
+                        ]);
                     }
                 }
                 (AxisTerm::NumberDifference(_), _) => {}
@@ -145,13 +153,13 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
         }
     }
 
-    fn split_node(&mut self, points: &[f64], order: &mut [u32], from: usize) {
-        let (axes, node) = (self.axis_count, self.nodes.len());
-        let (from_row, to_row) = (from as u32, (from + order.len()) as u32);
-        self.nodes.push(SoftKdNode { start: from_row, end: to_row, second_child: 0 });
+    fn split_node(&mut self, points: &[f64], order: &mut [u32], first_position: usize) {
+        let (axis_count, node) = (self.axis_count, self.nodes.len());
+        let (start, end) = (first_position as u32, (first_position + order.len()) as u32);
+        self.nodes.push(SoftKdNode { start, end, second_child: 0 });
         let mut widest = (0.0, None);
-        for axis in 0..axes {
-            let values = order.iter().map(|&at| points[at as usize * axes + axis]);
+        for axis in 0..axis_count {
+            let values = order.iter().map(|&position| points[position as usize * axis_count + axis]);
             let (least, greatest) =
                 values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), it| (low.min(it), high.max(it)));
             self.node_bounds.extend([least, greatest]);
@@ -160,64 +168,63 @@ impl<'t, 'a> SoftKdTree<'t, 'a> {
                 widest = (width, Some(axis));
             }
         }
-        let Some(axis) = widest.1.filter(|_| LEAF_TICKETS_MAX < order.len()) else { return };
-        let value = |at: u32| points[at as usize * axes + axis];
+        let Some(axis) = widest.1.filter(|_| order.len() > LEAF_TICKETS_MAX) else { return };
+        let value = |position: u32| points[position as usize * axis_count + axis];
         let half = order.len() / 2;
         order.select_nth_unstable_by(half, |&one, &other| value(one).total_cmp(&value(other)).then(one.cmp(&other)));
         let (first, second) = order.split_at_mut(half);
-        self.split_node(points, first, from);
+        self.split_node(points, first, first_position);
         self.nodes[node].second_child = self.nodes.len() as u32;
-        self.split_node(points, second, from + half);
+        self.split_node(points, second, first_position + half);
     }
 
-    /// The `most` who suit the row at place `at` best among those whom `admits` lets through; best first, ties by row. `admits`
-    /// is asked of those alone who would be kept, and ends the search by `None`.
+    /// Finds the `max_results` best candidates of the ticket at `position` that pass `admits`; ties by ticket index.
+    /// `admits` is called only for candidates that would be kept. It returns `None` to stop the search.
     pub(super) fn find_nearest(
         &self,
-        at: usize,
-        most: usize,
-        kept: &mut BestCandidates,
+        position: usize,
+        max_results: usize,
+        best: &mut BestCandidates,
         mut admits: impl FnMut(u32) -> Option<bool>,
     ) {
-        kept.clear();
-        let point = &self.points[at * self.axis_count..][..self.axis_count];
-        let mut search =
-            NearestSearch { tree: self, query_position: at as u32, query_point: point, max_results: most, best: kept };
+        best.clear();
+        let query_point = &self.points[position * self.axis_count..][..self.axis_count];
+        let mut search = NearestSearch { tree: self, query_position: position as u32, query_point, max_results, best };
         search.visit_node(0, &mut admits);
     }
 
-    /// How bad the best of a box can be for a point; infinite when worse than `most`.
-    fn score_lower_bound(&self, node: usize, point: &[f64], most: f64) -> f64 {
-        let sides = &self.node_bounds[node * 2 * self.axis_count..][..2 * self.axis_count];
-        let gap = |axis: usize| (sides[2 * axis] - point[axis]).max(point[axis] - sides[2 * axis + 1]).max(0.0);
-        self.score_from_axes(most, gap).unwrap_or(f64::INFINITY)
+    /// Lower bound of the score of a point and the tickets of a node; infinite if above `max_score`.
+    fn score_lower_bound(&self, node: usize, point: &[f64], max_score: f64) -> f64 {
+        let bounds = &self.node_bounds[node * 2 * self.axis_count..][..2 * self.axis_count];
+        let gap = |axis: usize| (bounds[2 * axis] - point[axis]).max(point[axis] - bounds[2 * axis + 1]).max(0.0);
+        self.score_from_axes(max_score, gap).unwrap_or(f64::INFINITY)
     }
 
-    /// The score of two, terms that boxes cannot bound included.
+    /// Score of two tickets, with terms that nodes cannot bound.
     fn full_score(&self, one: u32, other: u32) -> f64 {
         self.pass_state
             .filter_columns
             .pair_score(self.ticket_indices[one as usize], self.ticket_indices[other as usize])
     }
 
-    /// What the terms come to at these distances along the axes; `None` when that is more than `most`.
-    fn score_from_axes(&self, most: f64, gap: impl Fn(usize) -> f64) -> Option<f64> {
-        let chord = |at: usize| {
-            let (x, y, z) = (gap(at), gap(at + 1), gap(at + 2));
+    /// Score from distances along the axes. `None` if it is above `max_score`.
+    fn score_from_axes(&self, max_score: f64, gap: impl Fn(usize) -> f64) -> Option<f64> {
+        let chord = |axis: usize| {
+            let (x, y, z) = (gap(axis), gap(axis + 1), gap(axis + 2));
             (x * x + y * y + z * z).sqrt()
         };
         let mut sum = 0.0;
         for (term, soft) in &self.filter_terms {
             let distance = match *term {
-                AxisTerm::NumberDifference(at) => gap(at),
-                AxisTerm::Distance(at) => soft.normalize(chord(at)),
-                AxisTerm::Latency(at) => {
-                    soft.normalize(self.pass_state.input.ruleset.latency_model.round_trip_ms(chord(at)))
+                AxisTerm::NumberDifference(axis) => gap(axis),
+                AxisTerm::Distance(axis) => soft.normalize(chord(axis)),
+                AxisTerm::Latency(axis) => {
+                    soft.normalize(self.pass_state.input.ruleset.latency_model.round_trip_ms(chord(axis)))
                 }
             };
             sum += weighted_term(soft, Some(distance));
-            // No term is negative.
-            if most < sum {
+            // Terms are never negative.
+            if max_score < sum {
                 return None;
             }
         }
@@ -243,38 +250,41 @@ impl NearestSearch<'_, '_, '_> {
     }
 
     fn visit_node(&mut self, node: usize, admits: &mut impl FnMut(u32) -> Option<bool>) -> Option<()> {
-        let SoftKdNode { start: from, end: to, second_child: second } = self.tree.nodes[node];
-        if second == 0 {
-            return self.visit_leaf(from, to, admits);
+        let SoftKdNode { start, end, second_child } = self.tree.nodes[node];
+        if second_child == 0 {
+            return self.visit_leaf(start, end, admits);
         }
         let worst = self.worst_kept_score();
-        let halves =
-            [node + 1, second as usize].map(|half| (self.tree.score_lower_bound(half, self.query_point, worst), half));
-        let [near, far] = if halves[1].0 < halves[0].0 { [halves[1], halves[0]] } else { halves };
-        for (bound, half) in [near, far] {
-            // As bad as the worst may still come before it, by its row.
+        let children = [node + 1, second_child as usize]
+            .map(|child| (self.tree.score_lower_bound(child, self.query_point, worst), child));
+        let [near, far] = if children[1].0 < children[0].0 { [children[1], children[0]] } else { children };
+        for (bound, child) in [near, far] {
+            // With an equal score, a lower ticket index still comes first.
             if bound <= self.worst_kept_score() {
-                self.visit_node(half, admits)?;
+                self.visit_node(child, admits)?;
             }
         }
         Some(())
     }
 
-    fn visit_leaf(&mut self, from: u32, to: u32, admits: &mut impl FnMut(u32) -> Option<bool>) -> Option<()> {
-        let axes = self.tree.axis_count;
-        for at in (from..to).filter(|&at| at != self.query_position) {
-            let (row, other) = (self.tree.ticket_indices[at as usize], &self.tree.points[at as usize * axes..][..axes]);
+    fn visit_leaf(&mut self, start: u32, end: u32, admits: &mut impl FnMut(u32) -> Option<bool>) -> Option<()> {
+        let axis_count = self.tree.axis_count;
+        for position in (start..end).filter(|&position| position != self.query_position) {
+            let (row, point) = (
+                self.tree.ticket_indices[position as usize],
+                &self.tree.points[position as usize * axis_count..][..axis_count],
+            );
             let Some(bound) =
-                self.tree.score_from_axes(self.worst_kept_score(), |axis| (self.query_point[axis] - other[axis]).abs())
+                self.tree.score_from_axes(self.worst_kept_score(), |axis| (self.query_point[axis] - point[axis]).abs())
             else {
                 continue;
             };
             let score =
-                if self.tree.covers_all_filters { bound } else { self.tree.full_score(self.query_position, at) };
-            let place = self.best.partition_point(|&kept| (kept.0, kept.1) < (score, row));
-            if place < self.max_results && admits(row)? {
+                if self.tree.covers_all_filters { bound } else { self.tree.full_score(self.query_position, position) };
+            let rank = self.best.partition_point(|&kept| (kept.0, kept.1) < (score, row));
+            if rank < self.max_results && admits(row)? {
                 self.best.truncate(self.max_results - 1);
-                self.best.insert(place, (score, row));
+                self.best.insert(rank, (score, row));
             }
         }
         Some(())
@@ -290,17 +300,17 @@ mod tests {
     use crate::queue::tests::fixture::random_queue_fixture;
     use crate::score::mutual_score;
 
-    /// The tree keeps those whom asking everybody would keep, whatever the filters measure and whoever lacks what.
+    /// The tree finds the same tickets as scoring all pairs, for any filters and missing values.
     #[test]
     fn kd_tree_search_finds_the_same_tickets_as_scoring_all_pairs() {
         let mut exact = 0;
         for seed in 0..60 {
-            let mut world = random_queue_fixture(seed, 120);
+            let mut fixture = random_queue_fixture(seed, 120);
             if seed % 2 == 0 {
-                // Everybody lacks nothing, so that points tell all.
-                world.ruleset.soft_filters =
-                    world.ruleset.soft_filters.iter().filter(|it| &*it.name != "taste").cloned().collect();
-                for (number, ticket) in world.tickets.iter_mut().enumerate() {
+                // No value is missing, so that points determine the scores.
+                fixture.ruleset.soft_filters =
+                    fixture.ruleset.soft_filters.iter().filter(|it| &*it.name != "taste").cloned().collect();
+                for (number, ticket) in fixture.tickets.iter_mut().enumerate() {
                     let session = &mut Arc::make_mut(ticket).session;
                     let number = number as f64;
                     session.locality =
@@ -308,23 +318,25 @@ mod tests {
                     session.region_latencies = Box::default();
                 }
             }
-            world.with_input(&world.prepared_tickets(), |input| {
-                let field = PassState::new(input);
-                let pool: Vec<u32> = (0..field.tickets.len() as u32).collect();
-                let tree = SoftKdTree::new(&field, &pool);
+            fixture.with_input(&fixture.prepared_tickets(), |input| {
+                let pass_state = PassState::new(input);
+                let pool: Vec<u32> = (0..pass_state.tickets.len() as u32).collect();
+                let tree = SoftKdTree::new(&pass_state, &pool);
                 exact += u32::from(tree.covers_all_filters());
-                let seen = |row: u32| &field.tickets[row as usize].waiting_session.session;
-                let mut kept = Vec::new();
-                for (at, &row) in tree.ticket_indices().iter().enumerate() {
-                    tree.find_nearest(at, 5, &mut kept, |other| Some(field.check_pair(row, other).is_ok()));
-                    let others = pool.iter().filter(|&&other| other != row && field.check_pair(row, other).is_ok());
-                    let mut slow: Vec<(f64, u32)> =
-                        others.map(|&other| (mutual_score(input.ruleset, seen(row), seen(other)), other)).collect();
-                    slow.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
-                    slow.truncate(5);
+                let session_of = |row: u32| &pass_state.tickets[row as usize].waiting_session.session;
+                let mut found = Vec::new();
+                for (position, &row) in tree.ticket_indices().iter().enumerate() {
+                    tree.find_nearest(position, 5, &mut found, |other| Some(pass_state.check_pair(row, other).is_ok()));
+                    let others =
+                        pool.iter().filter(|&&other| other != row && pass_state.check_pair(row, other).is_ok());
+                    let mut expected: Vec<(f64, u32)> = others
+                        .map(|&other| (mutual_score(input.ruleset, session_of(row), session_of(other)), other))
+                        .collect();
+                    expected.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.cmp(&other.1)));
+                    expected.truncate(5);
                     let scores =
                         |list: &BestCandidates| list.iter().map(|it| (it.0 * 1e9).round()).collect::<Vec<f64>>();
-                    assert_eq!(scores(&kept), scores(&slow), "seed {seed}, row {row}");
+                    assert_eq!(scores(&found), scores(&expected), "seed {seed}, row {row}");
                 }
             });
         }

@@ -1,4 +1,4 @@
-//! Partners are drawn, with quality as weight (S2-6): who suits better is likelier, and nobody meets the same opponent for ever.
+//! Weighted-sample selection: draws partners at random with their quality as weight, so that opponents vary.
 
 use crate::filter::Refusal;
 use crate::queue::candidate_match::CandidateMatch;
@@ -6,10 +6,10 @@ use crate::queue::quality::{self, QualityInput};
 use crate::queue::select::{PartialMatch, Selector};
 use crate::queue::waiting_list::NearestIter;
 
-/// How often a larger match is drawn for one ticket before it waits for the next pass.
+/// Attempts to draw a larger match for one ticket per pass.
 const SAMPLE_ATTEMPTS_MAX: u32 = 3;
 
-/// Whoever may be drawn weighs something: what is good enough has a chance, however small its quality.
+/// Minimum weight, so that every candidate that is good enough can be drawn.
 const SAMPLE_WEIGHT_MIN: f64 = 1e-9;
 
 impl<'a> Selector<'_, 'a> {
@@ -17,16 +17,16 @@ impl<'a> Selector<'_, 'a> {
         self.match_each_in_turn(pool, Self::weighted_sample_match);
     }
 
-    /// The match of `row` with those whom it draws.
+    /// Match of `row` with randomly drawn partners.
     pub(super) fn weighted_sample_match(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
-        let mut made = self.sample_match(row)?;
-        // Who is in the first team is nobody's right (S2-13).
+        let mut candidate = self.sample_match(row)?;
+        // Rotate teams of equal size, so that each ticket is equally likely to be in the first team.
         let sizes = &self.pass_state.input.teams.team_sizes;
         if sizes.iter().all(|size| *size == sizes[0]) {
-            let turn = (self.rng.next_u64() % sizes.len() as u64) as usize;
-            made.teams.rotate_left(turn);
+            let rotation = (self.rng.next_u64() % sizes.len() as u64) as usize;
+            candidate.teams.rotate_left(rotation);
         }
-        Some(made)
+        Some(candidate)
     }
 
     fn sample_match(&mut self, row: u32) -> Option<CandidateMatch<'a>> {
@@ -36,58 +36,63 @@ impl<'a> Selector<'_, 'a> {
             return self.build_or_record_refusal(row, &[row]);
         }
         let mut candidates = self.weighted_candidates(row);
-        let alike = self.pass_state.input.queue.like_parties_first;
-        if alike && candidates.iter().any(|&(other, _)| size(other) == size(row)) {
-            // Those of another size only when those of its own do not suffice.
-            let likes: Vec<(u32, f64)> = candidates.iter().copied().filter(|&(it, _)| size(it) == size(row)).collect();
-            if let Some(made) = self.sample_from_candidates(row, &likes) {
-                return Some(made);
+        let prefers_same_size = self.pass_state.input.queue.prefer_same_party_size;
+        if prefers_same_size && candidates.iter().any(|&(other, _)| size(other) == size(row)) {
+            // Parties of other sizes are drawn only if those of the same size do not suffice.
+            let same_size: Vec<(u32, f64)> =
+                candidates.iter().copied().filter(|&(it, _)| size(it) == size(row)).collect();
+            if let Some(candidate) = self.sample_from_candidates(row, &same_size) {
+                return Some(candidate);
             }
         }
-        candidates.retain(|(_, weight)| 0.0 < *weight);
+        candidates.retain(|(_, weight)| *weight > 0.0);
         self.sample_from_candidates(row, &candidates)
     }
 
-    /// Those who may meet `row`, with what they weigh. Of two, the pair must be good enough as it is; of more, only everybody
-    /// together can tell.
+    /// Candidates that may meet `row`, with weights. A pair that fills a match must pass its quality. Larger matches
+    /// are checked when complete.
     fn weighted_candidates(&mut self, row: u32) -> Vec<(u32, f64)> {
-        let (field, desk) = (self.pass_state, &mut *self.progress);
-        let teams = field.input.teams;
-        let mut near = NearestIter::new(field, self.waiting_list, row);
+        let (pass_state, progress) = (self.pass_state, &mut *self.progress);
+        let teams = pass_state.input.teams;
+        let mut candidates = NearestIter::new(pass_state, self.waiting_list, row);
         let mut found = Vec::new();
-        for looked in 0.. {
-            let Some(other) = near.next_candidate(desk) else { break };
-            if looked == field.input.queue.selection.look_at.max(1) {
-                desk.candidate_limit_reached = true;
+        for examined in 0.. {
+            let Some(other) = candidates.next_candidate(progress) else { break };
+            if examined == pass_state.input.queue.selection.max_candidates.max(1) {
+                progress.candidate_limit_reached = true;
                 break;
             }
-            if !desk.spend_pair_check() {
+            if !progress.spend_pair_check() {
                 break;
             }
-            let together = field.tickets[row as usize].player_count + field.tickets[other as usize].player_count;
-            let weight = match field.check_pair(row, other) {
+            let player_count =
+                pass_state.tickets[row as usize].player_count + pass_state.tickets[other as usize].player_count;
+            let weight = match pass_state.check_pair(row, other) {
                 Err(refusal) => Err(refusal),
-                Ok(()) if together == teams.players_per_match() => {
-                    let reached = field.pair_quality(row, other, desk);
-                    reached.map(|it| quality::selection_weight(&field.input.queue.quality, it))
+                Ok(()) if player_count == teams.players_per_match() => {
+                    let reached = pass_state.pair_quality(row, other, progress);
+                    reached.map(|reached| quality::selection_weight(&pass_state.input.queue.quality, reached))
                 }
-                Ok(()) if together < teams.players_per_match() => {
-                    let pair: [QualityInput<'_>; 2] =
-                        [field.tickets[row as usize].quality_input(0), field.tickets[other as usize].quality_input(1)];
-                    let reached = quality::base_quality(field.input.ruleset, &field.input.queue.quality, &pair);
-                    Ok(quality::selection_weight(&field.input.queue.quality, reached))
+                Ok(()) if player_count < teams.players_per_match() => {
+                    let pair: [QualityInput<'_>; 2] = [
+                        pass_state.tickets[row as usize].quality_input(0),
+                        pass_state.tickets[other as usize].quality_input(1),
+                    ];
+                    let reached =
+                        quality::base_quality(pass_state.input.ruleset, &pass_state.input.queue.quality, &pair);
+                    Ok(quality::selection_weight(&pass_state.input.queue.quality, reached))
                 }
                 Ok(()) => Err(Refusal::TeamsNotFilled),
             };
             match weight {
                 Ok(weight) => found.push((other, weight.max(SAMPLE_WEIGHT_MIN))),
-                Err(refusal) => desk.record_refusal(row, refusal),
+                Err(refusal) => progress.record_refusal(row, refusal),
             }
         }
-        if found.is_empty() && desk.leading_refusal(row).is_none() {
-            desk.record_refusal(row, Refusal::CandidatesTaken);
+        if found.is_empty() && progress.leading_refusal(row).is_none() {
+            progress.record_refusal(row, Refusal::CandidatesTaken);
         }
-        // Dice must not depend on how near came to be sorted.
+        // The draw must not depend on the order of the candidates by distance.
         found.sort_unstable_by_key(|(row, _)| *row);
         found
     }
@@ -95,18 +100,18 @@ impl<'a> Selector<'_, 'a> {
     fn sample_from_candidates(&mut self, row: u32, candidates: &[(u32, f64)]) -> Option<CandidateMatch<'a>> {
         for _ in 0..SAMPLE_ATTEMPTS_MAX {
             let mut weights: Vec<f64> = candidates.iter().map(|(_, weight)| *weight).collect();
-            let mut gathering = PartialMatch::new(self.pass_state, row);
-            while !gathering.is_full() {
+            let mut partial_match = PartialMatch::new(self.pass_state, row);
+            while !partial_match.is_full() {
                 let Some(drawn) = self.rng.weighted_index(&weights) else { break };
                 weights[drawn] = 0.0;
-                if let Err(refusal) = gathering.try_add(candidates[drawn].0, self.progress)? {
+                if let Err(refusal) = partial_match.try_add(candidates[drawn].0, self.progress)? {
                     self.progress.record_refusal(row, refusal);
                 }
             }
-            if gathering.is_full()
-                && let Some(made) = self.build_or_record_refusal(row, gathering.ticket_indices())
+            if partial_match.is_full()
+                && let Some(candidate) = self.build_or_record_refusal(row, partial_match.ticket_indices())
             {
-                return Some(made);
+                return Some(candidate);
             }
         }
         if !candidates.is_empty() {
@@ -115,9 +120,9 @@ impl<'a> Selector<'_, 'a> {
         None
     }
 
-    fn build_or_record_refusal(&mut self, row: u32, rows: &[u32]) -> Option<CandidateMatch<'a>> {
+    fn build_or_record_refusal(&mut self, row: u32, members: &[u32]) -> Option<CandidateMatch<'a>> {
         self.pass_state
-            .build_match(rows, self.progress)
+            .build_match(members, self.progress)
             .map_err(|refusal| self.progress.record_refusal(row, refusal))
             .ok()
     }

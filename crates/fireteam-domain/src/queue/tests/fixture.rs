@@ -1,4 +1,5 @@
-//! Queues to try passes on: plain ones for stories, random and unkind ones for judges.
+//! Queue fixtures for tests: plain ones for scenarios, random ones for the comparison with the reference
+//! implementation.
 
 use std::sync::Arc;
 
@@ -30,10 +31,10 @@ use crate::ruleset::{
 use crate::session::{Player, RegionLatency, Session};
 use crate::time::UnixMs;
 
-/// The moment of every pass, unless a story says otherwise.
+/// Default time of a pass.
 pub(in crate::queue) const NOW: UnixMs = UnixMs(1_700_000_000_000);
 
-/// A queue and those who wait in it.
+/// Queue with its waiting tickets.
 pub(in crate::queue) struct QueueFixture {
     pub(in crate::queue) ruleset: Ruleset,
     pub(in crate::queue) tickets: Vec<Arc<Ticket>>,
@@ -47,7 +48,7 @@ pub(in crate::queue) struct QueueFixture {
 }
 
 impl QueueFixture {
-    /// Nobody yet, and rules that refuse nothing: one against one.
+    /// 1v1 queue without tickets and without rules that refuse.
     pub(in crate::queue) fn one_vs_one() -> Self {
         Self {
             ruleset: new_ruleset(Vec::new(), Vec::new(), Vec::new()),
@@ -72,7 +73,7 @@ impl QueueFixture {
         teams.max_party_size = teams.largest_team_size();
     }
 
-    /// A party of these ratings enters, so many milliseconds before `now`; its id is its number.
+    /// Adds a party with these ratings that has waited `waited_ms`. Its id is its number.
     pub(in crate::queue) fn add_ticket(&mut self, ratings: &[f64], waited_ms: u64) -> TicketId {
         let number = self.tickets.len() as u64;
         let ticket = new_ticket(number, ratings, UnixMs(self.now.0 - waited_ms));
@@ -84,26 +85,22 @@ impl QueueFixture {
 
     pub(in crate::queue) fn prepared_tickets(&self) -> Vec<PreparedTicket> {
         let queue = self.ruleset.queue.as_ref().unwrap();
-        let each = self.tickets.iter().zip(&self.leaderboard_positions);
-        let entrant = |(ticket, place): (&Arc<Ticket>, &Option<f64>)| PreparedTicket {
-            // Some are frustrated, whatever the order; that only matters where the queue looks after them.
+        let tickets = self.tickets.iter().zip(&self.leaderboard_positions);
+        let prepare = |(ticket, position): (&Arc<Ticket>, &Option<f64>)| PreparedTicket {
+            // Every third ticket is frustrated, which matters only with a satisfaction rule.
             frustrated: ticket_number(ticket.id) % 3 == 1,
-            ..PreparedTicket::new(&self.ruleset, queue, Arc::clone(ticket), *place)
+            ..PreparedTicket::new(&self.ruleset, queue, Arc::clone(ticket), *position)
         };
-        each.map(entrant).collect()
+        tickets.map(prepare).collect()
     }
 
-    pub(in crate::queue) fn with_input<T>(
-        &self,
-        entrants: &[PreparedTicket],
-        act: impl FnOnce(&PassInput<'_>) -> T,
-    ) -> T {
-        let entrants: Vec<&PreparedTicket> = entrants.iter().collect();
-        act(&PassInput {
+    pub(in crate::queue) fn with_input<T>(&self, tickets: &[PreparedTicket], f: impl FnOnce(&PassInput<'_>) -> T) -> T {
+        let tickets: Vec<&PreparedTicket> = tickets.iter().collect();
+        f(&PassInput {
             ruleset: &self.ruleset,
             queue: self.ruleset.queue.as_ref().unwrap(),
             teams: self.ruleset.teams.as_ref().unwrap(),
-            tickets: &entrants,
+            tickets: &tickets,
             open_sessions: &self.open_sessions,
             past_matches: &self.past_matches,
             queue_counts: self.queue_counts,
@@ -117,7 +114,7 @@ impl QueueFixture {
         self.with_input(&self.prepared_tickets(), pass::run_pass)
     }
 
-    /// The tickets of each match, by the order in which they entered; teams are not told apart.
+    /// Ticket numbers of each match, sorted, regardless of teams.
     pub(in crate::queue) fn matched_ticket_numbers(&self) -> Vec<Vec<u64>> {
         let numbers = |it: &crate::queue::proposal::Proposal| {
             let mut numbers: Vec<u64> = it.teams.iter().flatten().map(|it| ticket_number(it.ticket_id)).collect();
@@ -140,17 +137,17 @@ pub(in crate::queue) fn user_key(number: u64, player: usize) -> UserKey {
     UserKey::from_bytes((u128::from(number) << 8 | player as u128 | 1 << 100).to_be_bytes())
 }
 
-pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered: UnixMs) -> Ticket {
-    let player = |(place, rating): (usize, &f64)| Player {
-        user: user_key(number, place),
-        client_key: user_key(number, place),
+pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered_at: UnixMs) -> Ticket {
+    let player = |(index, rating): (usize, &f64)| Player {
+        user: user_key(number, index),
+        client_key: user_key(number, index),
         stated_skill: Some(*rating),
     };
     Ticket {
         id: ticket_id(number),
         set_id: SetId(1),
         subject: None,
-        entered_at: entered,
+        entered_at,
         session: Session {
             silo: SiloId(1),
             party_sizes: vec![ratings.len() as u8],
@@ -164,7 +161,7 @@ pub(in crate::queue) fn new_ticket(number: u64, ratings: &[f64], entered: UnixMs
     }
 }
 
-/// Teiserver's (S0-13 to S0-16).
+/// Teiserver's window (S0-13 to S0-16).
 pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
     bucket_width: 1.0,
     rounding: BucketRounding::Round,
@@ -179,22 +176,22 @@ pub(in crate::queue) const UNIT_WINDOW: RatingWindow = RatingWindow {
     rule: WindowMatchRule::Contain,
 };
 
-/// comprl's (S2-9, S2-12, B-27).
+/// comprl's quality (S2-9, S2-12, B-27).
 pub(in crate::queue) const GAUSS_QUALITY: QualitySpec =
     QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 };
 
 fn default_queue_spec() -> QueueSpec {
     QueueSpec {
-        pass_every_ms: 250,
+        pass_interval_ms: 250,
         party_rating: PartyAggregation::Max,
-        several_queues: true,
-        like_parties_first: false,
+        allow_other_queues: true,
+        prefer_same_party_size: false,
         backfill: false,
-        ticket_lapse_ms: 60_000,
+        ticket_ttl_ms: 60_000,
         gate: Gate {
             min_waiting_percent: 0.0,
             rounding: GateRounding::Up,
-            max_parallel_matches: None,
+            max_concurrent_matches: None,
             skip_unchanged: true,
         },
         groups: None,
@@ -204,8 +201,8 @@ fn default_queue_spec() -> QueueSpec {
         selection: SelectionSpec {
             mode: SelectionMode::Nearest,
             start_with: SelectionOrder::LongestWaiting,
-            look_at: 256,
-            exact_up_to: 1_000,
+            max_candidates: 256,
+            exact_up_to_tickets: 1_000,
         },
         wait_bonus: None,
         avoid: Box::default(),
@@ -253,63 +250,62 @@ fn new_ruleset(hard: Vec<HardFilter>, soft: Vec<SoftFilter>, expansions: Vec<Exp
         }),
         queue: Some(default_queue_spec()),
         ready_check: None,
-        server: HostingSpec { mode: HostingMode::None, wait_ms: 0, play_max_ms: 0 },
+        hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
         rating: Some(RatingSpec::with_defaults(RatingSystem::Elo { initial: 0.0, k: 16.0, scale: 40.0 })),
         source_xml: "".into(),
     }
 }
 
-/// Anything that a ruleset may say, and a crowd that is unkind: ties, gaps, few values, blocks and old acquaintances.
-pub(in crate::queue) fn random_queue_fixture(seed: u64, most: u64) -> QueueFixture {
-    let mut dice = SplitMix64(seed);
-    let mut world = QueueFixture::one_vs_one();
-    world.ruleset = random_ruleset(&mut dice);
-    world.rng_seed = dice.next_u64();
-    let count = 2 + random_below(&mut dice, most - 1);
-    let party_max = world.ruleset.teams.as_ref().unwrap().max_party_size;
+/// Random ruleset and tickets, with ties, gaps, few distinct values, blocks and past matches.
+pub(in crate::queue) fn random_queue_fixture(seed: u64, max_tickets: u64) -> QueueFixture {
+    let mut rng = SplitMix64(seed);
+    let mut fixture = QueueFixture::one_vs_one();
+    fixture.ruleset = random_ruleset(&mut rng);
+    fixture.rng_seed = rng.next_u64();
+    let count = 2 + random_below(&mut rng, max_tickets - 1);
+    let party_max = fixture.ruleset.teams.as_ref().unwrap().max_party_size;
     for number in 0..count {
-        let size = 1 + random_below(&mut dice, party_max.into());
-        let size = if one_in(&mut dice, 2) { 1 } else { size };
-        let ratings: Vec<f64> = (0..size).map(|_| random_below(&mut dice, 30) as f64 * 0.5).collect();
-        let waited_ms = random_below(&mut dice, 6) * 17_000 + random_below(&mut dice, 2) * 500;
-        let mut made = new_ticket(number, &ratings, UnixMs(NOW.0 - waited_ms));
-        random_session(&mut dice, &mut made.session);
-        if one_in(&mut dice, 4) {
-            made.blocked_users = vec![user_key(random_below(&mut dice, count), 0)];
+        let size = 1 + random_below(&mut rng, party_max.into());
+        let size = if one_in(&mut rng, 2) { 1 } else { size };
+        let ratings: Vec<f64> = (0..size).map(|_| random_below(&mut rng, 30) as f64 * 0.5).collect();
+        let waited_ms = random_below(&mut rng, 6) * 17_000 + random_below(&mut rng, 2) * 500;
+        let mut ticket = new_ticket(number, &ratings, UnixMs(NOW.0 - waited_ms));
+        random_session(&mut rng, &mut ticket.session);
+        if one_in(&mut rng, 4) {
+            ticket.blocked_users = vec![user_key(random_below(&mut rng, count), 0)];
         }
-        world.tickets.push(Arc::new(made));
-        let place = random_below(&mut dice, 60) as f64;
-        world.leaderboard_positions.push((!one_in(&mut dice, 12)).then_some(place));
+        fixture.tickets.push(Arc::new(ticket));
+        let position = random_below(&mut rng, 60) as f64;
+        fixture.leaderboard_positions.push((!one_in(&mut rng, 12)).then_some(position));
     }
-    let meeting = |_| PastMatch {
-        user: user_key(random_below(&mut dice, count), 0),
-        other_user: user_key(random_below(&mut dice, count), 0),
-        same_team: one_in(&mut dice, 2),
-        started_at: UnixMs(NOW.0 - random_below(&mut dice, 10) * 600_000),
+    let past_match = |_| PastMatch {
+        user: user_key(random_below(&mut rng, count), 0),
+        other_user: user_key(random_below(&mut rng, count), 0),
+        same_team: one_in(&mut rng, 2),
+        started_at: UnixMs(NOW.0 - random_below(&mut rng, 10) * 600_000),
     };
-    world.past_matches = PastMatches::latest_of((0..count).map(meeting));
-    world
+    fixture.past_matches = PastMatches::latest_of((0..count).map(past_match));
+    fixture
 }
 
-fn random_session(dice: &mut SplitMix64, session: &mut Session) {
-    let text = |dice: &mut SplitMix64| AttributeValue::String(format!("t{}", random_below(dice, 3)).into());
+fn random_session(rng: &mut SplitMix64, session: &mut Session) {
+    let text = |rng: &mut SplitMix64| AttributeValue::String(format!("t{}", random_below(rng, 3)).into());
     for (name, missing) in [("mode", 9), ("region", 7), ("taste", 5)] {
-        if !one_in(dice, missing) {
-            let value =
-                if name == "taste" { AttributeValue::Number(random_below(dice, 10) as f64) } else { text(dice) };
+        if !one_in(rng, missing) {
+            let value = if name == "taste" { AttributeValue::Number(random_below(rng, 10) as f64) } else { text(rng) };
             session.attributes.push((name.into(), value));
         }
     }
-    if !one_in(dice, 4) {
+    if !one_in(rng, 4) {
         session.locality =
-            Locality::from_degrees(random_below(dice, 120) as f64 - 60.0, random_below(dice, 300) as f64 - 150.0);
+            Locality::from_degrees(random_below(rng, 120) as f64 - 60.0, random_below(rng, 300) as f64 - 150.0);
     }
-    let regions = ["asia", "eu", "us"].into_iter().filter(|_| one_in(dice, 2)).collect::<Vec<_>>();
-    let latency = |region: &str| RegionLatency { region: region.into(), round_trip_ms: random_below(dice, 150) as f32 };
+    let regions = ["asia", "eu", "us"].into_iter().filter(|_| one_in(rng, 2)).collect::<Vec<_>>();
+    let latency = |region: &str| RegionLatency { region: region.into(), round_trip_ms: random_below(rng, 150) as f32 };
     session.region_latencies = regions.into_iter().map(latency).collect();
 }
 
-fn random_ruleset(dice: &mut SplitMix64) -> Ruleset {
+fn random_ruleset(rng: &mut SplitMix64) -> Ruleset {
     let steps = |values: [f64; 3]| {
         values
             .into_iter()
@@ -322,7 +318,7 @@ fn random_ruleset(dice: &mut SplitMix64) -> Ruleset {
         Expansion::new("latency", Measure::Latency, steps([60.0, 110.0, 300.0])).unwrap(),
     ];
     let missing =
-        |dice: &mut SplitMix64| if one_in(dice, 3) { HardMissingPolicy::Refuse } else { HardMissingPolicy::Pass };
+        |rng: &mut SplitMix64| if one_in(rng, 3) { HardMissingPolicy::Refuse } else { HardMissingPolicy::Pass };
     let mut hard = Vec::new();
     let rules = [
         HardRule::Equal { attribute: 1, value: None },
@@ -332,8 +328,8 @@ fn random_ruleset(dice: &mut SplitMix64) -> Ruleset {
         HardRule::Within { measure: Measure::Latency, expansion: 1, reciprocal_percent: 50.0 },
     ];
     for rule in rules {
-        if one_in(dice, 4) {
-            hard.push(HardFilter { name: "hard".into(), missing: missing(dice), rule });
+        if one_in(rng, 4) {
+            hard.push(HardFilter { name: "hard".into(), missing: missing(rng), rule });
         }
     }
     let soft = |name: &str, weight, measure, mode, curve, max| SoftFilter {
@@ -346,20 +342,20 @@ fn random_ruleset(dice: &mut SplitMix64) -> Ruleset {
         min: 0.0,
         max,
     };
-    let curve = pick_random(dice, &[DistanceCurve::Linear, DistanceCurve::Quadratic, DistanceCurve::SquareRoot]);
+    let curve = pick_random(rng, &[DistanceCurve::Linear, DistanceCurve::Quadratic, DistanceCurve::SquareRoot]);
     let soft = vec![
         soft("skill", 0.6, Measure::AttributeDifference(0), SoftFilterMode::Difference, curve, 15.0),
         soft("distance", 0.4, Measure::Distance, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 8_000.0),
         soft("latency", 0.2, Measure::Latency, SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 300.0),
         soft("taste", 0.1, Measure::AttributeDifference(3), SoftFilterMode::LowerIsBetter, DistanceCurve::Linear, 10.0),
     ];
-    let soft = soft.into_iter().filter(|_| !one_in(dice, 3)).collect();
+    let soft = soft.into_iter().filter(|_| !one_in(rng, 3)).collect();
     let mut rules = new_ruleset(hard, soft, expansions);
     let sizes: [&[u16]; 7] = [&[1, 1], &[1, 1], &[1, 1], &[2, 2], &[3, 3], &[1, 1, 1], &[2, 1]];
     let teams = rules.teams.as_mut().unwrap();
-    teams.team_sizes = pick_random(dice, &sizes).into();
+    teams.team_sizes = pick_random(rng, &sizes).into();
     teams.max_party_size = teams.largest_team_size();
-    random_queue_spec(dice, rules.queue.as_mut().unwrap());
+    random_queue_spec(rng, rules.queue.as_mut().unwrap());
     if matches!(rules.queue.as_ref().unwrap().quality, QualitySpec::DrawProbability { .. }) {
         let system = RatingSystem::TrueSkill { mu: 0.0, sigma: 8.0, beta: 4.0, tau: 0.0, draw_percent: 5.0 };
         rules.rating = Some(RatingSpec::with_defaults(system));
@@ -367,50 +363,49 @@ fn random_ruleset(dice: &mut SplitMix64) -> Ruleset {
     rules
 }
 
-#[expect(clippy::too_many_lines, reason = "one draw after another")]
-fn random_queue_spec(dice: &mut SplitMix64, queue: &mut QueueSpec) {
-    queue.party_rating = pick_random(dice, &[PartyAggregation::Max, PartyAggregation::Mean]);
-    queue.like_parties_first = one_in(dice, 3);
-    if one_in(dice, 4) {
-        let group = |place: u32| RatingGroup {
-            name: format!("g{place}").into(),
-            from: f64::from(place) * 4.0,
-            to: f64::from(place) * 4.0 + 4.0,
+#[expect(clippy::too_many_lines, reason = "one random choice per queue setting")]
+fn random_queue_spec(rng: &mut SplitMix64, queue: &mut QueueSpec) {
+    queue.party_rating = pick_random(rng, &[PartyAggregation::Max, PartyAggregation::Mean]);
+    queue.prefer_same_party_size = one_in(rng, 3);
+    if one_in(rng, 4) {
+        let group = |index: u32| RatingGroup {
+            name: format!("g{index}").into(),
+            from: f64::from(index) * 4.0,
+            to: f64::from(index) * 4.0 + 4.0,
         };
-        let neighbour_every_ms = pick_random(dice, &[None, Some(20_000)]);
-        queue.groups =
-            Some(RatingGroups { groups: (0..4).map(group).collect(), neighbour_every_ms, max_neighbours: 2 });
+        let widen_every_ms = pick_random(rng, &[None, Some(20_000)]);
+        queue.groups = Some(RatingGroups { groups: (0..4).map(group).collect(), widen_every_ms, max_extra_groups: 2 });
     }
     queue.regions = pick_random(
-        dice,
+        rng,
         &[
             None,
             None,
-            Some(RegionMode::Separate { attribute: 2 }),
-            Some(RegionMode::Stage { expansion: 1 }),
+            Some(RegionMode::Partition { attribute: 2 }),
+            Some(RegionMode::Filter { expansion: 1 }),
             Some(RegionMode::Quality { weight: 0.2, span_ms: 100.0 }),
         ],
     );
-    if one_in(dice, 2) {
+    if one_in(rng, 2) {
         queue.window = Some(RatingWindow {
-            bucket_width: pick_random(dice, &[1.0, 2.5]),
-            start: pick_random(dice, &[0, 1, 3]),
-            max: pick_random(dice, &[None, Some(4)]),
-            max_percent: pick_random(dice, &[None, Some(40.0)]),
-            combine: pick_random(dice, &[WindowBoundChoice::Smaller, WindowBoundChoice::Larger]),
-            reciprocal_percent: pick_random(dice, &[100.0, 50.0, 0.0]),
-            clock: pick_random(dice, &[WindowClock::Queue, WindowClock::Ticket]),
-            rule: pick_random(dice, &[WindowMatchRule::Contain, WindowMatchRule::Contain, WindowMatchRule::Overlap]),
+            bucket_width: pick_random(rng, &[1.0, 2.5]),
+            start: pick_random(rng, &[0, 1, 3]),
+            max: pick_random(rng, &[None, Some(4)]),
+            max_percent: pick_random(rng, &[None, Some(40.0)]),
+            combine: pick_random(rng, &[WindowBoundChoice::Smaller, WindowBoundChoice::Larger]),
+            reciprocal_percent: pick_random(rng, &[100.0, 50.0, 0.0]),
+            clock: pick_random(rng, &[WindowClock::Queue, WindowClock::Ticket]),
+            rule: pick_random(rng, &[WindowMatchRule::Contain, WindowMatchRule::Contain, WindowMatchRule::Overlap]),
             ..UNIT_WINDOW
         });
     }
     if queue.window.is_some() {
         let plain = SatisfactionSpec::default();
         let rule = |widen, shift_down| Some(SatisfactionSpec { widen, shift_down, ..plain });
-        queue.satisfaction = pick_random(dice, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
+        queue.satisfaction = pick_random(rng, &[None, rule(1.5, 0.0), rule(1.0, 2.4), rule(2.0, 1.0)]);
     }
     queue.quality = pick_random(
-        dice,
+        rng,
         &[
             QualitySpec::Any,
             GAUSS_QUALITY,
@@ -428,39 +423,39 @@ fn random_queue_spec(dice: &mut SplitMix64, queue: &mut QueueSpec) {
         ],
     );
     queue.selection.mode = pick_random(
-        dice,
+        rng,
         &[
             SelectionMode::Nearest,
             SelectionMode::WeightedSample,
-            SelectionMode::BestWindow,
+            SelectionMode::FirstWindow,
             SelectionMode::MaximumWeight,
         ],
     );
-    queue.selection.start_with = pick_random(dice, &[SelectionOrder::LongestWaiting, SelectionOrder::HighestRated]);
-    queue.selection.exact_up_to = pick_random(dice, &[0, 1_000]);
-    queue.wait_bonus = pick_random(dice, &[None, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 })]);
+    queue.selection.start_with = pick_random(rng, &[SelectionOrder::LongestWaiting, SelectionOrder::HighestRated]);
+    queue.selection.exact_up_to_tickets = pick_random(rng, &[0, 1_000]);
+    queue.wait_bonus = pick_random(rng, &[None, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 })]);
     let whom = [
         AvoidTarget::Blocked,
-        AvoidTarget::RecentOpponents { for_ms: 3_600_000 },
-        AvoidTarget::RecentTeammates { for_ms: 1_800_000 },
+        AvoidTarget::RecentOpponents { recent_ms: 3_600_000 },
+        AvoidTarget::RecentTeammates { recent_ms: 1_800_000 },
     ];
-    let hows = [
+    let strictness = [
         AvoidStrictness::Never,
         AvoidStrictness::NotSameTeam,
-        AvoidStrictness::RatherNot { cost: 0.1, half_life_ms: 1_200_000 },
+        AvoidStrictness::PreferNot { cost: 0.1, half_life_ms: 1_200_000 },
     ];
-    let avoid = whom.into_iter().filter(|_| one_in(dice, 3)).collect::<Vec<_>>();
-    queue.avoid = avoid.into_iter().map(|whom| AvoidanceRule { whom, how: pick_random(dice, &hows) }).collect();
+    let avoid = whom.into_iter().filter(|_| one_in(rng, 3)).collect::<Vec<_>>();
+    queue.avoid = avoid.into_iter().map(|whom| AvoidanceRule { whom, how: pick_random(rng, &strictness) }).collect();
 }
 
-pub(in crate::queue) fn random_below(dice: &mut SplitMix64, below: u64) -> u64 {
-    dice.next_u64() % below
+pub(in crate::queue) fn random_below(rng: &mut SplitMix64, below: u64) -> u64 {
+    rng.next_u64() % below
 }
 
-pub(in crate::queue) fn one_in(dice: &mut SplitMix64, times: u64) -> bool {
-    random_below(dice, times) == 0
+pub(in crate::queue) fn one_in(rng: &mut SplitMix64, times: u64) -> bool {
+    random_below(rng, times) == 0
 }
 
-pub(in crate::queue) fn pick_random<T: Clone>(dice: &mut SplitMix64, from: &[T]) -> T {
-    from[random_below(dice, from.len() as u64) as usize].clone()
+pub(in crate::queue) fn pick_random<T: Clone>(rng: &mut SplitMix64, from: &[T]) -> T {
+    from[random_below(rng, from.len() as u64) as usize].clone()
 }

@@ -1,163 +1,179 @@
-//! What a queue feeds to the hash.
+//! Configuration hash of the queue settings.
 
 use crate::ruleset::hash::CanonicalWriter;
 use crate::ruleset::queue::{
-    AvoidStrictness, AvoidTarget, AvoidanceRule, QualitySpec, QueueSpec, RegionMode, SatisfactionSpec, WindowMatchRule,
+    AvoidStrictness, AvoidTarget, AvoidanceRule, QualitySpec, QueueSpec, RegionMode, SatisfactionSpec, SelectionMode,
+    WindowMatchRule,
 };
 use crate::ruleset::validate::queue::{DEFAULT_SELECTION, DEFAULT_TICKET_TTL_MS};
 
-/// What every queue has had from the first on.
-pub(super) fn write_queue(canon: &mut CanonicalWriter, queue: &QueueSpec) {
-    // What is not named here is in `later`.
-    let QueueSpec { pass_every_ms, party_rating, gate, groups, window, quality: bar, selection, wait_bonus, .. } =
-        queue;
-    canon.integer((*pass_every_ms).into());
-    canon.variant_name(party_rating);
-    canon.float(gate.min_waiting_percent);
-    canon.variant_name(gate.rounding);
-    canon.option(gate.max_parallel_matches.as_ref(), |canon, max| canon.integer((*max).into()));
-    canon.integer(gate.skip_unchanged.into());
-    canon.option(groups.as_ref(), |canon, groups| {
-        canon.list(&groups.groups, |canon, group| {
-            canon.string(&group.name);
-            canon.floats(&[group.from, group.to]);
+/// Writes the settings that queues have had since the first hash.
+pub(super) fn write_queue(writer: &mut CanonicalWriter, queue: &QueueSpec) {
+    // The remaining fields are in `write_queue_additions`.
+    let QueueSpec {
+        pass_interval_ms, party_rating, gate, groups, window, quality: measure, selection, wait_bonus, ..
+    } = queue;
+    writer.integer((*pass_interval_ms).into());
+    writer.variant_name(party_rating);
+    writer.float(gate.min_waiting_percent);
+    writer.variant_name(gate.rounding);
+    writer.option(gate.max_concurrent_matches.as_ref(), |writer, max| writer.integer((*max).into()));
+    writer.integer(gate.skip_unchanged.into());
+    writer.option(groups.as_ref(), |writer, groups| {
+        writer.list(&groups.groups, |writer, group| {
+            writer.string(&group.name);
+            writer.floats(&[group.from, group.to]);
         });
-        canon.option(groups.neighbour_every_ms.as_ref(), |canon, every| canon.integer(*every));
-        canon.integer(groups.max_neighbours.into());
+        writer.option(groups.widen_every_ms.as_ref(), |writer, every| writer.integer(*every));
+        writer.integer(groups.max_extra_groups.into());
     });
-    canon.option(window.as_ref(), |canon, window| {
-        canon.floats(&[window.bucket_width, window.reciprocal_percent]);
-        canon.list(&[window.start.into(), window.step.into(), window.step_every_ms], |canon, it| canon.integer(*it));
-        canon.option(window.max.as_ref(), |canon, max| canon.integer((*max).into()));
-        canon.option(window.max_percent.as_ref(), |canon, max| canon.float(*max));
-        canon.variant_name((window.rounding, window.combine, window.clock));
+    writer.option(window.as_ref(), |writer, window| {
+        writer.floats(&[window.bucket_width, window.reciprocal_percent]);
+        writer.list(&[window.start.into(), window.step.into(), window.step_every_ms], |writer, integer| {
+            writer.integer(*integer)
+        });
+        writer.option(window.max.as_ref(), |writer, max| writer.integer((*max).into()));
+        writer.option(window.max_percent.as_ref(), |writer, max| writer.float(*max));
+        writer.variant_name((window.rounding, window.combine, window.clock));
     });
-    write_quality(canon, bar);
-    canon.variant_name((selection.mode, selection.start_with));
-    canon.option(wait_bonus.as_ref(), |canon, bonus| canon.floats(&[bonus.per_minute, bonus.free_minutes]));
+    write_quality(writer, measure);
+    writer.string(&format!("({}, {:?})", selection_mode_name(selection.mode), selection.start_with));
+    writer.option(wait_bonus.as_ref(), |writer, bonus| writer.floats(&[bonus.per_minute, bonus.free_minutes]));
 }
 
-/// What queues came to say after their first hashes were given out: each where it says more than its default.
-pub(super) fn write_queue_additions(canon: &mut CanonicalWriter, queue: &QueueSpec) {
-    let QueueSpec { several_queues, like_parties_first, backfill, ticket_lapse_ms, regions, avoid, offer, .. } = queue;
+/// Name of a selection mode in the hash format.
+fn selection_mode_name(mode: SelectionMode) -> &'static str {
+    match mode {
+        SelectionMode::Nearest => "Nearest",
+        SelectionMode::WeightedSample => "WeightedSample",
+        SelectionMode::FirstWindow => "BestWindow",
+        SelectionMode::MaximumWeight => "MaximumWeight",
+    }
+}
+
+/// Writes the settings added after the first hashes were issued, each only if it differs from its default.
+pub(super) fn write_queue_additions(writer: &mut CanonicalWriter, queue: &QueueSpec) {
+    let QueueSpec {
+        allow_other_queues, prefer_same_party_size, backfill, ticket_ttl_ms, regions, avoid, offer, ..
+    } = queue;
     let QueueSpec { window, selection, satisfaction, .. } = queue;
     let flags = [
-        ("one queue", !several_queues),
-        ("like parties first", *like_parties_first),
+        ("one queue", !allow_other_queues),
+        ("like parties first", *prefer_same_party_size),
         ("backfill", *backfill),
         ("overlap", window.as_ref().is_some_and(|window| window.rule == WindowMatchRule::Overlap)),
     ];
-    flags.iter().filter(|(_, said)| *said).for_each(|(text, _)| canon.string(text));
-    let wholes = [
-        ("ticket lapse", u64::from(*ticket_lapse_ms), DEFAULT_TICKET_TTL_MS),
-        ("look at", selection.look_at.into(), DEFAULT_SELECTION.look_at.into()),
-        ("exact up to", selection.exact_up_to.into(), DEFAULT_SELECTION.exact_up_to.into()),
+    flags.iter().filter(|(_, value)| *value).for_each(|(label, _)| writer.string(label));
+    let integers = [
+        ("ticket lapse", u64::from(*ticket_ttl_ms), DEFAULT_TICKET_TTL_MS),
+        ("look at", selection.max_candidates.into(), DEFAULT_SELECTION.max_candidates.into()),
+        ("exact up to", selection.exact_up_to_tickets.into(), DEFAULT_SELECTION.exact_up_to_tickets.into()),
     ];
-    for (text, value, _) in wholes.iter().filter(|(_, value, default)| value != default) {
-        canon.string(text);
-        canon.integer(*value);
+    for (label, value, _) in integers.iter().filter(|(_, value, default)| value != default) {
+        writer.string(label);
+        writer.integer(*value);
     }
     match *regions {
         None => {}
-        Some(RegionMode::Separate { attribute }) => {
-            canon.string("separate regions");
-            canon.index(attribute);
+        Some(RegionMode::Partition { attribute }) => {
+            writer.string("separate regions");
+            writer.index(attribute);
         }
-        Some(RegionMode::Stage { expansion }) => {
-            canon.string("a stage of regions");
-            canon.index(expansion);
+        Some(RegionMode::Filter { expansion }) => {
+            writer.string("a stage of regions");
+            writer.index(expansion);
         }
         Some(RegionMode::Quality { weight, span_ms }) => {
-            canon.string("regions in quality");
-            canon.floats(&[weight, span_ms]);
+            writer.string("regions in quality");
+            writer.floats(&[weight, span_ms]);
         }
     }
     if !avoid.is_empty() {
-        canon.string("avoid");
-        canon.list(avoid, write_avoidance_rule);
+        writer.string("avoid");
+        writer.list(avoid, write_avoidance_rule);
     }
     if let Some(offer) = offer {
-        canon.string("offer");
-        canon.integer(offer.after_ms);
-        canon.integer(offer.set_id.0.into());
+        writer.string("offer");
+        writer.integer(offer.after_ms);
+        writer.integer(offer.set_id.0.into());
     }
     if let Some(rule) = satisfaction {
-        write_satisfaction(canon, rule);
+        write_satisfaction(writer, rule);
     }
 }
 
-fn write_satisfaction(canon: &mut CanonicalWriter, rule: &SatisfactionSpec) {
-    let plain = SatisfactionSpec::default();
-    canon.string("satisfaction");
-    // Nobody has lost no match in a row: 0 is none.
-    canon.integer(rule.losing_streak.unwrap_or(0).into());
-    canon.float(rule.widen);
-    for (text, said) in [("abandoned", rule.abandoned_percent), ("score below", rule.score_below)] {
-        if let Some(number) = said {
-            canon.string(text);
-            canon.float(number);
+fn write_satisfaction(writer: &mut CanonicalWriter, rule: &SatisfactionSpec) {
+    let defaults = SatisfactionSpec::default();
+    writer.string("satisfaction");
+    // A streak is at least 1, so 0 means no criterion.
+    writer.integer(rule.losing_streak.unwrap_or(0).into());
+    writer.float(rule.widen);
+    for (label, value) in [("abandoned", rule.abandoned_percent), ("score below", rule.feedback_below)] {
+        if let Some(number) = value {
+            writer.string(label);
+            writer.float(number);
         }
     }
-    if rule.min_matches != plain.min_matches {
-        canon.string("min matches");
-        canon.integer(rule.min_matches.into());
+    if rule.min_matches != defaults.min_matches {
+        writer.string("min matches");
+        writer.integer(rule.min_matches.into());
     }
-    if rule.shift_down != plain.shift_down {
-        canon.string("shift down");
-        canon.float(rule.shift_down);
+    if rule.shift_down != defaults.shift_down {
+        writer.string("shift down");
+        writer.float(rule.shift_down);
     }
 }
 
-fn write_avoidance_rule(canon: &mut CanonicalWriter, avoid: &AvoidanceRule) {
+fn write_avoidance_rule(writer: &mut CanonicalWriter, avoid: &AvoidanceRule) {
     match avoid.whom {
-        AvoidTarget::Blocked => canon.string("blocked"),
-        AvoidTarget::RecentOpponents { for_ms } => {
-            canon.string("opponents");
-            canon.integer(for_ms);
+        AvoidTarget::Blocked => writer.string("blocked"),
+        AvoidTarget::RecentOpponents { recent_ms } => {
+            writer.string("opponents");
+            writer.integer(recent_ms);
         }
-        AvoidTarget::RecentTeammates { for_ms } => {
-            canon.string("teammates");
-            canon.integer(for_ms);
+        AvoidTarget::RecentTeammates { recent_ms } => {
+            writer.string("teammates");
+            writer.integer(recent_ms);
         }
     }
     match avoid.how {
-        AvoidStrictness::Never => canon.string("never"),
-        AvoidStrictness::NotSameTeam => canon.string("not same team"),
-        AvoidStrictness::RatherNot { cost, half_life_ms } => {
-            canon.string("rather not");
-            canon.float(cost);
-            canon.integer(half_life_ms);
+        AvoidStrictness::Never => writer.string("never"),
+        AvoidStrictness::NotSameTeam => writer.string("not same team"),
+        AvoidStrictness::PreferNot { cost, half_life_ms } => {
+            writer.string("rather not");
+            writer.float(cost);
+            writer.integer(half_life_ms);
         }
     }
 }
 
-fn write_quality(canon: &mut CanonicalWriter, quality: &QualitySpec) {
+fn write_quality(writer: &mut CanonicalWriter, quality: &QualitySpec) {
     match *quality {
-        QualitySpec::Any => canon.string("any"),
+        QualitySpec::Any => writer.string("any"),
         QualitySpec::SoftScore { max_score } => {
-            canon.string("soft_score");
-            canon.float(max_score);
+            writer.string("soft_score");
+            writer.float(max_score);
         }
         QualitySpec::LeaderboardGauss { sigma, scale, threshold } => {
-            canon.string("leaderboard_gauss");
-            canon.floats(&[sigma, scale, threshold]);
+            writer.string("leaderboard_gauss");
+            writer.floats(&[sigma, scale, threshold]);
         }
         QualitySpec::AverageSimilarity { rating_span, required_percent } => {
-            canon.string("average_similarity");
-            canon.floats(&[rating_span, required_percent]);
+            writer.string("average_similarity");
+            writer.floats(&[rating_span, required_percent]);
         }
         QualitySpec::DrawProbability { threshold } => {
-            canon.string("draw_probability");
-            canon.float(threshold);
+            writer.string("draw_probability");
+            writer.float(threshold);
         }
         QualitySpec::WinProbability { min_percent, max_percent } => {
-            canon.string("win_probability");
-            canon.floats(&[min_percent, max_percent]);
+            writer.string("win_probability");
+            writer.floats(&[min_percent, max_percent]);
         }
         QualitySpec::CategorySimilarity { categories, category_width, divisor, curve, required_percent } => {
-            canon.string("category_similarity");
-            canon.floats(&[f64::from(categories), category_width, f64::from(divisor), required_percent]);
-            canon.variant_name(curve);
+            writer.string("category_similarity");
+            writer.floats(&[f64::from(categories), category_width, f64::from(divisor), required_percent]);
+            writer.variant_name(curve);
         }
     }
 }

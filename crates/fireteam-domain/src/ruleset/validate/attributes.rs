@@ -1,4 +1,4 @@
-//! `<Attributes>`: what sessions may say, and how rules refer to it.
+//! `<Attributes>`: declares the attributes of sessions, and resolves references to them.
 
 use crate::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
 use crate::limit::{ATTRIBUTES_MAX, NUMBER_MAGNITUDE_MAX};
@@ -6,14 +6,14 @@ use crate::ruleset::element_reader::{ElementReader, NumberBounds};
 use crate::ruleset::raw::{Diagnostics, RawAttribute, RawElement, quoted_excerpt};
 use crate::ruleset::spelling::suggestion;
 
-/// The two measures that nobody declares.
+/// Measures that need no declaration.
 pub(super) const MEASURED_BY_SERVER: [&str; 2] = ["latency", "distance"];
 
-/// Any number that a session may state.
+/// Numbers that a session may have.
 pub(super) const ATTRIBUTE_NUMBER_BOUNDS: NumberBounds =
     NumberBounds::inclusive(-NUMBER_MAGNITUDE_MAX, NUMBER_MAGNITUDE_MAX);
 
-/// How players' values become a party's.
+/// Aggregations of the players' values into the party's value.
 pub(super) const PARTY_AGGREGATION_KEYWORDS: [(&str, PartyAggregation); 5] = [
     ("mean", PartyAggregation::Mean),
     ("median", PartyAggregation::Median),
@@ -24,73 +24,74 @@ pub(super) const PARTY_AGGREGATION_KEYWORDS: [(&str, PartyAggregation); 5] = [
 
 const VALUE_KIND_KEYWORDS: [(&str, ValueType); 4] = [
     ("number", ValueType::Number),
-    ("text", ValueType::String),
-    ("flag", ValueType::Bool),
-    ("texts", ValueType::StringList),
+    ("string", ValueType::String),
+    ("bool", ValueType::Bool),
+    ("string_list", ValueType::StringList),
 ];
 
 const TRUST_KEYWORDS: [(&str, Trust); 3] =
-    [("client", Trust::Client), ("server", Trust::GameServer), ("token", Trust::TokenClaim)];
+    [("client", Trust::Client), ("game_server", Trust::GameServer), ("token", Trust::TokenClaim)];
 
-/// The declared attributes. One whose declaration is broken is kept, so that what refers to it is not wrong as well.
+/// Declared attributes. An attribute with an invalid declaration is kept, so that references to it are not reported
+/// too.
 pub(super) struct DeclaredAttributes(Vec<(Attribute, Option<ValueType>)>);
 
 impl DeclaredAttributes {
-    /// The attribute that `written` names: its place, and its kind where its declaration is sound. Notes an unknown name.
-    pub(super) fn find(&self, at: &ElementReader<'_>, written: &RawAttribute) -> Option<(usize, Option<ValueType>)> {
-        self.find_with_suggestions(at, written, &[])
+    /// Index of the attribute that `raw` names, and its type if the declaration is valid. Reports an unknown name.
+    pub(super) fn find(&self, reader: &ElementReader<'_>, raw: &RawAttribute) -> Option<(usize, Option<ValueType>)> {
+        self.find_with_suggestions(reader, raw, &[])
     }
 
-    /// The same, where `others` would be right too.
+    /// As `find`; the names in `also_valid` are suggested too.
     pub(super) fn find_with_suggestions(
         &self,
-        at: &ElementReader<'_>,
-        written: &RawAttribute,
-        others: &[&'static str],
+        reader: &ElementReader<'_>,
+        raw: &RawAttribute,
+        also_valid: &[&'static str],
     ) -> Option<(usize, Option<ValueType>)> {
-        let found = self.0.iter().position(|(attribute, _)| attribute.name == written.value);
-        let Some(index) = found else {
-            if MEASURED_BY_SERVER.contains(&&*written.value) {
-                let right = "limit it with <Within>, or wish for it with <SoftFilter>";
-                at.report(
-                    written.value_span,
-                    format!("{} is measured, not declared", quoted_excerpt(&written.value)),
-                    right,
+        let position = self.0.iter().position(|(attribute, _)| attribute.name == raw.value);
+        let Some(index) = position else {
+            if MEASURED_BY_SERVER.contains(&&*raw.value) {
+                let fix = "use it in <Within> or <SoftFilter>";
+                reader.report(
+                    raw.value_span,
+                    format!("{} is measured by the server, not declared", quoted_excerpt(&raw.value)),
+                    fix,
                 );
             } else {
-                let known = self.0.iter().map(|(attribute, _)| &*attribute.name).chain(others.iter().copied());
-                let what = format!("no attribute is called {}", quoted_excerpt(&written.value));
-                at.report(written.value_span, what, suggestion(&written.value, known));
+                let known = self.0.iter().map(|(attribute, _)| &*attribute.name).chain(also_valid.iter().copied());
+                let problem = format!("no attribute is called {}", quoted_excerpt(&raw.value));
+                reader.report(raw.value_span, problem, suggestion(&raw.value, known));
             }
             return None;
         };
         Some((index, self.0[index].1))
     }
 
-    /// The attribute that `written` names, which must be of `kind`.
+    /// Index of the attribute that `raw` names. Reports a type other than `kind`.
     pub(super) fn find_of_kind(
         &self,
-        at: &ElementReader<'_>,
-        written: &RawAttribute,
+        reader: &ElementReader<'_>,
+        raw: &RawAttribute,
         kind: ValueType,
     ) -> Option<usize> {
-        let (index, found) = self.find(at, written)?;
-        let found = found?;
-        if found != kind {
-            let what = format!("{} is a {}", quoted_excerpt(&written.value), found.as_str());
-            let right = format!("<{}> needs a {} attribute", at.element.name, kind.as_str());
-            at.report(written.value_span, what, right);
+        let (index, position) = self.find(reader, raw)?;
+        let position = position?;
+        if position != kind {
+            let problem = format!("{} is a {}", quoted_excerpt(&raw.value), position.as_str());
+            let fix = format!("<{}> needs a {} attribute", reader.element.name, kind.as_str());
+            reader.report(raw.value_span, problem, fix);
             return None;
         }
         Some(index)
     }
 
-    /// The range that the attribute at `index` declares.
+    /// Declared range of the attribute at `index`.
     pub(super) fn range(&self, index: usize) -> Option<(f64, f64)> {
         self.0[index].0.normalization_range
     }
 
-    /// The name of the attribute at `index`.
+    /// Name of the attribute at `index`.
     pub(super) fn name(&self, index: usize) -> &str {
         &self.0[index].0.name
     }
@@ -100,42 +101,42 @@ impl DeclaredAttributes {
     }
 }
 
-/// Reads `<Attributes>`; without one, nothing is declared.
-pub(super) fn read_attributes(element: Option<&RawElement>, mistakes: &Diagnostics) -> DeclaredAttributes {
+/// Reads `<Attributes>`; without it, no attribute is declared.
+pub(super) fn read_attributes(element: Option<&RawElement>, diagnostics: &Diagnostics) -> DeclaredAttributes {
     let mut declared = DeclaredAttributes(Vec::new());
     let Some(element) = element else { return declared };
-    let mut at = ElementReader::new(element, mistakes);
-    let children = at.children_named(&["Attribute"]);
+    let mut reader = ElementReader::new(element, diagnostics);
+    let children = reader.children_named(&["Attribute"]);
     if let Some(excess) = children.get(ATTRIBUTES_MAX) {
-        at.report(
+        reader.report(
             excess.name_span,
             format!("{} attributes are declared", children.len()),
-            format!("keep {ATTRIBUTES_MAX}"),
+            format!("keep at most {ATTRIBUTES_MAX}"),
         );
     }
     for child in children {
-        read_attribute(child, &mut declared, mistakes);
+        read_attribute(child, &mut declared, diagnostics);
     }
-    at.report_unread();
+    reader.report_unread();
     declared
 }
 
-fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, mistakes: &Diagnostics) {
-    let mut at = ElementReader::new(element, mistakes);
-    let name = at.required_identifier("Name");
-    let kind = at.required_keyword("Type", &VALUE_KIND_KEYWORDS);
-    let range = read_value_range(&mut at, kind);
-    let unit = at.display_text("Unit");
+fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, diagnostics: &Diagnostics) {
+    let mut reader = ElementReader::new(element, diagnostics);
+    let name = reader.required_identifier("Name");
+    let kind = reader.required_keyword("Type", &VALUE_KIND_KEYWORDS);
+    let range = read_value_range(&mut reader, kind);
+    let unit = reader.display_text("Unit");
     let source = name.map_or(AttributeSource::AttributeMap, |name| AttributeSource::of_name(&name.value));
-    let reduce = at.attribute("Reduce");
-    if let Some(reduce) = reduce.filter(|_| name.is_some() && source != AttributeSource::Skill) {
-        let what = format!("<Attribute> {} has `Reduce`", quoted_excerpt(&name_or_empty(name)));
-        at.report(reduce.name_span, what, "leave it out: only `skill` is given for each player");
+    let raw_aggregation = reader.attribute("PartyAggregation");
+    if let Some(raw_aggregation) = raw_aggregation.filter(|_| name.is_some() && source != AttributeSource::Skill) {
+        let problem = format!("<Attribute> {} has `PartyAggregation`", quoted_excerpt(&name_or_empty(name)));
+        reader.report(raw_aggregation.name_span, problem, "remove it: only `skill` has a value per player");
     }
-    let reduction = at.optional_keyword("Reduce", &PARTY_AGGREGATION_KEYWORDS).unwrap_or_default();
-    let trust = at.optional_keyword("Trust", &TRUST_KEYWORDS).unwrap_or_default();
+    let reduction = reader.optional_keyword("PartyAggregation", &PARTY_AGGREGATION_KEYWORDS).unwrap_or_default();
+    let trust = reader.optional_keyword("Trust", &TRUST_KEYWORDS).unwrap_or_default();
     if let Some(name) = name {
-        check_attribute_name(&at, name, source, kind, declared);
+        check_attribute_name(&reader, name, source, kind, declared);
         let attribute = Attribute {
             name: name.value.clone(),
             value_type: kind.unwrap_or(ValueType::Number),
@@ -147,7 +148,7 @@ fn read_attribute(element: &RawElement, declared: &mut DeclaredAttributes, mista
         };
         declared.0.push((attribute, kind));
     }
-    at.report_unread();
+    reader.report_unread();
 }
 
 fn name_or_empty(name: Option<&RawAttribute>) -> String {
@@ -155,18 +156,18 @@ fn name_or_empty(name: Option<&RawAttribute>) -> String {
 }
 
 fn check_attribute_name(
-    at: &ElementReader<'_>,
+    reader: &ElementReader<'_>,
     name: &RawAttribute,
     source: AttributeSource,
     kind: Option<ValueType>,
     declared: &DeclaredAttributes,
 ) {
     if MEASURED_BY_SERVER.contains(&&*name.value) {
-        let right = "choose another name: it is measured by the server and needs no declaration";
-        at.report(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), right);
+        let fix = "choose another name: the server measures it without a declaration";
+        reader.report(name.value_span, format!("{} is reserved", quoted_excerpt(&name.value)), fix);
     }
     if declared.0.iter().any(|(known, _)| known.name == name.value) {
-        at.report(
+        reader.report(
             name.value_span,
             format!("{} is declared a second time", quoted_excerpt(&name.value)),
             "keep one of them",
@@ -175,36 +176,46 @@ fn check_attribute_name(
     if let (Some(required), Some(kind)) = (source.required_type(), kind)
         && required != kind
     {
-        let what =
-            format!("{} is built in and a {}, not a {}", quoted_excerpt(&name.value), required.as_str(), kind.as_str());
-        at.report(name.value_span, what, format!("write Type=\"{}\", or choose another name", required.as_str()));
+        let problem = format!(
+            "{} is a built-in {} attribute, not a {}",
+            quoted_excerpt(&name.value),
+            required.as_str(),
+            kind.as_str()
+        );
+        reader.report(
+            name.value_span,
+            problem,
+            format!("write Type=\"{}\", or choose another name", required.as_str()),
+        );
     }
 }
 
-/// `Min` and `Max`: both or neither, on numbers alone.
-fn read_value_range(at: &mut ElementReader<'_>, kind: Option<ValueType>) -> Option<(f64, f64)> {
-    let written = at.attribute("Min").or(at.attribute("Max"));
-    if let (Some(written), Some(ValueType::String | ValueType::Bool | ValueType::StringList)) = (written, kind) {
-        let what = format!("`{}` stands at an attribute that is no number", written.name);
-        at.report(written.name_span, what, "leave it out, or write Type=\"number\"");
+/// Reads `Min` and `Max`: both or neither, for number attributes only.
+fn read_value_range(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> Option<(f64, f64)> {
+    let raw = reader.attribute("Min").or(reader.attribute("Max"));
+    if let (Some(raw), Some(ValueType::String | ValueType::Bool | ValueType::StringList)) = (raw, kind) {
+        let problem = format!("`{}` needs a number attribute", raw.name);
+        reader.report(raw.name_span, problem, "remove it, or write Type=\"number\"");
     }
-    read_min_and_max(at)
+    read_min_and_max(reader)
 }
 
-/// `Min` and `Max` of the element at hand: both or neither, `Min` the lesser.
-pub(super) fn read_min_and_max(at: &mut ElementReader<'_>) -> Option<(f64, f64)> {
-    let (min_written, max_written) = (at.attribute("Min"), at.attribute("Max"));
-    let (min, max) =
-        (at.optional_number("Min", ATTRIBUTE_NUMBER_BOUNDS), at.optional_number("Max", ATTRIBUTE_NUMBER_BOUNDS));
-    match (min_written, max_written) {
-        (Some(alone), None) => at.report(alone.name_span, "`Min` has no `Max`", "give both, or neither"),
-        (None, Some(alone)) => at.report(alone.name_span, "`Max` has no `Min`", "give both, or neither"),
+/// Reads `Min` and `Max`: both or neither, `Min` less than `Max`.
+pub(super) fn read_min_and_max(reader: &mut ElementReader<'_>) -> Option<(f64, f64)> {
+    let (raw_min, raw_max) = (reader.attribute("Min"), reader.attribute("Max"));
+    let (min, max) = (
+        reader.optional_number("Min", ATTRIBUTE_NUMBER_BOUNDS),
+        reader.optional_number("Max", ATTRIBUTE_NUMBER_BOUNDS),
+    );
+    match (raw_min, raw_max) {
+        (Some(only), None) => reader.report(only.name_span, "`Min` has no `Max`", "give both, or neither"),
+        (None, Some(only)) => reader.report(only.name_span, "`Max` has no `Min`", "give both, or neither"),
         _ => {}
     }
     let (min, max) = (min?, max?);
     if max <= min {
-        let what = format!("`Min` is {min} and `Max` is {max}");
-        at.report(min_written?.value_span, what, "`Min` must be less than `Max`");
+        let problem = format!("`Min` is {min} and `Max` is {max}");
+        reader.report(raw_min?.value_span, problem, "`Min` must be less than `Max`");
         return None;
     }
     Some((min, max))

@@ -1,10 +1,9 @@
-//! `<Avoid>`: whom players would not meet again, and how much they mind.
+//! `<Avoid>`: players who should not meet again, and how strictly.
 
 use crate::limit::RULESET_DURATION_MS_MAX;
-use crate::ruleset::element_reader::ElementReader;
+use crate::ruleset::element_reader::{ElementReader, NumberBounds};
 use crate::ruleset::queue::{AvoidStrictness, AvoidTarget, AvoidanceRule};
 use crate::ruleset::raw::{Diagnostics, RawElement};
-use crate::ruleset::validate::queue::POSITIVE_NUMBER;
 
 #[derive(Clone, Copy, PartialEq)]
 enum AvoidTargetName {
@@ -17,7 +16,7 @@ enum AvoidTargetName {
 enum AvoidStrictnessName {
     Never,
     NotSameTeam,
-    RatherNot,
+    PreferNot,
 }
 
 const AVOID_TARGET_KEYWORDS: [(&str, AvoidTargetName); 3] = [
@@ -29,81 +28,82 @@ const AVOID_TARGET_KEYWORDS: [(&str, AvoidTargetName); 3] = [
 const AVOID_STRICTNESS_KEYWORDS: [(&str, AvoidStrictnessName); 3] = [
     ("never", AvoidStrictnessName::Never),
     ("not_same_team", AvoidStrictnessName::NotSameTeam),
-    ("rather_not", AvoidStrictnessName::RatherNot),
+    ("prefer_not", AvoidStrictnessName::PreferNot),
 ];
 
-/// Reads all `<Avoid>`s, in file order.
-pub(super) fn read_avoidance_rules(elements: &[&RawElement], mistakes: &Diagnostics) -> Vec<AvoidanceRule> {
-    let mut avoid: Vec<AvoidanceRule> = Vec::new();
+/// Reads all `<Avoid>` elements, in file order.
+pub(super) fn read_avoidance_rules(elements: &[&RawElement], diagnostics: &Diagnostics) -> Vec<AvoidanceRule> {
+    let mut rules: Vec<AvoidanceRule> = Vec::new();
     for element in elements {
-        let mut at = ElementReader::new(element, mistakes);
-        let one = read_avoidance_rule(&mut at);
-        if let Some(one) = one {
-            let again = avoid.iter().any(|known| {
-                let alike = std::mem::discriminant(&known.whom) == std::mem::discriminant(&one.whom);
-                let as_strict = std::mem::discriminant(&known.how) == std::mem::discriminant(&one.how);
-                // Blocking knows no age: once they never meet, no second rule about them is ever asked.
-                alike && (as_strict || one.whom == AvoidTarget::Blocked && known.how == AvoidStrictness::Never)
+        let mut reader = ElementReader::new(element, diagnostics);
+        let rule = read_avoidance_rule(&mut reader);
+        if let Some(rule) = rule {
+            let duplicate = rules.iter().any(|existing| {
+                let same_target = std::mem::discriminant(&existing.whom) == std::mem::discriminant(&rule.whom);
+                let same_strictness = std::mem::discriminant(&existing.how) == std::mem::discriminant(&rule.how);
+                // Blocks have no age: after a `never` rule no other rule about blocked users can apply.
+                same_target
+                    && (same_strictness || rule.whom == AvoidTarget::Blocked && existing.how == AvoidStrictness::Never)
             });
-            if again {
-                let right = "keep one of them: twice makes sense in different ways alone";
-                at.report(element.name_span, "the same people are avoided already", right);
+            if duplicate {
+                let fix = "keep one of them, or give them different `How`";
+                reader.report(element.name_span, "another <Avoid> has the same `Whom`", fix);
             }
-            avoid.push(one);
+            rules.push(rule);
         }
-        at.report_unread();
+        reader.report_unread();
     }
-    avoid
+    rules
 }
 
-/// One rule; `None` when the mistake is noted.
-fn read_avoidance_rule(at: &mut ElementReader<'_>) -> Option<AvoidanceRule> {
-    let whom = at.required_keyword("Whom", &AVOID_TARGET_KEYWORDS);
-    let how = at.required_keyword("How", &AVOID_STRICTNESS_KEYWORDS);
-    let for_ms = match whom {
+/// Reads one rule; `None` if a problem was reported.
+fn read_avoidance_rule(reader: &mut ElementReader<'_>) -> Option<AvoidanceRule> {
+    let whom = reader.required_keyword("Whom", &AVOID_TARGET_KEYWORDS);
+    let how = reader.required_keyword("How", &AVOID_STRICTNESS_KEYWORDS);
+    let recent_ms = match whom {
         Some(AvoidTargetName::Blocked) => {
-            at.report_without_effect(&["ForMs"], "who is blocked stays blocked");
+            reader.report_without_effect(&["RecentMs"], "blocks do not expire");
             None
         }
         Some(AvoidTargetName::Opponents | AvoidTargetName::Teammates) => {
-            at.required_integer("ForMs", 1, RULESET_DURATION_MS_MAX)
+            reader.required_integer("RecentMs", 1, RULESET_DURATION_MS_MAX)
         }
-        None => at.optional_integer("ForMs", 1, RULESET_DURATION_MS_MAX),
+        None => reader.optional_integer("RecentMs", 1, RULESET_DURATION_MS_MAX),
     };
     let how = match (how, whom) {
         (Some(AvoidStrictnessName::Never), _) => Some(AvoidStrictness::Never),
         (Some(AvoidStrictnessName::NotSameTeam), _) => Some(AvoidStrictness::NotSameTeam),
-        (Some(AvoidStrictnessName::RatherNot), Some(AvoidTargetName::Blocked)) => read_blocked_quality_cost(at),
-        (Some(AvoidStrictnessName::RatherNot), Some(_)) => read_quality_cost(at),
-        // What must be here depends on a word that is missing: what is here is taken for granted.
-        (Some(AvoidStrictnessName::RatherNot) | None, _) => {
+        (Some(AvoidStrictnessName::PreferNot), Some(AvoidTargetName::Blocked)) => read_blocked_quality_cost(reader),
+        (Some(AvoidStrictnessName::PreferNot), Some(_)) => read_quality_cost(reader),
+        // The required attributes depend on a missing keyword; accept the present ones.
+        (Some(AvoidStrictnessName::PreferNot) | None, _) => {
             let _ = (
-                at.optional_number("Cost", POSITIVE_NUMBER),
-                at.optional_integer("HalfLifeMs", 1, RULESET_DURATION_MS_MAX),
+                reader.optional_number("Cost", NumberBounds::POSITIVE),
+                reader.optional_integer("HalfLifeMs", 1, RULESET_DURATION_MS_MAX),
             );
             None
         }
     };
     if matches!(how, Some(AvoidStrictness::Never | AvoidStrictness::NotSameTeam)) {
-        at.report_without_effect(&["Cost", "HalfLifeMs"], "only How=\"rather_not\" has a price");
+        reader.report_without_effect(&["Cost", "HalfLifeMs"], "only How=\"prefer_not\" has a cost");
     }
     let whom = match whom? {
         AvoidTargetName::Blocked => AvoidTarget::Blocked,
-        AvoidTargetName::Opponents => AvoidTarget::RecentOpponents { for_ms: for_ms? },
-        AvoidTargetName::Teammates => AvoidTarget::RecentTeammates { for_ms: for_ms? },
+        AvoidTargetName::Opponents => AvoidTarget::RecentOpponents { recent_ms: recent_ms? },
+        AvoidTargetName::Teammates => AvoidTarget::RecentTeammates { recent_ms: recent_ms? },
     };
     Some(AvoidanceRule { whom, how: how? })
 }
 
-fn read_quality_cost(at: &mut ElementReader<'_>) -> Option<AvoidStrictness> {
-    let cost = at.required_number("Cost", POSITIVE_NUMBER);
-    let half_life_ms = at.required_integer("HalfLifeMs", 1, RULESET_DURATION_MS_MAX);
-    Some(AvoidStrictness::RatherNot { cost: cost?, half_life_ms: half_life_ms? })
+fn read_quality_cost(reader: &mut ElementReader<'_>) -> Option<AvoidStrictness> {
+    let cost = reader.required_number("Cost", NumberBounds::POSITIVE);
+    let half_life_ms = reader.required_integer("HalfLifeMs", 1, RULESET_DURATION_MS_MAX);
+    Some(AvoidStrictness::PreferNot { cost: cost?, half_life_ms: half_life_ms? })
 }
 
-/// Without an age nothing halves: the half-life is there for the sake of the type alone.
-fn read_blocked_quality_cost(at: &mut ElementReader<'_>) -> Option<AvoidStrictness> {
-    at.report_without_effect(&["HalfLifeMs"], "that somebody is blocked has no age");
-    let cost = at.required_number("Cost", POSITIVE_NUMBER)?;
-    Some(AvoidStrictness::RatherNot { cost, half_life_ms: RULESET_DURATION_MS_MAX })
+/// Reads the cost of `blocked`. Blocks have no age, so the half-life is a placeholder.
+fn read_blocked_quality_cost(reader: &mut ElementReader<'_>) -> Option<AvoidStrictness> {
+    reader.report_without_effect(&["HalfLifeMs"], "blocks have no age");
+    let cost = reader.required_number("Cost", NumberBounds::POSITIVE)?;
+    Some(AvoidStrictness::PreferNot { cost, half_life_ms: RULESET_DURATION_MS_MAX })
 }

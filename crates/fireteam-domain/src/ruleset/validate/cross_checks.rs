@@ -1,5 +1,4 @@
-//! Whether parts that are right by themselves go together. What could never come true, or never matter, is a mistake: its
-//! author meant something else.
+//! Cross-checks: valid sections of a ruleset that contradict each other, or settings that can never have an effect.
 
 use crate::rating::{TeamStrength, relative_draw_probability};
 use crate::ruleset::element_reader::ElementReader;
@@ -9,77 +8,78 @@ use crate::ruleset::raw::{RawElement, Span};
 use crate::ruleset::spelling::closest_name;
 use crate::ruleset::teams::TeamsSpec;
 
-/// What lacks what it needs altogether; asked of parts that may themselves be wrong.
+/// Reports sections that need another section that is missing. The sections may themselves be invalid.
 pub(super) fn check_required_sections(root: &ElementReader<'_>) {
-    // A misspelt section is noted as such: that it is missing would be the same mistake again.
-    let like = |name: &str| {
-        root.element.children.iter().find(|it| &*it.name == name || closest_name(&it.name, [name]).is_some())
+    // A misspelt section is reported as such; do not report it as missing too.
+    let section = |name: &str| {
+        root.element.children.iter().find(|child| &*child.name == name || closest_name(&child.name, [name]).is_some())
     };
-    let has = |name: &str| like(name).is_some_and(|it| name != "SoftFilters" || !it.children.is_empty());
-    if !has("Queue") {
-        for (name, what) in [("ReadyCheck", "agreed to"), ("Server", "played")] {
+    let has_section =
+        |name: &str| section(name).is_some_and(|found| name != "SoftFilters" || !found.children.is_empty());
+    if !has_section("Queue") {
+        for name in ["ReadyCheck", "Hosting"] {
             if let Some(child) = root.element.child(name) {
-                let right = "add a <Queue>, or leave it out";
-                root.report(child.name_span, format!("<{name}> says how matches are {what}, but none are made"), right);
+                let fix = "add a <Queue>, or remove it";
+                root.report(child.name_span, format!("<{name}> needs matches, but there is no <Queue>"), fix);
             }
         }
     }
     let Some(queue) = root.element.child("Queue") else { return };
-    if !has("Teams") {
-        let what = "<Queue> makes matches but nothing says of what";
-        root.report(queue.name_span, what, "add <Teams Count=\"2\" Size=\"…\"/>");
+    if !has_section("Teams") {
+        let problem = "<Queue> needs <Teams>";
+        root.report(queue.name_span, problem, "add <Teams Count=\"2\" Size=\"…\"/>");
     }
-    if let Some(child) = queue.child("Satisfaction").filter(|_| !has("Rating")) {
-        let right = "add a <Rating System=\"…\"/>, which does";
-        root.report(child.name_span, "<Satisfaction> goes by what came of matches, and nobody keeps that", right);
+    if let Some(child) = queue.child("Satisfaction").filter(|_| !has_section("Rating")) {
+        let fix = "add a <Rating System=\"…\"/>";
+        root.report(
+            child.name_span,
+            "<Satisfaction> depends on match results, which are only recorded with <Rating>",
+            fix,
+        );
     }
-    let measures = queue.child("Quality").map_or(&[][..], |quality| &quality.children);
-    for measure in measures.iter().take(1) {
-        let (needed, what, right) = match &*measure.name {
-            "LeaderboardGauss" => (
-                "Rating",
-                "goes by places on a leaderboard, and there is none",
-                "a <Rating System=\"…\"/>, whose leaderboard it is",
-            ),
-            "WinProbability" => (
-                "Rating",
-                "goes by ratings, and none are kept",
-                "a <Rating System=\"…\"/>, by which chances are reckoned",
-            ),
-            "DrawProbability" => (
-                "Rating",
-                "goes by ratings and how sure they are, and none are kept",
-                "a <Rating System=\"…\"/>, by which draws are reckoned",
-            ),
+    let quality_elements = queue.child("Quality").map_or(&[][..], |quality| &quality.children);
+    for quality_element in quality_elements.iter().take(1) {
+        let (required_section, problem, fix) = match &*quality_element.name {
+            "LeaderboardGauss" => {
+                ("Rating", "depends on leaderboard ranks, and there is no leaderboard", "a <Rating System=\"…\"/>")
+            }
+            "WinProbability" => ("Rating", "depends on ratings, and there are none", "a <Rating System=\"…\"/>"),
+            "DrawProbability" => {
+                ("Rating", "depends on ratings and deviations, and there are none", "a <Rating System=\"…\"/>")
+            }
             "SoftScore" => {
-                ("SoftFilters", "adds soft filters up, and there are none", "<SoftFilters>, or measure in another way")
+                ("SoftFilters", "depends on soft filters, and there are none", "<SoftFilters>, or use another measure")
             }
             _ => continue,
         };
-        if !has(needed) {
-            root.report(measure.name_span, format!("<{}> {what}", measure.name), format!("add {right}"));
+        if !has_section(required_section) {
+            root.report(
+                quality_element.name_span,
+                format!("<{}> {problem}", quality_element.name),
+                format!("add {fix}"),
+            );
         }
     }
 }
 
-/// Checks teams, queue and rating of the ruleset at hand, each of which is sound.
+/// Checks teams, queue and rating against each other; each must be valid.
 pub(super) fn check_sections_agree(
     root: &ElementReader<'_>,
     teams: Option<&TeamsSpec>,
     queue: Option<&QueueSpec>,
     rating: Option<&RatingSpec>,
 ) {
-    let Some((element, queue)) = root.element.child("Queue").zip(queue) else { return };
-    let sense = CrossChecker { root, queue_element: element, queue };
+    let Some((queue_element, queue)) = root.element.child("Queue").zip(queue) else { return };
+    let checker = CrossChecker { root, queue_element, queue };
     if let Some(teams) = teams {
-        sense.check_match_size(teams);
-        sense.check_single_player_teams(teams);
+        checker.check_match_size(teams);
+        checker.check_single_player_teams(teams);
     }
-    sense.check_settings_that_need_quality();
-    sense.check_quality_threshold_reachable();
+    checker.check_settings_that_need_quality();
+    checker.check_quality_threshold_reachable();
     if let Some(rating) = rating {
-        sense.check_initial_rating_in_range(rating.system.initial_rating());
-        sense.check_draw_probability(rating, teams);
+        checker.check_initial_rating_in_range(rating.system.initial_rating());
+        checker.check_draw_probability(rating, teams);
     }
 }
 
@@ -90,65 +90,69 @@ struct CrossChecker<'a> {
 }
 
 impl CrossChecker<'_> {
-    fn report(&self, span: Span, what: impl Into<String>, right: impl Into<String>) {
-        self.root.report(span, what, right);
+    fn report(&self, span: Span, problem: impl Into<String>, fix: impl Into<String>) {
+        self.root.report(span, problem, fix);
     }
 
-    /// Where a step of the queue stands.
+    /// Position of a child of `<Queue>`, or of `<Queue>`.
     fn child_span(&self, name: &str) -> Span {
         self.queue_element.child(name).unwrap_or(self.queue_element).name_span
     }
 
-    /// Where an attribute of a step stands; else the step itself.
+    /// Position of an attribute value of a child of `<Queue>`, or of the child.
     fn attribute_span(&self, step: &str, name: &str) -> Span {
-        let written = self.queue_element.child(step).and_then(|step| step.attribute(name));
-        written.map_or(self.child_span(step), |written| written.value_span)
+        let raw = self.queue_element.child(step).and_then(|step| step.attribute(name));
+        raw.map_or(self.child_span(step), |raw| raw.value_span)
     }
 
-    /// The one element in `<Quality>`.
+    /// The child element of `<Quality>`.
     fn quality_element(&self) -> Option<&RawElement> {
         self.queue_element.child("Quality").and_then(|quality| quality.children.first())
     }
 
     fn check_match_size(&self, teams: &TeamsSpec) {
-        let others = teams.players_per_match().saturating_sub(1);
+        let other_players = teams.players_per_match().saturating_sub(1);
         let selection = &self.queue.selection;
-        if selection.look_at < others.into() {
-            let what = format!("a match of {} is sought among {} others", others + 1, selection.look_at);
-            let right = format!("give `LookAt` {others} or more: players who come alone would never be enough");
-            self.report(self.attribute_span("Selection", "LookAt"), what, right);
+        if selection.max_candidates < other_players.into() {
+            let problem = format!(
+                "a match of {} players is selected from {} candidates",
+                other_players + 1,
+                selection.max_candidates
+            );
+            let fix = format!("give `MaxCandidates` {other_players} or more, so that single players can fill a match");
+            self.report(self.attribute_span("Selection", "MaxCandidates"), problem, fix);
         }
         let is_pair = matches!(&*teams.team_sizes, [first, second] if first == second);
         if selection.mode == SelectionMode::MaximumWeight && !is_pair {
-            let right = "make it two teams of one size, or take another `Mode`";
-            let what = "`maximum_weight` pairs parties, and this match is no pair";
-            self.report(self.attribute_span("Selection", "Mode"), what, right);
+            let fix = "use two teams of equal size, or another `Mode`";
+            let problem = "`maximum_weight` needs two teams of equal size";
+            self.report(self.attribute_span("Selection", "Mode"), problem, fix);
         }
-        if let (QualitySpec::WinProbability { min_percent, max_percent }, Some(measure)) =
+        if let (QualitySpec::WinProbability { min_percent, max_percent }, Some(quality_element)) =
             (self.queue.quality, self.quality_element())
         {
             let even_percent = 100.0 / teams.team_sizes.len().max(1) as f64;
-            if even_percent < min_percent || max_percent < even_percent {
-                let what = format!(
-                    "{} teams cannot all have a chance from {min_percent} to {max_percent} %",
+            if even_percent < min_percent || even_percent > max_percent {
+                let problem = format!(
+                    "{} teams cannot all have a win probability from {min_percent} to {max_percent} %",
                     teams.team_sizes.len()
                 );
                 let even_percent = (even_percent * 1_000.0).round() / 1_000.0;
-                let right = format!("chances add up to 100: let the band hold {even_percent}, as in an even match");
-                self.report(measure.name_span, what, right);
+                let fix = format!("include {even_percent}, the win probability in an even match");
+                self.report(quality_element.name_span, problem, fix);
             }
         }
     }
 
-    /// What says nothing where a team is one player.
+    /// Reports settings that have no effect with teams or parties of one player.
     fn check_single_player_teams(&self, teams: &TeamsSpec) {
-        if self.queue.like_parties_first && teams.max_party_size == 1 {
-            let written = self
+        if self.queue.prefer_same_party_size && teams.max_party_size == 1 {
+            let span = self
                 .queue_element
-                .attribute("LikePartiesFirst")
-                .map_or(self.queue_element.name_span, |it| it.name_span);
-            let right = "leave it out, or let `MaxPartySize` be more than 1";
-            self.report(written, "parties of like size come first, but every party is one player", right);
+                .attribute("PreferSamePartySize")
+                .map_or(self.queue_element.name_span, |raw| raw.name_span);
+            let fix = "remove it, or set `MaxPartySize` above 1";
+            self.report(span, "`PreferSamePartySize` needs parties of several players", fix);
         }
         if teams.largest_team_size() != 1 {
             return;
@@ -158,109 +162,116 @@ impl CrossChecker<'_> {
             if avoid.how == AvoidStrictness::NotSameTeam || matches!(avoid.whom, AvoidTarget::RecentTeammates { .. }) {
                 self.report(
                     element.name_span,
-                    "nobody has teammates in teams of one",
-                    "avoid opponents, or leave it out",
+                    "teams of one player have no teammates",
+                    "avoid opponents, or remove it",
                 );
             }
         }
     }
 
-    /// What adds to quality, or takes from it, where any match is good enough; and a bonus for what no bonus helps.
+    /// Reports settings that change quality without `<Quality>`, and a wait bonus that cannot help.
     fn check_settings_that_need_quality(&self) {
         if matches!(self.queue.quality, QualitySpec::WinProbability { .. }) && self.queue.wait_bonus.is_some() {
-            let what = "waiting adds to quality, but <WinProbability> is a band, and no bonus brings a match into it";
-            self.report(self.child_span("WaitBonus"), what, "leave it out, or make the band wider");
+            let problem = "<WaitBonus> has no effect with <WinProbability>, which is a range";
+            self.report(self.child_span("WaitBonus"), problem, "remove it, or widen the range");
         }
         if self.queue.quality != QualitySpec::Any {
             return;
         }
-        let right = "add a <Quality> for it to count in, or leave it out";
-        let adds = |what: &str| format!("{what}, but without <Quality> every match is as good");
+        let fix = "add a <Quality>, or remove it";
+        let ignored_without_quality = |problem: &str| format!("{problem} has no effect without <Quality>");
         if self.queue.wait_bonus.is_some() {
-            self.report(self.child_span("WaitBonus"), adds("waiting adds to quality"), right);
+            self.report(self.child_span("WaitBonus"), ignored_without_quality("<WaitBonus>"), fix);
         }
         if matches!(self.queue.regions, Some(RegionMode::Quality { .. })) {
-            self.report(self.attribute_span("Regions", "Mode"), adds("far regions take from quality"), right);
+            self.report(self.attribute_span("Regions", "Mode"), ignored_without_quality("Mode=\"quality\""), fix);
         }
         let elements = self.queue_element.children.iter().filter(|child| &*child.name == "Avoid");
         for (avoid, element) in self.queue.avoid.iter().zip(elements) {
-            if matches!(avoid.how, AvoidStrictness::RatherNot { .. }) {
-                self.report(element.name_span, adds("`rather_not` takes from quality"), right);
+            if matches!(avoid.how, AvoidStrictness::PreferNot { .. }) {
+                self.report(element.name_span, ignored_without_quality("`prefer_not`"), fix);
             }
         }
-        if self.queue.selection.mode == SelectionMode::BestWindow {
-            let right = "add a <Quality>: <AverageSimilarity> or <CategorySimilarity>, for example";
-            let what = "`best_window` takes the first players that are good enough, and anyone is";
-            self.report(self.attribute_span("Selection", "Mode"), what, right);
+        if self.queue.selection.mode == SelectionMode::FirstWindow {
+            let fix = "add a <Quality>: <AverageSimilarity> or <CategorySimilarity>, for example";
+            let problem = "`first_window` needs a quality threshold";
+            self.report(self.attribute_span("Selection", "Mode"), problem, fix);
         }
     }
 
-    /// Groups and categories on another scale than the ratings: all newcomers would be in the first, or in the last (B-32).
-    fn check_initial_rating_in_range(&self, newcomer: f64) {
-        let right = "let them span the ratings of <Rating>, or let newcomers begin among them";
+    /// Reports rating groups and categories that do not contain the initial rating: all new players would be in the
+    /// first or last.
+    fn check_initial_rating_in_range(&self, initial_rating: f64) {
+        let fix = "extend the range, or change the initial rating in <Rating>";
         if let Some(groups) = &self.queue.groups {
-            let (from, to) = (groups.groups.first().map(|it| it.from), groups.groups.last().map(|it| it.to));
+            let (from, to) =
+                (groups.groups.first().map(|group| group.from), groups.groups.last().map(|group| group.to));
             if let (Some(from), Some(to)) = (from, to)
-                && !(from..to).contains(&newcomer)
+                && !(from..to).contains(&initial_rating)
             {
-                let what = format!("groups go from {from} to {to}, but a newcomer is rated {newcomer}");
-                self.report(self.child_span("Groups"), what, right);
+                let problem = format!("groups range from {from} to {to}, but the initial rating is {initial_rating}");
+                self.report(self.child_span("RatingGroups"), problem, fix);
             }
         }
-        if let (QualitySpec::CategorySimilarity { categories, category_width, .. }, Some(measure)) =
+        if let (QualitySpec::CategorySimilarity { categories, category_width, .. }, Some(quality_element)) =
             (self.queue.quality, self.quality_element())
         {
             let to = f64::from(categories) * category_width;
-            if !(0.0 < newcomer && newcomer < to) {
-                let what = format!("categories go from 0 to {to}, but a newcomer is rated {newcomer}");
-                self.report(measure.name_span, what, right);
+            if initial_rating <= 0.0 || initial_rating >= to {
+                let problem = format!("categories range from 0 to {to}, but the initial rating is {initial_rating}");
+                self.report(quality_element.name_span, problem, fix);
             }
         }
     }
 
-    /// Draws are of two teams, by a system that says how much luck there is in a game; and newcomers may meet each other.
+    /// Reports `<DrawProbability>` without two teams or a rating system with beta, or above the quality of a match of
+    /// new players.
     fn check_draw_probability(&self, rating: &RatingSpec, teams: Option<&TeamsSpec>) {
-        let (QualitySpec::DrawProbability { threshold }, Some(measure), Some(teams)) =
+        let (QualitySpec::DrawProbability { threshold }, Some(quality_element), Some(teams)) =
             (self.queue.quality, self.quality_element(), teams)
         else {
             return;
         };
         let Some(beta) = rating.system.beta() else {
-            let what =
-                format!("<DrawProbability> goes by the luck in a game, and `{}` says none", rating.system.as_str());
+            let problem =
+                format!("<DrawProbability> needs a rating system with beta, and `{}` has none", rating.system.as_str());
             return self.report(
-                measure.name_span,
-                what,
-                "rate by `trueskill` or `plackett_luce`, or measure in another way",
+                quality_element.name_span,
+                problem,
+                "use `trueskill` or `plackett_luce`, or another measure",
             );
         };
-        let count = teams.team_sizes.len();
-        if count != 2 {
-            let what = format!("<DrawProbability> is that of two teams, and a match has {count}");
-            return self.report(measure.name_span, what, "make it two teams, or measure in another way");
+        let team_count = teams.team_sizes.len();
+        if team_count != 2 {
+            let problem = format!("<DrawProbability> needs two teams, and a match has {team_count}");
+            return self.report(quality_element.name_span, problem, "use two teams, or another measure");
         }
-        let newcomers = |size: &u16| (0..*size).map(|_| rating.initial_skill().estimate).collect::<TeamStrength>();
-        let reached = relative_draw_probability(beta, &teams.team_sizes.iter().map(newcomers).collect::<Vec<_>>());
-        if reached < threshold && self.queue.wait_bonus.is_none() {
-            let what = format!("the least quality is {threshold}, and a match of newcomers has {reached:.3}");
-            self.report(measure.name_span, what, "give a `Threshold` that newcomers pass, or add a <WaitBonus>");
+        let new_team = |size: &u16| (0..*size).map(|_| rating.initial_skill().estimate).collect::<TeamStrength>();
+        let quality = relative_draw_probability(beta, &teams.team_sizes.iter().map(new_team).collect::<Vec<_>>());
+        if quality < threshold && self.queue.wait_bonus.is_none() {
+            let problem = format!("the threshold is {threshold}, and a match of new players has quality {quality:.3}");
+            self.report(quality_element.name_span, problem, "lower `Threshold`, or add a <WaitBonus>");
         }
     }
 
-    /// Bars that nobody can clear, waiting or not.
+    /// Reports thresholds that no match can reach.
     fn check_quality_threshold_reachable(&self) {
-        let Some(measure) = self.quality_element().filter(|_| self.queue.wait_bonus.is_none()) else { return };
+        let Some(quality_element) = self.quality_element().filter(|_| self.queue.wait_bonus.is_none()) else { return };
         match self.queue.quality {
-            QualitySpec::LeaderboardGauss { scale, threshold, .. } if scale < threshold => {
-                let what = format!("the least quality is {threshold}, and neighbours on the leaderboard have {scale}");
-                self.report(measure.name_span, what, "give `Threshold` at most `Scale`, or add a <WaitBonus>");
+            QualitySpec::LeaderboardGauss { scale, threshold, .. } if threshold > scale => {
+                let problem = format!("the threshold is {threshold}, and the maximum quality is {scale}");
+                self.report(
+                    quality_element.name_span,
+                    problem,
+                    "give `Threshold` at most `Scale`, or add a <WaitBonus>",
+                );
             }
             QualitySpec::AverageSimilarity { required_percent, .. }
             | QualitySpec::CategorySimilarity { required_percent, .. }
-                if 100.0 <= required_percent =>
+                if required_percent >= 100.0 =>
             {
-                let what = format!("<{}> asks for more than 100 % similarity", measure.name);
-                self.report(measure.name_span, what, "give `RequiredPercent` less than 100: it must be exceeded");
+                let problem = format!("<{}> needs more than 100 % similarity", quality_element.name);
+                self.report(quality_element.name_span, problem, "lower `RequiredPercent`, which must be exceeded");
             }
             _ => {}
         }

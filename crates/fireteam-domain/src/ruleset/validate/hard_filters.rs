@@ -1,4 +1,4 @@
-//! `<HardFilters>`: rules that must hold exactly (S1-17).
+//! `<HardFilters>`: rules that must hold exactly.
 
 use crate::attribute::{AttributeValue, ValueType};
 use crate::limit::{STRING_BYTES_MAX, STRING_LIST_ENTRIES_MAX};
@@ -10,108 +10,108 @@ use crate::ruleset::validate::expansions::{DeclaredExpansions, LIMIT_BOUNDS};
 use crate::ruleset::{HardFilter, HardMissingPolicy, HardRule, InFilterList};
 
 const HARD_FILTER_ELEMENTS: [&str; 8] =
-    ["Equal", "NotEqual", "In", "Range", "Overlap", "Compatible", "Within", "SameHash"];
+    ["Equal", "NotEqual", "In", "Range", "Overlap", "Compatible", "Within", "SameRuleset"];
 
 const MISSING_POLICY_KEYWORDS: [(&str, HardMissingPolicy); 2] =
     [("pass", HardMissingPolicy::Pass), ("refuse", HardMissingPolicy::Refuse)];
 
-/// Names of the refusals that need no rule: a filter of such a name would be taken for one.
-const RESERVED_REFUSAL_NAMES: [&str; 6] = ["allowed", "excluded", "expired", "full", "own", "silo"];
+/// Names of built-in refusals; a filter may not use them.
+const RESERVED_REFUSAL_NAMES: [&str; 6] = ["allowed_range", "excluded", "expired", "full", "own", "silo"];
 
-/// Reads `<HardFilters>`; without one, everything is admitted.
+/// Reads `<HardFilters>`. Without it every candidate passes.
 pub(super) fn read_hard_filters(
     element: Option<&RawElement>,
     declared: &DeclaredAttributes,
     expansions: &mut DeclaredExpansions,
-    mistakes: &Diagnostics,
+    diagnostics: &Diagnostics,
 ) -> Vec<HardFilter> {
     let Some(element) = element else { return Vec::new() };
-    let mut at = ElementReader::new(element, mistakes);
+    let mut reader = ElementReader::new(element, diagnostics);
     let mut filters: Vec<HardFilter> = Vec::new();
     let mut names: Vec<String> = Vec::new();
-    for child in at.children_named(&HARD_FILTER_ELEMENTS) {
-        if let Some((name, filter)) = read_hard_filter(child, declared, expansions, &names, mistakes) {
+    for child in reader.children_named(&HARD_FILTER_ELEMENTS) {
+        if let Some((name, filter)) = read_hard_filter(child, declared, expansions, &names, diagnostics) {
             names.push(name);
             filters.extend(filter);
         }
     }
-    at.report_unread();
+    reader.report_unread();
     filters
 }
 
-/// One filter and its name; the name alone when the filter is wrong, nothing when not even that is known.
+/// Reads one filter and its name. Returns only the name if the filter is invalid, `None` if the name is unknown too.
 fn read_hard_filter(
     element: &RawElement,
     declared: &DeclaredAttributes,
     expansions: &mut DeclaredExpansions,
-    taken: &[String],
-    mistakes: &Diagnostics,
+    used_names: &[String],
+    diagnostics: &Diagnostics,
 ) -> Option<(String, Option<HardFilter>)> {
-    let mut at = ElementReader::new(element, mistakes);
-    let given = at.optional_identifier("Name");
-    // The name that a filter goes by when it has none of its own: that of what it looks at.
-    let mut natural = None;
+    let mut reader = ElementReader::new(element, diagnostics);
+    let explicit_name = reader.optional_identifier("Name");
+    // Default name of a filter: the attribute or measure that it tests.
+    let mut default_name = None;
     let rule = match &*element.name {
-        "SameHash" => {
-            natural = Some("same_hash".into());
-            Some(HardRule::SameHash)
+        "SameRuleset" => {
+            default_name = Some("same_hash".into());
+            Some(HardRule::SameRuleset)
         }
-        "Within" => read_within(&mut at, declared, expansions, given, &mut natural),
-        _ => read_attribute_rule(&mut at, declared, &mut natural),
+        "Within" => read_within(&mut reader, declared, expansions, explicit_name, &mut default_name),
+        _ => read_attribute_rule(&mut reader, declared, &mut default_name),
     };
     let missing = match &*element.name {
-        "SameHash" => None,
-        _ => at.optional_keyword("Missing", &MISSING_POLICY_KEYWORDS),
+        "SameRuleset" => None,
+        _ => reader.optional_keyword("Missing", &MISSING_POLICY_KEYWORDS),
     };
-    let span = given.map_or(element.name_span, |given| given.value_span);
-    let name = given.map(|given| given.value.to_string()).or(natural);
+    let span = explicit_name.map_or(element.name_span, |explicit_name| explicit_name.value_span);
+    let name = explicit_name.map(|explicit_name| explicit_name.value.to_string()).or(default_name);
     if let Some(name) = &name {
-        check_filter_name(&at, span, name, taken);
+        check_filter_name(&reader, span, name, used_names);
     }
-    at.report_unread();
+    reader.report_unread();
     let name = name?;
     let filter = rule.map(|rule| HardFilter { name: name.as_str().into(), missing: missing.unwrap_or_default(), rule });
     Some((name, filter))
 }
 
-fn check_filter_name(at: &ElementReader<'_>, span: Span, name: &str, taken: &[String]) {
+fn check_filter_name(reader: &ElementReader<'_>, span: Span, name: &str, used_names: &[String]) {
     if RESERVED_REFUSAL_NAMES.contains(&name) {
-        at.report(
+        reader.report(
             span,
-            format!("{} is what the server calls a refusal of its own", quoted_excerpt(name)),
+            format!("{} is the name of a built-in refusal", quoted_excerpt(name)),
             "choose another Name",
         );
     }
-    if taken.iter().any(|known| known == name) {
-        let what = format!("a second hard filter is called {}", quoted_excerpt(name));
-        at.report(span, what, "give it a Name of its own, so that refusals can be told apart");
+    if used_names.iter().any(|used_name| used_name == name) {
+        let problem = format!("a second hard filter has the name {}", quoted_excerpt(name));
+        reader.report(span, problem, "give it a unique Name");
     }
 }
 
-/// All rules that look at one attribute.
+/// Reads the rules that test one attribute.
 fn read_attribute_rule(
-    at: &mut ElementReader<'_>,
+    reader: &mut ElementReader<'_>,
     declared: &DeclaredAttributes,
-    natural: &mut Option<String>,
+    default_name: &mut Option<String>,
 ) -> Option<HardRule> {
-    let element = &*at.element.name;
+    let element = &*reader.element.name;
     let kind = match element {
         "In" => Some(ValueType::String),
         "Range" | "Compatible" => Some(ValueType::Number),
         "Overlap" => Some(ValueType::StringList),
         _ => None,
     };
-    let written = at.required_attribute("Attribute");
-    *natural = written.map(|written| written.value.to_string());
-    let found = written.and_then(|written| match kind {
-        Some(kind) => Some((declared.find_of_kind(at, written, kind)?, Some(kind))),
-        None => declared.find(at, written),
+    let raw = reader.required_attribute("Attribute");
+    *default_name = raw.map(|raw| raw.value.to_string());
+    let found = raw.and_then(|raw| match kind {
+        Some(kind) => Some((declared.find_of_kind(reader, raw, kind)?, Some(kind))),
+        None => declared.find(reader, raw),
     });
-    // The rest is read even where the attribute is wrong, so that what is wrong there is found as well.
+    // Read the rest even if the attribute is invalid, to report all problems.
     let index = found.map(|(index, _)| index);
     match element {
         "Equal" | "NotEqual" => {
-            let value = read_constant(at, found.and_then(|(_, kind)| kind));
+            let value = read_constant(reader, found.and_then(|(_, kind)| kind));
             let attribute = index?;
             Some(match element {
                 "Equal" => HardRule::Equal { attribute, value },
@@ -119,102 +119,112 @@ fn read_attribute_rule(
             })
         }
         "In" => {
-            let list = read_in_list(at, declared);
-            let mutual = at.bool_or("Mutual", false);
+            let list = read_in_list(reader, declared);
+            let mutual = reader.bool_or("Mutual", false);
             Some(HardRule::In { attribute: index?, list: list?, mutual })
         }
         "Range" => {
-            let (min, max) = read_open_range(at)?;
+            let (min, max) = read_open_range(reader)?;
             Some(HardRule::Range { attribute: index?, min, max })
         }
         "Overlap" => Some(HardRule::Overlap { attribute: index? }),
         _ => {
-            let pairs = at.required_attribute("Pairs").and_then(|written| parse_compatible_pairs(at, written));
+            let pairs = reader.required_attribute("Pairs").and_then(|raw| parse_compatible_pairs(reader, raw));
             Some(HardRule::Compatible { attribute: index?, pairs: pairs? })
         }
     }
 }
 
-/// The constant of an `<Equal>` or `<NotEqual>`, as the attribute's kind reads it.
-fn read_constant(at: &mut ElementReader<'_>, kind: Option<ValueType>) -> Option<AttributeValue> {
-    let written = at.attribute("Value")?;
+/// Reads the constant of `<Equal>` or `<NotEqual>` as a value of the attribute's type.
+fn read_constant(reader: &mut ElementReader<'_>, kind: Option<ValueType>) -> Option<AttributeValue> {
+    let raw = reader.attribute("Value")?;
     match kind? {
-        ValueType::Number => at.optional_number("Value", ATTRIBUTE_NUMBER_BOUNDS).map(AttributeValue::Number),
-        ValueType::Bool => at.optional_keyword("Value", &[("true", true), ("false", false)]).map(AttributeValue::Bool),
-        ValueType::StringList => parse_string_list(at, written).map(AttributeValue::string_list),
+        ValueType::Number => reader.optional_number("Value", ATTRIBUTE_NUMBER_BOUNDS).map(AttributeValue::Number),
+        ValueType::Bool => {
+            reader.optional_keyword("Value", &[("true", true), ("false", false)]).map(AttributeValue::Bool)
+        }
+        ValueType::StringList => parse_string_list(reader, raw).map(AttributeValue::string_list),
         ValueType::String => {
-            let fits = written.value.len() <= STRING_BYTES_MAX;
-            if !fits {
-                at.report_value(written, format!("give at most {STRING_BYTES_MAX} bytes"));
+            let valid = raw.value.len() <= STRING_BYTES_MAX;
+            if !valid {
+                reader.report_value(raw, format!("give at most {STRING_BYTES_MAX} bytes"));
             }
-            fits.then(|| AttributeValue::String(written.value.clone()))
+            valid.then(|| AttributeValue::String(raw.value.clone()))
         }
     }
 }
 
-/// `List`, a texts attribute of the asking side, or `Values`, fixed texts.
-fn read_in_list(at: &mut ElementReader<'_>, declared: &DeclaredAttributes) -> Option<InFilterList> {
-    match (at.attribute("List"), at.attribute("Values")) {
-        (Some(list), None) => declared.find_of_kind(at, list, ValueType::StringList).map(InFilterList::OwnAttribute),
-        (None, Some(values)) => match AttributeValue::string_list(parse_string_list(at, values)?) {
-            AttributeValue::StringList(texts) => Some(InFilterList::Strings(texts)),
+/// Reads `List`, a string list attribute of the checking side, or `Values`, constant strings.
+fn read_in_list(reader: &mut ElementReader<'_>, declared: &DeclaredAttributes) -> Option<InFilterList> {
+    match (reader.attribute("List"), reader.attribute("Values")) {
+        (Some(list), None) => {
+            declared.find_of_kind(reader, list, ValueType::StringList).map(InFilterList::OwnAttribute)
+        }
+        (None, Some(values)) => match AttributeValue::string_list(parse_string_list(reader, values)?) {
+            AttributeValue::StringList(strings) => Some(InFilterList::Strings(strings)),
             AttributeValue::Number(_) | AttributeValue::String(_) | AttributeValue::Bool(_) => None,
         },
         (Some(list), Some(_)) => {
-            at.report(list.name_span, "<In> has both `List` and `Values`", "keep one of them");
+            reader.report(list.name_span, "<In> has both `List` and `Values`", "keep one of them");
             None
         }
         (None, None) => {
-            let right = "add Values=\"one two\", or List=\"…\" with the name of a texts attribute";
-            at.report(at.element.name_span, "<In> does not say in what", right);
+            let fix = "add Values=\"one two\", or List=\"…\" with the name of a string_list attribute";
+            reader.report(reader.element.name_span, "<In> has no list", fix);
             None
         }
     }
 }
 
-/// Texts with spaces between them.
-fn parse_string_list(at: &ElementReader<'_>, written: &RawAttribute) -> Option<Vec<Box<str>>> {
-    let texts: Vec<Box<str>> = written.value.split_whitespace().map(Into::into).collect();
-    let sound =
-        (1..=STRING_LIST_ENTRIES_MAX).contains(&texts.len()) && texts.iter().all(|text| text.len() <= STRING_BYTES_MAX);
-    if !sound {
-        let right = format!(
-            "give 1 to {STRING_LIST_ENTRIES_MAX} words with spaces between them, each at most {STRING_BYTES_MAX} bytes"
+/// Parses strings separated by spaces.
+fn parse_string_list(reader: &ElementReader<'_>, raw: &RawAttribute) -> Option<Vec<Box<str>>> {
+    let strings: Vec<Box<str>> = raw.value.split_whitespace().map(Into::into).collect();
+    let valid = (1..=STRING_LIST_ENTRIES_MAX).contains(&strings.len())
+        && strings.iter().all(|string| string.len() <= STRING_BYTES_MAX);
+    if !valid {
+        let fix = format!(
+            "give 1 to {STRING_LIST_ENTRIES_MAX} words separated by spaces, each at most {STRING_BYTES_MAX} bytes"
         );
-        at.report_value(written, right);
+        reader.report_value(raw, fix);
     }
-    sound.then_some(texts)
+    valid.then_some(strings)
 }
 
-/// `Min`, `Max` or both; the end that is left out is open.
-fn read_open_range(at: &mut ElementReader<'_>) -> Option<(f64, f64)> {
-    let (min_written, max_written) = (at.attribute("Min"), at.attribute("Max"));
-    let (min, max) =
-        (at.optional_number("Min", ATTRIBUTE_NUMBER_BOUNDS), at.optional_number("Max", ATTRIBUTE_NUMBER_BOUNDS));
-    if min_written.is_none() && max_written.is_none() {
-        at.report(at.element.name_span, "<Range> has no end", "add Min=\"…\", Max=\"…\" or both");
+/// Reads `Min`, `Max` or both; a missing end is open.
+fn read_open_range(reader: &mut ElementReader<'_>) -> Option<(f64, f64)> {
+    let (raw_min, raw_max) = (reader.attribute("Min"), reader.attribute("Max"));
+    let (min, max) = (
+        reader.optional_number("Min", ATTRIBUTE_NUMBER_BOUNDS),
+        reader.optional_number("Max", ATTRIBUTE_NUMBER_BOUNDS),
+    );
+    if raw_min.is_none() && raw_max.is_none() {
+        reader.report(
+            reader.element.name_span,
+            "<Range> has neither `Min` nor `Max`",
+            "add Min=\"…\", Max=\"…\" or both",
+        );
         return None;
     }
-    if (min_written.is_some() && min.is_none()) || (max_written.is_some() && max.is_none()) {
+    if (raw_min.is_some() && min.is_none()) || (raw_max.is_some() && max.is_none()) {
         return None;
     }
-    let (low, high) = (min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY));
-    if high < low {
-        let what = format!("`Min` is {low} and `Max` is {high}");
-        at.report(min_written?.value_span, what, "`Min` must not be more than `Max`, or nothing passes");
+    let (lower, upper) = (min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY));
+    if upper < lower {
+        let problem = format!("`Min` is {lower} and `Max` is {upper}");
+        reader.report(raw_min?.value_span, problem, "`Min` must not be greater than `Max`");
         return None;
     }
-    Some((low, high))
+    Some((lower, upper))
 }
 
-/// Pairs such as `1-2`, with spaces between them; each stands for both ways round.
-fn parse_compatible_pairs(at: &ElementReader<'_>, written: &RawAttribute) -> Option<Box<[(i32, i32)]>> {
+/// Parses pairs such as `1-2`, separated by spaces; order within a pair does not matter.
+fn parse_compatible_pairs(reader: &ElementReader<'_>, raw: &RawAttribute) -> Option<Box<[(i32, i32)]>> {
     let pair = |word: &str| {
-        let (one, other) = word.split_once('-')?;
-        let (one, other): (u16, u16) = (one.parse().ok()?, other.parse().ok()?);
-        Some((i32::from(one.min(other)), i32::from(one.max(other))))
+        let (first, second) = word.split_once('-')?;
+        let (first, second): (u16, u16) = (first.parse().ok()?, second.parse().ok()?);
+        Some((i32::from(first.min(second)), i32::from(first.max(second))))
     };
-    let pairs: Option<Vec<(i32, i32)>> = written.value.split_whitespace().map(pair).collect();
+    let pairs: Option<Vec<(i32, i32)>> = raw.value.split_whitespace().map(pair).collect();
     match pairs {
         Some(mut pairs) if (1..=STRING_LIST_ENTRIES_MAX * STRING_LIST_ENTRIES_MAX).contains(&pairs.len()) => {
             pairs.sort_unstable();
@@ -222,61 +232,64 @@ fn parse_compatible_pairs(at: &ElementReader<'_>, written: &RawAttribute) -> Opt
             Some(pairs.into())
         }
         _ => {
-            at.report_value(written, "give pairs of whole numbers with spaces between them, as in `1-1 1-2`");
+            reader.report_value(raw, "give pairs of whole numbers separated by spaces, such as `1-1 1-2`");
             None
         }
     }
 }
 
-/// `<Within Expansion=…/>`, or `<Within Attribute=… Limit=…/>` for a limit that does not change.
+/// Reads `<Within Expansion=…/>`, or `<Within Attribute=… Limit=…/>` for a constant limit.
 fn read_within(
-    at: &mut ElementReader<'_>,
+    reader: &mut ElementReader<'_>,
     declared: &DeclaredAttributes,
     expansions: &mut DeclaredExpansions,
-    given: Option<&RawAttribute>,
-    natural: &mut Option<String>,
+    explicit_name: Option<&RawAttribute>,
+    default_name: &mut Option<String>,
 ) -> Option<HardRule> {
-    let (expansion, attribute, limit) = (at.attribute("Expansion"), at.attribute("Attribute"), at.attribute("Limit"));
-    let limit_value = at.optional_number("Limit", LIMIT_BOUNDS);
-    let reciprocal_percent = at.number_or("ReciprocalPercent", NumberBounds::PERCENT, 100.0);
+    let (expansion, attribute, limit) =
+        (reader.attribute("Expansion"), reader.attribute("Attribute"), reader.attribute("Limit"));
+    let limit_value = reader.optional_number("Limit", LIMIT_BOUNDS);
+    let reciprocal_percent = reader.number_or("ReciprocalPercent", NumberBounds::PERCENT, 100.0);
     match (expansion, limit) {
         (Some(expansion), None) => {
-            let (index, measure) = expansions.find(at, expansion)?;
+            let (index, measure) = expansions.find(reader, expansion)?;
             let measure = measure?;
-            *natural = Some(measure_name(measure, declared).into());
-            if let Some(attribute) = attribute.filter(|it| *it.value != *measure_name(measure, declared)) {
-                let what = format!("{} limits `{}`", quoted_excerpt(&expansion.value), measure_name(measure, declared));
-                at.report(attribute.value_span, what, "leave `Attribute` out, or name another expansion");
+            *default_name = Some(measure_name(measure, declared).into());
+            if let Some(attribute) = attribute.filter(|attribute| *attribute.value != *measure_name(measure, declared))
+            {
+                let problem =
+                    format!("{} limits `{}`", quoted_excerpt(&expansion.value), measure_name(measure, declared));
+                reader.report(attribute.value_span, problem, "remove `Attribute`, or name another expansion");
             }
             Some(HardRule::Within { measure, expansion: index, reciprocal_percent })
         }
-        (None, Some(limit_written)) => {
+        (None, Some(raw_limit)) => {
             let Some(attribute) = attribute else {
-                let right = "add Attribute=\"…\": a number attribute, `latency` or `distance`";
-                at.report(limit_written.name_span, "`Limit` does not say of what", right);
+                let fix = "add Attribute=\"…\": a number attribute, `latency` or `distance`";
+                reader.report(raw_limit.name_span, "`Limit` needs `Attribute`", fix);
                 return None;
             };
             let measure = match &*attribute.value {
                 "latency" => Measure::Latency,
                 "distance" => Measure::Distance,
-                _ => Measure::AttributeDifference(declared.find_of_kind(at, attribute, ValueType::Number)?),
+                _ => Measure::AttributeDifference(declared.find_of_kind(reader, attribute, ValueType::Number)?),
             };
-            *natural = Some(attribute.value.to_string());
-            let name = given.map_or(&*attribute.value, |given| &*given.value);
+            *default_name = Some(attribute.value.to_string());
+            let name = explicit_name.map_or(&*attribute.value, |explicit_name| &*explicit_name.value);
             let Some(index) = expansions.add_constant(name, measure, limit_value?) else {
-                let what = format!("an <ExpansionConfig> is called {} too", quoted_excerpt(name));
-                at.report(limit_written.name_span, what, "give this filter another Name");
+                let problem = format!("an <ExpansionConfig> already has the name {}", quoted_excerpt(name));
+                reader.report(raw_limit.name_span, problem, "give this filter another Name");
                 return None;
             };
             Some(HardRule::Within { measure, expansion: index, reciprocal_percent })
         }
         (Some(_), Some(limit)) => {
-            at.report(limit.name_span, "<Within> has both `Expansion` and `Limit`", "keep one of them");
+            reader.report(limit.name_span, "<Within> has both `Expansion` and `Limit`", "keep one of them");
             None
         }
         (None, None) => {
-            let right = "add Expansion=\"…\" with the name of an <ExpansionConfig>, or Attribute=\"…\" and Limit=\"…\"";
-            at.report(at.element.name_span, "<Within> does not say within what", right);
+            let fix = "add Expansion=\"…\" with the name of an <ExpansionConfig>, or Attribute=\"…\" and Limit=\"…\"";
+            reader.report(reader.element.name_span, "<Within> has no limit", fix);
             None
         }
     }

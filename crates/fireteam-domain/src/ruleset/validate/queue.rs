@@ -1,4 +1,4 @@
-//! `<Queue>`: gate, groups, selection and offer, and what the other steps are called.
+//! `<Queue>`: pass gate, rating groups, selection, satisfaction and offer; the other steps have their own files.
 
 use crate::attribute::PartyAggregation;
 use crate::id::SetId;
@@ -13,49 +13,46 @@ use crate::ruleset::validate::attributes::{ATTRIBUTE_NUMBER_BOUNDS, DeclaredAttr
 use crate::ruleset::validate::expansions::DeclaredExpansions;
 use crate::ruleset::validate::{avoidance, quality, regions, window};
 
-/// How often a pass runs where a file does not say, milliseconds (S0-17).
+/// Default time between passes, milliseconds.
 const DEFAULT_PASS_INTERVAL_MS: u64 = 250;
 
-/// Matches that one queue may be told to keep running at once.
+/// Maximum number of matches that one queue may run at the same time.
 const CONCURRENT_MATCHES_MAX: u64 = 1_000_000;
 
-/// How long a ticket is kept without a heartbeat where a file does not say, milliseconds.
+/// Default ticket TTL without a heartbeat, milliseconds.
 pub(in crate::ruleset) const DEFAULT_TICKET_TTL_MS: u64 = 60_000;
 
-/// The shortest that a ticket may be kept, so that one lost heartbeat costs nobody a place, and the longest: an hour.
+/// Ticket TTL: minimum, so that a ticket survives one lost heartbeat, and maximum, one hour; milliseconds.
 const TICKET_TTL_MS_RANGE: (u64, u64) = (5_000, 60 * 60 * 1000);
 
-/// Which matches are made where a file does not say. Exact up to 1,000 tickets costs some 35 ms.
+/// Default selection. An exact matching of 1,000 tickets takes about 35 ms.
 pub(in crate::ruleset) const DEFAULT_SELECTION: SelectionSpec = SelectionSpec {
     mode: SelectionMode::Nearest,
     start_with: SelectionOrder::LongestWaiting,
-    look_at: 256,
-    exact_up_to: 1_000,
+    max_candidates: 256,
+    exact_up_to_tickets: 1_000,
 };
 
-/// Tickets that may be looked at for one match.
+/// Maximum number of candidates evaluated for one match.
 const CANDIDATES_MAX: u64 = 10_000;
 
-/// Tickets up to which a matching may be exact: its cost grows with the cube, and beyond these a pass takes a second.
+/// Maximum number of tickets of an exact matching. The cost grows with the cube; beyond this a pass takes a second.
 const EXACT_UP_TO_TICKETS_MAX: u64 = 3_000;
 
-/// Matches in a row that somebody may have to lose before a queue looks after them.
+/// Maximum length of the losing streak that makes a player frustrated.
 const LOSING_STREAK_MAX: u64 = 1_000;
 
-/// The share of matches that somebody may have to leave, percent.
+/// Share of abandoned matches that makes a player frustrated, percent.
 const ABANDONED_PERCENT_BOUNDS: NumberBounds = NumberBounds::greater_than(0.0, 100.0);
 
-/// Scores are 1 to 5: nobody's mean is below 1.
+/// Feedback threshold. Feedback is 1 to 5, so no mean is below 1.
 const FEEDBACK_BELOW_BOUNDS: NumberBounds = NumberBounds::greater_than(1.0, 5.0);
 
-/// Matches that a share of them, and scores that their mean, may have to be made of.
+/// Maximum of `MinMatches`.
 const SATISFACTION_MIN_MATCHES_MAX: u64 = 1_000;
 
-/// How much wider a window may become for them.
+/// Factor that widens the window of frustrated players.
 const WIDEN_FACTOR_BOUNDS: NumberBounds = NumberBounds::inclusive(1.0, 100.0);
-
-/// Factors, widths and weights: more than nothing.
-pub(super) const POSITIVE_NUMBER: NumberBounds = NumberBounds::greater_than(0.0, 1e6);
 
 /// Reads `<Queue>`.
 pub(super) fn read_queue(
@@ -63,177 +60,196 @@ pub(super) fn read_queue(
     declared: &DeclaredAttributes,
     expansions: &DeclaredExpansions,
     own_set: Option<SetId>,
-    mistakes: &Diagnostics,
+    diagnostics: &Diagnostics,
 ) -> QueueSpec {
-    let mut at = ElementReader::new(element, mistakes);
-    let (lapse_min, lapse_max) = TICKET_TTL_MS_RANGE;
+    let mut reader = ElementReader::new(element, diagnostics);
+    let (ttl_min, ttl_max) = TICKET_TTL_MS_RANGE;
     let queue = QueueSpec {
-        pass_every_ms: at.integer_or("PassEveryMs", 10, 60_000, DEFAULT_PASS_INTERVAL_MS) as u32,
-        party_rating: at.optional_keyword("PartyRating", &PARTY_AGGREGATION_KEYWORDS).unwrap_or(PartyAggregation::Max),
-        several_queues: at.bool_or("SeveralQueues", true),
-        like_parties_first: at.bool_or("LikePartiesFirst", false),
-        backfill: at.bool_or("Backfill", false),
-        ticket_lapse_ms: at.integer_or("TicketLapseMs", lapse_min, lapse_max, DEFAULT_TICKET_TTL_MS) as u32,
-        gate: read_gate(at.single_child("Gate"), mistakes),
-        groups: at.single_child("Groups").map(|element| read_rating_groups(element, mistakes)),
-        regions: at
+        pass_interval_ms: reader.integer_or("PassIntervalMs", 10, 60_000, DEFAULT_PASS_INTERVAL_MS) as u32,
+        party_rating: reader
+            .optional_keyword("PartyRating", &PARTY_AGGREGATION_KEYWORDS)
+            .unwrap_or(PartyAggregation::Max),
+        allow_other_queues: reader.bool_or("AllowOtherQueues", true),
+        prefer_same_party_size: reader.bool_or("PreferSamePartySize", false),
+        backfill: reader.bool_or("Backfill", false),
+        ticket_ttl_ms: reader.integer_or("TicketTtlMs", ttl_min, ttl_max, DEFAULT_TICKET_TTL_MS) as u32,
+        gate: read_gate(reader.single_child("Gate"), diagnostics),
+        groups: reader.single_child("RatingGroups").map(|element| read_rating_groups(element, diagnostics)),
+        regions: reader
             .single_child("Regions")
-            .and_then(|element| regions::read_regions(element, declared, expansions, mistakes)),
-        window: at.single_child("Window").map(|element| window::read_rating_window(element, mistakes)),
-        quality: at
+            .and_then(|element| regions::read_regions(element, declared, expansions, diagnostics)),
+        window: reader.single_child("RatingWindow").map(|element| window::read_rating_window(element, diagnostics)),
+        quality: reader
             .single_child("Quality")
-            .map_or(QualitySpec::Any, |element| quality::read_quality(element, mistakes)),
-        selection: read_selection(at.single_child("Selection"), mistakes),
-        wait_bonus: at.single_child("WaitBonus").map(|element| quality::read_wait_bonus(element, mistakes)),
-        avoid: avoidance::read_avoidance_rules(&at.children_named(&["Avoid"]), mistakes).into(),
-        offer: at.single_child("Offer").and_then(|element| read_alternative_set_offer(element, own_set, mistakes)),
-        satisfaction: at.single_child("Satisfaction").map(|element| read_satisfaction(element, mistakes)),
+            .map_or(QualitySpec::Any, |element| quality::read_quality(element, diagnostics)),
+        selection: read_selection(reader.single_child("Selection"), diagnostics),
+        wait_bonus: reader.single_child("WaitBonus").map(|element| quality::read_wait_bonus(element, diagnostics)),
+        avoid: avoidance::read_avoidance_rules(&reader.children_named(&["Avoid"]), diagnostics).into(),
+        offer: reader
+            .single_child("Offer")
+            .and_then(|element| read_alternative_set_offer(element, own_set, diagnostics)),
+        satisfaction: reader.single_child("Satisfaction").map(|element| read_satisfaction(element, diagnostics)),
     };
-    if let (Some(element), None) = (at.single_child("Satisfaction"), &queue.window) {
-        let what = "<Satisfaction> widens or moves a window, and there is none";
-        at.report(element.name_span, what, "add a <Window>, or leave it out");
+    if let (Some(element), None) = (reader.single_child("Satisfaction"), &queue.window) {
+        let problem = "<Satisfaction> adjusts a rating window, and there is none";
+        reader.report(element.name_span, problem, "add a <RatingWindow>, or remove it");
     }
-    at.report_unread();
+    reader.report_unread();
     queue
 }
 
-fn read_gate(element: Option<&RawElement>, mistakes: &Diagnostics) -> Gate {
-    let mut gate =
-        Gate { min_waiting_percent: 0.0, rounding: GateRounding::Up, max_parallel_matches: None, skip_unchanged: true };
+fn read_gate(element: Option<&RawElement>, diagnostics: &Diagnostics) -> Gate {
+    let mut gate = Gate {
+        min_waiting_percent: 0.0,
+        rounding: GateRounding::Up,
+        max_concurrent_matches: None,
+        skip_unchanged: true,
+    };
     let Some(element) = element else { return gate };
-    let mut at = ElementReader::new(element, mistakes);
-    gate.min_waiting_percent = at.number_or("MinWaitingPercent", NumberBounds::PERCENT, 0.0);
-    gate.rounding = at
+    let mut reader = ElementReader::new(element, diagnostics);
+    gate.min_waiting_percent = reader.number_or("MinWaitingPercent", NumberBounds::PERCENT, 0.0);
+    gate.rounding = reader
         .optional_keyword("Rounding", &[("up", GateRounding::Up), ("down", GateRounding::Down)])
         .unwrap_or(GateRounding::Up);
-    gate.max_parallel_matches =
-        at.optional_integer("MaxParallelMatches", 1, CONCURRENT_MATCHES_MAX).map(|max| max as u32);
-    gate.skip_unchanged = at.bool_or("SkipUnchanged", true);
-    if at.attribute("MinWaitingPercent").is_none() {
-        at.report_without_effect(&["Rounding"], "it rounds the players that `MinWaitingPercent` asks for");
+    gate.max_concurrent_matches =
+        reader.optional_integer("MaxConcurrentMatches", 1, CONCURRENT_MATCHES_MAX).map(|max| max as u32);
+    gate.skip_unchanged = reader.bool_or("SkipUnchanged", true);
+    if reader.attribute("MinWaitingPercent").is_none() {
+        reader.report_without_effect(&["Rounding"], "it only affects `MinWaitingPercent`");
     }
-    at.report_unread();
+    reader.report_unread();
     gate
 }
 
-fn read_rating_groups(element: &RawElement, mistakes: &Diagnostics) -> RatingGroups {
-    let mut at = ElementReader::new(element, mistakes);
-    let neighbour_every_ms = at.optional_integer("NeighbourEveryMs", 1, RULESET_DURATION_MS_MAX);
-    let max_neighbours =
-        at.integer_or("MaxNeighbours", 0, RULESET_ENTRIES_PER_KIND_MAX as u64, RULESET_ENTRIES_PER_KIND_MAX as u64)
-            as u16;
-    if at.attribute("NeighbourEveryMs").is_none() {
-        at.report_without_effect(&["MaxNeighbours"], "without `NeighbourEveryMs` nobody ever meets a neighbour");
-    } else if max_neighbours == 0 {
-        at.report_without_effect(&["NeighbourEveryMs"], "`MaxNeighbours` lets nobody meet a neighbour");
+fn read_rating_groups(element: &RawElement, diagnostics: &Diagnostics) -> RatingGroups {
+    let mut reader = ElementReader::new(element, diagnostics);
+    let widen_every_ms = reader.optional_integer("WidenEveryMs", 1, RULESET_DURATION_MS_MAX);
+    let max_extra_groups = reader.integer_or(
+        "MaxExtraGroups",
+        0,
+        RULESET_ENTRIES_PER_KIND_MAX as u64,
+        RULESET_ENTRIES_PER_KIND_MAX as u64,
+    ) as u16;
+    if reader.attribute("WidenEveryMs").is_none() {
+        reader.report_without_effect(&["MaxExtraGroups"], "without `WidenEveryMs` tickets only meet their own group");
+    } else if max_extra_groups == 0 {
+        reader.report_without_effect(&["WidenEveryMs"], "`MaxExtraGroups` is 0");
     }
     let mut groups: Vec<RatingGroup> = Vec::new();
-    let children = at.children_named(&["Group"]);
+    let children = reader.children_named(&["RatingGroup"]);
     if children.is_empty() && element.children.is_empty() {
-        at.report(
+        reader.report(
             element.name_span,
-            "<Groups> has no group",
-            "add a <Group Name=\"…\" From=\"…\" To=\"…\"/>, or leave it out",
+            "<RatingGroups> has no group",
+            "add a <RatingGroup Name=\"…\" From=\"…\" To=\"…\"/>, or remove it",
         );
     }
     for child in children {
-        let mut at = ElementReader::new(child, mistakes);
-        let name = at.required_identifier("Name");
-        let (from, to) =
-            (at.required_number("From", ATTRIBUTE_NUMBER_BOUNDS), at.required_number("To", ATTRIBUTE_NUMBER_BOUNDS));
+        let mut reader = ElementReader::new(child, diagnostics);
+        let name = reader.required_identifier("Name");
+        let (from, to) = (
+            reader.required_number("From", ATTRIBUTE_NUMBER_BOUNDS),
+            reader.required_number("To", ATTRIBUTE_NUMBER_BOUNDS),
+        );
         if let (Some(name), Some(from), Some(to)) = (name, from, to) {
             if to <= from {
-                at.report(
+                reader.report(
                     child.name_span,
-                    format!("group {} ends before it begins", quoted_excerpt(&name.value)),
-                    "swap From and To",
+                    format!("group {} has `To` less than or equal to `From`", quoted_excerpt(&name.value)),
+                    "swap them",
                 );
             }
             if groups.iter().any(|group| group.name == name.value) {
-                at.report(
+                reader.report(
                     name.value_span,
-                    format!("a second group is called {}", quoted_excerpt(&name.value)),
+                    format!("a second group has the name {}", quoted_excerpt(&name.value)),
                     "rename it",
                 );
             }
-            if let Some(before) = groups.last().filter(|before| before.to != from) {
-                let what = format!(
-                    "{} begins at {from}, {} ends at {}",
+            if let Some(previous) = groups.last().filter(|previous| previous.to != from) {
+                let problem = format!(
+                    "{} begins at {from}, but {} ends at {}",
                     quoted_excerpt(&name.value),
-                    quoted_excerpt(&before.name),
-                    before.to
+                    quoted_excerpt(&previous.name),
+                    previous.to
                 );
-                at.report(
+                reader.report(
                     child.name_span,
-                    what,
-                    format!("write From=\"{}\": groups follow each other without gaps", before.to),
+                    problem,
+                    format!("write From=\"{}\": groups must be contiguous", previous.to),
                 );
             }
             groups.push(RatingGroup { name: name.value.clone(), from, to });
         }
-        at.report_unread();
+        reader.report_unread();
     }
-    at.report_unread();
-    RatingGroups { groups: groups.into(), neighbour_every_ms, max_neighbours }
+    reader.report_unread();
+    RatingGroups { groups: groups.into(), widen_every_ms, max_extra_groups }
 }
 
-fn read_selection(element: Option<&RawElement>, mistakes: &Diagnostics) -> SelectionSpec {
+fn read_selection(element: Option<&RawElement>, diagnostics: &Diagnostics) -> SelectionSpec {
     let default = DEFAULT_SELECTION;
     let Some(element) = element else { return default };
     let modes = [
         ("nearest", SelectionMode::Nearest),
         ("weighted_sample", SelectionMode::WeightedSample),
-        ("best_window", SelectionMode::BestWindow),
+        ("first_window", SelectionMode::FirstWindow),
         ("maximum_weight", SelectionMode::MaximumWeight),
     ];
-    let starts = [("longest_waiting", SelectionOrder::LongestWaiting), ("highest_rated", SelectionOrder::HighestRated)];
-    let mut at = ElementReader::new(element, mistakes);
-    let mode = at.required_keyword("Mode", &modes);
+    let orders = [("longest_waiting", SelectionOrder::LongestWaiting), ("highest_rated", SelectionOrder::HighestRated)];
+    let mut reader = ElementReader::new(element, diagnostics);
+    let mode = reader.required_keyword("Mode", &modes);
     let selection = SelectionSpec {
         mode: mode.unwrap_or(default.mode),
-        start_with: at.optional_keyword("StartWith", &starts).unwrap_or(default.start_with),
-        look_at: at.integer_or("LookAt", 1, CANDIDATES_MAX, default.look_at.into()) as u32,
-        exact_up_to: at.integer_or("ExactUpTo", 2, EXACT_UP_TO_TICKETS_MAX, default.exact_up_to.into()) as u32,
+        start_with: reader.optional_keyword("StartWith", &orders).unwrap_or(default.start_with),
+        max_candidates: reader.integer_or("MaxCandidates", 1, CANDIDATES_MAX, default.max_candidates.into()) as u32,
+        exact_up_to_tickets: reader.integer_or(
+            "ExactUpToTickets",
+            2,
+            EXACT_UP_TO_TICKETS_MAX,
+            default.exact_up_to_tickets.into(),
+        ) as u32,
     };
     if mode.is_some_and(|mode| mode != SelectionMode::MaximumWeight) {
-        at.report_without_effect(&["ExactUpTo"], "only Mode=\"maximum_weight\" makes all matches at once");
+        reader.report_without_effect(&["ExactUpToTickets"], "it only affects Mode=\"maximum_weight\"");
     }
-    at.report_unread();
+    reader.report_unread();
     selection
 }
 
-/// Which signs count, and what is done: at least one of each.
-fn read_satisfaction(element: &RawElement, mistakes: &Diagnostics) -> SatisfactionSpec {
-    let plain = SatisfactionSpec::default();
-    let mut at = ElementReader::new(element, mistakes);
+/// Reads `<Satisfaction>`: at least one criterion and at least one adjustment.
+fn read_satisfaction(element: &RawElement, diagnostics: &Diagnostics) -> SatisfactionSpec {
+    let defaults = SatisfactionSpec::default();
+    let mut reader = ElementReader::new(element, diagnostics);
     let satisfaction = SatisfactionSpec {
-        losing_streak: at.optional_integer("LosingStreak", 1, LOSING_STREAK_MAX).map(|least| least as u32),
-        abandoned_percent: at.optional_number("AbandonedPercent", ABANDONED_PERCENT_BOUNDS),
-        score_below: at.optional_number("ScoreBelow", FEEDBACK_BELOW_BOUNDS),
-        min_matches: at.integer_or("MinMatches", 1, SATISFACTION_MIN_MATCHES_MAX, plain.min_matches.into()) as u32,
-        widen: at.number_or("Widen", WIDEN_FACTOR_BOUNDS, plain.widen),
-        shift_down: at.number_or("ShiftDown", POSITIVE_NUMBER, plain.shift_down),
+        losing_streak: reader.optional_integer("LosingStreak", 1, LOSING_STREAK_MAX).map(|streak| streak as u32),
+        abandoned_percent: reader.optional_number("AbandonedPercent", ABANDONED_PERCENT_BOUNDS),
+        feedback_below: reader.optional_number("FeedbackBelow", FEEDBACK_BELOW_BOUNDS),
+        min_matches: reader.integer_or("MinMatches", 1, SATISFACTION_MIN_MATCHES_MAX, defaults.min_matches.into())
+            as u32,
+        widen: reader.number_or("Widen", WIDEN_FACTOR_BOUNDS, defaults.widen),
+        shift_down: reader.number_or("ShiftDown", NumberBounds::POSITIVE, defaults.shift_down),
     };
-    at.require_any_attribute(&["LosingStreak", "AbandonedPercent", "ScoreBelow"]);
-    at.require_any_attribute(&["Widen", "ShiftDown"]);
-    if at.attribute("AbandonedPercent").is_none() && at.attribute("ScoreBelow").is_none() {
-        at.report_without_effect(&["MinMatches"], "a streak says itself how many matches it takes");
+    reader.require_any_attribute(&["LosingStreak", "AbandonedPercent", "FeedbackBelow"]);
+    reader.require_any_attribute(&["Widen", "ShiftDown"]);
+    if reader.attribute("AbandonedPercent").is_none() && reader.attribute("FeedbackBelow").is_none() {
+        reader.report_without_effect(&["MinMatches"], "it does not affect `LosingStreak`");
     }
-    at.report_unread();
+    reader.report_unread();
     satisfaction
 }
 
 fn read_alternative_set_offer(
     element: &RawElement,
     own_set: Option<SetId>,
-    mistakes: &Diagnostics,
+    diagnostics: &Diagnostics,
 ) -> Option<AlternativeSetOffer> {
-    let mut at = ElementReader::new(element, mistakes);
-    let after_ms = at.required_integer("AfterMs", 1, RULESET_DURATION_MS_MAX);
-    let set_id = at.required_integer("SetId", 0, u32::MAX.into()).map(|id| SetId(id as u32));
-    if let Some(written) = at.attribute("SetId").filter(|_| set_id.is_some() && set_id == own_set) {
-        at.report_value(written, "name another set: those who wait are in this one already");
+    let mut reader = ElementReader::new(element, diagnostics);
+    let after_ms = reader.required_integer("AfterMs", 1, RULESET_DURATION_MS_MAX);
+    let set_id = reader.required_integer("SetId", 0, u32::MAX.into()).map(|id| SetId(id as u32));
+    if let Some(raw) = reader.attribute("SetId").filter(|_| set_id.is_some() && set_id == own_set) {
+        reader.report_value(raw, "name another set: waiting tickets are already in this one");
     }
-    at.report_unread();
+    reader.report_unread();
     Some(AlternativeSetOffer { after_ms: after_ms?, set_id: set_id? })
 }

@@ -1,4 +1,4 @@
-//! `<Regions>`: what a player's region means, in one of three ways (S3-8).
+//! `<Regions>`: use of the players' regions.
 
 use crate::attribute::ValueType;
 use crate::limit::SOFT_FILTER_WEIGHT_MAX;
@@ -9,62 +9,66 @@ use crate::ruleset::raw::{Diagnostics, RawElement, quoted_excerpt};
 use crate::ruleset::validate::attributes::DeclaredAttributes;
 use crate::ruleset::validate::expansions::DeclaredExpansions;
 
-/// The round trip that counts as 1 where a file does not say: the thesis's range (S1-19), milliseconds.
+/// Default round trip that counts as 1, milliseconds: the thesis's latency range.
 const DEFAULT_ROUND_TRIP_SPAN_MS: f64 = 300.0;
 
 #[derive(Clone, Copy)]
 enum RegionModeName {
-    Separate,
-    Stage,
+    Partition,
+    Filter,
     Quality,
 }
 
-const REGION_MODE_KEYWORDS: [(&str, RegionModeName); 3] =
-    [("separate", RegionModeName::Separate), ("stage", RegionModeName::Stage), ("quality", RegionModeName::Quality)];
+const REGION_MODE_KEYWORDS: [(&str, RegionModeName); 3] = [
+    ("partition", RegionModeName::Partition),
+    ("filter", RegionModeName::Filter),
+    ("quality", RegionModeName::Quality),
+];
 
-/// Reads `<Regions>`; `None` when the mistake is noted.
+/// Reads `<Regions>`; `None` if a problem was reported.
 pub(super) fn read_regions(
     element: &RawElement,
     declared: &DeclaredAttributes,
     expansions: &DeclaredExpansions,
-    mistakes: &Diagnostics,
+    diagnostics: &Diagnostics,
 ) -> Option<RegionMode> {
-    let mut at = ElementReader::new(element, mistakes);
-    let Some(mode) = at.required_keyword("Mode", &REGION_MODE_KEYWORDS) else {
-        // Which attributes belong here depends on the mode: without it nothing more can be said.
+    let mut reader = ElementReader::new(element, diagnostics);
+    let Some(mode) = reader.required_keyword("Mode", &REGION_MODE_KEYWORDS) else {
+        // The accepted attributes depend on the mode, so nothing else can be checked without it.
         for name in ["Attribute", "Expansion", "Weight", "SpanMs"] {
-            let _ = at.attribute(name);
+            let _ = reader.attribute(name);
         }
-        at.report_unread();
+        reader.report_unread();
         return None;
     };
     let regions = match mode {
-        RegionModeName::Separate => {
-            let attribute = at
+        RegionModeName::Partition => {
+            let attribute = reader
                 .required_attribute("Attribute")
-                .and_then(|written| declared.find_of_kind(&at, written, ValueType::String));
-            attribute.map(|attribute| RegionMode::Separate { attribute })
+                .and_then(|raw| declared.find_of_kind(&reader, raw, ValueType::String));
+            attribute.map(|attribute| RegionMode::Partition { attribute })
         }
-        RegionModeName::Stage => {
-            read_latency_expansion(&mut at, expansions).map(|expansion| RegionMode::Stage { expansion })
+        RegionModeName::Filter => {
+            read_latency_expansion(&mut reader, expansions).map(|expansion| RegionMode::Filter { expansion })
         }
         RegionModeName::Quality => {
-            let weight = at.required_number("Weight", NumberBounds::greater_than(0.0, SOFT_FILTER_WEIGHT_MAX));
-            let span_ms = at.number_or("SpanMs", NumberBounds::greater_than(0.0, 60_000.0), DEFAULT_ROUND_TRIP_SPAN_MS);
+            let weight = reader.required_number("Weight", NumberBounds::greater_than(0.0, SOFT_FILTER_WEIGHT_MAX));
+            let span_ms =
+                reader.number_or("SpanMs", NumberBounds::greater_than(0.0, 60_000.0), DEFAULT_ROUND_TRIP_SPAN_MS);
             weight.map(|weight| RegionMode::Quality { weight, span_ms })
         }
     };
-    at.report_unread();
+    reader.report_unread();
     regions
 }
 
-/// The limit by which regions are in reach.
-fn read_latency_expansion(at: &mut ElementReader<'_>, expansions: &DeclaredExpansions) -> Option<usize> {
-    let written = at.required_attribute("Expansion")?;
-    let (expansion, measure) = expansions.find(at, written)?;
+/// Reads the expansion that limits round trips to regions.
+fn read_latency_expansion(reader: &mut ElementReader<'_>, expansions: &DeclaredExpansions) -> Option<usize> {
+    let raw = reader.required_attribute("Expansion")?;
+    let (expansion, measure) = expansions.find(reader, raw)?;
     if measure? != Measure::Latency {
-        let what = format!("{} limits something else than latency", quoted_excerpt(&written.value));
-        at.report(written.value_span, what, "regions are in reach by their round trips: name one of Type=\"latency\"");
+        let problem = format!("{} does not limit latency", quoted_excerpt(&raw.value));
+        reader.report(raw.value_span, problem, "name an expansion with Type=\"latency\"");
         return None;
     }
     Some(expansion)

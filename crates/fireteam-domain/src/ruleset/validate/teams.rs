@@ -1,4 +1,4 @@
-//! `<Teams>`: what a match is made of.
+//! `<Teams>`: number and size of teams, largest party, and roles.
 
 use crate::attribute::ValueType;
 use crate::limit::PLAYERS_PER_SESSION_MAX;
@@ -8,39 +8,40 @@ use crate::ruleset::spelling::closest_name;
 use crate::ruleset::teams::{TeamRole, TeamsSpec};
 use crate::ruleset::validate::attributes::DeclaredAttributes;
 
-/// Teams up to this size are split exactly where a file does not say: 126 looks for ten players (S4-13).
+/// Default of `ExactUpToSize`: 126 evaluations for ten players.
 const DEFAULT_EXACT_UP_TO_SIZE: u64 = 5;
 
-/// Larger teams are never split exactly: C(19, 9) looks, some 92,000, are what a pass can bear.
+/// Maximum of `ExactUpToSize`: C(19, 9), about 92,000 evaluations, which is what a pass can afford.
 const EXACT_UP_TO_SIZE_MAX: u64 = 10;
 
 /// Reads `<Teams>`.
-pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, mistakes: &Diagnostics) -> TeamsSpec {
-    let mut at = ElementReader::new(element, mistakes);
-    let sizes = read_team_sizes(&mut at, mistakes);
+pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, diagnostics: &Diagnostics) -> TeamsSpec {
+    let mut reader = ElementReader::new(element, diagnostics);
+    let sizes = read_team_sizes(&mut reader, diagnostics);
     let players: u64 = sizes.iter().sum();
-    if (PLAYERS_PER_SESSION_MAX as u64) < players {
-        let what = format!("{} are {players} players", describe_team_sizes(&sizes));
-        at.report(element.name_span, what, format!("keep a match to {PLAYERS_PER_SESSION_MAX} players"));
+    if players > PLAYERS_PER_SESSION_MAX as u64 {
+        let problem = format!("{} have {players} players", describe_team_sizes(&sizes));
+        reader.report(element.name_span, problem, format!("keep a match to at most {PLAYERS_PER_SESSION_MAX} players"));
     }
-    // Where sizes are wrong, everything fits: that they are wrong is noted already.
-    let largest = sizes.iter().copied().max().unwrap_or(PLAYERS_PER_SESSION_MAX as u64);
-    let smallest = sizes.iter().copied().min().unwrap_or(PLAYERS_PER_SESSION_MAX as u64);
-    let max_party_size = at.integer_or("MaxPartySize", 1, largest, largest);
-    let exact_up_to_size = at.integer_or("ExactUpToSize", 0, EXACT_UP_TO_SIZE_MAX, DEFAULT_EXACT_UP_TO_SIZE);
-    let role_written = at.attribute("RoleAttribute");
-    let role_attribute = role_written.and_then(|written| declared.find_of_kind(&at, written, ValueType::StringList));
-    let children = at.children_named(&["Role"]);
-    match (role_written, children.first()) {
+    // Invalid sizes were reported already; accept any party size then.
+    let largest_team = sizes.iter().copied().max().unwrap_or(PLAYERS_PER_SESSION_MAX as u64);
+    let smallest_team = sizes.iter().copied().min().unwrap_or(PLAYERS_PER_SESSION_MAX as u64);
+    let max_party_size = reader.integer_or("MaxPartySize", 1, largest_team, largest_team);
+    let exact_up_to_size = reader.integer_or("ExactUpToSize", 0, EXACT_UP_TO_SIZE_MAX, DEFAULT_EXACT_UP_TO_SIZE);
+    let raw_role_attribute = reader.attribute("RoleAttribute");
+    let role_attribute = raw_role_attribute.and_then(|raw| declared.find_of_kind(&reader, raw, ValueType::StringList));
+    let children = reader.children_named(&["Role"]);
+    match (raw_role_attribute, children.first()) {
         (None, Some(first)) => {
-            let right = "add RoleAttribute=\"…\" with the texts attribute in which parties say what they play";
-            at.report(first.name_span, "roles are asked for, but nothing says who plays them", right);
+            let fix =
+                "add RoleAttribute=\"…\" with the string_list attribute that holds the roles of a party's players";
+            reader.report(first.name_span, "<Role> needs `RoleAttribute`", fix);
         }
-        (Some(_), None) => at.report_without_effect(&["RoleAttribute"], "no <Role> asks for anybody"),
+        (Some(_), None) => reader.report_without_effect(&["RoleAttribute"], "there is no <Role>"),
         _ => {}
     }
-    let roles = read_team_roles(&at, &children, smallest, mistakes);
-    at.report_unread();
+    let roles = read_team_roles(&reader, &children, smallest_team, diagnostics);
+    reader.report_unread();
     TeamsSpec {
         team_sizes: sizes.into_iter().map(|size| size as u16).collect(),
         max_party_size: max_party_size as u16,
@@ -50,34 +51,36 @@ pub(super) fn read_teams(element: &RawElement, declared: &DeclaredAttributes, mi
     }
 }
 
-/// Players in each team: so many teams of one size, or one `<Team>` after another. Empty when a mistake is noted.
-fn read_team_sizes(at: &mut ElementReader<'_>, mistakes: &Diagnostics) -> Vec<u64> {
+/// Players in each team, from `Count` and `Size` or from one `<Team>` per team. Empty if a problem was reported.
+fn read_team_sizes(reader: &mut ElementReader<'_>, diagnostics: &Diagnostics) -> Vec<u64> {
     let players_max = PLAYERS_PER_SESSION_MAX as u64;
-    let teams = at.children_named(&["Team"]);
-    let misspelt = at.element.children.iter().any(|child| closest_name(&child.name, ["Team", "Role"]) == Some("Team"));
-    if teams.is_empty() && !misspelt {
-        let (count, size) = (at.required_integer("Count", 2, players_max), at.required_integer("Size", 1, players_max));
-        // A wrong count is noted; sizes that are right are still held against it.
+    let teams = reader.children_named(&["Team"]);
+    let has_misspelt_team =
+        reader.element.children.iter().any(|child| closest_name(&child.name, ["Team", "Role"]) == Some("Team"));
+    if teams.is_empty() && !has_misspelt_team {
+        let (count, size) =
+            (reader.required_integer("Count", 2, players_max), reader.required_integer("Size", 1, players_max));
+        // An invalid count was reported already; a valid size is still checked.
         return size.map_or(Vec::new(), |size| vec![size; count.unwrap_or(2) as usize]);
     }
     for name in ["Count", "Size"] {
-        if let Some(written) = at.attribute(name) {
-            let what = format!("`{name}` stands beside a list of teams");
-            at.report(written.name_span, what, "keep `Count` and `Size`, or one <Team> for each team");
+        if let Some(raw) = reader.attribute(name) {
+            let problem = format!("`{name}` is combined with a list of teams");
+            reader.report(raw.name_span, problem, "keep either `Count` and `Size`, or one <Team> per team");
         }
     }
-    if let [only] = teams.as_slice() {
-        let right = "add a <Team Size=\"…\"/> for every other team";
-        at.report(only.name_span, "a match needs two teams, and this is the only one", right);
+    if let [only_team] = teams.as_slice() {
+        let fix = "add a <Team Size=\"…\"/> for each other team";
+        reader.report(only_team.name_span, "a match needs at least two teams and has one", fix);
     }
-    let sizes: Option<Vec<u64>> = teams.iter().map(|team| read_team_size(team, mistakes)).collect();
+    let sizes: Option<Vec<u64>> = teams.iter().map(|team| read_team_size(team, diagnostics)).collect();
     sizes.unwrap_or_default()
 }
 
-fn read_team_size(team: &RawElement, mistakes: &Diagnostics) -> Option<u64> {
-    let mut at = ElementReader::new(team, mistakes);
-    let size = at.required_integer("Size", 1, PLAYERS_PER_SESSION_MAX as u64);
-    at.report_unread();
+fn read_team_size(team: &RawElement, diagnostics: &Diagnostics) -> Option<u64> {
+    let mut reader = ElementReader::new(team, diagnostics);
+    let size = reader.required_integer("Size", 1, PLAYERS_PER_SESSION_MAX as u64);
+    reader.report_unread();
     size
 }
 
@@ -88,34 +91,34 @@ fn describe_team_sizes(sizes: &[u64]) -> String {
     }
 }
 
-/// What every team must fill, the smallest one too.
+/// Reads the roles of a team; they must fit into the smallest team.
 fn read_team_roles(
-    at: &ElementReader<'_>,
+    reader: &ElementReader<'_>,
     children: &[&RawElement],
-    smallest: u64,
-    mistakes: &Diagnostics,
+    smallest_team: u64,
+    diagnostics: &Diagnostics,
 ) -> Vec<TeamRole> {
     let mut roles: Vec<TeamRole> = Vec::new();
     for child in children {
-        let mut at = ElementReader::new(child, mistakes);
-        let name = at.required_identifier("Name");
-        let per_team = at.required_integer("PerTeam", 1, smallest).unwrap_or(1) as u16;
+        let mut reader = ElementReader::new(child, diagnostics);
+        let name = reader.required_identifier("Name");
+        let per_team = reader.required_integer("PerTeam", 1, smallest_team).unwrap_or(1) as u16;
         if let Some(name) = name {
             if roles.iter().any(|role| role.name == name.value) {
-                at.report(
+                reader.report(
                     name.value_span,
-                    format!("role {} is here a second time", quoted_excerpt(&name.value)),
-                    "add them up",
+                    format!("role {} appears a second time", quoted_excerpt(&name.value)),
+                    "merge them into one",
                 );
             }
             roles.push(TeamRole { name: name.value.clone(), per_team });
         }
-        at.report_unread();
+        reader.report_unread();
     }
-    let wanted: u64 = roles.iter().map(|role| u64::from(role.per_team)).sum();
-    if smallest < wanted {
-        let what = format!("its roles ask for {wanted} players in a team of {smallest}");
-        at.report(at.element.name_span, what, "ask for fewer");
+    let players_needed: u64 = roles.iter().map(|role| u64::from(role.per_team)).sum();
+    if players_needed > smallest_team {
+        let problem = format!("its roles need {players_needed} players in a team of {smallest_team}");
+        reader.report(reader.element.name_span, problem, "lower `PerTeam`");
     }
     roles
 }

@@ -1,9 +1,9 @@
-//! Every split there is, slowly and obviously; and what is wrong with one.
+//! Exhaustive team split as a reference, and a checker for the rules of a split.
 
 use crate::ruleset::teams::TeamsSpec;
 use crate::team::{TeamParty, TeamSplit};
 
-/// The smallest gap of all splits that keep to the rules.
+/// Smallest gap of all valid splits.
 pub(super) fn smallest_gap(
     spec: &TeamsSpec,
     parties: &[TeamParty<'_>],
@@ -17,7 +17,7 @@ pub(super) fn smallest_gap(
             let gap = gap_of_assignment(spec, parties, &team_of);
             best = Some(best.map_or(gap, |best| best.min(gap)));
         }
-        // Counts upwards, a digit for each party.
+        // Counts upwards, with one digit per party.
         let Some(at) = team_of.iter().position(|&team| team + 1 < teams) else { return best };
         team_of[at] += 1;
         team_of[..at].fill(0);
@@ -44,32 +44,32 @@ fn is_valid_split(
     })
 }
 
-/// Tries every role that each offers.
+/// Tries each role that each player offers.
 fn can_fill_roles_by_trial(spec: &TeamsSpec, offers: &[&[u16]], filled: &mut Vec<u16>) -> bool {
     let Some((first, rest)) = offers.split_first() else {
         return spec.roles.iter().zip(filled.iter()).all(|(role, filled)| role.per_team <= *filled);
     };
     first.iter().any(|&role| {
         filled[usize::from(role)] += 1;
-        let can = can_fill_roles_by_trial(spec, rest, filled);
+        let found = can_fill_roles_by_trial(spec, rest, filled);
         filled[usize::from(role)] -= 1;
-        can
+        found
     })
 }
 
 fn gap_of_assignment(spec: &TeamsSpec, parties: &[TeamParty<'_>], team_of: &[usize]) -> f64 {
-    let alike = spec.team_sizes.iter().all(|size| *size == spec.team_sizes[0]);
-    let measure = |(team, size): (usize, &u16)| {
+    let equal_sizes = spec.team_sizes.iter().all(|size| *size == spec.team_sizes[0]);
+    let strength = |(team, size): (usize, &u16)| {
         let members = (0..parties.len()).filter(|&party| team_of[party] == team);
         let sum: f64 = members.flat_map(|party| parties[party].ratings).sum();
-        if alike { sum } else { sum / f64::from(*size) }
+        if equal_sizes { sum } else { sum / f64::from(*size) }
     };
-    let measures: Vec<f64> = spec.team_sizes.iter().enumerate().map(measure).collect();
-    let pairs = measures.iter().flat_map(|a| measures.iter().map(move |b| (a - b).abs()));
+    let strengths: Vec<f64> = spec.team_sizes.iter().enumerate().map(strength).collect();
+    let pairs = strengths.iter().flat_map(|a| strengths.iter().map(move |b| (a - b).abs()));
     pairs.fold(0.0, f64::max)
 }
 
-/// What is wrong with a split.
+/// Describes the first rule that a split violates.
 pub(super) fn find_violation(
     spec: &TeamsSpec,
     parties: &[TeamParty<'_>],
@@ -91,10 +91,10 @@ pub(super) fn find_violation(
                 return Some(format!("party {party} plays {roles:?}"));
             }
         }
-        for (at, role) in spec.roles.iter().enumerate() {
-            let plays = members.iter().flat_map(|(_, roles)| roles).filter(|role| usize::from(**role) == at).count();
-            if plays < usize::from(role.per_team) {
-                return Some(format!("team {team} has {plays} for role {at}"));
+        for (index, role) in spec.roles.iter().enumerate() {
+            let count = members.iter().flat_map(|(_, roles)| roles).filter(|role| usize::from(**role) == index).count();
+            if count < usize::from(role.per_team) {
+                return Some(format!("team {team} has {count} for role {index}"));
             }
         }
     }
@@ -102,11 +102,11 @@ pub(super) fn find_violation(
         return Some(format!("not allowed: {team_of:?}"));
     }
     let gap = gap_of_assignment(spec, parties, &team_of);
-    (1e-9 < (gap - split.rating_gap).abs()).then(|| format!("says {}, and is {gap}", split.rating_gap))
+    ((gap - split.rating_gap).abs() > 1e-9).then(|| format!("reported gap {}, actual gap {gap}", split.rating_gap))
 }
 
-/// Every way to choose `count` of `0..of`.
-pub(super) fn combinations(of: usize, count: usize) -> impl Iterator<Item = Vec<usize>> {
-    let chosen = move |bits: u32| (0..of).filter(|at| bits >> at & 1 == 1).collect();
-    (0..1_u32 << of).filter(move |bits| bits.count_ones() as usize == count).map(chosen)
+/// All ways to choose `count` of `0..n`.
+pub(super) fn combinations(n: usize, count: usize) -> impl Iterator<Item = Vec<usize>> {
+    let chosen = move |bits: u32| (0..n).filter(|element| bits >> element & 1 == 1).collect();
+    (0..1_u32 << n).filter(move |bits| bits.count_ones() as usize == count).map(chosen)
 }

@@ -1,4 +1,4 @@
-//! Long random lives of many matches at once: a ticket is always in exactly one place, and nobody is lost.
+//! Random event sequences on several matches: a ticket is always in exactly one state, and none is lost.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Where a ticket is. There is no other place.
+/// State of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TicketPlace {
     Waiting,
@@ -20,16 +20,16 @@ struct LifecycleFixture {
     /// By the first byte of their ids.
     tickets: BTreeMap<u8, (MatchTicket, TicketPlace)>,
     matches: BTreeMap<u8, Match>,
-    /// Seats that somebody holds on servers.
+    /// Reservations held on game servers.
     held_reservations: Vec<ReservationId>,
 }
 
 impl LifecycleFixture {
     fn new(rules: LifecycleRules, tickets: u8) -> Self {
-        let alone = |n: u8| {
+        let entry = |n: u8| {
             (n, (match_ticket(n, u64::from(n), &[2 * n, 2 * n + 1][..1 + usize::from(n % 2)]), TicketPlace::Waiting))
         };
-        let tickets = (0..tickets).map(alone).collect();
+        let tickets = (0..tickets).map(entry).collect();
         Self { rules, now: START, tickets, matches: BTreeMap::new(), held_reservations: Vec::new() }
     }
 
@@ -42,63 +42,69 @@ impl LifecycleFixture {
         if chosen.len() < 2 || self.matches.contains_key(&id) {
             return;
         }
-        let members = chosen.iter().map(|n| self.tickets[n].0.clone()).collect();
-        let step = create_match(
+        let tickets = chosen.iter().map(|n| self.tickets[n].0.clone()).collect();
+        let transition = create_match(
             &self.rules,
-            NewMatch { id: MatchId::from_bytes([id; 16]), ..new_match(members) },
+            NewMatch { id: MatchId::from_bytes([id; 16]), ..new_match(tickets) },
             &no_open_nat,
             self.now,
         );
         for n in chosen {
             self.tickets.get_mut(&n).unwrap().1 = TicketPlace::InMatch(id);
         }
-        self.apply_transition(id, 0, step);
+        self.apply_transition(id, 0, transition);
     }
 
     fn apply_to_match(&mut self, id: u8, event: MatchEvent) {
-        let Some(play) = self.matches.get(&id).cloned() else { return };
+        let Some(current) = self.matches.get(&id).cloned() else { return };
         if let MatchEvent::ServerFound(Assignment::GameServer { reservation, .. }) = &event
             && !self.held_reservations.contains(reservation)
         {
             self.held_reservations.push(*reservation);
         }
-        let step = apply_event(&self.rules, &play, event, &no_open_nat, self.now);
-        self.apply_transition(id, play.version, step);
+        let transition = apply_event(&self.rules, &current, event, &no_open_nat, self.now);
+        self.apply_transition(id, current.version, transition);
     }
 
-    fn apply_transition(&mut self, id: u8, edition: u64, step: Transition) {
-        for effect in &step.effects {
+    fn apply_transition(&mut self, id: u8, version: u64, transition: Transition) {
+        for effect in &transition.effects {
             if let MatchEffect::ReleaseReservation { reservation, .. } = effect {
                 self.held_reservations.retain(|held| held != reservation);
             }
         }
-        assert_eq!(step.next_match.is_some(), step.result == EventResult::Changed);
-        let Some(next) = step.next_match else {
-            assert_eq!((step.ticket_fates, step.penalized_users), (vec![], vec![]), "{:?}", step.result);
+        assert_eq!(transition.next_match.is_some(), transition.result == EventResult::Changed);
+        let Some(next) = transition.next_match else {
+            assert_eq!(
+                (transition.ticket_fates, transition.penalized_users),
+                (vec![], vec![]),
+                "{:?}",
+                transition.result
+            );
             return;
         };
-        assert_eq!(next.version, edition + 1);
-        let over = matches!(next.stage, MatchStage::Ended { .. });
-        assert_eq!(step.ticket_fates.len(), if over { next.tickets.len() } else { 0 });
-        for (ticket, fate) in &step.ticket_fates {
-            let (member, at) = self.tickets.get_mut(&ticket.as_bytes()[0]).unwrap();
-            assert_eq!(*at, TicketPlace::InMatch(id), "a fate for a ticket that is elsewhere");
-            let played = next.tickets.iter().find(|it| it.ticket_id == *ticket).unwrap();
+        assert_eq!(next.version, version + 1);
+        let ended = matches!(next.stage, MatchStage::Ended { .. });
+        assert_eq!(transition.ticket_fates.len(), if ended { next.tickets.len() } else { 0 });
+        for (ticket_id, fate) in &transition.ticket_fates {
+            let (ticket, state) = self.tickets.get_mut(&ticket_id.as_bytes()[0]).unwrap();
+            assert_eq!(*state, TicketPlace::InMatch(id), "a transition for a ticket of another match");
+            let in_match = next.tickets.iter().find(|it| it.ticket_id == *ticket_id).unwrap();
             assert_eq!(
-                (played.entered_at, played.players.len()),
-                (member.entered_at, member.players.len()),
-                "its wait is kept"
+                (in_match.entered_at, in_match.players.len()),
+                (ticket.entered_at, ticket.players.len()),
+                "wait and players are unchanged"
             );
-            *at = match fate {
+            *state = match fate {
                 TicketFate::Requeued => TicketPlace::Waiting,
-                TicketFate::Ended(how) => TicketPlace::Ended(*how),
+                TicketFate::Ended(reason) => TicketPlace::Ended(*reason),
             };
         }
-        for user in &step.penalized_users {
-            let theirs = self.tickets.values().find(|(member, _)| member.players.iter().any(|seat| seat.user == *user));
+        for user in &transition.penalized_users {
+            let owner =
+                self.tickets.values().find(|(ticket, _)| ticket.players.iter().any(|player| player.user == *user));
             assert!(
                 matches!(
-                    theirs,
+                    owner,
                     Some((
                         _,
                         TicketPlace::Ended(
@@ -106,53 +112,54 @@ impl LifecycleFixture {
                         )
                     ))
                 ),
-                "{theirs:?}"
+                "{owner:?}"
             );
         }
         self.matches.insert(id, next);
         self.check_invariants();
     }
 
-    /// Who is in a match is in that match, and in no other that is not over.
+    /// A ticket in a match is in exactly one active match; any other ticket is in none.
     fn check_invariants(&self) {
-        let live = |play: &&Match| !matches!(play.stage, MatchStage::Ended { .. });
-        for (n, (_, at)) in &self.tickets {
-            let in_them: Vec<u8> = self
+        let is_active = |current: &&Match| !matches!(current.stage, MatchStage::Ended { .. });
+        for (n, (_, state)) in &self.tickets {
+            let active_matches: Vec<u8> = self
                 .matches
                 .values()
-                .filter(live)
-                .filter(|play| play.tickets.iter().any(|it| it.ticket_id == ticket_id(*n)))
-                .map(|play| play.id.as_bytes()[0])
+                .filter(is_active)
+                .filter(|current| current.tickets.iter().any(|it| it.ticket_id == ticket_id(*n)))
+                .map(|current| current.id.as_bytes()[0])
                 .collect();
-            let expected = if let TicketPlace::InMatch(id) = at { vec![*id] } else { vec![] };
-            assert_eq!(in_them, expected, "ticket {n} is {at:?}");
+            let expected = if let TicketPlace::InMatch(id) = state { vec![*id] } else { vec![] };
+            assert_eq!(active_matches, expected, "ticket {n} is {state:?}");
         }
     }
 
-    /// What the dice say happens.
-    fn run_random_action(&mut self, (kind, which, detail, later): (u8, u8, u8, u64)) {
-        self.now = self.now.plus_ms(later);
-        let member = |world: &Self| {
-            let members = world.matches.get(&which).map(|play| play.tickets.clone()).unwrap_or_default();
-            members.get(usize::from(detail) % members.len().max(1)).cloned()
+    /// Runs one randomly generated action.
+    fn run_random_action(&mut self, (kind, match_id, detail, delay_ms): (u8, u8, u8, u64)) {
+        self.now = self.now.plus_ms(delay_ms);
+        let random_ticket = |fixture: &Self| {
+            let tickets = fixture.matches.get(&match_id).map(|current| current.tickets.clone()).unwrap_or_default();
+            tickets.get(usize::from(detail) % tickets.len().max(1)).cloned()
         };
-        match (kind, member(self)) {
-            (0..=3, _) => self.propose(which),
-            (4..=11, Some(it)) => {
-                let users = it.players.iter().map(|seat| seat.user).take(1 + usize::from(detail / 64)).collect();
+        match (kind, random_ticket(self)) {
+            (0..=3, _) => self.propose(match_id),
+            (4..=11, Some(ticket)) => {
+                let users =
+                    ticket.players.iter().map(|player| player.user).take(1 + usize::from(detail / 64)).collect();
                 self.apply_to_match(
-                    which,
-                    MatchEvent::Responded { ticket_id: it.ticket_id, users, accepted: kind != 11 },
+                    match_id,
+                    MatchEvent::Responded { ticket_id: ticket.ticket_id, users, accepted: kind != 11 },
                 );
             }
-            (12, _) => self.apply_to_match(which, MatchEvent::DeadlinePassed),
-            (13 | 14, _) => self.apply_to_match(which, MatchEvent::ServerFound(game_server(detail))),
-            (15, _) => self.apply_to_match(which, MatchEvent::ServerFailed),
-            (16, _) => self.apply_to_match(which, MatchEvent::EndReported { reported_by: None }),
-            (17, _) => self.apply_to_match(which, MatchEvent::Cancelled),
-            (18, Some(it)) => self.apply_to_match(
-                which,
-                MatchEvent::TicketWithdrawn { ticket: it.ticket_id, reason: TicketEndReason::Left },
+            (12, _) => self.apply_to_match(match_id, MatchEvent::DeadlinePassed),
+            (13 | 14, _) => self.apply_to_match(match_id, MatchEvent::ServerFound(game_server(detail))),
+            (15, _) => self.apply_to_match(match_id, MatchEvent::ServerFailed),
+            (16, _) => self.apply_to_match(match_id, MatchEvent::EndReported { reported_by: None }),
+            (17, _) => self.apply_to_match(match_id, MatchEvent::Cancelled),
+            (18, Some(ticket)) => self.apply_to_match(
+                match_id,
+                MatchEvent::TicketWithdrawn { ticket_id: ticket.ticket_id, reason: TicketEndReason::Left },
             ),
             _ => {}
         }
@@ -162,26 +169,26 @@ impl LifecycleFixture {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// S0-21, S0-22: whatever happens in whatever order, a ticket waits, or is in exactly one match, or has ended;
-    /// and when every moment has come, nobody is in a match any more and no seat is held for nothing.
+    /// S0-21, S0-22: for any order of events, a ticket waits, is in exactly one match, or has ended. After all
+    /// deadlines, no ticket is in a match and no reservation is held.
     #[test]
     fn random_events_never_lose_a_ticket(
-        check in proptest::option::of(Just(READY_CHECK_MS as u32)),
-        mode in prop_oneof![Just(HostingMode::Advertised), Just(HostingMode::Peer), Just(HostingMode::None)],
-        dice in proptest::collection::vec((0_u8..19, 0_u8..12, any::<u8>(), 0_u64..8_000), 1..300),
+        ready_check_ms in proptest::option::of(Just(READY_CHECK_MS as u32)),
+        mode in prop_oneof![Just(HostingMode::GameServer), Just(HostingMode::Peer), Just(HostingMode::None)],
+        actions in proptest::collection::vec((0_u8..19, 0_u8..12, any::<u8>(), 0_u64..8_000), 1..300),
     ) {
-        let mut world = LifecycleFixture::new(lifecycle_rules(check, mode), 30);
-        for roll in dice {
-            world.run_random_action(roll);
+        let mut fixture = LifecycleFixture::new(lifecycle_rules(ready_check_ms, mode), 30);
+        for action in actions {
+            fixture.run_random_action(action);
         }
         for _ in 0..3 {
-            world.now = world.now.plus_ms(2 * MAX_MATCH_MS);
-            for id in world.matches.keys().copied().collect::<Vec<_>>() {
-                world.apply_to_match(id, MatchEvent::DeadlinePassed);
+            fixture.now = fixture.now.plus_ms(2 * MAX_MATCH_MS);
+            for id in fixture.matches.keys().copied().collect::<Vec<_>>() {
+                fixture.apply_to_match(id, MatchEvent::DeadlinePassed);
             }
         }
-        prop_assert!(world.tickets.values().all(|(_, at)| !matches!(at, TicketPlace::InMatch(_))));
-        prop_assert_eq!(world.tickets.len(), 30);
-        prop_assert_eq!(&world.held_reservations, &[] as &[ReservationId]);
+        prop_assert!(fixture.tickets.values().all(|(_, at)| !matches!(at, TicketPlace::InMatch(_))));
+        prop_assert_eq!(fixture.tickets.len(), 30);
+        prop_assert_eq!(&fixture.held_reservations, &[] as &[ReservationId]);
     }
 }

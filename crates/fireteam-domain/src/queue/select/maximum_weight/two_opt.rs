@@ -1,84 +1,85 @@
-//! Exchanges partners as long as that gains something (2-opt): a–b and c–d become a–c and b–d.
+//! 2-opt improvement of a pairing: exchanges partners, a–b and c–d to a–c and b–d, while the total weight grows.
 
 use crate::queue::select::Selector;
 use crate::queue::select::maximum_weight::{NeighborLists, pair_weight};
 
-/// Rounds at most; the first two find nearly everything.
+/// Maximum number of sweeps; the first two find nearly all gains.
 const SWEEPS_MAX: usize = 6;
 
-/// Less than this is no gain, only rounding.
+/// Smallest gain; smaller differences are rounding errors.
 const GAIN_MIN: f64 = 1e-9;
 
-/// Who is whose partner by now.
+/// Current partners of all tickets in a pool.
 struct Pairing<'c> {
     pool: &'c [u32],
     neighbor_lists: &'c NeighborLists,
     partners: &'c mut [Option<u32>],
-    /// What each has in its pair.
+    /// Weight of each ticket's current pair; 0 if unpaired.
     pair_weights: Vec<f64>,
-    /// Exchanges so far.
+    /// Number of exchanges so far.
     exchange_count: u32,
-    /// When each last changed partners.
+    /// Value of `exchange_count` when each ticket last changed its partner.
     last_changed: Vec<u32>,
-    /// When each last looked for a better one in vain.
+    /// Value of `exchange_count` when each ticket last found no exchange.
     last_failed: Vec<Option<u32>>,
 }
 
 impl Selector<'_, '_> {
-    pub(super) fn improve_by_two_opt(&mut self, pool: &[u32], named: &NeighborLists, partners: &mut [Option<u32>]) {
-        let weights = partners.iter().zip(0_u32..).map(|(it, one)| self.compute_pair_weight(pool, one, *it)).collect();
-        let (changed, in_vain) = (vec![0; pool.len()], vec![None; pool.len()]);
-        let mut couples = Pairing {
-            pool,
-            neighbor_lists: named,
-            partners,
-            pair_weights: weights,
-            exchange_count: 0,
-            last_changed: changed,
-            last_failed: in_vain,
-        };
+    pub(super) fn improve_by_two_opt(
+        &mut self,
+        pool: &[u32],
+        neighbor_lists: &NeighborLists,
+        partners: &mut [Option<u32>],
+    ) {
+        let pair_weights =
+            partners.iter().zip(0_u32..).map(|(it, one)| self.compute_pair_weight(pool, one, *it)).collect();
+        let (last_changed, last_failed) = (vec![0; pool.len()], vec![None; pool.len()]);
+        let mut pairing =
+            Pairing { pool, neighbor_lists, partners, pair_weights, exchange_count: 0, last_changed, last_failed };
         for _ in 0..SWEEPS_MAX {
-            let mut gained = false;
+            let mut improved = false;
             for one in 0..pool.len() as u32 {
-                if couples.is_unchanged_since_failure(one) {
+                if pairing.is_unchanged_since_failure(one) {
                     continue;
                 }
-                let found = self.try_exchange(&mut couples, one);
-                couples.last_failed[one as usize] = (!found).then_some(couples.exchange_count);
-                gained |= found;
+                let found = self.try_exchange(&mut pairing, one);
+                pairing.last_failed[one as usize] = (!found).then_some(pairing.exchange_count);
+                improved |= found;
             }
-            if !gained || self.progress.truncated {
+            if !improved || self.progress.truncated {
                 return;
             }
         }
     }
 
-    /// Gives `one` a heavier partner, if everybody concerned together gains by it.
-    fn try_exchange(&mut self, couples: &mut Pairing<'_>, one: u32) -> bool {
-        for &(wanted, heavier) in couples.neighbor_lists.neighbors_of(one) {
-            let had = couples.pair_weights[one as usize];
-            // Any gain has an end whose new pair is heavier than its old one; that end finds it.
-            if heavier <= had {
+    /// Gives `one` a heavier partner if the total weight of the affected pairs grows.
+    fn try_exchange(&mut self, pairing: &mut Pairing<'_>, one: u32) -> bool {
+        for &(other, new_weight) in pairing.neighbor_lists.neighbors_of(one) {
+            let current_weight = pairing.pair_weights[one as usize];
+            // Every gain has a ticket whose new pair is heavier than its old one, so that ticket finds it.
+            if new_weight <= current_weight {
                 return false;
             }
-            let (left, lost) = (couples.partners[one as usize], couples.partners[wanted as usize]);
-            let old = had + couples.pair_weights[wanted as usize];
-            let consoled = match (left, lost) {
-                (Some(left), Some(lost)) => {
-                    let most = couples.neighbor_lists.neighbors_of(left).first().map_or(0.0, |it| it.1);
-                    if heavier + most <= old + GAIN_MIN {
+            let (old_partner, other_partner) = (pairing.partners[one as usize], pairing.partners[other as usize]);
+            let old_total = current_weight + pairing.pair_weights[other as usize];
+            let rest_weight = match (old_partner, other_partner) {
+                (Some(old_partner), Some(other_partner)) => {
+                    let heaviest_rest = pairing.neighbor_lists.neighbors_of(old_partner).first().map_or(0.0, |it| it.1);
+                    if new_weight + heaviest_rest <= old_total + GAIN_MIN {
                         continue;
                     }
-                    self.known_or_computed_weight(couples, left, lost)
+                    self.known_or_computed_weight(pairing, old_partner, other_partner)
                 }
                 _ => 0.0,
             };
-            if old + GAIN_MIN < heavier + consoled && (0.0 < consoled || left.is_none() || lost.is_none()) {
-                couples.exchange_count += 1;
-                couples.pair(one, wanted, heavier);
-                match (left, lost) {
-                    (Some(left), Some(lost)) => couples.pair(left, lost, consoled),
-                    (Some(alone), None) | (None, Some(alone)) => couples.unpair(alone),
+            if old_total + GAIN_MIN < new_weight + rest_weight
+                && (rest_weight > 0.0 || old_partner.is_none() || other_partner.is_none())
+            {
+                pairing.exchange_count += 1;
+                pairing.pair(one, other, new_weight);
+                match (old_partner, other_partner) {
+                    (Some(old_partner), Some(other_partner)) => pairing.pair(old_partner, other_partner, rest_weight),
+                    (Some(unpaired), None) | (None, Some(unpaired)) => pairing.unpair(unpaired),
                     (None, None) => {}
                 }
                 return true;
@@ -87,12 +88,12 @@ impl Selector<'_, '_> {
         false
     }
 
-    fn known_or_computed_weight(&mut self, couples: &Pairing<'_>, one: u32, other: u32) -> f64 {
-        let known = couples.neighbor_lists.neighbors_of(one).iter().find(|it| it.0 == other).map(|it| it.1);
-        known.unwrap_or_else(|| self.compute_pair_weight(couples.pool, one, Some(other)))
+    fn known_or_computed_weight(&mut self, pairing: &Pairing<'_>, one: u32, other: u32) -> f64 {
+        let known = pairing.neighbor_lists.neighbors_of(one).iter().find(|it| it.0 == other).map(|it| it.1);
+        known.unwrap_or_else(|| self.compute_pair_weight(pairing.pool, one, Some(other)))
     }
 
-    /// What a pair weighs; 0 when it may not be.
+    /// Weight of a pair; 0 if it is not allowed.
     fn compute_pair_weight(&mut self, pool: &[u32], one: u32, other: Option<u32>) -> f64 {
         let Some(other) = other else { return 0.0 };
         let (one, other) = (pool[one as usize], pool[other as usize]);
@@ -100,18 +101,17 @@ impl Selector<'_, '_> {
             return 0.0;
         }
         let reached = self.pass_state.pair_quality(one, other, self.progress);
-        let nearness = self.pass_state.key_distance(one, other);
-        reached.map_or(0.0, |reached| pair_weight(&self.pass_state.input.queue.quality, reached, nearness))
+        let distance = self.pass_state.key_distance(one, other);
+        reached.map_or(0.0, |reached| pair_weight(&self.pass_state.input.queue.quality, reached, distance))
     }
 }
 
 impl Pairing<'_> {
-    /// Whether `one` looked in vain, and neither it nor anybody whom it names has changed partners since: all that it goes by is
-    /// as it was.
+    /// Whether `one` found no exchange, and neither it nor its candidates changed partners since then.
     fn is_unchanged_since_failure(&self, one: u32) -> bool {
-        let Some(looked) = self.last_failed[one as usize] else { return false };
-        let mut concerned = self.neighbor_lists.neighbors_of(one).iter().map(|it| it.0).chain([one]);
-        concerned.all(|it| self.last_changed[it as usize] <= looked)
+        let Some(failed_at) = self.last_failed[one as usize] else { return false };
+        let mut affected = self.neighbor_lists.neighbors_of(one).iter().map(|it| it.0).chain([one]);
+        affected.all(|it| self.last_changed[it as usize] <= failed_at)
     }
 
     fn pair(&mut self, one: u32, other: u32, weight: f64) {
@@ -119,8 +119,8 @@ impl Pairing<'_> {
         self.set_partner(other, Some(one), weight);
     }
 
-    fn unpair(&mut self, alone: u32) {
-        self.set_partner(alone, None, 0.0);
+    fn unpair(&mut self, one: u32) {
+        self.set_partner(one, None, 0.0);
     }
 
     fn set_partner(&mut self, one: u32, partner: Option<u32>, weight: f64) {

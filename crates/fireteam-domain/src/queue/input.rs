@@ -1,0 +1,57 @@
+//! Input of a pass: waiting tickets, open sessions, settings, time and limits.
+
+use std::sync::Arc;
+
+use crate::advertisement::Advertisement;
+use crate::attribute_values::AttributeValues;
+use crate::queue::avoidance::PastMatches;
+use crate::queue::gate::QueueCounts;
+use crate::queue::prepared_ticket::PreparedTicket;
+use crate::ruleset::Ruleset;
+use crate::ruleset::queue::QueueSpec;
+use crate::ruleset::teams::TeamsSpec;
+use crate::time::UnixMs;
+
+/// Input of a pass.
+#[derive(Clone, Copy, Debug)]
+pub struct PassInput<'a> {
+    /// Ruleset.
+    pub ruleset: &'a Ruleset,
+    /// Queue settings of the ruleset.
+    pub queue: &'a QueueSpec,
+    /// Team settings of the ruleset.
+    pub teams: &'a TeamsSpec,
+    /// Waiting tickets of one silo, in any order. Tickets with a user in a match are excluded.
+    pub tickets: &'a [&'a PreparedTicket],
+    /// Sessions with open seats; used if the queue backfills.
+    pub open_sessions: &'a [OpenSession],
+    /// Recent matches of users; used if the queue has avoidance rules.
+    pub past_matches: &'a PastMatches,
+    /// Counts for the gate.
+    pub queue_counts: QueueCounts,
+    /// Time of the pass.
+    pub now: UnixMs,
+    /// Seed of the random number generator.
+    pub rng_seed: u64,
+    /// Maximum number of pair evaluations, which bounds the time of the pass.
+    pub max_pair_checks: u64,
+}
+
+/// Session with open seats, as input of a pass.
+#[derive(Clone, Debug)]
+pub struct OpenSession {
+    /// Advertisement of a kind, set and silo that this queue may fill.
+    pub advertisement: Arc<Advertisement>,
+    /// Attribute values of the session.
+    pub attribute_values: AttributeValues,
+    /// End of the advertisement's TTL.
+    pub expires_at: UnixMs,
+    /// Seats that are neither taken nor reserved.
+    pub open_seats: u16,
+    /// Open seats of each team, in the order of `TeamsSpec::team_sizes`, if known. They sum to `open_seats`.
+    pub open_seats_by_team: Option<Box<[u16]>>,
+    /// Ratings of the players in the session, on the set's scale; empty if unknown.
+    pub player_ratings: Box<[f64]>,
+    /// Mean leaderboard position of its players, 0 for the best. `None` if unknown.
+    pub leaderboard_position: Option<f64>,
+}

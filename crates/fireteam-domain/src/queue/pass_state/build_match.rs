@@ -1,0 +1,239 @@
+//! Match building: splits compatible parties into teams, chooses a region and checks the quality.
+
+use crate::filter::Refusal;
+use crate::queue::avoidance;
+use crate::queue::candidate_match::CandidateMatch;
+use crate::queue::pass_progress::PassProgress;
+use crate::queue::pass_state::PassState;
+use crate::queue::quality::{self, MatchQuality, QualityInput};
+use crate::queue::region::{self, ReachableRegions, RegionChoice};
+use crate::ruleset::queue::{AvoidStrictness, QualitySpec};
+use crate::team;
+
+/// Tickets of one team: ticket index, and one role per player.
+type TeamRows = Vec<(u32, Vec<u16>)>;
+
+impl<'a> PassState<'a> {
+    /// Builds a match from tickets that may all meet and fill the teams exactly. Returns the first rule that fails.
+    pub(in crate::queue) fn build_match(
+        &self,
+        rows: &[u32],
+        progress: &mut PassProgress,
+    ) -> Result<CandidateMatch<'a>, Refusal> {
+        if let &[one, other] = rows
+            && self.input.teams.team_sizes.len() == 2
+            && self.input.teams.roles.is_empty()
+        {
+            return self.build_two_ticket_match(one, other, progress);
+        }
+        let region = match self.input.queue.regions {
+            None => RegionChoice::Unrestricted,
+            Some(_) => self.choose_region(&rows.iter().map(|&row| self.reachable_regions(row)).collect::<Vec<_>>())?,
+        };
+        // Only win and draw probabilities depend on the teams. For other qualities, a match is rejected before the
+        // expensive team split.
+        let needs_teams = matches!(
+            self.input.queue.quality,
+            QualitySpec::WinProbability { .. } | QualitySpec::DrawProbability { .. }
+        );
+        let mut quality = 0.0;
+        if !needs_teams {
+            quality = self.passing_quality(rows, &[], region, progress)?;
+        }
+        let teams = self.split_into_teams(rows).ok_or(Refusal::TeamsNotFilled)?;
+        if needs_teams {
+            let tickets = teams.iter().zip(0_u16..).flat_map(|(team, place)| team.iter().map(move |it| (it.0, place)));
+            let (rows, teams): (Vec<u32>, Vec<u16>) = tickets.unzip();
+            quality = self.passing_quality(&rows, &teams, region, progress)?;
+        }
+        Ok(CandidateMatch { teams, quality, region: region_name(region) })
+    }
+
+    /// Quality of a match, or `LowQuality`. `teams` holds the team of each ticket where quality depends on teams.
+    fn passing_quality(
+        &self,
+        rows: &[u32],
+        teams: &[u16],
+        region: RegionChoice<'a>,
+        progress: &mut PassProgress,
+    ) -> Result<f64, Refusal> {
+        let quality = self.match_quality(rows, teams, region, progress);
+        quality.passes.then_some(quality.quality).ok_or(Refusal::LowQuality)
+    }
+
+    /// Quality of a two-ticket match with one ticket per team, without building it.
+    pub(in crate::queue) fn pair_quality(
+        &self,
+        one: u32,
+        other: u32,
+        progress: &mut PassProgress,
+    ) -> Result<f64, Refusal> {
+        self.pair_quality_and_region(one, other, progress).map(|(quality, _)| quality)
+    }
+
+    fn build_two_ticket_match(
+        &self,
+        one: u32,
+        other: u32,
+        progress: &mut PassProgress,
+    ) -> Result<CandidateMatch<'a>, Refusal> {
+        let sizes = &self.input.teams.team_sizes;
+        let fits =
+            |one: u32, other: u32| [one, other].map(|row| self.tickets[row as usize].player_count)[..] == sizes[..];
+        let (first, second) = if fits(one, other) { (one, other) } else { (other, one) };
+        fits(first, second).then_some(()).ok_or(Refusal::TeamsNotFilled)?;
+        let (quality, region) = self.pair_quality_and_region(first, second, progress)?;
+        Ok(CandidateMatch { teams: vec![vec![(first, Vec::new())], vec![(second, Vec::new())]], quality, region })
+    }
+
+    fn pair_quality_and_region(
+        &self,
+        one: u32,
+        other: u32,
+        progress: &mut PassProgress,
+    ) -> Result<(f64, Option<&'a str>), Refusal> {
+        let region = match self.input.queue.regions {
+            None => RegionChoice::Unrestricted,
+            Some(_) => self.choose_region(&[self.reachable_regions(one), self.reachable_regions(other)])?,
+        };
+        if self.input.queue.quality == QualitySpec::Any && self.input.queue.avoid.is_empty() {
+            return Ok((0.0, region_name(region)));
+        }
+        Ok((self.passing_quality(&[one, other], &[0, 1], region, progress)?, region_name(region)))
+    }
+
+    fn reachable_regions(&self, row: u32) -> &ReachableRegions<'a> {
+        &self.tickets[row as usize].reachable_regions
+    }
+
+    fn choose_region(&self, members: &[&ReachableRegions<'a>]) -> Result<RegionChoice<'a>, Refusal> {
+        let Some(rule) = self.input.queue.regions else { return Ok(RegionChoice::Unrestricted) };
+        match region::choose_region(rule, &self.region_names, members) {
+            RegionChoice::NoCommonRegion => Err(Refusal::NoCommonRegion),
+            choice => Ok(choice),
+        }
+    }
+
+    fn match_quality(
+        &self,
+        rows: &[u32],
+        teams: &[u16],
+        region: RegionChoice<'a>,
+        progress: &mut PassProgress,
+    ) -> MatchQuality {
+        let (input, queue) = (self.input, self.input.queue);
+        let avoidance_cost = self.avoidance_cost(rows);
+        let mut costs = avoidance_cost;
+        if let Some(rule) = queue.regions {
+            costs += region::region_cost(
+                rule,
+                region,
+                &rows.iter().map(|&row| self.reachable_regions(row)).collect::<Vec<_>>(),
+            );
+        }
+        let bonus = queue.wait_bonus.as_ref();
+        let with_bonus = |base: f64| {
+            let waits = rows.iter().map(|&row| self.tickets[row as usize].waiting_session.waited_ms);
+            quality::apply_bonus_and_costs(&queue.quality, bonus, base, waits.fold(0, u64::saturating_add), costs)
+        };
+        let quality = match queue.quality {
+            QualitySpec::SoftScore { .. } => with_bonus(-self.worst_pair_score(rows)),
+            QualitySpec::LeaderboardGauss { sigma, scale, .. } => with_bonus(quality::leaderboard_quality(
+                sigma,
+                scale,
+                rows.iter().map(|&row| self.tickets[row as usize].leaderboard_position),
+            )),
+            _ => {
+                let team = |index: usize| teams.get(index).copied().unwrap_or(0);
+                let input_of = |(index, &row): (usize, &u32)| self.tickets[row as usize].quality_input(team(index));
+                let members: Vec<QualityInput<'_>> = rows.iter().enumerate().map(input_of).collect();
+                quality::evaluate_quality(input.ruleset, &queue.quality, bonus, &members, costs)
+            }
+        };
+        if !quality.passes {
+            self.record_when_quality_passes(rows, &quality, avoidance_cost > 0.0, progress);
+        }
+        quality
+    }
+
+    /// Highest mutual soft score of any two tickets; lower is better.
+    fn worst_pair_score(&self, rows: &[u32]) -> f64 {
+        let pairs =
+            rows.iter().enumerate().flat_map(|(index, &one)| rows[index + 1..].iter().map(move |&other| (one, other)));
+        pairs.fold(0.0, |worst, (one, other)| worst.max(self.filter_columns.pair_score(one, other)))
+    }
+
+    /// Quality cost of avoidance rules: the sum over rules of the highest cost of any pair.
+    fn avoidance_cost(&self, rows: &[u32]) -> f64 {
+        let input = self.input;
+        let rules_with_cost = input.queue.avoid.iter().filter(|it| matches!(it.how, AvoidStrictness::PreferNot { .. }));
+        let max_cost = |rule| {
+            let mut max_cost: f64 = 0.0;
+            for (index, &one) in rows.iter().enumerate() {
+                for &other in &rows[index + 1..] {
+                    let (one, other) = (&self.tickets[one as usize], &self.tickets[other as usize]);
+                    if one.has_avoidances || other.has_avoidances {
+                        max_cost = max_cost.max(avoidance::avoidance_cost(
+                            rule,
+                            input.past_matches,
+                            one.avoidance_side(),
+                            other.avoidance_side(),
+                            input.now,
+                        ));
+                    }
+                }
+            }
+            max_cost
+        };
+        rules_with_cost.map(max_cost).sum()
+    }
+
+    /// Records when the match would be good enough if its tickets only wait.
+    fn record_when_quality_passes(
+        &self,
+        rows: &[u32],
+        quality: &MatchQuality,
+        has_avoidance_cost: bool,
+        progress: &mut PassProgress,
+    ) {
+        let (queue, now) = (self.input.queue, self.input.now);
+        if let Some(rule) = queue.wait_bonus.as_ref().filter(|it| quality.shortfall.is_finite() && it.per_minute > 0.0)
+        {
+            let waited_minutes: f64 =
+                rows.iter().map(|&row| self.tickets[row as usize].waiting_session.waited_ms as f64 / 60_000.0).sum();
+            let wanted_minutes = quality.shortfall / rule.per_minute + (rule.free_minutes - waited_minutes).max(0.0);
+            // All tickets wait at the same time. One extra millisecond, because the comparison may be strict.
+            let ms = (wanted_minutes / rows.len() as f64 * 60_000.0).ceil() + 1.0;
+            progress.record_change_at(now.plus_ms(ms as u64));
+        }
+        if has_avoidance_cost {
+            let half_lives = queue.avoid.iter().filter_map(|it| match it.how {
+                AvoidStrictness::PreferNot { half_life_ms, .. } => Some(half_life_ms),
+                _ => None,
+            });
+            // Costs fall continuously, so check again after a sixteenth of a half-life.
+            half_lives.for_each(|half_life_ms| progress.record_change_at(now.plus_ms((half_life_ms / 16).max(1))));
+        }
+    }
+
+    fn split_into_teams(&self, rows: &[u32]) -> Option<Vec<TeamRows>> {
+        let party = |&row: &u32| {
+            let prepared = self.tickets[row as usize].prepared;
+            team::TeamParty { ratings: &prepared.player_ratings, offered_roles: &prepared.offered_roles }
+        };
+        let parties: Vec<team::TeamParty<'_>> = rows.iter().map(party).collect();
+        let split = team::split_into_teams(self.input.teams, &parties, &|one, other| {
+            self.must_be_in_different_teams(rows[one], rows[other])
+        })?;
+        let with_indices =
+            |team: Vec<(usize, Vec<u16>)>| team.into_iter().map(|(position, roles)| (rows[position], roles)).collect();
+        Some(split.teams.into_iter().map(with_indices).collect())
+    }
+}
+
+fn region_name(choice: RegionChoice<'_>) -> Option<&str> {
+    match choice {
+        RegionChoice::Chosen(name, _) => Some(name),
+        RegionChoice::NoCommonRegion | RegionChoice::Unrestricted => None,
+    }
+}

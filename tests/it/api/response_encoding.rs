@@ -1,0 +1,251 @@
+//! Answers written by hand mean what the generated code would have written.
+
+use proptest::prelude::*;
+use prost::Message;
+
+use fireteam::api::response_encoder::{
+    EncodedResponse, RESPONSE_BYTES_MAX, SearchResponseEncoder, encode_static_candidate_fields,
+};
+use fireteam::domain::attribute::Trust;
+use fireteam::domain::filter::{Refusal, RefusingSide};
+use fireteam::domain::ruleset::Ruleset;
+use fireteam::engine::command::{CandidateView, ReportLatencyAnswer, RoundTrip, SearchAnswer};
+
+use crate::support::generated_client;
+use crate::support::scripted_engine::{scripted_advertisement, scripted_ruleset};
+
+#[derive(Clone, Debug)]
+struct Hit {
+    byte: u8,
+    party_sizes: Vec<u8>,
+    connect_data: Vec<u8>,
+    score: f64,
+    terms: [f64; 2],
+    distance_miles: Option<f64>,
+    round_trip: Option<RoundTrip>,
+    open_seats: u16,
+}
+
+prop_compose! {
+    fn hits()(hits in prop::collection::vec(hit(), 0..20)) -> Vec<Hit> { hits }
+}
+
+prop_compose! {
+    fn hit()(
+        byte in any::<u8>(),
+        party_sizes in prop::collection::vec(1u8..=64, 0..32),
+        connect_data in prop::collection::vec(any::<u8>(), 0..512),
+        score in score_value(),
+        terms in [score_value(), score_value()],
+        distance_miles in prop::option::of(0.0..8000.0),
+        round_trip in prop::option::of(round_trips()),
+        open_seats in 0u16..=1000,
+    ) -> Hit {
+        Hit { byte, party_sizes, connect_data, score, terms, distance_miles, round_trip, open_seats }
+    }
+}
+
+/// Zeros are left out of the wire, so they must be tried often.
+fn score_value() -> impl Strategy<Value = f64> {
+    prop_oneof![Just(0.0), Just(0.0004), 0.0..1.0, 0.0..1e9]
+}
+
+fn round_trips() -> impl Strategy<Value = RoundTrip> {
+    prop_oneof![(0.0..60_000.0).prop_map(RoundTrip::Estimated), (0.0..60_000.0).prop_map(RoundTrip::Measured)]
+}
+
+fn reported_round_trip_ms(round_trip: RoundTrip) -> f32 {
+    match round_trip {
+        RoundTrip::Estimated(ms) => ((ms / 25.0).round() * 25.0) as f32,
+        RoundTrip::Measured(ms) => ms as f32,
+    }
+}
+
+fn rounded(exact: f64) -> f64 {
+    (exact * 1000.0).round() / 1000.0
+}
+
+/// The obvious way: a generated message, filled field by field.
+fn generated_candidates(ruleset: &Ruleset, hits: &[Hit]) -> Vec<generated_client::Candidate> {
+    let candidate = |hit: &Hit| generated_client::Candidate {
+        advertisement_id: format!("{:02x}", hit.byte).repeat(16),
+        score: rounded(hit.score),
+        terms: ruleset
+            .soft_filters
+            .iter()
+            .zip(hit.terms)
+            .map(|(soft, exact)| {
+                let value = if &*soft.name == "skill" { exact } else { rounded(exact) };
+                generated_client::ScoreTerm { name: soft.name.to_string(), value }
+            })
+            .collect(),
+        distance_miles: hit.distance_miles.map(|it| ((it * 1.609_344 / 500.0).round() * 500.0 / 1.609_344) as f32),
+        round_trip_ms: hit.round_trip.map(reported_round_trip_ms),
+        open_seats: u32::from(hit.open_seats),
+        party_size_composition: hit.party_sizes.iter().map(|&size| i32::from(size)).collect(),
+        connect_data: hit.connect_data.clone(),
+    };
+    hits.iter().map(candidate).collect()
+}
+
+fn encode_candidates<'a>(ruleset: &'a Ruleset, hits: &[Hit]) -> SearchResponseEncoder<'a> {
+    let mut writer = SearchResponseEncoder::new(ruleset);
+    for hit in hits {
+        let mut published = scripted_advertisement(hit.byte);
+        published.session.party_sizes.clone_from(&hit.party_sizes);
+        published.connect_data.clone_from(&hit.connect_data);
+        writer.push_candidate(&CandidateView {
+            id: published.id,
+            encoded_advert: &encode_static_candidate_fields(&published),
+            score: hit.score,
+            score_terms: &hit.terms,
+            distance_miles: hit.distance_miles,
+            round_trip: hit.round_trip,
+            open_seats: hit.open_seats,
+        });
+    }
+    writer
+}
+
+fn empty_search_answer(ruleset: Ruleset) -> SearchAnswer {
+    SearchAnswer {
+        ruleset: ruleset.into(),
+        evaluated_rows: 0,
+        truncated: false,
+        refusal_counts: vec![],
+        search_token: vec![],
+        searching_for_ms: 0,
+        next_expansion_in_ms: None,
+        store_staleness_ms: None,
+        ignored_fields: vec![],
+    }
+}
+
+proptest! {
+    /// Spliced candidates read as generated ones, and a decoded answer is the answer. Distances come in steps of 500 km,
+    /// round trips that nobody measured in steps of 25 ms.
+    #[test]
+    fn spliced_answers_mean_what_generated_ones_do(hits in hits(), evaluated in any::<u32>(), truncated: bool) {
+        let ruleset = scripted_ruleset();
+        let found = SearchAnswer { evaluated_rows: evaluated, truncated, ..empty_search_answer(ruleset.clone()) };
+        let encoded = encode_candidates(&ruleset, &hits).finish_search_response(found);
+        let bytes = encoded.encode_to_vec();
+        prop_assert_eq!(bytes.len(), encoded.encoded_len());
+        let wanted = generated_client::MatchmakingSearchResponse {
+            candidates: generated_candidates(&ruleset, &hits),
+            evaluated,
+            truncated,
+            service_configuration_hash: ruleset.hash.0,
+            ..Default::default()
+        };
+        prop_assert_eq!(generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap(), wanted);
+        prop_assert_eq!(EncodedResponse::decode(&*bytes).unwrap(), encoded);
+    }
+
+    /// Any message survives being kept as bytes.
+    #[test]
+    fn what_is_kept_encoded_is_kept_whole(score in any::<f64>(), miles in any::<f32>(), text in ".{0,20}", count: u32) {
+        prop_assume!(!score.is_nan() && !miles.is_nan());
+        let message = generated_client::Candidate {
+            advertisement_id: text,
+            score,
+            distance_miles: Some(miles),
+            open_seats: count,
+            ..Default::default()
+        };
+        let kept = EncodedResponse::decode(&*message.encode_to_vec()).unwrap();
+        prop_assert_eq!(generated_client::Candidate::decode(&*kept.encode_to_vec()).unwrap(), message);
+    }
+}
+
+#[test]
+fn search_and_latency_responses_encode_all_fields() {
+    let rules = scripted_ruleset();
+    let found = SearchAnswer {
+        evaluated_rows: 7,
+        truncated: true,
+        refusal_counts: vec![
+            (Refusal::OwnSession, 1),
+            (Refusal::HardFilter { filter_index: 9, side: RefusingSide::Searcher }, 3),
+        ],
+        search_token: vec![1, 2],
+        searching_for_ms: 10,
+        next_expansion_in_ms: Some(0),
+        store_staleness_ms: Some(5),
+        ignored_fields: vec!["nat_type".into()],
+        ..empty_search_answer(rules.clone())
+    };
+    let bytes = SearchResponseEncoder::new(&rules).finish_search_response(found).encode_to_vec();
+    let decoded = generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap();
+    let own = generated_client::RefusalCount { count: 1, kind: generated_client::RefusalKind::Own.into(), ..Default::default() };
+    let allowed = generated_client::RefusalCount {
+        rule: "allowed_range".into(),
+        count: 3,
+        kind: generated_client::RefusalKind::Filter.into(),
+        side: generated_client::RefusalSide::Searcher.into(),
+    };
+    let wanted = generated_client::MatchmakingSearchResponse {
+        candidates: vec![],
+        evaluated: 7,
+        truncated: true,
+        refusals: vec![own, allowed],
+        service_configuration_hash: rules.hash.0,
+        search_token: vec![1, 2],
+        searching_for_ms: 10,
+        next_expansion_in_ms: Some(0),
+        stale_for_ms: Some(5),
+        ignored_fields: vec!["session_composition.nat_type".into()],
+    };
+    assert_eq!(decoded, wanted);
+    let report = ReportLatencyAnswer {
+        ruleset: rules.clone().into(),
+        involved_phase_may_start: true,
+        ignored_fields: vec!["players[0].skill".into()],
+        implausible_measurements: vec![3],
+    };
+    let bytes = SearchResponseEncoder::new(&rules).finish_latency_response(&report).encode_to_vec();
+    let decoded = generated_client::MatchmakingReportLatencyResponse::decode(&*bytes).unwrap();
+    assert!(decoded.involved_phase_may_start && decoded.candidates.is_empty());
+    assert_eq!(decoded.ignored_fields, ["session_composition.players[0].skill", "measurements[3].round_trip_ms"]);
+}
+
+/// A term that clients do not state themselves is rounded, whatever it is called.
+#[test]
+fn score_terms_not_stated_by_clients_are_rounded() {
+    let check = |trust: Trust, wanted: f64| {
+        let mut rules = scripted_ruleset();
+        rules.attributes[0].trust = trust;
+        let hit = Hit { score: 0.123_456, terms: [0.123_456, 0.987_654], ..default_hit() };
+        let bytes = encode_candidates(&rules, &[hit]).finish_search_response(empty_search_answer(rules.clone())).encode_to_vec();
+        let decoded = generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap();
+        let values: Vec<f64> = decoded.candidates[0].terms.iter().map(|term| term.value).collect();
+        assert_eq!((decoded.candidates[0].score, values), (0.123, vec![wanted, 0.988]));
+    };
+    check(Trust::Client, 0.123_456);
+    check(Trust::GameServer, 0.123);
+    check(Trust::TokenClaim, 0.123);
+}
+
+/// SEC-10: however many candidates a ruleset allows, the answer is no larger than any answer may be; the best stay.
+#[test]
+fn search_response_stays_within_its_size_limit() {
+    let rules = scripted_ruleset();
+    let hits: Vec<Hit> = (0..1_000).map(|_| Hit { connect_data: vec![0; 512], ..default_hit() }).collect();
+    let encoded = encode_candidates(&rules, &hits).finish_search_response(empty_search_answer(rules.clone()));
+    assert!(encoded.encoded_len() <= RESPONSE_BYTES_MAX, "{} bytes", encoded.encoded_len());
+    let decoded = generated_client::MatchmakingSearchResponse::decode(&*encoded.encode_to_vec()).unwrap();
+    assert!(70 < decoded.candidates.len(), "{}", decoded.candidates.len());
+}
+
+fn default_hit() -> Hit {
+    Hit {
+        byte: 1,
+        party_sizes: vec![1],
+        connect_data: vec![],
+        score: 0.5,
+        terms: [0.25, 0.25],
+        distance_miles: None,
+        round_trip: None,
+        open_seats: 1,
+    }
+}

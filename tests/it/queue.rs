@@ -1,0 +1,13 @@
+//! Queues: tickets, passes, matches, documented systems.
+
+pub(crate) mod documented_goals;
+pub(crate) mod documented_systems;
+pub(crate) mod kill_server;
+pub(crate) mod pass_timing;
+pub(crate) mod pipelines;
+pub(crate) mod preferences;
+pub(crate) mod replay;
+pub(crate) mod team_vectors;
+pub(crate) mod tickets;
+pub(crate) mod transition_races;
+pub(crate) mod vectors;

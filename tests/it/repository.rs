@@ -1,0 +1,10 @@
+//! The repository itself: dependency rules, wording, documents, coverage.
+
+pub(crate) mod coverage;
+pub(crate) mod dependency_floors;
+pub(crate) mod fuzz_corpus;
+pub(crate) mod layering;
+pub(crate) mod structure;
+pub(crate) mod tidy;
+pub(crate) mod transcripts;
+pub(crate) mod words;

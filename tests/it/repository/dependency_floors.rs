@@ -1,0 +1,93 @@
+//! Dependencies that must not be older than their last known hole, and some that must not be there (SEC-20).
+//!
+//! The advisory database cannot be fetched everywhere; this list can be read everywhere. Where it can be fetched,
+//! `cargo deny --config .ci/deny.toml check` says more.
+
+use crate::support::source_tree;
+
+/// Crate, least version, why.
+const FLOORS: &[(&str, &str, &str)] = &[
+    ("h2", "0.4.16", "RUSTSEC-2026-0258"),
+    ("tonic", "0.12.3", "RUSTSEC-2024-0376"),
+    ("quick-xml", "0.41.0", "RUSTSEC-2026-0194 and 0195"),
+    ("sqlx", "0.8.1", "RUSTSEC-2024-0363"),
+    ("libsqlite3-sys", "0.37.0", "bundles SQLite 3.51.3, which cannot lose a WAL reset"),
+    ("maxminddb", "0.27.0", "RUSTSEC-2025-0132"),
+    ("memmap2", "0.9.11", "RUSTSEC-2026-0186"),
+    ("bytes", "1.11.1", "RUSTSEC-2026-0007"),
+    ("rustls-webpki", "0.103.13", "RUSTSEC-2026-0049, 0098, 0099 and 0104"),
+    ("aws-lc-sys", "0.39.0", "the last release with an open advisory is older"),
+    ("time", "0.3.47", "RUSTSEC-2026-0009"),
+    ("lru", "0.18.2", "the last release with an open advisory is older"),
+    ("crossbeam-epoch", "0.9.20", "the last release with an open advisory is older"),
+];
+
+/// Crate and why not.
+const BANNED: &[(&str, &str)] = &[
+    ("rsa", "RUSTSEC-2023-0071 was never mended"),
+    ("rustls-pemfile", "no longer kept"),
+    ("openssl", "one TLS library is enough, and it is not this one"),
+    ("native-tls", "one TLS library is enough, and it is not this one"),
+];
+
+/// SEC-20: the lock file keeps every floor and has nothing banned.
+#[test]
+fn dependencies_are_above_their_floors() {
+    let lock = std::fs::read_to_string(source_tree::repository_root().join("Cargo.lock")).unwrap();
+    source_tree::assert_no_violations(&complaints(&lock));
+}
+
+/// SEC-20: our own code is without unsafe blocks, by a lint that cannot be waived.
+#[test]
+fn unsafe_code_is_forbidden_in_every_package() {
+    let manifest = |path: &str| std::fs::read_to_string(source_tree::repository_root().join(path)).unwrap();
+    assert!(manifest("Cargo.toml").contains("unsafe_code = \"forbid\""));
+    for path in ["Cargo.toml", "clients/rust/Cargo.toml"] {
+        assert!(manifest(path).contains("[lints]\nworkspace = true"), "{path} does not take the workspace's lints");
+    }
+}
+
+#[test]
+fn an_old_lock_file_is_noticed() {
+    let package = |name: &str, version: &str| format!("[[package]]\nname = \"{name}\"\nversion = \"{version}\"\n\n");
+    let lock = [
+        package("h2", "0.4.9"),
+        package("h2", "0.4.16"),
+        package("bytes", "1.12.0"),
+        package("rsa", "0.9.0"),
+        package("time", "0.3.47-rc.1"),
+    ];
+    source_tree::assert_exact_violations(&complaints(&lock.concat()), &["h2 0.4.9 is older than 0.4.16", "rsa", "time 0.3.47-rc.1"]);
+}
+
+fn complaints(lock: &str) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for package in lock.split("[[package]]").skip(1) {
+        let field = |key: &str| {
+            let value = package.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(" = "));
+            value.unwrap_or_default().trim_matches('"')
+        };
+        let (name, version) = (field("name"), field("version"));
+        for (_, floor, why) in FLOORS.iter().filter(|it| it.0 == name) {
+            if numbers(version) < numbers(floor) {
+                complaints.push(format!("{name} {version} is older than {floor}: {why}"));
+            }
+        }
+        for (_, why) in BANNED.iter().filter(|it| it.0 == name) {
+            complaints.push(format!("{name} {version} must not be here: {why}"));
+        }
+    }
+    complaints
+}
+
+/// Major, minor, patch, and 0 for a pre-release, which comes before its release.
+fn numbers(version: &str) -> [u64; 4] {
+    let version = version.split('+').next().unwrap_or_default();
+    let (release, is_release) = match version.split_once('-') {
+        Some((release, _)) => (release, 0),
+        None => (version, 1),
+    };
+    let mut parts = release.split('.').map(|part| part.parse().expect("a version is numbers"));
+    let mut next = || parts.next().unwrap_or(0);
+    [next(), next(), next(), is_release]
+}

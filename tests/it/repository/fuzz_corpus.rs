@@ -1,0 +1,343 @@
+//! The fuzz targets on every build: the committed corpus, and thousands of inputs that are nearly right. What .ci/fuzz does
+//! with coverage to steer by, this does by dice.
+//!
+//! `UPDATE_GOLDEN=1 cargo test --test it fuzz_corpus` writes the seeds anew.
+
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+
+use fireteam::auth::issuing_key::CallerTokenClaims;
+use fireteam::auth::token::{AdvertisementClaim, ReservationClaim, SearchClaim};
+use fireteam::config::Config;
+use fireteam::domain::advertisement::AdvertisementKind;
+use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, SiloId, UserKey};
+use fireteam::domain::time::UnixMs;
+use prost::Message;
+
+use crate::support::generated_client as pb;
+use crate::support::source_tree::repository_root;
+
+#[path = "../../../fuzz/targets.rs"]
+mod targets;
+
+/// Mutations of each seed; fewer where one costs a thousand times as much.
+const MUTATIONS: u64 = 500;
+const MUTATIONS_OF_FILES: u64 = 30;
+/// Bytes of an input at most, as the fuzzer is told too.
+const INPUT_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of the corpus of one target: small enough to read, and to keep.
+const CORPUS_BYTES_MAX: u64 = 64 * 1024;
+
+/// Numbers that go wrong most often.
+const ODD: [u8; 8] = [0, 1, 0x7f, 0x80, 0xff, b'"', b'<', b'/'];
+
+/// SplitMix64 (Steele, Lea and Flood, 2014).
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        it ^ (it >> 31)
+    }
+
+    fn below(&mut self, below: usize) -> usize {
+        (self.next() % below.max(1) as u64) as usize
+    }
+}
+
+/// A few small damages to `seed`: bytes changed, taken out, doubled, swapped with another seed's.
+fn damaged(seed: &[u8], other: &[u8], dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = seed.to_vec();
+    for _ in 0..1 + dice.below(3) {
+        let at = dice.below(bytes.len());
+        let end = (at + 1 + dice.below(8)).min(bytes.len());
+        match dice.below(7) {
+            _ if bytes.is_empty() => bytes.push(dice.next() as u8),
+            0 => bytes[at] = dice.next() as u8,
+            1 => bytes[at] ^= 1 << dice.below(8),
+            2 => bytes[at] = ODD[dice.below(ODD.len())],
+            3 => drop(bytes.drain(at..end)),
+            4 => {
+                let piece = bytes[at..end].to_vec();
+                drop(bytes.splice(at..at, piece));
+            }
+            5 => bytes.truncate(at),
+            _ => {
+                let from = dice.below(other.len());
+                let piece = other[from..(from + end - at).min(other.len())].to_vec();
+                drop(bytes.splice(at..end, piece));
+            }
+        }
+    }
+    bytes.truncate(INPUT_BYTES_MAX);
+    bytes
+}
+
+fn folder_of(target: &str) -> PathBuf {
+    repository_root().join("fuzz/corpus").join(target)
+}
+
+/// The committed inputs of a target, by name.
+fn corpus(target: &str) -> Vec<(String, Vec<u8>)> {
+    let entries = fs::read_dir(folder_of(target)).unwrap_or_else(|why| panic!("the corpus of {target}: {why}"));
+    let mut inputs: Vec<_> = entries
+        .map(|entry| {
+            let path = entry.unwrap().path();
+            (path.file_name().unwrap().to_string_lossy().into_owned(), fs::read(path).unwrap())
+        })
+        .collect();
+    inputs.sort();
+    inputs
+}
+
+fn tried(name: &str, target: targets::Target, input: &[u8]) {
+    if catch_unwind(AssertUnwindSafe(|| target(input))).is_err() {
+        let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
+        panic!("{name} does not stand {} bytes: {hex}", input.len());
+    }
+}
+
+/// SEC-3, SEC-18: nothing that is nearly right makes a parser panic.
+#[test]
+fn nothing_that_is_nearly_right_breaks_a_parser() {
+    for (name, target) in targets::TARGETS {
+        let inputs = corpus(name);
+        let mutations = if name == "localities" { MUTATIONS_OF_FILES } else { MUTATIONS };
+        let mut dice = Dice(0x5EED ^ name.len() as u64);
+        let mut count = 0;
+        for (_, input) in &inputs {
+            tried(name, target, input);
+            for _ in 0..mutations {
+                let other = &inputs[dice.below(inputs.len())].1;
+                tried(name, target, &damaged(input, other, &mut dice));
+                count += 1;
+            }
+        }
+        println!("{name}: {} inputs, {count} mutations", inputs.len());
+        assert!(30 <= count);
+    }
+}
+
+/// SEC-3: every target has its seeds, as they are made here, and no corpus grows out of hand.
+#[test]
+fn every_target_has_its_seeds() {
+    let update = std::env::var_os("UPDATE_GOLDEN").is_some();
+    for (target, name, bytes) in seeds() {
+        let path = folder_of(target).join(name);
+        if update {
+            fs::create_dir_all(folder_of(target)).unwrap();
+            fs::write(&path, &bytes).unwrap();
+        }
+        let kept = fs::read(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
+        // A locality file says when it was made.
+        assert!(kept == bytes || target == "localities", "{target}/{name} is another: UPDATE_GOLDEN=1 writes it anew");
+    }
+    for (target, _) in targets::TARGETS {
+        let bytes: u64 = corpus(target).iter().map(|(_, input)| input.len() as u64).sum();
+        assert!(0 < bytes && bytes <= CORPUS_BYTES_MAX, "{target}: {bytes} bytes");
+    }
+}
+
+/// The mutations reach somewhere: some of what they make is taken, and some is not.
+#[test]
+fn mutations_are_nearly_right() {
+    let inputs = corpus("settings");
+    let mut dice = Dice(3);
+    let taken = (0..MUTATIONS)
+        .filter(|_| {
+            let bytes = damaged(&inputs[0].1, &inputs[0].1, &mut dice);
+            std::str::from_utf8(&bytes).is_ok_and(|text| Config::from_toml("x".as_ref(), text).is_ok())
+        })
+        .count() as u64;
+    assert!((5..MUTATIONS / 2).contains(&taken), "{taken} of {MUTATIONS}");
+}
+
+/// Target, file name, bytes.
+fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
+    let mut seeds = Vec::new();
+    for (name, first, wire) in requests() {
+        seeds.push(("requests", name, [&[first], &wire[..]].concat()));
+    }
+    for (name, text) in [
+        ("everything", include_str!("../../golden/rulesets/everything.xml")),
+        ("everything_else", include_str!("../../golden/rulesets/everything_else.xml")),
+        ("queue", include_str!("../../golden/rulesets/queue.xml")),
+        ("expansions", include_str!("../../golden/rulesets/expansions.xml")),
+        ("mistakes", include_str!("../../golden/rulesets/ten_mistakes.xml")),
+        ("printed", include_str!("../../golden/rulesets/as_printed.xml")),
+    ] {
+        seeds.push(("rulesets", name, text.into()));
+    }
+    let signer = targets::signer();
+    let (set_id, since, used) = (SetId(1), UnixMs(1_700_000_000_000), UnixMs(1_700_000_060_000));
+    let id = AdvertisementId::from_bytes([3; 16]);
+    let subject = Some(UserKey::from_name("ana"));
+    let claim = AdvertisementClaim {
+        advertisement_id: id,
+        set_id,
+        kind: AdvertisementKind::Session,
+        subject,
+        advertised_since: since,
+    };
+    seeds.push(("tokens", "advertisement", signer.sign(&claim)));
+    let claim = SearchClaim {
+        set_id,
+        ruleset_hash: RulesetHash(5),
+        silo: SiloId(6),
+        party_digest: [7; 16],
+        started_at: since,
+        last_issued_at: used,
+    };
+    seeds.push(("tokens", "search", signer.sign(&claim)));
+    let claim = ReservationClaim {
+        reservation_id: ReservationId::from_bytes([4; 16]),
+        advertisement_id: id,
+        set_id,
+        subject: None,
+    };
+    seeds.push(("tokens", "reservation", signer.sign(&claim)));
+    let issued = CallerTokenClaims {
+        iss: "fuzz".into(),
+        sub: "ana".into(),
+        aud: "fuzz".into(),
+        iat: 1_700_000_000,
+        exp: 1_700_003_600,
+        role: Some("operator".into()),
+        scope: Some("a b".into()),
+    };
+    let token = targets::issuer().sign_jwt(&issued).unwrap();
+    seeds.push(("credentials", "bearer", format!("Bearer {token}").into()));
+    seeds.push(("credentials", "none", b"bearer eyJhbGciOiJub25lIn0.eyJzdWIiOiJhbmEifQ.".into()));
+    for (name, bytes) in [
+        ("one", &b"PROXY TCP4 203.0.113.9 192.0.2.1 12345 443\r\nPRI"[..]),
+        ("unknown", b"PROXY UNKNOWN\r\n"),
+        ("two", b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x0c\xcb\0\x71\x09\xc0\0\x02\x01\x30\x39\x01\xbb"),
+        ("local", b"\r\n\r\n\0\r\nQUIT\n\x20\0\0\0PRI"),
+    ] {
+        seeds.push(("proxied", name, bytes.into()));
+    }
+    for (name, text) in [
+        ("plain", "71.20.133.126, 10.0.0.2"),
+        ("ports", "[2001:db8::1]:443, 192.0.2.1:80, 10.1.2.3"),
+        ("several", "1.1.1.1\nunknown, _hidden\n::ffff:10.0.0.9, fd00::7"),
+    ] {
+        seeds.push(("forwarded", name, text.into()));
+    }
+    seeds.push(("localities", "four", locality_file()));
+    seeds.push(("settings", "all", settings().into()));
+    seeds.push(("settings", "wrong", "listen = \"0.0.0.0:1\"\nlisten_too = [1, 2]\nlocation_grid_degrees = nan\n".into()));
+    seeds
+}
+
+fn requests() -> Vec<(&'static str, u8, Vec<u8>)> {
+    let token = vec![9; 64];
+    let (id, key) = ("0123456789abcdef0123456789abcdef".to_owned(), "a key that is long enough".to_owned());
+    let session = || {
+        let session = crate::support::scripted_server::session_composition();
+        let number = pb::AttributeValue { value: Some(pb::attribute_value::Value::NumberValue(4.5)) };
+        pb::SessionCompositionData {
+            silo_id: Some(7),
+            nat_type: Some(2),
+            party_size_composition: vec![1],
+            max_allowed_join_reservation_count: Some(5),
+            attributes: [("rank".to_owned(), number)].into(),
+            region_latencies: vec![pb::RegionLatency { region: "eu".into(), round_trip_ms: 12.5 }],
+            ..session
+        }
+    };
+    let search = pb::MatchmakingSearchRequest {
+        session_composition: Some(session()),
+        matchmaking_set_id: Some(1),
+        search_token: token.clone(),
+        exclude_advertisement_ids: vec![id.clone()],
+        ..Default::default()
+    };
+    let update = pb::MatchmakingUpdateAdvertisementRequest {
+        session_composition: Some(session()),
+        matchmaking_set_id: Some(1),
+        connect_data: b"host:7777".to_vec(),
+        time_to_live_ms: Some(30_000),
+        ..Default::default()
+    };
+    let delete =
+        pb::MatchmakingDeleteAdvertisementRequest { advertisement_id: id.clone(), advertisement_token: token.clone() };
+    let configuration = pb::MatchmakingGetConfigurationRequest { matchmaking_set_id: Some(1), ..Default::default() };
+    let reserve = pb::MatchmakingReserveRequest {
+        advertisement_id: id.clone(),
+        search_token: token.clone(),
+        idempotency_key: key,
+        session_composition: Some(session()),
+        ..Default::default()
+    };
+    let release = pb::MatchmakingReleaseRequest { reservation_id: id, reservation_token: token };
+    let report = pb::MatchmakingReportLatencyRequest {
+        session_composition: Some(session()),
+        matchmaking_set_id: Some(1),
+        ..Default::default()
+    };
+    let core = pb::MatchmakingCoreRequest {
+        request_type: Some(1),
+        request_nonce: Some(3),
+        search_request: Some(search.clone()),
+        ..Default::default()
+    };
+    vec![
+        ("search", 0, search.encode_to_vec()),
+        ("update", 1, update.encode_to_vec()),
+        ("update_by_server", 129, update.encode_to_vec()),
+        ("delete", 2, delete.encode_to_vec()),
+        ("configuration", 3, configuration.encode_to_vec()),
+        ("reserve", 4, reserve.encode_to_vec()),
+        ("release", 5, release.encode_to_vec()),
+        ("report_latency", 6, report.encode_to_vec()),
+        ("core", 7, core.encode_to_vec()),
+    ]
+}
+
+/// Four networks of made-up cities.
+fn locality_file() -> Vec<u8> {
+    use mmdb_writer::{IpVersion, Value, Writer};
+    let mut writer = Writer::builder("Fuzz-City").ip_version(IpVersion::V6).build();
+    for (network, latitude) in
+        [("71.20.0.0/16", 47.5), ("2001:db8::/32", -12.25), ("128.0.0.0/1", 0.0), ("2a00::/12", 89.0)]
+    {
+        let place = [("latitude", Value::Double(latitude)), ("longitude", Value::Double(-latitude))];
+        let value = Value::map([("location", Value::map(place))]);
+        writer.insert_value(network.parse::<ipnet::IpNet>().unwrap(), value).unwrap();
+    }
+    writer.to_bytes().unwrap()
+}
+
+/// Every setting, none as it is by default.
+fn settings() -> &'static str {
+    r#"listen = "127.0.0.1:1"
+operator_listen = "[::1]:2"
+store = "postgres://me@db/a?sslmode=require"
+silos = [1, 2]
+max_staleness_s = 30
+rulesets = "bundled:"
+geoip_db = []
+trusted_proxies = ["10.0.0.0/8", "fd00::/8"]
+proxy_protocol = true
+tls_certificate = "c.pem"
+tls_key = "k.pem"
+tls_client_ca = "ca.pem"
+auth_keys = ["a.pem"]
+auth_issuer = "studio"
+auth_audience = "game"
+rate_limits = ["client.search=0.5/3/90", "game_server.stream=9"]
+audit_log_file = "audit.jsonl"
+token_key_file = "keys"
+match_key_file = "match.pem"
+allow_client_locality = true
+log_format = "json"
+log_level = "info,fireteam=debug"
+advertisement_ttl_s = 5
+location_grid_degrees = 0.25
+session_location_grid_degrees = 2.5
+"#
+}

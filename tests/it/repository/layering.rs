@@ -1,0 +1,317 @@
+//! The dependency rule, kept by a test: every `crate::x` and every outside crate that a file names must be allowed for
+//! the layer it lives in. The table is the rule; docs/ARCHITECTURE.md says why.
+
+use std::collections::BTreeSet;
+
+use crate::support::source_tree::{self, SourceFile};
+
+/// One layer: `src/name.rs` and everything under `src/name/`.
+struct Layer {
+    name: &'static str,
+    /// The siblings that it may name, besides itself.
+    ours: &'static [&'static str],
+    /// The watched outside crates that it may name.
+    theirs: &'static [&'static str],
+}
+
+/// Lowest first. A layer that is not here fails the test: a new one has to say what it is for.
+const LAYERS: &[Layer] = &[
+    Layer { name: "domain", ours: &[], theirs: &["pulp", "skillratings"] },
+    Layer { name: "clock", ours: &["domain"], theirs: &["rand", "tokio", "tracing"] },
+    Layer { name: "watch", ours: &["domain", "clock"], theirs: &["notify", "tokio", "tokio_util", "tracing"] },
+    Layer { name: "config", ours: &["domain"], theirs: &["serde", "toml", "clap", "ipnet"] },
+    Layer {
+        name: "telemetry",
+        ours: &["domain"],
+        theirs: &["prometheus_client", "tracing", "tracing_subscriber", "serde", "serde_json"],
+    },
+    Layer {
+        name: "auth",
+        ours: &["domain", "config", "clock"],
+        theirs: &[
+            "arc_swap",
+            "aws_lc_rs",
+            "base64",
+            "governor",
+            "hmac",
+            "ipnet",
+            "jsonwebtoken",
+            "serde",
+            "serde_json",
+            "subtle",
+            "tracing",
+            "x509_parser",
+        ],
+    },
+    Layer {
+        name: "store",
+        ours: &["domain", "telemetry", "clock"],
+        theirs: &["sqlx", "serde", "serde_json", "tokio", "tokio_stream", "tokio_util", "tracing"],
+    },
+    Layer {
+        name: "rules",
+        ours: &["domain", "watch", "telemetry", "clock"],
+        theirs: &["quick_xml", "arc_swap", "annotate_snippets", "tokio", "tokio_util", "tracing"],
+    },
+    Layer {
+        name: "geo",
+        ours: &["domain", "watch", "telemetry", "clock"],
+        theirs: &["maxminddb", "arc_swap", "ipnet", "serde", "tokio", "tokio_util", "tracing"],
+    },
+    Layer {
+        name: "engine",
+        ours: &["domain", "clock", "store", "rules", "geo", "auth", "telemetry", "watch"],
+        theirs: &["tokio", "tokio_util", "tracing", "arc_swap", "bytes", "futures_util", "parking_lot"],
+    },
+    Layer {
+        name: "api",
+        ours: &["domain", "engine", "auth", "telemetry"],
+        theirs: &[
+            "futures_util",
+            "tonic",
+            "tonic_health",
+            "tonic_prost",
+            "tonic_reflection",
+            "tonic_types",
+            "tonic_web",
+            "prost",
+            "prost_types",
+            "tower",
+            "tower_http",
+            "tokio",
+            "tokio_stream",
+            "tokio_util",
+            "tracing",
+            "bytes",
+            "http",
+            "http_body",
+            "ipnet",
+        ],
+    },
+    Layer {
+        name: "console",
+        ours: &["domain", "engine", "auth", "telemetry"],
+        theirs: &["axum", "tonic", "tower", "tower_http", "tokio", "serde", "serde_json", "tracing", "http"],
+    },
+    Layer {
+        name: "server",
+        ours: &[
+            "domain",
+            "clock",
+            "watch",
+            "config",
+            "telemetry",
+            "auth",
+            "store",
+            "rules",
+            "geo",
+            "engine",
+            "api",
+            "console",
+        ],
+        theirs: &[
+            "anyhow",
+            "arc_swap",
+            "aws_lc_rs",
+            "axum",
+            "tonic",
+            "tonic_health",
+            "tonic_web",
+            "tower",
+            "tower_http",
+            "hyper",
+            "hyper_util",
+            "http",
+            "ppp",
+            "rustls",
+            "tokio",
+            "tokio_rustls",
+            "tokio_stream",
+            "tokio_util",
+            "tracing",
+        ],
+    },
+    Layer { name: "sim", ours: &["domain"], theirs: &["csv", "fireteam_domain", "rand", "rand_distr", "rand_pcg", "serde", "toml"] },
+    Layer {
+        name: "cli",
+        ours: ANY,
+        theirs: &[
+            "anyhow",
+            "clap",
+            "csv",
+            "humantime",
+            "indicatif",
+            "plotters",
+            "rand",
+            "serde",
+            "serde_json",
+            "tokio",
+            "toml",
+            "tonic",
+            "tonic_health",
+            "tracing",
+        ],
+    },
+    Layer { name: "main", ours: ANY, theirs: &["mimalloc"] },
+    // The crate's own list of modules.
+    Layer { name: "lib", ours: ANY, theirs: &["fireteam_domain", "fireteam_sim"] },
+];
+
+/// May name every layer.
+const ANY: &[&str] = &["*"];
+
+/// Small value crates that any layer may name. Every other dependency of Cargo.toml is named only by the layers that
+/// list it, so a new one has to say where it belongs.
+const COMMON: &[&str] = &["async_trait", "futures_core", "hashbrown", "sha2", "thiserror"];
+
+/// What breaks replay: the clock, the dice, the disk, threads, and orders that differ from run to run.
+const FORBIDDEN_IN_DOMAIN: &[&str] = &[
+    "::now()",
+    "std::fs",
+    "std::io",
+    "std::env",
+    "std::net",
+    "std::thread",
+    "std::process",
+    "std::collections::HashMap",
+    "std::collections::HashSet",
+    "RandomState",
+    "async ",
+    ".await",
+    "println!",
+    "eprintln!",
+];
+
+#[test]
+fn layers_are_respected() {
+    source_tree::assert_no_violations(&complaints(&source_tree::read_source_files(source_tree::repository_root())));
+}
+
+#[test]
+fn a_house_built_wrong_is_noticed() {
+    let toy = source_tree::example_tree(&[
+        (
+            "Cargo.toml",
+            "[package]\n[dependencies]\nsqlx = \"1\"\ntonic = \"1\"\ntracing = \"1\"\nserde-yaml = \"1\"\nanyhow = \"1\"\n[lints]\nx = 1\n",
+        ),
+        ("src/geo.rs", "use serde_yaml::Value;\n"),
+        ("src/sim.rs", "use crate::store::Store;\n"),
+        (
+            "crates/fireteam-domain/src/pass.rs",
+            "fn pass() { let at = Instant::now(); }\nuse tracing::info;\n// sqlx::query is fine to mention\n",
+        ),
+        ("crates/fireteam-domain/src/pass/tests.rs", "let rounds = std::env::var_os(\"ROUNDS\");\n"),
+        ("crates/fireteam-domain/src/order.rs", "use std::collections::HashMap;\n"),
+        ("src/engine/queues.rs", "use tonic::Status;\nuse crate::store::Store;\nuse crate::domain::id::SetId;\n"),
+        ("src/engine.rs", "use crate::{domain, api};\n"),
+        ("src/api/search.rs", "use crate::store::Store;\nuse tonic::Status;\n"),
+        ("src/api/pb.rs", "type Row = sqlx::Row;\n"),
+        ("src/rules.rs", "pub(in crate::engine) struct Draft;\n"),
+        ("src/plumbing.rs", "use crate::domain::id::SetId;\n"),
+        ("src/cli/serve.rs", "use crate::server::Server;\nuse anyhow::Context;\n"),
+        ("tests/it/main.rs", "use crate::store::Store; use sqlx::query;\n"),
+    ]);
+    source_tree::assert_exact_violations(
+        &complaints(&toy),
+        &[
+            "src/geo.rs:1: geo may not use serde_yaml",
+            "src/sim.rs:1: sim may not use crate::store",
+            "crates/fireteam-domain/src/pass.rs:1: domain may not say `::now()`",
+            "crates/fireteam-domain/src/pass.rs:2: domain may not use tracing",
+            "crates/fireteam-domain/src/order.rs:1: domain may not say `std::collections::HashMap`",
+            "src/engine/queues.rs:1: engine may not use tonic",
+            "src/engine.rs:1: one `use crate::layer::...;` a line",
+            "src/api/search.rs:1: api may not use crate::store",
+            "src/api/pb.rs:1: api may not use sqlx",
+            "src/rules.rs:1: rules may not use crate::engine",
+            "src/plumbing.rs: `plumbing` is no layer",
+        ],
+    );
+}
+
+fn complaints(tree: &[SourceFile]) -> Vec<String> {
+    let is_manifest = |path: &str| path == "Cargo.toml" || path.starts_with("crates/") && path.ends_with("/Cargo.toml");
+    let manifests = tree.iter().filter(|source| is_manifest(&source.path));
+    let watched: BTreeSet<String> = manifests.flat_map(|manifest| dependencies(&manifest.text)).collect();
+    let watched: Vec<String> = watched.into_iter().collect();
+    let mut complaints = Vec::new();
+    for source in tree.iter().filter(|source| source.path.ends_with(".rs")) {
+        let Some(name) = layer_of(&source.path) else { continue };
+        let is_own_crate = source.path.starts_with("crates/");
+        let Some(layer) = LAYERS.iter().find(|layer| layer.name == name) else {
+            complaints
+                .push(format!("{}: `{name}` is no layer; add it to the table and say what it may use", source.path));
+            continue;
+        };
+        for (number, line) in source.text.lines().enumerate() {
+            let code = source_tree::strip_line_comment(line);
+            let at = format!("{}:{}", source.path, number + 1);
+            complaints.extend(of_line(layer, code, &watched, is_own_crate).into_iter().map(|what| format!("{at}: {what}")));
+            if name == "domain" && !is_test(&source.path) {
+                let said = FORBIDDEN_IN_DOMAIN.iter().filter(|it| code.contains(**it));
+                complaints.extend(said.map(|it| format!("{at}: domain may not say `{it}`")));
+            }
+        }
+    }
+    complaints
+}
+
+/// Faults of one line. In a crate of its own, `crate::` names the layer itself.
+fn of_line(layer: &Layer, code: &str, watched: &[String], is_own_crate: bool) -> Vec<String> {
+    let mut complaints = Vec::new();
+    let any = layer.ours == ANY;
+    if code.contains("crate::{") && !code.contains("$crate::{") {
+        complaints.push("one `use crate::layer::...;` a line, so that each crossing can be found".to_owned());
+    }
+    for used in names_after("crate::", code).into_iter().filter(|_| !is_own_crate) {
+        let known = LAYERS.iter().any(|it| it.name == used);
+        if known && used != layer.name && !any && !layer.ours.contains(&used.as_str()) {
+            complaints.push(format!("{} may not use crate::{used}", layer.name));
+        }
+    }
+    for outside in watched {
+        if !layer.theirs.contains(&outside.as_str()) && names_crate(code, outside) {
+            complaints.push(format!("{} may not use {outside}", layer.name));
+        }
+    }
+    complaints
+}
+
+/// `src/domain/index/tests.rs`: may ask how many rounds to play, and read its vectors.
+fn is_test(path: &str) -> bool {
+    path.ends_with("/tests.rs") || path.contains("/tests/")
+}
+
+/// The crates under `[dependencies]`, as code names them, but for the common ones.
+fn dependencies(manifest: &str) -> Vec<String> {
+    let section = manifest.split("\n[").find_map(|it| it.strip_prefix("dependencies]")).unwrap_or_default();
+    let key = |line: &str| Some(line.split_once('=')?.0.trim().replace('-', "_"));
+    section.lines().filter_map(key).filter(|name| !COMMON.contains(&name.as_str())).collect()
+}
+
+/// `src/queue/pass.rs` and `src/queue.rs` are layer `queue`; the crate `crates/fireteam-sim` is layer `sim`. `None` for other
+/// files.
+fn layer_of(path: &str) -> Option<&str> {
+    if let Some(inside) = path.strip_prefix("crates/fireteam-") {
+        return inside.split_once("/src/").map(|(name, _)| name);
+    }
+    let inside = path.strip_prefix("src/")?;
+    inside.split('/').next().map(|name| name.trim_end_matches(".rs"))
+}
+
+/// The identifiers that follow `prefix`.
+fn names_after(prefix: &str, code: &str) -> Vec<String> {
+    let name = |rest: &str| rest.chars().take_while(|it| it.is_alphanumeric() || *it == '_').collect::<String>();
+    code.split(prefix).skip(1).map(name).filter(|name| !name.is_empty()).collect()
+}
+
+/// Whether `code` names the outside crate `name`: as a path (`name::`) or in an attribute or a use (`use name;`), and
+/// not as the tail of a longer path or word (`crate::tracing::`, `my_http::`).
+fn names_crate(code: &str, name: &str) -> bool {
+    code.match_indices(name).any(|(at, _)| {
+        let before = code[..at].chars().next_back();
+        let after = &code[at + name.len()..];
+        let whole = !before.is_some_and(|it| it.is_alphanumeric() || it == '_' || it == ':' || it == '"');
+        whole && (after.starts_with("::") || (after.starts_with(';') && code.trim_start().starts_with("use ")))
+    })
+}

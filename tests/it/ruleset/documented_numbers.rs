@@ -1,0 +1,198 @@
+//! Five matchmakers in one grammar: each shipped file has the numbers of the document that it comes from.
+
+use std::sync::Arc;
+
+use fireteam::domain::attribute::PartyAggregation;
+use fireteam::domain::id::SetId;
+use fireteam::domain::measure::Measure;
+use fireteam::domain::ruleset::queue::{
+    AlternativeSetOffer, AvoidStrictness, AvoidTarget, BucketRounding, Gate, GateRounding, QualitySpec, QueueSpec,
+    RatingWindow, RegionMode, SelectionMode, SelectionOrder, WaitBonus, WindowClock, WindowMatchRule,
+};
+use fireteam::domain::ruleset::rating::{DisconnectPolicy, RatingSystem};
+use fireteam::domain::ruleset::teams::{HostingMode, TeamsSpec};
+use fireteam::domain::ruleset::{DistanceCurve, Ruleset};
+use fireteam::rules::bundled;
+
+/// The shipped file of that name.
+fn shipped(name: &str) -> Arc<Ruleset> {
+    let carried = bundled::load_bundled().unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let found = carried.into_iter().find(|(path, _)| path.ends_with(format!("{name}.xml")));
+    found.unwrap_or_else(|| panic!("{name}.xml is not shipped")).1
+}
+
+fn queue(ruleset: &Ruleset) -> &QueueSpec {
+    ruleset.queue.as_ref().expect("a queue")
+}
+
+fn teams(ruleset: &Ruleset) -> &TeamsSpec {
+    ruleset.teams.as_ref().expect("teams")
+}
+
+/// What the gate is where a document has none.
+const OPEN_GATE: Gate =
+    Gate { min_waiting_percent: 0.0, rounding: GateRounding::Up, max_concurrent_matches: None, skip_unchanged: true };
+
+/// S0-5, S0-13, S0-14, S0-15, S0-16, S0-17, S0-19, S0-20, S0-23, S0-26, B-4, D-1: Teiserver's suggested settings.
+#[test]
+fn buckets_that_widen() {
+    let ruleset = shipped("teiserver_duel");
+    let queue = queue(&ruleset);
+    let window = RatingWindow {
+        bucket_width: 1.0,
+        rounding: BucketRounding::Round,
+        start: 0,
+        step: 1,
+        step_every_ms: 20_000,
+        max: Some(10),
+        max_percent: None,
+        reciprocal_percent: 100.0,
+        clock: WindowClock::Queue,
+        rule: WindowMatchRule::Contain,
+        ..queue.window.expect("a window")
+    };
+    assert_eq!(queue.window, Some(window));
+    assert_eq!((queue.pass_interval_ms, queue.party_rating, queue.allow_other_queues), (250, PartyAggregation::Max, true));
+    assert_eq!((queue.gate, queue.quality, &queue.groups), (OPEN_GATE, QualitySpec::Any, &None));
+    assert_eq!(
+        (queue.selection.mode, queue.selection.start_with),
+        (SelectionMode::Nearest, SelectionOrder::LongestWaiting)
+    );
+    assert_eq!(*teams(&ruleset).team_sizes, [1, 1]);
+    let check = ruleset.ready_check.as_ref().expect("both must be ready");
+    assert_eq!((check.timeout_ms, &*check.penalty_cooldowns_ms), (30_000, &[][..]));
+    assert_eq!((ruleset.hosting.mode, ruleset.hosting.allocation_timeout_ms), (HostingMode::GameServer, 5_000));
+    assert!(matches!(ruleset.rating.expect("TrueSkill").system, RatingSystem::TrueSkill { mu: 25.0, .. }));
+}
+
+/// S0-13, S0-14, S0-16, S0-17, S0-23, S0-26: what is not said of a queue is as the document suggests.
+#[test]
+fn a_queue_of_which_little_is_said() {
+    let text = "<Ruleset Name='little' SetId='5'><Teams Count='2' Size='1'/><Queue><RatingWindow/></Queue></Ruleset>";
+    let ruleset = fireteam::rules::parse_ruleset("little.xml", text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+    let queue = queue(&ruleset);
+    assert_eq!((queue.pass_interval_ms, queue.party_rating, queue.gate), (250, PartyAggregation::Max, OPEN_GATE));
+    let window = queue.window.expect("a window");
+    assert_eq!((window.rounding, window.bucket_width, window.start), (BucketRounding::Round, 1.0, 0));
+    assert_eq!((window.step, window.step_every_ms, window.reciprocal_percent), (1, 20_000, 100.0));
+}
+
+/// S2-1, S2-3, S2-5, S2-6, S2-7, S2-8, S2-9, S2-11, S2-12, B-24 to B-27: comprl's leaderboard distance, with the
+/// defaults of its server.
+#[test]
+fn a_leaderboard_and_a_gaussian() {
+    let ruleset = shipped("comprl_ladder");
+    let queue = queue(&ruleset);
+    let gate = Gate { min_waiting_percent: 10.0, max_concurrent_matches: Some(100), ..OPEN_GATE };
+    assert_eq!((queue.gate, queue.pass_interval_ms), (gate, 1_000));
+    assert_eq!(queue.quality, QualitySpec::LeaderboardGauss { sigma: 20.0, scale: 0.5, threshold: 0.3 });
+    assert_eq!(queue.wait_bonus, Some(WaitBonus { per_minute: 0.1, free_minutes: 1.0 }));
+    assert_eq!(queue.selection.mode, SelectionMode::WeightedSample);
+    assert_eq!(queue.selection.start_with, SelectionOrder::LongestWaiting, "starting with the first");
+    assert!(queue.window.is_none() && queue.groups.is_none() && ruleset.ready_check.is_none());
+    assert_eq!((&*teams(&ruleset).team_sizes, ruleset.hosting.mode), (&[1, 1][..], HostingMode::None));
+    let rating = ruleset.rating.expect("Plackett-Luce");
+    assert_eq!((rating.z, rating.decay), (1.0, None));
+    let RatingSystem::PlackettLuce { mu, sigma, beta, kappa, tau } = rating.system else { panic!("{rating:?}") };
+    assert_eq!((mu, sigma, beta, kappa, tau), (25.0, 25.0 / 3.0, 25.0 / 6.0, 1e-4, 25.0 / 300.0));
+    assert_eq!(rating.on_disconnect, DisconnectPolicy::Ignore);
+}
+
+/// S3-2, S3-3, S3-8, S3-10, B-29, B-30: OpenMatchmaking's seven leagues of 500, and neighbours that may meet after a while.
+#[test]
+fn leagues() {
+    let ruleset = shipped("openmatchmaking_leagues");
+    let queue = queue(&ruleset);
+    let groups = queue.groups.as_ref().expect("groups");
+    let names = ["bronze", "silver", "gold", "platinum", "diamond", "semi_pro", "professional"];
+    let found: Vec<(&str, f64, f64)> = groups.groups.iter().map(|it| (&*it.name, it.from, it.to)).collect();
+    let wanted: Vec<(&str, f64, f64)> = names
+        .iter()
+        .zip(2_u16..)
+        .map(|(name, half)| (*name, f64::from(half) * 500.0, f64::from(half + 1) * 500.0))
+        .collect();
+    assert_eq!(found, wanted);
+    assert_eq!((groups.widen_every_ms, groups.max_extra_groups), (Some(60_000), 1));
+    let Some(RegionMode::Filter { expansion }) = queue.regions else { panic!("{:?}", queue.regions) };
+    assert_eq!(ruleset.expansions[expansion].measure, Measure::Latency);
+    // D-13: teams whose means are 25 points apart may play, those 26 apart may not.
+    let QualitySpec::WinProbability { min_percent, max_percent } = queue.quality else { panic!("{:?}", queue.quality) };
+    let chance = |points: f64| 100.0 / (1.0 + 10_f64.powf(-points / 400.0));
+    assert!(
+        (min_percent..=max_percent).contains(&chance(-25.0)) && (min_percent..=max_percent).contains(&chance(25.0))
+    );
+    assert!(
+        !(min_percent..=max_percent).contains(&chance(-26.0)) && !(min_percent..=max_percent).contains(&chance(26.0))
+    );
+    assert_eq!((queue.party_rating, queue.selection.mode), (PartyAggregation::Mean, SelectionMode::Nearest));
+    assert_eq!((&*teams(&ruleset).team_sizes, ruleset.hosting.mode), (&[5, 5][..], HostingMode::GameServer));
+    assert!(matches!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_000.0, scale: 400.0, .. }));
+}
+
+/// S4-4 to S4-6, S4-9, S4-10, S4-13, S4-14, S4-16, D-17: the team challenge's windows, similarity, split and K.
+#[test]
+fn similar_players_and_even_teams() {
+    let ruleset = shipped("challenge_5v5");
+    let queue = queue(&ruleset);
+    assert_eq!(queue.quality, QualitySpec::AverageSimilarity { rating_span: 2_900.0, required_percent: 95.0 });
+    assert_eq!(
+        (queue.selection.mode, queue.selection.start_with),
+        (SelectionMode::FirstWindow, SelectionOrder::HighestRated)
+    );
+    assert_eq!(queue.offer, Some(AlternativeSetOffer { after_ms: 60_000, set_id: SetId(2) }));
+    assert!(queue.window.is_none() && queue.groups.is_none() && queue.wait_bonus.is_none());
+    let teams = teams(&ruleset);
+    assert_eq!((&*teams.team_sizes, teams.max_party_size, teams.exact_up_to_size), (&[5, 5][..], 1, 10));
+    assert_eq!(ruleset.rating.expect("Elo").system, RatingSystem::Elo { initial: 1_036.0, k: 32.0, scale: 400.0 });
+}
+
+/// S4-7, S4-8, B-21, B-22: the other way to be alike, with the challenge's thirteen categories, in three strengths.
+#[test]
+fn similarity_by_category_is_the_other_way() {
+    let challenge = shipped("challenge_5v5");
+    let source = include_str!("../../../rulesets/challenge_5v5.xml");
+    let (_, rest) = source.split_once("<CategorySimilarity").expect("the comment shows it");
+    let element = format!("<CategorySimilarity{}", &rest[..rest.find("/>").unwrap() + 2]);
+    let average = "<AverageSimilarity RatingSpan=\"2900\" RequiredPercent=\"95\"/>";
+    for (more, curve, divisor) in [
+        ("", DistanceCurve::Linear, 13),
+        ("Curve=\"linear\"", DistanceCurve::Linear, 13),
+        ("Curve=\"quadratic\"", DistanceCurve::Quadratic, 13),
+        ("Curve=\"square_root\" DivideBy=\"span\"", DistanceCurve::SquareRoot, 12),
+    ] {
+        let instead = element.replace("/>", &format!(" {more}/>"));
+        let text = source.replace(average, &instead);
+        let ruleset =
+            fireteam::rules::parse_ruleset("other.xml", &text).unwrap_or_else(|problems| panic!("{problems:#?}"));
+        let wanted = QualitySpec::CategorySimilarity {
+            categories: 13,
+            category_width: 200.0,
+            divisor,
+            curve,
+            required_percent: 95.0,
+        };
+        assert_eq!(queue(&ruleset).quality, wanted, "{more}");
+    }
+}
+
+/// S1-30, S1-35, S1-62, S1-96, B-18: the thesis's limits in a queue: any score will do, the lowest first; Glicko around 0.
+#[test]
+fn control_queues_by_its_own_filters() {
+    let ruleset = shipped("destiny_control_6v6");
+    let queue = queue(&ruleset);
+    let most: f64 = ruleset.soft_filters.iter().map(|soft| soft.weight).sum();
+    assert_eq!((queue.pass_interval_ms, queue.quality), (100, QualitySpec::SoftScore { max_score: most }));
+    assert!(queue.backfill && queue.window.is_none() && queue.groups.is_none());
+    let avoided: Vec<AvoidTarget> = queue.avoid.iter().map(|avoid| avoid.whom).collect();
+    assert_eq!(
+        avoided,
+        [AvoidTarget::RecentOpponents { recent_ms: 600_000 }, AvoidTarget::RecentTeammates { recent_ms: 600_000 }]
+    );
+    // As much as 100 points of skill, or 10 ms of round trip.
+    assert!(queue.avoid.iter().all(|it| it.how == AvoidStrictness::PreferNot { cost: 0.02, half_life_ms: 300_000 }));
+    assert_eq!((&*teams(&ruleset).team_sizes, teams(&ruleset).exact_up_to_size), (&[6, 6][..], 6));
+    assert_eq!(ruleset.hosting.mode, HostingMode::Peer);
+    let glicko =
+        RatingSystem::Glicko { initial: 0.0, deviation: 350.0, min_deviation: 30.0, c: 63.2, period_ms: 604_800_000 };
+    assert_eq!(ruleset.rating.expect("Glicko").system, glicko);
+}

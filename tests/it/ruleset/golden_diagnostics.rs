@@ -1,0 +1,92 @@
+//! Broken rulesets and exactly what is said about them: a person reads these files as a designer reads the terminal.
+
+use std::path::{Path, PathBuf};
+
+use fireteam::cli::check::check_rulesets;
+use fireteam::rules;
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/rulesets").join(name)
+}
+
+/// Compares what is said about `name`.xml with `name`.txt; with `UPDATE_GOLDEN=1` in the environment it writes the latter.
+#[track_caller]
+fn check_golden(name: &str) -> String {
+    let text = std::fs::read_to_string(golden(&format!("{name}.xml"))).unwrap();
+    let problems = rules::parse_ruleset(&format!("{name}.xml"), &text).expect_err("a broken ruleset was accepted");
+    let mut said: String = problems.iter().map(|problem| format!("{problem}\n")).collect();
+    said.push('\n');
+    said.extend(problems.iter().map(|problem| format!("{}\n\n", problem.render_snippet())));
+    let expected = golden(&format!("{name}.txt"));
+    if std::env::vars().any(|(key, value)| key == "UPDATE_GOLDEN" && value == "1") {
+        std::fs::write(&expected, &said).unwrap();
+    }
+    assert_eq!(said, std::fs::read_to_string(&expected).unwrap_or_default(), "{}", expected.display());
+    said
+}
+
+/// R: a ruleset broken in ten ways shows ten located problems.
+#[test]
+fn ten_mistakes_are_ten_problems() {
+    let said = check_golden("ten_mistakes");
+    assert_eq!(said.lines().filter(|line| line.starts_with("ten_mistakes.xml:")).count(), 10);
+}
+
+#[test]
+fn every_kind_of_mistake_has_its_words() {
+    let sections = ["attributes", "hard_filters", "soft_filters", "expansions", "search", "queue", "steps", "rating"];
+    for name in sections.into_iter().chain(["strangers"]) {
+        check_golden(name);
+    }
+}
+
+/// A file that is not XML has one problem, and it is where the eye should go.
+#[test]
+fn syntax_errors_have_their_place() {
+    let cases = [
+        ("<Ruleset Name=a/>", "1:15", "quotes"),
+        ("<Ruleset\n  Name/>", "2:7", "no value"),
+        ("<Ruleset Name='a' Name='b'/>", "1:19", "second time"),
+        ("<Ruleset Name='a'SetId='1'/>", "1:18", "no space"),
+        ("<Ruleset>\n <Limits>\n</Ruleset>", "3:1", "</Ruleset> closes <Limits>"),
+        ("<Ruleset>\n <Limits/>\n", "1:2", "never closed"),
+        ("<Ruleset Name='a", "1:1", "not closed"),
+        ("<Ruleset Name='é & b'/>", "1:16", "reference"),
+        ("<!-- a -- b --><Ruleset/>", "1:8", "--"),
+        ("<Ruleset/> tail", "1:12", "outside"),
+        ("<Ruleset/>\n<Ruleset/>", "2:2", "second root"),
+        ("<Ruleset>&nbsp;</Ruleset>", "1:10", "`&nbsp;` is an unknown reference"),
+        ("", "1:1", "no element"),
+    ];
+    for (text, place, part) in cases {
+        let problems = rules::parse_ruleset("a.xml", text).expect_err(text);
+        let said: Vec<String> = problems.iter().map(ToString::to_string).collect();
+        assert!(said[0].starts_with(&format!("a.xml:{place}: ")) && said[0].contains(part), "{text}\n{said:?}");
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(problems[0].render_snippet().contains("a.xml"), "{}", problems[0].render_snippet());
+    }
+}
+
+/// B-10: the thesis's sample, closed by the wrong tag as printed, is refused with the place.
+#[test]
+fn the_sample_as_printed_is_refused() {
+    let said = check_golden("as_printed");
+    assert!(said.starts_with("as_printed.xml:17:1:"), "{said}");
+}
+
+#[test]
+fn the_command_says_it_for_a_whole_directory_and_says_how_many() {
+    let mut out = Vec::new();
+    assert!(!check_rulesets(&[golden("")], &mut out));
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.trim_end().ends_with(" problems"), "{out}");
+    assert!(out.contains("ten_mistakes.xml:"), "{out}");
+
+    let mut out = Vec::new();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("rulesets");
+    assert!(check_rulesets(&[shipped], &mut out), "{}", String::from_utf8_lossy(&out));
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.ends_with("7 files are valid\n"), "{out}");
+    // S1-21, S1-23: the trade-off that the thesis computed by hand.
+    assert!(out.contains("10 ms of latency weigh as much as 100 points of skill\n"), "{out}");
+}

@@ -1,0 +1,299 @@
+//! The hash names a ruleset's meaning: another spelling keeps it, another number changes it.
+
+use std::collections::BTreeSet;
+
+use fireteam::domain::id::RulesetHash;
+use fireteam::rules;
+use fireteam::rules::bundled::BUNDLED_FILES;
+use proptest::prelude::*;
+
+/// A ruleset that uses every section.
+const EVERYTHING: &str = include_str!("../../golden/rulesets/everything.xml");
+
+/// Another, that says things in the other way where there are two.
+const EVERYTHING_ELSE: &str = include_str!("../../golden/rulesets/everything_else.xml");
+
+/// What its queue may say instead of what it says: a quality, and a meaning of regions.
+const INSTEAD: [&str; 5] = [
+    "<SoftScore MaxScore=\"0.4\"/>",
+    "<AverageSimilarity RatingSpan=\"2900\" RequiredPercent=\"90\"/>",
+    "<CategorySimilarity Categories=\"13\" CategoryWidth=\"200\" RequiredPercent=\"85\"/>",
+    "<WinProbability MinPercent=\"20\" MaxPercent=\"70\"/>",
+    "<LeaderboardGauss Sigma=\"30\" Scale=\"4\" Threshold=\"0.3\"/>",
+];
+
+/// Both, and the second with every other quality and every other meaning of regions.
+fn all_there_is() -> Vec<String> {
+    let quality = "<LeaderboardGauss Sigma=\"20\" Scale=\"4\" Threshold=\"0.3\"/>";
+    let regions = "<Regions Mode=\"quality\" Weight=\"0.25\" SpanMs=\"200\"/>";
+    assert!(EVERYTHING_ELSE.contains(quality) && EVERYTHING_ELSE.contains(regions));
+    // All at once is for two teams; what says how many there are is tried with the others.
+    let selection = "<Selection Mode=\"maximum_weight\" StartWith=\"highest_rated\" MaxCandidates=\"64\" ExactUpToTickets=\"500\"/>";
+    assert!(EVERYTHING_ELSE.contains(selection));
+    let drawn = EVERYTHING_ELSE.replace(selection, "<Selection Mode=\"weighted_sample\" MaxCandidates=\"64\"/>");
+    let mut all = vec![EVERYTHING.to_owned(), EVERYTHING_ELSE.to_owned()];
+    all.extend(INSTEAD.map(|instead| drawn.replace(quality, instead)));
+    for instead in
+        ["", "<Regions Mode='partition' Attribute='realm'/>", "<Regions Mode='partition' Attribute='continent'/>"]
+    {
+        all.push(EVERYTHING_ELSE.replace(regions, instead));
+    }
+    for instead in ["<Regions Mode='filter' Expansion='near'/>", "<Regions Mode='filter' Expansion='far'/>"] {
+        all.push(EVERYTHING_ELSE.replace(regions, instead));
+    }
+    all
+}
+
+fn hash(text: &str) -> RulesetHash {
+    match rules::parse_ruleset("hash.xml", text) {
+        Ok(ruleset) => ruleset.hash,
+        Err(problems) => panic!("{}\n{text}", problems.iter().map(|it| format!("{it}\n")).collect::<String>()),
+    }
+}
+
+/// One element as its name, attributes and children, for writing it another way.
+fn respell(node: roxmltree::Node<'_, '_>, dice: &mut impl FnMut(usize) -> usize, out: &mut String) {
+    let space = |dice: &mut dyn FnMut(usize) -> usize| ["", " ", "\n", "\t ", "<!-- a word -->\n"][dice(5)];
+    let name = node.tag_name().name();
+    out.push_str(&format!("<{name}"));
+    let mut attributes: Vec<_> = node.attributes().collect();
+    while !attributes.is_empty() {
+        let attribute = attributes.swap_remove(dice(attributes.len()));
+        let quote = ['"', '\''][dice(2)];
+        let gap = [" ", "\n  ", "\t"][dice(3)];
+        let equals = ["=", " = "][dice(2)];
+        out.push_str(&format!("{gap}{}{equals}{quote}{}{quote}", attribute.name(), attribute.value()));
+    }
+    let children: Vec<_> = node.children().filter(|child| child.is_element()).collect();
+    if children.is_empty() && dice(2) == 0 {
+        out.push_str("/>");
+        return;
+    }
+    out.push('>');
+    for child in children {
+        out.push_str(space(dice));
+        respell(child, dice, out);
+    }
+    out.push_str(space(dice));
+    out.push_str(&format!("</{name}>"));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// S1-11: white space, comments, attribute order, quotes and empty tags are spelling.
+    #[test]
+    fn another_spelling_keeps_the_hash(file in 0..=BUNDLED_FILES.len(), rolls in proptest::collection::vec(any::<u16>(), 64)) {
+        let text = BUNDLED_FILES.get(file).map_or(EVERYTHING, |(_, text)| text);
+        let document = roxmltree::Document::parse(text).unwrap();
+        let mut at = 0;
+        let mut dice = |sides: usize| { at += 1; usize::from(rolls[at % rolls.len()]) % sides };
+        let mut other = String::from("<!-- respelt -->\n");
+        respell(document.root_element(), &mut dice, &mut other);
+        prop_assert_eq!(hash(text), hash(&other));
+    }
+}
+
+/// S1-11: every number is part of the meaning. All of them are tried, none is drawn.
+#[test]
+fn another_number_changes_the_hash() {
+    let mut tried = 0;
+    for text in all_there_is() {
+        for (start, end) in numbers_of(&text) {
+            let value: f64 = text[start..end].parse().unwrap();
+            for by in [1.0, 2.0] {
+                let other = format!("{}{}{}", &text[..start], value + by, &text[end..]);
+                assert_ne!(hash(&text), hash(&other), "{value} + {by} at {start}:\n{other}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(400 < tried, "only {tried} numbers were tried");
+}
+
+/// S1-11: so is every element that says the same thing in another way.
+#[test]
+fn another_quality_or_meaning_of_regions_changes_the_hash() {
+    let all = all_there_is();
+    let hashes: BTreeSet<RulesetHash> = all.iter().map(|text| hash(text)).collect();
+    assert_eq!(hashes.len(), all.len());
+}
+
+/// S1-11: so is every word of a closed list.
+#[test]
+fn another_word_changes_the_hash() {
+    let words = [
+        ("PartyAggregation=\"max\"", "PartyAggregation=\"min\""),
+        ("Trust=\"client\"", "Trust=\"token\""),
+        ("Value=\"true\"", "Value=\"false\""),
+        ("duel brawl", "duel"),
+        ("Mutual=\"true\"", "Mutual=\"false\""),
+        ("Missing=\"refuse\"", "Missing=\"pass\""),
+        ("1-1 2-1", "1-1"),
+        ("<SameRuleset/>", ""),
+        ("\"square_root\"", "\"linear\""),
+        ("Missing=\"neutral\"", "Missing=\"worst\""),
+        ("Mode=\"lower_is_better\"", "Mode=\"difference\""),
+        ("Type=\"skill\"", "Type=\"level\""),
+        ("Consent=\"required\"", "Consent=\"assumed\""),
+        ("RoleAttribute=\"roles\"", "RoleAttribute=\"maps\""),
+        ("Name=\"tank\"", "Name=\"scout\""),
+        ("PartyRating=\"median\"", "PartyRating=\"mean\""),
+        ("Rounding=\"down\"", "Rounding=\"up\""),
+        ("SkipUnchanged=\"false\"", "SkipUnchanged=\"true\""),
+        ("\"bronze\"", "\"copper\""),
+        ("Rounding=\"floor\"", "Rounding=\"ceiling\""),
+        ("Combine=\"larger\"", "Combine=\"smaller\""),
+        ("Clock=\"ticket\"", "Clock=\"queue\""),
+        ("DivideBy=\"span\"", "DivideBy=\"count\""),
+        ("Curve=\"quadratic\"", "Curve=\"linear\""),
+        ("\"first_window\"", "\"nearest\""),
+        ("\"highest_rated\"", "\"longest_waiting\""),
+        ("Silos=\"3 7\"", "Silos=\"any\""),
+        ("AllowOtherQueues=\"false\"", "AllowOtherQueues=\"true\""),
+        ("PreferSamePartySize=\"true\"", "PreferSamePartySize=\"false\""),
+        ("Backfill=\"true\"", "Backfill=\"false\""),
+        ("How=\"never\"", "How=\"not_same_team\""),
+        ("How=\"not_same_team\"", "How=\"never\""),
+        ("Whom=\"recent_opponents\"", "Whom=\"recent_teammates\""),
+        ("    <Penalty CooldownMs=\"60000\"/>\n", ""),
+        ("    <Offer AfterMs=\"45000\" SetId=\"12\"/>\n", ""),
+        ("Rule=\"contain\"", "Rule=\"overlap\""),
+        ("Mode=\"maximum_weight\"", "Mode=\"nearest\""),
+        ("Mode=\"peer\"", "Mode=\"none\""),
+        ("OnDisconnect=\"ignore\"", "OnDisconnect=\"rate\""),
+        ("GamesPer=\"opponent\"", "GamesPer=\"match\""),
+        ("How=\"prefer_not\" Cost=\"2\"", "How=\"never\""),
+    ];
+    for (from, to) in words {
+        let text = [EVERYTHING, EVERYTHING_ELSE].into_iter().find(|text| text.contains(from)).expect(from);
+        // Attributes that would change nothing beside the other word are taken out of both.
+        let idle = match to {
+            "Rule=\"overlap\"" => " ReciprocalPercent=\"75\"",
+            "Mode=\"nearest\"" => " ExactUpToTickets=\"500\"",
+            _ => "",
+        };
+        let text = text.replace(idle, "");
+        assert_ne!(hash(&text), hash(&text.replacen(from, to, 1)), "{from}");
+    }
+}
+
+/// Where the numbers of quoted values stand, but for those that are no choice: -1, for ever; the place in a table; and two teams,
+/// where all are paired at once.
+fn numbers_of(text: &str) -> Vec<(usize, usize)> {
+    let document = roxmltree::Document::parse(text).unwrap();
+    let elements = document.descendants().filter(|node| node.is_element());
+    let values = elements.flat_map(|node| node.attributes().collect::<Vec<_>>());
+    let pairs = text.contains("maximum_weight");
+    let values = values.filter(|attribute| attribute.name() != "PartySize" && !(pairs && attribute.name() == "Count"));
+    let numbers = values.filter(|attribute| attribute.value().parse::<f64>().is_ok_and(|number| 0.0 <= number));
+    let found: Vec<_> =
+        numbers.map(|attribute| attribute.range_value()).map(|range| (range.start, range.end)).collect();
+    assert!(20 < found.len(), "only {} numbers were found", found.len());
+    found
+}
+
+/// S2-14: which periods make the idle uncertain; all of them unless it is said.
+#[test]
+fn the_periods_of_decay_count() {
+    let decay = "<Decay EveryMs=\"900000\" Deviation=\"0.5\" MaxDeviation=\"8.333\"/>";
+    assert!(EVERYTHING.contains(decay));
+    let with =
+        |periods: &str| hash(&EVERYTHING.replace(decay, &decay.replace("/>", &format!(" Periods=\"{periods}\"/>"))));
+    assert_eq!(with("all"), hash(EVERYTHING));
+    assert_ne!(with("played"), hash(EVERYTHING));
+}
+
+/// S2-4: that quality is the draw's, and how likely it must be.
+#[test]
+fn the_bar_of_draws_counts() {
+    let teams = "<Teams Count='2' Size='2'/>";
+    let duel = |inside: &str| {
+        let rest = "<Rating System='trueskill' Mu='1250'/>";
+        hash(&format!("<Ruleset Name='a' SetId='1'>{teams}<Queue><Quality>{inside}</Quality></Queue>{rest}</Ruleset>"))
+    };
+    let all =
+        ["<DrawProbability Threshold='0.3'/>", "<DrawProbability Threshold='0.4'/>", "<WinProbability/>"].map(duel);
+    assert!(all[0] != all[1] && all[0] != all[2] && all[1] != all[2], "{all:?}");
+}
+
+/// S1-97: whom the queue looks after, and how much.
+#[test]
+fn satisfaction_counts() {
+    let with = |inside: &str| hash(&EVERYTHING.replace("</Queue>", &format!("{inside}</Queue>")));
+    let mut all = [
+        with(""),
+        with("<Satisfaction LosingStreak='3' Widen='2'/>"),
+        with("<Satisfaction LosingStreak='4' Widen='2'/>"),
+        with("<Satisfaction LosingStreak='3' Widen='3'/>"),
+        with("<Satisfaction LosingStreak='3' ShiftDown='3'/>"),
+        with("<Satisfaction LosingStreak='3' Widen='2' ShiftDown='3'/>"),
+        with("<Satisfaction AbandonedPercent='3' Widen='2'/>"),
+        with("<Satisfaction FeedbackBelow='3' Widen='2'/>"),
+        with("<Satisfaction LosingStreak='3' FeedbackBelow='3' Widen='2'/>"),
+        with("<Satisfaction FeedbackBelow='3' Widen='2' MinMatches='6'/>"),
+    ];
+    all.sort_unstable();
+    assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "{all:?}");
+    let default = with("<Satisfaction FeedbackBelow='3' Widen='2' MinMatches='5'/>");
+    assert_eq!(default, with("<Satisfaction FeedbackBelow='3' Widen='2'/>"));
+}
+
+/// What is for people only is no part of the meaning; what clients and answers use is.
+#[test]
+fn names_for_people_do_not_count_and_handles_do() {
+    let (_, duel) = *BUNDLED_FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
+    assert_eq!(hash(duel), hash(&duel.replace("Name=\"Ranked duel\"", "Name=\"Duel\"")));
+    assert_eq!(hash(duel), hash(&duel.replace("Unit=\"points\"", "Unit=\"stars\"")));
+    assert_ne!(hash(duel), hash(&duel.replace("\"not_begun\"", "\"fresh\"")));
+    assert_ne!(hash(duel), hash(&duel.replace("Trust=\"client\"", "Trust=\"game_server\"")));
+    assert_ne!(hash(duel), hash(&duel.replace("Missing=\"refuse\"", "Missing=\"pass\"")));
+}
+
+/// S1-35: what a default says and what is said are one meaning; so are three equal steps and one long one.
+#[test]
+fn saying_the_default_changes_nothing() {
+    let short = "<Ruleset Name='a' SetId='1'><ExpansionConfigs><ExpansionConfig Name='x' Type='latency'>\
+        <Expansion ExpansionDurationMs='3000' Value='1'/><Expansion ExpansionDurationMs='-1' Value='2'/>\
+        </ExpansionConfig></ExpansionConfigs></Ruleset>";
+    let cut = "<Expansion ExpansionDurationMs='1000' Value='1'/><Expansion ExpansionDurationMs='2000' Value='1'/>";
+    assert_eq!(hash(short), hash(&short.replace("<Expansion ExpansionDurationMs='3000' Value='1'/>", cut)));
+    assert_eq!(hash(short), hash(&short.replace("SetId='1'", "SetId='1' Silos='any'")));
+    let queue = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/><ReadyCheck/></Ruleset>";
+    let said = "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/>\
+        <Queue PassIntervalMs='250' PartyRating='max' AllowOtherQueues='true' PreferSamePartySize='false' Backfill='false' \
+        TicketTtlMs='60000'><Gate SkipUnchanged='true'/>\
+        <Selection Mode='nearest' StartWith='longest_waiting' MaxCandidates='256'/></Queue>\
+        <ReadyCheck TimeoutMs='30000'><Penalty CooldownMs='0'/></ReadyCheck>\
+        <Hosting Mode='none' MaxMatchMs='14400000'/></Ruleset>";
+    assert_eq!(hash(queue), hash(said));
+    assert_eq!(hash(queue), hash(&queue.replace("Count='2' Size='1'/>", "><Team Size='1'/><Team Size='1'/></Teams>")));
+    let limits = "<Limits MaxResults='50' MaxEvaluated='20000'/></Ruleset>";
+    assert_eq!(hash(short), hash(&short.replace("</Ruleset>", limits)));
+}
+
+/// A ladder of one penalty is a cooldown, under either name.
+#[test]
+fn a_cooldown_is_a_ladder_of_one() {
+    let cooldown =
+        "<Ruleset Name='a' SetId='1'><Teams Count='2' Size='1'/><Queue/><ReadyCheck DeclineCooldownMs='5'/></Ruleset>";
+    let ladder = cooldown.replace(" DeclineCooldownMs='5'/>", "><Penalty CooldownMs='5'/></ReadyCheck>");
+    assert_eq!(hash(cooldown), hash(&ladder));
+}
+
+/// S1-37: a ruleset that says nothing new keeps the hash that clients know it by.
+#[test]
+fn a_ruleset_from_before_keeps_its_hash() {
+    let (_, duel) = *BUNDLED_FILES.iter().find(|(name, _)| name.ends_with("ranked_duel.xml")).unwrap();
+    // One limit has been lowered since.
+    let duel = duel.replace("MaxEvaluated=\"20000\"", "MaxEvaluated=\"100000\"");
+    assert_eq!(hash(&duel), RulesetHash(1_691_637_559));
+}
+
+/// The hash is 32 bits of SHA-256 and never 0; these values change only when the meaning of a shipped file does.
+#[test]
+fn shipped_files_have_hashes_of_their_own() {
+    let hashes: BTreeSet<RulesetHash> = BUNDLED_FILES.iter().map(|(_, text)| hash(text)).collect();
+    assert_eq!(hashes.len(), BUNDLED_FILES.len());
+    assert!(!hashes.contains(&RulesetHash(0)));
+}

@@ -1,0 +1,17 @@
+//! Authentication, ownership, limits, privacy, TLS.
+
+pub(crate) mod attribute_trust;
+pub(crate) mod canaries;
+pub(crate) mod client_certificates;
+pub(crate) mod frame_floods;
+pub(crate) mod match_credential;
+pub(crate) mod metric_cardinality;
+pub(crate) mod ownership;
+pub(crate) mod proxy_protocol;
+pub(crate) mod rate_limits;
+pub(crate) mod role_matrix;
+pub(crate) mod search_cost;
+pub(crate) mod tls;
+pub(crate) mod token_key_file;
+pub(crate) mod token_lifecycle;
+pub(crate) mod trilateration;

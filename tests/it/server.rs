@@ -1,0 +1,8 @@
+//! The server process: start, configuration, reload of files, stop.
+
+pub(crate) mod config_command;
+pub(crate) mod file_reload;
+pub(crate) mod graceful_shutdown;
+pub(crate) mod startup;
+pub(crate) mod stop;
+pub(crate) mod tls_certificates;

@@ -1,0 +1,193 @@
+//! Files are replaced under a serving process: rulesets and places are live at once, broken ones change nothing.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use mmdb_writer::{IpVersion, Value, Writer};
+use tokio::time::Instant;
+
+use crate::support::test_server::{advertise_request, party_session};
+use crate::support::generated_client;
+use crate::support::server_process::ServerProcess;
+
+const REPOSITORY_ROOT: &str = env!("CARGO_MANIFEST_DIR");
+const CONTROL_FILE: &str = "destiny_control_6v6.xml";
+const SEATTLE: &str = "71.20.133.126";
+const LOS_ANGELES: &str = "151.220.31.64";
+
+/// Control as bundled, with another first step of the skill expansion.
+fn control_ruleset(first_step: u32) -> String {
+    let text = fs::read_to_string(Path::new(REPOSITORY_ROOT).join("rulesets").join(CONTROL_FILE)).unwrap();
+    let changed = text.replace("Value='150'", &format!("Value='{first_step}'"));
+    assert!(first_step == 150 || changed != text);
+    changed
+}
+
+/// Writes beside `path`, then renames over it.
+fn replace_file(path: &Path, content: impl AsRef<[u8]>) {
+    let beside = path.with_extension("new");
+    fs::write(&beside, content).unwrap();
+    fs::rename(&beside, path).unwrap();
+}
+
+/// The current rulesets, as operators see them.
+async fn current_rulesets(server: &ServerProcess) -> Vec<generated_client::RulesetStatus> {
+    let answer = server.operator_client().await.list_rulesets(generated_client::ListRulesetsRequest {}).await.unwrap();
+    let current = |it: &generated_client::RulesetStatus| it.state() == generated_client::RulesetState::Current;
+    answer.into_inner().rulesets.into_iter().filter(current).collect()
+}
+
+async fn control_status(server: &ServerProcess) -> generated_client::RulesetStatus {
+    current_rulesets(server).await.into_iter().find(|it| it.file_name == CONTROL_FILE).expect("control is in force")
+}
+
+/// How many sessions a stranger of skill 250 is shown.
+async fn candidate_count(server: &ServerProcess) -> usize {
+    let mut search = server.client().await.search_session(1, party_session(&[("guest", 250.0)]));
+    search.search().await.unwrap().candidates.len()
+}
+
+/// A good file is live without anybody's asking; one with ten mistakes is ten problems with their places, and the old
+/// rules go on; the next good one is live again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edited_ruleset_is_loaded_and_an_invalid_one_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let rulesets = folder.path().join("rulesets");
+    fs::create_dir(&rulesets).unwrap();
+    let file = rulesets.join(CONTROL_FILE);
+    fs::write(&file, control_ruleset(150)).unwrap();
+    let server = ServerProcess::start(folder.path(), &["--store", "memory:", "--rulesets", "rulesets"]);
+    let first = control_status(&server).await;
+    let _host = server.client().await.advertise(advertise_request(&[("host", 0.0)], 3)).await.unwrap();
+    assert_eq!(candidate_count(&server).await, 0, "250 apart is more than 150");
+
+    let begun = Instant::now();
+    replace_file(&file, control_ruleset(300));
+    assert_eq!(server.log.wait_for_lines("ruleset changed", 1).len(), 1, "{}", server.log.text());
+    println!("a replaced ruleset was live after {:?}", begun.elapsed());
+    let second = control_status(&server).await;
+    assert_ne!(first.service_configuration_hash, second.service_configuration_hash);
+    assert_eq!(candidate_count(&server).await, 1, "the advertisement is still there, under the new rules");
+
+    let broken = fs::read_to_string(Path::new(REPOSITORY_ROOT).join("tests/golden/rulesets/ten_mistakes.xml")).unwrap();
+    replace_file(&file, broken);
+    let refusals = server.log.wait_for_lines("ruleset refused", 10);
+    assert_eq!(refusals.len(), 10, "{}", server.log.text());
+    let kept = control_status(&server).await;
+    assert_eq!(kept.service_configuration_hash, second.service_configuration_hash);
+    assert_eq!(kept.problems.len(), 10);
+    for (problem, line) in kept.problems.iter().zip(&refusals) {
+        assert!(problem.file_name.ends_with(CONTROL_FILE) && 0 < problem.line && 0 < problem.column, "{problem:?}");
+        let place = format!("{CONTROL_FILE}:{}:{}: ", problem.line, problem.column);
+        assert!(line.contains(&place) && !problem.message.is_empty(), "{line}");
+    }
+    assert_eq!(candidate_count(&server).await, 1);
+
+    replace_file(&file, control_ruleset(150));
+    assert_eq!(server.log.wait_for_lines("ruleset changed", 2).len(), 2, "{}", server.log.text());
+    let last = control_status(&server).await;
+    assert_eq!((last.service_configuration_hash, last.problems.len()), (first.service_configuration_hash, 0));
+    assert_eq!(candidate_count(&server).await, 0);
+}
+
+/// A8: who edits the folder makes no call, and leaves a trace all the same: which set had which ruleset before and has
+/// which now, and what was wrong in which file.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn edited_ruleset_folder_is_in_the_audit_log() {
+    let folder = tempfile::tempdir().unwrap();
+    let rulesets = folder.path().join("rulesets");
+    fs::create_dir(&rulesets).unwrap();
+    let file = rulesets.join(CONTROL_FILE);
+    fs::write(&file, control_ruleset(150)).unwrap();
+    let flags = ["--store", "memory:", "--rulesets", "rulesets", "--audit-log-file", "audit.jsonl"];
+    let server = ServerProcess::start(folder.path(), &flags);
+    let hash = async || control_status(&server).await.service_configuration_hash;
+    let first = hash().await;
+    replace_file(&file, control_ruleset(300));
+    assert_eq!(server.log.wait_for_lines("rulesets edited", 1).len(), 1, "{}", server.log.text());
+    let second = hash().await;
+    replace_file(&file, "<Ruleset>");
+    assert_eq!(server.log.wait_for_lines("rulesets edited", 2).len(), 2, "{}", server.log.text());
+    assert_eq!(hash().await, second);
+    let all = server.operator_page("/metrics").await;
+    assert!(all.contains("fireteam_ruleset_loads_total{outcome=\"rejected\"} 1"), "{all}");
+    server.terminate();
+    assert_eq!(server.wait_for_exit().exit_code, Some(0));
+
+    let text = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    let written: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let edits: Vec<_> = written.iter().filter(|it| it["role"] == "folder").collect();
+    assert_eq!(edits.len(), 2, "{text}");
+    assert_eq!(edits[0]["changes"], serde_json::json!([{ "set_id": 1, "before": first, "after": second }]));
+    assert_eq!((&edits[0]["action"], &edits[0]["outcome"]), (&"rulesets edited".into(), &"OK".into()));
+    assert_eq!((&edits[1]["changes"], &edits[1]["outcome"]), (&serde_json::json!([]), &"INVALID_ARGUMENT".into()));
+    let object = edits[1]["target"].as_str().unwrap();
+    assert!(object.contains(" problems in ") && object.ends_with(CONTROL_FILE), "{text}");
+    assert!(edits.iter().all(|it| it["subject"].is_null() && it["issuer"].is_null()), "{text}");
+}
+
+/// As Kubernetes mounts a ConfigMap: the files are links into `..data`, which is a link that is renamed over.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replaced_config_map_is_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let rulesets = folder.path().join("rulesets");
+    let generation = |name: &str, first_step| {
+        fs::create_dir_all(rulesets.join(name)).unwrap();
+        fs::write(rulesets.join(name).join(CONTROL_FILE), control_ruleset(first_step)).unwrap();
+        symlink(name, rulesets.join("..data_tmp")).unwrap();
+        fs::rename(rulesets.join("..data_tmp"), rulesets.join("..data")).unwrap();
+    };
+    generation("..2026_01", 150);
+    symlink(format!("..data/{CONTROL_FILE}"), rulesets.join(CONTROL_FILE)).unwrap();
+    let server = ServerProcess::start(folder.path(), &["--store", "memory:", "--rulesets", "rulesets"]);
+    let before = control_status(&server).await;
+    let begun = Instant::now();
+    generation("..2026_02", 300);
+    fs::remove_dir_all(rulesets.join("..2026_01")).unwrap();
+    assert_eq!(server.log.wait_for_lines("ruleset changed", 1).len(), 1, "{}", server.log.text());
+    println!("a swapped ConfigMap was live after {:?}", begun.elapsed());
+    let after = current_rulesets(&server).await;
+    assert_eq!(after.len(), 1, "one file, however many links: {after:?}");
+    assert_ne!(before.service_configuration_hash, after[0].service_configuration_hash);
+}
+
+/// A file in which one address lies at these degrees.
+fn geoip_database(address: &str, latitude: f64, longitude: f64) -> Vec<u8> {
+    let mut writer = Writer::builder("Test-City").ip_version(IpVersion::V4).build();
+    let degrees = Value::map([("latitude", Value::Double(latitude)), ("longitude", Value::Double(longitude))]);
+    let network = format!("{address}/32").parse::<ipnet::IpNet>().unwrap();
+    writer.insert_value(network, Value::map([("location", degrees)])).unwrap();
+    writer.to_bytes().unwrap()
+}
+
+/// S1-26, R18: the file of places is replaced by rename under a serving process; a torn one is refused and the old one
+/// stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn geoip_file_is_replaced_while_serving() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("places.mmdb");
+    let shipped = Path::new(REPOSITORY_ROOT).join("data/dbip-tour.mmdb");
+    fs::copy(&shipped, &file).unwrap();
+    let ours = folder.path().join("ours.mmdb");
+    fs::write(&ours, geoip_database(SEATTLE, 34.5, -118.5)).unwrap();
+    let trusting = ["--store", "memory:", "--trusted-proxies", "127.0.0.0/8", "--geoip-db", "places.mmdb"];
+    let server = ServerProcess::start(folder.path(), &trusting);
+    let _host = server.client_from(LOS_ANGELES).await.advertise(advertise_request(&[("host", 0.0)], 3)).await.unwrap();
+    let away = async || {
+        let found =
+            server.client_from(SEATTLE).await.search_session(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
+        found.candidates.first().and_then(|it| it.distance_miles)
+    };
+    let seen = away().await.expect("both places are known");
+    assert_eq!(seen.round(), 932.0, "1,500 km to the nearest 500");
+
+    let torn = fs::read(&shipped).unwrap();
+    replace_file(&file, &torn[..torn.len() / 2]);
+    assert_eq!(server.log.wait_for_lines("locality files refused", 1).len(), 1, "{}", server.log.text());
+    assert_eq!(away().await, Some(seen), "the old places stay");
+
+    fs::rename(&ours, &file).unwrap();
+    assert_eq!(server.log.wait_for_lines("locality files replaced", 1).len(), 1, "{}", server.log.text());
+    assert_eq!(away().await, Some(0.0), "Seattle has moved next to the host");
+}

@@ -1,0 +1,98 @@
+//! SIGTERM, and what is there after the next start.
+
+use std::time::Duration;
+
+use fireteam_client::{Code, pb};
+use tokio::io::AsyncReadExt;
+use tokio_stream::StreamExt;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use crate::support::test_server::{advertise_request, party_session};
+use crate::support::server_process::{TEST_TIMEOUT, ServerProcess};
+
+/// Beyond this a shutdown hangs; it promises half.
+const SHUTDOWN_MAX: Duration = Duration::from_secs(20);
+/// Advertisements that a restart finds. A test's worth; the goal's 100,000 are measured in `benches`.
+const ADVERTISEMENT_COUNT: usize = 3_000;
+
+/// R11: health says so first, open streams end with UNAVAILABLE, silent connections are no reason to stay, exit code 0;
+/// and what was acknowledged before is there afterwards.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigterm_ends_streams_and_exits_with_code_0() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(folder.path(), &[]);
+    let (connection, mut events) = server.client().await.open_stream().await.unwrap();
+    let advertised = connection.advertise(advertise_request(&[("host", 0.0)], 3)).await.unwrap();
+    let channel = tonic::transport::Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
+    let mut health = HealthClient::new(channel.connect().await.unwrap());
+    let mut watch = health.watch(HealthCheckRequest::default()).await.unwrap().into_inner();
+    assert_eq!(watch.next().await.unwrap().unwrap().status(), ServingStatus::Serving);
+    let mut silent = Vec::new();
+    for address in [server.address, server.address, server.operator_address] {
+        silent.push(tokio::net::TcpStream::connect(address).await.unwrap());
+    }
+
+    server.terminate();
+    let heard = tokio::time::timeout(TEST_TIMEOUT, watch.next()).await.expect("health speaks");
+    assert_eq!(heard.unwrap().unwrap().status(), ServingStatus::NotServing);
+    let goodbye = tokio::time::timeout(TEST_TIMEOUT, events.next()).await.expect("the stream ends").unwrap_err();
+    assert_eq!(goodbye.code(), Some(Code::Unavailable), "{goodbye}");
+    let ended = server.wait_for_exit();
+    assert_eq!(ended.exit_code, Some(0), "{}", ended.log);
+    println!("gone {:?} after its streams", ended.duration);
+    assert!(ended.duration < SHUTDOWN_MAX, "{:?}", ended.duration);
+    assert!(!ended.log.contains("ERROR") && !ended.log.contains("panic"), "{}", ended.log);
+    for mut socket in silent {
+        let mut rest = Vec::new();
+        drop(tokio::time::timeout(TEST_TIMEOUT, socket.read_to_end(&mut rest)).await.expect("closed"));
+    }
+
+    let server = ServerProcess::start(folder.path(), &[]);
+    let found = server.client().await.search_session(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
+    assert_eq!(found.candidates.iter().map(|it| it.advertisement_id.as_str()).collect::<Vec<_>>(), [advertised.id()]);
+}
+
+/// R11: a signal that comes at the very first moment is heard as well.
+#[test]
+fn sigterm_right_after_startup_exits_with_code_0() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(folder.path(), &["--store", "memory:"]);
+    server.terminate();
+    let ended = server.wait_for_exit();
+    assert_eq!(ended.exit_code, Some(0), "{}", ended.log);
+    assert!(ended.log.ends_with("shutdown started"), "{}", ended.log);
+}
+
+/// R2: a killed server's advertisements are all searched again after its restart; the time to serving is printed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn restart_after_kill_restores_every_advertisement() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = ServerProcess::start(folder.path(), &[]);
+    let (connection, _events) = server.client().await.open_stream().await.unwrap();
+    let mut answers = Vec::new();
+    for number in 0..ADVERTISEMENT_COUNT {
+        let update = pb::MatchmakingUpdateAdvertisementRequest {
+            idempotency_key: format!("one of many, {number:06}"),
+            time_to_live_ms: Some(600_000),
+            ..advertise_request(&[(&format!("host {number}"), 0.0)], 1)
+        };
+        let core = pb::MatchmakingCoreRequest {
+            request_type: Some(pb::MatchmakingCoreRequestType::UpdateAdvertisement.into()),
+            update_advertisement_request: Some(update),
+            ..Default::default()
+        };
+        let answer = connection.send(core).await.unwrap();
+        answers.push(tokio::spawn(answer.wait()));
+    }
+    for answer in answers {
+        let answer = answer.await.unwrap().unwrap();
+        assert!(answer.update_advertisement_response.expect("an answer").created);
+    }
+    server.kill();
+    let server = ServerProcess::start(folder.path(), &[]);
+    println!("serving {ADVERTISEMENT_COUNT} advertisements {:?} after the start", server.started_in);
+    let metrics = server.operator_page("/metrics").await;
+    assert!(metrics.contains(&format!("\nfireteam_advertisements {ADVERTISEMENT_COUNT}\n")), "{metrics}");
+}

@@ -1,0 +1,5 @@
+//! The simulator.
+
+pub(crate) mod command;
+pub(crate) mod rating_study;
+pub(crate) mod world;

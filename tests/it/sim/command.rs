@@ -1,0 +1,135 @@
+//! `fireteam simulate` as a process: text, JSON, plots, comparisons, and what it says when it is asked wrongly.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+const SMALL: &str = "title = \"A small world\"\nplayers = 300\nhours = 0.3\nwarm_up_minutes = 15.0\n\
+                     [skill]\nprior_matches = 5\n[activity]\nplay_sessions_per_day = 8.0\n";
+
+struct Run {
+    code: i32,
+    out: String,
+    err: String,
+}
+
+/// Runs the command in `folder`, where a small scenario lies.
+fn simulate(folder: &Path, arguments: &[&str]) -> Run {
+    std::fs::write(folder.join("small.toml"), SMALL).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_fireteam"));
+    let Output { status, stdout, stderr } =
+        command.current_dir(folder).arg("simulate").args(arguments).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    Run { code: status.code().unwrap(), out: text(stdout), err: text(stderr) }
+}
+
+fn ruleset(name: &str) -> String {
+    format!("{}/rulesets/{name}.xml", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Same ruleset, scenario and seed: the same text and the same JSON, byte for byte.
+#[test]
+fn the_same_command_says_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let duel = ruleset("ranked_duel");
+    let run = |json: &str| {
+        simulate(folder.path(), &[&duel, "--scenario", "small.toml", "--seed", "5", "--seeds", "2", "--json", json])
+    };
+    let (one, other) = (run("one.json"), run("other.json"));
+    assert_eq!((one.code, &*one.err), (0, ""), "no bar where there is no terminal");
+    assert_eq!(one.out, other.out);
+    let read = |name| std::fs::read(folder.path().join(name)).unwrap();
+    assert_eq!(read("one.json"), read("other.json"));
+    let json: serde_json::Value = serde_json::from_slice(&read("one.json")).unwrap();
+    assert_eq!(json["seeds"], serde_json::json!([5, 6]));
+    assert_eq!(json["figures"]["worlds"], 2);
+    assert_eq!(json["by_seed"].as_array().unwrap().len(), 2);
+    for words in
+        ["Ranked duel", "A small world", "wait, s", "rating gap", "round trip, ms", "its regret, ms", "refusals"]
+    {
+        assert!(one.out.contains(words), "{words}: {}", one.out);
+    }
+    let piped = run("-");
+    let whole: serde_json::Value = serde_json::from_str(&piped.out).unwrap();
+    assert_eq!(whole, json, "`-` is standard output, and nothing else is on it");
+}
+
+/// A page of plots is one file that needs nothing else.
+#[test]
+fn a_page_stands_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = simulate(folder.path(), &[&ruleset("teiserver_duel"), "--scenario", "small.toml", "--plot", "page.html"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let page = std::fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.starts_with("<!doctype html>") && 4 <= page.matches("<svg").count(), "{}", page.len());
+    for foreign in ["<script", "src=", "href="] {
+        assert!(!page.contains(foreign), "{foreign}");
+    }
+}
+
+/// S0-1: a ruleset against itself differs in nothing; against one whose ranges grow four times as fast it waits longer
+/// and is nearer in rating, and that is more than chance.
+#[test]
+fn comparing_says_what_is_more_than_chance() {
+    let folder = tempfile::tempdir().unwrap();
+    let duel = ruleset("teiserver_duel");
+    let text = std::fs::read_to_string(&duel).unwrap();
+    let quick = text.replace("StepEveryMs=\"20000\"", "StepEveryMs=\"5000\"").replace("SetId=\"11\"", "SetId=\"21\"");
+    assert_ne!(text, quick);
+    std::fs::write(folder.path().join("quick.xml"), quick).unwrap();
+    let compare = |a: &str, b: &str| {
+        let run = simulate(
+            folder.path(),
+            &[
+                "--compare",
+                a,
+                b,
+                "--scenario",
+                "small.toml",
+                "--seeds",
+                "5",
+                "--json",
+                "both.json",
+                "--plot",
+                "both.html",
+            ],
+        );
+        assert_eq!(run.code, 0, "{}", run.err);
+        let json = std::fs::read(folder.path().join("both.json")).unwrap();
+        (run.out, serde_json::from_slice::<serde_json::Value>(&json).unwrap())
+    };
+    let (text, json) = compare(&duel, &duel);
+    assert!(text.contains("may be chance") && !text.contains("  more than chance"), "{text}");
+    assert!(json["differences"].as_array().unwrap().iter().all(|it| it["difference"] == 0.0));
+    let (text, json) = compare(&duel, "quick.xml");
+    let by = |name: &str| json["differences"].as_array().unwrap().iter().find(|it| it["name"] == name).unwrap().clone();
+    let (waits, gaps) = (by("wait, median"), by("rating gap, p90"));
+    assert!(waits["difference"].as_f64().unwrap() < 0.0 && waits["is_more_than_chance"] == true, "{text}");
+    assert!(0.0 < gaps["difference"].as_f64().unwrap() && gaps["is_more_than_chance"] == true, "{text}");
+}
+
+/// Wrong questions end with code 2 and say what would be right.
+#[test]
+fn wrong_questions_are_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let duel = ruleset("ranked_duel");
+    std::fs::write(folder.path().join("bad.toml"), "players = 1").unwrap();
+    std::fs::write(folder.path().join("bad.xml"), "<Ruleset/>").unwrap();
+    std::fs::write(folder.path().join("pings.csv"), "source,destination,avg\n").unwrap();
+    let cases: &[(&[&str], &str)] = &[
+        (&[], "RULESET"),
+        (&["none.xml"], "none.xml"),
+        (&["bad.xml"], "bad.xml:1:"),
+        (&[&duel, "--scenario", "lots"], "launch_day"),
+        (&[&duel, "--scenario", "none.toml"], "read none.toml"),
+        (&[&duel, "--scenario", "bad.toml"], "players is 1"),
+        (&[&duel, "--hours", "0"], "hours is 0"),
+        (&[&duel, "--seeds", "0"], "1..=1000"),
+        (&[&duel, "--latencies", "pings.csv"], "--latency-sites"),
+        (&["--study", "elo"], "elo-glicko"),
+    ];
+    for (arguments, wanted) in cases {
+        let run = simulate(folder.path(), arguments);
+        assert_eq!(run.code, 2, "{arguments:?}: {}", run.err);
+        assert!(run.err.contains(wanted), "{arguments:?}: {}", run.err);
+    }
+}

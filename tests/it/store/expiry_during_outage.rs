@@ -1,0 +1,34 @@
+//! An expired advertisement that the store could not be told of is told of again: memory forgets nothing on its own.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use fireteam::clock::Clock as _;
+use fireteam::domain::id::SetId;
+use fireteam::domain::session::Session;
+use fireteam::engine::command::{Caller, UpdateAdvertCommand};
+use fireteam::rules::bundled;
+use fireteam::store::Store as _;
+
+use crate::support::faulty_store::{FaultyStore, start_engine};
+use crate::support::test_server::TestClock;
+
+/// R10: what has expired leaves the store too, even if the store was away when its time came.
+#[tokio::test]
+async fn an_expiry_that_the_store_missed_is_told_again() {
+    let clock = Arc::new(TestClock::new());
+    let store = Arc::new(FaultyStore::default());
+    let engine = start_engine(&store, bundled::load_bundled().unwrap(), &clock).await;
+    let session = Session { party_sizes: vec![1], join_seats: 3, ..Session::default() };
+    let update =
+        UpdateAdvertCommand { set_id: Some(SetId(1)), session: Some(session), ..UpdateAdvertCommand::default() };
+    engine.update_advertisement(&Caller::default(), update).unwrap().wait().await.unwrap();
+
+    clock.advance_ms(90_000);
+    store.adverts_unavailable.store(true, Ordering::SeqCst);
+    engine.sweep_expired().await;
+    assert_eq!(store.load_advertisements(clock.now()).await.unwrap().len(), 1, "the store was away");
+    store.adverts_unavailable.store(false, Ordering::SeqCst);
+    engine.sweep_expired().await;
+    assert!(store.load_advertisements(clock.now()).await.unwrap().is_empty(), "told again");
+}

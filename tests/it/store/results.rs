@@ -1,0 +1,370 @@
+//! What came of a match is written down once and rated once, whichever servers are told of it, and whoever else is rated at the
+//! same moment.
+
+use std::sync::Arc;
+
+use fireteam::domain::id::{MatchId, SetId, UserKey};
+use fireteam::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchStage};
+use fireteam::domain::match_result::{MatchExpectation, ResultReport, SideRank};
+use fireteam::domain::queue::ticket::TicketEndReason;
+use fireteam::domain::rating::{SetActivity, Skill};
+use fireteam::domain::ruleset::rating::{DecayPeriodFilter, InactivityDecay, RatingSpec, RatingSystem};
+use fireteam::domain::time::UnixMs;
+use fireteam::store::memory::MemoryStore;
+use fireteam::store::postgres::{PostgresStore, Replica};
+use fireteam::store::queues::{
+    QueueOutcome as Out, QueueStore, QueueWrite, RESULT_RETENTION_MS, RatingRow, TicketState,
+};
+use fireteam::store::sqlite::SqliteStore;
+use fireteam::store::{Store, StoreError};
+use sqlx::{Connection as _, Executor as _};
+
+use crate::support::database::{TestDatabase, create_test_database};
+use crate::store::queue_rows::{Fates, SILO, enter, match_id, move_on, play, propose, rating, then, ticket, user};
+
+async fn server(database: &TestDatabase, number: u64) -> Arc<PostgresStore> {
+    Arc::new(PostgresStore::open(&database.url, Replica { id: number, silos: None }).await.unwrap())
+}
+
+fn elo() -> RatingSpec {
+    RatingSpec::with_defaults(RatingSystem::Elo { initial: 1500.0, k: 16.0, scale: 400.0 })
+}
+
+/// Match `n` of two users against each other, being played at edition 1; its tickets are called by the users.
+fn begun(n: u32, [one, other]: [u32; 2]) -> Match {
+    let stage =
+        MatchStage::Playing { assignment: Assignment::Unhosted, started_at: UnixMs(1), times_out_at: UnixMs(90) };
+    Match { stage, ..play(n, 1, &[(10_000 * n + one, &[one]), (10_000 * n + other, &[other])]) }
+}
+
+/// Has both wait, and play.
+fn begin(n: u32, users: [u32; 2]) -> [QueueWrite; 3] {
+    let [one, other] = users.map(|who| enter(ticket(10_000 * n + who, n + 1, &[who]), 50, 0));
+    [one, other, propose(begun(n, users), 1)]
+}
+
+/// The first of the users came in first, or they drew.
+fn ended(n: u32, users: [u32; 2], ranks: [u32; 2]) -> QueueWrite {
+    let known = begun(n, users);
+    let over = MatchStage::Ended {
+        end_reason: MatchEndReason::Played,
+        started_at: Some(UnixMs(1)),
+        assignment: None,
+        purge_at: UnixMs(90),
+    };
+    let played = users.map(|who| (10_000 * n + who, TicketEndReason::Played)).to_vec();
+    let ends = move_on(then(&known, over), &Fates { ends: played, ..Fates::default() });
+    let side = |(at, rank): (usize, u32)| SideRank { team_index: at as u16, users: vec![user(users[at])], rank };
+    let report = ResultReport {
+        match_id: match_id(n),
+        set_id: SetId(1),
+        silo: SILO,
+        ruleset_hash: known.ruleset_hash,
+        sides: ranks.into_iter().enumerate().map(side).collect(),
+        left_early: Vec::new(),
+        started_at: UnixMs(1),
+        duration_ms: None,
+        expectation: MatchExpectation::default(),
+    };
+    QueueWrite::RecordResult {
+        report_digest: report.digest(None),
+        report: Arc::new(report),
+        match_version: 1,
+        end_transition: Some(Box::new(ends)),
+        rating_spec: Some(elo()),
+        now: UnixMs(40),
+    }
+}
+
+async fn rows(store: &dyn QueueStore) -> Vec<(UserKey, f64, u32, i32)> {
+    let ratings = store.load_queues(UnixMs(2)).await.unwrap().ratings;
+    ratings.iter().map(|row: &RatingRow| (row.user, row.rating.rating, row.match_count, row.streak)).collect()
+}
+
+/// R5: once, however often it is said; another word is refused; and nothing of it is there when it is refused.
+async fn story(store: &dyn Store) {
+    store.commit_queues(&begin(1, [1, 2])).await.unwrap();
+    let [stale, unknown] = [2, 1].map(|edition| match ended(1, [1, 2], [1, 2]) {
+        QueueWrite::RecordResult {
+            report,
+            report_digest: payload,
+            end_transition: ends,
+            rating_spec: spec,
+            now,
+            ..
+        } => {
+            let report = if edition == 1 {
+                Arc::new(ResultReport { match_id: match_id(9), ..(*report).clone() })
+            } else {
+                report
+            };
+            QueueWrite::RecordResult {
+                report,
+                report_digest: payload,
+                match_version: edition,
+                end_transition: ends,
+                rating_spec: spec,
+                now,
+            }
+        }
+        _ => panic!("it concludes"),
+    });
+    let refused = store.commit_queues(&[stale, unknown]).await.unwrap();
+    assert!(matches!(&*refused, [Out::StaleMatchVersion(Some(_)), Out::StaleMatchVersion(None)]), "{refused:?}");
+    assert_eq!(rows(store).await, []);
+
+    let both = [ended(1, [1, 2], [1, 2]), ended(1, [1, 2], [1, 2]), ended(1, [1, 2], [2, 1])];
+    let [first, again, other] = <[Out; 3]>::try_from(store.commit_queues(&both).await.unwrap()).unwrap();
+    let Out::ResultRecorded { result, is_replay: false, tickets, ratings } = first else { panic!("{first:?}") };
+    assert_eq!((tickets.len(), ratings.len()), (2, 2));
+    assert!(
+        tickets.iter().all(|it| matches!(it.state, TicketState::Ended { end_reason: TicketEndReason::Played, .. }))
+    );
+    assert!(matches!(again, Out::ResultRecorded { is_replay: true, .. }), "{again:?}");
+    assert_eq!(other, Out::ConflictingResult(Arc::clone(&result)));
+    assert_eq!(rows(store).await, [(user(1), 1508.0, 1, 1), (user(2), 1492.0, 1, -1)]);
+    assert_eq!(store.read_match_result(match_id(1)).await.unwrap().as_ref(), Some(&result));
+    assert_eq!(store.read_match_result(match_id(2)).await.unwrap(), None);
+    let changes = store.read_rating_changes(user(2), SetId(1)).await.unwrap();
+    assert_eq!(
+        changes.iter().map(|it| (it.match_id, it.rank, it.after.rating)).collect::<Vec<_>>(),
+        [(match_id(1), 2, 1492.0)]
+    );
+
+    // An import sets the rating, and leaves what is known of the user.
+    store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![rating(2, 1, 1600.0)] }]).await.unwrap();
+    assert_eq!(rows(store).await[1], (user(2), 1600.0, 2, -1));
+
+    store.purge_queues(UnixMs(39).plus_ms(RESULT_RETENTION_MS)).await.unwrap();
+    assert!(store.read_match_result(match_id(1)).await.unwrap().is_some());
+    store.purge_queues(UnixMs(40).plus_ms(RESULT_RETENTION_MS)).await.unwrap();
+    assert_eq!(store.read_match_result(match_id(1)).await.unwrap(), None);
+}
+
+/// A user has as many remembered changes as there are places, the latest; pages of results follow each other.
+async fn many(store: &dyn Store) {
+    for n in 100..170 {
+        store.commit_queues(&begin(n, [1, 2])).await.unwrap();
+        store.commit_queues(&[ended(n, [1, 2], [1, 2])]).await.unwrap();
+    }
+    let changes = store.read_rating_changes(user(1), SetId(1)).await.unwrap();
+    assert_eq!((changes.len(), changes[0].match_id, changes[63].match_id), (64, match_id(169), match_id(106)));
+    let (mut after, mut seen) = ((UnixMs(0), MatchId::from_bytes([0; 16])), Vec::new());
+    loop {
+        let page = store.list_finished_matches(after, 32).await.unwrap();
+        let Some(last) = page.last() else { break };
+        after = (last.result.reported_at, last.result.report.match_id);
+        seen.extend(page.iter().map(|it| it.result.report.match_id));
+    }
+    assert_eq!(seen, (100..170).map(match_id).collect::<Vec<_>>());
+}
+
+/// A user's score of match `n`, in a set that is rated by Elo.
+fn scored(n: u32, who: u32, score: u8) -> QueueWrite {
+    let spec = Some(elo());
+    QueueWrite::RecordFeedback {
+        match_id: match_id(n),
+        set_id: SetId(1),
+        user: user(who),
+        stars: score,
+        rating_spec: spec,
+        now: UnixMs(1),
+    }
+}
+
+/// S1-97: a score counts, be it given before anybody has said what came of the user's first match or after; and once.
+async fn early_scores(store: &dyn Store) {
+    store.commit_queues(&begin(1, [1, 2])).await.unwrap();
+    let outcomes = store.commit_queues(&[scored(1, 1, 5), scored(1, 1, 1)]).await.unwrap();
+    let [Out::FeedbackRecorded(Some(row)), Out::FeedbackAlreadyGiven { stars: 5 }] = &*outcomes else {
+        panic!("{outcomes:?}")
+    };
+    assert_eq!((row.rating.rating, row.match_count, row.satisfaction.mean_feedback()), (1500.0, 0, Some(5.0)));
+    store.commit_queues(&[ended(1, [1, 2], [1, 2]), scored(1, 2, 2), scored(9, 1, 2)]).await.unwrap();
+    assert_eq!(rows(store).await, [(user(1), 1508.0, 1, 1), (user(2), 1492.0, 1, -1)], "no rating moves by it");
+    let kept = store.load_queues(UnixMs(2)).await.unwrap().ratings;
+    let scores: Vec<_> =
+        kept.iter().map(|row| (row.satisfaction.feedback_count, row.satisfaction.feedback_sum)).collect();
+    assert_eq!(scores, [(2, 7), (1, 2)]);
+    let nobody = match scored(8, 7, 3) {
+        QueueWrite::RecordFeedback { match_id, set_id, user, stars: score, now, .. } => {
+            QueueWrite::RecordFeedback { match_id, set_id, user, stars: score, rating_spec: None, now }
+        }
+        _ => panic!("it scores"),
+    };
+    assert_eq!(
+        store.commit_queues(&[nobody]).await.unwrap(),
+        [Out::FeedbackRecorded(None)],
+        "the set keeps no ratings"
+    );
+    assert_eq!(rows(store).await.len(), 2);
+}
+
+/// S2-14: periods of a set are counted by its matches, whoever plays them, one after the other or in one batch.
+async fn periods(store: &dyn Store) {
+    let decay =
+        InactivityDecay { every_ms: 1_000, deviation: 0.5, max_deviation: 20.0, periods: DecayPeriodFilter::Played };
+    let system = RatingSystem::PlackettLuce { mu: 25.0, sigma: 8.0, beta: 25.0 / 6.0, kappa: 1e-4, tau: 25.0 / 300.0 };
+    let counted = RatingSpec { decay: Some(decay), ..RatingSpec::with_defaults(system) };
+    let at = |n: u32, users: [u32; 2], ms: u64| match ended(n, users, [1, 2]) {
+        QueueWrite::RecordResult {
+            report,
+            report_digest: payload,
+            match_version: edition,
+            end_transition: ends,
+            ..
+        } => QueueWrite::RecordResult {
+            report,
+            report_digest: payload,
+            match_version: edition,
+            end_transition: ends,
+            rating_spec: Some(counted),
+            now: UnixMs(ms),
+        },
+        _ => panic!("it concludes"),
+    };
+    let played = async || {
+        let ratings = store.load_queues(UnixMs(2)).await.unwrap().ratings;
+        ratings.iter().map(|row| row.active_periods).collect::<Vec<_>>()
+    };
+    for (n, users) in [(1, [1, 2]), (2, [3, 4]), (3, [3, 4]), (4, [5, 6]), (5, [1, 2])] {
+        store.commit_queues(&begin(n, users)).await.unwrap();
+        match n {
+            1 => _ = store.commit_queues(&[at(1, [1, 2], 500)]).await.unwrap(),
+            2 => _ = store.commit_queues(&[at(2, [3, 4], 999)]).await.unwrap(),
+            3 => _ = store.commit_queues(&[at(3, [3, 4], 7_000)]).await.unwrap(),
+            _ => {}
+        }
+    }
+    assert_eq!(played().await, [1, 1, 2, 2], "two matches in one period, one in another");
+    let known = store.load_queues(UnixMs(2)).await.unwrap().ratings[0];
+    store.commit_queues(&[at(4, [5, 6], 8_000), at(5, [1, 2], 9_500)]).await.unwrap();
+    assert_eq!(played().await, [4, 4, 2, 2, 3, 3]);
+    // Two periods of others had gone by when the first two met again: each a step of decay, of which the match left most.
+    let changes = store.read_rating_changes(user(1), SetId(1)).await.unwrap();
+    let idle = counted.skill_at_with_activity(
+        known.skill(),
+        UnixMs(9_500),
+        SetActivity::default().including_skill(&Skill {
+            active_periods: 3,
+            last_match_at: Some(UnixMs(8_000)),
+            ..known.skill()
+        }),
+    );
+    assert!((idle.estimate.deviation - known.rating.deviation - 1.0).abs() < 1e-9);
+    assert_eq!(changes[0].before, known.rating);
+    assert!(known.rating.deviation < changes[0].after.deviation, "{changes:?}");
+}
+
+#[tokio::test]
+async fn memory_concludes_once() {
+    let store = MemoryStore::new();
+    story(&store).await;
+    many(&MemoryStore::new()).await;
+    early_scores(&MemoryStore::new()).await;
+    periods(&MemoryStore::new()).await;
+}
+
+#[tokio::test]
+async fn sqlite_concludes_once() {
+    let folder = tempfile::tempdir().unwrap();
+    story(&SqliteStore::open(&folder.path().join("a.db")).await.unwrap()).await;
+    many(&SqliteStore::open(&folder.path().join("b.db")).await.unwrap()).await;
+    early_scores(&SqliteStore::open(&folder.path().join("c.db")).await.unwrap()).await;
+    periods(&SqliteStore::open(&folder.path().join("d.db")).await.unwrap()).await;
+}
+
+/// R16: a flipped bit in what came of a match is found by whoever reads it, and named.
+#[tokio::test]
+async fn a_corrupt_result_names_its_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.db");
+    let store = SqliteStore::open(&path).await.unwrap();
+    store.commit_queues(&begin(1, [1, 2])).await.unwrap();
+    let score = scored(1, 1, 4);
+    store.commit_queues(&[ended(1, [1, 2], [1, 2]), score.clone()]).await.unwrap();
+    store.close().await;
+    let mut connection = sqlx::sqlite::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
+    let spoil = "update result set reported_ms = reported_ms + 1; update rating_change set rank = rank + 1; \
+                 update score set score = 5";
+    connection.execute(spoil).await.unwrap();
+    connection.close().await.unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let table = |error: StoreError| match error {
+        StoreError::CorruptRow { table, column: "checksum", .. } => table,
+        other => panic!("{other}"),
+    };
+    assert_eq!(table(store.read_match_result(match_id(1)).await.unwrap_err()), "result");
+    assert_eq!(table(store.read_rating_changes(user(1), SetId(1)).await.unwrap_err()), "rating_change");
+    assert_eq!(table(store.commit_queues(&[score]).await.unwrap_err()), "score");
+}
+
+/// R1, R5: two servers that hear of a match at once write it down once. Two that end two matches of one user at once both count,
+/// newcomers included.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn postgres_concludes_once_at_whichever_servers() {
+    let Some(database) = create_test_database("postgres_concludes_once_at_whichever_servers").await else { return };
+    let (here, there) = (server(&database, 1).await, server(&database, 2).await);
+    story(&*here).await;
+    many(&*here).await;
+    let mut connection = database.connect().await;
+    let empty = "truncate rating, result, rating_change, score, ticket, match, ticket_user, match_user";
+    connection.execute(empty).await.unwrap();
+    early_scores(&*here).await;
+    connection.execute(empty).await.unwrap();
+    periods(&*here).await;
+    connection.execute(empty).await.unwrap();
+    let at_once = async |first: QueueWrite, second: QueueWrite| {
+        let (one, other) = (Arc::clone(&here), Arc::clone(&there));
+        let first = tokio::spawn(async move { one.commit_queues(&[first]).await.unwrap().remove(0) });
+        let second = tokio::spawn(async move { other.commit_queues(&[second]).await.unwrap().remove(0) });
+        [first.await.unwrap(), second.await.unwrap()]
+    };
+    for n in 0..20 {
+        here.commit_queues(&begin(n, [1, 2])).await.unwrap();
+        let outcomes = at_once(ended(n, [1, 2], [1, 2]), ended(n, [1, 2], [1, 2])).await;
+        let made = outcomes.iter().filter(|it| matches!(it, Out::ResultRecorded { is_replay: false, .. })).count();
+        let heard = outcomes.iter().filter(|it| matches!(it, Out::ResultRecorded { is_replay: true, .. })).count();
+        assert_eq!((made, heard), (1, 1), "{outcomes:?}");
+    }
+    assert_eq!(rows(&*there).await.iter().map(|row| row.2).collect::<Vec<_>>(), [20, 20]);
+    for n in 20..40 {
+        // A user is in one match that is not over: both are over, and reported late.
+        let (third, fourth) = (n + 1_000, n + 2_000);
+        let late = |n: u32, users: [u32; 2]| match ended(n, users, [1, 2]) {
+            QueueWrite::RecordResult { report, report_digest: payload, rating_spec: spec, now, .. } => {
+                QueueWrite::RecordResult {
+                    report,
+                    report_digest: payload,
+                    match_version: 2,
+                    end_transition: None,
+                    rating_spec: spec,
+                    now,
+                }
+            }
+            _ => panic!("it concludes"),
+        };
+        for (n, users) in [(n, [1, third]), (n + 100, [1, fourth])] {
+            here.commit_queues(&begin(n, users)).await.unwrap();
+            let QueueWrite::RecordResult { end_transition: Some(ends), .. } = ended(n, users, [1, 2]) else {
+                panic!("it ends")
+            };
+            here.commit_queues(&[*ends]).await.unwrap();
+        }
+        let outcomes = at_once(late(n, [1, third]), late(n + 100, [1, fourth])).await;
+        assert!(outcomes.iter().all(|it| matches!(it, Out::ResultRecorded { is_replay: false, .. })), "{outcomes:?}");
+    }
+    // Who is new is so to both servers: whoever is second counts from what the first has made.
+    for n in 3_000..3_010 {
+        let outcomes = at_once(scored(n, n, 5), scored(n + 100, n, 2)).await;
+        assert!(outcomes.iter().all(|it| matches!(it, Out::FeedbackRecorded(Some(_)))), "{outcomes:?}");
+        let kept = here.load_queues(UnixMs(2)).await.unwrap().ratings;
+        let row = kept.iter().find(|row| row.user == user(n)).unwrap();
+        assert_eq!((row.satisfaction.feedback_count, row.satisfaction.feedback_sum), (2, 7));
+    }
+    let mut all = rows(&*here).await;
+    all.retain(|row| 0 < row.2);
+    assert_eq!((all.len(), all[0].2, all[0].3), (42, 60, 60), "every match counts: {all:?}");
+    let points: f64 = all.iter().map(|row| row.1 - 1500.0).sum();
+    assert!(points.abs() < 1e-6, "what one wins another loses: {points}");
+}

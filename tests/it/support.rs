@@ -1,0 +1,18 @@
+//! Test support: servers on free ports, scripted parts, certificates, tokens, Postgres.
+
+#[path = "../common/certs.rs"]
+pub(crate) mod certs;
+pub(crate) mod database;
+pub(crate) mod faulty_store;
+pub(crate) mod generated_client;
+pub(crate) mod grpc_json;
+pub(crate) mod hostile_documents;
+pub(crate) mod queue_server;
+pub(crate) mod ruleset_dir;
+pub(crate) mod scripted_engine;
+pub(crate) mod scripted_server;
+pub(crate) mod server_process;
+pub(crate) mod shared_data;
+pub(crate) mod source_tree;
+pub(crate) mod test_server;
+pub(crate) mod tokens;

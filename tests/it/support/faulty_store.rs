@@ -1,0 +1,158 @@
+//! A memory store with injected faults: unavailable for advertisements, or pausing batches of queue changes. Starts an
+//! engine on it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use async_trait::async_trait;
+use fireteam::api::response_encoder::encode_static_candidate_fields;
+use fireteam::auth::issuing_key::IssuingKey;
+use fireteam::auth::match_credential::MatchCredentialKeys;
+use fireteam::auth::token::TokenSigner;
+use fireteam::clock::Clock as _;
+use fireteam::domain::id::{AdvertisementId, MatchId, SetId, UserKey};
+use fireteam::domain::lifecycle::Match;
+use fireteam::domain::match_result::{MatchResult, RatingHistoryEntry};
+use fireteam::domain::ruleset::Ruleset;
+use fireteam::domain::time::UnixMs;
+use fireteam::engine::settings::EngineSettings;
+use fireteam::engine::{Engine, EngineDeps};
+use fireteam::geo::{LocatorSettings, ReloadableLocator};
+use fireteam::rules::RulesetCatalog;
+use fireteam::store::memory::MemoryStore;
+use fireteam::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use fireteam::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement};
+use fireteam::telemetry::Metrics;
+use tokio::sync::watch;
+
+use crate::support::test_server::TestClock;
+
+/// Memory store with injected faults.
+pub(crate) struct FaultyStore {
+    pub(crate) inner: MemoryStore,
+    /// While set, writes of advertisements fail as unavailable.
+    pub(crate) adverts_unavailable: AtomicBool,
+    /// Number of queue batches received.
+    queue_batches_received: watch::Sender<u64>,
+    /// Number of queue batches that may be committed.
+    queue_batches_allowed: watch::Sender<u64>,
+}
+
+impl Default for FaultyStore {
+    fn default() -> Self {
+        let (came, may_pass) = (watch::Sender::new(0), watch::Sender::new(u64::MAX));
+        Self { inner: MemoryStore::new(), adverts_unavailable: AtomicBool::new(false), queue_batches_received: came, queue_batches_allowed: may_pass }
+    }
+}
+
+impl FaultyStore {
+    /// Pauses every queue batch from now on.
+    pub(crate) fn pause_queue_batches(&self) {
+        self.queue_batches_allowed.send_replace(*self.queue_batches_received.borrow());
+    }
+
+    /// Commits paused and later queue batches without a pause.
+    pub(crate) fn resume_queue_batches(&self) {
+        self.queue_batches_allowed.send_replace(u64::MAX);
+    }
+
+    /// Waits until a queue batch is paused.
+    pub(crate) async fn wait_for_paused_batch(&self) {
+        let passed = *self.queue_batches_allowed.borrow();
+        self.queue_batches_received.subscribe().wait_for(|came| passed < *came).await.expect("the sender exists");
+    }
+
+    /// Commits the paused queue batch and waits until the next one is paused.
+    pub(crate) async fn release_batch_and_wait_for_next(&self) {
+        self.queue_batches_allowed.send_modify(|may_pass| *may_pass += 1);
+        self.wait_for_paused_batch().await;
+    }
+}
+
+/// Starts an engine on `store` with these rulesets.
+pub(crate) async fn start_engine(store: &Arc<FaultyStore>, rulesets: Vec<(PathBuf, Arc<Ruleset>)>, clock: &Arc<TestClock>) -> Engine {
+    let catalog = Arc::new(RulesetCatalog::default());
+    catalog.replace_all(rulesets, clock.now(), 0);
+    let locator_settings = LocatorSettings::default();
+    let deps = EngineDeps {
+        clock: clock.clone(),
+        store: store.clone(),
+        rulesets: catalog,
+        geo_locator: Arc::new(ReloadableLocator::new(Vec::new(), locator_settings)),
+        token_signer: Arc::new(TokenSigner::new([1; 32], None)),
+        match_credential_keys: Arc::new(MatchCredentialKeys::new(IssuingKey::from_seed(&[2; 32]).unwrap(), None)),
+        metrics: Arc::new(Metrics::new()),
+        settings: EngineSettings::default(),
+        served_silos: None,
+        encode_advert: encode_static_candidate_fields,
+    };
+    Engine::start(deps).await.expect("the engine starts")
+}
+
+#[async_trait]
+impl QueueStore for FaultyStore {
+    async fn load_queues(&self, now: UnixMs) -> Result<StoredQueueData, StoreError> {
+        self.inner.load_queues(now).await
+    }
+
+    async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
+        let number = *self.queue_batches_received.borrow() + 1;
+        self.queue_batches_received.send_replace(number);
+        self.queue_batches_allowed.subscribe().wait_for(|may_pass| number <= *may_pass).await.expect("the sender exists");
+        self.inner.commit_queues(batch).await
+    }
+
+    async fn read_match(&self, id: MatchId) -> Result<Option<Arc<Match>>, StoreError> {
+        self.inner.read_match(id).await
+    }
+
+    async fn read_match_result(&self, id: MatchId) -> Result<Option<Arc<MatchResult>>, StoreError> {
+        self.inner.read_match_result(id).await
+    }
+
+    async fn read_rating_changes(&self, user: UserKey, set_id: SetId) -> Result<Vec<RatingHistoryEntry>, StoreError> {
+        self.inner.read_rating_changes(user, set_id).await
+    }
+
+    async fn list_finished_matches(
+        &self,
+        after: (UnixMs, MatchId),
+        most: usize,
+    ) -> Result<Vec<FinishedMatch>, StoreError> {
+        self.inner.list_finished_matches(after, most).await
+    }
+
+    async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.purge_queues(now).await
+    }
+}
+
+#[async_trait]
+impl Store for FaultyStore {
+    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.load_advertisements(now).await
+    }
+    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
+        if self.adverts_unavailable.load(Ordering::SeqCst) {
+            return Err(StoreError::Unavailable("injected fault".into()));
+        }
+        self.inner.commit(batch).await
+    }
+    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
+        self.inner.purge(now).await
+    }
+    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
+        self.inner.read_advertisements(ids).await
+    }
+    async fn list_advertisement_ids(
+        &self,
+        first: AdvertisementId,
+        most: usize,
+    ) -> Result<Vec<AdvertisementId>, StoreError> {
+        self.inner.list_advertisement_ids(first, most).await
+    }
+    async fn close(&self) {
+        self.inner.close().await;
+    }
+}

@@ -1,0 +1,129 @@
+//! A test server with queue rulesets, and parties that enter its queues and receive status updates.
+
+use std::time::Duration;
+
+use fireteam::config::RulesetSource;
+use fireteam_client::{Client, Ticket, TicketStream, pb};
+
+use crate::support::test_server::{TestServer, party_session};
+use crate::support::generated_client::operator_service_client::OperatorServiceClient;
+use crate::support::server_process::TEST_TIMEOUT;
+
+/// Matchmaking set of the queue.
+pub(crate) const SET_ID: u32 = 11;
+
+/// Ruleset of a 1v1 queue with a rating window of two buckets of skill; `more` is inserted as further elements.
+pub(crate) fn duel_ruleset(more: &str) -> String {
+    format!(
+        r#"<Ruleset Name="Duel" SetId="{SET_ID}">
+  <Attributes><Attribute Name="skill" Type="number" Min="0" Max="50" Trust="client"/></Attributes>
+  <Teams Count="2" Size="1"/>
+  <Queue PassIntervalMs="10"><RatingWindow Start="2" Max="2"/></Queue>
+  {more}
+</Ruleset>"#
+    )
+}
+
+/// Starts a server with these ruleset files.
+pub(crate) async fn start_queue_server(files: &[&str]) -> TestServer {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, xml) in files.iter().enumerate() {
+        std::fs::write(folder.path().join(format!("{number}.xml")), xml).unwrap();
+    }
+    let path = folder.path().to_owned();
+    let mut house = TestServer::start_with_config(move |config| config.rulesets = RulesetSource::Directory(path)).await;
+    house.keep_folder(folder);
+    house
+}
+
+/// Request to enter `players` into the queue of set `set`.
+pub(crate) fn enter_request(set: u32, players: &[(&str, f64)]) -> pb::QueueEnterRequest {
+    pb::QueueEnterRequest {
+        session_composition: Some(party_session(players)),
+        matchmaking_set_id: Some(set),
+        ..Default::default()
+    }
+}
+
+/// A party in a queue, with its own connection and status stream.
+pub(crate) struct QueuedParty {
+    pub(crate) client: Client,
+    pub(crate) ticket: Ticket,
+    status_stream: TicketStream,
+}
+
+impl QueuedParty {
+    /// Enters `players` into the queue of set `set`.
+    pub(crate) async fn enter(house: &TestServer, set: u32, players: &[(&str, f64)]) -> Self {
+        Self::enter_with_request(house, enter_request(set, players)).await
+    }
+
+    /// Enters with the given request.
+    pub(crate) async fn enter_with_request(house: &TestServer, request: pb::QueueEnterRequest) -> Self {
+        let client = house.client().await;
+        let queued = client.enter(request).await.expect("enter");
+        let news = queued.watch();
+        Self { client, ticket: queued, status_stream: news }
+    }
+
+    /// Next status update of the ticket.
+    pub(crate) async fn next_status(&mut self) -> pb::TicketStatus {
+        let status = tokio::time::timeout(TEST_TIMEOUT, self.status_stream.next()).await.expect("in time").expect("the stream is open");
+        status.expect("the ticket has not ended")
+    }
+
+    /// Skips status updates until the ticket is in `state`. Panics if the ticket ends first.
+    pub(crate) async fn wait_for_state(&mut self, state: pb::TicketState) -> pb::TicketStatus {
+        loop {
+            let status = self.next_status().await;
+            if status.state() == state {
+                return status;
+            }
+            assert_ne!(status.state(), pb::TicketState::Ended, "the ticket ended: {status:?}");
+        }
+    }
+
+    /// Waits for a proposed match, accepts or declines it, and returns its id.
+    pub(crate) async fn respond_to_match(&mut self, accept: bool) -> String {
+        let proposed = self.wait_for_state(pb::TicketState::Proposed).await;
+        let id = proposed.found_match.expect("a proposed match").match_id;
+        self.ticket.respond(&id, accept).await.expect("respond");
+        id
+    }
+
+    /// Current status of the ticket, requested by a heartbeat.
+    pub(crate) async fn current_status(&mut self) -> pb::TicketStatus {
+        self.ticket.heartbeat().await.expect("heartbeat").clone()
+    }
+}
+
+/// Advertisement of a game server of this set with two seats; players join it with `connect_data`.
+pub(crate) fn game_server_advertisement(connect_data: &[u8]) -> pb::MatchmakingUpdateAdvertisementRequest {
+    pb::MatchmakingUpdateAdvertisementRequest {
+        matchmaking_set_id: Some(SET_ID),
+        kind: pb::AdvertisementKind::GameServer.into(),
+        session_composition: Some(pb::SessionCompositionData {
+            party_size_composition: vec![1],
+            max_allowed_join_reservation_count: Some(2),
+            ..Default::default()
+        }),
+        connect_data: connect_data.to_vec(),
+        ..Default::default()
+    }
+}
+
+/// Operator client of a server.
+pub(crate) async fn operator_client(house: &TestServer) -> OperatorServiceClient<tonic::transport::Channel> {
+    let uri = format!("http://{}", house.app.server.operator_address);
+    let channel = tonic::transport::Endpoint::from_shared(uri).unwrap().connect().await.expect("connect");
+    OperatorServiceClient::new(channel)
+}
+
+/// Polls until `condition` returns true. Panics after the timeout.
+pub(crate) async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let started = tokio::time::Instant::now();
+    while !condition().await {
+        assert!(started.elapsed() < TEST_TIMEOUT, "timed out: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -1,0 +1,310 @@
+//! A scripted matchmaking engine: returns fixed answers, waits, fails or panics, and records the commands it receives.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use fireteam::api::matchmaking_engine::MatchmakingEngine;
+use fireteam::api::response_encoder::encode_static_candidate_fields;
+use fireteam::domain::advertisement::{Advertisement, AdvertisementKind};
+use fireteam::domain::attribute::{Attribute, AttributeSource, PartyAggregation, Trust, ValueType};
+use fireteam::domain::filter::{Refusal, RefusingSide};
+use fireteam::domain::id::{AdvertisementId, ReservationId, RulesetHash, SetId, UserKey};
+use fireteam::domain::latency::DEFAULT_LATENCY_MODEL;
+use fireteam::domain::matchmaking_action::{AdvertiseChances, MatchmakingAction};
+use fireteam::domain::measure::Measure;
+use fireteam::domain::ruleset::teams::{HostingMode, HostingSpec};
+use fireteam::domain::ruleset::{
+    DistanceCurve, PartyConsentPolicy, Ruleset, SearchLimits, ServedSilos, SoftFilter, SoftFilterMode,
+    SoftMissingPolicy,
+};
+use fireteam::domain::session::Session;
+use fireteam::domain::time::UnixMs;
+use fireteam::engine::command::{
+    Caller, CandidateView, ChooseActionAnswer, DeleteAdvertCommand, GrantConsentAnswer, ReleaseReservationCommand,
+    ReportLatencyAnswer, ReportLatencyCommand, ReservationChange, ReservationEvent, ReservationView, ReserveAnswer,
+    ReserveCommand, RoundTrip, SearchAnswer, SearchCommand, UpdateAdvertAnswer, UpdateAdvertCommand,
+};
+use fireteam::engine::error::EngineError;
+use fireteam::engine::{PendingAnswer, ReservationListener};
+
+/// The only known matchmaking set.
+pub(crate) const SET_ID: u32 = 42;
+/// Hash of its ruleset.
+pub(crate) const RULESET_HASH: u32 = 0xC0FFEE;
+/// An update with this TTL stays pending until the test answers it, milliseconds.
+pub(crate) const PENDING_UPDATE_TTL_MS: u64 = 777;
+/// A search in this silo panics.
+pub(crate) const PANIC_SILO: u64 = 666;
+
+/// Sender of a pending update's answer.
+type UpdateSender = oneshot::Sender<Result<UpdateAdvertAnswer, EngineError>>;
+
+/// Scripted matchmaking engine.
+#[derive(Debug)]
+pub(crate) struct ScriptedEngine {
+    ruleset: Arc<Ruleset>,
+    /// Commands received, as debug text, in order.
+    pub(crate) received_commands: Mutex<Vec<String>>,
+    /// Callers, one per command.
+    pub(crate) callers: Mutex<Vec<Caller>>,
+    /// Pending updates, by nonce.
+    pub(crate) pending_updates: Mutex<Vec<(u64, UpdateSender)>>,
+    /// Reservations that `subscribe` returns: made after an update was answered and before the host subscribed.
+    pub(crate) reservations_at_subscribe: Mutex<Vec<ReservationView>>,
+    /// Subscriptions: advertisement and listener.
+    pub(crate) listeners: Mutex<Vec<(AdvertisementId, ReservationListener)>>,
+}
+
+impl ScriptedEngine {
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            ruleset: Arc::new(scripted_ruleset()),
+            received_commands: Mutex::default(),
+            callers: Mutex::default(),
+            pending_updates: Mutex::default(),
+            reservations_at_subscribe: Mutex::default(),
+            listeners: Mutex::default(),
+        })
+    }
+
+    fn record(&self, caller: &Caller, command: impl std::fmt::Debug) {
+        self.callers.lock().unwrap().push(*caller);
+        self.received_commands.lock().unwrap().push(format!("{command:?}"));
+    }
+}
+
+/// Id with all bytes equal to `byte`.
+pub(crate) fn advertisement_id(byte: u8) -> AdvertisementId {
+    AdvertisementId::from_bytes([byte; 16])
+}
+
+/// Ruleset with one term that clients state themselves and one that would reveal a location.
+pub(crate) fn scripted_ruleset() -> Ruleset {
+    let skill = Attribute {
+        name: "skill".into(),
+        value_type: ValueType::Number,
+        source: AttributeSource::Skill,
+        normalization_range: Some((-1000.0, 1000.0)),
+        unit: "points".into(),
+        party_aggregation: PartyAggregation::Mean,
+        trust: Trust::Client,
+    };
+    let soft = |name: &str, measure| SoftFilter {
+        name: name.into(),
+        weight: 0.5,
+        measure,
+        mode: SoftFilterMode::LowerIsBetter,
+        curve: DistanceCurve::Linear,
+        missing: SoftMissingPolicy::Worst,
+        min: 0.0,
+        max: 300.0,
+    };
+    Ruleset {
+        name: "scripted".into(),
+        set_id: SetId(SET_ID),
+        hash: RulesetHash(RULESET_HASH),
+        silos: ServedSilos::Any,
+        attributes: Box::new([skill]),
+        hard_filters: Box::new([]),
+        soft_filters: Box::new([soft("skill", Measure::AttributeDifference(0)), soft("latency", Measure::Latency)]),
+        expansions: Box::new([]),
+        advertise_chances: AdvertiseChances::from_game_size(12),
+        search_limits: SearchLimits { max_results: 50, max_evaluated: 10_000 },
+        latency_model: DEFAULT_LATENCY_MODEL,
+        involved_phase_percent: 50.0,
+        consent: PartyConsentPolicy::Assumed,
+        teams: None,
+        queue: None,
+        ready_check: None,
+        hosting: HostingSpec { mode: HostingMode::None, allocation_timeout_ms: 0, max_match_ms: 0 },
+        rating: None,
+        source_xml: "<Ruleset/>\n".into(),
+    }
+}
+
+/// Advertisement that the scripted engine publishes.
+pub(crate) fn scripted_advertisement(byte: u8) -> Advertisement {
+    Advertisement {
+        id: advertisement_id(byte),
+        set_id: SetId(SET_ID),
+        kind: AdvertisementKind::Session,
+        publisher: None,
+        advertised_since: UnixMs(0),
+        ruleset_hash: RulesetHash(RULESET_HASH),
+        session: Session { party_sizes: vec![2, 1], ..Session::default() },
+        allowed_ranges: Vec::new(),
+        connect_data: vec![byte; 3],
+    }
+}
+
+/// Answer to an update of `id`.
+pub(crate) fn update_answer(id: AdvertisementId, created: bool) -> UpdateAdvertAnswer {
+    UpdateAdvertAnswer {
+        id,
+        advertisement_token: vec![7],
+        created,
+        expires_in_ms: 30_000,
+        ruleset_hash: RulesetHash(RULESET_HASH),
+        next_expansion_in_ms: Some(9_000),
+        reservations: Vec::new(),
+        not_yet_durable: false,
+        ignored_fields: vec!["players[0].skill".into()],
+    }
+}
+
+/// Event of a held reservation of the advertisement `id`.
+pub(crate) fn reservation_event(id: AdvertisementId) -> ReservationEvent {
+    let reservation = ReservationView {
+        id: ReservationId::from_bytes([3; 16]),
+        reservation_token: vec![],
+        seats: 2,
+        expires_in_ms: Some(5),
+    };
+    ReservationEvent { advertisement_id: id, reservation, change: ReservationChange::Held }
+}
+
+impl MatchmakingEngine for ScriptedEngine {
+    fn search(
+        &self,
+        caller: &Caller,
+        search: SearchCommand,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> Result<SearchAnswer, EngineError> {
+        assert!(search.session.silo.0 != PANIC_SILO, "scripted panic");
+        self.record(caller, &search);
+        for (byte, score) in [(1, 0.123_456), (2, 0.5)] {
+            let encoded = encode_static_candidate_fields(&scripted_advertisement(byte));
+            each(CandidateView {
+                id: advertisement_id(byte),
+                encoded_advert: &encoded,
+                score,
+                score_terms: &[0.023_456_7, score - 0.023_456_7],
+                distance_miles: Some(250.0),
+                round_trip: None,
+                open_seats: 3,
+            });
+        }
+        let own = (Refusal::OwnSession, 1);
+        let allowed = (Refusal::HardFilter { filter_index: 0, side: RefusingSide::Advertiser }, 2);
+        Ok(SearchAnswer {
+            ruleset: self.ruleset.clone(),
+            evaluated_rows: 5,
+            truncated: false,
+            refusal_counts: vec![own, allowed],
+            search_token: vec![9, 9],
+            searching_for_ms: 1_500,
+            next_expansion_in_ms: Some(8_500),
+            store_staleness_ms: None,
+            ignored_fields: vec!["players[0].skill".into()],
+        })
+    }
+
+    fn update(
+        &self,
+        caller: &Caller,
+        update: UpdateAdvertCommand,
+    ) -> Result<PendingAnswer<UpdateAdvertAnswer>, EngineError> {
+        self.record(caller, &update);
+        let created = update.existing_advert.is_none();
+        let id = update.existing_advert.as_ref().map_or(advertisement_id(0xAA), |(id, _)| *id);
+        match (&update.existing_advert, update.envelope_nonce, update.ttl_ms) {
+            (Some((_, token)), ..) if token.is_empty() => Err(EngineError::NotOwner),
+            (_, Some(nonce), Some(ttl_ms)) if u64::from(ttl_ms) == PENDING_UPDATE_TTL_MS => {
+                let (sender, receiver) = oneshot::channel();
+                self.pending_updates.lock().unwrap().push((nonce, sender));
+                Ok(PendingAnswer::Pending(receiver))
+            }
+            _ => Ok(PendingAnswer::Ready(update_answer(id, created))),
+        }
+    }
+
+    fn delete(&self, caller: &Caller, delete: DeleteAdvertCommand) -> Result<PendingAnswer<()>, EngineError> {
+        self.record(caller, &delete);
+        if delete.advertisement_token.is_empty() { Err(EngineError::NotOwner) } else { Ok(PendingAnswer::Ready(())) }
+    }
+
+    fn reserve(&self, caller: &Caller, reserve: ReserveCommand) -> Result<PendingAnswer<ReserveAnswer>, EngineError> {
+        self.record(caller, &reserve);
+        let seats = reserve.session.player_count();
+        if 3 < seats {
+            return Err(EngineError::SeatsTaken { open_seats: 3 });
+        }
+        let reservation = ReservationView {
+            id: ReservationId::from_bytes([3; 16]),
+            reservation_token: vec![5],
+            seats,
+            expires_in_ms: None,
+        };
+        Ok(PendingAnswer::Ready(ReserveAnswer { reservation, connect_data: vec![1, 2, 3] }))
+    }
+
+    fn release(&self, caller: &Caller, release: ReleaseReservationCommand) -> Result<PendingAnswer<()>, EngineError> {
+        self.record(caller, &release);
+        Ok(PendingAnswer::Ready(()))
+    }
+
+    fn report_latency(
+        &self,
+        caller: &Caller,
+        report: ReportLatencyCommand,
+        each: &mut dyn FnMut(CandidateView<'_>),
+    ) -> Result<ReportLatencyAnswer, EngineError> {
+        self.record(caller, &report);
+        for &(id, round_trip_ms) in &report.measurements {
+            let encoded = encode_static_candidate_fields(&Advertisement { id, ..scripted_advertisement(1) });
+            let round_trip = round_trip_ms.map(|ms| RoundTrip::Measured(f64::from(ms)));
+            each(CandidateView {
+                id,
+                encoded_advert: &encoded,
+                score: 0.0,
+                score_terms: &[0.0, 0.0],
+                distance_miles: None,
+                round_trip,
+                open_seats: 0,
+            });
+        }
+        Ok(ReportLatencyAnswer {
+            ruleset: self.ruleset.clone(),
+            involved_phase_may_start: true,
+            ignored_fields: Vec::new(),
+            implausible_measurements: Vec::new(),
+        })
+    }
+
+    fn choose_action(&self, set_id: SetId, _: u16) -> Result<ChooseActionAnswer, EngineError> {
+        self.ruleset(set_id, None)?;
+        Ok(ChooseActionAnswer { action: MatchmakingAction::Advertise, advertise_percent: 50.0 })
+    }
+
+    fn grant_consent(&self, caller: &Caller, leader: UserKey) -> Result<GrantConsentAnswer, EngineError> {
+        self.record(caller, leader);
+        Ok(GrantConsentAnswer { consent_token: vec![7], expires_in_ms: 300_000 })
+    }
+
+    fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
+        if set_id != self.ruleset.set_id {
+            return Err(EngineError::UnknownSet(set_id));
+        }
+        match hash {
+            Some(requested) if requested != self.ruleset.hash => {
+                Err(EngineError::UnknownRulesetHash { requested, current: self.ruleset.hash })
+            }
+            _ => Ok(self.ruleset.clone()),
+        }
+    }
+
+    fn ruleset_of_search(
+        &self,
+        set_id: SetId,
+        hash: Option<RulesetHash>,
+        _: &[u8],
+    ) -> Result<Arc<Ruleset>, EngineError> {
+        self.ruleset(set_id, hash)
+    }
+
+    fn subscribe(&self, id: AdvertisementId, listener: &ReservationListener) -> Vec<ReservationView> {
+        self.listeners.lock().unwrap().push((id, listener.clone()));
+        self.reservations_at_subscribe.lock().unwrap().clone()
+    }
+}

@@ -1,0 +1,172 @@
+//! A complete server on free ports with its own store and a manual clock, used through the Rust client.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use fireteam::api::authorization::{AuthorizedCaller, Authorizer, ClientOrGameServer};
+use fireteam::api::client_address::ClientAddressResolver;
+use fireteam::auth::policy::CLIENTS_AND_GAME_SERVERS;
+use fireteam::clock::Clock;
+use fireteam::config::{Config, RateLimitRules, RulesetSource, StoreTarget};
+use fireteam::domain::time::UnixMs;
+use fireteam::domain::{locality, location_privacy};
+use fireteam::server::startup::{self, start_app};
+use fireteam_client::Client;
+
+#[path = "../../common/party.rs"]
+mod party;
+
+pub(crate) use party::{advertise_request, party_session};
+
+/// A running server. Its files are deleted on drop.
+pub(crate) struct TestServer {
+    /// The server's clock and source of randomness.
+    pub(crate) clock: Arc<TestClock>,
+    /// The running application.
+    pub(crate) app: startup::App,
+    config: Config,
+    /// Directory of the token key and of the test's files.
+    pub(crate) folder: tempfile::TempDir,
+    temporary_folders: Vec<tempfile::TempDir>,
+}
+
+impl TestServer {
+    /// Starts a server with the bundled rulesets and a memory store.
+    pub(crate) async fn start() -> Self {
+        Self::start_with_config(|_| {}).await
+    }
+
+    /// Starts a server with a configuration changed by `change`.
+    pub(crate) async fn start_with_config(change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().expect("create a temporary directory");
+        let any_port = "127.0.0.1:0".parse().expect("valid address");
+        let mut config = Config {
+            listen: any_port,
+            operator_listen: any_port,
+            store: StoreTarget::Memory,
+            silos: None,
+            max_staleness_s: 300,
+            rulesets: RulesetSource::Bundled,
+            geoip_db_files: vec![concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb").into()],
+            trusted_proxies: vec!["127.0.0.0/8".parse().expect("valid network")],
+            proxy_protocol: false,
+            tls: None,
+            auth: None,
+            rate_limits: RateLimitRules::Auto,
+            audit_log_file: None,
+            token_key_file: Some(folder.path().join("token-key")),
+            match_key_file: Some(folder.path().join("match-key.pem")),
+            allow_client_locality: false,
+            allow_search_overrides: false,
+            insecure_allow_plaintext: false,
+            insecure_allow_anonymous: false,
+            log_format: fireteam::config::LogFormat::Text,
+            log_level: "info".into(),
+            advertisement_ttl_s: 90,
+            reservation_ttl_s: 30,
+            ruleset_retention_s: 600,
+            location_grid_degrees: locality::DEFAULT_LOCATION_GRID_DEGREES,
+            session_location_grid_degrees: location_privacy::DEFAULT_SESSION_GRID_DEGREES,
+            geoip_max_accuracy_radius_km: 500.0,
+            shutdown_grace_period_s: 10,
+        };
+        change(&mut config);
+        let clock = Arc::new(TestClock::new());
+        let parts = start_app(&config, clock.clone()).await.expect("the server starts");
+        Self { clock, app: parts, config, folder, temporary_folders: Vec::new() }
+    }
+
+    /// Keeps a temporary directory, to which the configuration points, until the server is dropped.
+    pub(crate) fn keep_folder(&mut self, folder: tempfile::TempDir) {
+        self.temporary_folders.push(folder);
+    }
+
+    /// Restarts the server with the same keys and clock. A memory store is empty afterwards.
+    pub(crate) async fn restart(self) -> Self {
+        let Self { clock, app: parts, config, folder, temporary_folders: kept } = self;
+        parts.shutdown().await;
+        let parts = start_app(&config, clock.clone()).await.expect("the server starts again");
+        Self { clock, app: parts, config, folder, temporary_folders: kept }
+    }
+
+    /// Client from loopback, which has no location.
+    pub(crate) async fn client(&self) -> Client {
+        Client::connect(format!("http://{}", self.app.server.address)).await.expect("connect")
+    }
+
+    /// Client with the forwarded address `address`.
+    pub(crate) async fn client_from(&self, address: &str) -> Client {
+        self.client().await.with_metadata("x-forwarded-for", address).expect("valid header")
+    }
+
+    /// Expires what is due at the current time and waits until it is written.
+    pub(crate) async fn sweep_expired(&self) {
+        self.app.engine.sweep_expired().await;
+    }
+}
+
+/// Caller without credentials, on a server without authentication.
+pub(crate) fn anonymous_caller() -> AuthorizedCaller<ClientOrGameServer> {
+    let (headers, mut extensions) = (http::HeaderMap::new(), http::Extensions::new());
+    let auth_context =
+        Authorizer::default().authorize(CLIENTS_AND_GAME_SERVERS, &headers, &extensions).expect("no authentication");
+    extensions.insert(auth_context);
+    AuthorizedCaller::from_request(&ClientAddressResolver::new(Arc::new(|peer, _| peer)), &headers, &extensions)
+        .expect("authorized as a client")
+}
+
+/// Manual clock with preset randomness: time stands still until advanced, random numbers are preset, random bytes are a
+/// counter.
+#[derive(Debug)]
+pub(crate) struct TestClock {
+    now_ms: AtomicU64,
+    random_unit_bits: AtomicU64,
+    random_bytes_count: AtomicU64,
+}
+
+impl TestClock {
+    /// Starts at a time that is not a round number, so that a factor of 1,000 too many or too few shows.
+    pub(crate) fn new() -> Self {
+        let half = 0.5_f64.to_bits();
+        Self { now_ms: AtomicU64::new(1_700_000_012_345), random_unit_bits: AtomicU64::new(half), random_bytes_count: AtomicU64::new(0) }
+    }
+
+    /// Advances the clock, milliseconds.
+    pub(crate) fn advance_ms(&self, ms: u64) {
+        self.now_ms.fetch_add(ms, Ordering::SeqCst);
+    }
+
+    /// Sets all following random numbers, in [0, 1).
+    pub(crate) fn set_random_unit(&self, value: f64) {
+        assert!((0.0..1.0).contains(&value));
+        self.random_unit_bits.store(value.to_bits(), Ordering::SeqCst);
+    }
+}
+
+impl Clock for TestClock {
+    fn now(&self) -> UnixMs {
+        UnixMs(self.now_ms.load(Ordering::SeqCst))
+    }
+
+    fn random_unit_f64(&self) -> f64 {
+        f64::from_bits(self.random_unit_bits.load(Ordering::SeqCst))
+    }
+
+    /// Unique per call; tests need no more.
+    fn random_bytes(&self) -> [u8; 16] {
+        let drawn = self.random_bytes_count.fetch_add(1, Ordering::SeqCst) + 1;
+        u128::from(drawn).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835).to_be_bytes()
+    }
+}
+
+#[test]
+fn test_clock_moves_only_when_advanced() {
+    let clock = TestClock::new();
+    let before = clock.now();
+    assert_eq!(clock.now(), before);
+    clock.advance_ms(250);
+    assert_eq!(clock.now().ms_since(before), 250);
+    clock.set_random_unit(0.99);
+    assert_eq!(clock.random_unit_f64(), 0.99);
+    assert_ne!(clock.random_bytes(), clock.random_bytes());
+}
