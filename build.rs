@@ -11,7 +11,7 @@ use prost_types::FileDescriptorProto;
 const ENCODED_BY_HAND: [&str; 2] =
     [".fireteam.v1.MatchmakingSearchResponse", ".fireteam.v1.MatchmakingReportLatencyResponse"];
 
-/// What is served on each port.
+/// Proto files served on each port.
 const PORTS: [(&str, &[&str]); 2] = [
     ("matchmaking", &["fireteam/v1/matchmaking.proto", "fireteam/v1/queue.proto", "fireteam/v1/ratings.proto"]),
     ("operator", &["fireteam/v1/operator.proto"]),
@@ -26,7 +26,7 @@ const BOXED: [&str; 4] = [
     ".fireteam.v1.MatchmakingCoreResponse.error",
 ];
 
-#[expect(clippy::disallowed_methods, reason = "a build script is told where to write by its environment alone")]
+#[expect(clippy::disallowed_methods, reason = "cargo passes the output directory in the environment")]
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=proto");
     println!("cargo:rerun-if-changed=migrations");

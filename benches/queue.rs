@@ -208,7 +208,12 @@ fn queue(mode: SelectionMode, quality: QualitySpec) -> QueueSpec {
         regions: None,
         window: None,
         quality,
-        selection: SelectionSpec { mode, start_with: SelectionOrder::HighestRated, max_candidates: 256, exact_up_to_tickets: 0 },
+        selection: SelectionSpec {
+            mode,
+            start_with: SelectionOrder::HighestRated,
+            max_candidates: 256,
+            exact_up_to_tickets: 0,
+        },
         wait_bonus: None,
         avoid: Box::default(),
         offer: None,

@@ -1,4 +1,4 @@
-//! gRPC services, server reflection, health, and the middleware in front of them.
+//! The gRPC services, server reflection, health, and the middleware in front of them.
 
 pub mod asking;
 pub mod audit_layer;

@@ -37,7 +37,8 @@ pub(crate) fn composition(dice: &mut Dice) -> pb::SessionCompositionData {
     let attributes =
         named.map(|(name, it)| (name.to_string(), pb::AttributeValue { value: Some(value(it)) })).collect();
     let [x, y, z] = session.locality.map_or([4000.0, 0.0, 0.0], |it| [it.x, it.y, it.z]);
-    let locality = pb::LocalityData { locality_x: Some(x), locality_y: Some(y), locality_z: Some(z) , ..Default::default()};
+    let locality =
+        pb::LocalityData { locality_x: Some(x), locality_y: Some(y), locality_z: Some(z), ..Default::default() };
     let user_id = format!("user{:016x}", dice.next());
     pb::SessionCompositionData {
         silo_id: Some(1),

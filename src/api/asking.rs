@@ -1,4 +1,4 @@
-//! gRPC client of the Operator service, used by the subcommands of this program.
+//! The gRPC client of the Operator service, used by the subcommands of this program.
 
 use http::uri::PathAndQuery;
 use tonic::client::Grpc;

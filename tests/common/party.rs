@@ -14,7 +14,8 @@ pub(crate) fn party_session(players: &[(&str, f64)]) -> pb::SessionCompositionDa
 
 /// Request that advertises such a party in set 1 with `seats` open seats.
 pub(crate) fn advertise_request(players: &[(&str, f64)], seats: i32) -> pb::MatchmakingUpdateAdvertisementRequest {
-    let session = pb::SessionCompositionData { max_allowed_join_reservation_count: Some(seats), ..party_session(players) };
+    let session =
+        pb::SessionCompositionData { max_allowed_join_reservation_count: Some(seats), ..party_session(players) };
     pb::MatchmakingUpdateAdvertisementRequest {
         matchmaking_set_id: Some(1),
         session_composition: Some(session),

@@ -72,7 +72,10 @@ fn bearer(role: Role, name: &str) -> MetadataValue<tonic::metadata::Ascii> {
 }
 
 /// A search by `name`, who plays for nobody else.
-fn search(shown: &MetadataValue<tonic::metadata::Ascii>, name: &str) -> Request<generated_client::MatchmakingSearchRequest> {
+fn search(
+    shown: &MetadataValue<tonic::metadata::Ascii>,
+    name: &str,
+) -> Request<generated_client::MatchmakingSearchRequest> {
     let player = generated_client::PlayerData { user_id: name.to_owned(), skill: Some(0.0), ..Default::default() };
     let session = generated_client::SessionCompositionData { players: vec![player], ..Default::default() };
     let mut request = Request::new(generated_client::MatchmakingSearchRequest {

@@ -29,10 +29,10 @@ mod wire;
 #[cfg(test)]
 #[path = "../it/support"]
 mod support {
-    pub(crate) mod generated_client;
-    #[expect(dead_code, reason = "tests/it uses the rest")]
-    pub(crate) mod server_process;
     #[expect(dead_code, reason = "tests/it uses the rest")]
     #[path = "../../common/certs.rs"]
     pub(crate) mod certs;
+    pub(crate) mod generated_client;
+    #[expect(dead_code, reason = "tests/it uses the rest")]
+    pub(crate) mod server_process;
 }

@@ -66,7 +66,11 @@ impl Victim {
     }
 
     /// What `command` starts, which says on standard error where it listens.
-    pub(crate) fn spawn(mut command: Command, authority: Option<CertificateAuthority>, folder: Option<tempfile::TempDir>) -> Self {
+    pub(crate) fn spawn(
+        mut command: Command,
+        authority: Option<CertificateAuthority>,
+        folder: Option<tempfile::TempDir>,
+    ) -> Self {
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("it starts");
         let mut lines = BufReader::new(child.stderr.take().expect("piped"));

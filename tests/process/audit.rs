@@ -35,6 +35,7 @@ pub(crate) async fn differences(fleet: &Fleet) -> Vec<String> {
 
 async fn ask(address: std::net::SocketAddr) -> Result<CheckConsistencyResponse, tonic::Status> {
     let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).expect("an address");
-    let mut operator = crate::support::generated_client::operator_service_client::OperatorServiceClient::new(endpoint.connect_lazy());
+    let mut operator =
+        crate::support::generated_client::operator_service_client::OperatorServiceClient::new(endpoint.connect_lazy());
     Ok(operator.check_consistency(CheckConsistencyRequest::default()).await?.into_inner())
 }

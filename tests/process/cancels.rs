@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use fireteam_client::{Client, Error, pb};
 
-use crate::support::database::{TestDatabase, create_test_database};
 use crate::figures::{Chapter, Dice, scaled};
 use crate::fleet::{Fleet, client};
 use crate::history::History;
-use crate::support::party::{advertise_request, party_session};
 use crate::rival::{LONG_MS, Rival, SEATS, SILOS};
+use crate::support::database::{TestDatabase, create_test_database};
+use crate::support::party::{advertise_request, party_session};
 
 const SERVERS: usize = 2;
 /// Those who must not suffer, and those who give up.

@@ -8,9 +8,9 @@ use std::time::Duration;
 use fireteam_client::pb;
 use tokio::time::Instant;
 
-use crate::support::database::create_test_database;
 use crate::figures::{Chapter, percentile, scaled};
 use crate::fleet::Fleet;
+use crate::support::database::create_test_database;
 use crate::support::party::{advertise_request, party_session};
 
 /// By how much each server's machine is off.

@@ -6,12 +6,12 @@ use fireteam_client::pb;
 use sqlx::{Connection as _, Executor as _};
 use tokio::time::Instant;
 
-use crate::support::database::create_test_database;
 use crate::figures::{Chapter, percentile, scale, scaled};
 use crate::fleet::Fleet;
+use crate::rival::LONG_MS;
+use crate::support::database::create_test_database;
 use crate::support::party::{advertise_request, party_session};
 use crate::support::server_process::TEST_TIMEOUT;
-use crate::rival::LONG_MS;
 use crate::tables::Tables;
 
 /// Updates that are timed in the short form.

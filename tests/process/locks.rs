@@ -10,12 +10,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::apart::{Apart, FAR, Network, network};
-use crate::support::database::PostgresCluster;
 use crate::figures::{Chapter, until};
 use crate::fleet::Fleet;
-use crate::support::party::{advertise_request, party_session};
 use crate::proxy::{Behind, COMMIT, StoreProxy};
 use crate::rival::{LONG_MS, SEATS};
+use crate::support::database::PostgresCluster;
+use crate::support::party::{advertise_request, party_session};
 
 /// The server that is cut off, the one that is cut off and dies, and one that has nothing to do with it.
 const CUT_OFF: usize = 0;
@@ -140,7 +140,10 @@ async fn what_the_cut_off_had_locked_is_soon_free() {
         Apart::Impossible => None,
     };
     let mut chapter = Chapter::begin("locks").await;
-    let Some(cluster) = PostgresCluster::start_with_tcp_addresses("locks", if network.is_some() { FAR } else { "" }) else { return };
+    let Some(cluster) = PostgresCluster::start_with_tcp_addresses("locks", if network.is_some() { FAR } else { "" })
+    else {
+        return;
+    };
     let behind = if network.is_some() { Behind::Address(FAR) } else { Behind::Folder(cluster.folder.clone()) };
     let mut stage = Stage::set(&cluster, behind).await;
     let cut_off = stage.stop_half_way(CUT_OFF, 0).await;

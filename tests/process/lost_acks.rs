@@ -9,14 +9,14 @@ use tokio::time::Instant;
 
 use fireteam_client::{Client, Code, Error, pb};
 
-use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::figures::{Chapter, Dice, scaled};
 use crate::fleet::{Fleet, client};
 use crate::history::{Asked, History, Outcome, outcome};
-use crate::support::party::{advertise_request, party_session};
-use crate::support::server_process::TEST_TIMEOUT;
 use crate::proxy::{Behind, ClientProxy, Loss, StoreProxy};
 use crate::rival::{LONG_MS, SEATS};
+use crate::support::database::{PostgresCluster, TestDatabase};
+use crate::support::party::{advertise_request, party_session};
+use crate::support::server_process::TEST_TIMEOUT;
 
 /// Answers lost between a client and its server, and commits that something happens to, in the short form.
 const ANSWERS: usize = 2_000;
@@ -149,7 +149,8 @@ impl Lane {
         let begun = Instant::now();
         loop {
             match self.make(call, client).await {
-                Err(error) if matches!(error.code(), None | Some(Code::Unavailable)) && begun.elapsed() < TEST_TIMEOUT => {}
+                Err(error)
+                    if matches!(error.code(), None | Some(Code::Unavailable)) && begun.elapsed() < TEST_TIMEOUT => {}
                 answer => return answer,
             }
             tokio::time::sleep(PAUSE).await;
@@ -271,7 +272,9 @@ impl Present<'_> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lost_answer_is_given_again() {
     let mut chapter = Chapter::begin("lost answers").await;
-    let Some(database) = crate::support::database::create_test_database("a_lost_answer_is_given_again").await else { return };
+    let Some(database) = crate::support::database::create_test_database("a_lost_answer_is_given_again").await else {
+        return;
+    };
     const LANES: usize = 8;
     let fleet = Arc::new(Fleet::start(&database.url, 2));
     let history = History::begin();

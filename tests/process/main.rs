@@ -45,8 +45,8 @@ mod tables;
 mod support {
     pub(crate) mod database;
     pub(crate) mod generated_client;
-    #[expect(dead_code, reason = "tests/it uses the rest")]
-    pub(crate) mod server_process;
     #[path = "../../common/party.rs"]
     pub(crate) mod party;
+    #[expect(dead_code, reason = "tests/it uses the rest")]
+    pub(crate) mod server_process;
 }

@@ -12,12 +12,12 @@ use sqlx::Executor as _;
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
-use crate::support::database::{TestDatabase, create_test_database};
 use crate::figures::{Chapter, Dice, percentile, scale, until};
 use crate::fleet::Fleet;
 use crate::history::{Outcome, outcome};
-use crate::support::party::party_session;
 use crate::seats::{Faults, torment};
+use crate::support::database::{TestDatabase, create_test_database};
+use crate::support::party::party_session;
 
 const SERVERS: usize = 4;
 const PLAYERS: usize = 96;

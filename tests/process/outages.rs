@@ -9,9 +9,9 @@ use fireteam_client::{Client, Code, RetryPolicy, pb};
 use tokio::time::Instant;
 
 use crate::apart::{Apart, FAR, Network, network};
-use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::figures::{Chapter, percentile, scale};
 use crate::fleet::Fleet;
+use crate::support::database::{PostgresCluster, TestDatabase};
 use crate::support::party::{advertise_request, party_session};
 
 const SERVERS: usize = 2;

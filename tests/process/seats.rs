@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::support::database::{TestDatabase, create_test_database};
 use crate::figures::{Chapter, Dice, scale};
 use crate::fleet::Fleet;
 use crate::history::{History, Outcome};
 use crate::rival::Rival;
+use crate::support::database::{TestDatabase, create_test_database};
 use crate::tables::{Tables, crowded};
 
 const SERVERS: usize = 4;
@@ -121,7 +121,13 @@ pub(crate) async fn demand_traffic(chapter: &mut Chapter, history: &History) {
 }
 
 /// Holds everything against everything.
-pub(crate) async fn check(chapter: &mut Chapter, database: &TestDatabase, fleet: &Fleet, history: &History, name: &str) {
+pub(crate) async fn check(
+    chapter: &mut Chapter,
+    database: &TestDatabase,
+    fleet: &Fleet,
+    history: &History,
+    name: &str,
+) {
     for (word, outcome) in [("ok", Outcome::Done), ("fail", Outcome::Refused), ("unknown", Outcome::Unknown)] {
         chapter.figure(word, history.count(outcome));
     }

@@ -7,12 +7,12 @@ use fireteam_client::{Code, pb};
 use sqlx::{Connection as _, Executor as _};
 use tokio::time::Instant;
 
-use crate::support::database::PostgresCluster;
 use crate::figures::Chapter;
 use crate::fleet::Fleet;
-use crate::support::party::{advertise_request, party_session};
 use crate::proxy::{Behind, COMMIT, ROLLBACK, StoreProxy};
 use crate::rival::LONG_MS;
+use crate::support::database::PostgresCluster;
+use crate::support::party::{advertise_request, party_session};
 
 /// What a refusal may take (R6).
 const REFUSED_WITHIN: Duration = Duration::from_secs(3);

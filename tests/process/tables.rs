@@ -7,11 +7,11 @@ use fireteam::domain::id::{AdvertisementId, UserKey};
 use fireteam_client::pb;
 use sqlx::types::Uuid;
 
-use crate::support::database::TestDatabase;
 use crate::fleet::Fleet;
 use crate::history::{Asked, History, Outcome, Told};
-use crate::support::party::party_session;
 use crate::rival::SEATS;
+use crate::support::database::TestDatabase;
+use crate::support::party::party_session;
 
 /// How long servers may take to agree with the store once nothing changes any more.
 const AGREE_WITHIN: Duration = Duration::from_secs(10);

@@ -216,7 +216,7 @@ impl Core {
 
     /// The store returned an outcome that does not belong to the write: a bug.
     pub(in crate::engine) fn unexpected_outcome(&self, operation: &'static str, outcome: &WriteOutcome) -> EngineError {
-        tracing::error!(operation, ?outcome, "unexpected store outcome received");
+        tracing::error!(operation, ?outcome, "invalid store outcome received");
         EngineError::Internal
     }
 }

@@ -1,4 +1,4 @@
-//! Many changes in one transaction: brought to memory in runs, they mean what they mean one by one.
+//! Many changes in one transaction: the engine applies them to memory in batches, with the same result as one by one.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use fireteam::api::pb;
 use fireteam::engine::error::EngineError;
 use prost::Message;
 
-use crate::support::test_server::{TestServer, anonymous_caller};
 use crate::support::generated_client;
+use crate::support::test_server::{TestServer, anonymous_caller};
 
-/// Hosts of the set that is searched, and of another that comes in between.
+/// Hosts per set: the searched set, and another one in between.
 const HOST_COUNTS_BY_SET: [(u32, usize); 2] = [(2, 20), (1, 5)];
 
 fn session_composition(user: &str) -> pb::SessionCompositionData {
@@ -31,67 +31,71 @@ fn update_request(set: u32, host: usize, word: usize) -> pb::UpdateAdvertisement
     }
 }
 
-/// S1-44, R4: nothing awaits between submitting the first and the last, so that the writer finds them all at once.
+/// S1-44, R4: no await between the first and the last submission, so the writer receives all changes in one batch.
 #[tokio::test]
 async fn batched_changes_have_the_same_effect_as_single_changes() {
-    let house = TestServer::start().await;
-    let (handler, caller, door) =
-        (MatchmakingHandler::new(house.app.engine.clone()), anonymous_caller(), EntryPoint::default());
+    let server = TestServer::start().await;
+    let (handler, caller, entry_point) =
+        (MatchmakingHandler::new(server.app.engine.clone()), anonymous_caller(), EntryPoint::default());
     let mut hosts = Vec::new();
     for (set, count) in HOST_COUNTS_BY_SET {
         for host in 0..count {
-            let answer = handler.update(door, &caller, update_request(set, host, 0)).unwrap().wait().await.unwrap();
+            let answer =
+                handler.update(entry_point, &caller, update_request(set, host, 0)).unwrap().wait().await.unwrap();
             assert!(answer.created);
             hosts.push((set, host, answer.id, answer.advertisement_token));
         }
     }
-    house.clock.advance_ms(1_000);
+    server.clock.advance_ms(1_000);
 
-    let (mut said, mut updates, mut deletions) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let (mut last_value, mut updates, mut deletions) = (BTreeMap::new(), Vec::new(), Vec::new());
     for word in 1..=400 {
-        // Fifty in a row about one set, in an order that comes back to the same host within a run.
+        // Fifty changes in a row about one set, in an order that returns to the same host within a batch.
         let number = if word / 50 % 4 == 3 { 20 + word % 5 } else { word * 7 % 20 };
         let (set, host, id, token) = hosts[number].clone();
         let (advertisement_id, advertisement_token) = (id.to_string(), token.clone());
         if word % 45 == 44 {
             let wire = pb::DeleteAdvertisementRequest { advertisement_id, advertisement_token };
-            deletions.push(handler.delete(door, &caller, wire).unwrap().1);
-            said.insert(number, None);
+            deletions.push(handler.delete(entry_point, &caller, wire).unwrap().1);
+            last_value.insert(number, None);
             continue;
         }
-        let wire = pb::UpdateAdvertisementRequest { advertisement_id, advertisement_token, ..update_request(set, host, word) };
-        let wanted = said.get(&number) != Some(&None);
-        updates.push((handler.update(door, &caller, wire).unwrap(), wanted.then_some((id, token))));
-        if wanted {
-            said.insert(number, Some(word));
+        let wire =
+            pb::UpdateAdvertisementRequest { advertisement_id, advertisement_token, ..update_request(set, host, word) };
+        let expected = last_value.get(&number) != Some(&None);
+        updates.push((handler.update(entry_point, &caller, wire).unwrap(), expected.then_some((id, token))));
+        if expected {
+            last_value.insert(number, Some(word));
         }
     }
-    for (submitted, wanted) in updates {
-        match (submitted.wait().await, wanted) {
+    for (pending, expected) in updates {
+        match (pending.wait().await, expected) {
             (Ok(answer), Some((id, token))) => {
                 assert_eq!((answer.id, answer.advertisement_token, answer.created), (id, token, false))
             }
             (Err(EngineError::AdvertisementDeleted), None) => {}
-            (other, wanted) => panic!("{other:?} instead of {wanted:?}"),
+            (other, expected) => panic!("{other:?} instead of {expected:?}"),
         }
     }
-    for submitted in deletions {
-        submitted.wait().await.unwrap();
+    for pending in deletions {
+        pending.wait().await.unwrap();
     }
 
     let wire = pb::SearchRequest {
         matchmaking_set_id: Some(HOST_COUNTS_BY_SET[0].0),
-        session_composition: Some(session_composition("seeker")),
+        session_composition: Some(session_composition("searcher")),
         ..Default::default()
     };
-    let answer = handler.search(door, &caller, wire).unwrap().encode_to_vec();
+    let answer = handler.search(entry_point, &caller, wire).unwrap().encode_to_vec();
     let found = generated_client::MatchmakingSearchResponse::decode(&*answer).unwrap().candidates;
-    let mut found: Vec<_> = found.into_iter().map(|it| (it.advertisement_id, it.connect_data)).collect();
+    let mut found: Vec<_> =
+        found.into_iter().map(|candidate| (candidate.advertisement_id, candidate.connect_data)).collect();
     found.sort();
-    let living = said.iter().filter_map(|(&number, word)| Some((number, (*word)?))).filter(|(number, _)| *number < 20);
-    let mut wanted: Vec<_> =
-        living.map(|(number, word)| (hosts[number].2.to_string(), word.to_string().into_bytes())).collect();
-    wanted.sort();
-    assert!(1 < wanted.len() && wanted.len() < 20, "some live, some do not");
-    assert_eq!(found, wanted);
+    let alive =
+        last_value.iter().filter_map(|(&number, word)| Some((number, (*word)?))).filter(|(number, _)| *number < 20);
+    let mut expected: Vec<_> =
+        alive.map(|(number, word)| (hosts[number].2.to_string(), word.to_string().into_bytes())).collect();
+    expected.sort();
+    assert!(1 < expected.len() && expected.len() < 20, "some hosts are deleted, some are not");
+    assert_eq!(found, expected);
 }

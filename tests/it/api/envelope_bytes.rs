@@ -1,4 +1,4 @@
-//! The Destiny core request on the wire, byte for byte.
+//! Encoding of the core request on the wire, byte for byte.
 
 use prost::Message;
 
@@ -6,7 +6,7 @@ use fireteam::api::pb;
 
 use crate::support::generated_client;
 
-/// The vectors of the thesis's field table: name, request, bytes in hexadecimal.
+/// Vectors of the core request's field table: name, request, bytes in hexadecimal.
 fn vectors() -> Vec<(&'static str, generated_client::MatchmakingCoreRequest, &'static str)> {
     let empty = generated_client::MatchmakingCoreRequest::default;
     let whole = generated_client::MatchmakingCoreRequest {
@@ -25,23 +25,27 @@ fn vectors() -> Vec<(&'static str, generated_client::MatchmakingCoreRequest, &'s
             generated_client::MatchmakingCoreRequest { request_nonce: Some(u64::MAX), ..empty() },
             "18ffffffffffffffffff01",
         ),
-        ("a zero that was said", generated_client::MatchmakingCoreRequest { managed_session_index: Some(0), ..empty() }, "3000"),
-        ("nothing", empty(), ""),
+        (
+            "an explicit zero",
+            generated_client::MatchmakingCoreRequest { managed_session_index: Some(0), ..empty() },
+            "3000",
+        ),
+        ("empty", empty(), ""),
     ]
 }
 
-/// S1-9: tags 1 to 6, varints, explicit presence; both generated forms agree with the printed bytes.
+/// S1-9: tags 1 to 6, varints, explicit presence. Both generated types agree with the printed bytes.
 #[test]
 fn core_request_encodes_to_the_printed_bytes() {
-    for (name, request, wanted) in vectors() {
+    for (name, request, expected) in vectors() {
         let bytes = request.encode_to_vec();
-        assert_eq!(hex(&bytes), wanted, "{name}");
+        assert_eq!(hex(&bytes), expected, "{name}");
         assert_eq!(generated_client::MatchmakingCoreRequest::decode(&*bytes).unwrap(), request, "{name}");
-        assert_eq!(hex(&pb::CoreRequest::decode(&*bytes).unwrap().encode_to_vec()), wanted, "{name}");
+        assert_eq!(hex(&pb::CoreRequest::decode(&*bytes).unwrap().encode_to_vec()), expected, "{name}");
     }
 }
 
-/// S1-9: "absent" and "zero" are different things for every scalar of the request.
+/// S1-9: "absent" and "zero" differ for every scalar of the request.
 #[test]
 fn core_request_distinguishes_absent_from_zero() {
     let zeros: [&[u8]; 6] = [&[0x08, 0], &[0x10, 0], &[0x18, 0], &[0x20, 0], &[0x28, 0], &[0x30, 0]];
@@ -52,18 +56,30 @@ fn core_request_distinguishes_absent_from_zero() {
     }
 }
 
-/// S1-9, S1-10: sub-requests at tags 7 to 10, the search's three fields at 1 to 3.
+/// S1-9, S1-10: sub-requests have tags 7 to 10; the search's three fields have tags 1 to 3.
 #[test]
 fn core_request_sub_requests_use_the_inferred_tags() {
     let first_byte = |request: generated_client::MatchmakingCoreRequest| request.encode_to_vec()[0] >> 3;
     let empty = generated_client::MatchmakingCoreRequest::default;
-    assert_eq!(first_byte(generated_client::MatchmakingCoreRequest { search_request: Some(Default::default()), ..empty() }), 7);
+    assert_eq!(
+        first_byte(generated_client::MatchmakingCoreRequest { search_request: Some(Default::default()), ..empty() }),
+        7
+    );
     let update = Some(generated_client::MatchmakingUpdateAdvertisementRequest::default());
-    assert_eq!(first_byte(generated_client::MatchmakingCoreRequest { update_advertisement_request: update, ..empty() }), 8);
+    assert_eq!(
+        first_byte(generated_client::MatchmakingCoreRequest { update_advertisement_request: update, ..empty() }),
+        8
+    );
     let delete = Some(generated_client::MatchmakingDeleteAdvertisementRequest::default());
-    assert_eq!(first_byte(generated_client::MatchmakingCoreRequest { delete_advertisement_request: delete, ..empty() }), 9);
+    assert_eq!(
+        first_byte(generated_client::MatchmakingCoreRequest { delete_advertisement_request: delete, ..empty() }),
+        9
+    );
     let configuration = Some(generated_client::MatchmakingGetConfigurationRequest::default());
-    assert_eq!(first_byte(generated_client::MatchmakingCoreRequest { get_configuration_request: configuration, ..empty() }), 10);
+    assert_eq!(
+        first_byte(generated_client::MatchmakingCoreRequest { get_configuration_request: configuration, ..empty() }),
+        10
+    );
     let search = generated_client::MatchmakingSearchRequest {
         session_composition: Some(Default::default()),
         service_configuration_hash: Some(0),

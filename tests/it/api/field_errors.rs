@@ -1,4 +1,4 @@
-//! Every other request that is refused, by path and what would be right; and every fault of the engine, by status.
+//! Field errors of the other requests, by path and message; and the status of every engine error.
 
 use tonic::{Code, Status};
 use tonic_types::StatusExt;
@@ -18,27 +18,31 @@ fn session_of_two() -> Option<pb::SessionCompositionData> {
     Some(pb::SessionCompositionData { party_size_composition: vec![2], ..Default::default() })
 }
 
-fn assert_field_errors<T: std::fmt::Debug>(answer: Result<T, Rejection>, wanted: &[(&str, &str)]) {
-    let rejection = match (answer, wanted.is_empty()) {
+fn assert_field_errors<T: std::fmt::Debug>(result: Result<T, Rejection>, expected: &[(&str, &str)]) {
+    let rejection = match (result, expected.is_empty()) {
         (Ok(_), true) => return,
-        (answer, _) => answer.expect_err(&format!("{wanted:?}")),
+        (result, _) => result.expect_err(&format!("{expected:?}")),
     };
     assert_eq!(rejection.code, Code::InvalidArgument);
     let found: Vec<(&str, &str)> = rejection.fields.iter().map(|field| (&*field.path, &*field.message)).collect();
-    assert_eq!(found.len(), wanted.len(), "{found:?}");
-    for ((path, what), (wanted_path, fragment)) in found.iter().zip(wanted) {
-        assert_eq!(path, wanted_path);
-        assert!(what.contains(fragment), "{what:?} does not say {fragment:?}");
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    for ((path, message), (expected_path, fragment)) in found.iter().zip(expected) {
+        assert_eq!(path, expected_path);
+        assert!(message.contains(fragment), "{message:?} does not contain {fragment:?}");
     }
 }
 
 #[test]
 fn search_errors_name_the_field() {
-    let good = || pb::SearchRequest { session_composition: session_of_two(), matchmaking_set_id: Some(1), ..Default::default() };
-    let check = |change: fn(&mut pb::SearchRequest), wanted: &[(&str, &str)]| {
+    let good = || pb::SearchRequest {
+        session_composition: session_of_two(),
+        matchmaking_set_id: Some(1),
+        ..Default::default()
+    };
+    let check = |change: fn(&mut pb::SearchRequest), expected: &[(&str, &str)]| {
         let mut wire = good();
         change(&mut wire);
-        assert_field_errors(EntryPoint::default().search_command(&Caller::default(), wire), wanted);
+        assert_field_errors(EntryPoint::default().search_command(&Caller::default(), wire), expected);
     };
     check(|_| {}, &[]);
     check(|wire| wire.session_composition = None, &[("session_composition", "is missing")]);
@@ -83,9 +87,9 @@ fn update_errors_name_the_field() {
     };
     let check = |mut wire: pb::UpdateAdvertisementRequest,
                  change: fn(&mut pb::UpdateAdvertisementRequest),
-                 wanted: &[(&str, &str)]| {
+                 expected: &[(&str, &str)]| {
         change(&mut wire);
-        assert_field_errors(EntryPoint::default().update_command(&Caller::default(), wire), wanted);
+        assert_field_errors(EntryPoint::default().update_command(&Caller::default(), wire), expected);
     };
     check(heartbeat(), |_| {}, &[]);
     check(create(), |_| {}, &[]);
@@ -96,16 +100,20 @@ fn update_errors_name_the_field() {
     check(create(), |wire| wire.matchmaking_set_id = None, &[("matchmaking_set_id", "is missing")]);
     check(create(), |wire| wire.connect_data = vec![0; 513], &[("connect_data", "513 bytes; at most 512")]);
     check(create(), |wire| wire.kind = 9, &[("kind", "is 9")]);
-    check(create(), |wire| wire.idempotency_key = "short".into(), &[("idempotency_key", "16 random ones")]);
+    check(create(), |wire| wire.idempotency_key = "short".into(), &[("idempotency_key", "16 random characters")]);
     check(create(), |wire| wire.idempotency_key = "x".repeat(129), &[("idempotency_key", "129 bytes; at most 128")]);
-    check(create(), |wire| wire.joined_reservation_ids = vec!["x".into()], &[("joined_reservation_ids[0]", "not an id")]);
+    check(
+        create(),
+        |wire| wire.joined_reservation_ids = vec!["x".into()],
+        &[("joined_reservation_ids[0]", "not an id")],
+    );
     check(
         create(),
         |wire| {
             let range = |min, max| pb::AllowedRange { attribute: "skill".into(), min, max };
             let (up, down) = (range(Some(1.0), Some(2.0)), range(Some(2.0), Some(1.0)));
-            let odd = pb::AllowedRange { max: Some(f64::NAN), ..Default::default() };
-            wire.allowed_ranges = vec![up, down, range(None, None), odd];
+            let invalid = pb::AllowedRange { max: Some(f64::NAN), ..Default::default() };
+            wire.allowed_ranges = vec![up, down, range(None, None), invalid];
         },
         &[
             ("allowed_ranges[1]", "has min 2 above max 1"),
@@ -118,17 +126,23 @@ fn update_errors_name_the_field() {
     let wire = pb::UpdateAdvertisementRequest { idempotency_key: "short".into(), ..create() };
     assert!(
         EntryPoint::default().update_command(&named, wire).is_ok(),
-        "an identity keeps callers apart, so their keys may be short"
+        "keys of authenticated callers are separate, so they may be short"
     );
 }
 
 #[test]
 fn reserve_latency_and_action_errors_name_the_field() {
-    let door = EntryPoint::default();
-    assert_field_errors(door.delete_command(pb::DeleteAdvertisementRequest::default()), &[("advertisement_id", "is missing")]);
-    assert_field_errors(door.release_command(pb::ReleaseRequest::default()), &[("reservation_id", "is missing")]);
+    let entry_point = EntryPoint::default();
     assert_field_errors(
-        door.reserve_command(&Caller::default(), pb::ReserveRequest::default()),
+        entry_point.delete_command(pb::DeleteAdvertisementRequest::default()),
+        &[("advertisement_id", "is missing")],
+    );
+    assert_field_errors(
+        entry_point.release_command(pb::ReleaseRequest::default()),
+        &[("reservation_id", "is missing")],
+    );
+    assert_field_errors(
+        entry_point.reserve_command(&Caller::default(), pb::ReserveRequest::default()),
         &[
             ("advertisement_id", "is missing"),
             ("idempotency_key", "is missing"),
@@ -145,7 +159,7 @@ fn reserve_latency_and_action_errors_name_the_field() {
         ..Default::default()
     };
     assert_field_errors(
-        door.reserve_command(&Caller::default(), good),
+        entry_point.reserve_command(&Caller::default(), good),
         &[
             ("players[0].user_id", "is missing"),
             ("players[0].skill", "must be a number"),
@@ -154,47 +168,54 @@ fn reserve_latency_and_action_errors_name_the_field() {
     );
     let measured = |id: &str, ms| pb::LatencyMeasurement { advertisement_id: id.into(), round_trip_ms: ms };
     let report = pb::ReportLatencyRequest {
-        measurements: vec![measured(ADVERTISEMENT_ID, Some(-1.0)), measured(ADVERTISEMENT_ID, None), measured("x", None)],
+        measurements: vec![
+            measured(ADVERTISEMENT_ID, Some(-1.0)),
+            measured(ADVERTISEMENT_ID, None),
+            measured("x", None),
+        ],
         session_composition: session_of_two(),
         ..Default::default()
     };
     assert_field_errors(
-        door.report_latency_command(&Caller::default(), report),
+        entry_point.report_latency_command(&Caller::default(), report),
         &[
             ("phase", "LATENCY_PHASE_QUICK"),
             ("search_token", "is missing"),
             ("matchmaking_set_id", "is missing"),
             ("measurements[0].round_trip_ms", "must be from 0 to 60000"),
-            ("measurements[1].advertisement_id", "is measured twice"),
+            ("measurements[1].advertisement_id", "is listed twice"),
             ("measurements[2].advertisement_id", "not an id"),
         ],
     );
     for size in [0, 65, u32::MAX] {
         let wire = pb::ChooseActionRequest { matchmaking_set_id: Some(1), party_size: size };
-        assert_field_errors(door.choose_action_query(wire), &[("party_size", "must be from 1 to 64")]);
+        assert_field_errors(entry_point.choose_action_query(wire), &[("party_size", "must be from 1 to 64")]);
     }
-    assert_field_errors(door.configuration_query(pb::GetConfigurationRequest::default()), &[("matchmaking_set_id", "is missing")]);
+    assert_field_errors(
+        entry_point.configuration_query(pb::GetConfigurationRequest::default()),
+        &[("matchmaking_set_id", "is missing")],
+    );
 }
 
-/// Every fault has a status, and what a program needs to go on comes with it.
+/// Every engine error has a status, with a reason, metadata and a retry delay where needed.
 #[test]
 fn engine_errors_map_to_statuses_with_details() {
-    let check = |fault: EngineError, code: Code, reason: &str, facts: &[(&str, &str)], retry_ms: Option<u32>| {
-        let rejection = Rejection::from(fault.clone());
+    let check = |error: EngineError, code: Code, reason: &str, facts: &[(&str, &str)], retry_ms: Option<u32>| {
+        let rejection = Rejection::from(error.clone());
         let wire = rejection.clone().into_request_error();
         let status: Status = rejection.into();
-        assert_eq!((status.code(), wire.code), (code, i32::from(code)), "{fault:?}");
-        assert_eq!(status.message(), wire.message, "{fault:?}");
+        assert_eq!((status.code(), wire.code), (code, i32::from(code)), "{error:?}");
+        assert_eq!(status.message(), wire.message, "{error:?}");
         let details = status.get_error_details();
         let info = details.error_info().unwrap();
-        assert_eq!((&*info.reason, &*info.domain), (reason, "fireteam"), "{fault:?}");
+        assert_eq!((&*info.reason, &*info.domain), (reason, "fireteam"), "{error:?}");
         for (key, value) in facts {
-            assert_eq!(info.metadata[*key], *value, "{fault:?}");
+            assert_eq!(info.metadata[*key], *value, "{error:?}");
         }
         let pushback = status.metadata().get("grpc-retry-pushback-ms").map(|value| value.to_str().unwrap().to_owned());
-        assert_eq!(pushback, retry_ms.map(|ms| ms.to_string()), "{fault:?}");
+        assert_eq!(pushback, retry_ms.map(|ms| ms.to_string()), "{error:?}");
         let delay = details.retry_info().and_then(|info| info.retry_delay);
-        assert_eq!(delay.map(|delay| delay.as_millis()), retry_ms.map(u128::from), "{fault:?}");
+        assert_eq!(delay.map(|delay| delay.as_millis()), retry_ms.map(u128::from), "{error:?}");
         assert_eq!(wire.retry_after_ms, retry_ms.map(u64::from));
     };
     let problem = FieldProblem { path: "session_composition.players".into(), message: "is wrong".into() };

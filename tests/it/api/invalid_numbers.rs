@@ -1,46 +1,55 @@
-//! Every number with a fraction that a client can send, with every value that is no number: refused by the name of its
-//! field, before anything is computed with it. The table is held against the contract.
+//! Every floating-point field that a client can send, with values that are not usable numbers: each is rejected by
+//! field name before any computation. A second test compares the table with the proto.
 
 use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
 use fireteam::api::status::Rejection;
 use fireteam::engine::command::Caller;
 
-/// What none of them may be.
+/// Values that no field accepts.
 const REJECTED_NUMBERS: [f64; 5] = [f64::NAN, -f64::NAN, f64::INFINITY, f64::NEG_INFINITY, f64::MAX];
-/// What all of them may be, as near to nothing as it is.
+/// Values at or near zero that every field accepts.
 const ACCEPTED_NEAR_ZERO: [f64; 3] = [0.0, -0.0, f64::MIN_POSITIVE / 4.0];
 
 const ADVERTISEMENT_ID: &str = "0123456789abcdef0123456789abcdef";
 
-/// A field of the contract, its path in a request, and a request with a number there.
+/// A field of the proto, its path in a request, and a function that sends a number there.
 type NumberField = (&'static str, &'static str, fn(f64) -> Result<(), Rejection>);
 
-const NUMBER_FIELDS: [NumberField; 11] = [
-    ("LocalityData.locality_x", "session_composition.locality_info", |it| search_from_locality(it as f32, 0.0, 0.0)),
-    ("LocalityData.locality_y", "session_composition.locality_info", |it| search_from_locality(0.0, it as f32, 0.0)),
-    ("LocalityData.locality_z", "session_composition.locality_info", |it| search_from_locality(0.0, 0.0, it as f32)),
-    ("PlayerData.skill", "session_composition.players[0].skill", |it| {
-        search_with(|session, _| session.players[0].skill = Some(it))
+const NUMBER_FIELDS: [NumberField; 13] = [
+    ("LocalityData.locality_x", "session_composition.locality_info", |number| {
+        search_from_locality(number as f32, 0.0, 0.0)
     }),
-    ("AttributeValue.number", "session_composition.attributes[\"rank\"].number_value", |it| {
-        let value = Some(pb::attribute_value::Value::NumberValue(it));
+    ("LocalityData.locality_y", "session_composition.locality_info", |number| {
+        search_from_locality(0.0, number as f32, 0.0)
+    }),
+    ("LocalityData.locality_z", "session_composition.locality_info", |number| {
+        search_from_locality(0.0, 0.0, number as f32)
+    }),
+    ("LocalityData.latitude_degrees", "session_composition.locality_info", |number| search_from_degrees(number, 0.0)),
+    ("LocalityData.longitude_degrees", "session_composition.locality_info", |number| search_from_degrees(0.0, number)),
+    ("PlayerData.skill", "session_composition.players[0].skill", |number| {
+        search_with(|session, _| session.players[0].skill = Some(number))
+    }),
+    ("AttributeValue.number_value", "session_composition.attributes[\"rank\"].number_value", |number| {
+        let value = Some(pb::attribute_value::Value::NumberValue(number));
         search_with(|session, _| session.attributes = [("rank".into(), pb::AttributeValue { value })].into())
     }),
-    ("RegionLatency.round_trip_ms", "session_composition.region_latencies[0].round_trip_ms", |it| {
-        let region = pb::RegionLatency { region: "eu".into(), round_trip_ms: it as f32 };
+    ("RegionLatency.round_trip_ms", "session_composition.region_latencies[0].round_trip_ms", |number| {
+        let region = pb::RegionLatency { region: "eu".into(), round_trip_ms: number as f32 };
         search_with(|session, _| session.region_latencies = vec![region])
     }),
-    ("MatchmakingSearchConfigOverrides.weights", "search_config_overrides.weights[\"skill\"]", |it| {
-        search_with(|_, overrides| overrides.weights = [("skill".into(), it)].into())
+    ("MatchmakingSearchConfigOverrides.weights", "search_config_overrides.weights[\"skill\"]", |number| {
+        search_with(|_, overrides| overrides.weights = [("skill".into(), number)].into())
     }),
-    ("MatchmakingSearchConfigOverrides.limits", "search_config_overrides.limits[\"skill\"]", |it| {
-        search_with(|_, overrides| overrides.limits = [("skill".into(), it)].into())
+    ("MatchmakingSearchConfigOverrides.limits", "search_config_overrides.limits[\"skill\"]", |number| {
+        search_with(|_, overrides| overrides.limits = [("skill".into(), number)].into())
     }),
-    ("AllowedRange.min", "allowed_ranges[0].min", |it| advertise_with_range(Some(it), None)),
-    ("AllowedRange.max", "allowed_ranges[0].max", |it| advertise_with_range(None, Some(it))),
-    ("LatencyMeasurement.round_trip_ms", "measurements[0].round_trip_ms", |it| {
-        let measured = pb::LatencyMeasurement { advertisement_id: ADVERTISEMENT_ID.into(), round_trip_ms: Some(it as f32) };
+    ("AllowedRange.min", "allowed_ranges[0].min", |number| advertise_with_range(Some(number), None)),
+    ("AllowedRange.max", "allowed_ranges[0].max", |number| advertise_with_range(None, Some(number))),
+    ("LatencyMeasurement.round_trip_ms", "measurements[0].round_trip_ms", |number| {
+        let measured =
+            pb::LatencyMeasurement { advertisement_id: ADVERTISEMENT_ID.into(), round_trip_ms: Some(number as f32) };
         let wire = pb::ReportLatencyRequest {
             search_token: vec![1],
             phase: pb::LatencyPhase::Quick.into(),
@@ -72,43 +81,50 @@ fn search_with(
     EntryPoint::default().search_command(&Caller::default(), wire).map(drop)
 }
 
-/// A place with one odd coordinate; the north pole when that is nothing.
+/// Searches from a locality with one unusual coordinate; z is at the north pole if it would be zero.
 fn search_from_locality(x: f32, y: f32, z: f32) -> Result<(), Rejection> {
     let z = if z == 0.0 || z.is_subnormal() { 4_000.0 } else { z };
-    let place = pb::LocalityData { locality_x: Some(x), locality_y: Some(y), locality_z: Some(z) , ..Default::default()};
-    search_with(|session, _| session.locality_info = Some(place))
+    let locality =
+        pb::LocalityData { locality_x: Some(x), locality_y: Some(y), locality_z: Some(z), ..Default::default() };
+    search_with(|session, _| session.locality_info = Some(locality))
+}
+
+fn search_from_degrees(latitude: f64, longitude: f64) -> Result<(), Rejection> {
+    let locality =
+        pb::LocalityData { latitude_degrees: Some(latitude), longitude_degrees: Some(longitude), ..Default::default() };
+    search_with(|session, _| session.locality_info = Some(locality))
 }
 
 fn advertise_with_range(min: Option<f64>, max: Option<f64>) -> Result<(), Rejection> {
     let wire = pb::UpdateAdvertisementRequest {
         session_composition: Some(session()),
         matchmaking_set_id: Some(1),
-        idempotency_key: "a key that is long enough".into(),
+        idempotency_key: "a sufficiently long key".into(),
         allowed_ranges: vec![pb::AllowedRange { attribute: "skill".into(), min, max }],
         ..Default::default()
     };
     EntryPoint::default().update_command(&Caller::default(), wire).map(drop)
 }
 
-/// SEC-18: what is no number is refused wherever one is taken, and named; what is nearly nothing is nothing.
+/// SEC-18: values that are not usable numbers are rejected by field name. Values near zero are accepted.
 #[test]
 fn number_fields_reject_nan_and_infinity() {
     for (field, path, send) in NUMBER_FIELDS {
-        for bad in REJECTED_NUMBERS {
-            let rejection = send(bad).expect_err(field);
+        for rejected in REJECTED_NUMBERS {
+            let rejection = send(rejected).expect_err(field);
             let named: Vec<&str> = rejection.fields.iter().map(|problem| &*problem.path).collect();
-            assert!(named.iter().any(|named| named.starts_with(path)), "{field}: {bad}: {named:?}");
+            assert!(named.iter().any(|named| named.starts_with(path)), "{field}: {rejected}: {named:?}");
         }
-        for nearly in ACCEPTED_NEAR_ZERO {
-            send(nearly).unwrap_or_else(|rejection| panic!("{field}: {nearly}: {rejection:?}"));
+        for near_zero in ACCEPTED_NEAR_ZERO {
+            send(near_zero).unwrap_or_else(|rejection| panic!("{field}: {near_zero}: {rejection:?}"));
         }
     }
 }
 
-/// SEC-18: the table has every `float` and `double` of the contract that is not only ever sent by the server.
+/// SEC-18: the table has every `float` and `double` of the proto that clients send.
 #[test]
 fn number_field_table_covers_the_proto() {
-    let answers = ["Candidate.", "ScoreTerm.", "MatchmakingChooseActionResponse."];
+    let response_messages = ["Candidate.", "ScoreTerm.", "MatchmakingChooseActionResponse."];
     let contract = include_str!("../../../proto/fireteam/v1/matchmaking.proto");
     let mut message = "";
     let mut fields = Vec::new();
@@ -122,6 +138,6 @@ fn number_field_table_covers_the_proto() {
             fields.push(format!("{message}.{}", words[typed + 1]));
         }
     }
-    fields.retain(|field| !answers.iter().any(|answer| field.starts_with(answer)));
+    fields.retain(|field| !response_messages.iter().any(|message| field.starts_with(message)));
     assert_eq!(fields, NUMBER_FIELDS.map(|(field, ..)| field));
 }

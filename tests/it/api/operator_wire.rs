@@ -1,4 +1,4 @@
-//! The operator's port: its service, its pages, and what reflection shows on which port.
+//! The operator port: its service, its pages, and reflection on both ports.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -17,8 +17,8 @@ use crate::support::scripted_server::{ScriptedServer, search_request};
 
 #[tokio::test]
 async fn operator_checks_lists_and_reloads_rulesets() {
-    let house = ScriptedServer::start().await;
-    let mut operator = house.operator_client().await;
+    let server = ScriptedServer::start().await;
+    let mut operator = server.operator_client().await;
     let check = |file_name: &str, xml: &str| generated_client::CheckRulesetRequest {
         file_name: file_name.into(),
         ruleset_xml: xml.into(),
@@ -29,8 +29,8 @@ async fn operator_checks_lists_and_reloads_rulesets() {
     let problem = &bad.problems[0];
     assert_eq!((&*problem.file_name, problem.line, problem.column), ("ruleset.xml", 2, 3));
     assert_eq!(bad.service_configuration_hash, None);
-    let huge = operator.check_ruleset(check("", &" ".repeat(256 * 1024 + 1))).await.unwrap_err();
-    assert_eq!(huge.code(), Code::InvalidArgument);
+    let too_large = operator.check_ruleset(check("", &" ".repeat(256 * 1024 + 1))).await.unwrap_err();
+    assert_eq!(too_large.code(), Code::InvalidArgument);
 
     let reloaded = operator.reload_rulesets(generated_client::ReloadRulesetsRequest {}).await.unwrap().into_inner();
     let change = &reloaded.changes[0];
@@ -40,31 +40,37 @@ async fn operator_checks_lists_and_reloads_rulesets() {
     assert_eq!((&*listed.rulesets[0].file_name, listed.rulesets[0].loaded_at_unix_ms), ("duel.xml", 77));
 }
 
-/// An audit's answer has every word of what was found, and names as much as was asked for.
+/// The response of a consistency check has all fields, and lists at most as many differences as requested.
 #[tokio::test]
 async fn consistency_check_response_has_all_fields() {
-    let house = ScriptedServer::start().await;
-    let mut operator = house.operator_client().await;
-    let told = operator
+    let server = ScriptedServer::start().await;
+    let mut operator = server.operator_client().await;
+    let report = operator
         .check_consistency(generated_client::CheckConsistencyRequest { max_differences: Some(2) })
         .await
         .unwrap()
         .into_inner();
-    assert_eq!((told.advertisements, told.reservations, told.difference_count), (7, 6, 3));
-    assert_eq!((told.not_yet_durable, told.changing, told.complete, told.took_ms), (2, 1, false, 5));
-    assert_eq!(told.differences.len(), 2);
-    assert_eq!(told.differences[1].advertisement_id, "01".repeat(16));
-    let kinds: Vec<_> = told.differences[1].kinds().collect();
-    assert_eq!(kinds, [generated_client::ConsistencyDifferenceKind::Reservations, generated_client::ConsistencyDifferenceKind::Index]);
-    let all = operator.check_consistency(generated_client::CheckConsistencyRequest::default()).await.unwrap().into_inner();
+    assert_eq!((report.advertisements, report.reservations, report.difference_count), (7, 6, 3));
+    assert_eq!((report.not_yet_durable, report.changing, report.complete, report.took_ms), (2, 1, false, 5));
+    assert_eq!(report.differences.len(), 2);
+    assert_eq!(report.differences[1].advertisement_id, "01".repeat(16));
+    let kinds: Vec<_> = report.differences[1].kinds().collect();
+    assert_eq!(
+        kinds,
+        [generated_client::ConsistencyDifferenceKind::Reservations, generated_client::ConsistencyDifferenceKind::Index]
+    );
+    let all =
+        operator.check_consistency(generated_client::CheckConsistencyRequest::default()).await.unwrap().into_inner();
     assert_eq!(all.differences.len(), 3);
-    let refused =
-        operator.check_consistency(generated_client::CheckConsistencyRequest { max_differences: Some(1_001) }).await.unwrap_err();
-    assert_eq!((refused.code(), refused.message().contains("max_differences")), (Code::InvalidArgument, true), "{refused}");
+    let error = operator
+        .check_consistency(generated_client::CheckConsistencyRequest { max_differences: Some(1_001) })
+        .await
+        .unwrap_err();
+    assert_eq!((error.code(), error.message().contains("max_differences")), (Code::InvalidArgument, true), "{error}");
 }
 
-async fn operator_page(house: &ScriptedServer, path: &str) -> String {
-    let mut socket = TcpStream::connect(house.operator_address).await.unwrap();
+async fn operator_page(server: &ScriptedServer, path: &str) -> String {
+    let mut socket = TcpStream::connect(server.operator_address).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n");
     socket.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
@@ -72,18 +78,18 @@ async fn operator_page(house: &ScriptedServer, path: &str) -> String {
     answer
 }
 
-/// Drain is the first half of a shutdown: not ready, not serving, no new streams; calls are still answered.
+/// Drain is the first step of a shutdown: not ready, not serving, no new streams. Calls are still answered.
 #[tokio::test]
 async fn drained_server_answers_calls_but_opens_no_streams() {
-    let house = ScriptedServer::start().await;
-    assert!(operator_page(&house, "/readyz").await.starts_with("HTTP/1.1 200"));
-    assert!(operator_page(&house, "/metrics").await.contains("openmetrics-text"));
-    let mut operator = house.operator_client().await;
+    let server = ScriptedServer::start().await;
+    assert!(operator_page(&server, "/readyz").await.starts_with("HTTP/1.1 200"));
+    assert!(operator_page(&server, "/metrics").await.contains("openmetrics-text"));
+    let mut operator = server.operator_client().await;
     assert!(!operator.drain(generated_client::DrainRequest {}).await.unwrap().into_inner().already_draining);
     assert!(operator.drain(generated_client::DrainRequest {}).await.unwrap().into_inner().already_draining);
-    assert!(operator_page(&house, "/readyz").await.starts_with("HTTP/1.1 503"));
-    assert!(operator_page(&house, "/healthz").await.starts_with("HTTP/1.1 200"), "alive, but going");
-    let mut client = house.matchmaking_client().await;
+    assert!(operator_page(&server, "/readyz").await.starts_with("HTTP/1.1 503"));
+    assert!(operator_page(&server, "/healthz").await.starts_with("HTTP/1.1 200"), "alive, but draining");
+    let mut client = server.matchmaking_client().await;
     client.search(search_request()).await.unwrap();
     let stream = client.connect(tokio_stream::pending::<generated_client::MatchmakingConnectRequest>()).await;
     assert_eq!(stream.unwrap_err().code(), Code::Unavailable);
@@ -98,35 +104,35 @@ fn reflection_names(response: ServerReflectionResponse) -> Vec<String> {
     }
 }
 
-async fn ask_reflection(at: std::net::SocketAddr, question: MessageRequest) -> Vec<String> {
+async fn ask_reflection(at: std::net::SocketAddr, request: MessageRequest) -> Vec<String> {
     let channel = Endpoint::from_shared(format!("http://{at}")).unwrap().connect().await.unwrap();
-    let request = ServerReflectionRequest { host: String::new(), message_request: Some(question) };
+    let stream_item = ServerReflectionRequest { host: String::new(), message_request: Some(request) };
     let mut client = ServerReflectionClient::new(channel);
-    let mut answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
+    let mut answers = client.server_reflection_info(tokio_stream::once(stream_item)).await.unwrap().into_inner();
     match answers.next().await.unwrap() {
         Ok(answer) => reflection_names(answer),
         Err(status) => vec![status.message().to_owned()],
     }
 }
 
-/// G8: reflection knows the service, health and error details; what is for operators is not shown to players.
+/// G8: reflection describes the service, health and error details. The client port does not list the operator service.
 #[tokio::test]
 async fn reflection_lists_only_the_services_of_its_port() {
-    let house = ScriptedServer::start().await;
+    let server = ScriptedServer::start().await;
     let list = || MessageRequest::ListServices(String::new());
-    let on_clients = ask_reflection(house.address, list()).await;
+    let on_clients = ask_reflection(server.address, list()).await;
     assert!(on_clients.contains(&"fireteam.v1.MatchmakingService".into()), "{on_clients:?}");
     assert!(on_clients.contains(&"grpc.health.v1.Health".into()), "{on_clients:?}");
     assert!(!on_clients.contains(&"fireteam.v1.OperatorService".into()), "{on_clients:?}");
-    let on_operators = ask_reflection(house.operator_address, list()).await;
+    let on_operators = ask_reflection(server.operator_address, list()).await;
     assert!(on_operators.contains(&"fireteam.v1.OperatorService".into()), "{on_operators:?}");
     assert!(!on_operators.contains(&"fireteam.v1.MatchmakingService".into()), "{on_operators:?}");
 
     let symbol = |name: &str| MessageRequest::FileContainingSymbol(name.into());
     for name in ["google.rpc.BadRequest", "google.rpc.ErrorInfo", "google.rpc.RetryInfo", "fireteam.v1.Candidate"] {
-        assert_eq!(ask_reflection(house.address, symbol(name)).await, ["1 files"], "{name}");
+        assert_eq!(ask_reflection(server.address, symbol(name)).await, ["1 files"], "{name}");
     }
-    let hidden = ask_reflection(house.address, symbol("fireteam.v1.OperatorService")).await;
+    let hidden = ask_reflection(server.address, symbol("fireteam.v1.OperatorService")).await;
     assert_eq!(hidden, ["symbol 'fireteam.v1.OperatorService' not found"]);
 }
 
@@ -135,10 +141,10 @@ async fn reflection_supports_v1alpha() {
     use v1alpha::server_reflection_client::ServerReflectionClient;
     use v1alpha::server_reflection_request::MessageRequest;
     use v1alpha::server_reflection_response::MessageResponse;
-    let house = ScriptedServer::start().await;
-    let question = Some(MessageRequest::ListServices(String::new()));
-    let request = v1alpha::ServerReflectionRequest { host: String::new(), message_request: question };
-    let mut client = ServerReflectionClient::new(house.client_channel().await);
+    let server = ScriptedServer::start().await;
+    let message_request = Some(MessageRequest::ListServices(String::new()));
+    let request = v1alpha::ServerReflectionRequest { host: String::new(), message_request };
+    let mut client = ServerReflectionClient::new(server.client_channel().await);
     let mut answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
     let answer = answers.next().await.unwrap().unwrap().message_response.unwrap();
     let MessageResponse::ListServicesResponse(list) = answer else { panic!("{answer:?}") };

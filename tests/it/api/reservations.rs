@@ -1,4 +1,4 @@
-//! Seats are taken here and nowhere else: all or none, once, never over capacity, whoever races.
+//! Reservations: all seats of a party or none, idempotent, never beyond capacity under concurrency.
 
 use std::collections::BTreeSet;
 
@@ -6,21 +6,22 @@ use fireteam_client::{Code, pb};
 
 use crate::support::test_server::{TestServer, advertise_request, party_session};
 
-/// A house with one session that has `seats` open seats, and a searcher for each name that has found it.
+/// Starts a server with one advertisement of `seats` open seats.
 async fn start_server_with_advertisement(seats: i32) -> (TestServer, fireteam_client::Advertisement) {
-    let house = TestServer::start().await;
-    let client = house.client().await;
+    let server = TestServer::start().await;
+    let client = server.client().await;
     let advertised = client.advertise(advertise_request(&[("host", 0.0)], seats)).await.expect("advertise");
-    (house, advertised)
+    (server, advertised)
 }
 
-/// S1-40, R1: 64 parties fight for 10 seats over 64 connections; exactly 10 get one, and the table says the same.
+/// S1-40, R1: 64 parties reserve 10 seats over 64 connections; exactly 10 succeed, and the advertisement lists the same
+/// 10.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reserve_by_64_concurrent_parties_never_exceeds_the_seats() {
-    let (house, mut advertised) = start_server_with_advertisement(10).await;
+    let (server, mut advertised) = start_server_with_advertisement(10).await;
     let mut takers = tokio::task::JoinSet::new();
     for taker in 0..64 {
-        let client = house.client().await;
+        let client = server.client().await;
         let id = advertised.id().to_owned();
         takers.spawn(async move {
             let mut searching = client.search_session(1, party_session(&[(&format!("taker {taker}"), 0.0)]));
@@ -31,7 +32,7 @@ async fn reserve_by_64_concurrent_parties_never_exceeds_the_seats() {
     let mut taken = 0;
     let mut refused = 0;
     while let Some(answer) = takers.join_next().await {
-        match answer.expect("no taker panics") {
+        match answer.expect("no task panics") {
             Ok(_) => taken += 1,
             Err(error) => {
                 assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
@@ -43,18 +44,22 @@ async fn reserve_by_64_concurrent_parties_never_exceeds_the_seats() {
     let answer = advertised.heartbeat().await.expect("heartbeat");
     let ids: BTreeSet<&str> = answer.reservations.iter().map(|held| held.reservation_id.as_str()).collect();
     assert_eq!(ids.len(), 10);
-    let mut late = house.client().await.search_session(1, party_session(&[("late", 0.0)]));
+    let mut late = server.client().await.search_session(1, party_session(&[("late", 0.0)]));
     let found = late.search().await.expect("search");
-    assert!(found.candidates.is_empty(), "a full session is shown to nobody");
-    let full = found.refusals.iter().find(|it| it.kind() == pb::RefusalKind::Full).expect("the refusal is counted");
+    assert!(found.candidates.is_empty(), "a full session is not found");
+    let full = found
+        .refusals
+        .iter()
+        .find(|count| count.kind() == pb::RefusalKind::Full)
+        .expect("a refusal count for full sessions");
     assert_eq!(full.count, 1);
 }
 
-/// R5: the same key is the same reservation; the same key for another party is refused.
+/// R5: the same key returns the same reservation; the same key for another party is rejected.
 #[tokio::test]
 async fn reserve_retried_with_the_same_key_takes_no_second_seat() {
-    let (house, advertised) = start_server_with_advertisement(2).await;
-    let client = house.client().await;
+    let (server, advertised) = start_server_with_advertisement(2).await;
+    let client = server.client().await;
     let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
     let found = searching.search().await.expect("search");
     let request = pb::MatchmakingReserveRequest {
@@ -68,22 +73,22 @@ async fn reserve_retried_with_the_same_key_takes_no_second_seat() {
     let again = client.reserve(request.clone()).await.expect("reserve again").reservation.expect("a reservation");
     assert_eq!(first.reservation_id, again.reservation_id);
 
-    let mut other = client.search_session(1, party_session(&[("stranger", 0.0)]));
+    let mut other = client.search_session(1, party_session(&[("other", 0.0)]));
     let token = other.search().await.expect("search").search_token;
-    let stolen = pb::MatchmakingReserveRequest {
+    let reused = pb::MatchmakingReserveRequest {
         search_token: token,
-        session_composition: Some(party_session(&[("stranger", 0.0)])),
+        session_composition: Some(party_session(&[("other", 0.0)])),
         ..request
     };
-    let error = client.reserve(stolen).await.expect_err("another payload under the same key");
+    let error = client.reserve(reused).await.expect_err("the same key for another party");
     assert_eq!(error.code(), Some(Code::AlreadyExists), "{error}");
 }
 
-/// Released seats are open again at once; releasing twice succeeds; a stranger's token releases nothing.
+/// Released seats are open again at once. Release is idempotent. A forged token releases nothing.
 #[tokio::test]
 async fn release_reopens_the_seats() {
-    let (house, advertised) = start_server_with_advertisement(1).await;
-    let client = house.client().await;
+    let (server, advertised) = start_server_with_advertisement(1).await;
+    let client = server.client().await;
     let mut first = client.search_session(1, party_session(&[("first", 0.0)]));
     let found = first.search().await.expect("search");
     let reserve = pb::MatchmakingReserveRequest {
@@ -106,78 +111,82 @@ async fn release_reopens_the_seats() {
 
     let mut second = client.search_session(1, party_session(&[("second", 0.0)]));
     assert_eq!(second.search().await.expect("search").candidates.len(), 1);
-    second.reserve(advertised.id()).await.expect("the seat is open again");
+    second.reserve(advertised.id()).await.expect("reserve the released seat");
 }
 
-/// A hold lapses at its deadline, not before; a confirmed one does not lapse; the host hears of each on its connection.
+/// A hold expires at its deadline and not before; a confirmed reservation does not expire. The host receives an event
+/// for each.
 #[tokio::test]
 async fn unconfirmed_reservation_expires_and_confirmed_one_stays() {
-    let house = TestServer::start().await;
-    let client = house.client().await;
-    let (connection, mut events) = client.open_stream().await.expect("open a connection");
+    let server = TestServer::start().await;
+    let client = server.client().await;
+    let (connection, mut events) = client.open_stream().await.expect("open a stream");
     let mut advertised = connection.advertise(advertise_request(&[("host", 0.0)], 2)).await.expect("advertise");
     let mut ids = Vec::new();
-    for name in ["stays", "goes"] {
+    for name in ["confirms", "expires"] {
         let mut searching = client.search_session(1, party_session(&[(name, 0.0)]));
         searching.search().await.expect("search");
         ids.push(searching.reserve(advertised.id()).await.expect("reserve").id);
-        let heard = events.next().await.expect("an event");
-        assert_eq!(heard.state(), pb::ReservationState::Held);
+        let event = events.next().await.expect("an event");
+        assert_eq!(event.state(), pb::ReservationState::Held);
     }
     advertised.confirm(vec![ids[0].clone()]).await.expect("confirm");
     assert_eq!(events.next().await.expect("an event").state(), pb::ReservationState::Confirmed);
 
-    house.clock.advance_ms(29_999);
-    house.sweep_expired().await;
-    assert_eq!(advertised.heartbeat().await.expect("heartbeat").reservations.len(), 2, "not before its time");
-    house.clock.advance_ms(1);
-    house.sweep_expired().await;
-    let lapsed = events.next().await.expect("an event");
-    assert_eq!(lapsed.state(), pb::ReservationState::Expired);
-    assert_eq!(lapsed.reservation.expect("a reservation").reservation_id, ids[1]);
+    server.clock.advance_ms(29_999);
+    server.sweep_expired().await;
+    assert_eq!(advertised.heartbeat().await.expect("heartbeat").reservations.len(), 2, "before the deadline");
+    server.clock.advance_ms(1);
+    server.sweep_expired().await;
+    let expired = events.next().await.expect("an event");
+    assert_eq!(expired.state(), pb::ReservationState::Expired);
+    assert_eq!(expired.reservation.expect("a reservation").reservation_id, ids[1]);
     let left = advertised.heartbeat().await.expect("heartbeat").reservations;
-    assert_eq!(left.iter().map(|it| it.reservation_id.clone()).collect::<Vec<_>>(), vec![ids[0].clone()]);
+    assert_eq!(
+        left.iter().map(|reservation| reservation.reservation_id.clone()).collect::<Vec<_>>(),
+        vec![ids[0].clone()]
+    );
 }
 
-/// Settling a reservation ends it in the same step as the lowered seat count: no seat is counted twice or lost.
+/// Joining ends the reservation in the same step as the lowered seat count: no seat is counted twice or lost.
 #[tokio::test]
 async fn joined_reservation_ends_when_its_players_are_added() {
-    let (house, mut advertised) = start_server_with_advertisement(3).await;
-    let client = house.client().await;
+    let (server, mut advertised) = start_server_with_advertisement(3).await;
+    let client = server.client().await;
     let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     let reserved = searching.reserve(advertised.id()).await.expect("reserve");
-    let mut whole = advertise_request(&[("host", 0.0), ("guest", 0.0)], 2);
-    whole.joined_reservation_ids = vec![reserved.id.clone()];
-    let answer = advertised.update(whole).await.expect("update");
+    let mut update = advertise_request(&[("host", 0.0), ("guest", 0.0)], 2);
+    update.joined_reservation_ids = vec![reserved.id.clone()];
+    let answer = advertised.update(update).await.expect("update");
     assert!(answer.reservations.is_empty());
-    let mut looking = client.search_session(1, party_session(&[("third", 0.0)]));
-    assert_eq!(looking.search().await.expect("search").candidates[0].open_seats, 2);
+    let mut third = client.search_session(1, party_session(&[("third", 0.0)]));
+    assert_eq!(third.search().await.expect("search").candidates[0].open_seats, 2);
 }
 
-/// The rules are judged again at the moment of taking: who no longer fits is refused by name.
+/// Reserve checks the hard filters again; the error names the rule.
 #[tokio::test]
 async fn reserve_checks_the_hard_filters_again() {
-    let (house, mut advertised) = start_server_with_advertisement(4).await;
-    let client = house.client().await;
+    let (server, mut advertised) = start_server_with_advertisement(4).await;
+    let client = server.client().await;
     let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1);
     advertised.update(advertise_request(&[("host", 900.0)], 4)).await.expect("update");
-    let error = searching.reserve(advertised.id()).await.expect_err("skill is now too far");
+    let error = searching.reserve(advertised.id()).await.expect_err("the skill difference is now too large");
     assert_eq!(error.code(), Some(Code::FailedPrecondition), "{error}");
-    assert!(error.to_string().contains("skill"), "names the rule: {error}");
+    assert!(error.to_string().contains("skill"), "the error names the rule: {error}");
 }
 
-/// Two players of one user are never put together, whether among the players or among those with seats.
+/// A user never joins a session twice, whether it is a player or holds a reservation.
 #[tokio::test]
 async fn reserve_rejects_a_user_already_in_the_session() {
-    let (house, advertised) = start_server_with_advertisement(4).await;
-    let client = house.client().await;
+    let (server, advertised) = start_server_with_advertisement(4).await;
+    let client = server.client().await;
     let mut own = client.search_session(1, party_session(&[("host", 0.0)]));
-    assert!(own.search().await.expect("search").candidates.is_empty(), "S1-50: never one's own");
+    assert!(own.search().await.expect("search").candidates.is_empty(), "S1-50: a user's own session is not found");
     let mut searching = client.search_session(1, party_session(&[("guest", 0.0)]));
     searching.search().await.expect("search");
     searching.reserve(advertised.id()).await.expect("reserve");
-    let again = searching.reserve(advertised.id()).await.expect_err("the same user under a new key");
+    let again = searching.reserve(advertised.id()).await.expect_err("the same user with a new key");
     assert_eq!(again.code(), Some(Code::FailedPrecondition), "{again}");
 }

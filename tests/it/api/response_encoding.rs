@@ -1,4 +1,4 @@
-//! Answers written by hand mean what the generated code would have written.
+//! Handwritten response encoding equals the encoding of the generated types.
 
 use proptest::prelude::*;
 use prost::Message;
@@ -45,7 +45,7 @@ prop_compose! {
     }
 }
 
-/// Zeros are left out of the wire, so they must be tried often.
+/// Zeros are omitted on the wire, so they must occur often.
 fn score_value() -> impl Strategy<Value = f64> {
     prop_oneof![Just(0.0), Just(0.0004), 0.0..1.0, 0.0..1e9]
 }
@@ -65,7 +65,7 @@ fn rounded(exact: f64) -> f64 {
     (exact * 1000.0).round() / 1000.0
 }
 
-/// The obvious way: a generated message, filled field by field.
+/// The reference: generated messages, filled field by field.
 fn generated_candidates(ruleset: &Ruleset, hits: &[Hit]) -> Vec<generated_client::Candidate> {
     let candidate = |hit: &Hit| generated_client::Candidate {
         advertisement_id: format!("{:02x}", hit.byte).repeat(16),
@@ -79,7 +79,9 @@ fn generated_candidates(ruleset: &Ruleset, hits: &[Hit]) -> Vec<generated_client
                 generated_client::ScoreTerm { name: soft.name.to_string(), value }
             })
             .collect(),
-        distance_miles: hit.distance_miles.map(|it| ((it * 1.609_344 / 500.0).round() * 500.0 / 1.609_344) as f32),
+        distance_miles: hit
+            .distance_miles
+            .map(|miles| ((miles * 1.609_344 / 500.0).round() * 500.0 / 1.609_344) as f32),
         round_trip_ms: hit.round_trip.map(reported_round_trip_ms),
         open_seats: u32::from(hit.open_seats),
         party_size_composition: hit.party_sizes.iter().map(|&size| i32::from(size)).collect(),
@@ -122,29 +124,29 @@ fn empty_search_answer(ruleset: Ruleset) -> SearchAnswer {
 }
 
 proptest! {
-    /// Spliced candidates read as generated ones, and a decoded answer is the answer. Distances come in steps of 500 km,
-    /// round trips that nobody measured in steps of 25 ms.
+    /// Spliced candidates decode to the generated ones, and a decoded response equals the original. Distances are
+    /// rounded to 500 km, estimated round trips to 25 ms.
     #[test]
-    fn spliced_answers_mean_what_generated_ones_do(hits in hits(), evaluated in any::<u32>(), truncated: bool) {
+    fn spliced_response_equals_the_generated_response(hits in hits(), evaluated in any::<u32>(), truncated: bool) {
         let ruleset = scripted_ruleset();
         let found = SearchAnswer { evaluated_rows: evaluated, truncated, ..empty_search_answer(ruleset.clone()) };
         let encoded = encode_candidates(&ruleset, &hits).finish_search_response(found);
         let bytes = encoded.encode_to_vec();
         prop_assert_eq!(bytes.len(), encoded.encoded_len());
-        let wanted = generated_client::MatchmakingSearchResponse {
+        let expected = generated_client::MatchmakingSearchResponse {
             candidates: generated_candidates(&ruleset, &hits),
             evaluated,
             truncated,
             service_configuration_hash: ruleset.hash.0,
             ..Default::default()
         };
-        prop_assert_eq!(generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap(), wanted);
+        prop_assert_eq!(generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap(), expected);
         prop_assert_eq!(EncodedResponse::decode(&*bytes).unwrap(), encoded);
     }
 
-    /// Any message survives being kept as bytes.
+    /// Any message survives encoding to `EncodedResponse` and back.
     #[test]
-    fn what_is_kept_encoded_is_kept_whole(score in any::<f64>(), miles in any::<f32>(), text in ".{0,20}", count: u32) {
+    fn encoded_response_round_trips(score in any::<f64>(), miles in any::<f32>(), text in ".{0,20}", count: u32) {
         prop_assume!(!score.is_nan() && !miles.is_nan());
         let message = generated_client::Candidate {
             advertisement_id: text,
@@ -153,8 +155,8 @@ proptest! {
             open_seats: count,
             ..Default::default()
         };
-        let kept = EncodedResponse::decode(&*message.encode_to_vec()).unwrap();
-        prop_assert_eq!(generated_client::Candidate::decode(&*kept.encode_to_vec()).unwrap(), message);
+        let encoded = EncodedResponse::decode(&*message.encode_to_vec()).unwrap();
+        prop_assert_eq!(generated_client::Candidate::decode(&*encoded.encode_to_vec()).unwrap(), message);
     }
 }
 
@@ -177,14 +179,18 @@ fn search_and_latency_responses_encode_all_fields() {
     };
     let bytes = SearchResponseEncoder::new(&rules).finish_search_response(found).encode_to_vec();
     let decoded = generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap();
-    let own = generated_client::RefusalCount { count: 1, kind: generated_client::RefusalKind::Own.into(), ..Default::default() };
+    let own = generated_client::RefusalCount {
+        count: 1,
+        kind: generated_client::RefusalKind::Own.into(),
+        ..Default::default()
+    };
     let allowed = generated_client::RefusalCount {
         rule: "allowed_range".into(),
         count: 3,
         kind: generated_client::RefusalKind::Filter.into(),
         side: generated_client::RefusalSide::Searcher.into(),
     };
-    let wanted = generated_client::MatchmakingSearchResponse {
+    let expected = generated_client::MatchmakingSearchResponse {
         candidates: vec![],
         evaluated: 7,
         truncated: true,
@@ -196,7 +202,7 @@ fn search_and_latency_responses_encode_all_fields() {
         stale_for_ms: Some(5),
         ignored_fields: vec!["session_composition.nat_type".into()],
     };
-    assert_eq!(decoded, wanted);
+    assert_eq!(decoded, expected);
     let report = ReportLatencyAnswer {
         ruleset: rules.clone().into(),
         involved_phase_may_start: true,
@@ -209,24 +215,26 @@ fn search_and_latency_responses_encode_all_fields() {
     assert_eq!(decoded.ignored_fields, ["session_composition.players[0].skill", "measurements[3].round_trip_ms"]);
 }
 
-/// A term that clients do not state themselves is rounded, whatever it is called.
+/// A term that clients do not state themselves is rounded, for every name.
 #[test]
 fn score_terms_not_stated_by_clients_are_rounded() {
-    let check = |trust: Trust, wanted: f64| {
+    let check = |trust: Trust, expected: f64| {
         let mut rules = scripted_ruleset();
         rules.attributes[0].trust = trust;
         let hit = Hit { score: 0.123_456, terms: [0.123_456, 0.987_654], ..default_hit() };
-        let bytes = encode_candidates(&rules, &[hit]).finish_search_response(empty_search_answer(rules.clone())).encode_to_vec();
+        let bytes = encode_candidates(&rules, &[hit])
+            .finish_search_response(empty_search_answer(rules.clone()))
+            .encode_to_vec();
         let decoded = generated_client::MatchmakingSearchResponse::decode(&*bytes).unwrap();
         let values: Vec<f64> = decoded.candidates[0].terms.iter().map(|term| term.value).collect();
-        assert_eq!((decoded.candidates[0].score, values), (0.123, vec![wanted, 0.988]));
+        assert_eq!((decoded.candidates[0].score, values), (0.123, vec![expected, 0.988]));
     };
     check(Trust::Client, 0.123_456);
     check(Trust::GameServer, 0.123);
     check(Trust::TokenClaim, 0.123);
 }
 
-/// SEC-10: however many candidates a ruleset allows, the answer is no larger than any answer may be; the best stay.
+/// SEC-10: a response stays within its size limit for any number of candidates; the best candidates stay.
 #[test]
 fn search_response_stays_within_its_size_limit() {
     let rules = scripted_ruleset();

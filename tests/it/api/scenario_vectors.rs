@@ -1,4 +1,4 @@
-//! Vectors played through the whole server: who may meet, who advertises, how limits relax.
+//! Vectors through a complete server: hard filters, choice of action, expansion of limits.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -6,8 +6,8 @@ use serde::Deserialize;
 
 use fireteam_client::{Code, pb};
 
-use crate::support::test_server::{TestServer, advertise_request, party_session};
 use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
+use crate::support::test_server::{TestServer, advertise_request, party_session};
 
 #[derive(Deserialize)]
 struct HardFilterVectors {
@@ -59,52 +59,53 @@ fn ruleset_xml(max_skill_delta: f64) -> String {
     )
 }
 
-/// S1-17, S1-36, S1-40, S1-49: of the eight sessions the two that fit are shown, limits included; each of the others is
-/// refused by its own rule, on its own side, or is in a population that is not looked at.
+/// S1-17, S1-36, S1-40, S1-49: of the eight sessions, the two that fit are found, limits included. Each of the others
+/// is refused by its own rule and side, or is in another population.
 #[tokio::test]
 async fn hard_filters_refuse_exactly_the_vector_cases_on_both_sides() {
     let vectors: HardFilterVectors = serde_json::from_str(include_str!("../../vectors/hard_filters.json")).unwrap();
-    let seeks = &vectors.searcher;
-    let book = RulesetDirectory::with_files(&[("filters.xml", &ruleset_xml(seeks.max_skill_delta - 1.0))]);
-    let house = book.start_server().await;
-    let client = house.client().await;
+    let searcher = &vectors.searcher;
+    let directory = RulesetDirectory::with_files(&[("filters.xml", &ruleset_xml(searcher.max_skill_delta - 1.0))]);
+    let server = directory.start_server().await;
+    let client = server.client().await;
     let mut names = BTreeMap::new();
-    let (stale, current): (Vec<&AdvertisementVector>, Vec<&AdvertisementVector>) = vectors.adverts.iter().partition(|it| it.hash != seeks.hash);
+    let (stale, current): (Vec<&AdvertisementVector>, Vec<&AdvertisementVector>) =
+        vectors.adverts.iter().partition(|advert| advert.hash != searcher.hash);
     assert_eq!((stale.len(), current.len()), (1, 7));
     for (round, adverts) in [stale, current].into_iter().enumerate() {
         if round == 1 {
-            book.write_file("filters.xml", &ruleset_xml(seeks.max_skill_delta));
-            assert_eq!(OperatorClient::connect(&house).await.reload_rulesets().await.changes.len(), 1);
+            directory.write_file("filters.xml", &ruleset_xml(searcher.max_skill_delta));
+            assert_eq!(OperatorClient::connect(&server).await.reload_rulesets().await.changes.len(), 1);
         }
         for advert in adverts {
             let mut request = advertise_request(&[(&advert.id, advert.skill)], advert.open_slots);
-            let session = request.session_composition.as_mut().expect("a session");
+            let session = request.session_composition.as_mut().expect("a session composition");
             (session.silo_id, session.attributes) = (Some(advert.silo), mode_attribute(&advert.mode));
             let (min, max) = (Some(advert.skill_min), Some(advert.skill_max));
             request.allowed_ranges = vec![pb::AllowedRange { attribute: "skill".into(), min, max }];
             names.insert(client.advertise(request).await.expect("advertise").id().to_owned(), &*advert.id);
         }
     }
-    let mut session = party_session(&[("one", seeks.skill), ("two", seeks.skill)]);
-    (session.silo_id, session.attributes) = (Some(seeks.silo), mode_attribute(&seeks.mode));
-    session.party_size_composition = vec![seeks.party];
+    let mut session = party_session(&[("one", searcher.skill), ("two", searcher.skill)]);
+    (session.silo_id, session.attributes) = (Some(searcher.silo), mode_attribute(&searcher.mode));
+    session.party_size_composition = vec![searcher.party];
     let found = client.search_session(1, session).search().await.expect("search");
-    let mut shown: Vec<&str> = found.candidates.iter().map(|it| names[&it.advertisement_id]).collect();
+    let mut shown: Vec<&str> = found.candidates.iter().map(|candidate| names[&candidate.advertisement_id]).collect();
     shown.sort_unstable();
     let mut accepted: Vec<&str> = vectors.accepted.iter().map(String::as_str).collect();
     accepted.sort_unstable();
     assert_eq!(shown, accepted);
     let refused = |rule: &str, kind, side| {
-        let row = found.refusals.iter().find(|it| (&*it.rule, it.kind(), it.side()) == (rule, kind, side));
+        let row = found.refusals.iter().find(|count| (&*count.rule, count.kind(), count.side()) == (rule, kind, side));
         row.map_or(0, |row| row.count)
     };
     use pb::{RefusalKind as Kind, RefusalSide as Side};
     assert_eq!(refused("", Kind::Full, Side::Unspecified), 1, "{:?}", found.refusals);
     assert_eq!(refused("same_rules", Kind::Filter, Side::Searcher), 1, "{:?}", found.refusals);
     assert_eq!(refused("near_in_skill", Kind::Filter, Side::Searcher), 1, "{:?}", found.refusals);
-    assert_eq!(refused("allowed", Kind::Filter, Side::Advertiser), 1, "{:?}", found.refusals);
-    // The other silo is no row of this population; the other mode may be kept apart in the same way.
-    let counted: u32 = found.refusals.iter().map(|it| it.count).sum();
+    assert_eq!(refused("allowed_range", Kind::Filter, Side::Advertiser), 1, "{:?}", found.refusals);
+    // The other silo is no row of this population; the other mode may be a population of its own too.
+    let counted: u32 = found.refusals.iter().map(|refusal| refusal.count).sum();
     assert_eq!(counted, 4 + refused("mode", Kind::Filter, Side::Searcher), "{:?}", found.refusals);
     assert_eq!(found.evaluated, counted + 2);
 }
@@ -122,42 +123,43 @@ struct ActionDecision {
     advertise: bool,
 }
 
-/// S1-5, S1-6, S1-7, B-34, B-38: with loaded dice every decision of the vectors, and the percent it was drawn with; a
-/// full party has 99 %, never 100. No party is too small or too large to be told so.
+/// S1-5, S1-6, S1-7, B-34, B-38: with preset random numbers, each decision and percentage equals the vectors. A full
+/// party advertises with 99 %, never 100. Party sizes 0 and 65 are rejected.
 #[tokio::test]
 async fn choose_action_follows_the_vectors() {
     let vectors: ActionVectors = serde_json::from_str(include_str!("../../vectors/advertisement.json")).unwrap();
-    let house = TestServer::start().await;
-    let client = house.client().await;
+    let server = TestServer::start().await;
+    let client = server.client().await;
     for decision in &vectors.decision {
-        house.clock.set_random_unit(decision.u);
+        server.clock.set_random_unit(decision.u);
         let answer = client.choose_action(1, decision.party).await.expect("choose");
-        let wanted = if decision.advertise { pb::MatchmakingAction::Advertise } else { pb::MatchmakingAction::Search };
-        assert_eq!(answer.action(), wanted, "a party of {} draws {}", decision.party, decision.u);
+        let expected =
+            if decision.advertise { pb::MatchmakingAction::Advertise } else { pb::MatchmakingAction::Search };
+        assert_eq!(answer.action(), expected, "party of {}, random number {}", decision.party, decision.u);
         assert_eq!(answer.advertise_percent, vectors.table_percent[&decision.party]);
     }
     assert_eq!(client.choose_action(1, 12).await.expect("choose").advertise_percent, 99.0);
     for size in [0, 65] {
-        let error = client.choose_action(1, size).await.expect_err("no party");
+        let error = client.choose_action(1, size).await.expect_err("invalid party size");
         assert_eq!((error.code(), &*error.fields()[0].field), (Some(Code::InvalidArgument), "party_size"));
     }
-    assert_eq!(client.choose_action(99, 1).await.expect_err("no set").code(), Some(Code::NotFound));
+    assert_eq!(client.choose_action(99, 1).await.expect_err("unknown set").code(), Some(Code::NotFound));
 }
 
-/// S1-8: the chances are the set's own: the casual set goes by the rule of thumb for sixteen.
+/// S1-8: the chances belong to the set: the casual set uses the default chances for sixteen players.
 #[tokio::test]
 async fn choose_action_uses_the_chances_of_its_set() {
-    let house = TestServer::start().await;
-    let client = house.client().await;
-    house.clock.set_random_unit(0.2);
+    let server = TestServer::start().await;
+    let client = server.client().await;
+    server.clock.set_random_unit(0.2);
     let casual = client.choose_action(2, 2).await.expect("choose");
     assert_eq!((casual.action(), casual.advertise_percent), (pb::MatchmakingAction::Advertise, 25.0));
-    house.clock.set_random_unit(0.3);
+    server.clock.set_random_unit(0.3);
     assert_eq!(client.choose_action(2, 2).await.expect("choose").action(), pb::MatchmakingAction::Search);
     assert_eq!(
         client.choose_action(1, 2).await.expect("choose").action(),
         pb::MatchmakingAction::Advertise,
-        "33 % there"
+        "33 % in set 1"
     );
 }
 
@@ -173,18 +175,20 @@ struct SkillWindow {
     max: f64,
 }
 
-/// S1-33, S1-35, S1-36, B-12: a session of skill 200 and searchers at both edges of its window, and a point beyond;
-/// both sides have waited as long. In the end skill is ignored.
+/// S1-33, S1-35, S1-36, B-12: a session of skill 200 and searchers at both edges of its skill window, and one point
+/// beyond. Both sides have waited equally long. In the end skill is ignored.
 #[tokio::test]
 async fn skill_limit_expands_as_in_the_vectors() {
     let vectors: ExpansionVectors = serde_json::from_str(include_str!("../../vectors/expansion.json")).unwrap();
-    let house = TestServer::start().await;
-    let client = house.client().await;
-    let request =
-        pb::MatchmakingUpdateAdvertisementRequest { time_to_live_ms: Some(600_000), ..advertise_request(&[("host", 200.0)], 5) };
+    let server = TestServer::start().await;
+    let client = server.client().await;
+    let request = pb::MatchmakingUpdateAdvertisementRequest {
+        time_to_live_ms: Some(600_000),
+        ..advertise_request(&[("host", 200.0)], 5)
+    };
     client.advertise(request).await.expect("advertise");
     let windows = &vectors.skill_window_for_skill_200;
-    let skills = windows.iter().flat_map(|it| [it.min, it.max, it.min - 1.0, it.max + 1.0]);
+    let skills = windows.iter().flat_map(|window| [window.min, window.max, window.min - 1.0, window.max + 1.0]);
     let mut searchers = Vec::new();
     for skill in skills {
         let mut searching = client.search_session(1, party_session(&[("guest", skill)]));
@@ -193,7 +197,7 @@ async fn skill_limit_expands_as_in_the_vectors() {
     }
     let mut waited_ms = 0;
     for window in windows {
-        house.clock.advance_ms(window.t_ms - waited_ms);
+        server.clock.advance_ms(window.t_ms - waited_ms);
         waited_ms = window.t_ms;
         for (skill, searching) in &mut searchers {
             let shown = !searching.search().await.expect("search").candidates.is_empty();

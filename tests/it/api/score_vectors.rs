@@ -1,5 +1,4 @@
-//! The thesis's worked scores: every case of the vectors through a ruleset file and the index, and over the wire by
-//! measured round trips.
+//! Scores of the vectors: every case through a ruleset file and the index, and over gRPC with measured round trips.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +19,8 @@ use fireteam::domain::time::UnixMs;
 use fireteam::rules;
 use fireteam_client::pb;
 
-use crate::support::test_server::{advertise_request, party_session};
 use crate::support::ruleset_dir::RulesetDirectory;
+use crate::support::test_server::{advertise_request, party_session};
 
 #[derive(Deserialize)]
 struct Vectors {
@@ -81,7 +80,7 @@ fn load_vectors() -> Vectors {
     serde_json::from_str(include_str!("../../vectors/soft_filters.json")).unwrap()
 }
 
-/// A ruleset that says the thesis's ranges, with `latency` either measured or, so that a client can have one too, said.
+/// Ruleset with the ranges of the vectors. `latency_filter` uses either measured latency or a stated attribute.
 fn ruleset_xml([skill, latency]: [f64; 2], latency_filter: &str) -> String {
     format!(
         r#"<Ruleset Name="scores" SetId="1">
@@ -113,12 +112,16 @@ fn session(user: &str, raw: RawValues) -> Session {
     }
 }
 
-/// Candidate, score and terms of a search for `candidates`, best first, by the index.
-fn search_ranked(ruleset: &Arc<Ruleset>, client: RawValues, candidates: &[(String, RawValues)]) -> Vec<(String, f64, Vec<f64>)> {
+/// Searches the index for `candidates`: name, score and terms, best first.
+fn search_ranked(
+    ruleset: &Arc<Ruleset>,
+    client: RawValues,
+    candidates: &[(String, RawValues)],
+) -> Vec<(String, f64, Vec<f64>)> {
     let mut index = AdvertisementIndex::new(Arc::clone(ruleset));
     for (name, raw) in candidates {
         let session = session(name, *raw);
-        let facts = AttributeValues::from_session(ruleset, &session);
+        let attribute_values = AttributeValues::from_session(ruleset, &session);
         let mut id = [0; 16];
         id[0] = name.as_bytes()[0];
         let advertisement = Advertisement {
@@ -135,16 +138,16 @@ fn search_ranked(ruleset: &Arc<Ruleset>, client: RawValues, candidates: &[(Strin
         let advertisement = Arc::new(advertisement);
         index.upsert(IndexEntry {
             advertisement,
-            attribute_values: facts,
+            attribute_values,
             expires_at: UnixMs(9),
             open_seats: 1,
             encoded_response: Arc::default(),
         });
     }
     let session = session("the searcher", client);
-    let (facts, users) = (AttributeValues::from_session(ruleset, &session), session.sorted_users());
+    let (attribute_values, users) = (AttributeValues::from_session(ruleset, &session), session.sorted_users());
     let searcher = Searcher {
-        attribute_values: &facts,
+        attribute_values: &attribute_values,
         locality: None,
         region_latencies: &[],
         seats_needed: 1,
@@ -175,11 +178,11 @@ fn parse_scores_ruleset(weights: [f64; 2], latency_filter: &str) -> Arc<Ruleset>
     Arc::new(rules::parse_ruleset("scores.xml", &ruleset_xml(weights, latency_filter)).unwrap())
 }
 
-fn is_close(found: f64, wanted: f64) -> bool {
-    (found - wanted).abs() <= 1e-9
+fn is_close(actual: f64, expected: f64) -> bool {
+    (actual - expected).abs() <= 1e-9
 }
 
-/// S1-20, B-8: the example of 0.19, in which latency is a difference too; read as a cost it would be another number.
+/// S1-20, B-8: the worked example of 0.19, in which latency is a difference. Latency as a cost gives another score.
 #[test]
 fn score_of_the_worked_example_is_0_19() {
     let Vectors { seed_example: example, .. } = load_vectors();
@@ -192,22 +195,30 @@ fn score_of_the_worked_example_is_0_19() {
     let candidate = [("a".to_owned(), example.candidate_raw)];
     let found = search_ranked(&ruleset, example.client_raw, &candidate);
     let [(_, score, terms)] = &*found else { panic!("one candidate: {found:?}") };
-    assert!(is_close(*score, example.printed) && is_close(terms[0], 0.04) && is_close(terms[1], 0.15), "{score} {terms:?}");
+    assert!(
+        is_close(*score, example.printed) && is_close(terms[0], 0.04) && is_close(terms[1], 0.15),
+        "{score} {terms:?}"
+    );
     let cost = search_ranked(&parse_scores_ruleset(weights, PING_LOWER_IS_BETTER), example.client_raw, &candidate);
     assert!(is_close(cost[0].1, 0.04 + 0.6 * 0.75), "{cost:?}");
 }
 
-/// S1-18, S1-19, S1-21, S1-22, S1-23, B-9: every case, score and terms; where the client has no latency of its own, as
-/// a difference and as a cost alike.
+/// S1-18, S1-19, S1-21, S1-22, S1-23, B-9: score and terms of every case. If the client has no latency, difference and
+/// cost give the same score.
 #[test]
 fn scores_and_terms_match_the_vectors() {
     let vectors = load_vectors();
     assert_eq!(vectors.cases.len(), 24);
     for case in &vectors.cases {
         let weights = vectors.weights[&case.weights];
-        let modes = if case.client.latency == 0.0 { vec![PING_DIFFERENCE, PING_LOWER_IS_BETTER] } else { vec![PING_DIFFERENCE] };
+        let modes = if case.client.latency == 0.0 {
+            vec![PING_DIFFERENCE, PING_LOWER_IS_BETTER]
+        } else {
+            vec![PING_DIFFERENCE]
+        };
         for mode in modes {
-            let found = search_ranked(&parse_scores_ruleset(weights, mode), case.client, &[("a".to_owned(), case.candidate)]);
+            let found =
+                search_ranked(&parse_scores_ruleset(weights, mode), case.client, &[("a".to_owned(), case.candidate)]);
             let [(_, score, terms)] = &*found else { panic!("one candidate: {found:?}") };
             assert!(is_close(*score, case.score), "{}: {score}, not {}", case.weights, case.score);
             assert!(is_close(terms[0], case.contributions.skill) && is_close(terms[1], case.contributions.latency));
@@ -215,24 +226,25 @@ fn scores_and_terms_match_the_vectors() {
     }
 }
 
-/// S1-18, S1-21, S1-22: the same six candidates, best first, by either pair of weights.
+/// S1-18, S1-21, S1-22: order of six candidates by two pairs of weights.
 #[test]
 fn score_order_follows_the_weights() {
     let Vectors { sort_example: sort, weights, .. } = load_vectors();
-    let candidates: Vec<(String, RawValues)> = sort.candidates.iter().map(|it| (it.id.clone(), it.raw)).collect();
+    let candidates: Vec<(String, RawValues)> =
+        sort.candidates.iter().map(|candidate| (candidate.id.clone(), candidate.raw)).collect();
     for (name, order) in [("40/60", &sort.order_40_60), ("70/30", &sort.order_70_30)] {
         for mode in [PING_DIFFERENCE, PING_LOWER_IS_BETTER] {
             let found = search_ranked(&parse_scores_ruleset(weights[name], mode), sort.client, &candidates);
             assert_eq!(found.len(), order.len());
-            for (found, wanted) in found.iter().zip(order) {
-                assert_eq!(found.0, wanted.id, "{name}");
-                assert!(is_close(found.1, wanted.score), "{name}: {found:?}");
+            for (found, expected) in found.iter().zip(order) {
+                assert_eq!(found.0, expected.id, "{name}");
+                assert!(is_close(found.1, expected.score), "{name}: {found:?}");
             }
         }
     }
 }
 
-/// S1-19, B-11: a value beyond the declared range counts as the nearest end; nothing weighs more than its weight.
+/// S1-19, B-11: a value beyond the declared range counts as the nearest end. A term is never larger than its weight.
 #[test]
 fn score_of_a_value_beyond_the_range_is_that_of_the_nearest_end() {
     let ruleset = parse_scores_ruleset([0.4, 0.6], PING_LOWER_IS_BETTER);
@@ -241,18 +253,22 @@ fn score_of_a_value_beyond_the_range_is_that_of_the_nearest_end() {
     assert!(is_close(found[0].1, 1.0), "{found:?}");
 }
 
-/// S1-18, S1-23, S1-31: the sort example over the wire, latency measured; scores and terms that a place or a round trip
-/// could be told from are rounded to a thousandth, and the order is exact.
+/// S1-18, S1-23, S1-31: the sort example over gRPC with measured latency. Scores, and terms that would reveal a
+/// location or a round trip, are rounded to a thousandth; the order is exact.
 #[tokio::test]
 async fn search_returns_the_sort_example_over_grpc() {
     let Vectors { sort_example: sort, weights, .. } = load_vectors();
     for (name, order) in [("40/60", &sort.order_40_60), ("70/30", &sort.order_70_30)] {
-        let house = RulesetDirectory::with_files(&[("scores.xml", &ruleset_xml(weights[name], MEASURED_LATENCY))]).start_server().await;
-        let client = house.client().await;
+        let server = RulesetDirectory::with_files(&[("scores.xml", &ruleset_xml(weights[name], MEASURED_LATENCY))])
+            .start_server()
+            .await;
+        let client = server.client().await;
         let mut ids = BTreeMap::new();
         for candidate in &sort.candidates {
-            let advertised =
-                client.advertise(advertise_request(&[(&candidate.id, candidate.raw.skill)], 1)).await.expect("advertise");
+            let advertised = client
+                .advertise(advertise_request(&[(&candidate.id, candidate.raw.skill)], 1))
+                .await
+                .expect("advertise");
             ids.insert(advertised.id().to_owned(), candidate);
         }
         let mut searching = client.search_session(1, party_session(&[("searcher", sort.client.skill)]));
@@ -261,14 +277,14 @@ async fn search_returns_the_sort_example_over_grpc() {
         let answer = searching.report_latency(pb::LatencyPhase::Quick, measured).await.expect("report");
         assert!(answer.involved_phase_may_start);
         assert_eq!(answer.candidates.len(), order.len());
-        for (found, wanted) in answer.candidates.iter().zip(order) {
+        for (found, expected) in answer.candidates.iter().zip(order) {
             let candidate = ids[&found.advertisement_id];
-            assert_eq!(candidate.id, wanted.id, "{name}");
-            assert_eq!(found.score, (wanted.score * 1_000.0).round() / 1_000.0);
+            assert_eq!(candidate.id, expected.id, "{name}");
+            assert_eq!(found.score, (expected.score * 1_000.0).round() / 1_000.0);
             let [by_skill, by_latency] = &*found.terms else { panic!("two terms: {found:?}") };
             assert_eq!((&*by_skill.name, &*by_latency.name), ("skill", "latency"));
             let exact = weights[name][0] * (candidate.raw.skill - sort.client.skill).abs() / 2_000.0;
-            assert!(is_close(by_skill.value, exact), "clients say it themselves, so it need not be rounded: {by_skill:?}");
+            assert!(is_close(by_skill.value, exact), "not rounded, because clients state it themselves: {by_skill:?}");
             assert_eq!(
                 by_latency.value,
                 (weights[name][1] * candidate.raw.latency / 300.0 * 1_000.0).round() / 1_000.0

@@ -1,4 +1,4 @@
-//! What a search allocates, counted.
+//! Number of allocations of a search.
 
 use fireteam::api::convert::EntryPoint;
 use fireteam::api::matchmaking_handler::MatchmakingHandler;
@@ -6,8 +6,8 @@ use fireteam::api::pb;
 
 use prost::Message;
 
-use crate::support::test_server::{TestServer, anonymous_caller};
 use crate::support::generated_client;
+use crate::support::test_server::{TestServer, anonymous_caller};
 
 fn session_composition(silo: u64, user: &str) -> pb::SessionCompositionData {
     pb::SessionCompositionData {
@@ -22,11 +22,11 @@ fn decoded_candidate_count(answer: &[u8]) -> usize {
     generated_client::MatchmakingSearchResponse::decode(answer).unwrap().candidates.len()
 }
 
-/// PR7: an answer of fifty candidates is made with as many allocations as an answer of one.
+/// PR7: a search with fifty candidates makes as many allocations as one with a single candidate.
 #[tokio::test]
 async fn search_allocation_count_is_independent_of_candidates() {
-    let house = TestServer::start().await;
-    let (handler, caller) = (MatchmakingHandler::new(house.app.engine.clone()), anonymous_caller());
+    let server = TestServer::start().await;
+    let (handler, caller) = (MatchmakingHandler::new(server.app.engine.clone()), anonymous_caller());
     let populations = [1, 10, 50];
     for silo in populations {
         for number in 0..silo {
@@ -42,7 +42,7 @@ async fn search_allocation_count_is_independent_of_candidates() {
     let search = |silo| {
         let wire = pb::SearchRequest {
             matchmaking_set_id: Some(2),
-            session_composition: Some(session_composition(silo, "seeker")),
+            session_composition: Some(session_composition(silo, "searcher")),
             ..Default::default()
         };
         let mut bytes = Vec::new();
@@ -52,7 +52,7 @@ async fn search_allocation_count_is_independent_of_candidates() {
         });
         (decoded_candidate_count(&bytes), counted.count_total)
     };
-    // The first searches of a thread make the desk that later ones work at.
+    // The first searches of a thread allocate its search buffers.
     let _ = populations.map(search);
     let counted = populations.map(|silo| {
         let (candidates, allocations) = search(silo);

@@ -1,5 +1,4 @@
-//! Session compositions that are refused, each with the path of the field and what would be right; and those that are
-//! not.
+//! Validation of session compositions: each rejected one with the path of the field and a message; and valid ones.
 
 use fireteam::api::convert::EntryPoint;
 use fireteam::api::pb;
@@ -16,7 +15,7 @@ fn players(count: usize) -> Vec<pb::PlayerData> {
     (0..count).map(|index| player(&format!("user {index}"))).collect()
 }
 
-/// Converts one player's session after `change`.
+/// Converts a session of one player after `change`.
 fn convert_session(change: impl FnOnce(&mut pb::SessionCompositionData)) -> Result<Session, Vec<(String, String)>> {
     let mut composition = pb::SessionCompositionData { players: players(1), ..Default::default() };
     change(&mut composition);
@@ -28,15 +27,15 @@ fn convert_session(change: impl FnOnce(&mut pb::SessionCompositionData)) -> Resu
     }
 }
 
-/// One field is at fault, at `path` under the composition, and the text says `what`.
-fn assert_one_problem(path: &str, what: &str, change: impl FnOnce(&mut pb::SessionCompositionData)) {
+/// Asserts that the only problem is at `path` under the composition, with a message that contains `message`.
+fn assert_one_problem(path: &str, message: &str, change: impl FnOnce(&mut pb::SessionCompositionData)) {
     let problems = convert_session(change).expect_err(path);
     assert_eq!(problems.len(), 1, "{problems:?}");
     assert_eq!(problems[0].0, format!("session_composition.{path}"));
-    assert!(problems[0].1.contains(what), "{problems:?} does not say {what:?}");
+    assert!(problems[0].1.contains(message), "{problems:?} does not contain {message:?}");
 }
 
-/// S1-13: at most 32 parties, every size from 1, and the sizes add up to the players.
+/// S1-13: at most 32 parties, each size at least 1, and the sizes add up to the number of players.
 #[test]
 fn party_sizes_are_checked_against_their_limits() {
     let sizes = |sizes: Vec<i32>| {
@@ -66,19 +65,24 @@ fn players_must_have_distinct_users() {
     assert_one_problem("players[2].user_id", "is also the user of session_composition.players[0]", |wire| {
         wire.players = vec![player("ann"), player("bob"), player("ann")];
     });
-    let session =
-        convert_session(|wire| wire.players = vec![player("ann"), pb::PlayerData { player_id: "b1".into(), ..player("bob") }]);
+    let session = convert_session(|wire| {
+        wire.players = vec![player("ann"), pb::PlayerData { player_id: "b1".into(), ..player("bob") }]
+    });
     let session = session.unwrap();
-    assert_eq!(session.players[0].client_key, UserKey::from_name("ann"), "the player defaults to the user");
+    assert_eq!(session.players[0].client_key, UserKey::from_name("ann"), "the player key defaults to the user");
     assert_eq!(session.players[1].client_key, UserKey::from_name("b1"));
 }
 
-/// SEC-18: what is no number, or too large to calculate with, is refused; zeros of either sign are one.
+/// SEC-18: NaN, infinities and numbers above the limit are rejected; both zeros become zero.
 #[test]
 fn nan_and_infinite_numbers_are_rejected() {
     for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY, 1.1e12, -1.1e12] {
-        assert_one_problem("players[0].skill", "must be a number from -1e12 to 1e12", |wire| wire.players[0].skill = Some(bad));
-        assert_one_problem("attributes[\"rank\"].number_value", "must be a number", |wire| insert_attribute(wire, "rank", number_value(bad)));
+        assert_one_problem("players[0].skill", "must be a number from -1e12 to 1e12", |wire| {
+            wire.players[0].skill = Some(bad)
+        });
+        assert_one_problem("attributes[\"rank\"].number_value", "must be a number", |wire| {
+            insert_attribute(wire, "rank", number_value(bad))
+        });
     }
     for bad in [f32::NAN, f32::INFINITY, -0.5, 60_001.0] {
         assert_one_problem("region_latencies[0].round_trip_ms", "must be from 0 to 60000", |wire| {
@@ -89,7 +93,10 @@ fn nan_and_infinite_numbers_are_rejected() {
         let session = convert_session(|wire| wire.players[0].skill = Some(near_zero)).unwrap();
         assert_eq!(session.players[0].stated_skill.unwrap().to_bits(), 0.0f64.to_bits());
     }
-    assert_eq!(convert_session(|wire| wire.players[0].skill = Some(-1e12)).unwrap().players[0].stated_skill, Some(-1e12));
+    assert_eq!(
+        convert_session(|wire| wire.players[0].skill = Some(-1e12)).unwrap().players[0].stated_skill,
+        Some(-1e12)
+    );
 }
 
 #[test]
@@ -103,7 +110,7 @@ fn negative_counts_are_rejected() {
     assert_eq!(convert_session(seats(1_000)).unwrap().join_seats, 1_000);
 }
 
-/// S1-14, S1-27: a place is whole and on the sphere, or it is not there.
+/// S1-14, S1-27: a locality is complete and on the sphere, or absent.
 #[test]
 fn locality_must_be_complete_and_on_the_sphere() {
     let at = |x: f32, y: f32, z: f32| {
@@ -129,7 +136,9 @@ fn attributes_are_limited_in_number_and_length() {
     assert_one_problem("attributes[\"mode\"].string_value", "65 bytes", |wire| {
         insert_attribute(wire, "mode", Some(pb::attribute_value::Value::StringValue("x".repeat(65))));
     });
-    assert_one_problem("attributes[\"maps\"].string_list.values", "33 entries", |wire| insert_attribute(wire, "maps", string_list_value(&["x"; 33])));
+    assert_one_problem("attributes[\"maps\"].string_list.values", "33 entries", |wire| {
+        insert_attribute(wire, "maps", string_list_value(&["x"; 33]))
+    });
     assert_one_problem("attributes[\"maps\"].string_list.values[1]", "65 bytes", |wire| {
         insert_attribute(wire, "maps", string_list_value(&["short", &"x".repeat(65)]));
     });
@@ -137,11 +146,11 @@ fn attributes_are_limited_in_number_and_length() {
         insert_attribute(wire, "z", number_value(2.0));
         insert_attribute(wire, "maps", string_list_value(&["b", "a", "b"]));
     });
-    let wanted = vec![
+    let expected = vec![
         ("maps".into(), AttributeValue::string_list(vec!["a".into(), "b".into()])),
         ("z".into(), AttributeValue::Number(2.0)),
     ];
-    assert_eq!(session.unwrap().attributes, wanted, "in name order, each text once");
+    assert_eq!(session.unwrap().attributes, expected, "in name order, each string once");
 }
 
 #[test]
@@ -152,8 +161,12 @@ fn region_latencies_must_name_each_region_once() {
     assert_one_problem("region_latencies[1].region", "is listed twice", |wire| {
         wire.region_latencies = vec![region_latency("eu", 1.0), region_latency("eu", 2.0)];
     });
-    assert_one_problem("region_latencies[0].region", "is missing", |wire| wire.region_latencies = vec![region_latency("", 1.0)]);
-    let session = convert_session(|wire| wire.region_latencies = vec![region_latency("us", 2.0), region_latency("eu", 1.0)]).unwrap();
+    assert_one_problem("region_latencies[0].region", "is missing", |wire| {
+        wire.region_latencies = vec![region_latency("", 1.0)]
+    });
+    let session =
+        convert_session(|wire| wire.region_latencies = vec![region_latency("us", 2.0), region_latency("eu", 1.0)])
+            .unwrap();
     assert_eq!(session.region_latencies.iter().map(|region| &*region.region).collect::<Vec<_>>(), ["eu", "us"]);
 }
 
@@ -165,11 +178,11 @@ fn field_errors_are_reported_all_at_once() {
         wire.party_size_composition = vec![0, 1];
     });
     let paths: Vec<String> = problems.unwrap_err().into_iter().map(|(path, _)| path).collect();
-    let wanted = ["players[0].skill", "party_size_composition[0]", "nat_type"];
-    assert_eq!(paths, wanted.map(|path| format!("session_composition.{path}")));
+    let expected = ["players[0].skill", "party_size_composition[0]", "nat_type"];
+    assert_eq!(paths, expected.map(|path| format!("session_composition.{path}")));
 }
 
-/// Details travel in headers, so a request that is wrong in a hundred ways is told the first sixteen.
+/// Error details are sent in headers, so at most sixteen field errors are listed.
 #[test]
 fn field_errors_are_limited_to_sixteen() {
     let mut wire = pb::SearchRequest { matchmaking_set_id: Some(1), ..Default::default() };

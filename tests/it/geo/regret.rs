@@ -1,5 +1,5 @@
-//! How good locality alone is, on real addresses and measured round trips: what probing the five nearest costs against
-//! knowing the fastest.
+//! Quality of the locality order on real addresses and measured round trips: the latency lost by probing the five
+//! nearest hosts instead of all.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,20 +9,21 @@ use fireteam::geo::{GeoIpLocator, LocatorSettings};
 
 use crate::support::shared_data::shared_data;
 
-/// Its stated place is wrong: 44 of its round trips beat light in vacuum.
+/// Site with a wrong location: 44 of its round trips are faster than light in vacuum.
 const MISPLACED_SITE_ID: u32 = 220;
 const SEARCHER_COUNT: usize = 200;
 const PROBED_COUNT: usize = 5;
 
 struct MeasuredSites {
-    /// A place for each measured site, by id, from the first of its addresses: where it searches from.
+    /// Location that each site searches from, by site id, from the first of its addresses.
     searcher_localities: BTreeMap<u32, Locality>,
-    /// Where others find it.
+    /// Location at which others find each site.
     session_localities: BTreeMap<u32, Locality>,
     round_trips_ms: BTreeMap<(u32, u32), f64>,
 }
 
-/// Searchers' places on a grid of `location_grid_degrees`, sessions' on one of `session_location_grid_degrees`.
+/// Loads the sites; searchers' locations on a grid of `location_grid_degrees`, sessions' on one of
+/// `session_location_grid_degrees`.
 fn load_measured_sites(location_grid_degrees: f64, session_location_grid_degrees: f64) -> Option<MeasuredSites> {
     let (addresses, latency) = (shared_data("ip-dbip-subset")?, shared_data("latency-wonderproxy")?);
     let file = addresses.join("dbip-city-lite-subset-geoip2-layout.mmdb");
@@ -55,7 +56,7 @@ fn load_measured_sites(location_grid_degrees: f64, session_location_grid_degrees
 }
 
 impl MeasuredSites {
-    /// The measured advertisers of a searcher, nearest first, ties by id (S1-26).
+    /// Round trips to the measured sites in locality order: nearest first, ties by id (S1-26).
     fn round_trips_by_locality(&self, searcher: u32) -> Vec<f64> {
         let here = self.searcher_localities[&searcher];
         let mut others: Vec<(f64, u32)> = self
@@ -68,8 +69,8 @@ impl MeasuredSites {
         others.iter().map(|(_, id)| self.round_trips_ms[&(searcher, *id)]).collect()
     }
 
-    /// The mean over so many searchers of best probed minus best of all, milliseconds. Searchers are drawn without dice:
-    /// ids in the order of their golden-ratio multiples, so that neither old nor new sites are preferred.
+    /// Mean difference between the best probed and the best of all round trips, milliseconds. Searchers are chosen
+    /// without randomness: ids in the order of their golden-ratio multiples, so old and new sites are equally likely.
     fn mean_regret_ms(&self, searchers: usize, probed: usize) -> f64 {
         let best = |round_trips: &[f64]| round_trips.iter().copied().fold(f64::INFINITY, f64::min);
         let mut ids: Vec<u32> = self.searcher_localities.keys().copied().collect();
@@ -77,7 +78,7 @@ impl MeasuredSites {
         let regrets: Vec<f64> = ids
             .iter()
             .map(|searcher| self.round_trips_by_locality(*searcher))
-            .filter(|it| probed < it.len())
+            .filter(|round_trips| probed < round_trips.len())
             .take(searchers)
             .map(|ordered| best(&ordered[..probed]) - best(&ordered))
             .collect();
@@ -87,36 +88,38 @@ impl MeasuredSites {
 }
 
 fn mean_regret_ms(location_grid_degrees: f64, session_location_grid_degrees: f64) -> Option<f64> {
-    let world = load_measured_sites(location_grid_degrees, session_location_grid_degrees)?;
-    let (some, all) = (world.mean_regret_ms(SEARCHER_COUNT, PROBED_COUNT), world.mean_regret_ms(usize::MAX, PROBED_COUNT));
+    let sites = load_measured_sites(location_grid_degrees, session_location_grid_degrees)?;
+    let (of_some, of_all) =
+        (sites.mean_regret_ms(SEARCHER_COUNT, PROBED_COUNT), sites.mean_regret_ms(usize::MAX, PROBED_COUNT));
     println!(
-        "cells {location_grid_degrees} and {session_location_grid_degrees} degrees: mean regret {some:.3} ms, {all:.3} ms over all sites"
+        "cells {location_grid_degrees} and {session_location_grid_degrees} degrees: mean regret {of_some:.3} ms, {of_all:.3} ms over all sites"
     );
-    Some(some.max(all))
+    Some(of_some.max(of_all))
 }
 
-/// S1-26, S1-28: 200 of the measured sites search, all others advertise, the five nearest are probed: the fastest of
-/// them is at most 3.5 ms slower than the fastest there is, in the mean; over all sites, too. As looked up, and with the
-/// default grids.
+/// S1-26, S1-28: 200 sites search, all others advertise, the five nearest are probed. The best of them is at most 3.5
+/// ms slower than the best of all, in the mean; also over all sites. With exact locations and with the default grids.
 #[test]
 fn locality_order_with_five_probes_costs_at_most_3_5_ms() {
-    let usual = LocatorSettings::default();
-    for (location_grid_degrees, session_location_grid_degrees) in [(0.0, 0.0), (usual.grid_degrees, usual.session_grid_degrees)] {
+    let defaults = LocatorSettings::default();
+    for (location_grid_degrees, session_location_grid_degrees) in
+        [(0.0, 0.0), (defaults.grid_degrees, defaults.session_grid_degrees)]
+    {
         let Some(regret) = mean_regret_ms(location_grid_degrees, session_location_grid_degrees) else { return };
         assert!(regret <= 3.5, "cells {location_grid_degrees} and {session_location_grid_degrees}: {regret} ms");
     }
 }
 
-/// The same sites in an order that knows nothing of places: the figure above is not won by chance.
+/// The same with an order that ignores locations: the result above is not chance.
 #[test]
 fn order_without_locality_costs_more_than_20_ms() {
-    let Some(mut world) = load_measured_sites(0.0, 0.0) else { return };
-    let nowhere = Locality::from_degrees(0.0, 0.0).unwrap();
-    world.session_localities.values_mut().for_each(|place| *place = nowhere);
-    assert!(20.0 < world.mean_regret_ms(SEARCHER_COUNT, PROBED_COUNT));
+    let Some(mut sites) = load_measured_sites(0.0, 0.0) else { return };
+    let same_locality = Locality::from_degrees(0.0, 0.0).unwrap();
+    sites.session_localities.values_mut().for_each(|locality| *locality = same_locality);
+    assert!(sites.mean_regret_ms(SEARCHER_COUNT, PROBED_COUNT) > 20.0);
 }
 
-/// Where searches are made from, finer cells than the default are as good as none.
+/// For searchers, finer cells than the default are no better.
 #[test]
 fn location_grid_of_one_degree_costs_less_than_0_1_ms() {
     let Some(exact) = mean_regret_ms(0.0, 0.0) else { return };
@@ -126,8 +129,8 @@ fn location_grid_of_one_degree_costs_less_than_0_1_ms() {
     }
 }
 
-/// What it costs that nobody can be found out: the five nearest by coarse places are half a millisecond slower than
-/// the five nearest by exact ones, in the mean; of the twenty nearest, nothing.
+/// Cost of the session grid, which hides exact locations: with five probes half a millisecond in the mean, with twenty
+/// probes nothing.
 #[test]
 fn session_location_grid_costs_less_than_0_5_ms() {
     let Some(exact) = mean_regret_ms(0.0, 0.0) else { return };
@@ -135,9 +138,13 @@ fn session_location_grid_costs_less_than_0_5_ms() {
         let Some(regret) = mean_regret_ms(1.0, session_location_grid_degrees) else { return };
         if session_location_grid_degrees == LocatorSettings::default().session_grid_degrees {
             assert!(regret < exact + 0.5, "{regret} ms");
-            let of_twenty = |world: Option<MeasuredSites>| world.map(|it| it.mean_regret_ms(usize::MAX, 20)).unwrap();
-            let (coarse, exact) = (of_twenty(load_measured_sites(1.0, session_location_grid_degrees)), of_twenty(load_measured_sites(0.0, 0.0)));
-            println!("of twenty: {coarse:.3} ms, {exact:.3} ms by exact places");
+            let of_twenty =
+                |sites: Option<MeasuredSites>| sites.map(|sites| sites.mean_regret_ms(usize::MAX, 20)).unwrap();
+            let (coarse, exact) = (
+                of_twenty(load_measured_sites(1.0, session_location_grid_degrees)),
+                of_twenty(load_measured_sites(0.0, 0.0)),
+            );
+            println!("of twenty: {coarse:.3} ms, {exact:.3} ms by exact locations");
             assert!((coarse - exact).abs() < 0.1);
         }
     }

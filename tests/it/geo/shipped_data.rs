@@ -1,4 +1,4 @@
-//! The piece of data that ships: small enough, attributed, and good for every address of the tour.
+//! The shipped GeoIP data: small, attributed, and complete for the addresses of the tour.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use fireteam::domain::locality::Locality;
 use fireteam::geo::{GeoIpLocator, LocatorSettings};
 
-/// Each row of the address table in data/README.md, from the shipped file, to a thousandth of a degree.
+/// Each row of the address table in data/README.md, looked up in the shipped file.
 #[test]
 fn shipped_geoip_data_matches_the_readme() {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");

@@ -1,4 +1,4 @@
-//! The paper's sphere against points and distances computed elsewhere.
+//! Localities and distances on the sphere of 4,000 miles, against values computed elsewhere.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ fn coordinate_errors(locality: Locality, xyz: [f64; 3]) -> [f64; 3] {
     std::array::from_fn(|axis| (f64::from(found[axis]) - xyz[axis]).abs())
 }
 
-/// S1-25: sixteen places, to a thousandth of a mile, which is what float32 holds.
+/// S1-25: sixteen localities, to a thousandth of a mile, the precision of float32.
 #[test]
 fn locality_matches_the_vectors() {
     let vectors = load_vectors();
@@ -55,7 +55,7 @@ fn locality_matches_the_vectors() {
     }
 }
 
-/// S1-26, B-16: all 120 chords to 0.01 miles, either way round, and none beyond the diameter.
+/// S1-26, B-16: all 120 chords to 0.01 miles, equal in both directions, and none above the diameter.
 #[test]
 fn distance_is_the_chord_length() {
     let vectors = load_vectors();
@@ -68,7 +68,7 @@ fn distance_is_the_chord_length() {
     }
 }
 
-/// S1-26: the initial order, nearest first, as the chord gives it.
+/// S1-26: the initial order is by chord length, nearest first.
 #[test]
 fn distance_order_matches_the_vectors() {
     let vectors = load_vectors();
@@ -80,7 +80,8 @@ fn distance_order_matches_the_vectors() {
     }
 }
 
-/// B-15: Los Angeles as printed; Seattle's printed Y and Z are a quarter of a mile off, and the printed distance about 3.
+/// B-15: Los Angeles as printed; the printed Y and Z of Seattle differ by a quarter of a mile, and the printed distance
+/// by about 3 miles.
 #[test]
 fn printed_localities_are_close_to_the_formula() {
     let vectors = load_vectors();

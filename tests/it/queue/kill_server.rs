@@ -7,8 +7,8 @@ use fireteam_client::{Client, Ticket, pb};
 use pb::{MatchEndReason, TicketState};
 use tokio::time::Instant;
 
+use crate::support::queue_server::{SET_ID, duel_ruleset, enter_request, wait_until};
 use crate::support::server_process::ServerProcess;
-use crate::support::queue_server::{SET_ID, enter_request, duel_ruleset, wait_until};
 
 /// A queue beside `SET`, whose matches are rated and begin at once.
 const RATED: u32 = 12;
@@ -19,7 +19,8 @@ const ROUNDS: u32 = 3;
 /// A server on its SQLite file, by these rules.
 fn start(folder: &Path) -> ServerProcess {
     let checked = duel_ruleset(r#"<ReadyCheck TimeoutMs="600000"/>"#);
-    let rated = duel_ruleset(r#"<Rating System="elo"/>"#).replace(&format!("SetId=\"{SET_ID}\""), &format!("SetId=\"{RATED}\""));
+    let rated = duel_ruleset(r#"<Rating System="elo"/>"#)
+        .replace(&format!("SetId=\"{SET_ID}\""), &format!("SetId=\"{RATED}\""));
     let rules = folder.join("rules");
     std::fs::create_dir_all(&rules).expect("a folder");
     std::fs::write(rules.join("checked.xml"), checked).expect("rules");

@@ -7,7 +7,9 @@ use tonic::transport::Channel;
 
 use crate::support::generated_client;
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
-use crate::support::queue_server::{SET_ID, QueuedParty, enter_request, duel_ruleset, start_queue_server, operator_client, wait_until};
+use crate::support::queue_server::{
+    QueuedParty, SET_ID, duel_ruleset, enter_request, operator_client, start_queue_server, wait_until,
+};
 use crate::support::ruleset_dir::{OperatorClient, RulesetDirectory};
 
 /// Another queue beside `SET`.
@@ -50,8 +52,8 @@ async fn passes_are_as_far_apart_as_the_ruleset_says() {
 /// the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_tried_while_nothing_changes() {
-    let restless =
-        duel_ruleset("").replace("<Queue PassIntervalMs=\"10\">", "<Queue PassIntervalMs=\"10\"><Gate SkipUnchanged=\"false\"/>");
+    let restless = duel_ruleset("")
+        .replace("<Queue PassIntervalMs=\"10\">", "<Queue PassIntervalMs=\"10\"><Gate SkipUnchanged=\"false\"/>");
     let house = start_queue_server(&[&duel_ruleset(""), &other(&restless)]).await;
     let mut operator = operator_client(&house).await;
     // Connected before she waits: how many are is something that changes, too.

@@ -5,11 +5,11 @@ use fireteam::clock::Clock as _;
 use fireteam_client::pb;
 use pb::TicketState;
 
-use crate::support::test_server::{TestServer, party_session};
 use crate::rating::import_export::run;
 use crate::security::match_credential::{CredentialVerifier, operator_page};
 use crate::support::generated_client;
 use crate::support::queue_server::{QueuedParty, operator_client, wait_until};
+use crate::support::test_server::{TestServer, party_session};
 
 /// The shipped sets.
 const LADDER: u32 = 12;
@@ -52,7 +52,8 @@ async fn ten_of_a_league_come_to_their_server() {
     let mut newcomer = waits_in_a_league(&house, "bronze").await;
     let mut leaver = waits_in_a_league(&house, &name(10)).await;
     assert!(leaver.ticket.leave().await.expect("leave"));
-    wait_until("nine and a newcomer are no lobby", async || !newcomer.current_status().await.blocking_rule.is_empty()).await;
+    wait_until("nine and a newcomer are no lobby", async || !newcomer.current_status().await.blocking_rule.is_empty())
+        .await;
     all.push(waits_in_a_league(&house, &name(9)).await);
     all[0].wait_for_state(TicketState::Placing).await;
     let room = pb::SessionCompositionData {

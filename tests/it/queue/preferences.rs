@@ -3,8 +3,8 @@
 use fireteam_client::{Code, pb};
 use pb::TicketState;
 
+use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, enter_request, start_queue_server, wait_until};
 use crate::support::test_server::{advertise_request, party_session};
-use crate::support::queue_server::{SET_ID, QueuedParty, enter_request, duel_ruleset, start_queue_server, wait_until};
 
 /// A ruleset of this queue, with `attributes` and `more` elements.
 fn rules(attributes: &str, teams: &str, more: &str) -> String {
@@ -180,7 +180,8 @@ async fn whom_players_avoid_they_do_not_meet() {
     let queue = r#"<Queue PassIntervalMs="10"><Avoid Whom="blocked" How="never"/>
       <Avoid Whom="recent_opponents" How="never" RecentMs="600000"/></Queue>"#;
     let house = start_queue_server(&[&rules("", r#"<Teams Count="2" Size="1"/>"#, queue)]).await;
-    let hates = pb::QueueEnterRequest { blocked_user_ids: vec!["bob".to_owned()], ..enter_request(SET_ID, &[("ann", 20.0)]) };
+    let hates =
+        pb::QueueEnterRequest { blocked_user_ids: vec!["bob".to_owned()], ..enter_request(SET_ID, &[("ann", 20.0)]) };
     let mut ann = QueuedParty::enter_with_request(&house, hates).await;
     let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
     is_left(&mut bob).await; // she has blocked him

@@ -3,9 +3,12 @@
 use fireteam_client::{Code, pb};
 use pb::{TicketEndReason, TicketState};
 
-use crate::support::test_server::TestServer;
 use crate::support::generated_client;
-use crate::support::queue_server::{SET_ID, QueuedParty, enter_request, duel_ruleset, game_server_advertisement, start_queue_server, operator_client, wait_until};
+use crate::support::queue_server::{
+    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, operator_client, start_queue_server,
+    wait_until,
+};
+use crate::support::test_server::TestServer;
 
 const CHECKED: &str = r#"<ReadyCheck TimeoutMs="20000" DeclineCooldownMs="60000"/>"#;
 
@@ -20,10 +23,13 @@ async fn two_that_suit_are_proposed_agree_and_play() {
     let id = ann.respond_to_match(true).await;
     let half = bob.wait_for_state(TicketState::Proposed).await.found_match.expect("a match");
     assert_eq!((&half.match_id, half.player_count), (&id, 2));
-    wait_until("ann's answer is told to bob", async || bob.current_status().await.found_match.expect("a match").accepted_count == 1)
-        .await;
+    wait_until("ann's answer is told to bob", async || {
+        bob.current_status().await.found_match.expect("a match").accepted_count == 1
+    })
+    .await;
     assert_eq!(bob.answers_known(&id).await, id);
-    let (there, here) = (ann.wait_for_state(TicketState::Matched).await, bob.wait_for_state(TicketState::Matched).await);
+    let (there, here) =
+        (ann.wait_for_state(TicketState::Matched).await, bob.wait_for_state(TicketState::Matched).await);
     let (there, here) = (there.found_match.expect("a match"), here.found_match.expect("a match"));
     assert_ne!(there.team, here.team);
     assert_eq!(there.players, here.players);
@@ -41,7 +47,13 @@ async fn two_that_suit_are_proposed_agree_and_play() {
 
 /// Sets that anybody waits or plays in.
 async fn queues(house: &TestServer) -> Vec<generated_client::QueueStatistics> {
-    operator_client(house).await.get_statistics(generated_client::GetStatisticsRequest {}).await.expect("statistics").into_inner().queues
+    operator_client(house)
+        .await
+        .get_statistics(generated_client::GetStatisticsRequest {})
+        .await
+        .expect("statistics")
+        .into_inner()
+        .queues
 }
 
 impl QueuedParty {
@@ -86,8 +98,8 @@ async fn who_declines_is_out_and_the_other_waits_on() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_goes_back_is_who_it_was() {
     let widening = r#"<RatingWindow Start="0" Step="1" StepEveryMs="1000" Clock="ticket"/>"#;
-    let rules =
-        duel_ruleset(&format!(r#"{CHECKED}<Rating System="elo"/>"#)).replace(r#"<RatingWindow Start="2" Max="2"/>"#, widening);
+    let rules = duel_ruleset(&format!(r#"{CHECKED}<Rating System="elo"/>"#))
+        .replace(r#"<RatingWindow Start="2" Max="2"/>"#, widening);
     let house = start_queue_server(&[&rules]).await;
     let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
     house.clock.advance_ms(2_000);
@@ -150,7 +162,7 @@ async fn who_leaves_is_nowhere_any_more() {
     assert_eq!(queues(&house).await, []);
     let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
     wait_until("a pass has looked", async || !bob.current_status().await.blocking_rule.is_empty()).await;
-    assert_eq!(bob.current_status().await.blocking_rule, "nobody");
+    assert_eq!(bob.current_status().await.blocking_rule, "no_candidates");
 }
 
 /// S1-96: what tickets have lately waited is told to those who wait, and to operators: half of them no longer than
@@ -219,7 +231,10 @@ async fn a_proposal_in_one_queue_pauses_the_other() {
 /// it gives the match up; the players go back unpunished.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_match_is_placed_on_a_server_that_advertised_itself() {
-    let house = start_queue_server(&[&duel_ruleset(r#"<ReadyCheck/><Hosting Mode="game_server" AllocationTimeoutMs="30000"/>"#)]).await;
+    let house = start_queue_server(&[&duel_ruleset(
+        r#"<ReadyCheck/><Hosting Mode="game_server" AllocationTimeoutMs="30000"/>"#,
+    )])
+    .await;
     let mut ann = QueuedParty::enter(&house, SET_ID, &[("ann", 20.0)]).await;
     let mut bob = QueuedParty::enter(&house, SET_ID, &[("bob", 20.0)]).await;
     let id = ann.respond_to_match(true).await;
@@ -258,7 +273,8 @@ async fn a_match_is_placed_on_a_server_that_advertised_itself() {
 /// S3-14: seats are free for the next match as soon as the one that had them is over.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_is_free_again_after_the_game() {
-    let house = start_queue_server(&[&duel_ruleset(r#"<Hosting Mode="game_server" AllocationTimeoutMs="30000"/>"#)]).await;
+    let house =
+        start_queue_server(&[&duel_ruleset(r#"<Hosting Mode="game_server" AllocationTimeoutMs="30000"/>"#)]).await;
     let server = house.client().await;
     let advertisement = server.update_advertisement(game_server_advertisement(b"game:9000")).await.expect("advertise");
     let mut games = Vec::new();
@@ -333,8 +349,12 @@ async fn a_ticket_that_nobody_keeps_alive_lapses() {
     watched.next_status().await;
     let mut operator = operator_client(&house).await;
     let mut waiting = async || {
-        let queues =
-            operator.get_statistics(generated_client::GetStatisticsRequest {}).await.expect("statistics").into_inner().queues;
+        let queues = operator
+            .get_statistics(generated_client::GetStatisticsRequest {})
+            .await
+            .expect("statistics")
+            .into_inner()
+            .queues;
         queues.iter().map(|queue| queue.waiting_tickets).sum::<u32>()
     };
     assert_eq!(waiting().await, 2);
@@ -362,8 +382,8 @@ async fn a_watch_goes_on_where_it_was() {
 /// S2-7: with a gate, nobody is matched while fewer than the share of those who are connected wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_gate_waits_for_a_share_of_those_who_are_connected() {
-    let gated =
-        duel_ruleset("").replace("<Queue PassIntervalMs=\"10\">", "<Queue PassIntervalMs=\"10\"><Gate MinWaitingPercent=\"50\"/>");
+    let gated = duel_ruleset("")
+        .replace("<Queue PassIntervalMs=\"10\">", "<Queue PassIntervalMs=\"10\"><Gate MinWaitingPercent=\"50\"/>");
     let house = start_queue_server(&[&gated]).await;
     let client = house.client().await;
     let connected = ["ann", "bob", "eve", "joe", "kim", "lee"].map(str::to_owned).to_vec();
@@ -391,7 +411,8 @@ async fn a_party_that_no_team_has_room_for_is_refused() {
     let unnamed = pb::SessionCompositionData { party_size_composition: vec![1], ..Default::default() };
     let unnamed = pb::QueueEnterRequest { session_composition: Some(unnamed), ..enter_request(SET_ID, &[]) };
     assert_eq!(client.enter(unnamed).await.expect_err("who?").code(), Some(Code::InvalidArgument));
-    let no_queue = duel_ruleset("").replace("<Queue PassIntervalMs=\"10\"><RatingWindow Start=\"2\" Max=\"2\"/></Queue>", "");
+    let no_queue =
+        duel_ruleset("").replace("<Queue PassIntervalMs=\"10\"><RatingWindow Start=\"2\" Max=\"2\"/></Queue>", "");
     let bare = self::start_queue_server(&[&no_queue]).await;
     let refused = bare.client().await.enter(enter_request(SET_ID, &[("ann", 20.0)])).await.expect_err("no queue");
     assert_eq!(refused.code(), Some(Code::FailedPrecondition), "{refused}");
@@ -412,7 +433,12 @@ async fn operators_are_told_why_two_do_not_meet() {
     assert_eq!(explained.near_misses[0].ticket_id, bob.ticket.id());
     let remedy = explained.smallest_relaxation.expect("wider windows would do");
     assert_eq!((remedy.kind(), remedy.required), (generated_client::RelaxationKind::Window, 3.0), "{}", remedy.message);
-    let queues = operator.get_statistics(generated_client::GetStatisticsRequest {}).await.expect("statistics").into_inner().queues;
+    let queues = operator
+        .get_statistics(generated_client::GetStatisticsRequest {})
+        .await
+        .expect("statistics")
+        .into_inner()
+        .queues;
     assert_eq!((queues.len(), queues[0].waiting_tickets, queues[0].waiting_players), (1, 2, 2));
     let nobody = generated_client::ExplainRequest { ticket_id: "0".repeat(32), ..Default::default() };
     assert_eq!(operator.explain(nobody).await.expect_err("nobody").code(), Code::NotFound);

@@ -18,8 +18,8 @@ use fireteam::rules::parse_ruleset;
 use fireteam::store::queues::{PenaltySchedule, QueueOutcome, QueueStore as _, QueueWrite};
 
 use crate::support::faulty_store::{FaultyStore, start_engine};
-use crate::support::test_server::TestClock;
 use crate::support::queue_server::{SET_ID, duel_ruleset};
+use crate::support::test_server::TestClock;
 
 /// Two who have been proposed to each other, and have not answered.
 struct Duel {

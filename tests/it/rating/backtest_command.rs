@@ -17,7 +17,8 @@ struct Run {
 
 fn rate(file: &Path, arguments: &[&str]) -> Run {
     let mut command = Command::new(env!("CARGO_BIN_EXE_fireteam"));
-    let Output { status, stdout, stderr } = command.arg("backtest").arg(file).args(arguments).output().expect("it starts");
+    let Output { status, stdout, stderr } =
+        command.arg("backtest").arg(file).args(arguments).output().expect("it starts");
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     Run { code: status.code().expect("it ends by itself"), out: text(stdout), err: text(stderr) }
 }

@@ -5,8 +5,8 @@ use std::process::{Command, Output};
 
 use fireteam_client::pb;
 
+use crate::support::queue_server::{QueuedParty, SET_ID, duel_ruleset, start_queue_server};
 use crate::support::test_server::TestServer;
-use crate::support::queue_server::{SET_ID, QueuedParty, duel_ruleset, start_queue_server};
 
 /// Runs the binary beside the server that it talks to.
 pub(crate) async fn run(house: &TestServer, folder: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -44,7 +44,7 @@ async fn every_row_is_imported_or_told_of() {
 
     let (code, out, err) = run(&house, folder.path(), &["import-ratings", "bad.csv", "--set", "99"]).await;
     assert_eq!((code, &*out), (1, "0 imported, 0 of them as one win and one loss, 4 rows not imported\n"), "{err}");
-    assert!(err.contains("no ruleset rules matchmaking set 99"), "{err}");
+    assert!(err.contains("unknown matchmaking_set_id 99"), "{err}");
 }
 
 /// S4-4: a game that has only wins and losses gets ratings by percentile; a record that cannot be is one win and one loss.

@@ -3,14 +3,17 @@
 use fireteam_client::{Client, Code, Error, pb};
 use pb::TicketState;
 
-use crate::support::test_server::TestServer;
 use crate::support::generated_client;
-use crate::support::queue_server::{SET_ID, QueuedParty, enter_request, duel_ruleset, game_server_advertisement, start_queue_server, operator_client};
+use crate::support::queue_server::{
+    QueuedParty, SET_ID, duel_ruleset, enter_request, game_server_advertisement, operator_client, start_queue_server,
+};
+use crate::support::test_server::TestServer;
 
 /// A duel that is rated by Elo, in which anybody meets anybody.
 fn rated(more: &str) -> String {
     let wide = r#"<RatingWindow Start="1000" Max="1000"/>"#;
-    duel_ruleset(&format!(r#"{more}<Rating System="elo" K="32"/>"#)).replace(r#"<RatingWindow Start="2" Max="2"/>"#, wide)
+    duel_ruleset(&format!(r#"{more}<Rating System="elo" K="32"/>"#))
+        .replace(r#"<RatingWindow Start="2" Max="2"/>"#, wide)
 }
 
 /// Two who play each other, by their accounts.
@@ -184,15 +187,18 @@ async fn a_bad_report_has_no_effect() {
         (teams(vec![rank(0, 1), rank(7, 2)]), "team_ranks[1].team: is 7"),
         (teams(vec![rank(0, 1), rank(0, 2)]), "team_ranks[1].team: is a duplicate"),
         (players(vec![player(&ann, 1), player(&"0".repeat(32), 2)]), "player_ranks[1].player_key: is not a player"),
-        (players(vec![player(&ann, 1), player("bob", 2)]), "player_ranks[1].player_key: is no id"),
+        (players(vec![player(&ann, 1), player("bob", 2)]), "player_ranks[1].player_key: is not an id"),
         (players(vec![player(&ann, 1)]), "player_ranks: has no rank for a player"),
         (players(vec![player(&ann, 1), player(&ann, 2)]), "player_ranks[1].player_key: is a duplicate"),
-        (pb::ReportResultRequest { player_ranks: vec![player(&ann, 1)], ..good.clone() }, "team_ranks: is not alone"),
+        (
+            pb::ReportResultRequest { player_ranks: vec![player(&ann, 1)], ..good.clone() },
+            "team_ranks: is set together",
+        ),
         (
             pb::ReportResultRequest { disconnected_player_keys: vec!["f".repeat(32)], ..good.clone() },
             "disconnected_player_keys[0]: is not a player",
         ),
-        (pb::ReportResultRequest { match_id: "x".into(), ..good.clone() }, "match_id: is no id"),
+        (pb::ReportResultRequest { match_id: "x".into(), ..good.clone() }, "match_id: is not an id"),
         (pb::ReportResultRequest { ticket_token: vec![], ..good.clone() }, "advertisement_token: is missing"),
         (pb::ReportResultRequest { duration_ms: Some(u64::MAX), ..good.clone() }, "duration_ms: is longer"),
     ];
@@ -262,7 +268,7 @@ async fn what_was_not_played_has_no_result() {
         ..Default::default()
     };
     let (code, text) = refused(ann.client.report_result(said.clone()).await);
-    assert!(code == Code::FailedPrecondition && text.contains("has not begun"), "{text}");
+    assert!(code == Code::FailedPrecondition && text.contains("was not played"), "{text}");
     bob.respond_to_match(false).await;
     ann.wait_for_state(TicketState::Waiting).await;
     assert_eq!(refused(ann.client.report_result(said).await).0, Code::FailedPrecondition);
@@ -294,7 +300,10 @@ async fn matches_are_scored_and_exported() {
     house.clock.advance_ms(90_000);
     let report = generated_client::ReportResultRequest {
         match_id: duel.id().to_owned(),
-        team_ranks: vec![generated_client::TeamRank { team: 0, rank: 1 }, generated_client::TeamRank { team: 1, rank: 1 }],
+        team_ranks: vec![
+            generated_client::TeamRank { team: 0, rank: 1 },
+            generated_client::TeamRank { team: 1, rank: 1 },
+        ],
         ..Default::default()
     };
     let unknown = generated_client::ReportResultRequest { match_id: "0".repeat(32), ..report.clone() };
@@ -307,11 +316,12 @@ async fn matches_are_scored_and_exported() {
     duel.ann.ticket.submit_feedback(duel.id(), 5).await.expect("score");
     duel.ann.ticket.submit_feedback(duel.id(), 5).await.expect("the same again");
     let (code, text) = refused(duel.ann.ticket.submit_feedback(duel.id(), 4).await);
-    assert!(code == Code::FailedPrecondition && text.contains("5 before"), "{text}");
+    assert!(code == Code::FailedPrecondition && text.contains("5 stars"), "{text}");
     assert_eq!(refused(duel.bob.ticket.submit_feedback(duel.id(), 6).await).0, Code::InvalidArgument);
     duel.bob.ticket.submit_feedback(duel.id(), 2).await.expect("score");
 
-    let page = operator.export_matches(generated_client::ExportMatchesRequest::default()).await.expect("export").into_inner();
+    let page =
+        operator.export_matches(generated_client::ExportMatchesRequest::default()).await.expect("export").into_inner();
     let [finished] = &*page.matches else { panic!("{page:?}") };
     assert_eq!(finished.match_id, duel.id());
     assert_eq!((finished.duration_ms, finished.feedback_count, finished.mean_feedback), (Some(90_000), 2, Some(3.5)));
@@ -343,7 +353,8 @@ async fn who_has_lost_often_looks_further() {
 /// S1-97: who scores matches low looks further down, from the moment of the score on, even while waiting; and is told so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_scores_matches_low_looks_further_down() {
-    let kind = r#"<RatingWindow Start="1000" Max="1000"/><Satisfaction FeedbackBelow="3" MinMatches="1" ShiftDown="25"/>"#;
+    let kind =
+        r#"<RatingWindow Start="1000" Max="1000"/><Satisfaction FeedbackBelow="3" MinMatches="1" ShiftDown="25"/>"#;
     let house = start_queue_server(&[&rated("").replace(r#"<RatingWindow Start="1000" Max="1000"/>"#, kind)]).await;
     let duel = Duel::begun(&house, ["ann", "bob"]).await;
     duel.ann.client.report_result(duel.ann_won()).await.expect("report");
@@ -385,7 +396,7 @@ async fn a_set_without_ratings_says_so() {
     let answer = client.report_result(duel.ann_won()).await.expect("report");
     assert_eq!((answer.rated, answer.unrated()), (false, pb::UnratedReason::NoRatingSystem));
     let (code, text) = refused(client.get_ratings(SET_ID, &["ann"]).await);
-    assert!(code == Code::FailedPrecondition && text.contains("no <Rating>"), "{text}");
+    assert!(code == Code::FailedPrecondition && text.contains("add <Rating>"), "{text}");
     assert_eq!(refused(client.get_ratings(99, &["ann"]).await).0, Code::NotFound);
     assert_eq!(refused(client.get_ratings(SET_ID, &[]).await).0, Code::InvalidArgument);
     assert_eq!(refused(client.predict_outcome(SET_ID, &[&["ann"]]).await).0, Code::InvalidArgument);

@@ -309,7 +309,8 @@ struct Case {
 /// S1-65: TrueSkill as the reference library has it: duels, teams, many sides, draws, and sides of unequal size.
 #[test]
 fn trueskill_reproduces_the_reference() {
-    let vectors: Cases = serde_json::from_str(include_str!("../../vectors/trueskill.json")).expect("vectors of TrueSkill");
+    let vectors: Cases =
+        serde_json::from_str(include_str!("../../vectors/trueskill.json")).expect("vectors of TrueSkill");
     for Case { id, tau, draw_probability, teams, ranks, result } in vectors.cases {
         let beta = 25.0 / 6.0;
         let draw_percent = 100.0 * draw_probability;

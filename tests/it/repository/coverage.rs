@@ -71,7 +71,7 @@ fn what_this_release_promises_is_not_left_for_later() {
 
 #[test]
 fn a_page_that_lies_is_noticed() {
-    let one_test = "//! A.\n#[cfg(test)]\nmod tests {\n    /// S1-25: degrees to miles, and RUSTSEC-2024-1 is no id.\n    \
+    let one_test = "//! A.\n#[cfg(test)]\nmod tests {\n    /// S1-25: degrees to miles, and RUSTSEC-2024-1 is not an id.\n    \
                     #[test]\n    fn it_holds() {\n        // B-16\n    }\n\n    // S1-26\n    fn helper() {}\n}\n";
     let other_test = "//! B.\n// SEC-5 in a comment of its own\n\n/// SEC-8\n#[tokio::test]\nasync fn waits() {}\n";
     let tree = source_tree::example_tree(&[("src/a.rs", one_test), ("tests/it/b.rs", other_test)]);
@@ -110,7 +110,10 @@ fn a_page_that_lies_is_noticed() {
     assert!(repaired.contains("| SEC-8 | something | later; begun in `tests/it/b.rs::waits` |"));
     assert!(repaired.contains("| S1-25 | true | `src/a.rs::it_holds` |"));
     assert!(repaired.contains("| S1-27 | does not exist | later |"));
-    assert_exact_violations(&complaints(&repaired, &tests), &["R9: has no row", "S1-99", "R8: has two rows", "S1-28: "]);
+    assert_exact_violations(
+        &complaints(&repaired, &tests),
+        &["R9: has no row", "S1-99", "R8: has two rows", "S1-28: "],
+    );
 }
 
 /// One line of the table.

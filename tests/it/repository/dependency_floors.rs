@@ -57,7 +57,10 @@ fn an_old_lock_file_is_noticed() {
         package("rsa", "0.9.0"),
         package("time", "0.3.47-rc.1"),
     ];
-    source_tree::assert_exact_violations(&complaints(&lock.concat()), &["h2 0.4.9 is older than 0.4.16", "rsa", "time 0.3.47-rc.1"]);
+    source_tree::assert_exact_violations(
+        &complaints(&lock.concat()),
+        &["h2 0.4.9 is older than 0.4.16", "rsa", "time 0.3.47-rc.1"],
+    );
 }
 
 fn complaints(lock: &str) -> Vec<String> {

@@ -229,7 +229,11 @@ fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     }
     seeds.push(("localities", "four", locality_file()));
     seeds.push(("settings", "all", settings().into()));
-    seeds.push(("settings", "wrong", "listen = \"0.0.0.0:1\"\nlisten_too = [1, 2]\nlocation_grid_degrees = nan\n".into()));
+    seeds.push((
+        "settings",
+        "wrong",
+        "listen = \"0.0.0.0:1\"\nlisten_too = [1, 2]\nlocation_grid_degrees = nan\n".into(),
+    ));
     seeds
 }
 

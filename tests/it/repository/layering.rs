@@ -131,7 +131,11 @@ const LAYERS: &[Layer] = &[
             "tracing",
         ],
     },
-    Layer { name: "sim", ours: &["domain"], theirs: &["csv", "fireteam_domain", "rand", "rand_distr", "rand_pcg", "serde", "toml"] },
+    Layer {
+        name: "sim",
+        ours: &["domain"],
+        theirs: &["csv", "fireteam_domain", "rand", "rand_distr", "rand_pcg", "serde", "toml"],
+    },
     Layer {
         name: "cli",
         ours: ANY,
@@ -246,7 +250,8 @@ fn complaints(tree: &[SourceFile]) -> Vec<String> {
         for (number, line) in source.text.lines().enumerate() {
             let code = source_tree::strip_line_comment(line);
             let at = format!("{}:{}", source.path, number + 1);
-            complaints.extend(of_line(layer, code, &watched, is_own_crate).into_iter().map(|what| format!("{at}: {what}")));
+            complaints
+                .extend(of_line(layer, code, &watched, is_own_crate).into_iter().map(|what| format!("{at}: {what}")));
             if name == "domain" && !is_test(&source.path) {
                 let said = FORBIDDEN_IN_DOMAIN.iter().filter(|it| code.contains(**it));
                 complaints.extend(said.map(|it| format!("{at}: domain may not say `{it}`")));

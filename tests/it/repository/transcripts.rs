@@ -9,8 +9,8 @@ use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::support::server_process::{ServerProcess, fireteam_command};
 use crate::support::grpc_json::grpcurl;
+use crate::support::server_process::{ServerProcess, fireteam_command};
 
 /// Where the tour says that the ports are.
 const CLIENTS: &str = "127.0.0.1:50051";
@@ -112,7 +112,9 @@ impl Tourist {
         }
         let said = match first[0].as_str() {
             "grpcurl" => grpcurl(&first[1..], &stdin).await,
-            "curl" => self.server.operator_page(&first[2][first[2].find('/').expect("a path")..]).await.replace('\r', ""),
+            "curl" => {
+                self.server.operator_page(&first[2][first[2].find('/').expect("a path")..]).await.replace('\r', "")
+            }
             "cargo" => {
                 let flags: Vec<&str> = first.iter().map(String::as_str).skip_while(|it| *it != "--").skip(1).collect();
                 let output = fireteam_command(self.folder.path(), &flags).output().expect("it starts");

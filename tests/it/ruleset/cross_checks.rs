@@ -190,11 +190,7 @@ fn satisfaction_says_whom_it_looks_after_and_how() {
 fn what_counts_in_quality_needs_one() {
     let right = "has no effect without <Quality>; add a <Quality>, or remove it";
     check("<Queue><WaitBonus/></Queue>", "WaitBonus", &format!("<WaitBonus> {right}"));
-    check(
-        "<Queue><Regions Mode='quality' Weight='1'/></Queue>",
-        "quality",
-        &format!("Mode=\"quality\" {right}"),
-    );
+    check("<Queue><Regions Mode='quality' Weight='1'/></Queue>", "quality", &format!("Mode=\"quality\" {right}"));
     check(
         "<Queue><Avoid Whom='blocked' How='prefer_not' Cost='1'/></Queue>",
         "Avoid",

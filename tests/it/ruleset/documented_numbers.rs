@@ -52,7 +52,10 @@ fn buckets_that_widen() {
         ..queue.window.expect("a window")
     };
     assert_eq!(queue.window, Some(window));
-    assert_eq!((queue.pass_interval_ms, queue.party_rating, queue.allow_other_queues), (250, PartyAggregation::Max, true));
+    assert_eq!(
+        (queue.pass_interval_ms, queue.party_rating, queue.allow_other_queues),
+        (250, PartyAggregation::Max, true)
+    );
     assert_eq!((queue.gate, queue.quality, &queue.groups), (OPEN_GATE, QualitySpec::Any, &None));
     assert_eq!(
         (queue.selection.mode, queue.selection.start_with),
@@ -149,7 +152,6 @@ fn similar_players_and_even_teams() {
 /// S4-7, S4-8, B-21, B-22: the other way to be alike, with the challenge's thirteen categories, in three strengths.
 #[test]
 fn similarity_by_category_is_the_other_way() {
-    let challenge = shipped("challenge_5v5");
     let source = include_str!("../../../rulesets/challenge_5v5.xml");
     let (_, rest) = source.split_once("<CategorySimilarity").expect("the comment shows it");
     let element = format!("<CategorySimilarity{}", &rest[..rest.find("/>").unwrap() + 2]);

@@ -50,7 +50,11 @@ fn control_has_the_numbers_of_the_thesis() {
     };
     let leaves = |xml: &str| elements(xml).into_iter().filter(|text| text.ends_with("/>") && !text.contains("<!--"));
     assert!(file.contains("<!--") && !control.source_xml.contains("<!--"), "clients get no comment of the designer's");
-    assert!(leaves(&control.source_xml).filter(|text| text.matches('<').count() == 1).eq(leaves(file).filter(|text| text.matches('<').count() == 1)));
+    assert!(
+        leaves(&control.source_xml)
+            .filter(|text| text.matches('<').count() == 1)
+            .eq(leaves(file).filter(|text| text.matches('<').count() == 1))
+    );
     assert_eq!(elements(&control.source_xml).len(), elements(file).len());
     let skill = &control.attributes[control.attribute_index("skill").unwrap()];
     assert_eq!((skill.normalization_range, skill.trust), (Some((-1000.0, 1000.0)), Trust::Client));

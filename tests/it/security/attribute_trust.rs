@@ -1,4 +1,4 @@
-//! What a client says of itself: believed where the ruleset says so, and otherwise as if it had not been said.
+//! Attribute trust: a stated value counts if the ruleset trusts its source; otherwise it is ignored.
 
 use fireteam::api::convert::EntryPoint;
 use fireteam::api::matchmaking_handler::MatchmakingHandler;
@@ -9,28 +9,28 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use prost::Message;
 
-use crate::support::tokens::start_authenticated_server_with_config;
 use crate::support::generated_client;
 use crate::support::ruleset_dir::RulesetDirectory;
+use crate::support::tokens::start_authenticated_server_with_config;
 
 type TestCaller = authorization::AuthorizedCaller<authorization::ClientOrGameServer>;
 
-/// Rulesets that are tried; each searches a dozen times.
+/// Number of random rulesets; each is searched a dozen times.
 const RULESET_CASES: u32 = 24;
-/// Every attribute that has a field of its own, and one of each kind that has not.
+/// Every attribute with a field of its own, and one of each other type.
 const ATTRIBUTES: [(&str, &str); 8] = [
     ("skill", "number"),
     ("nat_type", "number"),
     ("big_party_count", "number"),
-    ("game_in_progress", "flag"),
+    ("game_in_progress", "bool"),
     ("level", "number"),
-    ("mode", "text"),
-    ("voice", "flag"),
-    ("maps", "texts"),
+    ("mode", "string"),
+    ("voice", "bool"),
+    ("maps", "string_list"),
 ];
-const TRUST: [&str; 3] = ["client", "server", "token"];
+const TRUST: [&str; 3] = ["client", "game_server", "token"];
 
-/// A ruleset that looks at everything: hard where that is possible, soft where there are numbers.
+/// Ruleset that uses every attribute: as hard filters where possible, as soft filters for numbers.
 fn ruleset_xml(trust: &[usize; 8]) -> String {
     let range = |kind: &str| if kind == "number" { " Min=\"0\" Max=\"100\"" } else { "" };
     let mut text = "<Ruleset Name=\"trust\" SetId=\"7\">\n<Attributes>\n".to_owned();
@@ -47,7 +47,7 @@ fn ruleset_xml(trust: &[usize; 8]) -> String {
     text + "</SoftFilters>\n</Ruleset>\n"
 }
 
-/// What a session says, each attribute or not.
+/// Values that a session states; `is_stated` selects the stated ones.
 #[derive(Clone, Debug)]
 struct StatedValues {
     numbers: [u8; 4],
@@ -67,26 +67,26 @@ fn stated_values() -> impl Strategy<Value = StatedValues> {
     )
 }
 
-/// A session of one user that says what `said` has, but for what `but` leaves out.
-fn session_stating(user: &str, said: &StatedValues, but: &[bool; 8]) -> pb::SessionCompositionData {
+/// Session of one user that states `values`, except those in `omitted`.
+fn session_stating(user: &str, values: &StatedValues, omitted: &[bool; 8]) -> pb::SessionCompositionData {
     use pb::attribute_value::Value;
-    let says = |at: usize| said.is_stated[at] && !but[at];
-    let number = |at: usize, number: u8| says(at).then_some(i32::from(number));
-    let skill = says(0).then_some(f64::from(said.numbers[0]));
-    let maps = pb::StringList { values: said.maps.iter().map(|map| format!("map {map}")).collect() };
+    let is_stated = |at: usize| values.is_stated[at] && !omitted[at];
+    let number = |at: usize, number: u8| is_stated(at).then_some(i32::from(number));
+    let skill = is_stated(0).then_some(f64::from(values.numbers[0]));
+    let maps = pb::StringList { values: values.maps.iter().map(|map| format!("map {map}")).collect() };
     let named = [
-        (4, Value::NumberValue(f64::from(said.numbers[3]))),
-        (5, Value::StringValue(if said.mode { "duel".into() } else { "brawl".into() })),
-        (6, Value::BoolValue(said.flags[1])),
+        (4, Value::NumberValue(f64::from(values.numbers[3]))),
+        (5, Value::StringValue(if values.mode { "duel".into() } else { "brawl".into() })),
+        (6, Value::BoolValue(values.flags[1])),
         (7, Value::StringList(maps)),
     ];
-    let named = named.into_iter().filter(|(at, _)| says(*at));
+    let named = named.into_iter().filter(|(at, _)| is_stated(*at));
     let named = named.map(|(at, value)| (ATTRIBUTES[at].0.to_owned(), pb::AttributeValue { value: Some(value) }));
     pb::SessionCompositionData {
         players: vec![pb::PlayerData { user_id: user.into(), skill, ..Default::default() }],
-        nat_type: number(1, said.numbers[1]),
-        big_party_count: number(2, said.numbers[2]),
-        game_in_progress: says(3).then_some(said.flags[0]),
+        nat_type: number(1, values.numbers[1]),
+        big_party_count: number(2, values.numbers[2]),
+        game_in_progress: is_stated(3).then_some(values.flags[0]),
         attributes: named.collect(),
         max_allowed_join_reservation_count: Some(4),
         ..Default::default()
@@ -112,7 +112,11 @@ fn search(
     generated_client::MatchmakingSearchResponse::decode(answer.as_slice()).unwrap()
 }
 
-async fn publish(handler: &MatchmakingHandler, caller: &TestCaller, session: pb::SessionCompositionData) -> Vec<String> {
+async fn publish(
+    handler: &MatchmakingHandler,
+    caller: &TestCaller,
+    session: pb::SessionCompositionData,
+) -> Vec<String> {
     let wire = pb::UpdateAdvertisementRequest {
         session_composition: Some(session),
         matchmaking_set_id: Some(7),
@@ -121,56 +125,57 @@ async fn publish(handler: &MatchmakingHandler, caller: &TestCaller, session: pb:
     handler.update(EntryPoint::default(), caller, wire).unwrap().wait().await.unwrap().ignored_fields
 }
 
-/// One ruleset: what a client says of what it is not trusted with is listed, and changes nothing; what a server says
-/// counts wherever servers are trusted.
-async fn check_ruleset(trust: [usize; 8], hosts: Vec<(bool, StatedValues)>, seekers: Vec<StatedValues>) {
-    let book = RulesetDirectory::with_files(&[("trust.xml", &ruleset_xml(&trust))]);
-    let directory = book.path().to_owned();
-    let (house, badges) = start_authenticated_server_with_config(|config| config.rulesets = RulesetSource::Directory(directory)).await;
-    let handler = MatchmakingHandler::new(house.app.engine.clone());
+/// Checks one ruleset: untrusted values are listed and change nothing, for clients and for game servers.
+async fn check_ruleset(trust: [usize; 8], hosts: Vec<(bool, StatedValues)>, searchers: Vec<StatedValues>) {
+    let rulesets = RulesetDirectory::with_files(&[("trust.xml", &ruleset_xml(&trust))]);
+    let directory = rulesets.path().to_owned();
+    let (server, issuer) =
+        start_authenticated_server_with_config(|config| config.rulesets = RulesetSource::Directory(directory)).await;
+    let handler = MatchmakingHandler::new(server.app.engine.clone());
     let of_client = trust.map(|trust| TRUST[trust] != "client");
     let of_server = trust.map(|trust| TRUST[trust] == "token");
-    let listed = |said: &StatedValues, untrusted: &[bool; 8]| -> Vec<String> {
-        let mut paths: Vec<String> = (0..8).filter(|&at| said.is_stated[at] && untrusted[at]).map(field_path).collect();
+    let listed = |values: &StatedValues, untrusted: &[bool; 8]| -> Vec<String> {
+        let mut paths: Vec<String> =
+            (0..8).filter(|&at| values.is_stated[at] && untrusted[at]).map(field_path).collect();
         paths.sort();
         paths
     };
-    for (number, (by_server, said)) in hosts.iter().enumerate() {
+    for (number, (by_server, values)) in hosts.iter().enumerate() {
         let user = format!("host {number}");
         let role = if *by_server { Role::GameServer } else { Role::Client };
-        let caller = badges.authorized_caller(&house, role, &user);
-        let mut ignored = publish(&handler, &caller, session_stating(&user, said, &[false; 8])).await;
+        let caller = issuer.authorized_caller(&server, role, &user);
+        let mut ignored = publish(&handler, &caller, session_stating(&user, values, &[false; 8])).await;
         ignored.iter_mut().for_each(|path| path.insert_str(0, "session_composition."));
         ignored.sort();
-        assert_eq!(ignored, listed(said, if *by_server { &of_server } else { &of_client }));
+        assert_eq!(ignored, listed(values, if *by_server { &of_server } else { &of_client }));
     }
-    for (number, said) in seekers.iter().enumerate() {
-        let user = format!("seeker {number}");
+    for (number, values) in searchers.iter().enumerate() {
+        let user = format!("searcher {number}");
         for (role, untrusted) in [(Role::Client, &of_client), (Role::GameServer, &of_server)] {
-            let caller = badges.authorized_caller(&house, role, &user);
-            let claimed = search(&handler, &caller, session_stating(&user, said, &[false; 8]));
-            let silent = search(&handler, &caller, session_stating(&user, said, untrusted));
-            assert_eq!(claimed.candidates, silent.candidates, "{role:?}");
-            assert_eq!(claimed.refusals, silent.refusals, "{role:?}");
-            let mut ignored = claimed.ignored_fields;
+            let caller = issuer.authorized_caller(&server, role, &user);
+            let full = search(&handler, &caller, session_stating(&user, values, &[false; 8]));
+            let trusted_only = search(&handler, &caller, session_stating(&user, values, untrusted));
+            assert_eq!(full.candidates, trusted_only.candidates, "{role:?}");
+            assert_eq!(full.refusals, trusted_only.refusals, "{role:?}");
+            let mut ignored = full.ignored_fields;
             ignored.sort();
-            assert_eq!(ignored, listed(said, untrusted), "{role:?}");
-            assert!(silent.ignored_fields.is_empty());
+            assert_eq!(ignored, listed(values, untrusted), "{role:?}");
+            assert!(trusted_only.ignored_fields.is_empty());
         }
     }
 }
 
-/// SEC-6: over rulesets drawn at random, no value of an attribute that clients are not trusted with has any effect.
+/// SEC-6: over random rulesets, no value of an attribute that the caller is not trusted with has any effect.
 #[test]
 fn untrusted_attribute_value_has_no_effect() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let trust = proptest::array::uniform8(0..TRUST.len());
     let hosts = proptest::collection::vec((any::<bool>(), stated_values()), 6..12);
-    let seekers = proptest::collection::vec(stated_values(), 4..8);
+    let searchers = proptest::collection::vec(stated_values(), 4..8);
     let config = ProptestConfig { cases: RULESET_CASES, failure_persistence: None, ..ProptestConfig::default() };
     TestRunner::new(config)
-        .run(&(trust, hosts, seekers), |(trust, hosts, seekers)| {
-            runtime.block_on(check_ruleset(trust, hosts, seekers));
+        .run(&(trust, hosts, searchers), |(trust, hosts, searchers)| {
+            runtime.block_on(check_ruleset(trust, hosts, searchers));
             Ok(())
         })
         .unwrap();

@@ -1,4 +1,5 @@
-//! Canaries: known addresses, places, names and proofs of identity go in everywhere, and must come out nowhere.
+//! Privacy canaries: known addresses, coordinates, names and credentials are sent to the server and must not appear in
+//! responses, logs, metrics or the database.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -16,17 +17,17 @@ use tokio_rustls::TlsConnector;
 use tonic::Request;
 use tonic::transport::Endpoint;
 
-use crate::support::tokens::{AUDIENCE, TokenIssuer, ISSUER};
-use crate::support::test_server::{advertise_request, party_session};
+use crate::security::tls::tls_connector;
 use crate::security::token_lifecycle::http_get;
 use crate::support::certs::{CertificateAuthority, write_private_file, write_server_certificate};
 use crate::support::generated_client;
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
-use crate::support::server_process::ServerProcess;
 use crate::support::queue_server::enter_request;
-use crate::security::tls::tls_connector;
+use crate::support::server_process::ServerProcess;
+use crate::support::test_server::{advertise_request, party_session};
+use crate::support::tokens::{AUDIENCE, ISSUER, TokenIssuer};
 
-/// Where the callers seem to be: address, degrees (data/README.md).
+/// Locations of the callers: address and degrees (data/README.md).
 const CANARY_LOCATIONS: [(&str, f64, f64); 4] = [
     ("71.20.133.126", 47.4815, -122.246),
     ("151.220.31.64", 34.0549, -118.243),
@@ -35,76 +36,77 @@ const CANARY_LOCATIONS: [(&str, f64, f64); 4] = [
 ];
 const CANARY_NAMES: [&str; 4] = ["canary-ana-5b1f", "canary-ben-77c2", "canary-cyd-0e9a", "canary-dan-41d8"];
 
-/// The shipped set that two of them play each other in, by consent.
+/// Set id of the shipped ranked ruleset, in which two callers play each other.
 const RANKED_SET_ID: u32 = 3;
 
-/// What must be nowhere, with what it is.
+/// Byte patterns that must not appear, with descriptions.
 type CanaryPatterns = Vec<(String, Vec<u8>)>;
 
-/// How `bytes` look in the midst of something that is in base64: one of three ways, by how many bytes come before.
-fn base64_patterns(what: &str, bytes: &[u8]) -> CanaryPatterns {
+/// Base64 encodings of `bytes` within other data: three variants, by the number of preceding bytes.
+fn base64_patterns(description: &str, bytes: &[u8]) -> CanaryPatterns {
     let encoded = |before: usize| {
         let text = URL_SAFE_NO_PAD.encode([&vec![0; before][..], bytes].concat());
-        // Without the digits that other bytes have a part in.
+        // Without the digits that also depend on neighboring bytes.
         let (first, whole) = ([0, 2, 3][before], (before + bytes.len()) * 4 / 3);
         text.as_bytes()[first..whole].to_vec()
     };
-    (0..3).map(|before| (format!("{what} in base64, after {before}"), encoded(before))).collect()
+    (0..3).map(|before| (format!("{description} in base64, after {before}"), encoded(before))).collect()
 }
 
-fn text_patterns(what: &str, text: &str) -> CanaryPatterns {
-    let mut needles = vec![(what.to_owned(), text.as_bytes().to_vec())];
-    needles.extend(base64_patterns(what, text.as_bytes()));
-    needles
+fn text_patterns(description: &str, text: &str) -> CanaryPatterns {
+    let mut patterns = vec![(description.to_owned(), text.as_bytes().to_vec())];
+    patterns.extend(base64_patterns(description, text.as_bytes()));
+    patterns
 }
 
 fn canary_patterns() -> CanaryPatterns {
-    let mut needles: CanaryPatterns = CANARY_NAMES.iter().flat_map(|name| text_patterns(&format!("the name {name}"), name)).collect();
+    let mut patterns: CanaryPatterns =
+        CANARY_NAMES.iter().flat_map(|name| text_patterns(&format!("the name {name}"), name)).collect();
     for (address, latitude, longitude) in CANARY_LOCATIONS {
         let octets = address.parse::<Ipv4Addr>().unwrap().octets();
-        needles.extend(text_patterns(&format!("{address} as text"), address));
-        needles.push((format!("{address} packed"), octets.to_vec()));
-        needles.push((format!("{address} packed backwards"), octets.iter().rev().copied().collect()));
-        let hex: String = octets.iter().map(|it| format!("{it:02x}")).collect();
-        needles.push((format!("{address} in hexadecimal"), hex.into_bytes()));
+        patterns.extend(text_patterns(&format!("{address} as text"), address));
+        patterns.push((format!("{address} packed"), octets.to_vec()));
+        patterns.push((format!("{address} packed backwards"), octets.iter().rev().copied().collect()));
+        let hex: String = octets.iter().map(|octet| format!("{octet:02x}")).collect();
+        patterns.push((format!("{address} in hexadecimal"), hex.into_bytes()));
         for degrees in [latitude, longitude] {
-            needles.push((format!("{degrees} as text"), format!("{degrees}").into_bytes()));
+            patterns.push((format!("{degrees} as text"), format!("{degrees}").into_bytes()));
             for (kind, bytes) in [
                 ("a double", degrees.to_le_bytes().to_vec()),
                 ("a double, high byte first", degrees.to_be_bytes().to_vec()),
                 ("a float", (degrees as f32).to_le_bytes().to_vec()),
                 ("a float, high byte first", (degrees as f32).to_be_bytes().to_vec()),
             ] {
-                needles.push((format!("{degrees} as {kind}"), bytes));
+                patterns.push((format!("{degrees} as {kind}"), bytes));
             }
         }
     }
-    needles
+    patterns
 }
 
-/// What of `needles` is in `haystack`.
-fn patterns_found_in(haystack: &[u8], needles: &CanaryPatterns) -> Vec<String> {
-    let is_in = |needle: &[u8]| haystack.windows(needle.len()).any(|window| window == needle);
-    needles.iter().filter(|(_, needle)| is_in(needle)).map(|(what, _)| what.clone()).collect()
+/// Descriptions of the patterns found in `haystack`.
+fn patterns_found_in(haystack: &[u8], patterns: &CanaryPatterns) -> Vec<String> {
+    let is_in = |pattern: &[u8]| haystack.windows(pattern.len()).any(|window| window == pattern);
+    patterns.iter().filter(|(_, pattern)| is_in(pattern)).map(|(description, _)| description.clone()).collect()
 }
 
-/// What a server said.
+/// Bytes that a server sent.
 type RecordedBytes = Arc<Mutex<Vec<u8>>>;
 
-/// A go-between that passes everything on and keeps what the server says, read where it speaks TLS. Frames of data are not
-/// compressed.
-async fn start_recording_proxy(server: SocketAddr, tls: Option<TlsConnector>, tape: &RecordedBytes) -> SocketAddr {
+/// Starts a proxy that forwards connections and records the server's bytes, decrypted if the server uses TLS. Message
+/// frames are not compressed.
+async fn start_recording_proxy(server: SocketAddr, tls: Option<TlsConnector>, recorded: &RecordedBytes) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let tape = tape.clone();
+    let recorded = recorded.clone();
     tokio::spawn(async move {
         while let Ok((client, _)) = listener.accept().await {
             let socket = TcpStream::connect(server).await.unwrap();
             match &tls {
-                None => forward_and_record(client, socket, tape.clone()),
+                None => forward_and_record(client, socket, recorded.clone()),
                 Some(tls) => {
                     let name = ServerName::try_from("localhost").unwrap();
-                    forward_and_record(client, tls.connect(name, socket).await.unwrap(), tape.clone());
+                    forward_and_record(client, tls.connect(name, socket).await.unwrap(), recorded.clone());
                 }
             }
         }
@@ -112,7 +114,11 @@ async fn start_recording_proxy(server: SocketAddr, tls: Option<TlsConnector>, ta
     address
 }
 
-fn forward_and_record(client: TcpStream, server: impl AsyncRead + AsyncWrite + Send + 'static, tape: RecordedBytes) {
+fn forward_and_record(
+    client: TcpStream,
+    server: impl AsyncRead + AsyncWrite + Send + 'static,
+    recorded: RecordedBytes,
+) {
     let (mut from_client, mut to_client) = client.into_split();
     let (mut from_server, mut to_server) = tokio::io::split(server);
     tokio::spawn(async move {
@@ -120,59 +126,59 @@ fn forward_and_record(client: TcpStream, server: impl AsyncRead + AsyncWrite + S
         to_server.shutdown().await
     });
     tokio::spawn(async move {
-        let mut some = [0; 8192];
-        while let Ok(count @ 1..) = from_server.read(&mut some).await {
-            tape.lock().unwrap().extend_from_slice(&some[..count]);
-            if to_client.write_all(&some[..count]).await.is_err() {
+        let mut buffer = [0; 8192];
+        while let Ok(count @ 1..) = from_server.read(&mut buffer).await {
+            recorded.lock().unwrap().extend_from_slice(&buffer[..count]);
+            if to_client.write_all(&buffer[..count]).await.is_err() {
                 break;
             }
         }
     });
 }
 
-/// Two callers queue, are proposed to each other, play, and say what came of it. Returns the text of a refusal.
+/// Two callers enter a queue, accept a match, and report the result. Returns the text of a rejected report.
 async fn run_queue_match(client: &Client, guest: &Client, name: &str) -> String {
     let other = format!("{name}-too");
     let mut here = client.enter(enter_request(RANKED_SET_ID, &[(name, 1_500.0)])).await.unwrap();
     let mut there = guest.enter(enter_request(RANKED_SET_ID, &[(&other, 1_500.0)])).await.unwrap();
     let mut news = here.watch();
     let id = loop {
-        let status = news.next().await.unwrap().expect("it waits");
-        if let Some(play) = status.found_match {
-            break play.match_id;
+        let status = news.next().await.unwrap().expect("the ticket waits");
+        if let Some(found_match) = status.found_match {
+            break found_match.match_id;
         }
     };
     here.respond(&id, true).await.unwrap();
-    let play = there.respond(&id, true).await.unwrap().found_match.clone().expect("a match");
-    assert!(!play.own_players[0].credential.is_empty(), "it begins");
+    let found_match = there.respond(&id, true).await.unwrap().found_match.clone().expect("a match");
+    assert!(!found_match.own_players[0].credential.is_empty(), "the match starts");
     there.submit_feedback(&id, 4).await.unwrap();
     let around = pb::GetLeaderboardRequest {
         matchmaking_set_id: Some(RANKED_SET_ID),
         around_user_id: name.to_owned(),
         ..Default::default()
     };
-    // Where callers show who they are no player says who has won.
+    // With authentication, a player's client may not report results.
     let reported = here.report_result(&id, &[(0, 1), (1, 2)]).await;
     let entries = client.get_leaderboard(around).await.unwrap().entries;
-    assert_eq!(entries.is_empty(), reported.is_err(), "whoever has a result is on it");
+    assert_eq!(entries.is_empty(), reported.is_err(), "the leaderboard lists a user with a result");
     here.report_result(&id, &[(0, 2), (1, 1)]).await.unwrap_err().to_string()
 }
 
-/// Two callers' whole life, mistakes included: `name` advertises, and `name` with `-too` comes along, who may be the same
-/// client where nobody shows who they are. Returns the text of every refusal.
+/// Makes every kind of call with two callers, `name` and `name` with `-too`, including invalid calls. Both may be the
+/// same client without authentication. Returns the text of each error.
 async fn run_all_calls(client: Client, guest: Client, name: &str) -> Vec<String> {
     let (connection, mut events) = client.open_stream().await.unwrap();
-    let mine = pb::MatchmakingUpdateAdvertisementRequest {
+    let update = pb::MatchmakingUpdateAdvertisementRequest {
         connect_data: b"by arrangement".to_vec(),
         ..advertise_request(&[(name, 0.0)], 3)
     };
-    let mut advertised = connection.advertise(mine.clone()).await.unwrap();
+    let mut advertised = connection.advertise(update.clone()).await.unwrap();
     advertised.heartbeat().await.unwrap();
     let mut search = guest.search_session(1, party_session(&[(&format!("{name}-too"), 0.0)]));
     let found = search.search().await.unwrap();
-    let own = found.candidates.iter().find(|it| it.advertisement_id == advertised.id());
-    assert!(own.is_some(), "whoever looks from the same city finds it: {found:?}");
-    let measured = found.candidates.iter().map(|it| (it.advertisement_id.clone(), Some(12.5)));
+    let own = found.candidates.iter().find(|candidate| candidate.advertisement_id == advertised.id());
+    assert!(own.is_some(), "found from the same city: {found:?}");
+    let measured = found.candidates.iter().map(|candidate| (candidate.advertisement_id.clone(), Some(12.5)));
     search.report_latency(pb::LatencyPhase::Quick, measured).await.unwrap();
     let held = search.reserve(advertised.id()).await.unwrap();
     events.next().await.unwrap();
@@ -182,11 +188,11 @@ async fn run_all_calls(client: Client, guest: Client, name: &str) -> Vec<String>
     client.get_configuration(configuration).await.unwrap();
 
     let mut refusals = vec![run_queue_match(&client, &guest, name).await];
-    let stranger = party_session(&[(name, f64::NAN)]);
-    refusals.push(client.search_session(1, stranger).search().await.unwrap_err().to_string());
+    let invalid = party_session(&[(name, f64::NAN)]);
+    refusals.push(client.search_session(1, invalid).search().await.unwrap_err().to_string());
     refusals.push(client.search_session(77, party_session(&[(name, 0.0)])).search().await.unwrap_err().to_string());
     let twice = party_session(&[(name, 0.0), (name, 0.0)]);
-    refusals.extend(client.search_session(1, twice).search().await.err().map(|it| it.to_string()));
+    refusals.extend(client.search_session(1, twice).search().await.err().map(|error| error.to_string()));
     let forged = pb::MatchmakingDeleteAdvertisementRequest {
         advertisement_id: advertised.id().into(),
         advertisement_token: b"forged".to_vec(),
@@ -195,73 +201,79 @@ async fn run_all_calls(client: Client, guest: Client, name: &str) -> Vec<String>
     refusals
 }
 
-/// Looks through what a server has left behind, and says how much that was.
-fn assert_no_canary(places: &[(&str, &[u8])], needles: &CanaryPatterns) {
-    for (where_, bytes) in places {
-        println!("{where_}: {} bytes", bytes.len());
-        assert!(300 < bytes.len(), "{where_}: there is something to look through");
-        assert_eq!(patterns_found_in(bytes, needles), [] as [String; 0], "{where_}");
+/// Asserts that no pattern is in the outputs of a server, and prints their sizes.
+fn assert_no_canary(outputs: &[(&str, &[u8])], patterns: &CanaryPatterns) {
+    for (source, bytes) in outputs {
+        println!("{source}: {} bytes", bytes.len());
+        assert!(300 < bytes.len(), "{source}: too few bytes to search");
+        assert_eq!(patterns_found_in(bytes, patterns), [] as [String; 0], "{source}");
     }
 }
 
-/// The database with its log, as it lies in `folder` now.
+/// The database files in `folder`, with the WAL.
 fn database_bytes(folder: &Path) -> Vec<u8> {
     let files = ["fireteam.db", "fireteam.db-wal", "fireteam.db-shm"];
     files.iter().filter_map(|name| std::fs::read(folder.join(name)).ok()).flatten().collect()
 }
 
 const GEOIP_DATABASE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/data/dbip-tour.mmdb");
-const VERBOSE_FLAGS: [&str; 6] = ["--trusted-proxies", "127.0.0.0/8", "--geoip-db", GEOIP_DATABASE, "--log-level", "debug"];
+const VERBOSE_FLAGS: [&str; 6] =
+    ["--trusted-proxies", "127.0.0.0/8", "--geoip-db", GEOIP_DATABASE, "--log-level", "debug"];
 
 fn contains(bytes: &[u8], word: &[u8]) -> bool {
-    bytes.windows(word.len()).any(|it| it == word)
+    bytes.windows(word.len()).any(|window| window == word)
 }
 
-/// SEC-9, in short: no byte of an answer, of the log at its most talkative, of the metrics, or of the database and its
-/// log has anybody's address, place or name, whether they search or queue.
+/// SEC-9: responses, debug log, metrics and database contain no address, location or name of a caller, after searches
+/// and queues.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn canary_data_is_absent_from_responses_logs_metrics_and_database() {
     let folder = tempfile::tempdir().unwrap();
     let server = ServerProcess::start(folder.path(), &VERBOSE_FLAGS);
-    let tape = RecordedBytes::default();
-    let address = start_recording_proxy(server.address, None, &tape).await;
-    let mut said = String::new();
-    for ((place, ..), name) in CANARY_LOCATIONS.iter().zip(CANARY_NAMES) {
+    let recorded = RecordedBytes::default();
+    let address = start_recording_proxy(server.address, None, &recorded).await;
+    let mut texts = String::new();
+    for ((caller_address, ..), name) in CANARY_LOCATIONS.iter().zip(CANARY_NAMES) {
         let client = Client::connect(format!("http://{address}")).await.unwrap();
-        let client = client.with_metadata("x-forwarded-for", place).unwrap();
-        said.extend(run_all_calls(client.clone(), client, name).await);
+        let client = client.with_metadata("x-forwarded-for", caller_address).unwrap();
+        texts.extend(run_all_calls(client.clone(), client, name).await);
     }
-    said.push_str(&server.operator_page("/metrics").await);
+    texts.push_str(&server.operator_page("/metrics").await);
     server.terminate();
     let database = database_bytes(folder.path());
     let ended = server.wait_for_exit();
     let at_rest = std::fs::read(folder.path().join("fireteam.db")).unwrap();
-    let answers = tape.lock().unwrap().clone();
-    let places = [
+    let answers = recorded.lock().unwrap().clone();
+    let outputs = [
         ("answers", &answers[..]),
-        ("refusals and metrics", said.as_bytes()),
+        ("refusals and metrics", texts.as_bytes()),
         ("log", ended.log.as_bytes()),
         ("open database", &database[..]),
         ("closed database", &at_rest[..]),
     ];
-    assert_no_canary(&places, &canary_patterns());
-    assert!(contains(&answers, b"by arrangement"), "the tap hears");
-    assert!(contains(&at_rest, b"by arrangement"), "so does the file");
+    assert_no_canary(&outputs, &canary_patterns());
+    assert!(contains(&answers, b"by arrangement"), "the proxy records responses");
+    assert!(contains(&at_rest, b"by arrangement"), "the file has the advertisement");
 }
 
-/// Whether whoever shows `header` is let in as an operator.
-async fn is_operator_allowed(desk: SocketAddr, header: &str) -> bool {
-    let channel = Endpoint::from_shared(format!("http://{desk}")).unwrap().connect().await.unwrap();
+/// Whether an operator call with the authorization `header` succeeds.
+async fn is_operator_allowed(operator_port: SocketAddr, header: &str) -> bool {
+    let channel = Endpoint::from_shared(format!("http://{operator_port}")).unwrap().connect().await.unwrap();
     let mut request = Request::new(generated_client::ListRulesetsRequest {});
     request.metadata_mut().insert("authorization", header.parse().unwrap());
     OperatorServiceClient::new(channel).list_rulesets(request).await.is_ok()
 }
 
-/// A talkative server that speaks TLS, asks for certificates, takes tokens and keeps an audit file.
-fn start_authenticated_process(folder: &Path, house: &CertificateAuthority, clients: &CertificateAuthority, badges: &TokenIssuer) -> ServerProcess {
-    write_server_certificate(folder, &house.server_certificate());
-    write_private_file(&folder.join("clients.pem"), &clients.pem);
-    drop(badges.write_jwt_settings(folder));
+/// Starts a server with debug log, TLS, client certificates, tokens and an audit log.
+fn start_authenticated_process(
+    folder: &Path,
+    server_ca: &CertificateAuthority,
+    client_ca: &CertificateAuthority,
+    issuer: &TokenIssuer,
+) -> ServerProcess {
+    write_server_certificate(folder, &server_ca.server_certificate());
+    write_private_file(&folder.join("clients.pem"), &client_ca.pem);
+    drop(issuer.write_jwt_settings(folder));
     let identified: [&[&str]; 3] = [
         &["--tls-certificate", "server.pem", "--tls-key", "server.key", "--tls-client-ca", "clients.pem"],
         &["--auth-keys", "jwks.json", "--auth-issuer", ISSUER, "--auth-audience", AUDIENCE],
@@ -270,58 +282,70 @@ fn start_authenticated_process(folder: &Path, house: &CertificateAuthority, clie
     ServerProcess::start(folder, &[&VERBOSE_FLAGS[..], &identified.concat()].concat())
 }
 
-/// SEC-9, SEC-4, A8: the same where callers show who they are, over TLS: no byte has a token, a part of one, a certificate,
-/// or the name, address or place of anybody but an operator; and an operator's name is in the audit and nowhere else.
+/// SEC-9, SEC-4, A8: the same with authenticated callers over TLS: no output has a token, a part of one, a certificate,
+/// or a caller's name, address or location. An operator's name is in the audit log only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn canary_data_is_absent_with_authenticated_callers() {
     const OPERATOR: &str = "canary-operator-63aa";
     const GAME_SERVER: &str = "canary-game-server-19f4";
     let folder = tempfile::tempdir().unwrap();
-    let (house, clients, badges) =
-        (CertificateAuthority::new("house"), CertificateAuthority::new("clients"), TokenIssuer::new(&SystemClock::start()));
-    let server = start_authenticated_process(folder.path(), &house, &clients, &badges);
+    let (server_ca, client_ca, issuer) = (
+        CertificateAuthority::new("server"),
+        CertificateAuthority::new("clients"),
+        TokenIssuer::new(&SystemClock::start()),
+    );
+    let server = start_authenticated_process(folder.path(), &server_ca, &client_ca, &issuer);
 
-    let mut needles = canary_patterns();
-    let token_of = |needles: &mut CanaryPatterns, role, subject: &str| {
-        let token = badges.sign_token(role, subject);
+    let mut patterns = canary_patterns();
+    let token_of = |patterns: &mut CanaryPatterns, role, subject: &str| {
+        let token = issuer.sign_token(role, subject);
         for (at, part) in token.split('.').enumerate().skip(1) {
-            needles.extend(text_patterns(&format!("part {at} of the token of {subject}"), part));
+            patterns.extend(text_patterns(&format!("part {at} of the token of {subject}"), part));
         }
         token
     };
-    let tape = RecordedBytes::default();
-    let address = start_recording_proxy(server.address, Some(tls_connector(&house, None)), &tape).await;
-    let at = format!("http://{address}");
-    let mut said = String::new();
-    for ((place, ..), name) in CANARY_LOCATIONS.iter().zip(CANARY_NAMES) {
+    let recorded = RecordedBytes::default();
+    let address = start_recording_proxy(server.address, Some(tls_connector(&server_ca, None)), &recorded).await;
+    let uri = format!("http://{address}");
+    let mut texts = String::new();
+    for ((caller_address, ..), name) in CANARY_LOCATIONS.iter().zip(CANARY_NAMES) {
         let mut client = async |name: &str| {
-            let token = token_of(&mut needles, Role::Client, name);
-            let client = Client::connect(&*at).await.unwrap().with_metadata("x-forwarded-for", place).unwrap();
+            let token = token_of(&mut patterns, Role::Client, name);
+            let client =
+                Client::connect(&*uri).await.unwrap().with_metadata("x-forwarded-for", caller_address).unwrap();
             client.with_token_source(TokenSource::fixed(&token).unwrap())
         };
-        let (one, other) = (client(name).await, client(&format!("{name}-too")).await);
-        said.extend(run_all_calls(one, other, name).await);
+        let (first, second) = (client(name).await, client(&format!("{name}-too")).await);
+        texts.extend(run_all_calls(first, second, name).await);
     }
-    let worthless = TokenSource::fixed(&(token_of(&mut needles, Role::Client, CANARY_NAMES[0]) + "x")).unwrap();
+    let invalid_token = TokenSource::fixed(&(token_of(&mut patterns, Role::Client, CANARY_NAMES[0]) + "x")).unwrap();
     let refused =
-        Client::connect(&*at).await.unwrap().with_token_source(worthless).choose_action(1, 1).await.unwrap_err();
+        Client::connect(&*uri).await.unwrap().with_token_source(invalid_token).choose_action(1, 1).await.unwrap_err();
     assert_eq!(refused.code(), Some(Code::Unauthenticated));
-    said.push_str(&refused.to_string());
+    texts.push_str(&refused.to_string());
 
-    let papers = clients.client_certificate(&format!("fireteam://game_server/{GAME_SERVER}"));
-    needles.extend(text_patterns("a game server's name", GAME_SERVER));
-    let lines = papers.certificate.lines().filter(|line| !line.starts_with('-'));
-    needles.extend(lines.map(|line| ("a certificate".to_owned(), line.as_bytes().to_vec())));
-    let shown = start_recording_proxy(server.address, Some(tls_connector(&house, Some(&papers))), &tape).await;
+    let certificate = client_ca.client_certificate(&format!("fireteam://game_server/{GAME_SERVER}"));
+    patterns.extend(text_patterns("a game server's name", GAME_SERVER));
+    let lines = certificate.certificate.lines().filter(|line| !line.starts_with('-'));
+    patterns.extend(lines.map(|line| ("a certificate".to_owned(), line.as_bytes().to_vec())));
+    let shown =
+        start_recording_proxy(server.address, Some(tls_connector(&server_ca, Some(&certificate))), &recorded).await;
     let game_server = Client::connect(format!("http://{shown}")).await.unwrap();
-    game_server.advertise(advertise_request(&[(CANARY_NAMES[1], 0.0)], 3)).await.expect("a game server speaks for others");
+    game_server
+        .advertise(advertise_request(&[(CANARY_NAMES[1], 0.0)], 3))
+        .await
+        .expect("a game server acts for other users");
 
-    let desk = start_recording_proxy(server.operator_address, Some(tls_connector(&house, None)), &tape).await;
+    let operator_port =
+        start_recording_proxy(server.operator_address, Some(tls_connector(&server_ca, None)), &recorded).await;
     for (role, subject) in [(Role::Operator, OPERATOR), (Role::Client, CANARY_NAMES[2])] {
-        assert_eq!(is_operator_allowed(desk, &badges.authorization_header(role, subject)).await, role == Role::Operator);
+        assert_eq!(
+            is_operator_allowed(operator_port, &issuer.authorization_header(role, subject)).await,
+            role == Role::Operator
+        );
     }
-    drop(token_of(&mut needles, Role::Operator, OPERATOR));
-    said.push_str(&http_get(desk, "/metrics", "").await);
+    drop(token_of(&mut patterns, Role::Operator, OPERATOR));
+    texts.push_str(&http_get(operator_port, "/metrics", "").await);
 
     server.terminate();
     let database = database_bytes(folder.path());
@@ -330,33 +354,33 @@ async fn canary_data_is_absent_with_authenticated_callers() {
     let (audit, log): (Vec<&str>, Vec<&str>) = log.lines().partition(|line| line.contains("fireteam::audit"));
     let (audit, log) = (audit.concat(), log.concat());
     let file = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
-    let answers = tape.lock().unwrap().clone();
-    assert_no_canary(&[("audit in the log", audit.as_bytes()), ("audit file", file.as_bytes())], &needles);
+    let answers = recorded.lock().unwrap().clone();
+    assert_no_canary(&[("audit in the log", audit.as_bytes()), ("audit file", file.as_bytes())], &patterns);
     assert!(audit.contains(OPERATOR) && file.contains(OPERATOR) && file.contains(ISSUER), "{file}");
-    needles.extend(text_patterns("an operator's name", OPERATOR));
-    let places = [
+    patterns.extend(text_patterns("an operator's name", OPERATOR));
+    let outputs = [
         ("answers", &answers[..]),
-        ("refusals and metrics", said.as_bytes()),
+        ("refusals and metrics", texts.as_bytes()),
         ("log", log.as_bytes()),
         ("open database", &database[..]),
         ("closed database", &at_rest[..]),
     ];
-    assert_no_canary(&places, &needles);
-    assert!(contains(&answers, b"by arrangement"), "the tap hears what TLS hides");
-    assert!(contains(&at_rest, b"by arrangement"), "so does the file");
+    assert_no_canary(&outputs, &patterns);
+    assert!(contains(&answers, b"by arrangement"), "the proxy records decrypted responses");
+    assert!(contains(&at_rest, b"by arrangement"), "the file has the advertisement");
 }
 
-/// The search for canaries finds them where they are.
+/// The search finds each pattern that is present.
 #[test]
 fn canary_search_finds_each_pattern() {
-    let needles = canary_patterns();
-    for (what, needle) in &needles {
-        let haystack = [b"before ".as_slice(), needle, b" after"].concat();
-        assert!(patterns_found_in(&haystack, &needles).contains(what), "{what}");
+    let patterns = canary_patterns();
+    for (description, pattern) in &patterns {
+        let haystack = [b"before ".as_slice(), pattern, b" after"].concat();
+        assert!(patterns_found_in(&haystack, &patterns).contains(description), "{description}");
     }
-    assert_eq!(patterns_found_in(b"71.20.133.127 and canary", &needles), [] as [String; 0]);
+    assert_eq!(patterns_found_in(b"71.20.133.127 and canary", &patterns), [] as [String; 0]);
     for before in ["", "x", "xy", "xyz"] {
         let text = URL_SAFE_NO_PAD.encode(format!("{before}{}after", CANARY_NAMES[0]));
-        assert_eq!(patterns_found_in(text.as_bytes(), &needles).len(), 1, "{before}");
+        assert_eq!(patterns_found_in(text.as_bytes(), &patterns).len(), 1, "{before}");
     }
 }

@@ -1,26 +1,27 @@
-//! Whatever strangers write, metrics and log do not grow by it.
+//! Metric cardinality and log size do not depend on the texts of requests.
 
 use tonic::transport::Endpoint;
 use tonic::{Code, Request};
 
 use crate::support::generated_client;
 use crate::support::generated_client::matchmaking_service_client::MatchmakingServiceClient;
-use crate::support::server_process::ServerProcess;
 use crate::support::scripted_server;
+use crate::support::server_process::ServerProcess;
 
-/// Bytes in a line of the log at most.
+/// Maximum length of a log line, bytes.
 const LINE_BYTES_MAX: usize = 1_024;
 
-/// What a search of strangers says: 64 users and 32 regions that nobody has named before, and, where the number is odd, 4
-/// attributes that no ruleset has.
+/// Search with 64 users and 32 regions that are unique to `number`; for odd numbers also 4 unknown attributes, which is
+/// an error.
 fn search_with_unique_texts(number: usize) -> generated_client::MatchmakingSearchRequest {
-    let players =
-        (0..64).map(|at| generated_client::PlayerData { user_id: format!("canary {number} {at}"), ..Default::default() });
-    let regions =
-        (0..32).map(|at| generated_client::RegionLatency { region: format!("canary-{number}-{at}"), round_trip_ms: 1.0 });
+    let players = (0..64)
+        .map(|at| generated_client::PlayerData { user_id: format!("canary {number} {at}"), ..Default::default() });
+    let regions = (0..32)
+        .map(|at| generated_client::RegionLatency { region: format!("canary-{number}-{at}"), round_trip_ms: 1.0 });
     let text = |at| Some(generated_client::attribute_value::Value::StringValue(format!("canary\n{number} {at}")));
     let count = if number.is_multiple_of(2) { 0 } else { 4 };
-    let attributes = (0..count).map(|at| (format!("canary {number} {at}"), generated_client::AttributeValue { value: text(at) }));
+    let attributes =
+        (0..count).map(|at| (format!("canary {number} {at}"), generated_client::AttributeValue { value: text(at) }));
     let session = generated_client::SessionCompositionData {
         players: players.collect(),
         region_latencies: regions.collect(),
@@ -34,8 +35,8 @@ fn search_with_unique_texts(number: usize) -> generated_client::MatchmakingSearc
     }
 }
 
-/// SEC-19: 100,000 different texts of strangers, half of them in calls that are refused, and a hundred methods that there
-/// are not: not one series more, and no line of the log longer than a kilobyte or with any of it in it.
+/// SEC-19: 100,000 different texts, half of them in rejected calls, and a hundred unknown methods add no metric series.
+/// No log line is longer than a kilobyte or contains such a text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_and_log_lines_do_not_grow_with_request_texts() {
     let folder = tempfile::tempdir().unwrap();
@@ -43,18 +44,20 @@ async fn metrics_and_log_lines_do_not_grow_with_request_texts() {
     let endpoint = Endpoint::from_shared(format!("http://{}", server.address)).unwrap();
     let mut client = MatchmakingServiceClient::new(endpoint.connect().await.unwrap());
     let mut call = async |number: usize| {
-        let said = client.search(search_with_unique_texts(number)).await;
-        assert_eq!(said.is_ok(), number.is_multiple_of(2), "{said:?}");
+        let result = client.search(search_with_unique_texts(number)).await;
+        assert_eq!(result.is_ok(), number.is_multiple_of(2), "{result:?}");
     };
     let unknown = async |number: usize| {
-        // A connection of its own: one that asks for nothing but what is not there is ended soon.
+        // A connection per call: repeated unknown methods end a connection.
         let mut grpc = tonic::client::Grpc::new(endpoint.connect().await.unwrap());
         grpc.ready().await.unwrap();
         let path = format!("/canary.v{number}.Service/Method").parse().unwrap();
-        let codec =
-            tonic_prost::ProstCodec::<generated_client::MatchmakingSearchRequest, generated_client::MatchmakingSearchResponse>::default();
-        let said = grpc.unary(Request::new(search_with_unique_texts(0)), path, codec).await;
-        assert_eq!(said.unwrap_err().code(), Code::Unimplemented);
+        let codec = tonic_prost::ProstCodec::<
+            generated_client::MatchmakingSearchRequest,
+            generated_client::MatchmakingSearchResponse,
+        >::default();
+        let result = grpc.unary(Request::new(search_with_unique_texts(0)), path, codec).await;
+        assert_eq!(result.unwrap_err().code(), Code::Unimplemented);
     };
     call(0).await;
     call(1).await;
@@ -73,7 +76,7 @@ async fn metrics_and_log_lines_do_not_grow_with_request_texts() {
     let log = server.wait_for_exit().log;
     let longest = log.lines().map(str::len).max().unwrap();
     println!("{after} series; {} lines, the longest of {longest} bytes", log.lines().count());
-    assert!(1_000 < log.lines().count(), "refusals are in the log");
+    assert!(1_000 < log.lines().count(), "rejections are logged");
     assert!(longest <= LINE_BYTES_MAX);
     assert!(!log.contains("canary"), "{}", log.lines().find(|line| line.contains("canary")).unwrap());
 }

@@ -1,4 +1,5 @@
-//! What is whose: nobody changes, ends or confirms anything of somebody else's, and trying teaches nothing.
+//! Ownership: no caller changes, ends or confirms an advertisement or reservation of another, and all errors are the
+//! same.
 
 use fireteam::api::convert::EntryPoint;
 use fireteam::api::matchmaking_handler::MatchmakingHandler;
@@ -12,15 +13,15 @@ use proptest::prelude::*;
 use proptest::test_runner::{TestCaseError, TestRunner};
 use prost::Message;
 
-use crate::support::tokens::{TokenIssuer, start_authenticated_server, start_authenticated_server_with_config};
-use crate::support::test_server::{TestServer, advertise_request, party_session};
 use crate::support::generated_client;
+use crate::support::test_server::{TestServer, advertise_request, party_session};
+use crate::support::tokens::{TokenIssuer, start_authenticated_server, start_authenticated_server_with_config};
 
 type TestCaller = authorization::AuthorizedCaller<authorization::ClientOrGameServer>;
 
-/// Callers, each with an advertisement and, in the next one's, a reservation.
+/// Number of callers, each with an advertisement and with a reservation in the next caller's advertisement.
 const OWNERS: usize = 12;
-/// Attempts in all.
+/// Number of random attempts.
 const ATTEMPTS: u32 = 10_000;
 
 struct Owner {
@@ -35,22 +36,22 @@ fn role_of_owner(number: usize) -> Role {
     if number % 3 == 2 { Role::GameServer } else { Role::Client }
 }
 
-/// The same message of the client's and of the server's making.
+/// Converts between the client's and the server's type of a message.
 fn transcode<M: Message + Default>(message: impl Message) -> M {
     M::decode(message.encode_to_vec().as_slice()).unwrap()
 }
 
-async fn create_owners(house: &TestServer, badges: &TokenIssuer, handler: &MatchmakingHandler) -> Vec<Owner> {
+async fn create_owners(server: &TestServer, issuer: &TokenIssuer, handler: &MatchmakingHandler) -> Vec<Owner> {
     let mut owners = Vec::new();
     for number in 0..OWNERS {
         let name = format!("owner {number}");
-        let caller = badges.authorized_caller(house, role_of_owner(number), &name);
+        let caller = issuer.authorized_caller(server, role_of_owner(number), &name);
         let wire = transcode(advertise_request(&[(&name, 0.0)], 8));
-        let made = handler.update(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
+        let created = handler.update(EntryPoint::default(), &caller, wire).unwrap().wait().await.unwrap();
         owners.push(Owner {
             caller,
-            id: made.id.to_string(),
-            token: made.advertisement_token,
+            id: created.id.to_string(),
+            token: created.advertisement_token,
             reservation_id: String::new(),
             reservation_token: Vec::new(),
         });
@@ -93,9 +94,9 @@ struct Attempt {
     operation: OwnerOperation,
     attacker: usize,
     victim: usize,
-    /// 0: the victim's token; 1: the attacker's own; 2: noise; 3: the victim's with a bit flipped.
+    /// 0: the victim's token; 1: the attacker's; 2: random; 3: the victim's with one bit flipped.
     token_choice: u8,
-    /// 0: the victim's id; else one that nobody has.
+    /// 0: the victim's id; otherwise an unused one.
     id_choice: u8,
     noise: [u8; 16],
     bit: usize,
@@ -111,16 +112,24 @@ fn any_attempt() -> impl Strategy<Value = Attempt> {
     ];
     let others = (0..OWNERS, 1..OWNERS).prop_map(|(attacker, by)| (attacker, (attacker + by) % OWNERS));
     (verb, others, 0..4_u8, 0..4_u8, any::<[u8; 16]>(), 0..500_usize).prop_map(
-        |(verb, (attacker, victim), token, id, noise, bit)| Attempt { operation: verb, attacker, victim, token_choice: token, id_choice: id, noise, bit },
+        |(verb, (attacker, victim), token, id, noise, bit)| Attempt {
+            operation: verb,
+            attacker,
+            victim,
+            token_choice: token,
+            id_choice: id,
+            noise,
+            bit,
+        },
     )
 }
 
-/// Makes the attempt; how it was refused.
+/// Makes the attempt and returns its error.
 fn attempt_error(handler: &MatchmakingHandler, owners: &[Owner], attempt: &Attempt) -> Option<Rejection> {
     let Attempt { attacker, victim, .. } = *attempt;
-    let (attacker, victim, door) = (&owners[attacker], &owners[victim], EntryPoint::default());
-    let of_seats = matches!(attempt.operation, OwnerOperation::Release);
-    let pick = |owner: &Owner| if of_seats { owner.reservation_token.clone() } else { owner.token.clone() };
+    let (attacker, victim, entry_point) = (&owners[attacker], &owners[victim], EntryPoint::default());
+    let is_release = matches!(attempt.operation, OwnerOperation::Release);
+    let pick = |owner: &Owner| if is_release { owner.reservation_token.clone() } else { owner.token.clone() };
     let token = match attempt.token_choice {
         0 => pick(victim),
         1 => pick(attacker),
@@ -132,7 +141,7 @@ fn attempt_error(handler: &MatchmakingHandler, owners: &[Owner], attempt: &Attem
             token
         }
     };
-    let real = if of_seats { victim.reservation_id.clone() } else { victim.id.clone() };
+    let real = if is_release { victim.reservation_id.clone() } else { victim.id.clone() };
     let id = if attempt.id_choice == 0 { real } else { AdvertisementId::from_bytes(attempt.noise).to_string() };
     let mut update = pb::UpdateAdvertisementRequest {
         advertisement_id: id.clone(),
@@ -140,20 +149,21 @@ fn attempt_error(handler: &MatchmakingHandler, owners: &[Owner], attempt: &Attem
         ..Default::default()
     };
     let outcome = match attempt.operation {
-        OwnerOperation::Heartbeat => handler.update(door, &attacker.caller, update).map(drop),
+        OwnerOperation::Heartbeat => handler.update(entry_point, &attacker.caller, update).map(drop),
         OwnerOperation::Replace => {
             update.session_composition =
-                transcode::<pb::UpdateAdvertisementRequest>(advertise_request(&[("thief", 0.0)], 1)).session_composition;
-            handler.update(door, &attacker.caller, update).map(drop)
+                transcode::<pb::UpdateAdvertisementRequest>(advertise_request(&[("attacker", 0.0)], 1))
+                    .session_composition;
+            handler.update(entry_point, &attacker.caller, update).map(drop)
         }
         OwnerOperation::Confirm => {
-            // Whoever holds seats in the victim's would have them confirmed.
+            // Confirms the attacker's reservation in the victim's advertisement.
             update.confirmed_reservation_ids = vec![attacker.reservation_id.clone()];
-            handler.update(door, &attacker.caller, update).map(drop)
+            handler.update(entry_point, &attacker.caller, update).map(drop)
         }
         OwnerOperation::Delete => {
             let wire = pb::DeleteAdvertisementRequest { advertisement_id: id, advertisement_token: token };
-            handler.delete(door, &attacker.caller, wire).map(drop)
+            handler.delete(entry_point, &attacker.caller, wire).map(drop)
         }
         OwnerOperation::Release => {
             let wire = pb::ReleaseRequest { reservation_id: id, reservation_token: token };
@@ -163,19 +173,31 @@ fn attempt_error(handler: &MatchmakingHandler, owners: &[Owner], attempt: &Attem
     outcome.err()
 }
 
-/// SEC-5: ten thousand attempts at what is somebody else's: none succeeds, all are answered alike, be it there or not.
+/// SEC-5: ten thousand attempts on other callers' objects: none succeeds, and all get the same error, whether the
+/// object exists or not.
 #[tokio::test]
 async fn advertisement_calls_by_another_caller_are_refused_alike() {
-    let (house, badges) = start_authenticated_server().await;
-    let handler = MatchmakingHandler::new(house.app.engine.clone());
-    let owners = create_owners(&house, &badges, &handler).await;
+    let (server, issuer) = start_authenticated_server().await;
+    let handler = MatchmakingHandler::new(server.app.engine.clone());
+    let owners = create_owners(&server, &issuer, &handler).await;
     let config = ProptestConfig { cases: ATTEMPTS, failure_persistence: None, ..ProptestConfig::default() };
-    let absent = Attempt { operation: OwnerOperation::Delete, attacker: 0, victim: 1, token_choice: 2, id_choice: 1, noise: [1; 16], bit: 0 };
-    let one_answer = attempt_error(&handler, &owners, &absent).expect("nothing is there");
-    assert_eq!((one_answer.code, one_answer.reason), (tonic::Code::PermissionDenied, pb::ErrorReason::NotOwner));
+    let absent = Attempt {
+        operation: OwnerOperation::Delete,
+        attacker: 0,
+        victim: 1,
+        token_choice: 2,
+        id_choice: 1,
+        noise: [1; 16],
+        bit: 0,
+    };
+    let expected_error = attempt_error(&handler, &owners, &absent).expect("the advertisement does not exist");
+    assert_eq!(
+        (expected_error.code, expected_error.reason),
+        (tonic::Code::PermissionDenied, pb::ErrorReason::NotOwner)
+    );
     TestRunner::new(config)
         .run(&any_attempt(), |attempt| match attempt_error(&handler, &owners, &attempt) {
-            Some(answer) if answer == one_answer => Ok(()),
+            Some(answer) if answer == expected_error => Ok(()),
             other => Err(TestCaseError::fail(format!("{attempt:?}: {other:?}"))),
         })
         .unwrap();
@@ -189,25 +211,26 @@ async fn advertisement_calls_by_another_caller_are_refused_alike() {
         let answer = handler.update(EntryPoint::default(), &owner.caller, heartbeat).unwrap().wait().await.unwrap();
         let [held] = answer.reservations.as_slice() else { panic!("{number}: {:?}", answer.reservations) };
         assert_eq!(held.id.to_string(), owners[(number + OWNERS - 1) % OWNERS].reservation_id);
-        assert!(held.expires_in_ms.is_some(), "{number}: nobody but the host confirms");
+        assert!(held.expires_in_ms.is_some(), "{number}: only the host confirms");
     }
     for owner in &owners {
         let release = pb::ReleaseRequest {
             reservation_id: owner.reservation_id.clone(),
             reservation_token: owner.reservation_token.clone(),
         };
-        handler.release(&owner.caller, release).await.expect("its own");
+        handler.release(&owner.caller, release).await.expect("release by its owner");
     }
 }
 
-/// SEC-5: the same over the wire, where the same name in another role is another caller too.
+/// SEC-5: the same over gRPC; the same name with another role is another caller.
 #[tokio::test]
 async fn advertisement_token_is_useless_to_another_caller() {
-    let (house, badges) = start_authenticated_server().await;
-    let ana = badges.client_with_token(&house, Role::Client, "ana").await;
+    let (server, issuer) = start_authenticated_server().await;
+    let ana = issuer.client_with_token(&server, Role::Client, "ana").await;
     let mut advertised = ana.advertise(advertise_request(&[("ana", 0.0)], 3)).await.expect("advertise");
-    let ben = badges.client_with_token(&house, Role::Client, "ben").await;
-    let search_token = ben.search_session(1, party_session(&[("ben", 0.0)])).search().await.expect("search").search_token;
+    let ben = issuer.client_with_token(&server, Role::Client, "ben").await;
+    let search_token =
+        ben.search_session(1, party_session(&[("ben", 0.0)])).search().await.expect("search").search_token;
     let reserve = fireteam_client::pb::MatchmakingReserveRequest {
         advertisement_id: advertised.id().into(),
         search_token,
@@ -224,45 +247,45 @@ async fn advertisement_token_is_useless_to_another_caller() {
         reservation_token: reserved.reservation_token.clone(),
     };
     for (role, name) in [(Role::Client, "eve"), (Role::GameServer, "ana"), (Role::GameServer, "ben")] {
-        let thief = badges.client_with_token(&house, role, name).await;
-        let error = thief.delete_advertisement(delete.clone()).await.expect_err("not theirs");
+        let attacker = issuer.client_with_token(&server, role, name).await;
+        let error = attacker.delete_advertisement(delete.clone()).await.expect_err("another owner");
         assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
-        let other = thief.release(release.clone()).await.expect_err("not theirs");
-        assert_eq!(other.to_string(), error.to_string(), "one answer");
+        let other = attacker.release(release.clone()).await.expect_err("another owner");
+        assert_eq!(other.to_string(), error.to_string(), "the same error");
     }
-    assert_eq!(advertised.heartbeat().await.expect("still there").reservations.len(), 1);
-    ben.release(release).await.expect("his own");
+    assert_eq!(advertised.heartbeat().await.expect("the advertisement still exists").reservations.len(), 1);
+    ben.release(release).await.expect("release by its owner");
 }
 
-/// SEC-5, S1-44: what comes back from the store, or from its token after the store was lost, is still its owner's.
+/// SEC-5, S1-44: an advertisement loaded from the store, or recreated by its token, keeps its owner.
 #[tokio::test]
 async fn recreated_advertisement_keeps_its_owner() {
     let folder = tempfile::tempdir().unwrap();
     for store in [StoreTarget::Memory, StoreTarget::Sqlite(folder.path().join("kept.db"))] {
         let is_lost = store == StoreTarget::Memory;
-        let (house, badges) = start_authenticated_server_with_config(|config| config.store = store).await;
-        let ana = badges.client_with_token(&house, Role::Client, "ana").await;
+        let (server, issuer) = start_authenticated_server_with_config(|config| config.store = store).await;
+        let ana = issuer.client_with_token(&server, Role::Client, "ana").await;
         let advertised = ana.advertise(advertise_request(&[("ana", 0.0)], 3)).await.expect("advertise");
         let (id, token) = (advertised.id().to_owned(), advertised.token().to_owned());
-        let house = house.restart().await;
-        let again = |players: &[(&str, f64)]| fireteam_client::pb::MatchmakingUpdateAdvertisementRequest {
+        let server = server.restart().await;
+        let update_with = |players: &[(&str, f64)]| fireteam_client::pb::MatchmakingUpdateAdvertisementRequest {
             advertisement_id: id.clone(),
             advertisement_token: token.clone(),
             ..advertise_request(players, 3)
         };
-        let eve = badges.client_with_token(&house, Role::Client, "eve").await;
-        let error = eve.update_advertisement(again(&[("eve", 0.0)])).await.expect_err("not hers");
+        let eve = issuer.client_with_token(&server, Role::Client, "eve").await;
+        let error = eve.update_advertisement(update_with(&[("eve", 0.0)])).await.expect_err("another owner");
         assert_eq!(error.code(), Some(Code::PermissionDenied), "{error}");
-        let ana = badges.client_with_token(&house, Role::Client, "ana").await;
-        let answer = ana.update_advertisement(again(&[("ana", 0.0)])).await.expect("brought back");
+        let ana = issuer.client_with_token(&server, Role::Client, "ana").await;
+        let answer = ana.update_advertisement(update_with(&[("ana", 0.0)])).await.expect("update by its owner");
         assert_eq!(answer.created, is_lost);
         let delete = fireteam_client::pb::MatchmakingDeleteAdvertisementRequest {
             advertisement_id: id.clone(),
             advertisement_token: answer.advertisement_token,
         };
-        let refused = eve.delete_advertisement(delete.clone()).await.expect_err("not hers");
-        assert_eq!(refused.to_string(), error.to_string(), "one answer");
-        ana.delete_advertisement(delete).await.expect("her own");
-        house.app.shutdown().await;
+        let refused = eve.delete_advertisement(delete.clone()).await.expect_err("another owner");
+        assert_eq!(refused.to_string(), error.to_string(), "the same error");
+        ana.delete_advertisement(delete).await.expect("delete by its owner");
+        server.app.shutdown().await;
     }
 }

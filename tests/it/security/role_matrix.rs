@@ -1,5 +1,5 @@
-//! Every call of both ports, by everybody, good and bad: who is let in where. The calls come from the descriptors, so one
-//! without a row of policy fails here, and so does one that lets in whom it should not.
+//! Role matrix: every RPC of both ports with every kind of credential. The RPCs come from the descriptors, so an RPC
+//! without an access policy, or with a wrong one, fails here.
 
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use prost::Message;
@@ -16,53 +16,64 @@ use fireteam::auth::issuing_key::{CallerTokenClaims, IssuingKey};
 use fireteam::auth::policy::AccessPolicy;
 use fireteam::config::RateLimitRules;
 
-use crate::support::tokens::{TokenIssuer, start_authenticated_server, start_authenticated_server_with_config};
 use crate::support::scripted_server::TEST_TIMEOUT;
+use crate::support::tokens::{TokenIssuer, start_authenticated_server, start_authenticated_server_with_config};
 
-/// What somebody shows, and who that makes them, or the word that they are refused with.
+/// A credential, and its role or the expected error reason.
 struct TestCredential {
     label: &'static str,
     header: Option<String>,
     expected: Result<Role, &'static str>,
 }
 
-fn all_credentials(badges: &TokenIssuer) -> Vec<TestCredential> {
+fn all_credentials(issuer: &TokenIssuer) -> Vec<TestCredential> {
     let change = |change: &dyn Fn(&mut CallerTokenClaims)| {
-        let mut issued = badges.claims(Role::GameServer, "eu-1");
+        let mut issued = issuer.claims(Role::GameServer, "eu-1");
         change(&mut issued);
-        badges.key.sign_jwt(&issued).unwrap()
+        issuer.key.sign_jwt(&issued).unwrap()
     };
-    let (public, good) = (badges.key.public_key_pem(), badges.claims(Role::Operator, "ana"));
+    let (public, good) = (issuer.key.public_key_pem(), issuer.claims(Role::Operator, "ana"));
     let by = |header: Header| encode(&header, &good, &EncodingKey::from_secret(public.as_bytes())).unwrap();
-    let hs256 = by(Header { kid: Some(badges.key.key_id()), ..Header::new(Algorithm::HS256) });
-    let stranger = IssuingKey::from_seed(&[9; 32]).unwrap();
+    let hs256 = by(Header { kid: Some(issuer.key.key_id()), ..Header::new(Algorithm::HS256) });
+    let unknown_key = IssuingKey::from_seed(&[9; 32]).unwrap();
     let (_, rest) =
-        badges.sign_token(Role::Operator, "ana").split_once('.').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
+        issuer.sign_token(Role::Operator, "ana").split_once('.').map(|(a, b)| (a.to_owned(), b.to_owned())).unwrap();
     // {"alg":"none"}
     let none = format!("eyJhbGciOiJub25lIn0.{}.", rest.split_once('.').unwrap().0);
-    let refused =
-        |called, token: String, reason| TestCredential { label: called, header: Some(format!("Bearer {token}")), expected: Err(reason) };
-    let known = |called, role, subject| TestCredential { label: called, header: Some(badges.authorization_header(role, subject)), expected: Ok(role) };
+    let refused = |called, token: String, reason| TestCredential {
+        label: called,
+        header: Some(format!("Bearer {token}")),
+        expected: Err(reason),
+    };
+    let accepted = |called, role, subject| TestCredential {
+        label: called,
+        header: Some(issuer.authorization_header(role, subject)),
+        expected: Ok(role),
+    };
     vec![
-        TestCredential { label: "nobody", header: None, expected: Err("NO_CREDENTIALS") },
+        TestCredential { label: "no credentials", header: None, expected: Err("NO_CREDENTIALS") },
         TestCredential { label: "basic", header: Some("Basic YTpi".into()), expected: Err("MALFORMED_CREDENTIALS") },
         refused("noise", "noise".into(), "MALFORMED_CREDENTIALS"),
-        refused("expired", change(&|it| (it.iat, it.exp) = (it.iat - 120, it.iat - 60)), "CREDENTIALS_EXPIRED"),
-        refused("wrong aud", change(&|it| it.aud = "elsewhere".into()), "CREDENTIALS_REJECTED"),
-        refused("wrong iss", change(&|it| it.iss = "elsewhere".into()), "CREDENTIALS_REJECTED"),
-        refused("unknown role", change(&|it| it.role = Some("root".into())), "CREDENTIALS_REJECTED"),
+        refused(
+            "expired",
+            change(&|claims| (claims.iat, claims.exp) = (claims.iat - 120, claims.iat - 60)),
+            "CREDENTIALS_EXPIRED",
+        ),
+        refused("wrong aud", change(&|claims| claims.aud = "elsewhere".into()), "CREDENTIALS_REJECTED"),
+        refused("wrong iss", change(&|claims| claims.iss = "elsewhere".into()), "CREDENTIALS_REJECTED"),
+        refused("unknown role", change(&|claims| claims.role = Some("root".into())), "CREDENTIALS_REJECTED"),
         refused("alg=none", none, "MALFORMED_CREDENTIALS"),
         refused("HS256 with the public key", hs256, "CREDENTIALS_REJECTED"),
-        refused("unknown kid", stranger.sign_jwt(&good).unwrap(), "CREDENTIALS_REJECTED"),
-        known("client", Role::Client, "ana"),
-        known("other client", Role::Client, "ben"),
-        known("server", Role::GameServer, "eu-1"),
-        known("other server", Role::GameServer, "eu-2"),
-        known("operator", Role::Operator, "ana"),
+        refused("unknown kid", unknown_key.sign_jwt(&good).unwrap(), "CREDENTIALS_REJECTED"),
+        accepted("client", Role::Client, "ana"),
+        accepted("other client", Role::Client, "ben"),
+        accepted("server", Role::GameServer, "eu-1"),
+        accepted("other server", Role::GameServer, "eu-2"),
+        accepted("operator", Role::Operator, "ana"),
     ]
 }
 
-/// The paths of a descriptor set.
+/// RPC paths of a descriptor set.
 fn rpc_paths(descriptors: &[u8]) -> Vec<String> {
     let set = FileDescriptorSet::decode(descriptors).unwrap();
     let of_file = |file: &prost_types::FileDescriptorProto| {
@@ -75,7 +86,7 @@ fn rpc_paths(descriptors: &[u8]) -> Vec<String> {
     set.file.iter().flat_map(of_file).collect()
 }
 
-/// How one call ends that says nothing; none when it is answered, be it by a stream that goes on.
+/// Status of a call with an empty request; `None` if it succeeds, also for a stream that stays open.
 async fn call_status(channel: &Channel, path: &str, header: Option<&str>) -> Option<Status> {
     let mut grpc = tonic::client::Grpc::new(channel.clone());
     grpc.ready().await.unwrap();
@@ -84,96 +95,98 @@ async fn call_status(channel: &Channel, path: &str, header: Option<&str>) -> Opt
         request.metadata_mut().insert("authorization", header.parse().unwrap());
     }
     let path: PathAndQuery = path.parse().unwrap();
-    let asked = async {
+    let call = async {
         let mut answers = match grpc.streaming(request, path, ProstCodec::<(), ()>::default()).await {
             Ok(response) => response.into_inner(),
             Err(status) => return Some(status),
         };
         answers.message().await.err()
     };
-    tokio::time::timeout(TEST_TIMEOUT, asked).await.expect("an answer")
+    tokio::time::timeout(TEST_TIMEOUT, call).await.expect("a response in time")
 }
 
-/// Judges one cell.
-async fn check_access(channel: &Channel, path: &str, shown: &TestCredential) {
-    let end = call_status(channel, path, shown.header.as_deref()).await;
+/// Checks one RPC with one credential.
+async fn check_access(channel: &Channel, path: &str, credential: &TestCredential) {
+    let end = call_status(channel, path, credential.header.as_deref()).await;
     let (code, reason) = match &end {
         None => (Code::Ok, String::new()),
-        Some(status) => (status.code(), status.get_details_error_info().map(|it| it.reason).unwrap_or_default()),
+        Some(status) => (status.code(), status.get_details_error_info().map(|info| info.reason).unwrap_or_default()),
     };
-    let cell = format!("{path} by {}: {code:?} {reason}", shown.label);
-    let is_let_in = !matches!(code, Code::Unauthenticated | Code::PermissionDenied);
-    match (rpc_method::method_of_path(path).access, shown.expected) {
-        (AccessPolicy::Public, _) => assert!(is_let_in, "{cell}"),
-        (AccessPolicy::RolesOnly(_), Err(wanted)) => {
-            assert_eq!((code, &*reason), (Code::Unauthenticated, wanted), "{cell}")
+    let cell = format!("{path} by {}: {code:?} {reason}", credential.label);
+    let is_admitted = !matches!(code, Code::Unauthenticated | Code::PermissionDenied);
+    match (rpc_method::method_of_path(path).access, credential.expected) {
+        (AccessPolicy::Public, _) => assert!(is_admitted, "{cell}"),
+        (AccessPolicy::RolesOnly(_), Err(expected)) => {
+            assert_eq!((code, &*reason), (Code::Unauthenticated, expected), "{cell}")
         }
-        (AccessPolicy::RolesOnly(roles), Ok(role)) if roles.contains(role) => assert!(is_let_in, "{cell}"),
+        (AccessPolicy::RolesOnly(roles), Ok(role)) if roles.contains(role) => assert!(is_admitted, "{cell}"),
         (AccessPolicy::RolesOnly(_), Ok(_)) => {
             assert_eq!((code, &*reason), (Code::PermissionDenied, "ROLE_NOT_ALLOWED"), "{cell}");
         }
     }
 }
 
-/// SEC-4: every call by everybody, asserted cell by cell, over real connections to both ports.
+/// SEC-4: every RPC with every credential, over real connections to both ports.
 #[tokio::test]
 async fn role_matrix_of_every_rpc_matches_the_policy() {
-    // So many worthless proofs from one place are soon told nothing but that they are too many.
-    let (house, badges) = start_authenticated_server_with_config(|config| config.rate_limits = RateLimitRules::Off).await;
-    let everybody = all_credentials(&badges);
+    // Rate limits are off: that many invalid credentials would exceed them.
+    let (server, issuer) =
+        start_authenticated_server_with_config(|config| config.rate_limits = RateLimitRules::Off).await;
+    let credentials = all_credentials(&issuer);
     let both = [
         tonic_health::pb::FILE_DESCRIPTOR_SET,
         tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
         tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
     ];
     let ports = [
-        (house.app.server.address, pb::MATCHMAKING_DESCRIPTORS),
-        (house.app.server.operator_address, pb::OPERATOR_DESCRIPTORS),
+        (server.app.server.address, pb::MATCHMAKING_DESCRIPTORS),
+        (server.app.server.operator_address, pb::OPERATOR_DESCRIPTORS),
     ];
     let mut cells = 0;
     for (address, descriptors) in ports {
         let mut all: Vec<String> = both.iter().chain([&descriptors]).flat_map(|set| rpc_paths(set)).collect();
-        // From a drained server nothing more is to be had.
+        // Drain comes last: a drained server refuses calls.
         all.sort_by_key(|path| path.ends_with("/Drain"));
         assert!(8 <= all.len(), "{all:?}");
         for path in &all {
-            assert!(rpc_method::is_known_path(path), "{path} has no row of policy");
-            for shown in &everybody {
-                // A connection of its own: streams that go on would use up the places of one.
+            assert!(rpc_method::is_known_path(path), "{path} has no access policy");
+            for credential in &credentials {
+                // A connection per call: streams that stay open would use up the streams of one connection.
                 let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect().await.unwrap();
-                check_access(&channel, path, shown).await;
+                check_access(&channel, path, credential).await;
                 cells += 1;
             }
         }
     }
-    assert_eq!(cells % everybody.len(), 0);
+    assert_eq!(cells % credentials.len(), 0);
     assert!(300 < cells, "{cells}");
-    println!("{cells} cells: {} callers, each with every call of both ports", everybody.len());
+    println!("{cells} cells: {} callers, each with every call of both ports", credentials.len());
 }
 
-/// SEC-4, SEC-19: what there is not is told only to those who have shown who they are.
+/// SEC-4, SEC-19: only authenticated callers learn that an RPC does not exist.
 #[tokio::test]
 async fn unknown_rpc_without_credentials_is_unauthenticated() {
-    let (house, badges) = start_authenticated_server().await;
-    let at = format!("http://{}", house.app.server.address);
-    let channel = Endpoint::from_shared(at).unwrap().connect().await.unwrap();
+    let (server, issuer) = start_authenticated_server().await;
+    let uri = format!("http://{}", server.app.server.address);
+    let channel = Endpoint::from_shared(uri).unwrap().connect().await.unwrap();
     for path in ["/fireteam.v1.MatchmakingService/Nothing", "/fireteam.v1.OperatorService/Drain", "/x/y"] {
-        let stranger = call_status(&channel, path, None).await.unwrap();
-        assert_eq!(stranger.code(), Code::Unauthenticated, "{path}");
-        let operator = call_status(&channel, path, Some(&badges.authorization_header(Role::Operator, "ana"))).await.unwrap();
+        let anonymous = call_status(&channel, path, None).await.unwrap();
+        assert_eq!(anonymous.code(), Code::Unauthenticated, "{path}");
+        let operator =
+            call_status(&channel, path, Some(&issuer.authorization_header(Role::Operator, "ana"))).await.unwrap();
         assert_eq!(operator.code(), Code::Unimplemented, "{path}");
     }
-    let metrics = house.app.metrics.render();
+    let metrics = server.app.metrics.render();
     assert!(metrics.contains("fireteam_auth_failures_total{reason=\"missing\"} 3"), "{metrics}");
 }
 
-/// SEC-4: a browser's call passes the same check.
+/// SEC-4: a gRPC-Web call passes the same check.
 #[tokio::test]
 async fn grpc_web_calls_pass_the_same_authorization() {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let (house, badges) = start_authenticated_server().await;
-    let ask = async |content_type: &str, header: &str| {
-        let mut socket = tokio::net::TcpStream::connect(house.app.server.address).await.unwrap();
+    let (server, issuer) = start_authenticated_server().await;
+    let post = async |content_type: &str, header: &str| {
+        let mut socket = tokio::net::TcpStream::connect(server.app.server.address).await.unwrap();
         let head = format!(
             "POST /fireteam.v1.MatchmakingService/ChooseAction HTTP/1.1\r\nhost: x\r\ncontent-type: {content_type}\r\n\
              {header}content-length: 5\r\nconnection: close\r\n\r\n"
@@ -185,11 +198,14 @@ async fn grpc_web_calls_pass_the_same_authorization() {
         String::from_utf8_lossy(&answer).into_owned()
     };
     let web = "application/grpc-web+proto";
-    let stranger = ask(web, "").await;
-    assert!(stranger.contains("grpc-status: 16") || stranger.contains("grpc-status:16"), "{stranger}");
-    let header = format!("authorization: {}\r\n", badges.authorization_header(Role::Client, "ana"));
-    let known = ask(web, &header).await;
-    assert!(known.contains("grpc-status: 3") || known.contains("grpc-status:3"), "an empty request: {known}");
-    let disguised = ask("text/html", &header).await;
-    assert!(!disguised.starts_with("HTTP/1.1 200"), "{disguised}");
+    let without_token = post(web, "").await;
+    assert!(without_token.contains("grpc-status: 16") || without_token.contains("grpc-status:16"), "{without_token}");
+    let header = format!("authorization: {}\r\n", issuer.authorization_header(Role::Client, "ana"));
+    let with_token = post(web, &header).await;
+    assert!(
+        with_token.contains("grpc-status: 3") || with_token.contains("grpc-status:3"),
+        "an empty request: {with_token}"
+    );
+    let other_content_type = post("text/html", &header).await;
+    assert!(!other_content_type.starts_with("HTTP/1.1 200"), "{other_content_type}");
 }

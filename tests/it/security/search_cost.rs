@@ -1,4 +1,4 @@
-//! No search costs more than its bound, whatever it asks.
+//! Search cost: the number of evaluated rows and the response size stay within their limits for any request.
 
 use fireteam::api::response_encoder::RESPONSE_BYTES_MAX;
 use fireteam::domain::id::{SetId, UserKey};
@@ -8,15 +8,15 @@ use fireteam::rules;
 use prost::Message;
 use tonic::transport::Endpoint;
 
-use crate::support::test_server::TestServer;
 use crate::support::generated_client;
 use crate::support::generated_client::matchmaking_service_client::MatchmakingServiceClient;
 use crate::support::ruleset_dir::RulesetDirectory;
+use crate::support::test_server::TestServer;
 
-/// Rows that the ruleset lets a search look at. There are more, and a search that is hard to answer would look at them.
+/// Evaluated rows allowed by the ruleset. There are more rows, and a costly search would evaluate them.
 const EVALUATED_ROWS_MAX: u32 = 500;
 const HOST_COUNT: usize = 5_000;
-/// Steps of each climb.
+/// Steps of each hill climb.
 const CLIMB_STEPS: u32 = 150;
 
 const RULESET_XML: &str = r#"<Ruleset Name="Costly" SetId="1" Silos="any">
@@ -43,12 +43,12 @@ const RULESET_XML: &str = r#"<Ruleset Name="Costly" SetId="1" Silos="any">
 struct SplitMix64(u64);
 
 impl SplitMix64 {
-    fn below(&mut self, below: u64) -> u64 {
+    fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut it = self.0;
-        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (it ^ (it >> 31)) % below
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
     }
 
     fn random_skill(&mut self) -> f64 {
@@ -60,41 +60,41 @@ fn player(name: &str, skill: f64) -> generated_client::PlayerData {
     generated_client::PlayerData { user_id: name.into(), skill: Some(skill), ..Default::default() }
 }
 
-/// A change somewhere in a search, to something that is still allowed, or nearly.
+/// Randomly changes one part of a search; the result is mostly valid.
 fn mutated_search(
     search: &generated_client::MatchmakingSearchRequest,
-    shown: &[String],
-    dice: &mut SplitMix64,
+    candidate_ids: &[String],
+    rng: &mut SplitMix64,
 ) -> generated_client::MatchmakingSearchRequest {
     let mut search = search.clone();
     let session = search.session_composition.get_or_insert_default();
-    match dice.below(9) {
-        0 => session.players.truncate(1 + dice.below(4) as usize),
-        1 => session.players.push(player(&format!("another {}", dice.below(1 << 40)), dice.random_skill())),
-        2 => session.players.iter_mut().for_each(|player| player.skill = Some(dice.random_skill())),
-        3 => session.nat_type = Some(dice.below(4) as i32),
-        4 => session.big_party_count = Some(dice.below(4) as i32),
+    match rng.below(9) {
+        0 => session.players.truncate(1 + rng.below(4) as usize),
+        1 => session.players.push(player(&format!("another {}", rng.below(1 << 40)), rng.random_skill())),
+        2 => session.players.iter_mut().for_each(|player| player.skill = Some(rng.random_skill())),
+        3 => session.nat_type = Some(rng.below(4) as i32),
+        4 => session.big_party_count = Some(rng.below(4) as i32),
         5 => {
-            let regions = (0..dice.below(33)).map(|at| generated_client::RegionLatency {
+            let regions = (0..rng.below(33)).map(|at| generated_client::RegionLatency {
                 region: format!("region {at}"),
-                round_trip_ms: dice.below(300) as f32,
+                round_trip_ms: rng.below(300) as f32,
             });
             session.region_latencies = regions.collect();
         }
-        6 => search.exclude_advertisement_ids = shown.iter().take(dice.below(257) as usize).cloned().collect(),
+        6 => search.exclude_advertisement_ids = candidate_ids.iter().take(rng.below(257) as usize).cloned().collect(),
         7 => search.exclude_advertisement_ids.clear(),
-        _ => session.game_in_progress = Some(dice.below(2) == 0),
+        _ => session.game_in_progress = Some(rng.below(2) == 0),
     }
     search
 }
 
 async fn start_populated_server() -> TestServer {
-    let house = RulesetDirectory::with_files(&[("costly.xml", RULESET_XML)]).start_server().await;
-    let mut dice = SplitMix64(7);
+    let server = RulesetDirectory::with_files(&[("costly.xml", RULESET_XML)]).start_server().await;
+    let mut rng = SplitMix64(7);
     let mut waiting = Vec::new();
     for number in 0..HOST_COUNT {
         let user = UserKey::from_name(&format!("host {number}"));
-        let players = vec![Player { user, client_key: user, stated_skill: Some(dice.random_skill()) }];
+        let players = vec![Player { user, client_key: user, stated_skill: Some(rng.random_skill()) }];
         let update = UpdateAdvertCommand {
             session: Some(Session { players, party_sizes: vec![1], join_seats: 5, ..Session::default() }),
             set_id: Some(SetId(1)),
@@ -102,34 +102,39 @@ async fn start_populated_server() -> TestServer {
             connect_data: vec![7; 512],
             ..UpdateAdvertCommand::default()
         };
-        waiting.push(house.app.engine.update_advertisement(&Caller::default(), update).expect("a good update"));
+        waiting.push(server.app.engine.update_advertisement(&Caller::default(), update).expect("a valid update"));
         if waiting.len() == 2_000 || number + 1 == HOST_COUNT {
-            for submitted in waiting.drain(..) {
-                submitted.wait().await.expect("it is stored");
+            for pending in waiting.drain(..) {
+                pending.wait().await.expect("the update is stored");
             }
         }
     }
-    house
+    server
 }
 
-/// SEC-10: a ruleset that does not say how far to look lets nobody look at more than 20,000 rows.
+/// SEC-10: without `MaxEvaluated` a search evaluates at most 20,000 rows.
 #[test]
 fn search_evaluates_at_most_20000_rows_by_default() {
-    let said = r#"<Limits MaxResults="200" MaxEvaluated="500"/>"#;
-    for silent in ["", "<Limits/>", r#"<Limits MaxResults="50"/>"#] {
-        let ruleset = rules::parse_ruleset("costly.xml", &RULESET_XML.replace(said, silent)).expect("a good ruleset");
-        assert_eq!((ruleset.search_limits.max_results, ruleset.search_limits.max_evaluated), (50, 20_000), "{silent}");
+    let limits = r#"<Limits MaxResults="200" MaxEvaluated="500"/>"#;
+    for without_max in ["", "<Limits/>", r#"<Limits MaxResults="50"/>"#] {
+        let ruleset =
+            rules::parse_ruleset("costly.xml", &RULESET_XML.replace(limits, without_max)).expect("a valid ruleset");
+        assert_eq!(
+            (ruleset.search_limits.max_results, ruleset.search_limits.max_evaluated),
+            (50, 20_000),
+            "{without_max}"
+        );
     }
 }
 
-/// SEC-10: a climber that keeps every change that costs more finds no search that looks at more rows than the ruleset says,
-/// or whose answer is larger than 64 KiB; and it comes so near to both that it would have found one.
+/// SEC-10: hill climbing that keeps every costlier change finds no search above the ruleset's row limit or 64 KiB of
+/// response. It comes close to both limits, so it would find such a search.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn search_cost_stays_within_its_row_and_byte_limits() {
-    let house = start_populated_server().await;
-    let at = format!("http://{}", house.app.server.address);
-    let mut client = MatchmakingServiceClient::new(Endpoint::from_shared(at).unwrap().connect().await.unwrap());
-    let mut dice = SplitMix64(9);
+    let server = start_populated_server().await;
+    let uri = format!("http://{}", server.app.server.address);
+    let mut client = MatchmakingServiceClient::new(Endpoint::from_shared(uri).unwrap().connect().await.unwrap());
+    let mut rng = SplitMix64(9);
     let (mut most_rows, mut most_bytes, mut longest) = (0, 0, std::time::Duration::ZERO);
     for wants_rows in [true, false] {
         let mut best = generated_client::MatchmakingSearchRequest {
@@ -140,25 +145,25 @@ async fn search_cost_stays_within_its_row_and_byte_limits() {
             matchmaking_set_id: Some(1),
             ..Default::default()
         };
-        let (mut height, mut shown) = (0, Vec::new());
+        let (mut best_cost, mut candidate_ids) = (0, Vec::new());
         for _ in 0..CLIMB_STEPS {
-            let search = mutated_search(&best, &shown, &mut dice);
-            let began = tokio::time::Instant::now();
+            let search = mutated_search(&best, &candidate_ids, &mut rng);
+            let started_at = tokio::time::Instant::now();
             let Ok(found) = client.search(search.clone()).await else { continue };
-            longest = longest.max(began.elapsed());
+            longest = longest.max(started_at.elapsed());
             let found = found.into_inner();
             let (rows, bytes) = (found.evaluated, found.encoded_len());
             assert!(rows <= EVALUATED_ROWS_MAX, "{rows} rows for {search:?}");
             assert!(bytes <= RESPONSE_BYTES_MAX, "{bytes} bytes for {search:?}");
             (most_rows, most_bytes) = (most_rows.max(rows), most_bytes.max(bytes));
-            let reached = if wants_rows { rows as usize } else { bytes };
-            if height <= reached {
-                (height, best) = (reached, search);
-                shown = found.candidates.into_iter().map(|it| it.advertisement_id).collect();
+            let cost = if wants_rows { rows as usize } else { bytes };
+            if best_cost <= cost {
+                (best_cost, best) = (cost, search);
+                candidate_ids = found.candidates.into_iter().map(|candidate| candidate.advertisement_id).collect();
             }
         }
     }
     println!("at most {most_rows} rows, {most_bytes} bytes; the longest call took {longest:?}");
-    assert!(RESPONSE_BYTES_MAX / 2 < most_bytes, "{most_bytes} bytes are far from the bound");
-    assert_eq!(most_rows, EVALUATED_ROWS_MAX, "the climber is up to it");
+    assert!(RESPONSE_BYTES_MAX / 2 < most_bytes, "{most_bytes} bytes are far below the limit");
+    assert_eq!(most_rows, EVALUATED_ROWS_MAX, "the climb reaches the row limit");
 }

@@ -1,4 +1,4 @@
-//! The key file as a file: made, read, rotated, and refused when others could read it.
+//! The token key file: creation, reading, rotation, and refusal if others can read it.
 
 use std::fs;
 use std::path::Path;
@@ -48,10 +48,13 @@ fn token_key_rotation_signs_with_the_first_line_and_verifies_both() {
     write_private_file(&path, &format!("  {}\r\n\n{}\n", "0A".repeat(32), "0b".repeat(32)));
     let signer = load_or_create_signer(&path, [0; SIGNING_KEY_BYTES]).unwrap();
     assert!(verifies_token_of(&signer, [10; SIGNING_KEY_BYTES]) && verifies_token_of(&signer, [11; SIGNING_KEY_BYTES]));
-    assert_eq!(signer.sign(&reservation_claim()), TokenSigner::new([10; SIGNING_KEY_BYTES], None).sign(&reservation_claim()));
+    assert_eq!(
+        signer.sign(&reservation_claim()),
+        TokenSigner::new([10; SIGNING_KEY_BYTES], None).sign(&reservation_claim())
+    );
 }
 
-/// A7: whoever can read the keys can forge any token.
+/// A7: a caller who can read the keys can forge any token.
 #[cfg(unix)]
 #[test]
 fn token_key_file_readable_by_others_is_refused() {
@@ -61,8 +64,8 @@ fn token_key_file_readable_by_others_is_refused() {
     write_private_file(&path, &"0a".repeat(32));
     for mode in [0o644, 0o604, 0o660, 0o610] {
         fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-        let said = load_or_create_signer(&path, [0; SIGNING_KEY_BYTES]).unwrap_err().to_string();
-        assert!(said.contains(&format!("chmod 600 {}", path.display())) && !said.contains('\n'), "{said}");
+        let error = load_or_create_signer(&path, [0; SIGNING_KEY_BYTES]).unwrap_err().to_string();
+        assert!(error.contains(&format!("chmod 600 {}", path.display())) && !error.contains('\n'), "{error}");
     }
     fs::set_permissions(&path, fs::Permissions::from_mode(0o400)).unwrap();
     assert!(load_or_create_signer(&path, [0; SIGNING_KEY_BYTES]).is_ok());
@@ -73,7 +76,7 @@ fn token_key_file_with_invalid_content_is_refused_and_not_printed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("keys");
     let key = "0a".repeat(32);
-    let bad = [
+    let invalid = [
         String::new(),
         "0a".repeat(31),
         format!("{key}0"),
@@ -81,19 +84,19 @@ fn token_key_file_with_invalid_content_is_refused_and_not_printed() {
         format!("{key}\n{key}\n{key}"),
         format!("{key}\nsecret"),
     ];
-    for text in bad {
+    for text in invalid {
         write_private_file(&path, &text);
-        let said = load_or_create_signer(&path, [0; SIGNING_KEY_BYTES]).unwrap_err().to_string();
-        assert!(said.contains("is not one or two lines of 64 hexadecimal digits"), "{said}");
-        assert!(!said.contains("0a0a") && !said.contains("secret"), "{said}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), text, "left as it was");
+        let error = load_or_create_signer(&path, [0; SIGNING_KEY_BYTES]).unwrap_err().to_string();
+        assert!(error.contains("is not one or two lines of 64 hexadecimal digits"), "{error}");
+        assert!(!error.contains("0a0a") && !error.contains("secret"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), text, "the file is unchanged");
     }
-    let said =
+    let error =
         load_or_create_signer(&folder.path().join("no/such/folder"), [0; SIGNING_KEY_BYTES]).unwrap_err().to_string();
-    assert!(said.contains("no/such/folder"), "{said}");
+    assert!(error.contains("no/such/folder"), "{error}");
 }
 
-/// Two servers that start at once on the same file end up with the same key.
+/// Servers that start concurrently with the same file end up with the same key.
 #[test]
 fn token_key_file_created_concurrently_holds_one_key() {
     for _ in 0..20 {
@@ -102,11 +105,11 @@ fn token_key_file_created_concurrently_holds_one_key() {
         let signers: Vec<Option<TokenSigner>> = std::thread::scope(|scope| {
             let start = |key: u8| load_or_create_signer(&path, [key; SIGNING_KEY_BYTES]).ok();
             let starting: Vec<_> = (1..=4).map(|key| scope.spawn(move || start(key))).collect();
-            starting.into_iter().map(|it| it.join().unwrap()).collect()
+            starting.into_iter().map(|thread| thread.join().unwrap()).collect()
         });
         let token = load_or_create_signer(&path, [9; SIGNING_KEY_BYTES]).unwrap().sign(&reservation_claim());
-        assert!(signers.iter().flatten().all(|it| it.verify::<ReservationClaim>(&token).is_some()));
-        assert!(signers.iter().all(Option::is_some), "a reader saw half a key");
-        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "drafts are left behind");
+        assert!(signers.iter().flatten().all(|signer| signer.verify::<ReservationClaim>(&token).is_some()));
+        assert!(signers.iter().all(Option::is_some), "a server read an incomplete key");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "temporary files are left");
     }
 }

@@ -1,8 +1,8 @@
-//! The command as a process: where settings come from, and the exit code of every refusal.
+//! The fireteam command as a process: sources of settings, and the exit code of each refusal.
 
 use std::process::{Command, Output};
 
-/// Arguments, variables, and what standard error says.
+/// Arguments, environment variables, and the expected text on standard error.
 type RefusalCase<'a> = (&'a [&'a str], &'a [(&'a str, &'a str)], &'a str);
 
 struct CommandOutput {
@@ -11,7 +11,7 @@ struct CommandOutput {
     stderr: String,
 }
 
-/// Runs the server's binary in an empty folder, without any of our variables but those given.
+/// Runs the binary in an empty directory, without `FIRETEAM_` variables except `variables`.
 fn run_in_empty_folder(arguments: &[&str], variables: &[(&str, &str)]) -> CommandOutput {
     let folder = tempfile::tempdir().unwrap();
     run_in_folder(folder.path(), arguments, variables)
@@ -39,8 +39,11 @@ fn printed_value(run: &CommandOutput, key: &str) -> String {
 #[test]
 fn configuration_flags_override_variables_and_variables_override_the_file() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("f.toml"), "advertisement_ttl_s = 6\nreservation_ttl_s = 6\nshutdown_grace_period_s = 6")
-        .unwrap();
+    std::fs::write(
+        folder.path().join("f.toml"),
+        "advertisement_ttl_s = 6\nreservation_ttl_s = 6\nshutdown_grace_period_s = 6",
+    )
+    .unwrap();
     let variables =
         [("FIRETEAM_ADVERTISEMENT_TTL_S", "7"), ("FIRETEAM_RESERVATION_TTL_S", "7"), ("FIRETEAM_CONFIG", "f.toml")];
     let run = run_in_folder(folder.path(), &["--print-config", "--advertisement-ttl-s", "8"], &variables);
@@ -62,16 +65,19 @@ fn configuration_variables_accept_lists_and_switches() {
     assert_eq!(printed_value(&run, "allow_client_locality"), "true");
 }
 
-/// The defaults look for what a clone has; an empty folder has none of it.
+/// Defaults depend on the files of a clone; an empty directory has none of them.
 #[test]
 fn configuration_defaults_depend_on_existing_files() {
     let empty = run_in_empty_folder(&["--print-config"], &[]);
-    assert_eq!((printed_value(&empty, "rulesets"), printed_value(&empty, "geoip_db")), (r#""bundled:""#.into(), "[]".into()));
+    assert_eq!(
+        (printed_value(&empty, "rulesets"), printed_value(&empty, "geoip_db")),
+        (r#""bundled:""#.into(), "[]".into())
+    );
     let clone = run_in_folder(env!("CARGO_MANIFEST_DIR").as_ref(), &["--print-config"], &[]);
     assert_eq!(printed_value(&clone, "geoip_db"), r#"["data/dbip-tour.mmdb"]"#);
 }
 
-/// SEC-15: unsafe cells exit with 2 and name the exact flags, before anything is opened.
+/// SEC-15: an unsafe or invalid configuration exits with code 2 and names the flags, before any file is created.
 #[test]
 fn unsafe_or_invalid_configuration_exits_with_code_2() {
     let cases: [RefusalCase; 10] = [
@@ -95,7 +101,7 @@ fn unsafe_or_invalid_configuration_exits_with_code_2() {
         let run = run_in_folder(folder.path(), arguments, variables);
         assert_eq!(run.exit_code, 2, "{arguments:?}: {}", run.stderr);
         assert!(run.stderr.contains(expected), "{arguments:?}: {}", run.stderr);
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing was made");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no file was created");
     }
 }
 
@@ -110,7 +116,7 @@ fn help_and_version_are_printed() {
     assert_eq!(run_in_empty_folder(&["check"], &[]).exit_code, 2);
 }
 
-/// Nobody listens on this port of this loopback address.
+/// No server listens on this port of this loopback address.
 #[test]
 fn health_command_without_a_server_exits_with_code_1() {
     let run = run_in_empty_folder(&["health", "--address", "127.77.77.77:1"], &[]);

@@ -1,4 +1,4 @@
-//! Files are replaced under a serving process: rulesets and places are live at once, broken ones change nothing.
+//! Reload of files while serving: rulesets and GeoIP files are used at once, invalid ones change nothing.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,16 +7,16 @@ use std::path::Path;
 use mmdb_writer::{IpVersion, Value, Writer};
 use tokio::time::Instant;
 
-use crate::support::test_server::{advertise_request, party_session};
 use crate::support::generated_client;
 use crate::support::server_process::ServerProcess;
+use crate::support::test_server::{advertise_request, party_session};
 
 const REPOSITORY_ROOT: &str = env!("CARGO_MANIFEST_DIR");
 const CONTROL_FILE: &str = "destiny_control_6v6.xml";
 const SEATTLE: &str = "71.20.133.126";
 const LOS_ANGELES: &str = "151.220.31.64";
 
-/// Control as bundled, with another first step of the skill expansion.
+/// The bundled Control ruleset with another first step of the skill expansion.
 fn control_ruleset(first_step: u32) -> String {
     let text = fs::read_to_string(Path::new(REPOSITORY_ROOT).join("rulesets").join(CONTROL_FILE)).unwrap();
     let changed = text.replace("Value='150'", &format!("Value='{first_step}'"));
@@ -24,32 +24,36 @@ fn control_ruleset(first_step: u32) -> String {
     changed
 }
 
-/// Writes beside `path`, then renames over it.
+/// Writes a new file, then renames it over `path`.
 fn replace_file(path: &Path, content: impl AsRef<[u8]>) {
     let beside = path.with_extension("new");
     fs::write(&beside, content).unwrap();
     fs::rename(&beside, path).unwrap();
 }
 
-/// The current rulesets, as operators see them.
+/// Current rulesets, as operators see them.
 async fn current_rulesets(server: &ServerProcess) -> Vec<generated_client::RulesetStatus> {
     let answer = server.operator_client().await.list_rulesets(generated_client::ListRulesetsRequest {}).await.unwrap();
-    let current = |it: &generated_client::RulesetStatus| it.state() == generated_client::RulesetState::Current;
+    let current = |status: &generated_client::RulesetStatus| status.state() == generated_client::RulesetState::Current;
     answer.into_inner().rulesets.into_iter().filter(current).collect()
 }
 
 async fn control_status(server: &ServerProcess) -> generated_client::RulesetStatus {
-    current_rulesets(server).await.into_iter().find(|it| it.file_name == CONTROL_FILE).expect("control is in force")
+    current_rulesets(server)
+        .await
+        .into_iter()
+        .find(|status| status.file_name == CONTROL_FILE)
+        .expect("the Control ruleset is current")
 }
 
-/// How many sessions a stranger of skill 250 is shown.
+/// Number of candidates for a searcher of skill 250.
 async fn candidate_count(server: &ServerProcess) -> usize {
     let mut search = server.client().await.search_session(1, party_session(&[("guest", 250.0)]));
     search.search().await.unwrap().candidates.len()
 }
 
-/// A good file is live without anybody's asking; one with ten mistakes is ten problems with their places, and the old
-/// rules go on; the next good one is live again.
+/// A valid file is loaded without a call. A file with ten mistakes gives ten problems with positions, and the old
+/// ruleset stays. The next valid file is loaded again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edited_ruleset_is_loaded_and_an_invalid_one_changes_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -60,27 +64,27 @@ async fn edited_ruleset_is_loaded_and_an_invalid_one_changes_nothing() {
     let server = ServerProcess::start(folder.path(), &["--store", "memory:", "--rulesets", "rulesets"]);
     let first = control_status(&server).await;
     let _host = server.client().await.advertise(advertise_request(&[("host", 0.0)], 3)).await.unwrap();
-    assert_eq!(candidate_count(&server).await, 0, "250 apart is more than 150");
+    assert_eq!(candidate_count(&server).await, 0, "a difference of 250 is above the limit of 150");
 
-    let begun = Instant::now();
+    let started_at = Instant::now();
     replace_file(&file, control_ruleset(300));
     assert_eq!(server.log.wait_for_lines("ruleset changed", 1).len(), 1, "{}", server.log.text());
-    println!("a replaced ruleset was live after {:?}", begun.elapsed());
+    println!("a replaced ruleset was loaded after {:?}", started_at.elapsed());
     let second = control_status(&server).await;
     assert_ne!(first.service_configuration_hash, second.service_configuration_hash);
-    assert_eq!(candidate_count(&server).await, 1, "the advertisement is still there, under the new rules");
+    assert_eq!(candidate_count(&server).await, 1, "the advertisement is found with the new ruleset");
 
     let broken = fs::read_to_string(Path::new(REPOSITORY_ROOT).join("tests/golden/rulesets/ten_mistakes.xml")).unwrap();
     replace_file(&file, broken);
-    let refusals = server.log.wait_for_lines("ruleset refused", 10);
+    let refusals = server.log.wait_for_lines("ruleset reload rejected", 10);
     assert_eq!(refusals.len(), 10, "{}", server.log.text());
     let kept = control_status(&server).await;
     assert_eq!(kept.service_configuration_hash, second.service_configuration_hash);
     assert_eq!(kept.problems.len(), 10);
     for (problem, line) in kept.problems.iter().zip(&refusals) {
         assert!(problem.file_name.ends_with(CONTROL_FILE) && 0 < problem.line && 0 < problem.column, "{problem:?}");
-        let place = format!("{CONTROL_FILE}:{}:{}: ", problem.line, problem.column);
-        assert!(line.contains(&place) && !problem.message.is_empty(), "{line}");
+        let position = format!("{CONTROL_FILE}:{}:{}: ", problem.line, problem.column);
+        assert!(line.contains(&position) && !problem.message.is_empty(), "{line}");
     }
     assert_eq!(candidate_count(&server).await, 1);
 
@@ -91,8 +95,8 @@ async fn edited_ruleset_is_loaded_and_an_invalid_one_changes_nothing() {
     assert_eq!(candidate_count(&server).await, 0);
 }
 
-/// A8: who edits the folder makes no call, and leaves a trace all the same: which set had which ruleset before and has
-/// which now, and what was wrong in which file.
+/// A8: an edit of the directory makes no call and is still in the audit log: the set, its hash before and after, and
+/// the problems by file.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn edited_ruleset_folder_is_in_the_audit_log() {
     let folder = tempfile::tempdir().unwrap();
@@ -117,17 +121,20 @@ async fn edited_ruleset_folder_is_in_the_audit_log() {
 
     let text = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
     let written: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let edits: Vec<_> = written.iter().filter(|it| it["role"] == "folder").collect();
+    let edits: Vec<_> = written.iter().filter(|record| record["role"] == "folder").collect();
     assert_eq!(edits.len(), 2, "{text}");
-    assert_eq!(edits[0]["changes"], serde_json::json!([{ "set_id": 1, "before": first, "after": second }]));
+    assert_eq!(edits[0]["ruleset_changes"], serde_json::json!([{ "set_id": 1, "before": first, "after": second }]));
     assert_eq!((&edits[0]["action"], &edits[0]["outcome"]), (&"rulesets edited".into(), &"OK".into()));
-    assert_eq!((&edits[1]["changes"], &edits[1]["outcome"]), (&serde_json::json!([]), &"INVALID_ARGUMENT".into()));
-    let object = edits[1]["target"].as_str().unwrap();
-    assert!(object.contains(" problems in ") && object.ends_with(CONTROL_FILE), "{text}");
-    assert!(edits.iter().all(|it| it["subject"].is_null() && it["issuer"].is_null()), "{text}");
+    assert_eq!(
+        (&edits[1]["ruleset_changes"], &edits[1]["outcome"]),
+        (&serde_json::json!([]), &"INVALID_ARGUMENT".into())
+    );
+    let target = edits[1]["target"].as_str().unwrap();
+    assert!(target.contains(" problems in ") && target.ends_with(CONTROL_FILE), "{text}");
+    assert!(edits.iter().all(|record| record["subject"].is_null() && record["issuer"].is_null()), "{text}");
 }
 
-/// As Kubernetes mounts a ConfigMap: the files are links into `..data`, which is a link that is renamed over.
+/// Layout of a mounted Kubernetes ConfigMap: the files are links into `..data`, a link that is replaced by rename.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replaced_config_map_is_loaded() {
     let folder = tempfile::tempdir().unwrap();
@@ -142,17 +149,17 @@ async fn replaced_config_map_is_loaded() {
     symlink(format!("..data/{CONTROL_FILE}"), rulesets.join(CONTROL_FILE)).unwrap();
     let server = ServerProcess::start(folder.path(), &["--store", "memory:", "--rulesets", "rulesets"]);
     let before = control_status(&server).await;
-    let begun = Instant::now();
+    let started_at = Instant::now();
     generation("..2026_02", 300);
     fs::remove_dir_all(rulesets.join("..2026_01")).unwrap();
     assert_eq!(server.log.wait_for_lines("ruleset changed", 1).len(), 1, "{}", server.log.text());
-    println!("a swapped ConfigMap was live after {:?}", begun.elapsed());
+    println!("a replaced ConfigMap was loaded after {:?}", started_at.elapsed());
     let after = current_rulesets(&server).await;
-    assert_eq!(after.len(), 1, "one file, however many links: {after:?}");
+    assert_eq!(after.len(), 1, "one ruleset in spite of several links: {after:?}");
     assert_ne!(before.service_configuration_hash, after[0].service_configuration_hash);
 }
 
-/// A file in which one address lies at these degrees.
+/// GeoIP database in which one address has these coordinates.
 fn geoip_database(address: &str, latitude: f64, longitude: f64) -> Vec<u8> {
     let mut writer = Writer::builder("Test-City").ip_version(IpVersion::V4).build();
     let degrees = Value::map([("latitude", Value::Double(latitude)), ("longitude", Value::Double(longitude))]);
@@ -161,8 +168,7 @@ fn geoip_database(address: &str, latitude: f64, longitude: f64) -> Vec<u8> {
     writer.to_bytes().unwrap()
 }
 
-/// S1-26, R18: the file of places is replaced by rename under a serving process; a torn one is refused and the old one
-/// stays.
+/// S1-26, R18: the GeoIP file is replaced by rename while serving. A truncated file is rejected, and the old one stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn geoip_file_is_replaced_while_serving() {
     let folder = tempfile::tempdir().unwrap();
@@ -171,23 +177,28 @@ async fn geoip_file_is_replaced_while_serving() {
     fs::copy(&shipped, &file).unwrap();
     let ours = folder.path().join("ours.mmdb");
     fs::write(&ours, geoip_database(SEATTLE, 34.5, -118.5)).unwrap();
-    let trusting = ["--store", "memory:", "--trusted-proxies", "127.0.0.0/8", "--geoip-db", "places.mmdb"];
-    let server = ServerProcess::start(folder.path(), &trusting);
+    let flags = ["--store", "memory:", "--trusted-proxies", "127.0.0.0/8", "--geoip-db", "places.mmdb"];
+    let server = ServerProcess::start(folder.path(), &flags);
     let _host = server.client_from(LOS_ANGELES).await.advertise(advertise_request(&[("host", 0.0)], 3)).await.unwrap();
-    let away = async || {
-        let found =
-            server.client_from(SEATTLE).await.search_session(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
-        found.candidates.first().and_then(|it| it.distance_miles)
+    let miles = async || {
+        let found = server
+            .client_from(SEATTLE)
+            .await
+            .search_session(1, party_session(&[("guest", 0.0)]))
+            .search()
+            .await
+            .unwrap();
+        found.candidates.first().and_then(|candidate| candidate.distance_miles)
     };
-    let seen = away().await.expect("both places are known");
-    assert_eq!(seen.round(), 932.0, "1,500 km to the nearest 500");
+    let before = miles().await.expect("both locations are known");
+    assert_eq!(before.round(), 932.0, "1,500 km, rounded to 500 km");
 
-    let torn = fs::read(&shipped).unwrap();
-    replace_file(&file, &torn[..torn.len() / 2]);
-    assert_eq!(server.log.wait_for_lines("locality files refused", 1).len(), 1, "{}", server.log.text());
-    assert_eq!(away().await, Some(seen), "the old places stay");
+    let truncated = fs::read(&shipped).unwrap();
+    replace_file(&file, &truncated[..truncated.len() / 2]);
+    assert_eq!(server.log.wait_for_lines("geolocation databases reload failed", 1).len(), 1, "{}", server.log.text());
+    assert_eq!(miles().await, Some(before), "the old file stays");
 
     fs::rename(&ours, &file).unwrap();
-    assert_eq!(server.log.wait_for_lines("locality files replaced", 1).len(), 1, "{}", server.log.text());
-    assert_eq!(away().await, Some(0.0), "Seattle has moved next to the host");
+    assert_eq!(server.log.wait_for_lines("geolocation databases reloaded", 1).len(), 1, "{}", server.log.text());
+    assert_eq!(miles().await, Some(0.0), "Seattle now has the location of the host");
 }

@@ -1,4 +1,4 @@
-//! SIGTERM, and what is there after the next start.
+//! SIGTERM and SIGKILL: how the process ends, and what the next start finds.
 
 use std::time::Duration;
 
@@ -9,16 +9,16 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
+use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};
 use crate::support::test_server::{advertise_request, party_session};
-use crate::support::server_process::{TEST_TIMEOUT, ServerProcess};
 
-/// Beyond this a shutdown hangs; it promises half.
+/// Time limit of a shutdown; the default grace period is half of it.
 const SHUTDOWN_MAX: Duration = Duration::from_secs(20);
-/// Advertisements that a restart finds. A test's worth; the goal's 100,000 are measured in `benches`.
+/// Number of advertisements before the restart. The benchmarks measure 100,000.
 const ADVERTISEMENT_COUNT: usize = 3_000;
 
-/// R11: health says so first, open streams end with UNAVAILABLE, silent connections are no reason to stay, exit code 0;
-/// and what was acknowledged before is there afterwards.
+/// R11: after SIGTERM health changes first, open streams end with UNAVAILABLE, silent connections do not delay the
+/// exit, and the exit code is 0. Acknowledged data is there after the next start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sigterm_ends_streams_and_exits_with_code_0() {
     let folder = tempfile::tempdir().unwrap();
@@ -35,26 +35,32 @@ async fn sigterm_ends_streams_and_exits_with_code_0() {
     }
 
     server.terminate();
-    let heard = tokio::time::timeout(TEST_TIMEOUT, watch.next()).await.expect("health speaks");
-    assert_eq!(heard.unwrap().unwrap().status(), ServingStatus::NotServing);
-    let goodbye = tokio::time::timeout(TEST_TIMEOUT, events.next()).await.expect("the stream ends").unwrap_err();
-    assert_eq!(goodbye.code(), Some(Code::Unavailable), "{goodbye}");
+    let update = tokio::time::timeout(TEST_TIMEOUT, watch.next()).await.expect("a health update in time");
+    assert_eq!(update.unwrap().unwrap().status(), ServingStatus::NotServing);
+    let end_error =
+        tokio::time::timeout(TEST_TIMEOUT, events.next()).await.expect("the stream ends in time").unwrap_err();
+    assert_eq!(end_error.code(), Some(Code::Unavailable), "{end_error}");
     let ended = server.wait_for_exit();
     assert_eq!(ended.exit_code, Some(0), "{}", ended.log);
-    println!("gone {:?} after its streams", ended.duration);
+    println!("exited {:?} after its streams", ended.duration);
     assert!(ended.duration < SHUTDOWN_MAX, "{:?}", ended.duration);
     assert!(!ended.log.contains("ERROR") && !ended.log.contains("panic"), "{}", ended.log);
     for mut socket in silent {
         let mut rest = Vec::new();
-        drop(tokio::time::timeout(TEST_TIMEOUT, socket.read_to_end(&mut rest)).await.expect("closed"));
+        drop(
+            tokio::time::timeout(TEST_TIMEOUT, socket.read_to_end(&mut rest)).await.expect("the connection is closed"),
+        );
     }
 
     let server = ServerProcess::start(folder.path(), &[]);
     let found = server.client().await.search_session(1, party_session(&[("guest", 0.0)])).search().await.unwrap();
-    assert_eq!(found.candidates.iter().map(|it| it.advertisement_id.as_str()).collect::<Vec<_>>(), [advertised.id()]);
+    assert_eq!(
+        found.candidates.iter().map(|candidate| candidate.advertisement_id.as_str()).collect::<Vec<_>>(),
+        [advertised.id()]
+    );
 }
 
-/// R11: a signal that comes at the very first moment is heard as well.
+/// R11: a signal right after the start is handled too.
 #[test]
 fn sigterm_right_after_startup_exits_with_code_0() {
     let folder = tempfile::tempdir().unwrap();
@@ -65,7 +71,7 @@ fn sigterm_right_after_startup_exits_with_code_0() {
     assert!(ended.log.ends_with("shutdown started"), "{}", ended.log);
 }
 
-/// R2: a killed server's advertisements are all searched again after its restart; the time to serving is printed.
+/// R2: after SIGKILL and a restart, every advertisement is found. The time until the server serves is printed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn restart_after_kill_restores_every_advertisement() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,7 +80,7 @@ async fn restart_after_kill_restores_every_advertisement() {
     let mut answers = Vec::new();
     for number in 0..ADVERTISEMENT_COUNT {
         let update = pb::MatchmakingUpdateAdvertisementRequest {
-            idempotency_key: format!("one of many, {number:06}"),
+            idempotency_key: format!("advertisement number {number:06}"),
             time_to_live_ms: Some(600_000),
             ..advertise_request(&[(&format!("host {number}"), 0.0)], 1)
         };
@@ -88,7 +94,7 @@ async fn restart_after_kill_restores_every_advertisement() {
     }
     for answer in answers {
         let answer = answer.await.unwrap().unwrap();
-        assert!(answer.update_advertisement_response.expect("an answer").created);
+        assert!(answer.update_advertisement_response.expect("an update response").created);
     }
     server.kill();
     let server = ServerProcess::start(folder.path(), &[]);

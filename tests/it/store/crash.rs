@@ -67,7 +67,7 @@ async fn a_killed_writer_loses_nothing_that_it_acknowledged() {
     let path = folder.path().join("a.db");
     for round in 0..ROUNDS {
         let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "store_crash::a_killed_writer_loses_nothing_that_it_acknowledged", "--nocapture"])
+            .args(["--exact", "store::crash::a_killed_writer_loses_nothing_that_it_acknowledged", "--nocapture"])
             .env(CHILD, &path)
             .stdout(Stdio::piped())
             .spawn()

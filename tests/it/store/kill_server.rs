@@ -10,8 +10,8 @@ use sqlx::Connection;
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::mpsc;
 
-use crate::support::server_process::{TEST_TIMEOUT, ServerProcess};
 use crate::store::random_caller::Lane;
+use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};
 
 const ROUNDS: u64 = 5;
 const LANES: u64 = 12;

@@ -13,10 +13,10 @@ use fireteam::store::postgres::{PostgresStore, Replica};
 use fireteam::store::queues::{QueueKey, QueueOutcome as Out, QueueWrite, StoredTicket, TicketState};
 use fireteam::store::sqlite::SqliteStore;
 
-use crate::support::database::{TestDatabase, create_test_database};
 use crate::store::queue_rows::{
     Fates, SILO, beat, end, enter, fresh, match_id, move_on, over, play, propose, rating, then, ticket, ticket_id, user,
 };
+use crate::support::database::{TestDatabase, create_test_database};
 
 async fn one(store: &dyn Store, write: QueueWrite) -> Out {
     let mut outcomes = store.commit_queues(&[write]).await.unwrap();
@@ -176,7 +176,12 @@ fn stages() -> Vec<MatchStage> {
         MatchEndReason::Cancelled,
     ] {
         for place in [None, Some(Assignment::Unhosted), Some(Assignment::PeerHost { host: user(1) })] {
-            all.push(MatchStage::Ended { end_reason: outcome, started_at: Some(UnixMs(3)), assignment: place, purge_at: UnixMs(90) });
+            all.push(MatchStage::Ended {
+                end_reason: outcome,
+                started_at: Some(UnixMs(3)),
+                assignment: place,
+                purge_at: UnixMs(90),
+            });
         }
     }
     all

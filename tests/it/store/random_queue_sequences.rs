@@ -19,8 +19,8 @@ use fireteam::store::memory::MemoryStore;
 use fireteam::store::queues::{PenaltySchedule, QueueWrite, TicketState};
 use proptest::prelude::*;
 
-use crate::store::queue_rows::{beat, end, enter, match_id, play, propose, rating, then, ticket, ticket_id, user};
 use crate::store::queue_model::Model;
+use crate::store::queue_rows::{beat, end, enter, match_id, play, propose, rating, then, ticket, ticket_id, user};
 use crate::store::sequence_runner::{reopened, runner, runtime, shared};
 
 /// A change, but for what only whoever knows how things stand can say.
@@ -242,7 +242,12 @@ impl Conclude {
         let outcome = MatchEndReason::Played;
         let next = then(
             &known,
-            MatchStage::Ended { end_reason: outcome, started_at: None, assignment: None, purge_at: UnixMs(self.now + 20) },
+            MatchStage::Ended {
+                end_reason: outcome,
+                started_at: None,
+                assignment: None,
+                purge_at: UnixMs(self.now + 20),
+            },
         );
         let ended = |member: &MatchTicket| (member.ticket_id, TicketFate::Ended(TicketEndReason::Played), UnixMs(0));
         let ends = QueueWrite::TransitionMatch {

@@ -6,8 +6,8 @@ use fireteam_client::{Code, ReservationEvents, pb};
 use tokio::time::Instant;
 
 use crate::support::database::{TestDatabase, create_test_database};
+use crate::support::server_process::{ServerProcess, TEST_TIMEOUT};
 use crate::support::test_server::{advertise_request, party_session};
-use crate::support::server_process::{TEST_TIMEOUT, ServerProcess};
 
 /// So many servers on one database, with one key.
 pub(crate) struct Replicas {

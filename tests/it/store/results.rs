@@ -19,8 +19,8 @@ use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::{Store, StoreError};
 use sqlx::{Connection as _, Executor as _};
 
-use crate::support::database::{TestDatabase, create_test_database};
 use crate::store::queue_rows::{Fates, SILO, enter, match_id, move_on, play, propose, rating, then, ticket, user};
+use crate::support::database::{TestDatabase, create_test_database};
 
 async fn server(database: &TestDatabase, number: u64) -> Arc<PostgresStore> {
     Arc::new(PostgresStore::open(&database.url, Replica { id: number, silos: None }).await.unwrap())

@@ -11,8 +11,8 @@ use fireteam::store::{
     AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, Store, WriteOutcome,
 };
 
-use crate::support::database::{TestDatabase, create_test_database};
 use crate::store::rows::{ad, ad_id, extend, put, reserve, seat_id, seats};
+use crate::support::database::{TestDatabase, create_test_database};
 
 async fn one(store: &dyn Store, write: AdvertWrite) -> WriteOutcome {
     let mut outcomes = store.commit(&[write]).await.unwrap().outcomes;

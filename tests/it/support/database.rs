@@ -66,9 +66,9 @@ impl PostgresCluster {
         let output =
             initdb.current_dir(&folder).stdout(Stdio::null()).stderr(Stdio::piped()).output().expect("initdb runs");
         assert!(output.status.success(), "initdb: {}", String::from_utf8_lossy(&output.stderr));
-        let mut keeper = spawn_supervisor(&programs.join("postgres"), &folder, addresses, user);
-        let answers = BufReader::new(keeper.stdout.take().expect("piped"));
-        let cluster = Self { folder, supervisor: Mutex::new((keeper, answers)) };
+        let mut supervisor = spawn_supervisor(&programs.join("postgres"), &folder, addresses, user);
+        let responses = BufReader::new(supervisor.stdout.take().expect("piped"));
+        let cluster = Self { folder, supervisor: Mutex::new((supervisor, responses)) };
         cluster.send_command("start");
         Some(cluster)
     }
@@ -84,12 +84,12 @@ impl PostgresCluster {
     /// Sends the supervisor a command and waits until it is done: `halt` (immediate shutdown), `start`, `pause`
     /// (SIGSTOP to all processes) or `resume`. After `start`, the cluster accepts connections.
     pub(crate) fn send_command(&self, command: &str) {
-        let mut keeper = self.supervisor.lock().expect("the lock is not poisoned");
-        writeln!(keeper.0.stdin.as_mut().expect("piped"), "{command}").expect("write to the supervisor");
+        let mut supervisor = self.supervisor.lock().expect("the lock is not poisoned");
+        writeln!(supervisor.0.stdin.as_mut().expect("piped"), "{command}").expect("write to the supervisor");
         let mut response = String::new();
-        keeper.1.read_line(&mut response).expect("read from the supervisor");
+        supervisor.1.read_line(&mut response).expect("read from the supervisor");
         assert_eq!(response.trim(), command);
-        drop(keeper);
+        drop(supervisor);
         if command == "start" {
             self.wait_until_ready();
         }

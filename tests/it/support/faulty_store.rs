@@ -42,7 +42,12 @@ pub(crate) struct FaultyStore {
 impl Default for FaultyStore {
     fn default() -> Self {
         let (came, may_pass) = (watch::Sender::new(0), watch::Sender::new(u64::MAX));
-        Self { inner: MemoryStore::new(), adverts_unavailable: AtomicBool::new(false), queue_batches_received: came, queue_batches_allowed: may_pass }
+        Self {
+            inner: MemoryStore::new(),
+            adverts_unavailable: AtomicBool::new(false),
+            queue_batches_received: came,
+            queue_batches_allowed: may_pass,
+        }
     }
 }
 
@@ -71,7 +76,11 @@ impl FaultyStore {
 }
 
 /// Starts an engine on `store` with these rulesets.
-pub(crate) async fn start_engine(store: &Arc<FaultyStore>, rulesets: Vec<(PathBuf, Arc<Ruleset>)>, clock: &Arc<TestClock>) -> Engine {
+pub(crate) async fn start_engine(
+    store: &Arc<FaultyStore>,
+    rulesets: Vec<(PathBuf, Arc<Ruleset>)>,
+    clock: &Arc<TestClock>,
+) -> Engine {
     let catalog = Arc::new(RulesetCatalog::default());
     catalog.replace_all(rulesets, clock.now(), 0);
     let locator_settings = LocatorSettings::default();
@@ -99,7 +108,11 @@ impl QueueStore for FaultyStore {
     async fn commit_queues(&self, batch: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
         let number = *self.queue_batches_received.borrow() + 1;
         self.queue_batches_received.send_replace(number);
-        self.queue_batches_allowed.subscribe().wait_for(|may_pass| number <= *may_pass).await.expect("the sender exists");
+        self.queue_batches_allowed
+            .subscribe()
+            .wait_for(|may_pass| number <= *may_pass)
+            .await
+            .expect("the sender exists");
         self.inner.commit_queues(batch).await
     }
 

@@ -44,12 +44,14 @@ pub(crate) async fn grpcurl(arguments: &[String], stdin: &str) -> String {
 async fn send_reflection_request(channel: Channel, question: MessageRequest) -> MessageResponse {
     let request = ServerReflectionRequest { host: String::new(), message_request: Some(question) };
     let answers = ServerReflectionClient::new(channel).server_reflection_info(tokio_stream::once(request)).await;
-    let answer = answers.expect("reflection response").into_inner().next().await.expect("a response").expect("no error");
+    let answer =
+        answers.expect("reflection response").into_inner().next().await.expect("a response").expect("no error");
     answer.message_response.expect("a response")
 }
 
 async fn list_services(channel: Channel) -> String {
-    let MessageResponse::ListServicesResponse(listed) = send_reflection_request(channel, MessageRequest::ListServices(String::new())).await
+    let MessageResponse::ListServicesResponse(listed) =
+        send_reflection_request(channel, MessageRequest::ListServices(String::new())).await
     else {
         panic!("expected a list of services")
     };
@@ -63,7 +65,8 @@ async fn resolve_method(channel: Channel, symbol: &str) -> MethodDescriptor {
     let mut questions = vec![MessageRequest::FileContainingSymbol(symbol.to_owned())];
     let mut files: Vec<FileDescriptorProto> = Vec::new();
     while let Some(question) = questions.pop() {
-        let MessageResponse::FileDescriptorResponse(answer) = send_reflection_request(channel.clone(), question).await else {
+        let MessageResponse::FileDescriptorResponse(answer) = send_reflection_request(channel.clone(), question).await
+        else {
             panic!("reflection does not describe {symbol} or one of its imports")
         };
         for file in answer.file_descriptor_proto {
@@ -89,7 +92,8 @@ fn describe_method(method: &MethodDescriptor) -> String {
     let path = [6, service.index() as i32, 2, method.index() as i32];
     let file = service.parent_file();
     let locations = file.file_descriptor_proto().source_code_info.iter().flat_map(|info| &info.location);
-    let comments: String = locations.filter(|location| location.path == path).map(|location| location.leading_comments()).collect();
+    let comments: String =
+        locations.filter(|location| location.path == path).map(|location| location.leading_comments()).collect();
     let comments: String = comments.lines().map(|line| format!("//{line}\n")).collect();
     let (input, output) = (method.input(), method.output());
     let signature = format!("( .{} ) returns ( .{} );", input.full_name(), output.full_name());

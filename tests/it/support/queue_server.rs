@@ -5,9 +5,9 @@ use std::time::Duration;
 use fireteam::config::RulesetSource;
 use fireteam_client::{Client, Ticket, TicketStream, pb};
 
-use crate::support::test_server::{TestServer, party_session};
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
 use crate::support::server_process::TEST_TIMEOUT;
+use crate::support::test_server::{TestServer, party_session};
 
 /// Matchmaking set of the queue.
 pub(crate) const SET_ID: u32 = 11;
@@ -31,9 +31,10 @@ pub(crate) async fn start_queue_server(files: &[&str]) -> TestServer {
         std::fs::write(folder.path().join(format!("{number}.xml")), xml).unwrap();
     }
     let path = folder.path().to_owned();
-    let mut house = TestServer::start_with_config(move |config| config.rulesets = RulesetSource::Directory(path)).await;
-    house.keep_folder(folder);
-    house
+    let mut server =
+        TestServer::start_with_config(move |config| config.rulesets = RulesetSource::Directory(path)).await;
+    server.keep_folder(folder);
+    server
 }
 
 /// Request to enter `players` into the queue of set `set`.
@@ -54,13 +55,13 @@ pub(crate) struct QueuedParty {
 
 impl QueuedParty {
     /// Enters `players` into the queue of set `set`.
-    pub(crate) async fn enter(house: &TestServer, set: u32, players: &[(&str, f64)]) -> Self {
-        Self::enter_with_request(house, enter_request(set, players)).await
+    pub(crate) async fn enter(server: &TestServer, set: u32, players: &[(&str, f64)]) -> Self {
+        Self::enter_with_request(server, enter_request(set, players)).await
     }
 
     /// Enters with the given request.
-    pub(crate) async fn enter_with_request(house: &TestServer, request: pb::QueueEnterRequest) -> Self {
-        let client = house.client().await;
+    pub(crate) async fn enter_with_request(server: &TestServer, request: pb::QueueEnterRequest) -> Self {
+        let client = server.client().await;
         let queued = client.enter(request).await.expect("enter");
         let news = queued.watch();
         Self { client, ticket: queued, status_stream: news }
@@ -68,7 +69,10 @@ impl QueuedParty {
 
     /// Next status update of the ticket.
     pub(crate) async fn next_status(&mut self) -> pb::TicketStatus {
-        let status = tokio::time::timeout(TEST_TIMEOUT, self.status_stream.next()).await.expect("in time").expect("the stream is open");
+        let status = tokio::time::timeout(TEST_TIMEOUT, self.status_stream.next())
+            .await
+            .expect("in time")
+            .expect("the stream is open");
         status.expect("the ticket has not ended")
     }
 
@@ -113,17 +117,17 @@ pub(crate) fn game_server_advertisement(connect_data: &[u8]) -> pb::MatchmakingU
 }
 
 /// Operator client of a server.
-pub(crate) async fn operator_client(house: &TestServer) -> OperatorServiceClient<tonic::transport::Channel> {
-    let uri = format!("http://{}", house.app.server.operator_address);
+pub(crate) async fn operator_client(server: &TestServer) -> OperatorServiceClient<tonic::transport::Channel> {
+    let uri = format!("http://{}", server.app.server.operator_address);
     let channel = tonic::transport::Endpoint::from_shared(uri).unwrap().connect().await.expect("connect");
     OperatorServiceClient::new(channel)
 }
 
 /// Polls until `condition` returns true. Panics after the timeout.
-pub(crate) async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+pub(crate) async fn wait_until(condition_name: &str, mut condition: impl AsyncFnMut() -> bool) {
     let started = tokio::time::Instant::now();
     while !condition().await {
-        assert!(started.elapsed() < TEST_TIMEOUT, "timed out: {what}");
+        assert!(started.elapsed() < TEST_TIMEOUT, "timed out: {condition_name}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }

@@ -3,11 +3,11 @@
 use fireteam::config::{Config, RulesetSource};
 use tonic::transport::{Channel, Endpoint};
 
-use crate::support::test_server::TestServer;
 use crate::support::generated_client::operator_service_client::OperatorServiceClient;
 use crate::support::generated_client::{
     ListRulesetsRequest, ListRulesetsResponse, ReloadRulesetsRequest, ReloadRulesetsResponse, RulesetStatus,
 };
+use crate::support::test_server::TestServer;
 
 /// A temporary ruleset directory, deleted on drop.
 pub(crate) struct RulesetDirectory(tempfile::TempDir);
@@ -57,8 +57,8 @@ impl RulesetDirectory {
 pub(crate) struct OperatorClient(pub(crate) OperatorServiceClient<Channel>);
 
 impl OperatorClient {
-    pub(crate) async fn connect(house: &TestServer) -> Self {
-        let uri = format!("http://{}", house.app.server.operator_address);
+    pub(crate) async fn connect(server: &TestServer) -> Self {
+        let uri = format!("http://{}", server.app.server.operator_address);
         Self(OperatorServiceClient::new(
             Endpoint::from_shared(uri).expect("valid address").connect().await.expect("connect"),
         ))

@@ -143,7 +143,9 @@ impl RulesetAdmin for StubOperatorBackend {
 impl ConsistencyChecker for StubOperatorBackend {
     async fn check_consistency(&self, listed_max: usize) -> Result<ConsistencyReport, EngineError> {
         let kinds = vec![InconsistencyKind::Reservations, InconsistencyKind::Index];
-        let listed = (0..listed_max.min(3)).map(|n| Inconsistency { id: advertisement_id(n as u8), kinds: kinds.clone() }).collect();
+        let listed = (0..listed_max.min(3))
+            .map(|n| Inconsistency { id: advertisement_id(n as u8), kinds: kinds.clone() })
+            .collect();
         Ok(ConsistencyReport {
             advertisement_count: 7,
             reservation_count: 6,

@@ -53,7 +53,8 @@ fn spawn_server(folder: &Path, arguments: &[&str], settings: &[(&str, &str)]) ->
     let free = ["serve", "--listen", "127.0.0.1:0", "--operator-listen", "127.0.0.1:0"];
     let mut command = fireteam_command(folder, &free);
     command.envs(settings.iter().copied());
-    let mut child = command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
+    let mut child =
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the binary starts");
     let log = StderrLog::capture(child.stderr.take().expect("piped"));
     (child, log, started_at)
 }
@@ -97,7 +98,8 @@ impl ServerProcess {
     /// Client of the operator service.
     pub(crate) async fn operator_client(
         &self,
-    ) -> crate::support::generated_client::operator_service_client::OperatorServiceClient<tonic::transport::Channel> {
+    ) -> crate::support::generated_client::operator_service_client::OperatorServiceClient<tonic::transport::Channel>
+    {
         let uri = format!("http://{}", self.operator_address);
         let channel = tonic::transport::Endpoint::from_shared(uri).unwrap().connect().await.expect("connect");
         crate::support::generated_client::operator_service_client::OperatorServiceClient::new(channel)
@@ -174,32 +176,34 @@ struct LogState {
 impl StderrLog {
     pub(crate) fn capture(stderr: ChildStderr) -> Arc<Self> {
         let log = Arc::new(Self::default());
-        let heard = log.clone();
+        let reader_log = log.clone();
         std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-                heard.state.lock().unwrap().lines.push(line);
-                heard.changed.notify_all();
+                reader_log.state.lock().unwrap().lines.push(line);
+                reader_log.changed.notify_all();
             }
-            heard.state.lock().unwrap().is_closed = true;
-            heard.changed.notify_all();
+            reader_log.state.lock().unwrap().is_closed = true;
+            reader_log.changed.notify_all();
         });
         log
     }
 
     /// Waits for `count` lines that contain `text` and returns them. Returns fewer if the process exits or the time
     /// limit passes.
-    pub(crate) fn wait_for_lines(&self, what: &str, count: usize) -> Vec<String> {
-        let with = |said: &LogState| -> Vec<String> { said.lines.iter().filter(|it| it.contains(what)).cloned().collect() };
-        let said = self.state.lock().unwrap();
-        let waits = |said: &mut LogState| !said.is_closed && with(said).len() < count;
-        let (said, _) = self.changed.wait_timeout_while(said, TEST_TIMEOUT, waits).unwrap();
-        with(&said)
+    pub(crate) fn wait_for_lines(&self, text: &str, count: usize) -> Vec<String> {
+        let matching = |state: &LogState| -> Vec<String> {
+            state.lines.iter().filter(|line| line.contains(text)).cloned().collect()
+        };
+        let state = self.state.lock().unwrap();
+        let is_waiting = |state: &mut LogState| !state.is_closed && matching(state).len() < count;
+        let (state, _) = self.changed.wait_timeout_while(state, TEST_TIMEOUT, is_waiting).unwrap();
+        matching(&state)
     }
 
     /// Waits until standard error is closed; false if the time limit passes first.
     fn wait_for_end(&self) -> bool {
-        let said = self.state.lock().unwrap();
-        self.changed.wait_timeout_while(said, TEST_TIMEOUT, |said| !said.is_closed).unwrap().0.is_closed
+        let state = self.state.lock().unwrap();
+        self.changed.wait_timeout_while(state, TEST_TIMEOUT, |state| !state.is_closed).unwrap().0.is_closed
     }
 
     /// All lines so far.

@@ -128,7 +128,11 @@ impl TestClock {
     /// Starts at a time that is not a round number, so that a factor of 1,000 too many or too few shows.
     pub(crate) fn new() -> Self {
         let half = 0.5_f64.to_bits();
-        Self { now_ms: AtomicU64::new(1_700_000_012_345), random_unit_bits: AtomicU64::new(half), random_bytes_count: AtomicU64::new(0) }
+        Self {
+            now_ms: AtomicU64::new(1_700_000_012_345),
+            random_unit_bits: AtomicU64::new(half),
+            random_bytes_count: AtomicU64::new(0),
+        }
     }
 
     /// Advances the clock, milliseconds.

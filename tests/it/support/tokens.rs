@@ -68,7 +68,12 @@ impl TokenIssuer {
     }
 
     /// Authorized caller, without a network.
-    pub(crate) fn authorized_caller(&self, server: &TestServer, role: Role, subject: &str) -> AuthorizedCaller<ClientOrGameServer> {
+    pub(crate) fn authorized_caller(
+        &self,
+        server: &TestServer,
+        role: Role,
+        subject: &str,
+    ) -> AuthorizedCaller<ClientOrGameServer> {
         let authenticator: Option<Arc<Authenticator>> = server.app.authenticator.clone();
         let (mut headers, mut extensions) = (http::HeaderMap::new(), http::Extensions::new());
         headers.insert("authorization", self.authorization_header(role, subject).parse().unwrap());
@@ -87,7 +92,9 @@ pub(crate) async fn start_authenticated_server() -> (TestServer, TokenIssuer) {
 }
 
 /// Starts a server with authentication and a configuration changed by `change`.
-pub(crate) async fn start_authenticated_server_with_config(change: impl FnOnce(&mut fireteam::config::Config)) -> (TestServer, TokenIssuer) {
+pub(crate) async fn start_authenticated_server_with_config(
+    change: impl FnOnce(&mut fireteam::config::Config),
+) -> (TestServer, TokenIssuer) {
     let folder = tempfile::tempdir().unwrap();
     let issuer = TokenIssuer::new(&crate::support::test_server::TestClock::new());
     let auth = issuer.write_jwt_settings(folder.path());

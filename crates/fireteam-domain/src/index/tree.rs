@@ -1,4 +1,4 @@
-//! kd-B-tree with columnar leaves, one per partition. It grows by splitting full leaves and shrinks by joining small
+//! A kd-B-tree with columnar leaves, one per partition. It grows by splitting full leaves and shrinks by joining small
 //! ones.
 
 use crate::index::layout::{ColumnLayout, MISSING_SPLIT_VALUE, RowBuffer};

@@ -1,4 +1,4 @@
-//! k-d tree over the inputs of soft filters: finds the best candidates of a ticket without evaluating all pairs.
+//! A k-d tree over the inputs of soft filters: finds the best candidates of a ticket without evaluating all pairs.
 //!
 //! Tree: Bentley 1975; bounds per node: Friedman, Bentley and Finkel 1977. A node gives a lower bound of the score of
 //! its tickets, and nodes above the worst kept score are skipped. Terms that a node cannot bound, as missing values and
