@@ -51,8 +51,8 @@ async fn advertisement_expires_exactly_at_its_ttl() {
     server.clock.advance_ms(9_999);
     assert_eq!(searching.search().await.expect("search").candidates.len(), 1, "extended");
     server.clock.advance_ms(1);
-    let gone = searching.search().await.expect("search");
-    assert!(gone.candidates.is_empty(), "expired, although not yet swept");
+    let found = searching.search().await.expect("search");
+    assert!(found.candidates.is_empty(), "expired, although not yet swept");
     server.sweep_expired().await;
     let request = pb::MatchmakingUpdateAdvertisementRequest {
         advertisement_id: advertised.id().into(),

@@ -9,7 +9,7 @@ use crate::support::generated_client;
 /// Vectors of the core request's field table: name, request, bytes in hexadecimal.
 fn vectors() -> Vec<(&'static str, generated_client::MatchmakingCoreRequest, &'static str)> {
     let empty = generated_client::MatchmakingCoreRequest::default;
-    let whole = generated_client::MatchmakingCoreRequest {
+    let all_fields = generated_client::MatchmakingCoreRequest {
         platform_type: Some(1),
         request_type: Some(2),
         request_nonce: Some(123_456_789),
@@ -19,7 +19,7 @@ fn vectors() -> Vec<(&'static str, generated_client::MatchmakingCoreRequest, &'s
         ..empty()
     };
     vec![
-        ("six scalars", whole, "0801100218959aef3a2001282a30ffffffffffffffffff01"),
+        ("six scalars", all_fields, "0801100218959aef3a2001282a30ffffffffffffffffff01"),
         (
             "the largest nonce",
             generated_client::MatchmakingCoreRequest { request_nonce: Some(u64::MAX), ..empty() },

@@ -200,7 +200,7 @@ async fn a_bad_report_has_no_effect() {
         ),
         (pb::ReportResultRequest { match_id: "x".into(), ..good.clone() }, "match_id: is not an id"),
         (pb::ReportResultRequest { ticket_token: vec![], ..good.clone() }, "advertisement_token: is missing"),
-        (pb::ReportResultRequest { duration_ms: Some(u64::MAX), ..good.clone() }, "duration_ms: is longer"),
+        (pb::ReportResultRequest { duration_ms: Some(u64::MAX), ..good.clone() }, "duration_ms: exceeds"),
     ];
     for (request, what) in bad {
         let (code, text) = refused(client.report_result(request.clone()).await);

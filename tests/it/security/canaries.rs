@@ -47,8 +47,8 @@ fn base64_patterns(description: &str, bytes: &[u8]) -> CanaryPatterns {
     let encoded = |before: usize| {
         let text = URL_SAFE_NO_PAD.encode([&vec![0; before][..], bytes].concat());
         // Without the digits that also depend on neighboring bytes.
-        let (first, whole) = ([0, 2, 3][before], (before + bytes.len()) * 4 / 3);
-        text.as_bytes()[first..whole].to_vec()
+        let (first, end) = ([0, 2, 3][before], (before + bytes.len()) * 4 / 3);
+        text.as_bytes()[first..end].to_vec()
     };
     (0..3).map(|before| (format!("{description} in base64, after {before}"), encoded(before))).collect()
 }
@@ -141,9 +141,9 @@ async fn run_queue_match(client: &Client, guest: &Client, name: &str) -> String 
     let other = format!("{name}-too");
     let mut here = client.enter(enter_request(RANKED_SET_ID, &[(name, 1_500.0)])).await.unwrap();
     let mut there = guest.enter(enter_request(RANKED_SET_ID, &[(&other, 1_500.0)])).await.unwrap();
-    let mut news = here.watch();
+    let mut updates = here.watch();
     let id = loop {
-        let status = news.next().await.unwrap().expect("the ticket waits");
+        let status = updates.next().await.unwrap().expect("the ticket waits");
         if let Some(found_match) = status.found_match {
             break found_match.match_id;
         }

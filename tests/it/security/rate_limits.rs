@@ -237,11 +237,11 @@ async fn rate_limit_charges_unreadable_and_unknown_calls() {
     let (authenticated, _) = start_authenticated_server().await;
     let mut anonymous = matchmaking_client(&authenticated).await;
     let refused = |status: Status| status.code() == Code::Unauthenticated;
-    let mut asked = 0;
+    let mut rejected = 0;
     while refused(anonymous.search(scripted_server::search_request()).await.unwrap_err()) {
-        asked += 1;
+        rejected += 1;
     }
-    assert_eq!(asked, 500, "calls without credentials are charged to the address");
+    assert_eq!(rejected, 500, "calls without credentials are charged to the address");
 }
 
 /// SEC-11: a reflection stream ends at its limit, also for repeated requests.
@@ -254,8 +254,8 @@ async fn reflection_stream_ends_at_its_limit() {
         message_request: Some(MessageRequest::FileContainingSymbol("fireteam.v1.MatchmakingService".into())),
         ..Default::default()
     };
-    let asked = tokio_stream::iter(std::iter::repeat_n(ask, 100_000));
-    let answers = ServerReflectionClient::new(channel).server_reflection_info(asked).await.unwrap();
+    let requests = tokio_stream::iter(std::iter::repeat_n(ask, 100_000));
+    let answers = ServerReflectionClient::new(channel).server_reflection_info(requests).await.unwrap();
     let mut answers = answers.into_inner();
     let (mut count, mut bytes) = (0, 0);
     let end = loop {

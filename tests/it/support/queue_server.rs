@@ -62,9 +62,9 @@ impl QueuedParty {
     /// Enters with the given request.
     pub(crate) async fn enter_with_request(server: &TestServer, request: pb::QueueEnterRequest) -> Self {
         let client = server.client().await;
-        let queued = client.enter(request).await.expect("enter");
-        let news = queued.watch();
-        Self { client, ticket: queued, status_stream: news }
+        let ticket = client.enter(request).await.expect("enter");
+        let status_stream = ticket.watch();
+        Self { client, ticket, status_stream }
     }
 
     /// Next status update of the ticket.

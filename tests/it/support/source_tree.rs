@@ -81,9 +81,9 @@ pub(crate) fn assert_no_violations(violations: &[String]) {
 /// as wrong as one that reports nothing.
 #[track_caller]
 pub(crate) fn assert_exact_violations(violations: &[String], expected: &[&str]) {
-    for wanted in expected {
-        let found = violations.iter().filter(|violation| violation.contains(wanted)).count();
-        assert_eq!(found, 1, "`{wanted}` in\n{}", violations.join("\n"));
+    for name in expected {
+        let found = violations.iter().filter(|violation| violation.contains(name)).count();
+        assert_eq!(found, 1, "`{name}` in\n{}", violations.join("\n"));
     }
     assert_eq!(violations.len(), expected.len(), "\n{}\n", violations.join("\n"));
 }
