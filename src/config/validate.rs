@@ -22,6 +22,7 @@ const TOKEN_KEY_FILE_EXTENSION: &str = "token-key";
 const MATCH_KEY_FILE_EXTENSION: &str = "match-key.pem";
 
 /// Fills in defaults and checks all values. Returns all errors. `exists` tests whether a path exists.
+#[expect(clippy::too_many_lines, reason = "one step for each setting")]
 pub(super) fn validate_settings(
     settings: RawSettings,
     exists: impl Fn(&Path) -> bool,

@@ -236,7 +236,7 @@ async fn weather(name: &'static str, outage: Outage) {
     outage.end(&cluster);
     let back = Instant::now();
     // As long again as an advertisement lives, and somewhat more: whoever was not written has gone by then.
-    tokio::time::sleep(Duration::from_millis(u64::from(TIME_TO_LIVE_MS) + 2_000)).await;
+    tokio::time::sleep(Duration::from_millis(TIME_TO_LIVE_MS + 2_000)).await;
     notes.over.store(true, Ordering::SeqCst);
 
     let mut words = Vec::new();

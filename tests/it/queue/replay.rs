@@ -93,6 +93,7 @@ fn ticket(line: &Line<'_>, number: usize, ruleset: &Ruleset, mean: f64, spread: 
 }
 
 /// Plays the log under one ruleset; `backwards` has every pass see its tickets in the opposite order.
+#[expect(clippy::too_many_lines, reason = "one case after another")]
 fn play(log: &[Line<'_>], (name, mean, spread): (&str, f64, f64), backwards: bool) -> String {
     let (_, text) = rules::bundled::BUNDLED_FILES
         .iter()

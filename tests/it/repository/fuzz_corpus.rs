@@ -157,6 +157,7 @@ fn mutations_are_nearly_right() {
 }
 
 /// Target, file name, bytes.
+#[expect(clippy::too_many_lines, reason = "one case after another")]
 fn seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let mut seeds = Vec::new();
     for (name, first, wire) in requests() {

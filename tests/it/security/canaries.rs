@@ -285,6 +285,7 @@ fn start_authenticated_process(
 /// SEC-9, SEC-4, A8: the same with authenticated callers over TLS: no output has a token, a part of one, a certificate,
 /// or a caller's name, address or location. An operator's name is in the audit log only.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[expect(clippy::too_many_lines, reason = "one case after another")]
 async fn canary_data_is_absent_with_authenticated_callers() {
     const OPERATOR: &str = "canary-operator-63aa";
     const GAME_SERVER: &str = "canary-game-server-19f4";

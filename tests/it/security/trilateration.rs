@@ -84,11 +84,7 @@ impl GeoTestServer {
             let from = |number| client.clone().with_metadata("x-forwarded-for", &test_address(kind, number)).unwrap();
             (0..count).map(from).collect()
         };
-        Self {
-            player_clients: clients(0, players.len()),
-            attacker_clients: clients(1, attackers.len()),
-            server: server,
-        }
+        Self { player_clients: clients(0, players.len()), attacker_clients: clients(1, attackers.len()), server }
     }
 
     /// Advertises a player in a silo of its own.

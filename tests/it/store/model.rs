@@ -48,6 +48,7 @@ impl Model {
         }
     }
 
+    #[expect(clippy::too_many_lines, reason = "one case after another")]
     fn one(&mut self, write: AdvertWrite) -> WriteOutcome {
         match write {
             AdvertWrite::Publish {

@@ -72,6 +72,7 @@ impl Model {
     }
 
     /// Makes the next change of the batch.
+    #[expect(clippy::too_many_lines, reason = "one case after another")]
     pub(crate) fn one(&mut self, write: QueueWrite) -> Out {
         match write {
             QueueWrite::EnterQueue { ticket, expires_at: expires, request_digest: payload, now } => {

@@ -91,6 +91,7 @@ async fn advertisements(store: &dyn Store) {
 }
 
 /// R5: seats are taken once per key, all or none, and never more than there are.
+#[expect(clippy::too_many_lines, reason = "one case after another")]
 async fn reservations(store: &dyn Store) {
     one(store, put(ad(1, 4, 0, "host"), 1_000, 0)).await;
     one(store, put(ad(2, 4, 0, "other host"), 1_000, 0)).await;
