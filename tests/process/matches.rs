@@ -35,8 +35,8 @@ const SET: u32 = 11;
 /// Anybody against anybody, by consent: what is to be shown here is who is matched with whom how often, not how well.
 const RULES: &str = r#"<Ruleset Name="Anybody" SetId="11">
   <Teams Count="2" Size="1"/>
-  <Queue PassEveryMs="20"/>
-  <ReadyCheck DeadlineMs="3000"/>
+  <Queue PassIntervalMs="20"/>
+  <ReadyCheck TimeoutMs="3000"/>
   <Rating System="elo"/>
 </Ruleset>"#;
 
