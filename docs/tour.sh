@@ -19,7 +19,7 @@ if [ -z "${TOUR_BINARY:-}" ]; then
     cargo build --release --manifest-path "$root/Cargo.toml"
     TOUR_BINARY=$root/target/release/fireteam
 fi
-export TOUR_BINARY
+export TOUR_BINARY LC_ALL=C
 export FIRETEAM_LISTEN="127.0.0.1:$client_port" FIRETEAM_OPERATOR_LISTEN="127.0.0.1:$operator_port"
 
 temporary=$(mktemp -d)
