@@ -6,7 +6,7 @@
 //! deadline frees its seats at once, but stays `Held` until [`AdvertWrite::EndReservation`]. So writes can arrive late
 //! after an outage.
 
-mod apply_writes;
+mod adverts;
 pub mod memory;
 pub mod metered;
 mod migration_error;
@@ -15,7 +15,6 @@ pub mod postgres;
 pub mod queues;
 mod rows;
 pub mod sqlite;
-mod touched_keys;
 
 use std::sync::Arc;
 

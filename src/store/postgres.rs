@@ -6,39 +6,24 @@
 //! connection, dropped after any error. So no connection is reused with an open transaction. Writes run in tasks that
 //! continue if the caller stops waiting.
 
-mod commit;
+mod adverts;
 mod connection;
-mod copy_decode;
-mod cursor;
-mod decode;
-mod fast_path;
-mod feed;
-mod listen;
-#[cfg(feature = "mutants")]
-mod mutant;
-mod open;
 mod queues;
-mod resolve_commit;
-mod statements;
-mod transaction;
-mod write_rows;
 
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::types::Uuid;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::domain::id::{AdvertisementId, SiloId};
+use crate::domain::id::SiloId;
 use crate::domain::time::UnixMs;
-use crate::store::postgres::connection::{ConnectionSlot, query_within};
-use crate::store::postgres::feed::AdvertChangeFeed;
-use crate::store::postgres::resolve_commit::UnresolvedCommits;
-use crate::store::postgres::statements as sql;
-use crate::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
+use crate::store::postgres::adverts::statements as sql;
+use crate::store::postgres::connection::resolve_commit::UnresolvedCommits;
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within};
+use crate::store::postgres::connection::{commit, open};
+use crate::store::{StoreError, rows};
 
 /// Time limit of an operation other than a commit.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
@@ -145,10 +130,6 @@ impl PostgresStore {
     {
         run_exclusive_on(&self.advert_session, operation).await
     }
-
-    fn new_advert_feed(&self) -> AdvertChangeFeed {
-        AdvertChangeFeed::new(&self.options, &self.replica, self.unresolved_advert_commits.clone())
-    }
 }
 
 impl WriteSession {
@@ -189,117 +170,4 @@ where
         }
     });
     task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
-}
-
-#[async_trait]
-impl Store for PostgresStore {
-    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.run_exclusive(move |mut session| async move { delete_expired(&mut session, now).await }).await?;
-        self.purge(now).await?;
-        let mut stored = self.new_advert_feed().read_batch(&[]).await?.changed;
-        stored.sort_unstable_by_key(|stored| stored.advertisement.id);
-        Ok(stored)
-    }
-
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
-        if batch.is_empty() {
-            return Ok(CommitResult::default());
-        }
-        #[cfg(feature = "mutants")]
-        if crate::store::mutant::is("transaction_in_the_handler") {
-            return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
-        }
-        let batch = batch.to_vec();
-        self.run_exclusive(move |mut session| async move { transaction::commit_batch(&mut session, &batch).await })
-            .await
-    }
-
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        let slot = Arc::clone(&self.background_connection);
-        let task = tokio::spawn(async move { purge_rows(&mut *slot.lock_owned().await, now).await });
-        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
-    }
-
-    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        let mut ids: Vec<Uuid> = ids.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
-        ids.sort_unstable();
-        let mut slot = self.background_connection.lock().await;
-        let rows = query_within!(slot, OPERATION_TIMEOUT, "reading advertisements", |connection| {
-            sqlx::query(sql::READ_ADVERTISEMENTS).bind(self.replica.silo_ids()).bind(&ids).fetch_all(&mut *connection)
-        })?;
-        let (found, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed())?;
-        Ok(found)
-    }
-
-    async fn list_advertisement_ids(
-        &self,
-        first: AdvertisementId,
-        limit: usize,
-    ) -> Result<Vec<AdvertisementId>, StoreError> {
-        let mut slot = self.background_connection.lock().await;
-        let ids: Vec<Uuid> = query_within!(slot, OPERATION_TIMEOUT, "listing advertisements", |connection| {
-            let query = sqlx::query_scalar(sql::LIST_ADVERTISEMENT_IDS).bind(self.replica.silo_ids());
-            let query = query.bind(Uuid::from_bytes(*first.as_bytes()));
-            query.bind(i64::try_from(limit).unwrap_or(i64::MAX)).fetch_all(&mut *connection)
-        })?;
-        Ok(ids.into_iter().map(|id| AdvertisementId::from_bytes(id.into_bytes())).collect())
-    }
-
-    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
-        Some(Box::new(self.new_advert_feed()))
-    }
-
-    async fn close(&self) {
-        for session in [&self.advert_session, &self.queue_session] {
-            let closed = run_exclusive_on(session, |mut session| async move {
-                session.closed = true;
-                session.connection.close().await;
-                Ok(())
-            });
-            if let Err(error) = closed.await {
-                tracing::debug!(%error, "store close failed");
-            }
-        }
-    }
-}
-
-/// Removes expired advertisements, 1,000 per batch.
-async fn delete_expired(session: &mut WriteSession, now: UnixMs) -> Result<(), StoreError> {
-    loop {
-        let expired: Vec<Uuid> =
-            query_within!(session.connection, OPERATION_TIMEOUT, "listing expired advertisements", |connection| {
-                sqlx::query_scalar(sql::LIST_EXPIRED_IDS).bind(rows::to_ms(now)).fetch_all(&mut *connection)
-            })?;
-        if expired.is_empty() {
-            return Ok(());
-        }
-        let expire = |id: &Uuid| AdvertWrite::Expire {
-            advertisement_id: AdvertisementId::from_bytes(id.into_bytes()),
-            now,
-            expected_version: None,
-        };
-        transaction::commit_batch(session, &expired.iter().map(expire).collect::<Vec<_>>()).await?;
-    }
-}
-
-async fn purge_rows(slot: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
-    for statement in [sql::PURGE_RESERVATIONS, sql::CLEAR_EXPIRED_DELETIONS, sql::PURGE_TOMBSTONES] {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
-                sqlx::query(statement).bind(rows::to_ms(now)).execute(&mut *connection)
-            })?;
-            if result.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    for _ in 0..PURGE_STATEMENTS_MAX {
-        let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
-            sqlx::query(sql::PURGE_CHANGES).execute(&mut *connection)
-        })?;
-        if result.rows_affected() == 0 {
-            break;
-        }
-    }
-    Ok(())
 }

@@ -7,7 +7,12 @@
 mod apply_writes;
 pub(super) mod queue_rows;
 pub(super) mod record_result;
+mod result_body;
+pub(super) mod result_encoding;
 pub(super) mod row_changes;
+pub(super) mod row_checksums;
+mod ticket_match_body;
+pub(super) mod ticket_match_encoding;
 pub(super) mod touched_keys;
 
 use std::sync::Arc;

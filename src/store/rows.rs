@@ -1,15 +1,7 @@
 //! Row encoding and decoding between columns and domain values; detects corrupt rows.
 //!
 //! Columns that SQL or an operator queries are separate. The rest of an advertisement is one JSON text, `body`;
-//! `rows/body.rs` documents its keys.
-
-pub(super) mod advert_page;
-mod body;
-pub(super) mod queue;
-mod queue_body;
-pub(super) mod queue_checksums;
-pub(super) mod result;
-mod result_body;
+//! `adverts/row_body.rs` documents its keys.
 
 use std::borrow::Cow;
 
@@ -20,6 +12,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::time::UnixMs;
+use crate::store::adverts::row_body;
 use crate::store::{Reservation, ReservationState, StoreError};
 
 /// Row of `advertisement`, without `n`.
@@ -49,7 +42,7 @@ impl<'a> AdvertisementRow<'a> {
             since_ms: to_ms(advertisement.advertised_since),
             expires_ms: to_ms(expires_at),
             join_seats: i64::from(advertisement.session.join_seats),
-            body: body::encode_advertisement(advertisement).into(),
+            body: row_body::encode_advertisement(advertisement).into(),
             connect_data: advertisement.connect_data.as_slice().into(),
         }
     }
@@ -81,7 +74,7 @@ impl<'a> AdvertisementRow<'a> {
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let join_seats = u16::try_from(self.join_seats).map_err(|error| corrupt("join_seats", error.to_string()))?;
         let mut advertisement =
-            body::decode_advertisement(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
+            row_body::decode_advertisement(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
         advertisement.id = AdvertisementId::from_bytes(self.id);
         advertisement.set_id = SetId(set_id);
         advertisement.kind = kind;
@@ -258,34 +251,34 @@ impl<'a> ColumnReader<'a> {
         bytes.try_into().map_err(|_| self.corrupt_row(column, format!("length {} is not 16", bytes.len())))
     }
 
-    fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {
+    pub(super) fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {
         StoreError::CorruptRow { table: self.table, column, reason }
     }
 }
 
 /// Row checksum; detects disk corruption. No protection against deliberate changes of the file.
-struct RowChecksum(Sha256);
+pub(super) struct RowChecksum(Sha256);
 
 impl RowChecksum {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Sha256::new())
     }
 
-    fn add_number(&mut self, number: i64) {
+    pub(super) fn add_number(&mut self, number: i64) {
         self.0.update(number.to_be_bytes());
     }
 
-    fn add_optional_number(&mut self, number: Option<i64>) {
+    pub(super) fn add_optional_number(&mut self, number: Option<i64>) {
         self.0.update([u8::from(number.is_some())]);
         self.add_number(number.unwrap_or(0));
     }
 
-    fn add_bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn add_bytes(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_be_bytes());
         self.0.update(bytes);
     }
 
-    fn finish(self) -> i64 {
+    pub(super) fn finish(self) -> i64 {
         let digest = self.0.finalize();
         let mut first = [0; 8];
         first.copy_from_slice(&digest[..8]);
@@ -294,4 +287,4 @@ impl RowChecksum {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -4,30 +4,21 @@
 //! an error the connection is dropped and the next operation opens a new one. So no half-finished transaction survives.
 //! Other connections read at startup, checkpoint the write-ahead log, and read snapshots for the consistency check.
 
-mod load;
-mod lock;
-mod open;
+mod adverts;
+mod connection;
 mod queues;
-mod snapshot_read;
-mod statements;
-mod transaction;
-mod wal;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Executor};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::domain::id::AdvertisementId;
-use crate::domain::time::UnixMs;
-use crate::store::sqlite::lock::DatabaseLock;
-use crate::store::sqlite::statements as sql;
-use crate::store::sqlite::wal::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
-use crate::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
+use crate::store::StoreError;
+use crate::store::sqlite::connection::lock::DatabaseLock;
+use crate::store::sqlite::connection::open;
+use crate::store::sqlite::connection::wal::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
 
 /// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
 const PURGE_STATEMENTS_MAX: usize = 100;
@@ -150,93 +141,6 @@ impl FileAccess {
             self.connection = Some(connection);
         }
     }
-}
-
-#[async_trait]
-impl Store for SqliteStore {
-    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        let path = self.path.clone();
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_connection(&path).await?;
-            let check = async { if access.integrity_checked { Ok(()) } else { open::check_integrity(&path).await } };
-            let (loaded, checked) = tokio::join!(load::load_advertisements(&mut connection, &path, now), check);
-            let result = checked.and(loaded);
-            access.integrity_checked |= result.is_ok();
-            access.return_connection(connection, &result);
-            result
-        })
-        .await
-    }
-
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
-        if batch.is_empty() {
-            return Ok(CommitResult::default());
-        }
-        let (path, batch, checkpointer) =
-            (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
-            let result = transaction::commit_batch(&mut connection, &batch).await;
-            access.return_connection(connection, &result);
-            let (outcomes, length) = result?;
-            access.record_wal_length(length, &checkpointer);
-            Ok(CommitResult { outcomes, version_steps: Vec::new() })
-        })
-        .await
-    }
-
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        let path = self.path.clone();
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_connection(&path).await?;
-            let result = purge_rows(&mut connection, now).await;
-            access.return_connection(connection, &result);
-            result
-        })
-        .await
-    }
-
-    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        snapshot_read::read_advertisements(&self.path, ids).await.map_err(|error| with_path(&self.path, error))
-    }
-
-    async fn list_advertisement_ids(
-        &self,
-        first: AdvertisementId,
-        limit: usize,
-    ) -> Result<Vec<AdvertisementId>, StoreError> {
-        snapshot_read::list_advertisement_ids(&self.path, first, limit)
-            .await
-            .map_err(|error| with_path(&self.path, error))
-    }
-
-    async fn close(&self) {
-        let checkpointer = Arc::clone(&self.checkpoint_task.checkpointer);
-        // Errors are ignored: acknowledged writes are in the log, and the next start reads it.
-        let _ = self
-            .run_exclusive(|mut access| async move {
-                if let Some(mut connection) = access.connection.take() {
-                    checkpointer.close().await;
-                    let _ = connection.execute("pragma wal_checkpoint(truncate)").await;
-                    let _ = connection.close().await;
-                }
-                access.lock = None;
-                Ok(())
-            })
-            .await;
-    }
-}
-
-async fn purge_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
-    for statement in [sql::PURGE_TOMBSTONES, sql::PURGE_RESERVATIONS] {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let query = sqlx::query(statement).bind(rows::to_ms(now));
-            if query.execute(&mut *connection).await.map_err(to_store_error)?.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    Ok(())
 }
 
 /// Maps SQLite's error to a store error. The text contains no row values.

@@ -15,7 +15,7 @@ use crate::domain::id::{MatchId, SetId, SiloId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::connection::{ConnectionSlot, query_within};
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within};
 use crate::store::postgres::queues::feed::QueueChangeFeed;
 use crate::store::postgres::queues::statements as sql;
 pub(super) use crate::store::postgres::queues::statements::ABANDON_BATCH;

@@ -16,9 +16,10 @@ use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use crate::store::sqlite::adverts::transaction::hex_json_array;
+use crate::store::sqlite::connection::open;
 use crate::store::sqlite::queues::statements as sql;
-use crate::store::sqlite::transaction::hex_json_array;
-use crate::store::sqlite::{PURGE_STATEMENTS_MAX, SqliteStore, open, to_store_error, with_path};
+use crate::store::sqlite::{PURGE_STATEMENTS_MAX, SqliteStore, to_store_error, with_path};
 use crate::store::{StoreError, rows};
 
 #[async_trait]

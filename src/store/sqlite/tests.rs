@@ -6,6 +6,8 @@ use super::*;
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
+use crate::store::{AdvertWrite, Store};
 
 fn publish(n: u8) -> AdvertWrite {
     publish_until(n, 9_000)

@@ -12,12 +12,12 @@ use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
 use crate::domain::queue::ticket::PlayerRating;
 use crate::store::StoreError;
-use crate::store::postgres::decode::ColumnReader;
+use crate::store::postgres::adverts::decode::ColumnReader;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
+use crate::store::queues::result_encoding::ResultRow;
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
 use crate::store::rows::from_ms;
-use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::rows::result::ResultRow;
 
 pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
     let columns = ColumnReader { table: "ticket", row };

@@ -6,14 +6,16 @@ use sqlx::types::Uuid;
 use sqlx::{Executor, Row};
 
 use crate::domain::id::{MatchId, TicketId};
-use crate::store::postgres::connection::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::cursor::{
+use crate::store::postgres::Replica;
+use crate::store::postgres::adverts::statements;
+use crate::store::postgres::connection::cursor::{
     CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
 };
-use crate::store::postgres::listen::{self, ListenTask};
+use crate::store::postgres::connection::listen::{self, ListenTask};
+use crate::store::postgres::connection::open;
+use crate::store::postgres::connection::resolve_commit::UnresolvedCommits;
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::queues::{decode, statements as sql};
-use crate::store::postgres::resolve_commit::UnresolvedCommits;
-use crate::store::postgres::{Replica, open, statements};
 use crate::store::queues::{QueueFeed, QueueFeedBatch};
 use crate::store::{StoreError, rows};
 

@@ -8,15 +8,15 @@ use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::commit::{CommitError, check_row_count};
+use crate::store::postgres::adverts::transaction::to_uuids;
+use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::postgres::queues::statements as sql;
-use crate::store::postgres::transaction::to_uuids;
 use crate::store::queues::queue_rows::TicketUser;
 use crate::store::queues::record_result::history_slot;
+use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
-use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::rows::result::ResultRow;
 use crate::store::rows::to_ms;
 
 /// Deletes run first: a user can leave one ticket or match and join another in one batch.

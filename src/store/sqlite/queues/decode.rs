@@ -12,13 +12,13 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionS
 use crate::domain::queue::ticket::PlayerRating;
 use crate::store::StoreError;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
-use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
-use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::rows::queue_checksums::{
+use crate::store::queues::result_encoding::ResultRow;
+use crate::store::queues::row_checksums::{
     feedback_checksum, match_user_checksum, penalty_checksum, rating_change_checksum, rating_checksum,
     ticket_user_checksum,
 };
-use crate::store::rows::result::ResultRow;
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
 use crate::store::rows::{ColumnReader, from_ms};
 
 /// Decodes a row of `statements::READ_TICKETS`.

@@ -1,7 +1,7 @@
 //! SQL statements of the SQLite store for queues. As for advertisements, ids to look up are one JSON array of
 //! hexadecimal texts, and one statement writes many rows.
 
-use crate::store::sqlite::statements::MultiRowStatement;
+use crate::store::sqlite::adverts::statements::MultiRowStatement;
 
 /// Columns of a ticket.
 macro_rules! select_tickets {

@@ -15,21 +15,21 @@ use crate::domain::time::UnixMs;
 use crate::store::StoreError;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
 use crate::store::queues::record_result::history_slot;
+use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
-use crate::store::queues::touched_keys::TouchedQueueKeys;
-use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
-use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::rows::queue_checksums::{
+use crate::store::queues::row_checksums::{
     feedback_checksum, match_user_checksum, penalty_checksum, rating_change_checksum, rating_checksum,
     ticket_user_checksum,
 };
-use crate::store::rows::result::ResultRow;
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::touched_keys::TouchedQueueKeys;
+use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
 use crate::store::rows::to_ms;
+use crate::store::sqlite::adverts::statements::{BindValues, SqlScript};
+use crate::store::sqlite::adverts::transaction::hex_json_array;
+use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::queues::{decode, statements as sql};
-use crate::store::sqlite::statements::{BindValues, SqlScript};
 use crate::store::sqlite::to_store_error;
-use crate::store::sqlite::transaction::hex_json_array;
-use crate::store::sqlite::wal::WalLength;
 
 /// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
 /// committed. The connection may be inside a transaction, so the caller must close it.

@@ -1,0 +1,140 @@
+//! Decoding of advertisement and reservation rows, with the columns of `statements.rs`.
+
+use std::borrow::Cow;
+
+use sqlx::postgres::PgRow;
+use sqlx::types::Uuid;
+use sqlx::{Decode, Row, Type};
+
+use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
+use crate::domain::time::UnixMs;
+use crate::store::rows::{self, AdvertisementRow};
+use crate::store::{AdvertVersion, Reservation, ReservationState, StoreError, StoredAdvertisement};
+
+/// Row of an id before a batch: an advertisement, a tombstone, or both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyLookup {
+    pub(super) id: AdvertisementId,
+    pub(super) version: AdvertVersion,
+    pub(super) heartbeat_owner: i64,
+    pub(super) advertised_since: UnixMs,
+    pub(super) expires_at: UnixMs,
+    pub(super) join_seats: u16,
+    /// Whether there is an advertisement.
+    pub(super) is_advertised: bool,
+    /// End of the tombstone, if there is one.
+    pub(super) deleted_until: Option<UnixMs>,
+}
+
+/// Decodes a row of `LOCK_ADVERTISEMENTS`.
+pub(super) fn decode_key_lookup(row: &PgRow) -> Result<KeyLookup, StoreError> {
+    let columns = ColumnReader { table: "advertisement", row };
+    Ok(KeyLookup {
+        id: AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?),
+        version: AdvertVersion(columns.read(1, "version")?),
+        heartbeat_owner: columns.read(2, "holder")?,
+        advertised_since: rows::from_ms(columns.read(3, "since_ms")?),
+        expires_at: rows::from_ms(columns.read(4, "expires_ms")?),
+        join_seats: columns.uint16(5, "join_seats")?,
+        is_advertised: columns.read(6, "body")?,
+        deleted_until: columns.read::<Option<i64>>(7, "deleted_until_ms")?.map(rows::from_ms),
+    })
+}
+
+/// Number of columns of an advertisement, with its id first.
+pub(super) const ADVERTISEMENT_COLUMN_COUNT: usize = 11;
+
+/// Decodes the advertisement from column `first` on; `None` if there is only an id. `replica_id` is this server.
+pub(super) fn decode_advertisement(
+    row: &PgRow,
+    first: usize,
+    replica_id: i64,
+) -> Result<Option<StoredAdvertisement>, StoreError> {
+    let columns = ColumnReader { table: "advertisement", row };
+    let Some(version) = columns.read(first + 1, "version")? else { return Ok(None) };
+    let is_heartbeat_owner = columns.read::<i64>(first + 2, "holder")? == replica_id;
+    let row = AdvertisementRow {
+        id: columns.id_bytes(first, "advertisement_id")?,
+        silo_id: columns.read(first + 3, "silo_id")?,
+        set_id: columns.read(first + 4, "set_id")?,
+        kind: i64::from(columns.read::<i16>(first + 5, "kind")?),
+        since_ms: columns.read(first + 6, "since_ms")?,
+        expires_ms: columns.read(first + 7, "expires_ms")?,
+        join_seats: i64::from(columns.read::<i32>(first + 8, "join_seats")?),
+        body: Cow::Borrowed(columns.read(first + 9, "body")?),
+        connect_data: Cow::Borrowed(columns.read(first + 10, "connect_data")?),
+    };
+    let expires_at = row.published_expiry();
+    let advertisement = row.decode()?.into();
+    let version = AdvertVersion(version);
+    Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
+}
+
+/// Advertisement id in a row of `READ_CHANGES`.
+pub(super) fn decode_advertisement_id(row: &PgRow, index: usize) -> Result<AdvertisementId, StoreError> {
+    ColumnReader { table: "advertisement", row }.id_bytes(index, "advertisement_id").map(AdvertisementId::from_bytes)
+}
+
+/// Decodes the reservation from column `first` on; `None` if that column is null.
+pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Reservation>, StoreError> {
+    let columns = ColumnReader { table: "reservation", row };
+    let Some(id) = columns.read::<Option<Uuid>>(first, "reservation_id")? else { return Ok(None) };
+    let users: &[u8] = columns.read(first + 3, "users")?;
+    let (users, rest) = users.as_chunks::<16>();
+    if !rest.is_empty() {
+        return Err(columns.corrupt_row("users", "length is not a multiple of 16".into()));
+    }
+    let digest: &[u8] = columns.read(first + 4, "payload")?;
+    Ok(Some(Reservation {
+        id: ReservationId::from_bytes(id.into_bytes()),
+        advertisement_id: AdvertisementId::from_bytes(columns.id_bytes(first + 1, "advertisement_id")?),
+        seats: columns.uint16(first + 2, "seats")?,
+        users: users.iter().map(|user| UserKey::from_bytes(*user)).collect(),
+        request_digest: digest
+            .try_into()
+            .map_err(|_| columns.corrupt_row("payload", format!("length {} is not 16", digest.len())))?,
+        state: match columns.read::<i16>(first + 5, "state")? {
+            0 => ReservationState::Held,
+            1 => ReservationState::Confirmed,
+            2 => ReservationState::Ended,
+            other => return Err(columns.corrupt_row("state", format!("unknown state {other}"))),
+        },
+        deadline: rows::from_ms(columns.read(first + 6, "until_ms")?),
+    }))
+}
+
+/// Typed access to the columns of a row; errors name the table and column.
+pub(in crate::store::postgres) struct ColumnReader<'r> {
+    pub(in crate::store::postgres) table: &'static str,
+    pub(in crate::store::postgres) row: &'r PgRow,
+}
+
+impl<'r> ColumnReader<'r> {
+    pub(in crate::store::postgres) fn read<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
+    where
+        T: Decode<'r, sqlx::Postgres> + Type<sqlx::Postgres>,
+    {
+        self.row.try_get(index).map_err(|error| self.corrupt_row(column, error.to_string()))
+    }
+
+    pub(in crate::store::postgres) fn id_bytes(
+        &self,
+        index: usize,
+        column: &'static str,
+    ) -> Result<[u8; 16], StoreError> {
+        self.read::<Uuid>(index, column).map(Uuid::into_bytes)
+    }
+
+    /// Unsigned number of 32 bits.
+    pub(in crate::store::postgres) fn uint32(&self, index: usize, column: &'static str) -> Result<u32, StoreError> {
+        u32::try_from(self.read::<i64>(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
+    }
+
+    fn uint16(&self, index: usize, column: &'static str) -> Result<u16, StoreError> {
+        u16::try_from(self.read::<i32>(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
+    }
+
+    fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {
+        StoreError::CorruptRow { table: self.table, column, reason }
+    }
+}

@@ -1,0 +1,354 @@
+//! SQL statements of the SQLite store, and statements that write up to 1,024 rows.
+//!
+//! A statement per row costs ten times as much as one for many rows, because each statement goes to another thread and
+//! back. Rows are passed as `values` lists; a JSON array read by `json_each` took 1.5 times as long. Ids to look up are
+//! passed as one JSON array of hexadecimal texts: one bind for any number. Consecutive statements without a decision in
+//! between are one text.
+
+use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
+use sqlx::{Arguments, AssertSqlSafe};
+
+/// Whether there are more advertisements than `$1`.
+pub(super) const HAS_MORE_THAN: &str = "select exists (select 1 from advertisement limit 1 offset $1)";
+
+/// `n` of the last advertisement of the page after `n = $1`; null if there are no more.
+pub(super) const LOAD_PAGE_END: &str =
+    "select max(n) from (select n from advertisement where n > $1 order by n limit 1000)";
+
+/// Advertisements and their leases, packed into one row; see `page_decode.rs`.
+macro_rules! select_page {
+    ($source:literal) => {
+        concat!(
+            "
+    select group_concat(concat_ws(' ', a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
+                                  octet_length(a.body), length(a.connect_data), a.checksum, l.expires_ms), x'0a'),
+           group_concat(hex(a.advertisement_id), ''),
+           group_concat(a.body, ''),
+           group_concat(hex(a.connect_data), '')",
+            $source
+        )
+    };
+}
+
+/// Page of the advertisements with `n` above `$1`, up to `$2`.
+pub(super) const LOAD_PAGE: &str = select_page!(
+    "
+      from advertisement a
+      left join lease l on l.n = a.n
+     where a.n > $1 and a.n <= $2
+"
+);
+
+/// Page of the advertisements in `$1`, a JSON array of ids; nulls if none exists.
+pub(super) const READ_ADVERTISEMENTS: &str = select_page!(
+    "
+      from json_each($1) requested
+      join advertisement a on a.advertisement_id = unhex(requested.value)
+      left join lease l on l.n = a.n
+"
+);
+
+/// Reservations in those advertisements, in id order.
+pub(super) const READ_RESERVATIONS: &str = "
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
+      from json_each($1) requested
+      join reservation r on r.advertisement_id = unhex(requested.value)
+     order by r.reservation_id
+";
+
+/// At most `$2` advertisement ids from `$1` on.
+pub(super) const LIST_ADVERTISEMENT_IDS: &str =
+    "select advertisement_id from advertisement where advertisement_id >= $1 order by advertisement_id limit $2";
+
+/// All reservations, in id order.
+pub(super) const LOAD_RESERVATIONS: &str = "
+    select reservation_id, advertisement_id, seats, users, payload, state, until_ms, checksum
+      from reservation
+     order by reservation_id
+";
+
+/// Begins a transaction and reads all rows that writes depend on, in one text. `immediate` takes the write lock now. A
+/// transaction that reads first could fail to get the lock later.
+///
+/// The first result row has the advertisements and tombstones for `$1`, a JSON array of ids. It is one JSON array of
+/// arrays, because passing a row costs more than finding it; each inner array begins with the index of the id. Then
+/// follow the reservations in `$2`, also a JSON array, and the reservations of the advertisements in `$3` that may take
+/// seats.
+pub(super) const BEGIN_AND_READ: &str = "
+    begin immediate;
+    with requested (key_index, id) as materialized (select key, unhex(value) from json_each($1))
+    select json_group_array(json_array(q.key_index, a.n, a.since_ms, a.expires_ms, a.join_seats, l.expires_ms, t.until_ms))
+      from requested q
+      left join advertisement a on a.advertisement_id = q.id
+      left join lease l on l.n = a.n
+      left join tombstone t on t.advertisement_id = q.id
+     where a.n is not null or t.until_ms is not null;
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
+      from json_each($2) requested
+      join reservation r on r.reservation_id = unhex(requested.value)
+     union all
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
+      from json_each($3) requested
+      join reservation r on r.advertisement_id = unhex(requested.value)
+     where r.state < 2   -- ended ones take no seats and can be numerous
+";
+
+/// Commits and returns three numbers: the second is the number of pages in the write-ahead log, the third how many of
+/// them are checkpointed.
+pub(super) const COMMIT_AND_MEASURE_WAL: &str = "commit; pragma wal_checkpoint(noop)";
+
+/// Checkpoints the pages that no reader needs, without waiting; returns the same numbers as [`COMMIT_AND_MEASURE_WAL`].
+pub(in crate::store::sqlite) const CHECKPOINT_WAL: &str = "pragma wal_checkpoint(passive)";
+
+/// Purges at most 1,000 tombstones that are due.
+pub(super) const PURGE_TOMBSTONES: &str = "
+    delete from tombstone
+     where advertisement_id in (select advertisement_id from tombstone where until_ms <= $1 limit 1000)
+";
+
+/// Purges at most 1,000 ended reservations that are due.
+pub(super) const PURGE_RESERVATIONS: &str = "
+    delete from reservation
+     where reservation_id in (select reservation_id from reservation where state = 2 and until_ms <= $1 limit 1000)
+";
+
+/// Statement that writes many rows: `head`, then one `row_placeholders` per row, separated by commas, then `tail`.
+pub(in crate::store::sqlite) struct MultiRowStatement {
+    head: &'static str,
+    row_placeholders: &'static str,
+    tail: &'static str,
+    /// Rows are so small that writing many of them twice costs less than a second statement.
+    is_narrow: bool,
+}
+
+impl MultiRowStatement {
+    /// Builds a statement; see the fields.
+    pub(in crate::store::sqlite) const fn new(
+        head: &'static str,
+        row: &'static str,
+        tail: &'static str,
+        narrow: bool,
+    ) -> Self {
+        Self { head, row_placeholders: row, tail, is_narrow: narrow }
+    }
+}
+
+/// Publishes advertisements: inserts a row if `n` is null, otherwise updates the row `n` except `advertisement_id` and
+/// `since_ms`. Lookup by `n` is faster than by id. The conflict clause has no target, because a padded new row
+/// conflicts on its id.
+pub(super) const UPSERT_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
+    head: "
+    insert into advertisement (n, advertisement_id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body,
+                               connect_data, checksum)
+    values ",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    tail: "
+        on conflict do update
+       set silo_id = excluded.silo_id, set_id = excluded.set_id, kind = excluded.kind,
+           expires_ms = excluded.expires_ms, join_seats = excluded.join_seats, body = excluded.body,
+           connect_data = excluded.connect_data, checksum = excluded.checksum",
+    is_narrow: false,
+};
+
+/// Deletes advertisements; their leases and reservations are deleted by cascade.
+pub(super) const DELETE_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
+    head: "delete from advertisement where advertisement_id in (",
+    row_placeholders: "?",
+    tail: ")",
+    is_narrow: true,
+};
+
+/// Stores heartbeats.
+pub(super) const UPSERT_LEASES: MultiRowStatement = MultiRowStatement {
+    head: "insert into lease (n, expires_ms) values ",
+    row_placeholders: "(?, ?)",
+    tail: " on conflict (n) do update set expires_ms = excluded.expires_ms",
+    is_narrow: true,
+};
+
+/// Deletes leases of advertisements that are published again.
+pub(super) const DELETE_LEASES: MultiRowStatement =
+    MultiRowStatement { head: "delete from lease where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
+
+/// Inserts reservations, or updates their state; the other columns never change.
+pub(super) const UPSERT_RESERVATIONS: MultiRowStatement = MultiRowStatement {
+    head: "
+    insert into reservation (reservation_id, advertisement_id, seats, users, payload, state, until_ms, checksum)
+    values ",
+    row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?)",
+    tail: "
+        on conflict (reservation_id) do update
+       set state = excluded.state, until_ms = excluded.until_ms, checksum = excluded.checksum",
+    is_narrow: false,
+};
+
+/// Stores tombstones.
+pub(super) const UPSERT_TOMBSTONES: MultiRowStatement = MultiRowStatement {
+    head: "insert into tombstone (advertisement_id, until_ms) values ",
+    row_placeholders: "(?, ?)",
+    tail: " on conflict (advertisement_id) do update set until_ms = excluded.until_ms",
+    is_narrow: true,
+};
+
+/// Maximum number of rows per statement. With 14 binds for the widest row, this is less than half of SQLite's limit of
+/// 32,766.
+pub(super) const ROWS_PER_STATEMENT_MAX: usize = 1_024;
+
+/// Number of prepared statements cached per connection: fifteen [`MultiRowStatement`]s in eleven sizes, and the others.
+pub(in crate::store::sqlite) const STATEMENT_CACHE_CAPACITY: usize = 200;
+
+/// Statements with their values, executed in order.
+#[derive(Default)]
+pub(in crate::store::sqlite) struct SqlScript {
+    statements: Vec<(String, BindValues)>,
+}
+
+impl SqlScript {
+    /// Adds statements for all `rows`. `bind` adds the values of one row, in column order.
+    ///
+    /// Statement sizes are powers of two, so that all of them fit the cache of prepared statements. If few rows are
+    /// missing to the next power, the last row is repeated. Writing a row twice changes nothing, and each further
+    /// statement waits for another thread.
+    pub(in crate::store::sqlite) fn add_rows<T>(
+        &mut self,
+        statement: &MultiRowStatement,
+        rows: &[T],
+        bind: impl Fn(&T, &mut BindValues),
+    ) {
+        let mut remaining = rows;
+        while let Some(last) = remaining.last() {
+            let chunk_rows = statement.chunk_rows(remaining.len());
+            let (chunk, rest) = remaining.split_at(chunk_rows.min(remaining.len()));
+            let mut values = BindValues::default();
+            chunk
+                .iter()
+                .chain(std::iter::repeat_n(last, chunk_rows - chunk.len()))
+                .for_each(|row| bind(row, &mut values));
+            self.statements.push((statement.sql_text(chunk_rows), values));
+            remaining = rest;
+        }
+    }
+
+    /// Executes all statements and commits together with the last one. Returns the row of [`COMMIT_AND_MEASURE_WAL`].
+    pub(in crate::store::sqlite) async fn execute_and_commit(
+        mut self,
+        connection: &mut SqliteConnection,
+    ) -> Result<SqliteRow, sqlx::Error> {
+        let (mut last, values) = self.statements.pop().unwrap_or_default();
+        self.execute(connection).await?;
+        if !last.is_empty() {
+            last.push(';');
+        }
+        last.push_str(COMMIT_AND_MEASURE_WAL);
+        sqlx::query_with(AssertSqlSafe(last), values.finish()?).fetch_one(connection).await
+    }
+
+    /// Executes all statements.
+    pub(super) async fn execute(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
+        for (sql, values) in self.statements {
+            sqlx::query_with(AssertSqlSafe(sql), values.finish()?).execute(&mut *connection).await?;
+        }
+        Ok(())
+    }
+}
+
+impl MultiRowStatement {
+    /// Number of rows of the first statement for `rows` rows, at least 1.
+    fn chunk_rows(&self, rows: usize) -> usize {
+        let padded = rows.next_power_of_two();
+        let pad = self.is_narrow || padded - rows <= padded / 8;
+        let chunk_rows = if pad { padded } else { padded / 2 };
+        chunk_rows.min(ROWS_PER_STATEMENT_MAX)
+    }
+
+    /// SQL text for `rows` rows. Built from constants only: values are always bound.
+    pub(super) fn sql_text(&self, rows: usize) -> String {
+        let length = self.head.len()
+            + rows * (self.row_placeholders.len() + 1)
+            + self.tail.len()
+            + 1
+            + COMMIT_AND_MEASURE_WAL.len();
+        let mut sql = String::with_capacity(length);
+        sql.push_str(self.head);
+        for index in 0..rows {
+            sql.push_str(if index == 0 { "" } else { "," });
+            sql.push_str(self.row_placeholders);
+        }
+        sql.push_str(self.tail);
+        sql
+    }
+}
+
+/// Bind values of a statement, and the first encoding error.
+#[derive(Default)]
+pub(in crate::store::sqlite) struct BindValues {
+    arguments: SqliteArguments,
+    error: Option<sqlx::error::BoxDynError>,
+}
+
+impl BindValues {
+    pub(in crate::store::sqlite) fn push<'t, T>(&mut self, value: T) -> &mut Self
+    where
+        T: sqlx::Encode<'t, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
+    {
+        if let Err(error) = self.arguments.add(value) {
+            self.error.get_or_insert(error);
+        }
+        self
+    }
+
+    fn finish(self) -> Result<SqliteArguments, sqlx::Error> {
+        self.error.map_or(Ok(self.arguments), |error| Err(sqlx::Error::Encode(error)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::sqlite::SqliteStore;
+    use crate::store::sqlite::queues::statements::tests as queues;
+    use sqlx::{Executor, SqlSafeStr};
+
+    /// Every statement is valid SQL and its tables and columns exist.
+    #[tokio::test]
+    async fn sqlite_statements_all_prepare() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
+        let mut guard = store.connection_for_test().await;
+        let connection = guard.as_mut().unwrap();
+
+        let single = [
+            HAS_MORE_THAN,
+            LOAD_PAGE_END,
+            LOAD_PAGE,
+            LOAD_RESERVATIONS,
+            READ_ADVERTISEMENTS,
+            READ_RESERVATIONS,
+            LIST_ADVERTISEMENT_IDS,
+            COMMIT_AND_MEASURE_WAL,
+            CHECKPOINT_WAL,
+            PURGE_TOMBSTONES,
+            PURGE_RESERVATIONS,
+        ];
+        for sql in single.into_iter().chain(queues::SINGLE_STATEMENTS) {
+            connection.prepare(sql.into_sql_str()).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+        }
+        // Executed in sequence: the second and third statement prepare only after the ones before have run.
+        sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
+        sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
+        let multi_row = [
+            UPSERT_ADVERTISEMENTS,
+            DELETE_ADVERTISEMENTS,
+            UPSERT_LEASES,
+            DELETE_LEASES,
+            UPSERT_RESERVATIONS,
+            UPSERT_TOMBSTONES,
+        ];
+        for statement in multi_row.into_iter().chain(queues::MULTI_ROW_STATEMENTS) {
+            for rows in [1, 2, ROWS_PER_STATEMENT_MAX] {
+                let sql = AssertSqlSafe(statement.sql_text(rows)).into_sql_str();
+                connection.prepare(sql).await.unwrap_or_else(|error| panic!("{}: {error}", statement.head));
+            }
+        }
+    }
+}
