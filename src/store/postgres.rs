@@ -9,43 +9,25 @@
 mod adverts;
 mod connection;
 mod queues;
+mod replica;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use sqlx::postgres::PgConnectOptions;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::domain::id::SiloId;
 use crate::domain::time::UnixMs;
-use crate::store::postgres::adverts::statements as sql;
-use crate::store::postgres::connection::resolve_commit::UnresolvedCommits;
-use crate::store::postgres::connection::slot::{ConnectionSlot, query_within};
-use crate::store::postgres::connection::{commit, open};
-use crate::store::{StoreError, rows};
-
-/// Time limit of an operation other than a commit.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
-const PURGE_STATEMENTS_MAX: usize = 20;
-
-/// Identity of this server, and the silos that it serves.
-#[derive(Clone, Debug)]
-pub struct Replica {
-    /// Random id, new at every start: a restarted server is another replica.
-    pub id: u64,
-    /// Silos that this server loads and serves; `None` for all.
-    pub silos: Option<Vec<SiloId>>,
-}
-
-impl Replica {
-    /// Silos as column values.
-    fn silo_ids(&self) -> Option<Vec<i64>> {
-        self.silos.as_ref().map(|silos| silos.iter().map(|silo| silo.0.cast_signed()).collect())
-    }
-}
+use crate::store::error::StoreError;
+use crate::store::postgres::adverts::statements::ABANDON_BATCH as ABANDON_ADVERT_BATCH;
+use crate::store::postgres::connection::open;
+use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
+use crate::store::postgres::connection::statements::READ_DATABASE_TIME;
+use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
+use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
+use crate::store::postgres::queues::statements::ABANDON_BATCH as ABANDON_QUEUE_BATCH;
+pub use crate::store::postgres::replica::Replica;
+use crate::store::rows;
 
 /// Postgres store.
 #[derive(Debug)]
@@ -63,20 +45,6 @@ pub struct PostgresStore {
     unresolved_queue_commits: UnresolvedCommits,
 }
 
-/// Connection and state for writing one batch at a time.
-#[derive(Debug)]
-struct WriteSession {
-    connection: ConnectionSlot,
-    replica_id: i64,
-    /// Number of batches started; with the replica id it forms the batch id.
-    batch_count: u64,
-    notify_throttle: commit::NotifyThrottle,
-    /// Statement that abandons a batch, of advertisements or of queues.
-    abandon_statement: &'static str,
-    unresolved_commits: UnresolvedCommits,
-    closed: bool,
-}
-
 impl PostgresStore {
     /// Connects and migrates the schema; several servers can do so at once.
     ///
@@ -89,9 +57,9 @@ impl PostgresStore {
         let unresolved_queue_commits = UnresolvedCommits::default();
         let slot = |purpose| ConnectionSlot::new(purpose, open::with_short_timeouts(&options));
         let advert_session =
-            WriteSession::new(slot("adverts"), &replica, sql::ABANDON_BATCH, unresolved_advert_commits.clone());
+            WriteSession::new(slot("adverts"), &replica, ABANDON_ADVERT_BATCH, unresolved_advert_commits.clone());
         let queue_session =
-            WriteSession::new(slot("queues"), &replica, queues::ABANDON_BATCH, unresolved_queue_commits.clone());
+            WriteSession::new(slot("queues"), &replica, ABANDON_QUEUE_BATCH, unresolved_queue_commits.clone());
         Ok(Self {
             advert_session: Arc::new(Mutex::new(advert_session)),
             queue_session: Arc::new(Mutex::new(queue_session)),
@@ -112,7 +80,7 @@ impl PostgresStore {
         }
         self.run_exclusive(|mut session| async move {
             let now_ms: i64 = query_within!(session.connection, OPERATION_TIMEOUT, "reading the time", |connection| {
-                sqlx::query_scalar(sql::READ_DATABASE_TIME).fetch_one(&mut *connection)
+                sqlx::query_scalar(READ_DATABASE_TIME).fetch_one(&mut *connection)
             })?;
             Ok(rows::from_ms(now_ms))
         })
@@ -130,44 +98,4 @@ impl PostgresStore {
     {
         run_exclusive_on(&self.advert_session, operation).await
     }
-}
-
-impl WriteSession {
-    fn new(
-        connection: ConnectionSlot,
-        replica: &Replica,
-        abandon_statement: &'static str,
-        unresolved_commits: UnresolvedCommits,
-    ) -> Self {
-        Self {
-            connection,
-            replica_id: replica.id.cast_signed(),
-            batch_count: 0,
-            notify_throttle: commit::NotifyThrottle::default(),
-            abandon_statement,
-            unresolved_commits,
-            closed: false,
-        }
-    }
-}
-
-/// Runs `operation` in its own task with exclusive access to `session`.
-async fn run_exclusive_on<T, V>(
-    session: &Arc<Mutex<WriteSession>>,
-    operation: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
-) -> Result<T, StoreError>
-where
-    T: Send + 'static,
-    V: Future<Output = Result<T, StoreError>> + Send,
-{
-    let session = Arc::clone(session);
-    let task = tokio::spawn(async move {
-        let session = session.lock_owned().await;
-        if session.closed {
-            Err(StoreError::Unavailable("the store is closed".into()))
-        } else {
-            operation(session).await
-        }
-    });
-    task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
 }

@@ -26,7 +26,7 @@ use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Ticket as stored.
 #[derive(Clone, Debug, PartialEq)]

@@ -6,14 +6,15 @@
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
-use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::row_body;
-use crate::store::{Reservation, ReservationState, StoreError};
+use crate::store::adverts::{Reservation, ReservationState};
+use crate::store::column_reader::ColumnReader;
+use crate::store::error::StoreError;
 
 /// Row of `advertisement`, without `n`.
 #[derive(Clone, Debug, PartialEq)]
@@ -209,51 +210,6 @@ pub(super) fn to_ms(time: UnixMs) -> i64 {
 
 pub(super) fn from_ms(ms: i64) -> UnixMs {
     UnixMs(u64::try_from(ms).unwrap_or(0))
-}
-
-/// Typed access to the columns of a row; errors name the table and column.
-pub(super) struct ColumnReader<'a> {
-    pub(super) table: &'static str,
-    pub(super) row: &'a SqliteRow,
-}
-
-impl<'a> ColumnReader<'a> {
-    pub(super) fn read<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
-    where
-        T: sqlx::Decode<'a, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-    {
-        self.row.try_get(index).map_err(|error| self.corrupt_row(column, error.to_string()))
-    }
-
-    pub(super) fn int64(&self, index: usize, column: &'static str) -> Result<i64, StoreError> {
-        self.read(index, column)
-    }
-
-    /// Unsigned number of 32 bits.
-    pub(super) fn uint32(&self, index: usize, column: &'static str) -> Result<u32, StoreError> {
-        u32::try_from(self.int64(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
-    }
-
-    /// Compares the stored checksum with the computed one.
-    pub(super) fn verify_checksum(&self, column: &'static str, stored: i64, computed: i64) -> Result<(), StoreError> {
-        if stored == computed { Ok(()) } else { Err(self.corrupt_row(column, "does not match the row".into())) }
-    }
-
-    /// 16 bytes or null.
-    pub(super) fn optional_id(&self, index: usize, column: &'static str) -> Result<Option<[u8; 16]>, StoreError> {
-        let bytes: Option<&[u8]> = self.read(index, column)?;
-        bytes.map(|_| self.id_bytes(index, column)).transpose()
-    }
-
-    /// 16 bytes.
-    pub(super) fn id_bytes(&self, index: usize, column: &'static str) -> Result<[u8; 16], StoreError> {
-        let bytes: &[u8] = self.read(index, column)?;
-        bytes.try_into().map_err(|_| self.corrupt_row(column, format!("length {} is not 16", bytes.len())))
-    }
-
-    pub(super) fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {
-        StoreError::CorruptRow { table: self.table, column, reason }
-    }
 }
 
 /// Row checksum; detects disk corruption. No protection against deliberate changes of the file.

@@ -12,16 +12,15 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
+use crate::store::sqlite::connection::checkpoint_task::CheckpointTask;
+use crate::store::sqlite::connection::error::with_path;
+use crate::store::sqlite::connection::file_access::FileAccess;
 use crate::store::sqlite::connection::lock::DatabaseLock;
 use crate::store::sqlite::connection::open;
-use crate::store::sqlite::connection::wal::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
-
-/// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
-const PURGE_STATEMENTS_MAX: usize = 100;
+use crate::store::sqlite::connection::wal::{WalCheckpointer, WalLength, WalLimits};
 
 /// SQLite store. Dropping it without `close` loses nothing: the next start reads the write-ahead log.
 #[derive(Debug)]
@@ -29,19 +28,6 @@ pub struct SqliteStore {
     path: PathBuf,
     file_access: Arc<Mutex<FileAccess>>,
     checkpoint_task: CheckpointTask,
-}
-
-/// Connection and lock that an operation needs.
-#[derive(Debug)]
-struct FileAccess {
-    /// `None` after a failure, until the next operation opens a connection.
-    connection: Option<SqliteConnection>,
-    /// Excludes other servers from the file. `None` after `close`.
-    lock: Option<DatabaseLock>,
-    /// Whether the file passed the integrity check since it was opened.
-    integrity_checked: bool,
-    /// Length of the write-ahead log after the last commit or checkpoint.
-    wal_length: WalLength,
 }
 
 impl SqliteStore {
@@ -97,80 +83,8 @@ impl SqliteStore {
     }
 
     #[cfg(test)]
-    async fn connection_for_test(&self) -> tokio::sync::MappedMutexGuard<'_, Option<SqliteConnection>> {
+    async fn connection_for_test(&self) -> tokio::sync::MappedMutexGuard<'_, Option<sqlx::sqlite::SqliteConnection>> {
         tokio::sync::MutexGuard::map(self.file_access.lock().await, |access| &mut access.connection)
-    }
-}
-
-impl FileAccess {
-    fn is_open(&self) -> bool {
-        self.lock.is_some()
-    }
-
-    /// Takes the connection; the caller returns it if the operation succeeded.
-    async fn take_connection(&mut self, path: &Path) -> Result<SqliteConnection, StoreError> {
-        if !self.is_open() {
-            return Err(StoreError::Unavailable("the store is closed".into()));
-        }
-        match self.connection.take() {
-            Some(connection) => Ok(connection),
-            None => open::connect(path).await,
-        }
-    }
-
-    /// Takes the connection for a write. Checkpoints first if the write-ahead log is too long.
-    async fn take_write_connection(
-        &mut self,
-        path: &Path,
-        checkpointer: &WalCheckpointer,
-    ) -> Result<SqliteConnection, StoreError> {
-        if self.wal_length.pages >= checkpointer.limits.writer_waits_pages {
-            self.wal_length = checkpointer.checkpoint_once().await?;
-        }
-        self.take_connection(path).await
-    }
-
-    /// Stores the length of the log after a commit and requests a checkpoint if it is due.
-    fn record_wal_length(&mut self, length: WalLength, checkpointer: &WalCheckpointer) {
-        self.wal_length = length;
-        checkpointer.request_checkpoint_if_due(length);
-    }
-
-    fn return_connection<T>(&mut self, connection: SqliteConnection, result: &Result<T, StoreError>) {
-        if result.is_ok() {
-            self.connection = Some(connection);
-        }
-    }
-}
-
-/// Maps SQLite's error to a store error. The text contains no row values.
-fn to_store_error(error: sqlx::Error) -> StoreError {
-    const CORRUPT: i32 = 11;
-    const FULL: i32 = 13;
-    const NOT_A_DATABASE: i32 = 26;
-    let code = error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<i32>().ok());
-    // The low byte of an extended result code is the primary code.
-    match code.map(|code| code & 0xff) {
-        Some(CORRUPT | NOT_A_DATABASE) => StoreError::DamagedFile(error.to_string()),
-        Some(FULL) => StoreError::Unavailable("the disk is full; free disk space".into()),
-        _ => StoreError::Unavailable(error.to_string()),
-    }
-}
-
-/// Adds the file's path to the error, on one line, and the remedy if the file is damaged.
-fn with_path(path: &Path, error: StoreError) -> StoreError {
-    let path = path.display();
-    match error {
-        StoreError::DamagedFile(reason) => {
-            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-            StoreError::DamagedFile(format!(
-                "{path} is damaged ({reason}); move it and its -wal file away to start with an empty database, or restore \
-                 a copy"
-            ))
-        }
-        StoreError::Incompatible(reason) => StoreError::Incompatible(format!("{path}: {reason}")),
-        StoreError::Unavailable(reason) => StoreError::Unavailable(format!("{path}: {reason}")),
-        other @ (StoreError::Locked(_) | StoreError::CorruptRow { .. }) => other,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
 use crate::domain::time::UnixMs;
-use crate::store::{
+use crate::store::adverts::{
     AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, WriteOutcome,
 };
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::domain::id::{AdvertisementId, ReservationId};
-use crate::store::AdvertWrite;
+use crate::store::adverts::AdvertWrite;
 
 /// Ids in a batch, each once.
 #[derive(Default)]

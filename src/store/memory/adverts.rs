@@ -4,11 +4,11 @@ use async_trait::async_trait;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
+use crate::store::Store;
 use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
+use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, ReservationState, StoredAdvertisement};
+use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
-use crate::store::{
-    AdvertVersion, AdvertWrite, CommitResult, ReservationState, Store, StoreError, StoredAdvertisement,
-};
 
 #[async_trait]
 impl Store for MemoryStore {

@@ -1,11 +1,12 @@
 //! Advertisements of the Postgres store.
 
 mod copy_decode;
-pub(super) mod decode;
+mod decode;
 mod fast_path;
 mod feed;
+mod rows_before;
 pub(super) mod statements;
-pub(super) mod transaction;
+mod transaction;
 mod write_rows;
 
 use std::sync::Arc;
@@ -15,11 +16,16 @@ use sqlx::types::Uuid;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
+use crate::store::Store;
+use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement};
+use crate::store::error::StoreError;
+use crate::store::postgres::PostgresStore;
 use crate::store::postgres::adverts::feed::AdvertChangeFeed;
 use crate::store::postgres::adverts::statements as sql;
-use crate::store::postgres::connection::slot::{ConnectionSlot, query_within};
-use crate::store::postgres::{OPERATION_TIMEOUT, PURGE_STATEMENTS_MAX, PostgresStore, WriteSession, run_exclusive_on};
-use crate::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
+use crate::store::postgres::connection::purge::purge_rows;
+use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
+use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
+use crate::store::rows;
 
 impl PostgresStore {
     fn new_advert_feed(&self) -> AdvertChangeFeed {
@@ -52,7 +58,9 @@ impl Store for PostgresStore {
 
     async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
         let slot = Arc::clone(&self.background_connection);
-        let task = tokio::spawn(async move { purge_rows(&mut *slot.lock_owned().await, now).await });
+        let task = tokio::spawn(async move {
+            purge_rows(&mut *slot.lock_owned().await, &sql::PURGE_DUE_ROWS, &[sql::PURGE_CHANGES], now).await
+        });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
     }
 
@@ -116,26 +124,4 @@ async fn delete_expired(session: &mut WriteSession, now: UnixMs) -> Result<(), S
         };
         transaction::commit_batch(session, &expired.iter().map(expire).collect::<Vec<_>>()).await?;
     }
-}
-
-async fn purge_rows(slot: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
-    for statement in [sql::PURGE_RESERVATIONS, sql::CLEAR_EXPIRED_DELETIONS, sql::PURGE_TOMBSTONES] {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
-                sqlx::query(statement).bind(rows::to_ms(now)).execute(&mut *connection)
-            })?;
-            if result.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    for _ in 0..PURGE_STATEMENTS_MAX {
-        let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
-            sqlx::query(sql::PURGE_CHANGES).execute(&mut *connection)
-        })?;
-        if result.rows_affected() == 0 {
-            break;
-        }
-    }
-    Ok(())
 }

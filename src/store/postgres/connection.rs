@@ -4,7 +4,13 @@ pub(super) mod commit;
 pub(super) mod cursor;
 pub(super) mod listen;
 #[cfg(feature = "mutants")]
-pub(super) mod mutant;
+mod mutant;
+mod notify_throttle;
 pub(super) mod open;
-pub(super) mod resolve_commit;
+pub(super) mod purge;
+mod resolve_commit;
 pub(super) mod slot;
+pub(super) mod statements;
+pub(super) mod unresolved_commits;
+pub(super) mod uuid_column;
+pub(super) mod write_session;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::domain::id::{MatchId, SetId, SiloId};
 use crate::domain::match_result::MatchResult;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::queues::result_body::{decode_result, encode_result};
 use crate::store::rows::{RowChecksum, from_ms, to_ms};
 

@@ -8,7 +8,7 @@ use crate::domain::id::{MatchId, SetId, SiloId, TicketId};
 use crate::domain::lifecycle::Match;
 use crate::domain::queue::ticket::{Ticket, TicketEndReason};
 use crate::domain::time::UnixMs;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::match_purge_at;
 use crate::store::queues::ticket_match_body::{decode_match, decode_ticket, encode_match, encode_ticket};
 use crate::store::queues::{StoredTicket, TicketState};

@@ -1,23 +1,26 @@
 //! Advertisements of the SQLite store.
 
 mod load;
-pub(super) mod page_decode;
+mod page_decode;
 mod snapshot_read;
-pub(super) mod statements;
-pub(super) mod transaction;
+mod statements;
+mod transaction;
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sqlx::sqlite::SqliteConnection;
 use sqlx::{Connection, Executor};
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
+use crate::store::Store;
+use crate::store::adverts::{AdvertWrite, CommitResult, StoredAdvertisement};
+use crate::store::error::StoreError;
+use crate::store::sqlite::SqliteStore;
 use crate::store::sqlite::adverts::statements as sql;
+use crate::store::sqlite::connection::error::with_path;
 use crate::store::sqlite::connection::open;
-use crate::store::sqlite::{PURGE_STATEMENTS_MAX, SqliteStore, to_store_error, with_path};
-use crate::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
+use crate::store::sqlite::connection::purge::purge_rows;
 
 #[async_trait]
 impl Store for SqliteStore {
@@ -56,7 +59,7 @@ impl Store for SqliteStore {
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
-            let result = purge_rows(&mut connection, now).await;
+            let result = purge_rows(&mut connection, &sql::PURGE_DUE_ROWS, now).await;
             access.return_connection(connection, &result);
             result
         })
@@ -92,16 +95,4 @@ impl Store for SqliteStore {
             })
             .await;
     }
-}
-
-async fn purge_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
-    for statement in [sql::PURGE_TOMBSTONES, sql::PURGE_RESERVATIONS] {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let query = sqlx::query(statement).bind(rows::to_ms(now));
-            if query.execute(&mut *connection).await.map_err(to_store_error)?.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    Ok(())
 }

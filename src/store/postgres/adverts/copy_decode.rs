@@ -4,8 +4,9 @@
 
 use std::borrow::Cow;
 
+use crate::store::adverts::{AdvertVersion, StoredAdvertisement};
+use crate::store::error::StoreError;
 use crate::store::rows::AdvertisementRow;
-use crate::store::{AdvertVersion, StoreError, StoredAdvertisement};
 
 /// Start of the first message; the first row follows in the same message.
 const COPY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";

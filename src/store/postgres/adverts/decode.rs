@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
-use sqlx::{Decode, Row, Type};
 
 use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
 use crate::domain::time::UnixMs;
+use crate::store::adverts::{AdvertVersion, Reservation, ReservationState, StoredAdvertisement};
+use crate::store::column_reader::ColumnReader;
+use crate::store::error::StoreError;
 use crate::store::rows::{self, AdvertisementRow};
-use crate::store::{AdvertVersion, Reservation, ReservationState, StoreError, StoredAdvertisement};
 
 /// Row of an id before a batch: an advertisement, a tombstone, or both.
 #[derive(Clone, Copy, Debug)]
@@ -101,40 +102,4 @@ pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Res
         },
         deadline: rows::from_ms(columns.read(first + 6, "until_ms")?),
     }))
-}
-
-/// Typed access to the columns of a row; errors name the table and column.
-pub(in crate::store::postgres) struct ColumnReader<'r> {
-    pub(in crate::store::postgres) table: &'static str,
-    pub(in crate::store::postgres) row: &'r PgRow,
-}
-
-impl<'r> ColumnReader<'r> {
-    pub(in crate::store::postgres) fn read<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
-    where
-        T: Decode<'r, sqlx::Postgres> + Type<sqlx::Postgres>,
-    {
-        self.row.try_get(index).map_err(|error| self.corrupt_row(column, error.to_string()))
-    }
-
-    pub(in crate::store::postgres) fn id_bytes(
-        &self,
-        index: usize,
-        column: &'static str,
-    ) -> Result<[u8; 16], StoreError> {
-        self.read::<Uuid>(index, column).map(Uuid::into_bytes)
-    }
-
-    /// Unsigned number of 32 bits.
-    pub(in crate::store::postgres) fn uint32(&self, index: usize, column: &'static str) -> Result<u32, StoreError> {
-        u32::try_from(self.read::<i64>(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
-    }
-
-    fn uint16(&self, index: usize, column: &'static str) -> Result<u16, StoreError> {
-        u16::try_from(self.read::<i32>(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
-    }
-
-    fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {
-        StoreError::CorruptRow { table: self.table, column, reason }
-    }
 }

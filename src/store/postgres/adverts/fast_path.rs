@@ -14,12 +14,13 @@ use sqlx::types::Uuid;
 use crate::domain::advertisement::Advertisement;
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
+use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, VersionStep, WriteOutcome};
+use crate::store::error::StoreError;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::commit::{CommitAttempt, CommitError};
-use crate::store::postgres::connection::slot::{query_within, to_store_error};
-use crate::store::postgres::{OPERATION_TIMEOUT, WriteSession};
+use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within, to_store_error};
+use crate::store::postgres::connection::write_session::WriteSession;
 use crate::store::rows::{AdvertisementRow, from_ms, to_ms};
-use crate::store::{AdvertVersion, AdvertWrite, CommitResult, StoreError, VersionStep, WriteOutcome};
 
 /// Batch for the fast path, in id order.
 #[derive(Default)]

@@ -9,16 +9,19 @@ use sqlx::types::Uuid;
 use tokio_stream::StreamExt;
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
-use crate::store::postgres::Replica;
+use crate::store::adverts::{AdvertFeed, FeedBatch, Reservation, StoredAdvertisement};
+use crate::store::error::StoreError;
 use crate::store::postgres::adverts::{copy_decode, decode, statements as sql};
 use crate::store::postgres::connection::cursor::{
     CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
 };
 use crate::store::postgres::connection::listen::{self, ListenTask};
 use crate::store::postgres::connection::open;
-use crate::store::postgres::connection::resolve_commit::UnresolvedCommits;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
-use crate::store::{AdvertFeed, FeedBatch, Reservation, StoreError, StoredAdvertisement, rows};
+use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
+use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
+use crate::store::postgres::replica::Replica;
+use crate::store::rows;
 
 /// Number of rows that are decoded as one unit of work.
 const DECODE_CHUNK_ROWS: usize = 2_000;
@@ -56,7 +59,7 @@ impl AdvertChangeFeed {
         let slot = &mut self.load_connection;
         let (oldest_running, now_ms): (i64, i64) =
             query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-                sqlx::query_as(sql::READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
+                sqlx::query_as(READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
             })?;
         let (copy, replica_id) = (sql::copy_advertisements_sql(self.silos.as_deref()), self.replica_id);
         let decoding_tasks = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| async {

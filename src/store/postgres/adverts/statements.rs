@@ -1,10 +1,6 @@
 //! SQL statements of the Postgres store for advertisements. Rows are passed as arrays, one per column: one statement
 //! and one plan for any number of rows.
 
-/// Time of the database's clock, milliseconds since the Unix epoch.
-pub(in crate::store::postgres) const READ_DATABASE_TIME: &str =
-    "select (extract(epoch from clock_timestamp()) * 1000)::bigint";
-
 /// Locks the rows of the ids in `$1` and reads the columns that writes depend on. Locks are taken in id order, so that
 /// two batches with the same rows cannot deadlock.
 pub(super) const LOCK_ADVERTISEMENTS: &str = "
@@ -82,9 +78,6 @@ pub(super) const WRITE_FAST_PATH_BATCH: &str = "
            case when $14 then pg_notify('fireteam_change', '')::text end
       from recorded, changed
 ";
-
-/// SQLSTATE not_null_violation: the change record had no ids.
-pub(in crate::store::postgres) const NOT_NULL_VIOLATION: &str = "23502";
 
 /// Deletes the reservations of advertisements that are removed or made again.
 pub(super) const DELETE_RESERVATIONS: &str = "delete from reservation where advertisement_id = any($1)";
@@ -189,12 +182,6 @@ pub(super) const READ_COMMITTED_BATCH: &str = "
       left join advertisement a on a.advertisement_id = u.advertisement_id
      where c.batch_id = $1
      group by c.version
-";
-
-/// Oldest running transaction, below which a reader has seen everything, and the time of the database's clock.
-pub(in crate::store::postgres) const READ_OLDEST_TRANSACTION: &str = "
-    select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
-           (extract(epoch from clock_timestamp()) * 1000)::bigint
 ";
 
 /// Oldest running transaction, clock, and at most `$4` changes from transaction `$1` on, without those in `$2`. Only
@@ -315,3 +302,6 @@ pub(super) const PURGE_CHANGES: &str = "
      where batch_id in (select batch_id from change where made_at < clock_timestamp() - interval '10 minutes' limit 1000
                            for update skip locked)
 ";
+
+/// Statements that purge rows that are due at a given time.
+pub(super) const PURGE_DUE_ROWS: [&str; 3] = [PURGE_RESERVATIONS, CLEAR_EXPIRED_DELETIONS, PURGE_TOMBSTONES];

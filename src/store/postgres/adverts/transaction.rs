@@ -3,25 +3,24 @@
 //!
 //! If another server inserts a row of a new id first, the batch is retried and finds the row (`commit.rs`).
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::BTreeSet;
 
 use sqlx::Executor;
 use sqlx::postgres::PgConnection;
 use sqlx::types::Uuid;
 
-use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
-use crate::store::adverts::apply_writes::AdvertRows;
+use crate::domain::id::AdvertisementId;
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
+use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, VersionStep, WriteOutcome, transaction_label};
+use crate::store::error::StoreError;
 use crate::store::mutant;
-use crate::store::postgres::WriteSession;
-use crate::store::postgres::adverts::decode::{self, KeyLookup};
 use crate::store::postgres::adverts::fast_path::{self, FastPathBatch};
+use crate::store::postgres::adverts::rows_before::AdvertRowsBefore;
 use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::adverts::write_rows::AdvertRowChanges;
 use crate::store::postgres::connection::commit::{self, BatchWork, CommitAttempt, CommitError};
-use crate::store::{
-    AdvertVersion, AdvertWrite, CommitResult, Reservation, StoreError, VersionStep, WriteOutcome, transaction_label,
-};
+use crate::store::postgres::connection::uuid_column::to_uuids;
+use crate::store::postgres::connection::write_session::WriteSession;
 
 /// Commits a batch and returns its result. On an error it was not committed, or the outcome is unknown.
 pub(super) async fn commit_batch(
@@ -121,61 +120,4 @@ fn extended_ids(batch: &[AdvertWrite], outcomes: &[WriteOutcome]) -> BTreeSet<Ad
         .filter(|(write, _)| matches!(write, AdvertWrite::ExtendTtl { .. }))
         .map(|(write, _)| write.advertisement_id())
         .collect()
-}
-
-/// Stored rows for the ids of a batch.
-#[derive(Default)]
-pub(super) struct AdvertRowsBefore {
-    pub(super) advertisements: HashMap<AdvertisementId, KeyLookup, BuildIdHasher>,
-    pub(super) reservations: BTreeMap<ReservationId, Reservation>,
-}
-
-impl AdvertRowsBefore {
-    async fn lock_and_read(connection: &mut PgConnection, keys: &TouchedAdvertKeys) -> Result<Self, CommitError> {
-        let mut before = Self::default();
-        let locked = to_uuids(keys.locked_advertisements.iter().map(AdvertisementId::as_bytes));
-        for row in sqlx::query(sql::LOCK_ADVERTISEMENTS).bind(locked).fetch_all(&mut *connection).await? {
-            let found = decode::decode_key_lookup(&row)?;
-            before.advertisements.insert(found.id, found);
-        }
-        if keys.reservations.is_empty() && keys.seat_counted_advertisements.is_empty() {
-            return Ok(before);
-        }
-        let reservation_ids = to_uuids(keys.reservations.iter().map(ReservationId::as_bytes));
-        let trust_memory = mutant::is("trust_the_index");
-        let advertisement_ids =
-            to_uuids(keys.seat_counted_advertisements.iter().filter(|_| !trust_memory).map(AdvertisementId::as_bytes));
-        for row in sqlx::query(sql::READ_RESERVATIONS)
-            .bind(reservation_ids)
-            .bind(advertisement_ids)
-            .fetch_all(connection)
-            .await?
-        {
-            let reservation = decode::decode_reservation(&row, 0)?;
-            before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
-        }
-        Ok(before)
-    }
-
-    /// The rows that the writes are applied to.
-    fn to_advert_rows(&self) -> AdvertRows {
-        let mut rows = AdvertRows::default();
-        for (id, found) in &self.advertisements {
-            rows.tombstones.extend(found.deleted_until.map(|until| (*id, until)));
-            if found.is_advertised {
-                rows.add_advertisement(
-                    *id,
-                    (found.advertised_since, found.expires_at),
-                    found.join_seats,
-                    found.version,
-                );
-            }
-        }
-        self.reservations.values().for_each(|reservation| rows.add_reservation(reservation.clone()));
-        rows
-    }
-}
-
-pub(in crate::store::postgres) fn to_uuids<'a>(ids: impl Iterator<Item = &'a [u8; 16]>) -> Vec<Uuid> {
-    ids.map(|id| Uuid::from_bytes(*id)).collect()
 }

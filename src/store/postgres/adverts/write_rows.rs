@@ -8,11 +8,11 @@ use sqlx::types::Uuid;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
-use crate::store::Reservation;
+use crate::store::adverts::Reservation;
 use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::mutant;
+use crate::store::postgres::adverts::rows_before::AdvertRowsBefore;
 use crate::store::postgres::adverts::statements as sql;
-use crate::store::postgres::adverts::transaction::AdvertRowsBefore;
 use crate::store::postgres::connection::commit::{CommitError, check_row_count};
 use crate::store::rows::{AdvertisementRow, ReservationRow, to_ms};
 

@@ -8,13 +8,13 @@ use sqlx::postgres::{PgConnection, PgDatabaseError, PgSeverity};
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 #[cfg(feature = "mutants")]
 use crate::store::mutant;
-use crate::store::postgres::WriteSession;
-use crate::store::postgres::adverts::statements as sql;
 use crate::store::postgres::connection::resolve_commit;
 use crate::store::postgres::connection::slot::{timeout_error, to_store_error};
+use crate::store::postgres::connection::statements::NOT_NULL_VIOLATION;
+use crate::store::postgres::connection::write_session::WriteSession;
 
 /// Time limit of a batch, over all attempts. Clients get an error at most half a second later, within their limit of
 /// 2.5 seconds.
@@ -22,27 +22,6 @@ const COMMIT_TIMEOUT: Duration = Duration::from_millis(1_900);
 
 /// Maximum number of attempts after write conflicts.
 const ATTEMPTS_MAX: u32 = 8;
-
-/// Minimum interval between notifications of the other servers. They find other changes at their next poll.
-const NOTIFY_INTERVAL: Duration = Duration::from_millis(100);
-
-/// Throttle for NOTIFY. A notification takes a lock that all commits of the database share, so not every commit sends
-/// one.
-#[derive(Debug, Default)]
-pub(in crate::store::postgres) struct NotifyThrottle {
-    last_notified: Option<Instant>,
-}
-
-impl NotifyThrottle {
-    fn should_notify(&mut self) -> bool {
-        let now = Instant::now();
-        let is_due = self.last_notified.is_none_or(|last| now.duration_since(last) >= NOTIFY_INTERVAL);
-        if is_due {
-            self.last_notified = Some(now);
-        }
-        is_due
-    }
-}
 
 /// Failure of one attempt.
 pub(in crate::store::postgres) enum CommitError {
@@ -62,7 +41,7 @@ impl CommitError {
     pub(in crate::store::postgres) fn from_single_statement(error: sqlx::Error) -> Self {
         let database_error = error.as_database_error().and_then(|error| error.try_downcast_ref::<PgDatabaseError>());
         match database_error {
-            Some(reported) if reported.code() == sql::NOT_NULL_VIOLATION => Self::FastPathRejected,
+            Some(reported) if reported.code() == NOT_NULL_VIOLATION => Self::FastPathRejected,
             Some(reported) if reported.severity() == PgSeverity::Error => error.into(),
             _ => Self::OutcomeUnknown(error.to_string()),
         }

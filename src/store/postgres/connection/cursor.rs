@@ -13,7 +13,8 @@ use sqlx::Row;
 use sqlx::postgres::PgRow;
 
 use crate::domain::time::UnixMs;
-use crate::store::{mutant, rows};
+use crate::store::mutant;
+use crate::store::rows;
 
 /// Interval between polls without a notification.
 pub(in crate::store::postgres) const POLL_INTERVAL: Duration = Duration::from_millis(100);

@@ -8,7 +8,7 @@ use sqlx::migrate::Migrator;
 use sqlx::postgres::{PgConnectOptions, PgConnection, PgSslMode};
 use sqlx::{ConnectOptions, Connection};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::migration_error::{self, RecoveryHint};
 use crate::store::postgres::connection::slot::{timeout_error, to_store_error};
 

@@ -1,38 +1,14 @@
 //! Resolution of a commit whose answer was lost: finds out whether the batch was committed.
 
-use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use sqlx::types::Uuid;
 use tokio::time::Instant;
 
-use crate::store::postgres::WriteSession;
+use crate::store::error::StoreError;
+use crate::store::mutant;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, timeout_error};
-use crate::store::{StoreError, mutant};
-
-/// Batches of this server with unknown outcome. The feed skips this server's own changes, but delivers these if they
-/// were committed.
-#[derive(Clone, Debug, Default)]
-pub(in crate::store::postgres) struct UnresolvedCommits(Arc<Mutex<VecDeque<Uuid>>>);
-
-/// Maximum number of batches kept; the oldest is dropped.
-const UNRESOLVED_COMMITS_MAX: usize = 64;
-
-impl UnresolvedCommits {
-    fn add(&self, batch_id: Uuid) {
-        let mut batch_ids = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if batch_ids.len() == UNRESOLVED_COMMITS_MAX {
-            batch_ids.pop_front();
-        }
-        batch_ids.push_back(batch_id);
-    }
-
-    /// Ids of the batches.
-    pub(in crate::store::postgres) fn list(&self) -> Vec<Uuid> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect()
-    }
-}
+use crate::store::postgres::connection::write_session::WriteSession;
 
 /// Time limit for the resolution; clients are waiting.
 const RESOLVE_TIMEOUT: Duration = Duration::from_millis(500);

@@ -5,10 +5,13 @@ use std::time::Duration;
 use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions, Connection};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Time limit for connecting.
 const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
+
+/// Time limit of an operation other than a commit.
+pub(in crate::store::postgres) const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Slot for a connection. It is empty while an operation uses the connection. So an interrupted operation cannot leave
 /// a connection with an open transaction behind.

@@ -6,18 +6,19 @@ use sqlx::types::Uuid;
 use sqlx::{Executor, Row};
 
 use crate::domain::id::{MatchId, TicketId};
-use crate::store::postgres::Replica;
-use crate::store::postgres::adverts::statements;
+use crate::store::error::StoreError;
 use crate::store::postgres::connection::cursor::{
     CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
 };
 use crate::store::postgres::connection::listen::{self, ListenTask};
 use crate::store::postgres::connection::open;
-use crate::store::postgres::connection::resolve_commit::UnresolvedCommits;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
+use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
+use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::queues::{decode, statements as sql};
+use crate::store::postgres::replica::Replica;
 use crate::store::queues::{QueueFeed, QueueFeedBatch};
-use crate::store::{StoreError, rows};
+use crate::store::rows;
 
 /// Change feed of this server.
 #[derive(Debug)]
@@ -52,7 +53,7 @@ impl QueueChangeFeed {
         let (slot, silos) = (&mut self.load_connection, &self.silos);
         let (oldest_running, now_ms): (i64, i64) =
             query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-                sqlx::query_as(statements::READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
+                sqlx::query_as(READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
             })?;
         let fetched = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| {
             fetch_all_rows(connection, silos)

@@ -11,13 +11,15 @@ use tokio::task::JoinSet;
 
 use crate::domain::id::AdvertisementId;
 use crate::domain::time::UnixMs;
+use crate::store::adverts::{AdvertVersion, Reservation, StoredAdvertisement};
+use crate::store::error::StoreError;
 use crate::store::rows;
 use crate::store::sqlite::adverts::page_decode::AdvertPage;
 use crate::store::sqlite::adverts::statements as sql;
-use crate::store::sqlite::adverts::{purge_rows, transaction};
+use crate::store::sqlite::adverts::transaction;
+use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::open;
-use crate::store::sqlite::to_store_error;
-use crate::store::{AdvertVersion, Reservation, StoreError, StoredAdvertisement};
+use crate::store::sqlite::connection::purge::purge_rows;
 
 /// Number of advertisements from which several connections read.
 const PARALLEL_LOAD_ROWS_MIN: i64 = 8_000;
@@ -60,7 +62,7 @@ pub(super) async fn load_advertisements(
     let LoadedRows { mut stored, expired_ids } = loaded;
     stored.sort_unstable_by_key(|(id, _)| *id);
     transaction::delete_advertisements(connection, &expired_ids).await.map_err(to_store_error)?;
-    purge_rows(connection, now).await?;
+    purge_rows(connection, &sql::PURGE_DUE_ROWS, now).await?;
 
     let mut reservations: HashMap<AdvertisementId, Vec<Reservation>> = HashMap::new();
     for row in sqlx::query(sql::LOAD_RESERVATIONS).fetch_all(connection).await.map_err(to_store_error)? {

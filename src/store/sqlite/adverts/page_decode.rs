@@ -8,7 +8,7 @@ use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::domain::time::UnixMs;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::rows::{AdvertisementRow, from_ms};
 
 /// Iterator over the rows of a page, each checked against its checksum, with the expiry of its lease, if any.

@@ -9,13 +9,14 @@ use sqlx::Connection;
 use sqlx::Row;
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
+use crate::store::adverts::{AdvertVersion, StoredAdvertisement};
+use crate::store::error::StoreError;
 use crate::store::rows;
 use crate::store::sqlite::adverts::page_decode::AdvertPage;
 use crate::store::sqlite::adverts::statements as sql;
-use crate::store::sqlite::adverts::transaction::hex_json_array;
+use crate::store::sqlite::connection::error::to_store_error;
+use crate::store::sqlite::connection::hex_json_array::hex_json_array;
 use crate::store::sqlite::connection::open;
-use crate::store::sqlite::to_store_error;
-use crate::store::{AdvertVersion, StoreError, StoredAdvertisement};
 
 /// Reads the advertisements among `ids` that exist, in id order, from one snapshot.
 pub(super) async fn read_advertisements(

@@ -1,12 +1,11 @@
-//! SQL statements of the SQLite store, and statements that write up to 1,024 rows.
+//! SQL statements of the SQLite store for advertisements.
 //!
 //! A statement per row costs ten times as much as one for many rows, because each statement goes to another thread and
 //! back. Rows are passed as `values` lists; a JSON array read by `json_each` took 1.5 times as long. Ids to look up are
 //! passed as one JSON array of hexadecimal texts: one bind for any number. Consecutive statements without a decision in
 //! between are one text.
 
-use sqlx::sqlite::{SqliteArguments, SqliteConnection, SqliteRow};
-use sqlx::{Arguments, AssertSqlSafe};
+use crate::store::sqlite::connection::sql_script::MultiRowStatement;
 
 /// Whether there are more advertisements than `$1`.
 pub(super) const HAS_MORE_THAN: &str = "select exists (select 1 from advertisement limit 1 offset $1)";
@@ -93,13 +92,6 @@ pub(super) const BEGIN_AND_READ: &str = "
      where r.state < 2   -- ended ones take no seats and can be numerous
 ";
 
-/// Commits and returns three numbers: the second is the number of pages in the write-ahead log, the third how many of
-/// them are checkpointed.
-pub(super) const COMMIT_AND_MEASURE_WAL: &str = "commit; pragma wal_checkpoint(noop)";
-
-/// Checkpoints the pages that no reader needs, without waiting; returns the same numbers as [`COMMIT_AND_MEASURE_WAL`].
-pub(in crate::store::sqlite) const CHECKPOINT_WAL: &str = "pragma wal_checkpoint(passive)";
-
 /// Purges at most 1,000 tombstones that are due.
 pub(super) const PURGE_TOMBSTONES: &str = "
     delete from tombstone
@@ -112,26 +104,8 @@ pub(super) const PURGE_RESERVATIONS: &str = "
      where reservation_id in (select reservation_id from reservation where state = 2 and until_ms <= $1 limit 1000)
 ";
 
-/// Statement that writes many rows: `head`, then one `row_placeholders` per row, separated by commas, then `tail`.
-pub(in crate::store::sqlite) struct MultiRowStatement {
-    head: &'static str,
-    row_placeholders: &'static str,
-    tail: &'static str,
-    /// Rows are so small that writing many of them twice costs less than a second statement.
-    is_narrow: bool,
-}
-
-impl MultiRowStatement {
-    /// Builds a statement; see the fields.
-    pub(in crate::store::sqlite) const fn new(
-        head: &'static str,
-        row: &'static str,
-        tail: &'static str,
-        narrow: bool,
-    ) -> Self {
-        Self { head, row_placeholders: row, tail, is_narrow: narrow }
-    }
-}
+/// Statements that purge rows that are due.
+pub(super) const PURGE_DUE_ROWS: [&str; 2] = [PURGE_TOMBSTONES, PURGE_RESERVATIONS];
 
 /// Publishes advertisements: inserts a row if `n` is null, otherwise updates the row `n` except `advertisement_id` and
 /// `since_ms`. Lookup by `n` is faster than by id. The conflict clause has no target, because a padded new row
@@ -190,133 +164,17 @@ pub(super) const UPSERT_TOMBSTONES: MultiRowStatement = MultiRowStatement {
     is_narrow: true,
 };
 
-/// Maximum number of rows per statement. With 14 binds for the widest row, this is less than half of SQLite's limit of
-/// 32,766.
-pub(super) const ROWS_PER_STATEMENT_MAX: usize = 1_024;
-
-/// Number of prepared statements cached per connection: fifteen [`MultiRowStatement`]s in eleven sizes, and the others.
-pub(in crate::store::sqlite) const STATEMENT_CACHE_CAPACITY: usize = 200;
-
-/// Statements with their values, executed in order.
-#[derive(Default)]
-pub(in crate::store::sqlite) struct SqlScript {
-    statements: Vec<(String, BindValues)>,
-}
-
-impl SqlScript {
-    /// Adds statements for all `rows`. `bind` adds the values of one row, in column order.
-    ///
-    /// Statement sizes are powers of two, so that all of them fit the cache of prepared statements. If few rows are
-    /// missing to the next power, the last row is repeated. Writing a row twice changes nothing, and each further
-    /// statement waits for another thread.
-    pub(in crate::store::sqlite) fn add_rows<T>(
-        &mut self,
-        statement: &MultiRowStatement,
-        rows: &[T],
-        bind: impl Fn(&T, &mut BindValues),
-    ) {
-        let mut remaining = rows;
-        while let Some(last) = remaining.last() {
-            let chunk_rows = statement.chunk_rows(remaining.len());
-            let (chunk, rest) = remaining.split_at(chunk_rows.min(remaining.len()));
-            let mut values = BindValues::default();
-            chunk
-                .iter()
-                .chain(std::iter::repeat_n(last, chunk_rows - chunk.len()))
-                .for_each(|row| bind(row, &mut values));
-            self.statements.push((statement.sql_text(chunk_rows), values));
-            remaining = rest;
-        }
-    }
-
-    /// Executes all statements and commits together with the last one. Returns the row of [`COMMIT_AND_MEASURE_WAL`].
-    pub(in crate::store::sqlite) async fn execute_and_commit(
-        mut self,
-        connection: &mut SqliteConnection,
-    ) -> Result<SqliteRow, sqlx::Error> {
-        let (mut last, values) = self.statements.pop().unwrap_or_default();
-        self.execute(connection).await?;
-        if !last.is_empty() {
-            last.push(';');
-        }
-        last.push_str(COMMIT_AND_MEASURE_WAL);
-        sqlx::query_with(AssertSqlSafe(last), values.finish()?).fetch_one(connection).await
-    }
-
-    /// Executes all statements.
-    pub(super) async fn execute(self, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-        for (sql, values) in self.statements {
-            sqlx::query_with(AssertSqlSafe(sql), values.finish()?).execute(&mut *connection).await?;
-        }
-        Ok(())
-    }
-}
-
-impl MultiRowStatement {
-    /// Number of rows of the first statement for `rows` rows, at least 1.
-    fn chunk_rows(&self, rows: usize) -> usize {
-        let padded = rows.next_power_of_two();
-        let pad = self.is_narrow || padded - rows <= padded / 8;
-        let chunk_rows = if pad { padded } else { padded / 2 };
-        chunk_rows.min(ROWS_PER_STATEMENT_MAX)
-    }
-
-    /// SQL text for `rows` rows. Built from constants only: values are always bound.
-    pub(super) fn sql_text(&self, rows: usize) -> String {
-        let length = self.head.len()
-            + rows * (self.row_placeholders.len() + 1)
-            + self.tail.len()
-            + 1
-            + COMMIT_AND_MEASURE_WAL.len();
-        let mut sql = String::with_capacity(length);
-        sql.push_str(self.head);
-        for index in 0..rows {
-            sql.push_str(if index == 0 { "" } else { "," });
-            sql.push_str(self.row_placeholders);
-        }
-        sql.push_str(self.tail);
-        sql
-    }
-}
-
-/// Bind values of a statement, and the first encoding error.
-#[derive(Default)]
-pub(in crate::store::sqlite) struct BindValues {
-    arguments: SqliteArguments,
-    error: Option<sqlx::error::BoxDynError>,
-}
-
-impl BindValues {
-    pub(in crate::store::sqlite) fn push<'t, T>(&mut self, value: T) -> &mut Self
-    where
-        T: sqlx::Encode<'t, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-    {
-        if let Err(error) = self.arguments.add(value) {
-            self.error.get_or_insert(error);
-        }
-        self
-    }
-
-    fn finish(self) -> Result<SqliteArguments, sqlx::Error> {
-        self.error.map_or(Ok(self.arguments), |error| Err(sqlx::Error::Encode(error)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::store::sqlite::SqliteStore;
-    use crate::store::sqlite::queues::statements::tests as queues;
-    use sqlx::{Executor, SqlSafeStr};
+    use crate::store::sqlite::connection::statements::{CHECKPOINT_WAL, COMMIT_AND_MEASURE_WAL};
+    use crate::store::sqlite::tests::prepare_statements;
 
-    /// Every statement is valid SQL and its tables and columns exist.
     #[tokio::test]
-    async fn sqlite_statements_all_prepare() {
+    async fn sqlite_advert_statements_all_prepare() {
         let folder = tempfile::tempdir().unwrap();
         let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
-        let mut guard = store.connection_for_test().await;
-        let connection = guard.as_mut().unwrap();
-
         let single = [
             HAS_MORE_THAN,
             LOAD_PAGE_END,
@@ -330,12 +188,6 @@ mod tests {
             PURGE_TOMBSTONES,
             PURGE_RESERVATIONS,
         ];
-        for sql in single.into_iter().chain(queues::SINGLE_STATEMENTS) {
-            connection.prepare(sql.into_sql_str()).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
-        }
-        // Executed in sequence: the second and third statement prepare only after the ones before have run.
-        sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
-        sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
         let multi_row = [
             UPSERT_ADVERTISEMENTS,
             DELETE_ADVERTISEMENTS,
@@ -344,11 +196,11 @@ mod tests {
             UPSERT_RESERVATIONS,
             UPSERT_TOMBSTONES,
         ];
-        for statement in multi_row.into_iter().chain(queues::MULTI_ROW_STATEMENTS) {
-            for rows in [1, 2, ROWS_PER_STATEMENT_MAX] {
-                let sql = AssertSqlSafe(statement.sql_text(rows)).into_sql_str();
-                connection.prepare(sql).await.unwrap_or_else(|error| panic!("{}: {error}", statement.head));
-            }
-        }
+        prepare_statements(&store, &single, &multi_row).await;
+        // Executed in sequence: the second and third statement prepare only after the ones before have run.
+        let mut guard = store.connection_for_test().await;
+        let connection = guard.as_mut().unwrap();
+        sqlx::query(BEGIN_AND_READ).bind("[]").bind("[]").bind("[]").execute(&mut *connection).await.unwrap();
+        sqlx::query(COMMIT_AND_MEASURE_WAL).execute(&mut *connection).await.unwrap();
     }
 }

@@ -14,11 +14,14 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
 use crate::domain::time::UnixMs;
 use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
 use crate::store::adverts::touched_keys::TouchedAdvertKeys;
+use crate::store::adverts::{AdvertVersion, AdvertWrite, Reservation, WriteOutcome};
+use crate::store::error::StoreError;
 use crate::store::rows::{self, AdvertLookup, AdvertisementRow, ReservationRow};
-use crate::store::sqlite::adverts::statements::{self as sql, SqlScript};
+use crate::store::sqlite::adverts::statements as sql;
+use crate::store::sqlite::connection::error::to_store_error;
+use crate::store::sqlite::connection::hex_json_array::hex_json_array;
+use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
-use crate::store::sqlite::to_store_error;
-use crate::store::{AdvertVersion, AdvertWrite, Reservation, StoreError, WriteOutcome};
 
 /// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
 /// committed. The connection may be inside a transaction, so the caller must close it.
@@ -229,25 +232,25 @@ pub(super) async fn delete_advertisements(
     script.execute(connection).await
 }
 
-fn bind_id(id: &AdvertisementId, values: &mut sql::BindValues) {
+fn bind_id(id: &AdvertisementId, values: &mut BindValues) {
     values.push(id.as_bytes().as_slice());
 }
 
-fn bind_row_number(row_number: &i64, values: &mut sql::BindValues) {
+fn bind_row_number(row_number: &i64, values: &mut BindValues) {
     values.push(*row_number);
 }
 
-fn bind_lease((row_number, expires_at): &(i64, UnixMs), values: &mut sql::BindValues) {
+fn bind_lease((row_number, expires_at): &(i64, UnixMs), values: &mut BindValues) {
     values.push(*row_number).push(rows::to_ms(*expires_at));
 }
 
-fn bind_tombstone((id, until): &(AdvertisementId, UnixMs), values: &mut sql::BindValues) {
+fn bind_tombstone((id, until): &(AdvertisementId, UnixMs), values: &mut BindValues) {
     values.push(id.as_bytes().as_slice()).push(rows::to_ms(*until));
 }
 
 fn bind_advertisement(
     AdvertPublication { row_number, row, checksum }: &AdvertPublication<'_>,
-    values: &mut sql::BindValues,
+    values: &mut BindValues,
 ) {
     values
         .push(*row_number)
@@ -259,23 +262,8 @@ fn bind_advertisement(
     values.push(row.expires_ms).push(row.join_seats).push(&*row.body).push(&*row.connect_data).push(*checksum);
 }
 
-fn bind_reservation(reservation: &&Reservation, values: &mut sql::BindValues) {
+fn bind_reservation(reservation: &&Reservation, values: &mut BindValues) {
     let row = ReservationRow::encode(reservation);
     values.push(row.id.as_slice()).push(row.advertisement_id.as_slice()).push(row.seats).push(row.users.as_slice());
     values.push(row.payload.as_slice()).push(row.state).push(row.until_ms).push(row.checksum());
-}
-
-/// JSON array of 16-byte keys as hexadecimal digits: `["0123…", "4567…"]`.
-pub(in crate::store::sqlite) fn hex_json_array<'a>(keys: impl ExactSizeIterator<Item = &'a [u8; 16]>) -> String {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = String::with_capacity(2 + 35 * keys.len());
-    text.push('[');
-    for (index, key) in keys.enumerate() {
-        text.push_str(if index == 0 { "\"" } else { ",\"" });
-        let digits = key.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-        text.extend(digits.map(|digit| char::from(DIGITS[usize::from(digit)])));
-        text.push('"');
-    }
-    text.push(']');
-    text
 }

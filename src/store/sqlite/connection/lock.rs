@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Lock on a file beside the database. The file is never removed: a removed and recreated file could be locked twice.
 #[derive(Debug)]

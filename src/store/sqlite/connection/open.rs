@@ -7,11 +7,11 @@ use sqlx::ConnectOptions;
 use sqlx::migrate::Migrator;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection, SqliteJournalMode, SqliteSynchronous};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::migration_error::{self, RecoveryHint};
-use crate::store::sqlite::adverts::statements::STATEMENT_CACHE_CAPACITY;
+use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::lock::open_private_file;
-use crate::store::sqlite::to_store_error;
+use crate::store::sqlite::connection::sql_script::STATEMENT_CACHE_CAPACITY;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 

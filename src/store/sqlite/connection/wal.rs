@@ -6,19 +6,14 @@
 //! reader inside a long read can delay this; writes continue, and the log grows until that read ends.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Weak};
 
 use sqlx::sqlite::SqliteConnection;
 use tokio::sync::{Mutex, Notify};
-use tokio::task::JoinHandle;
 
-use crate::store::StoreError;
-use crate::store::sqlite::adverts::statements as sql;
+use crate::store::error::StoreError;
+use crate::store::sqlite::connection::error::to_store_error;
 use crate::store::sqlite::connection::open;
-use crate::store::sqlite::{FileAccess, to_store_error};
-
-/// Maximum number of passes per round that run beside the writer.
-const BACKGROUND_PASSES_MAX: usize = 4;
+use crate::store::sqlite::connection::statements as sql;
 
 /// Limits on the length of the write-ahead log, in pages.
 #[derive(Clone, Copy, Debug)]
@@ -71,7 +66,7 @@ impl WalCheckpointer {
     }
 
     /// Copies all pages that no reader still needs, and returns the new length. A caller that needs the lock on
-    /// [`FileAccess`] must hold it before this call.
+    /// `FileAccess` must hold it before this call.
     pub(in crate::store::sqlite) async fn checkpoint_once(&self) -> Result<WalLength, StoreError> {
         let mut slot = self.connection.lock().await;
         let mut connection = match slot.take() {
@@ -85,61 +80,16 @@ impl WalCheckpointer {
         Ok(WalLength { pages, checkpointed_pages })
     }
 
+    /// Waits until a checkpoint is requested.
+    pub(in crate::store::sqlite) async fn wait_until_due(&self) {
+        self.checkpoint_due.notified().await;
+    }
+
     /// Closes the connection when no pass is running.
     pub(in crate::store::sqlite) async fn close(&self) {
         let connection = self.connection.lock().await.take();
         if let Some(connection) = connection {
             let _ = sqlx::Connection::close(connection).await;
-        }
-    }
-
-    /// Copies as much as possible beside the writer, and the rest while it blocks the writer.
-    async fn checkpoint_all(&self, access: &Weak<Mutex<FileAccess>>) -> Result<(), StoreError> {
-        for _ in 0..BACKGROUND_PASSES_MAX {
-            let length = self.checkpoint_once().await?;
-            if length.pages - length.checkpointed_pages <= self.limits.final_pass_pages
-                || length.pages >= self.limits.writer_waits_pages
-            {
-                break;
-            }
-        }
-        let Some(access) = access.upgrade() else { return Ok(()) };
-        let mut access = access.lock().await;
-        if access.is_open() {
-            access.wal_length = self.checkpoint_once().await?;
-        }
-        Ok(())
-    }
-}
-
-/// Checkpointer and its task; the task ends with the store.
-#[derive(Debug)]
-pub(in crate::store::sqlite) struct CheckpointTask {
-    pub(in crate::store::sqlite) checkpointer: Arc<WalCheckpointer>,
-    task: JoinHandle<()>,
-}
-
-impl CheckpointTask {
-    pub(in crate::store::sqlite) fn start(checkpointer: WalCheckpointer, access: &Arc<Mutex<FileAccess>>) -> Self {
-        let checkpointer = Arc::new(checkpointer);
-        let task = tokio::spawn(run_checkpoints(Arc::clone(&checkpointer), Arc::downgrade(access)));
-        Self { checkpointer, task }
-    }
-}
-
-impl Drop for CheckpointTask {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-async fn run_checkpoints(checkpointer: Arc<WalCheckpointer>, access: Weak<Mutex<FileAccess>>) {
-    loop {
-        checkpointer.checkpoint_due.notified().await;
-        if let Err(error) = checkpointer.checkpoint_all(&access).await {
-            // No data is lost: pages that were not copied are read from the log. The next commit requests a checkpoint
-            // again.
-            tracing::warn!(%error, "WAL checkpoint failed");
         }
     }
 }

@@ -10,7 +10,8 @@ use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
 use crate::domain::queue::ticket::PlayerRating;
-use crate::store::StoreError;
+use crate::store::column_reader::ColumnReader;
+use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_checksums::{
@@ -19,7 +20,7 @@ use crate::store::queues::row_checksums::{
 };
 use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
-use crate::store::rows::{ColumnReader, from_ms};
+use crate::store::rows::from_ms;
 
 /// Decodes a row of `statements::READ_TICKETS`.
 pub(super) fn decode_ticket(row: &SqliteRow) -> Result<StoredTicket, StoreError> {

@@ -1,7 +1,7 @@
 //! SQL statements of the SQLite store for queues. As for advertisements, ids to look up are one JSON array of
 //! hexadecimal texts, and one statement writes many rows.
 
-use crate::store::sqlite::adverts::statements::MultiRowStatement;
+use crate::store::sqlite::connection::sql_script::MultiRowStatement;
 
 /// Columns of a ticket.
 macro_rules! select_tickets {
@@ -284,12 +284,13 @@ pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 5] = [
 ",
 ];
 
-/// Lists of all statements, for the test that prepares them.
 #[cfg(test)]
-pub(in crate::store::sqlite) mod tests {
+mod tests {
     use super::*;
+    use crate::store::sqlite::SqliteStore;
+    use crate::store::sqlite::tests::prepare_statements;
 
-    pub(in crate::store::sqlite) const SINGLE_STATEMENTS: [&str; 16] = [
+    const SINGLE_STATEMENTS: [&str; 16] = [
         READ_TICKETS,
         READ_MATCHES,
         READ_USER_ROWS,
@@ -308,7 +309,7 @@ pub(in crate::store::sqlite) mod tests {
         PURGE_DUE_ROWS[4],
     ];
 
-    pub(in crate::store::sqlite) const MULTI_ROW_STATEMENTS: [MultiRowStatement; 12] = [
+    const MULTI_ROW_STATEMENTS: [MultiRowStatement; 12] = [
         INSERT_TICKETS,
         UPDATE_TICKET_STATES,
         UPSERT_MATCHES,
@@ -322,6 +323,13 @@ pub(in crate::store::sqlite) mod tests {
         UPSERT_RATING_CHANGES,
         INSERT_FEEDBACK,
     ];
+
+    #[tokio::test]
+    async fn sqlite_queue_statements_all_prepare() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
+        prepare_statements(&store, &SINGLE_STATEMENTS, &MULTI_ROW_STATEMENTS).await;
+    }
 
     #[test]
     fn purge_statements_use_the_result_retention() {

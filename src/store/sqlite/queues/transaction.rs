@@ -12,7 +12,7 @@ use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
 use crate::store::queues::record_result::history_slot;
 use crate::store::queues::result_encoding::ResultRow;
@@ -25,11 +25,11 @@ use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketSta
 use crate::store::queues::touched_keys::TouchedQueueKeys;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
 use crate::store::rows::to_ms;
-use crate::store::sqlite::adverts::statements::{BindValues, SqlScript};
-use crate::store::sqlite::adverts::transaction::hex_json_array;
+use crate::store::sqlite::connection::error::to_store_error;
+use crate::store::sqlite::connection::hex_json_array::hex_json_array;
+use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
 use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::queues::{decode, statements as sql};
-use crate::store::sqlite::to_store_error;
 
 /// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
 /// committed. The connection may be inside a transaction, so the caller must close it.
