@@ -4,9 +4,7 @@
 //! decides outcomes with the same code, and nothing is acknowledged before it is durable. The store alone enforces two
 //! rules: a user has one ticket per queue, and is in one match that has not ended.
 
-mod apply_writes;
 pub(super) mod queue_rows;
-pub(super) mod record_result;
 mod result_body;
 pub(super) mod result_encoding;
 pub(super) mod row_changes;

@@ -6,7 +6,7 @@ use crate::domain::match_result::{RatingHistoryEntry, SatisfactionStats};
 use crate::domain::time::UnixMs;
 use crate::store::queues::RatingRow;
 use crate::store::queues::queue_rows::TicketUser;
-use crate::store::queues::record_result::history_slot;
+use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::rows::{RowChecksum, to_ms};
 
 /// Checksum of a row of `ticket_user`.

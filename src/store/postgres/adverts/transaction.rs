@@ -59,7 +59,7 @@ impl BatchWork for AdvertTransaction<'_> {
     async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<CommitResult, CommitError> {
         match &self.fast_path {
             Some(fast_path) => fast_path.write(self.batch, attempt, connection).await,
-            None => attempt.write_batch(connection, self.batch).await,
+            None => write_batch(self.batch, connection, attempt).await,
         }
     }
 
@@ -72,45 +72,43 @@ impl BatchWork for AdvertTransaction<'_> {
     }
 }
 
-impl CommitAttempt {
-    /// Records the changed ids for the other servers, if there are any. Returns the transaction's id as version.
-    async fn record_change(
-        &self,
-        connection: &mut PgConnection,
-        changed_ids: impl ExactSizeIterator<Item = &AdvertisementId>,
-    ) -> Result<AdvertVersion, CommitError> {
-        if changed_ids.len() == 0 {
-            return Ok(AdvertVersion::default());
-        }
-        let ids = to_uuids(changed_ids.map(AdvertisementId::as_bytes));
-        let query = sqlx::query_scalar(sql::INSERT_CHANGE).bind(self.batch_id).bind(self.replica_id).bind(ids);
-        Ok(AdvertVersion(query.bind(self.notify).fetch_one(connection).await?))
-    }
+/// Locks the rows, applies the batch and writes the difference, without committing it.
+async fn write_batch(
+    batch: &[AdvertWrite],
+    connection: &mut PgConnection,
+    attempt: &CommitAttempt,
+) -> Result<CommitResult, CommitError> {
+    connection.execute("begin").await?;
+    let before = AdvertRowsBefore::lock_and_read(connection, &TouchedAdvertKeys::of_batch(batch)).await?;
+    let mut after = before.to_advert_rows();
+    let outcomes: Vec<WriteOutcome> = batch.iter().map(|write| after.apply_write(write)).collect();
+    let row_changes = AdvertRowChanges::between(&before, &after, &extended_ids(batch, &outcomes), attempt.replica_id);
+    row_changes.write(connection).await?;
+    let changed_ids = row_changes.changed_ids();
+    let version = record_change(changed_ids.iter(), &mut *connection, attempt).await?;
+    let step = |write: &AdvertWrite| {
+        let id = write.advertisement_id();
+        let stored = before.advertisements.get(&id).filter(|stored| stored.is_advertised);
+        let before = stored.map_or(AdvertVersion::default(), |stored| stored.version);
+        let exists = after.advertisements.contains_key(&id);
+        let after = if changed_ids.contains(&id) { version } else { before };
+        VersionStep { before, after: if exists { after } else { AdvertVersion::default() } }
+    };
+    Ok(CommitResult { version_steps: batch.iter().map(step).collect(), outcomes })
+}
 
-    /// Writes the batch without committing it.
-    async fn write_batch(
-        &self,
-        connection: &mut PgConnection,
-        batch: &[AdvertWrite],
-    ) -> Result<CommitResult, CommitError> {
-        connection.execute("begin").await?;
-        let before = AdvertRowsBefore::lock_and_read(connection, &TouchedAdvertKeys::of_batch(batch)).await?;
-        let mut after = before.to_advert_rows();
-        let outcomes: Vec<WriteOutcome> = batch.iter().map(|write| after.apply_write(write)).collect();
-        let row_changes = AdvertRowChanges::between(&before, &after, &extended_ids(batch, &outcomes), self.replica_id);
-        row_changes.write(connection).await?;
-        let changed_ids = row_changes.changed_ids();
-        let version = self.record_change(&mut *connection, changed_ids.iter()).await?;
-        let step = |write: &AdvertWrite| {
-            let id = write.advertisement_id();
-            let stored = before.advertisements.get(&id).filter(|stored| stored.is_advertised);
-            let before = stored.map_or(AdvertVersion::default(), |stored| stored.version);
-            let exists = after.advertisements.contains_key(&id);
-            let after = if changed_ids.contains(&id) { version } else { before };
-            VersionStep { before, after: if exists { after } else { AdvertVersion::default() } }
-        };
-        Ok(CommitResult { version_steps: batch.iter().map(step).collect(), outcomes })
+/// Records the changed ids for the other servers, if there are any. Returns the transaction's id as version.
+async fn record_change(
+    changed_ids: impl ExactSizeIterator<Item = &AdvertisementId>,
+    connection: &mut PgConnection,
+    attempt: &CommitAttempt,
+) -> Result<AdvertVersion, CommitError> {
+    if changed_ids.len() == 0 {
+        return Ok(AdvertVersion::default());
     }
+    let ids = to_uuids(changed_ids.map(AdvertisementId::as_bytes));
+    let query = sqlx::query_scalar(sql::INSERT_CHANGE).bind(attempt.batch_id).bind(attempt.replica_id).bind(ids);
+    Ok(AdvertVersion(query.bind(attempt.notify).fetch_one(connection).await?))
 }
 
 /// Advertisements whose heartbeats were applied.

@@ -13,8 +13,8 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionS
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
+use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
-use crate::store::queues::record_result::history_slot;
 use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::row_checksums::{
