@@ -64,7 +64,7 @@ impl<'a> AdvertisementRow<'a> {
         sum.finish()
     }
 
-    /// Decodes the advertisement. The caller determines the expiry, because a lease row may have extended it.
+    /// Decodes the advertisement. The caller determines the expiry, because a heartbeat row may have extended it.
     pub(super) fn decode(self) -> Result<Advertisement, StoreError> {
         let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
         let kind = match self.kind {
@@ -90,17 +90,17 @@ impl<'a> AdvertisementRow<'a> {
 /// Stored advertisement, as far as writes depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdvertLookup {
-    /// Value of `n`, the key in table `lease`.
+    /// Value of `n`, the key in table `heartbeat`.
     pub(super) row_number: i64,
     pub(super) advertised_since: UnixMs,
     pub(super) expires_at: UnixMs,
     pub(super) join_seats: u16,
-    /// Whether `lease` has a row for it: a heartbeat extended its expiry after the publication.
-    pub(super) has_heartbeat_lease: bool,
+    /// Whether `heartbeat` has a row for it: a heartbeat extended its expiry after the publication.
+    pub(super) has_heartbeat: bool,
 }
 
 /// Element of the first row of `statements::BEGIN_AND_READ`: index of the id asked for; `n`, `since_ms`, `expires_ms`
-/// and `join_seats` of the advertisement; `expires_ms` of the lease; `until_ms` of the tombstone.
+/// and `join_seats` of the advertisement; `expires_ms` of the heartbeat; `until_ms` of the tombstone.
 type FoundRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 /// Advertisement or tombstone found for an id.
@@ -115,14 +115,14 @@ pub(super) struct LookupResult {
 pub(super) fn decode_lookup_results(json: &str) -> Result<Vec<LookupResult>, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let rows: Vec<FoundRow> = serde_json::from_str(json).map_err(|error| corrupt("n", error.to_string()))?;
-    let decode = |(key_index, n, since, expires, seats, lease, until): FoundRow| {
+    let decode = |(key_index, n, since, expires, seats, heartbeat, until): FoundRow| {
         let advertisement = match (n, since, expires, seats) {
             (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(AdvertLookup {
                 row_number,
                 advertised_since: from_ms(since),
-                expires_at: from_ms(lease.unwrap_or(expires)),
+                expires_at: from_ms(heartbeat.unwrap_or(expires)),
                 join_seats: u16::try_from(seats).map_err(|error| corrupt("join_seats", error.to_string()))?,
-                has_heartbeat_lease: lease.is_some(),
+                has_heartbeat: heartbeat.is_some(),
             }),
             _ => None,
         };
@@ -137,9 +137,9 @@ pub(super) struct ReservationRow {
     pub(super) advertisement_id: [u8; 16],
     pub(super) seats: i64,
     pub(super) users: Vec<u8>,
-    pub(super) payload: [u8; 16],
+    pub(super) request_digest: [u8; 16],
     pub(super) state: i64,
-    pub(super) until_ms: i64,
+    pub(super) deadline_ms: i64,
 }
 
 impl ReservationRow {
@@ -149,13 +149,13 @@ impl ReservationRow {
             advertisement_id: *reservation.advertisement_id.as_bytes(),
             seats: i64::from(reservation.seats),
             users: reservation.users.iter().flat_map(|user| *user.as_bytes()).collect(),
-            payload: reservation.request_digest,
+            request_digest: reservation.request_digest,
             state: match reservation.state {
                 ReservationState::Held => 0,
                 ReservationState::Confirmed => 1,
                 ReservationState::Ended => 2,
             },
-            until_ms: to_ms(reservation.deadline),
+            deadline_ms: to_ms(reservation.deadline),
         }
     }
 
@@ -164,8 +164,8 @@ impl ReservationRow {
         sum.add_bytes(&self.id);
         sum.add_bytes(&self.advertisement_id);
         sum.add_bytes(&self.users);
-        sum.add_bytes(&self.payload);
-        [self.seats, self.state, self.until_ms].into_iter().for_each(|number| sum.add_number(number));
+        sum.add_bytes(&self.request_digest);
+        [self.seats, self.state, self.deadline_ms].into_iter().for_each(|number| sum.add_number(number));
         sum.finish()
     }
 }
@@ -178,9 +178,9 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
         advertisement_id: columns.id_bytes(1, "advertisement_id")?,
         seats: columns.int64(2, "seats")?,
         users: columns.read(3, "users")?,
-        payload: columns.id_bytes(4, "payload")?,
+        request_digest: columns.id_bytes(4, "request_digest")?,
         state: columns.int64(5, "state")?,
-        until_ms: columns.int64(6, "until_ms")?,
+        deadline_ms: columns.int64(6, "deadline_ms")?,
     };
     columns.verify_checksum("checksum", columns.int64(7, "checksum")?, encoded.checksum())?;
     let (users, rest) = encoded.users.as_chunks::<16>();
@@ -192,14 +192,14 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
         advertisement_id: AdvertisementId::from_bytes(encoded.advertisement_id),
         seats: u16::try_from(encoded.seats).map_err(|error| columns.corrupt_row("seats", error.to_string()))?,
         users: users.iter().map(|user| UserKey::from_bytes(*user)).collect(),
-        request_digest: encoded.payload,
+        request_digest: encoded.request_digest,
         state: match encoded.state {
             0 => ReservationState::Held,
             1 => ReservationState::Confirmed,
             2 => ReservationState::Ended,
             other => return Err(columns.corrupt_row("state", format!("unknown state {other}"))),
         },
-        deadline: from_ms(encoded.until_ms),
+        deadline: from_ms(encoded.deadline_ms),
     })
 }
 

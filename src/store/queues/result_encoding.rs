@@ -16,7 +16,7 @@ pub(in crate::store) struct ResultRow<'a> {
     pub(in crate::store) silo_id: i64,
     pub(in crate::store) set_id: i64,
     pub(in crate::store) reported_ms: i64,
-    pub(in crate::store) payload: [u8; 16],
+    pub(in crate::store) request_digest: [u8; 16],
     pub(in crate::store) body: Cow<'a, str>,
 }
 
@@ -27,7 +27,7 @@ impl ResultRow<'_> {
             silo_id: result.report.silo.0.cast_signed(),
             set_id: i64::from(result.report.set_id.0),
             reported_ms: to_ms(result.reported_at),
-            payload: result.report_digest,
+            request_digest: result.report_digest,
             body: encode_result(result).into(),
         }
     }
@@ -36,7 +36,7 @@ impl ResultRow<'_> {
         let mut sum = RowChecksum::new();
         sum.add_bytes(&self.id);
         [self.silo_id, self.set_id, self.reported_ms].into_iter().for_each(|number| sum.add_number(number));
-        sum.add_bytes(&self.payload);
+        sum.add_bytes(&self.request_digest);
         sum.add_bytes(self.body.as_bytes());
         sum.finish()
     }
@@ -49,7 +49,7 @@ impl ResultRow<'_> {
         result.report.set_id = SetId(set_id);
         result.report.silo = SiloId(self.silo_id.cast_unsigned());
         result.reported_at = from_ms(self.reported_ms);
-        result.report_digest = self.payload;
+        result.report_digest = self.request_digest;
         Ok(Arc::new(result))
     }
 }

@@ -21,7 +21,7 @@ pub(in crate::store) struct TicketRow<'a> {
     pub(in crate::store) silo_id: i64,
     pub(in crate::store) set_id: i64,
     pub(in crate::store) entered_ms: i64,
-    pub(in crate::store) payload: [u8; 16],
+    pub(in crate::store) request_digest: [u8; 16],
     pub(in crate::store) body: Cow<'a, str>,
 }
 
@@ -32,9 +32,9 @@ pub(in crate::store) struct TicketStateRow {
     pub(in crate::store) state: i64,
     pub(in crate::store) match_id: Option<[u8; 16]>,
     /// Index in [`TICKET_END_REASONS`].
-    pub(in crate::store) ending: Option<i64>,
+    pub(in crate::store) end_reason: Option<i64>,
     pub(in crate::store) expires_ms: i64,
-    pub(in crate::store) forget_at_ms: Option<i64>,
+    pub(in crate::store) purge_at_ms: Option<i64>,
     pub(in crate::store) version: i64,
 }
 
@@ -50,13 +50,13 @@ const TICKET_END_REASONS: [TicketEndReason; 7] = [
 ];
 
 impl TicketRow<'_> {
-    pub(in crate::store) fn encode(ticket: &Ticket, payload: [u8; 16]) -> TicketRow<'static> {
+    pub(in crate::store) fn encode(ticket: &Ticket, request_digest: [u8; 16]) -> TicketRow<'static> {
         TicketRow {
             id: *ticket.id.as_bytes(),
             silo_id: ticket.session.silo.0.cast_signed(),
             set_id: i64::from(ticket.set_id.0),
             entered_ms: to_ms(ticket.entered_at),
-            payload,
+            request_digest,
             body: encode_ticket(ticket).into(),
         }
     }
@@ -65,7 +65,7 @@ impl TicketRow<'_> {
         let mut sum = RowChecksum::new();
         sum.add_bytes(&self.id);
         [self.silo_id, self.set_id, self.entered_ms].into_iter().for_each(|number| sum.add_number(number));
-        sum.add_bytes(&self.payload);
+        sum.add_bytes(&self.request_digest);
         sum.add_bytes(self.body.as_bytes());
         sum.finish()
     }
@@ -84,14 +84,14 @@ impl TicketRow<'_> {
             state: state_row.decode_state().map_err(|(column, reason)| corrupt(column, reason))?,
             expires_at: from_ms(state_row.expires_ms),
             version: state_row.version.cast_unsigned(),
-            request_digest: self.payload,
+            request_digest: self.request_digest,
         })
     }
 }
 
 impl TicketStateRow {
     pub(in crate::store) fn encode(stored: &StoredTicket) -> Self {
-        let (state, match_id, ending) = match stored.state {
+        let (state, match_id, end_reason) = match stored.state {
             TicketState::Waiting => (0, None, None),
             TicketState::InMatch(id) => (1, Some(id), None),
             TicketState::Ended { end_reason, match_id, purge_at: _ } => {
@@ -101,9 +101,9 @@ impl TicketStateRow {
         Self {
             state,
             match_id: match_id.map(|id| *id.as_bytes()),
-            ending: ending.map(|index| index as i64),
+            end_reason: end_reason.map(|index| index as i64),
             expires_ms: to_ms(stored.expires_at),
-            forget_at_ms: stored.purge_at().map(to_ms),
+            purge_at_ms: stored.purge_at().map(to_ms),
             version: stored.version.cast_signed(),
         }
     }
@@ -115,7 +115,7 @@ impl TicketStateRow {
         sum.add_bytes(id);
         sum.add_bytes(self.match_id.as_ref().map_or(&[], <[u8; 16]>::as_slice));
         [self.state, self.expires_ms, self.version].into_iter().for_each(|number| sum.add_number(number));
-        [self.ending, self.forget_at_ms].into_iter().for_each(|number| sum.add_optional_number(number));
+        [self.end_reason, self.purge_at_ms].into_iter().for_each(|number| sum.add_optional_number(number));
         sum.finish()
     }
 
@@ -126,14 +126,14 @@ impl TicketStateRow {
             (1, Some(id)) => Ok(TicketState::InMatch(id)),
             (2, match_id) => Ok(TicketState::Ended {
                 end_reason: self
-                    .ending
+                    .end_reason
                     .and_then(|index| TICKET_END_REASONS.get(usize::try_from(index).ok()?).copied())
-                    .ok_or_else(|| ("ending", format!("unknown end reason {:?}", self.ending)))?,
+                    .ok_or_else(|| ("end_reason", format!("unknown end reason {:?}", self.end_reason)))?,
                 match_id,
                 purge_at: self
-                    .forget_at_ms
+                    .purge_at_ms
                     .map(from_ms)
-                    .ok_or(("forget_at_ms", "null, but the ticket has ended".to_owned()))?,
+                    .ok_or(("purge_at_ms", "null, but the ticket has ended".to_owned()))?,
             }),
             (state, _) => Err(("state", format!("unknown state {state}, or match_id is null"))),
         }
@@ -150,7 +150,7 @@ pub(in crate::store) struct MatchRow<'a> {
     pub(in crate::store) version: i64,
     /// 0: ready check. 1: placing. 2: playing. 3: ended.
     pub(in crate::store) stage: i64,
-    pub(in crate::store) forget_at_ms: Option<i64>,
+    pub(in crate::store) purge_at_ms: Option<i64>,
     pub(in crate::store) body: Cow<'a, str>,
 }
 
@@ -164,7 +164,7 @@ impl MatchRow<'_> {
             proposed_ms: to_ms(found.proposed_at),
             version: found.version.cast_signed(),
             stage,
-            forget_at_ms: match_purge_at(found).map(to_ms),
+            purge_at_ms: match_purge_at(found).map(to_ms),
             body: body.into(),
         }
     }
@@ -174,7 +174,7 @@ impl MatchRow<'_> {
         sum.add_bytes(&self.id);
         let numbers = [self.silo_id, self.set_id, self.proposed_ms, self.version, self.stage];
         numbers.into_iter().for_each(|number| sum.add_number(number));
-        sum.add_optional_number(self.forget_at_ms);
+        sum.add_optional_number(self.purge_at_ms);
         sum.add_bytes(self.body.as_bytes());
         sum.finish()
     }
@@ -182,7 +182,7 @@ impl MatchRow<'_> {
     pub(in crate::store) fn decode(self) -> Result<Arc<Match>, StoreError> {
         let corrupt = |column, reason| StoreError::CorruptRow { table: "match", column, reason };
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
-        let purge_at: Option<UnixMs> = self.forget_at_ms.map(from_ms);
+        let purge_at: Option<UnixMs> = self.purge_at_ms.map(from_ms);
         let mut decoded =
             decode_match(&self.body, self.stage, purge_at).map_err(|error| corrupt("body", error.to_string()))?;
         decoded.id = MatchId::from_bytes(self.id);

@@ -36,7 +36,7 @@ pub(super) fn decode_advertisement(message: &[u8], replica_id: i64) -> Result<Op
     }
     let id = fields.field_array("advertisement_id")?;
     let version = AdvertVersion(i64::from_be_bytes(fields.field_array("version")?));
-    let is_heartbeat_owner = i64::from_be_bytes(fields.field_array("holder")?) == replica_id;
+    let is_heartbeat_owner = i64::from_be_bytes(fields.field_array("heartbeat_owner")?) == replica_id;
     let row = AdvertisementRow {
         id,
         silo_id: i64::from_be_bytes(fields.field_array("silo_id")?),

@@ -33,7 +33,7 @@ pub(super) fn decode_key_lookup(row: &PgRow) -> Result<KeyLookup, StoreError> {
     Ok(KeyLookup {
         id: AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?),
         version: AdvertVersion(columns.read(1, "version")?),
-        heartbeat_owner: columns.read(2, "holder")?,
+        heartbeat_owner: columns.read(2, "heartbeat_owner")?,
         advertised_since: rows::from_ms(columns.read(3, "since_ms")?),
         expires_at: rows::from_ms(columns.read(4, "expires_ms")?),
         join_seats: columns.uint16(5, "join_seats")?,
@@ -53,7 +53,7 @@ pub(super) fn decode_advertisement(
 ) -> Result<Option<StoredAdvertisement>, StoreError> {
     let columns = ColumnReader { table: "advertisement", row };
     let Some(version) = columns.read(first + 1, "version")? else { return Ok(None) };
-    let is_heartbeat_owner = columns.read::<i64>(first + 2, "holder")? == replica_id;
+    let is_heartbeat_owner = columns.read::<i64>(first + 2, "heartbeat_owner")? == replica_id;
     let row = AdvertisementRow {
         id: columns.id_bytes(first, "advertisement_id")?,
         silo_id: columns.read(first + 3, "silo_id")?,
@@ -85,7 +85,7 @@ pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Res
     if !rest.is_empty() {
         return Err(columns.corrupt_row("users", "length is not a multiple of 16".into()));
     }
-    let digest: &[u8] = columns.read(first + 4, "payload")?;
+    let digest: &[u8] = columns.read(first + 4, "request_digest")?;
     Ok(Some(Reservation {
         id: ReservationId::from_bytes(id.into_bytes()),
         advertisement_id: AdvertisementId::from_bytes(columns.id_bytes(first + 1, "advertisement_id")?),
@@ -93,13 +93,13 @@ pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Res
         users: users.iter().map(|user| UserKey::from_bytes(*user)).collect(),
         request_digest: digest
             .try_into()
-            .map_err(|_| columns.corrupt_row("payload", format!("length {} is not 16", digest.len())))?,
+            .map_err(|_| columns.corrupt_row("request_digest", format!("length {} is not 16", digest.len())))?,
         state: match columns.read::<i16>(first + 5, "state")? {
             0 => ReservationState::Held,
             1 => ReservationState::Confirmed,
             2 => ReservationState::Ended,
             other => return Err(columns.corrupt_row("state", format!("unknown state {other}"))),
         },
-        deadline: rows::from_ms(columns.read(first + 6, "until_ms")?),
+        deadline: rows::from_ms(columns.read(first + 6, "deadline_ms")?),
     }))
 }

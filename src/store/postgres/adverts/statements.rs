@@ -4,7 +4,8 @@
 /// Locks the rows of the ids in `$1` and reads the columns that writes depend on. Locks are taken in id order, so that
 /// two batches with the same rows cannot deadlock.
 pub(super) const LOCK_ADVERTISEMENTS: &str = "
-    select advertisement_id, version, holder, since_ms, expires_ms, join_seats, body is not null, deleted_until_ms
+    select advertisement_id, version, heartbeat_owner, since_ms, expires_ms, join_seats, body is not null,
+           deleted_until_ms
       from advertisement
      where advertisement_id = any($1)
      order by advertisement_id
@@ -14,11 +15,11 @@ pub(super) const LOCK_ADVERTISEMENTS: &str = "
 /// Reservations with the ids in `$1`, and reservations of the advertisements in `$2` that may take seats. A separate
 /// statement: it must see rows that were committed while `LOCK_ADVERTISEMENTS` waited.
 pub(super) const READ_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, payload, state, until_ms
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms
       from reservation
      where reservation_id = any($1)
      union
-    select reservation_id, advertisement_id, seats, users, payload, state, until_ms
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms
       from reservation
      where advertisement_id = any($2)
        and state < 2   -- ended ones take no seats and can be numerous
@@ -39,8 +40,8 @@ pub(super) const READ_RESERVATIONS: &str = "
 /// not allow. Then the statement fails with `NOT_NULL_VIOLATION` and nothing is written.
 pub(super) const WRITE_FAST_PATH_BATCH: &str = "
     with published as (
-        insert into advertisement as a (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms,
-                                        join_seats, body, connect_data)
+        insert into advertisement as a (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms,
+                                        expires_ms, join_seats, body, connect_data)
         select u.advertisement_id, (select pg_current_xact_id()::text::bigint), $1, u.silo_id, u.set_id, u.kind,
                u.since_ms, u.expires_ms, u.join_seats, u.body, u.connect_data
           from (select unnest($2::uuid[]) as advertisement_id, unnest($3::bigint[]) as silo_id,
@@ -48,7 +49,7 @@ pub(super) const WRITE_FAST_PATH_BATCH: &str = "
                        unnest($7::bigint[]) as expires_ms, unnest($8::integer[]) as join_seats,
                        unnest($9::text[]) as body, unnest($10::bytea[]) as connect_data) as u
             on conflict (advertisement_id) do update
-           set version = excluded.version, holder = excluded.holder, silo_id = excluded.silo_id,
+           set version = excluded.version, heartbeat_owner = excluded.heartbeat_owner, silo_id = excluded.silo_id,
                set_id = excluded.set_id, kind = excluded.kind, expires_ms = excluded.expires_ms,
                join_seats = excluded.join_seats, body = excluded.body, connect_data = excluded.connect_data,
                version_before = a.version
@@ -56,8 +57,8 @@ pub(super) const WRITE_FAST_PATH_BATCH: &str = "
         returning advertisement_id, since_ms, version_before
     ), extended as (
         update advertisement a
-           set version = (select pg_current_xact_id()::text::bigint), version_before = a.version, holder = $1,
-               expires_ms = greatest(a.expires_ms, u.expires_ms)
+           set version = (select pg_current_xact_id()::text::bigint), version_before = a.version,
+               heartbeat_owner = $1, expires_ms = greatest(a.expires_ms, u.expires_ms)
           from (select unnest($11::uuid[]) as advertisement_id, unnest($12::bigint[]) as expires_ms) as u
          where a.advertisement_id = u.advertisement_id
            and a.body is not null
@@ -67,7 +68,7 @@ pub(super) const WRITE_FAST_PATH_BATCH: &str = "
                array_agg(version_before) as versions_before
           from (select * from published union all select * from extended) as all_changed
     ), recorded as (
-        insert into change (batch_id, version, replica, advertisement_ids)
+        insert into advertisement_change (batch_id, version, replica, advertisement_ids)
         select $13, pg_current_xact_id()::text::bigint, $1,
                case when (select count(*) from published) = cardinality($2) then ids end
           from changed
@@ -96,8 +97,8 @@ pub(super) const UPDATE_TO_TOMBSTONES: &str = "
 
 /// Inserts tombstones for ids without a row. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_TOMBSTONES: &str = "
-    insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
-                               body, connect_data, deleted_until_ms)
+    insert into advertisement (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms,
+                               join_seats, body, connect_data, deleted_until_ms)
     select u.advertisement_id, pg_current_xact_id()::text::bigint, 0, 0, 0, 0, 0, 0, 0, null, '', u.until_ms
       from unnest($1::uuid[], $2::bigint[]) as u (advertisement_id, until_ms)
         on conflict (advertisement_id) do nothing
@@ -106,7 +107,7 @@ pub(super) const INSERT_TOMBSTONES: &str = "
 /// Updates advertisements that have a row. `$2` is the new heartbeat owner.
 pub(super) const UPDATE_ADVERTISEMENTS: &str = "
     update advertisement a
-       set version = pg_current_xact_id()::text::bigint, holder = $2, silo_id = u.silo_id, set_id = u.set_id,
+       set version = pg_current_xact_id()::text::bigint, heartbeat_owner = $2, silo_id = u.silo_id, set_id = u.set_id,
            kind = u.kind, since_ms = u.since_ms, expires_ms = u.expires_ms, join_seats = u.join_seats, body = u.body,
            connect_data = u.connect_data, deleted_until_ms = u.deleted_until_ms
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
@@ -118,8 +119,8 @@ pub(super) const UPDATE_ADVERTISEMENTS: &str = "
 
 /// Inserts advertisements. Fewer rows than ids: another server inserted one first.
 pub(super) const INSERT_ADVERTISEMENTS: &str = "
-    insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats,
-                               body, connect_data, deleted_until_ms)
+    insert into advertisement (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms,
+                               join_seats, body, connect_data, deleted_until_ms)
     select u.advertisement_id, pg_current_xact_id()::text::bigint, $2, u.silo_id, u.set_id, u.kind, u.since_ms,
            u.expires_ms, u.join_seats, u.body, u.connect_data, u.deleted_until_ms
       from unnest($1::uuid[], $3::bigint[], $4::bigint[], $5::smallint[], $6::bigint[], $7::bigint[], $8::integer[],
@@ -132,14 +133,14 @@ pub(super) const INSERT_ADVERTISEMENTS: &str = "
 /// Updates expiry, version and heartbeat owner after heartbeats and changes of reservations.
 pub(super) const UPDATE_EXPIRY: &str = "
     update advertisement a
-       set version = pg_current_xact_id()::text::bigint, expires_ms = u.expires_ms, holder = u.holder
-      from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (advertisement_id, expires_ms, holder)
+       set version = pg_current_xact_id()::text::bigint, expires_ms = u.expires_ms, heartbeat_owner = u.heartbeat_owner
+      from unnest($1::uuid[], $2::bigint[], $3::bigint[]) as u (advertisement_id, expires_ms, heartbeat_owner)
      where a.advertisement_id = u.advertisement_id
 ";
 
 /// Inserts reservations. Fewer rows than ids: another server inserted one with the same id in another advertisement.
 pub(super) const INSERT_RESERVATIONS: &str = "
-    insert into reservation (reservation_id, advertisement_id, seats, users, payload, state, until_ms)
+    insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms)
     select *
       from unnest($1::uuid[], $2::uuid[], $3::integer[], $4::bytea[], $5::bytea[], $6::smallint[], $7::bigint[])
         on conflict (reservation_id) do nothing
@@ -148,8 +149,8 @@ pub(super) const INSERT_RESERVATIONS: &str = "
 /// Updates the state of reservations; the other columns never change.
 pub(super) const UPDATE_RESERVATIONS: &str = "
     update reservation r
-       set state = u.state, until_ms = u.until_ms
-      from unnest($1::uuid[], $2::smallint[], $3::bigint[]) as u (reservation_id, state, until_ms)
+       set state = u.state, deadline_ms = u.deadline_ms
+      from unnest($1::uuid[], $2::smallint[], $3::bigint[]) as u (reservation_id, state, deadline_ms)
      where r.reservation_id = u.reservation_id
 ";
 
@@ -157,7 +158,7 @@ pub(super) const UPDATE_RESERVATIONS: &str = "
 /// id.
 pub(super) const INSERT_CHANGE: &str = "
     with recorded as (
-        insert into change (batch_id, version, replica, advertisement_ids)
+        insert into advertisement_change (batch_id, version, replica, advertisement_ids)
         values ($1, pg_current_xact_id()::text::bigint, $2, $3)
         returning version
     )
@@ -168,7 +169,7 @@ pub(super) const INSERT_CHANGE: &str = "
 /// Abandons the batch `$1`. No inserted row means that it was committed. Waits while the batch's transaction is
 /// running.
 pub(in crate::store::postgres) const ABANDON_BATCH: &str = "
-    insert into change (batch_id, version, replica, advertisement_ids)
+    insert into advertisement_change (batch_id, version, replica, advertisement_ids)
     values ($1, pg_current_xact_id()::text::bigint, $2, '{}')
         on conflict (batch_id) do nothing
 ";
@@ -177,7 +178,7 @@ pub(in crate::store::postgres) const ABANDON_BATCH: &str = "
 pub(super) const READ_COMMITTED_BATCH: &str = "
     select c.version, array_agg(u.advertisement_id), array_agg(coalesce(a.since_ms, 0)),
            array_agg(case when a.version = c.version then a.version_before else -1 end)
-      from change c
+      from advertisement_change c
      cross join unnest(c.advertisement_ids) as u (advertisement_id)
       left join advertisement a on a.advertisement_id = u.advertisement_id
      where c.batch_id = $1
@@ -194,7 +195,7 @@ pub(super) const READ_COMMITTED_BATCH: &str = "
 pub(super) const READ_CHANGES: &str = "
     with new_changes as materialized (
         select version, advertisement_ids
-          from change
+          from advertisement_change
          where version >= $1 and version <> all($2) and (replica <> $3 or batch_id = any($5))
          order by version
          limit $4
@@ -206,14 +207,14 @@ pub(super) const READ_CHANGES: &str = "
     select pg_snapshot_xmin(pg_current_snapshot())::text::bigint,
            (extract(epoch from clock_timestamp()) * 1000)::bigint,
            (select array_agg(version) from new_changes),
-           null::uuid, null::bigint, null::bigint, null::bigint, null::bigint, null::smallint, null::bigint, null::bigint,
-           null::integer, null::text, null::bytea,
+           null::uuid, null::bigint, null::bigint, null::bigint, null::bigint, null::smallint, null::bigint,
+           null::bigint, null::integer, null::text, null::bytea,
            null::uuid, null::uuid, null::integer, null::bytea, null::bytea, null::smallint, null::bigint
      union all
     select null, null, null,
-           requested.advertisement_id, a.version, a.holder, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
-           a.join_seats, a.body, a.connect_data,
-           r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms
+           requested.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms,
+           a.expires_ms, a.join_seats, a.body, a.connect_data,
+           r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms
       from requested
       left join advertisement a on a.advertisement_id = requested.advertisement_id
                                and a.body is not null
@@ -230,23 +231,24 @@ pub(super) fn copy_advertisements_sql(silos: Option<&[i64]>) -> String {
         format!(" and silo_id = any('{{{}}}'::bigint[])", silos.join(","))
     });
     format!(
-        "copy (select advertisement_id, version, holder, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, \
-         connect_data from advertisement where body is not null{}) to stdout with (format binary)",
+        "copy (select advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms, expires_ms, \
+         join_seats, body, connect_data from advertisement where body is not null{}) to stdout with (format binary)",
         silo_filter.unwrap_or_default()
     )
 }
 
 /// All reservations.
 pub(super) const LOAD_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, payload, state, until_ms
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms
       from reservation
 ";
 
 /// Advertisements in the silos `$1` with the ids in `$2`, and their reservations, in id order. One statement, so that
 /// all rows are of one snapshot; one row per reservation, or one without any.
 pub(super) const READ_ADVERTISEMENTS: &str = "
-    select a.advertisement_id, a.version, a.holder, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
-           a.body, a.connect_data, r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms
+    select a.advertisement_id, a.version, a.heartbeat_owner, a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms,
+           a.join_seats, a.body, a.connect_data, r.reservation_id, r.advertisement_id, r.seats, r.users,
+           r.request_digest, r.state, r.deadline_ms
       from advertisement a
       left join reservation r on r.advertisement_id = a.advertisement_id
      where a.advertisement_id = any($2)
@@ -277,7 +279,7 @@ pub(super) const LIST_EXPIRED_IDS: &str = "
 /// Purges at most 1,000 ended reservations that are due; skips rows that another server has locked.
 pub(super) const PURGE_RESERVATIONS: &str = "
     delete from reservation
-     where reservation_id in (select reservation_id from reservation where state = 2 and until_ms <= $1 limit 1000
+     where reservation_id in (select reservation_id from reservation where state = 2 and deadline_ms <= $1 limit 1000
                                  for update skip locked)
 ";
 
@@ -298,8 +300,9 @@ pub(super) const PURGE_TOMBSTONES: &str = "
 
 /// Purges at most 1,000 changes that every server has read, or replaces by a snapshot; see `cursor.rs`.
 pub(super) const PURGE_CHANGES: &str = "
-    delete from change
-     where batch_id in (select batch_id from change where made_at < clock_timestamp() - interval '10 minutes' limit 1000
+    delete from advertisement_change
+     where batch_id in (select batch_id from advertisement_change
+                         where committed_at < clock_timestamp() - interval '10 minutes' limit 1000
                            for update skip locked)
 ";
 

@@ -214,9 +214,9 @@ impl<'a> AdvertRowChanges<'a> {
                 .bind(rows.iter().map(|row| Uuid::from_bytes(row.advertisement_id)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.seats as i32).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.users.as_slice()).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.payload.as_slice()).collect::<Vec<_>>())
+                .bind(rows.iter().map(|row| row.request_digest.as_slice()).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.until_ms).collect::<Vec<_>>());
+                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>());
             check_row_count(query.execute(&mut *connection).await?.rows_affected(), rows.len())?;
         }
         if !self.updated_reservations.is_empty() {
@@ -224,7 +224,7 @@ impl<'a> AdvertRowChanges<'a> {
             let query = sqlx::query(sql::UPDATE_RESERVATIONS)
                 .bind(rows.iter().map(|row| Uuid::from_bytes(row.id)).collect::<Vec<_>>())
                 .bind(rows.iter().map(|row| row.state as i16).collect::<Vec<_>>())
-                .bind(rows.iter().map(|row| row.until_ms).collect::<Vec<_>>());
+                .bind(rows.iter().map(|row| row.deadline_ms).collect::<Vec<_>>());
             query.execute(connection).await?;
         }
         Ok(())

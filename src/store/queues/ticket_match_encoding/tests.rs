@@ -212,13 +212,13 @@ fn queue_row_corruption_names_the_column() {
         ("body", |row, _| row.body = "{".into()),
         ("body", |row, _| row.body = r#"{"q":{"z":[2],"o":7}}"#.into()),
         ("state", |_, state_row| state_row.state = 1),
-        ("ending", |_, state_row| (state_row.state, state_row.forget_at_ms) = (2, Some(1))),
-        ("forget_at_ms", |_, state_row| (state_row.state, state_row.ending) = (2, Some(0))),
+        ("end_reason", |_, state_row| (state_row.state, state_row.purge_at_ms) = (2, Some(1))),
+        ("purge_at_ms", |_, state_row| (state_row.state, state_row.end_reason) = (2, Some(0))),
     ];
     for (expected, corrupt) in corruptions {
         let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
         let mut state_row =
-            TicketStateRow { state: 0, match_id: None, ending: None, expires_ms: 0, forget_at_ms: None, version: 1 };
+            TicketStateRow { state: 0, match_id: None, end_reason: None, expires_ms: 0, purge_at_ms: None, version: 1 };
         corrupt(&mut row, &mut state_row);
         assert_eq!(
             column(row.decode(state_row).map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))),
@@ -243,7 +243,7 @@ fn queue_checksums_cover_every_column() {
         |row| row.silo_id += 1,
         |row| row.set_id += 1,
         |row| row.entered_ms += 1,
-        |row| row.payload[3] ^= 1,
+        |row| row.request_digest[3] ^= 1,
         |row| row.body.to_mut().push(' '),
     ];
     for (index, corrupt) in corruptions.into_iter().enumerate() {
@@ -254,20 +254,20 @@ fn queue_checksums_cover_every_column() {
     let state_row = TicketStateRow {
         state: 2,
         match_id: Some([1; 16]),
-        ending: Some(0),
+        end_reason: Some(0),
         expires_ms: 5,
-        forget_at_ms: Some(6),
+        purge_at_ms: Some(6),
         version: 7,
     };
     let corruptions: [fn(&mut TicketStateRow); 8] = [
         |row| row.state -= 1,
         |row| row.match_id = None,
         |row| row.match_id = Some([2; 16]),
-        |row| row.ending = None,
+        |row| row.end_reason = None,
         |row| row.expires_ms += 1,
-        |row| row.forget_at_ms = Some(0),
+        |row| row.purge_at_ms = Some(0),
         |row| row.version += 1,
-        |row| (row.ending, row.forget_at_ms) = (row.forget_at_ms, row.ending),
+        |row| (row.end_reason, row.purge_at_ms) = (row.purge_at_ms, row.end_reason),
     ];
     for (index, corrupt) in corruptions.into_iter().enumerate() {
         let mut row = state_row;
@@ -283,7 +283,7 @@ fn queue_checksums_cover_every_column() {
         |row| row.proposed_ms += 1,
         |row| row.version += 1,
         |row| row.stage += 1,
-        |row| row.forget_at_ms = Some(0),
+        |row| row.purge_at_ms = Some(0),
         |row| row.body.to_mut().push(' '),
     ];
     for (index, corrupt) in corruptions.into_iter().enumerate() {

@@ -106,8 +106,8 @@ struct LoadedRows {
 impl LoadedRows {
     fn add_page(&mut self, page: &SqliteRow, now: UnixMs) -> Result<(), StoreError> {
         for row in AdvertPage::from_row(page)? {
-            let (row, lease_expires_at) = row?;
-            let expires_at = lease_expires_at.unwrap_or(row.published_expiry());
+            let (row, heartbeat_expires_at) = row?;
+            let expires_at = heartbeat_expires_at.unwrap_or(row.published_expiry());
             let id = AdvertisementId::from_bytes(row.id);
             if expires_at <= now {
                 self.expired_ids.push(id);

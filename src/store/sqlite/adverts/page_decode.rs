@@ -11,11 +11,11 @@ use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::rows::{AdvertisementRow, from_ms};
 
-/// Iterator over the rows of a page, each checked against its checksum, with the expiry of its lease, if any.
+/// Iterator over the rows of a page, each checked against its checksum, with the expiry of its heartbeat, if any.
 #[derive(Debug)]
 pub(super) struct AdvertPage<'a> {
     /// One line per row, separated by spaces: `silo_id`, `set_id`, `kind`, `since_ms`, `expires_ms`, `join_seats`, the
-    /// bytes of `body` and of `connect_data`, `checksum`, and the lease's `expires_ms` or nothing.
+    /// bytes of `body` and of `connect_data`, `checksum`, and the heartbeat's `expires_ms` or nothing.
     number_lines: Lines<'a>,
     /// `advertisement_id`, 32 hexadecimal digits each.
     hex_ids: &'a str,
@@ -43,7 +43,7 @@ impl<'a> AdvertPage<'a> {
         let (expires_ms, join_seats) = (numbers.next_number("expires_ms")?, numbers.next_number("join_seats")?);
         let (body_bytes, connect_bytes) = (numbers.next_length("body")?, numbers.next_length("connect_data")?);
         let checksum = numbers.next_number("checksum")?;
-        let lease = numbers.0.next().map(|text| parse_number("checksum", text)).transpose()?;
+        let heartbeat = numbers.0.next().map(|text| parse_number("checksum", text)).transpose()?;
 
         let mut id = [0; 16];
         decode_hex(take_prefix(&mut self.hex_ids, 32, "advertisement_id")?, &mut id)
@@ -56,7 +56,7 @@ impl<'a> AdvertPage<'a> {
         let (body, connect_data) = (Cow::Borrowed(body), Cow::Owned(connect_data));
         let row = AdvertisementRow { id, silo_id, set_id, kind, since_ms, expires_ms, join_seats, body, connect_data };
         if checksum == row.checksum() {
-            Ok((row, lease.map(from_ms)))
+            Ok((row, heartbeat.map(from_ms)))
         } else {
             Err(corrupt_row("checksum", "does not match the row"))
         }

@@ -37,8 +37,8 @@ pub(super) async fn read_advertisements(
     let mut found: HashMap<AdvertisementId, StoredAdvertisement, BuildIdHasher> = HashMap::default();
     let is_empty = page.try_get::<Option<&str>, _>(1).map_err(to_store_error)?.is_none();
     for row in if is_empty { None } else { Some(AdvertPage::from_row(&page)?) }.into_iter().flatten() {
-        let (row, lease_expires_at) = row?;
-        let expires_at = lease_expires_at.unwrap_or(row.published_expiry());
+        let (row, heartbeat_expires_at) = row?;
+        let expires_at = heartbeat_expires_at.unwrap_or(row.published_expiry());
         let stored = StoredAdvertisement {
             advertisement: Arc::new(row.decode()?),
             expires_at,

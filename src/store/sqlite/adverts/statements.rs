@@ -14,13 +14,13 @@ pub(super) const HAS_MORE_THAN: &str = "select exists (select 1 from advertiseme
 pub(super) const LOAD_PAGE_END: &str =
     "select max(n) from (select n from advertisement where n > $1 order by n limit 1000)";
 
-/// Advertisements and their leases, packed into one row; see `page_decode.rs`.
+/// Advertisements and their heartbeats, packed into one row; see `page_decode.rs`.
 macro_rules! select_page {
     ($source:literal) => {
         concat!(
             "
     select group_concat(concat_ws(' ', a.silo_id, a.set_id, a.kind, a.since_ms, a.expires_ms, a.join_seats,
-                                  octet_length(a.body), length(a.connect_data), a.checksum, l.expires_ms), x'0a'),
+                                  octet_length(a.body), length(a.connect_data), a.checksum, h.expires_ms), x'0a'),
            group_concat(hex(a.advertisement_id), ''),
            group_concat(a.body, ''),
            group_concat(hex(a.connect_data), '')",
@@ -33,7 +33,7 @@ macro_rules! select_page {
 pub(super) const LOAD_PAGE: &str = select_page!(
     "
       from advertisement a
-      left join lease l on l.n = a.n
+      left join heartbeat h on h.n = a.n
      where a.n > $1 and a.n <= $2
 "
 );
@@ -43,13 +43,13 @@ pub(super) const READ_ADVERTISEMENTS: &str = select_page!(
     "
       from json_each($1) requested
       join advertisement a on a.advertisement_id = unhex(requested.value)
-      left join lease l on l.n = a.n
+      left join heartbeat h on h.n = a.n
 "
 );
 
 /// Reservations in those advertisements, in id order.
 pub(super) const READ_RESERVATIONS: &str = "
-    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum
       from json_each($1) requested
       join reservation r on r.advertisement_id = unhex(requested.value)
      order by r.reservation_id
@@ -61,7 +61,7 @@ pub(super) const LIST_ADVERTISEMENT_IDS: &str =
 
 /// All reservations, in id order.
 pub(super) const LOAD_RESERVATIONS: &str = "
-    select reservation_id, advertisement_id, seats, users, payload, state, until_ms, checksum
+    select reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms, checksum
       from reservation
      order by reservation_id
 ";
@@ -76,17 +76,18 @@ pub(super) const LOAD_RESERVATIONS: &str = "
 pub(super) const BEGIN_AND_READ: &str = "
     begin immediate;
     with requested (key_index, id) as materialized (select key, unhex(value) from json_each($1))
-    select json_group_array(json_array(q.key_index, a.n, a.since_ms, a.expires_ms, a.join_seats, l.expires_ms, t.until_ms))
+    select json_group_array(json_array(q.key_index, a.n, a.since_ms, a.expires_ms, a.join_seats, h.expires_ms,
+                                       t.until_ms))
       from requested q
       left join advertisement a on a.advertisement_id = q.id
-      left join lease l on l.n = a.n
+      left join heartbeat h on h.n = a.n
       left join tombstone t on t.advertisement_id = q.id
      where a.n is not null or t.until_ms is not null;
-    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum
       from json_each($2) requested
       join reservation r on r.reservation_id = unhex(requested.value)
      union all
-    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.payload, r.state, r.until_ms, r.checksum
+    select r.reservation_id, r.advertisement_id, r.seats, r.users, r.request_digest, r.state, r.deadline_ms, r.checksum
       from json_each($3) requested
       join reservation r on r.advertisement_id = unhex(requested.value)
      where r.state < 2   -- ended ones take no seats and can be numerous
@@ -101,7 +102,7 @@ pub(super) const PURGE_TOMBSTONES: &str = "
 /// Purges at most 1,000 ended reservations that are due.
 pub(super) const PURGE_RESERVATIONS: &str = "
     delete from reservation
-     where reservation_id in (select reservation_id from reservation where state = 2 and until_ms <= $1 limit 1000)
+     where reservation_id in (select reservation_id from reservation where state = 2 and deadline_ms <= $1 limit 1000)
 ";
 
 /// Statements that purge rows that are due.
@@ -124,7 +125,7 @@ pub(super) const UPSERT_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
     is_narrow: false,
 };
 
-/// Deletes advertisements; their leases and reservations are deleted by cascade.
+/// Deletes advertisements; their heartbeats and reservations are deleted by cascade.
 pub(super) const DELETE_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
     head: "delete from advertisement where advertisement_id in (",
     row_placeholders: "?",
@@ -133,26 +134,27 @@ pub(super) const DELETE_ADVERTISEMENTS: MultiRowStatement = MultiRowStatement {
 };
 
 /// Stores heartbeats.
-pub(super) const UPSERT_LEASES: MultiRowStatement = MultiRowStatement {
-    head: "insert into lease (n, expires_ms) values ",
+pub(super) const UPSERT_HEARTBEATS: MultiRowStatement = MultiRowStatement {
+    head: "insert into heartbeat (n, expires_ms) values ",
     row_placeholders: "(?, ?)",
     tail: " on conflict (n) do update set expires_ms = excluded.expires_ms",
     is_narrow: true,
 };
 
-/// Deletes leases of advertisements that are published again.
-pub(super) const DELETE_LEASES: MultiRowStatement =
-    MultiRowStatement { head: "delete from lease where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
+/// Deletes heartbeats of advertisements that are published again.
+pub(super) const DELETE_HEARTBEATS: MultiRowStatement =
+    MultiRowStatement { head: "delete from heartbeat where n in (", row_placeholders: "?", tail: ")", is_narrow: true };
 
 /// Inserts reservations, or updates their state; the other columns never change.
 pub(super) const UPSERT_RESERVATIONS: MultiRowStatement = MultiRowStatement {
     head: "
-    insert into reservation (reservation_id, advertisement_id, seats, users, payload, state, until_ms, checksum)
+    insert into reservation (reservation_id, advertisement_id, seats, users, request_digest, state, deadline_ms,
+                             checksum)
     values ",
     row_placeholders: "(?, ?, ?, ?, ?, ?, ?, ?)",
     tail: "
         on conflict (reservation_id) do update
-       set state = excluded.state, until_ms = excluded.until_ms, checksum = excluded.checksum",
+       set state = excluded.state, deadline_ms = excluded.deadline_ms, checksum = excluded.checksum",
     is_narrow: false,
 };
 
@@ -191,8 +193,8 @@ mod tests {
         let multi_row = [
             UPSERT_ADVERTISEMENTS,
             DELETE_ADVERTISEMENTS,
-            UPSERT_LEASES,
-            DELETE_LEASES,
+            UPSERT_HEARTBEATS,
+            DELETE_HEARTBEATS,
             UPSERT_RESERVATIONS,
             UPSERT_TOMBSTONES,
         ];

@@ -153,8 +153,8 @@ struct AdvertRowChanges<'a> {
     deleted: Vec<AdvertisementId>,
     published: Vec<AdvertPublication<'a>>,
     /// Leases of advertisements that were published again.
-    deleted_leases: Vec<i64>,
-    upserted_leases: Vec<(i64, UnixMs)>,
+    deleted_heartbeats: Vec<i64>,
+    upserted_heartbeats: Vec<(i64, UnixMs)>,
     upserted_reservations: Vec<&'a Reservation>,
     upserted_tombstones: Vec<(AdvertisementId, UnixMs)>,
 }
@@ -171,13 +171,13 @@ impl<'a> AdvertRowChanges<'a> {
                 Some(row_state) if row_state.created_in_batch => {
                     removed.insert(*id);
                 }
-                Some(row_state) if row_state.new_advertisement.is_some() && stored.has_heartbeat_lease => {
-                    changes.deleted_leases.push(stored.row_number)
+                Some(row_state) if row_state.new_advertisement.is_some() && stored.has_heartbeat => {
+                    changes.deleted_heartbeats.push(stored.row_number)
                 }
                 Some(row_state)
                     if row_state.new_advertisement.is_none() && row_state.expires_at != stored.expires_at =>
                 {
-                    changes.upserted_leases.push((stored.row_number, row_state.expires_at));
+                    changes.upserted_heartbeats.push((stored.row_number, row_state.expires_at));
                 }
                 Some(_) => {}
             }
@@ -214,15 +214,15 @@ impl<'a> AdvertRowChanges<'a> {
         let mut script = SqlScript::default();
         script.add_rows(&sql::DELETE_ADVERTISEMENTS, &self.deleted, bind_id);
         script.add_rows(&sql::UPSERT_ADVERTISEMENTS, &self.published, bind_advertisement);
-        script.add_rows(&sql::DELETE_LEASES, &self.deleted_leases, bind_row_number);
-        script.add_rows(&sql::UPSERT_LEASES, &self.upserted_leases, bind_lease);
+        script.add_rows(&sql::DELETE_HEARTBEATS, &self.deleted_heartbeats, bind_row_number);
+        script.add_rows(&sql::UPSERT_HEARTBEATS, &self.upserted_heartbeats, bind_heartbeat);
         script.add_rows(&sql::UPSERT_RESERVATIONS, &self.upserted_reservations, bind_reservation);
         script.add_rows(&sql::UPSERT_TOMBSTONES, &self.upserted_tombstones, bind_tombstone);
         script
     }
 }
 
-/// Deletes advertisements, with their leases and reservations.
+/// Deletes advertisements, with their heartbeats and reservations.
 pub(super) async fn delete_advertisements(
     connection: &mut SqliteConnection,
     ids: &[AdvertisementId],
@@ -240,7 +240,7 @@ fn bind_row_number(row_number: &i64, values: &mut BindValues) {
     values.push(*row_number);
 }
 
-fn bind_lease((row_number, expires_at): &(i64, UnixMs), values: &mut BindValues) {
+fn bind_heartbeat((row_number, expires_at): &(i64, UnixMs), values: &mut BindValues) {
     values.push(*row_number).push(rows::to_ms(*expires_at));
 }
 
@@ -265,5 +265,5 @@ fn bind_advertisement(
 fn bind_reservation(reservation: &&Reservation, values: &mut BindValues) {
     let row = ReservationRow::encode(reservation);
     values.push(row.id.as_slice()).push(row.advertisement_id.as_slice()).push(row.seats).push(row.users.as_slice());
-    values.push(row.payload.as_slice()).push(row.state).push(row.until_ms).push(row.checksum());
+    values.push(row.request_digest.as_slice()).push(row.state).push(row.deadline_ms).push(row.checksum());
 }
