@@ -236,7 +236,7 @@ pub trait AdvertFeed: Send {
 }
 
 /// Batch of changes read from the feed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FeedBatch {
     /// Time of the read, by the store's clock.
     pub read_at: UnixMs,

@@ -20,16 +20,18 @@ use crate::store::Store;
 use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement};
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
-use crate::store::postgres::adverts::feed::AdvertChangeFeed;
+use crate::store::postgres::adverts::feed::AdvertFeedRows;
 use crate::store::postgres::adverts::statements as sql;
+use crate::store::postgres::connection::change_feed::ChangeFeed;
 use crate::store::postgres::connection::purge::purge_rows;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
 use crate::store::rows;
 
 impl PostgresStore {
-    fn new_advert_feed(&self) -> AdvertChangeFeed {
-        AdvertChangeFeed::new(&self.options, &self.replica, self.unresolved_advert_commits.clone())
+    fn new_advert_feed(&self) -> ChangeFeed<AdvertFeedRows> {
+        let rows = AdvertFeedRows::new(&self.replica);
+        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_advert_commits.clone())
     }
 }
 

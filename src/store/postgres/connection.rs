@@ -1,5 +1,6 @@
 //! Connections of the Postgres store, commits and change feeds. Shared by advertisements and queues.
 
+pub(super) mod change_feed;
 pub(super) mod commit;
 pub(super) mod cursor;
 pub(super) mod listen;

@@ -17,17 +17,19 @@ use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
 use crate::store::error::StoreError;
 use crate::store::postgres::PostgresStore;
+use crate::store::postgres::connection::change_feed::ChangeFeed;
 use crate::store::postgres::connection::purge::purge_rows;
 use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
 use crate::store::postgres::connection::write_session::run_exclusive_on;
-use crate::store::postgres::queues::feed::QueueChangeFeed;
+use crate::store::postgres::queues::feed::QueueFeedRows;
 use crate::store::postgres::queues::statements as sql;
 use crate::store::queues::{FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
 use crate::store::rows;
 
 impl PostgresStore {
-    fn new_queue_feed(&self) -> QueueChangeFeed {
-        QueueChangeFeed::new(&self.options, &self.replica, self.unresolved_queue_commits.clone())
+    fn new_queue_feed(&self) -> ChangeFeed<QueueFeedRows> {
+        let rows = QueueFeedRows::new(&self.replica);
+        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_queue_commits.clone())
     }
 }
 

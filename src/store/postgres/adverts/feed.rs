@@ -1,10 +1,9 @@
-//! Change feed of advertisements. Reads by transaction id, not by sequence number, so that no change is skipped; see
-//! `cursor.rs`.
+//! Advertisements of the change feed: their statements and decoding.
 
 use std::collections::HashMap;
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgConnectOptions, PgRow};
+use sqlx::postgres::PgRow;
 use sqlx::types::Uuid;
 use tokio_stream::StreamExt;
 
@@ -12,55 +11,59 @@ use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::store::adverts::{AdvertFeed, FeedBatch, Reservation, StoredAdvertisement};
 use crate::store::error::StoreError;
 use crate::store::postgres::adverts::{copy_decode, decode, statements as sql};
-use crate::store::postgres::connection::cursor::{
-    CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
-};
-use crate::store::postgres::connection::listen::{self, ListenTask};
-use crate::store::postgres::connection::open;
+use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
+use crate::store::postgres::connection::cursor::{FeedRead, READ_TIMEOUT, SNAPSHOT_TIMEOUT};
+use crate::store::postgres::connection::listen;
 use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
-use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
 use crate::store::postgres::replica::Replica;
-use crate::store::rows;
 
 /// Number of rows that are decoded as one unit of work.
 const DECODE_CHUNK_ROWS: usize = 2_000;
 
-/// Change feed of this server.
+/// Advertisements of the silos that this server loads.
 #[derive(Debug)]
-pub(super) struct AdvertChangeFeed {
-    poll_connection: ConnectionSlot,
-    load_connection: ConnectionSlot,
-    listen_task: Option<ListenTask>,
-    listen_options: PgConnectOptions,
+pub(super) struct AdvertFeedRows {
     replica_id: i64,
     silos: Option<Vec<i64>>,
-    unresolved_commits: UnresolvedCommits,
-    /// `None` until a snapshot was read.
-    cursor: Option<FeedCursor>,
 }
 
-impl AdvertChangeFeed {
-    pub(super) fn new(options: &PgConnectOptions, replica_id: &Replica, unresolved_commits: UnresolvedCommits) -> Self {
-        Self {
-            poll_connection: ConnectionSlot::new("advert feed", open::with_short_timeouts(options)),
-            load_connection: ConnectionSlot::new("load", open::with_long_timeout(options)),
-            listen_task: None,
-            listen_options: open::with_short_timeouts(options),
-            replica_id: replica_id.id.cast_signed(),
-            silos: replica_id.silo_ids(),
-            unresolved_commits,
-            cursor: None,
-        }
+impl AdvertFeedRows {
+    pub(super) fn new(replica: &Replica) -> Self {
+        Self { replica_id: replica.id.cast_signed(), silos: replica.silo_ids() }
+    }
+}
+
+impl FeedRows for AdvertFeedRows {
+    type Batch = FeedBatch;
+    /// The rows of `READ_CHANGES`; the first has the header.
+    type Changes = Vec<PgRow>;
+    type Also = [AdvertisementId];
+
+    const POLL_PURPOSE: &'static str = "advert feed";
+    const CHANNEL: &'static str = listen::ADVERT_CHANNEL;
+
+    async fn fetch_changes(
+        &self,
+        slot: &mut ConnectionSlot,
+        position: FeedPosition,
+        also: &[AdvertisementId],
+    ) -> Result<(FeedRead, Vec<PgRow>), StoreError> {
+        let ids: Vec<Uuid> = also.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
+        let rows: Vec<PgRow> = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+            let query = position.bind_to(sqlx::query(sql::READ_CHANGES));
+            query.bind(&ids).bind(&self.silos).fetch_all(&mut *connection)
+        })?;
+        let first = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
+        Ok((FeedRead::from_row(first).map_err(to_store_error)?, rows))
     }
 
-    /// Reads a snapshot. The cursor is older than the snapshot, so changes committed meanwhile are read again.
-    async fn read_snapshot(&mut self) -> Result<FeedBatch, StoreError> {
-        let slot = &mut self.load_connection;
-        let (oldest_running, now_ms): (i64, i64) =
-            query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-                sqlx::query_as(READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
-            })?;
+    async fn decode_changes(&self, _: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<FeedBatch, StoreError> {
+        let (changed, removed) =
+            decode_changes(rows.get(1..).unwrap_or_default(), ADVERTISEMENT_COLUMN, self.replica_id)?;
+        Ok(FeedBatch { changed, removed, ..FeedBatch::default() })
+    }
+
+    async fn read_all(&self, slot: &mut ConnectionSlot) -> Result<FeedBatch, StoreError> {
         let (copy, replica_id) = (sql::copy_advertisements_sql(self.silos.as_deref()), self.replica_id);
         let decoding_tasks = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| async {
             let mut decoding_tasks = Vec::new();
@@ -92,48 +95,22 @@ impl AdvertChangeFeed {
             reservations.entry(reservation.advertisement_id).or_default().push(reservation);
         }
         attach_reservations(&mut changed, reservations);
-        let read_at = rows::from_ms(now_ms);
-        self.cursor = Some(FeedCursor::new(oldest_running, read_at));
-        Ok(FeedBatch { read_at, is_snapshot: true, has_more: false, changed, removed: Vec::new() })
+        Ok(FeedBatch { changed, ..FeedBatch::default() })
     }
 
-    /// Reads new changes; `None` if changes may have been missed.
-    async fn read_changes(&mut self, also: &[AdvertisementId]) -> Result<Option<FeedBatch>, StoreError> {
-        let Some(cursor) = &mut self.cursor else { return Ok(None) };
-        let (slot, replica_id) = (&mut self.poll_connection, self.replica_id);
-        let read_versions = cursor.read_versions();
-        let unresolved_commits = self.unresolved_commits.list();
-        let ids: Vec<Uuid> = also.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
-        let rows: Vec<PgRow> = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-            let query = sqlx::query(sql::READ_CHANGES).bind(cursor.low_watermark()).bind(&read_versions);
-            let query = query.bind(replica_id).bind(CHANGES_PER_READ_MAX).bind(&unresolved_commits);
-            query.bind(&ids).bind(&self.silos).fetch_all(&mut *connection)
-        })?;
-        let (first, rows) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
-        let read = FeedRead::from_row(first).map_err(to_store_error)?;
-        if !cursor.can_continue(&read) {
-            return Ok(None);
-        }
-        let (changed, removed) = decode_changes(rows, ADVERTISEMENT_COLUMN, replica_id)?;
-        let read_at = read.read_at;
-        let has_more = cursor.advance(read);
-        Ok(Some(FeedBatch { read_at, is_snapshot: false, has_more, changed, removed }))
+    fn set_header(batch: &mut FeedBatch, BatchHeader { read_at, is_snapshot, has_more }: BatchHeader) {
+        (batch.read_at, batch.is_snapshot, batch.has_more) = (read_at, is_snapshot, has_more);
     }
 }
 
 #[async_trait]
-impl AdvertFeed for AdvertChangeFeed {
+impl AdvertFeed for ChangeFeed<AdvertFeedRows> {
     async fn wait_for_changes(&mut self) {
-        let listen_task =
-            self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, listen::ADVERT_CHANNEL));
-        listen_task.wait(POLL_INTERVAL).await;
+        self.wait().await;
     }
 
     async fn read_batch(&mut self, also: &[AdvertisementId]) -> Result<FeedBatch, StoreError> {
-        match self.read_changes(also).await? {
-            Some(batch) => Ok(batch),
-            None => self.read_snapshot().await,
-        }
+        self.read(also).await
     }
 }
 
