@@ -288,12 +288,12 @@ impl Raw {
     }
 
     async fn write(&mut self, rows: &Rows) {
-        let text = "insert into advertisement (advertisement_id, version, holder, silo_id, set_id, kind, since_ms,
+        let text = "insert into advertisement (advertisement_id, version, heartbeat_owner, silo_id, set_id, kind, since_ms,
                         expires_ms, join_seats, body, connect_data)
                     select u.id, 1, 1, 0, 1, 0, 1, u.expires_ms, 5, u.body, u.connect_data
                       from unnest($1::uuid[], $2::bigint[], $3::text[], $4::bytea[]) as u (id, expires_ms, body, connect_data)
                         on conflict (advertisement_id) do update
-                       set version = excluded.version, holder = excluded.holder, silo_id = excluded.silo_id,
+                       set version = excluded.version, heartbeat_owner = excluded.heartbeat_owner, silo_id = excluded.silo_id,
                            set_id = excluded.set_id, kind = excluded.kind, expires_ms = excluded.expires_ms,
                            join_seats = excluded.join_seats, body = excluded.body, connect_data = excluded.connect_data";
         let query =

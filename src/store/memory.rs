@@ -1,20 +1,14 @@
 //! In-memory store without persistence: for tests, the simulator and trials.
 
+mod adverts;
 mod queues;
 
 use std::sync::Mutex;
 use std::sync::MutexGuard;
 use std::sync::PoisonError;
 
-use async_trait::async_trait;
-
-use crate::domain::id::AdvertisementId;
-use crate::domain::time::UnixMs;
-use crate::store::apply_writes::{AdvertRowState, AdvertRows};
+use crate::store::adverts::apply_writes::AdvertRows;
 use crate::store::queues::queue_rows::QueueRows;
-use crate::store::{
-    AdvertVersion, AdvertWrite, CommitResult, ReservationState, Store, StoreError, StoredAdvertisement,
-};
 
 /// In-memory store. One lock guards the advertisements and one the queues; no code waits while it holds either.
 #[derive(Debug, Default)]
@@ -33,76 +27,4 @@ impl MemoryStore {
     fn lock_adverts(&self) -> MutexGuard<'_, AdvertRows> {
         self.adverts.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-#[async_trait]
-impl Store for MemoryStore {
-    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        let mut rows = self.lock_adverts();
-        let expired: Vec<_> =
-            rows.advertisements.iter().filter(|(_, row)| row.expires_at <= now).map(|(id, _)| *id).collect();
-        expired.into_iter().for_each(|id| rows.remove_advertisement(id));
-        purge_rows(&mut rows, now);
-
-        Ok(sort_by_id(rows.advertisements.values().filter_map(|row| to_stored_advertisement(&rows, row))))
-    }
-
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
-        let mut rows = self.lock_adverts();
-        let outcomes = batch.iter().map(|write| rows.apply_write(write)).collect();
-        Ok(CommitResult { outcomes, version_steps: Vec::new() })
-    }
-
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        purge_rows(&mut self.lock_adverts(), now);
-        Ok(())
-    }
-
-    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        let rows = self.lock_adverts();
-        let found = ids.iter().filter_map(|id| rows.advertisements.get(id));
-        Ok(sort_by_id(found.filter_map(|row| to_stored_advertisement(&rows, row))))
-    }
-
-    async fn list_advertisement_ids(
-        &self,
-        first: AdvertisementId,
-        limit: usize,
-    ) -> Result<Vec<AdvertisementId>, StoreError> {
-        let mut ids: Vec<_> = self.lock_adverts().advertisements.keys().copied().filter(|id| first <= *id).collect();
-        ids.sort_unstable();
-        ids.truncate(limit);
-        Ok(ids)
-    }
-
-    async fn close(&self) {}
-}
-
-fn to_stored_advertisement(rows: &AdvertRows, row: &AdvertRowState) -> Option<StoredAdvertisement> {
-    let reservations = row.reservation_ids.iter().filter_map(|id| rows.reservations.get(id));
-    Some(StoredAdvertisement {
-        advertisement: row.advertisement_to_store()?,
-        expires_at: row.expires_at,
-        reservations: reservations.cloned().collect(),
-        version: AdvertVersion::default(),
-        is_heartbeat_owner: false,
-    })
-}
-
-fn sort_by_id(advertisements: impl Iterator<Item = StoredAdvertisement>) -> Vec<StoredAdvertisement> {
-    let mut sorted: Vec<_> = advertisements.collect();
-    sorted.sort_unstable_by_key(|stored| stored.advertisement.id);
-    sorted
-}
-
-fn purge_rows(rows: &mut AdvertRows, now: UnixMs) {
-    rows.tombstones.retain(|_, until| now < *until);
-    let AdvertRows { advertisements, reservations, .. } = rows;
-    reservations.retain(|id, reservation| {
-        let keep = reservation.state != ReservationState::Ended || now < reservation.deadline;
-        if !keep && let Some(row) = advertisements.get_mut(&reservation.advertisement_id) {
-            row.reservation_ids.remove(id);
-        }
-        keep
-    });
 }

@@ -9,10 +9,12 @@ use crate::domain::id::{AdvertisementId, MatchId, SetId, SiloId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
+use crate::store::Store;
+use crate::store::adverts::{AdvertFeed, AdvertWrite, CommitResult, StoredAdvertisement, transaction_label};
+use crate::store::error::StoreError;
 use crate::store::queues::{
     self, FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData,
 };
-use crate::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, transaction_label};
 
 /// Receiver of store measurements. It supplies the clock, so that the store has none.
 pub trait StoreObserver: Send + Sync + 'static {
@@ -162,7 +164,7 @@ impl<M: StoreObserver> QueueStore for MeteredStore<M> {
 mod tests {
     use super::*;
     use crate::domain::id::TicketId;
-    use crate::store::WriteOutcome;
+    use crate::store::adverts::WriteOutcome;
     use crate::store::memory::MemoryStore;
     use std::sync::Mutex;
 

@@ -2,7 +2,7 @@
 
 use sqlx::migrate::{MigrateError, Migrator};
 
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Remedies other than starting the server that made the schema.
 #[derive(Clone, Copy, Debug)]

@@ -6,61 +6,28 @@
 //! connection, dropped after any error. So no connection is reused with an open transaction. Writes run in tasks that
 //! continue if the caller stops waiting.
 
-mod commit;
+mod adverts;
 mod connection;
-mod copy_decode;
-mod cursor;
-mod decode;
-mod fast_path;
-mod feed;
-mod listen;
-#[cfg(feature = "mutants")]
-mod mutant;
-mod open;
 mod queues;
-mod resolve_commit;
-mod statements;
-mod transaction;
-mod write_rows;
+mod replica;
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
-use async_trait::async_trait;
 use sqlx::postgres::PgConnectOptions;
-use sqlx::types::Uuid;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::domain::id::{AdvertisementId, SiloId};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::connection::{ConnectionSlot, query_within};
-use crate::store::postgres::feed::AdvertChangeFeed;
-use crate::store::postgres::resolve_commit::UnresolvedCommits;
-use crate::store::postgres::statements as sql;
-use crate::store::{AdvertFeed, AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
-
-/// Time limit of an operation other than a commit.
-const OPERATION_TIMEOUT: Duration = Duration::from_secs(2);
-
-/// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
-const PURGE_STATEMENTS_MAX: usize = 20;
-
-/// Identity of this server, and the silos that it serves.
-#[derive(Clone, Debug)]
-pub struct Replica {
-    /// Random id, new at every start: a restarted server is another replica.
-    pub id: u64,
-    /// Silos that this server loads and serves; `None` for all.
-    pub silos: Option<Vec<SiloId>>,
-}
-
-impl Replica {
-    /// Silos as column values.
-    fn silo_ids(&self) -> Option<Vec<i64>> {
-        self.silos.as_ref().map(|silos| silos.iter().map(|silo| silo.0.cast_signed()).collect())
-    }
-}
+use crate::store::error::StoreError;
+use crate::store::postgres::adverts::statements::ABANDON_BATCH as ABANDON_ADVERT_BATCH;
+use crate::store::postgres::connection::open;
+use crate::store::postgres::connection::slot::{ConnectionSlot, OPERATION_TIMEOUT, query_within};
+use crate::store::postgres::connection::statements::READ_DATABASE_TIME;
+use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
+use crate::store::postgres::connection::write_session::{WriteSession, run_exclusive_on};
+use crate::store::postgres::queues::statements::ABANDON_BATCH as ABANDON_QUEUE_BATCH;
+pub use crate::store::postgres::replica::Replica;
+use crate::store::rows;
 
 /// Postgres store.
 #[derive(Debug)]
@@ -78,20 +45,6 @@ pub struct PostgresStore {
     unresolved_queue_commits: UnresolvedCommits,
 }
 
-/// Connection and state for writing one batch at a time.
-#[derive(Debug)]
-struct WriteSession {
-    connection: ConnectionSlot,
-    replica_id: i64,
-    /// Number of batches started; with the replica id it forms the batch id.
-    batch_count: u64,
-    notify_throttle: commit::NotifyThrottle,
-    /// Statement that abandons a batch, of advertisements or of queues.
-    abandon_statement: &'static str,
-    unresolved_commits: UnresolvedCommits,
-    closed: bool,
-}
-
 impl PostgresStore {
     /// Connects and migrates the schema; several servers can do so at once.
     ///
@@ -104,9 +57,9 @@ impl PostgresStore {
         let unresolved_queue_commits = UnresolvedCommits::default();
         let slot = |purpose| ConnectionSlot::new(purpose, open::with_short_timeouts(&options));
         let advert_session =
-            WriteSession::new(slot("adverts"), &replica, sql::ABANDON_BATCH, unresolved_advert_commits.clone());
+            WriteSession::new(slot("adverts"), &replica, ABANDON_ADVERT_BATCH, unresolved_advert_commits.clone());
         let queue_session =
-            WriteSession::new(slot("queues"), &replica, queues::ABANDON_BATCH, unresolved_queue_commits.clone());
+            WriteSession::new(slot("queues"), &replica, ABANDON_QUEUE_BATCH, unresolved_queue_commits.clone());
         Ok(Self {
             advert_session: Arc::new(Mutex::new(advert_session)),
             queue_session: Arc::new(Mutex::new(queue_session)),
@@ -127,7 +80,7 @@ impl PostgresStore {
         }
         self.run_exclusive(|mut session| async move {
             let now_ms: i64 = query_within!(session.connection, OPERATION_TIMEOUT, "reading the time", |connection| {
-                sqlx::query_scalar(sql::READ_DATABASE_TIME).fetch_one(&mut *connection)
+                sqlx::query_scalar(READ_DATABASE_TIME).fetch_one(&mut *connection)
             })?;
             Ok(rows::from_ms(now_ms))
         })
@@ -145,161 +98,4 @@ impl PostgresStore {
     {
         run_exclusive_on(&self.advert_session, operation).await
     }
-
-    fn new_advert_feed(&self) -> AdvertChangeFeed {
-        AdvertChangeFeed::new(&self.options, &self.replica, self.unresolved_advert_commits.clone())
-    }
-}
-
-impl WriteSession {
-    fn new(
-        connection: ConnectionSlot,
-        replica: &Replica,
-        abandon_statement: &'static str,
-        unresolved_commits: UnresolvedCommits,
-    ) -> Self {
-        Self {
-            connection,
-            replica_id: replica.id.cast_signed(),
-            batch_count: 0,
-            notify_throttle: commit::NotifyThrottle::default(),
-            abandon_statement,
-            unresolved_commits,
-            closed: false,
-        }
-    }
-}
-
-/// Runs `operation` in its own task with exclusive access to `session`.
-async fn run_exclusive_on<T, V>(
-    session: &Arc<Mutex<WriteSession>>,
-    operation: impl FnOnce(OwnedMutexGuard<WriteSession>) -> V + Send + 'static,
-) -> Result<T, StoreError>
-where
-    T: Send + 'static,
-    V: Future<Output = Result<T, StoreError>> + Send,
-{
-    let session = Arc::clone(session);
-    let task = tokio::spawn(async move {
-        let session = session.lock_owned().await;
-        if session.closed {
-            Err(StoreError::Unavailable("the store is closed".into()))
-        } else {
-            operation(session).await
-        }
-    });
-    task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
-}
-
-#[async_trait]
-impl Store for PostgresStore {
-    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        self.run_exclusive(move |mut session| async move { delete_expired(&mut session, now).await }).await?;
-        self.purge(now).await?;
-        let mut stored = self.new_advert_feed().read_batch(&[]).await?.changed;
-        stored.sort_unstable_by_key(|stored| stored.advertisement.id);
-        Ok(stored)
-    }
-
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
-        if batch.is_empty() {
-            return Ok(CommitResult::default());
-        }
-        #[cfg(feature = "mutants")]
-        if crate::store::mutant::is("transaction_in_the_handler") {
-            return transaction::commit_batch(&mut *self.advert_session.lock().await, batch).await;
-        }
-        let batch = batch.to_vec();
-        self.run_exclusive(move |mut session| async move { transaction::commit_batch(&mut session, &batch).await })
-            .await
-    }
-
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        let slot = Arc::clone(&self.background_connection);
-        let task = tokio::spawn(async move { purge_rows(&mut *slot.lock_owned().await, now).await });
-        task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
-    }
-
-    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        let mut ids: Vec<Uuid> = ids.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
-        ids.sort_unstable();
-        let mut slot = self.background_connection.lock().await;
-        let rows = query_within!(slot, OPERATION_TIMEOUT, "reading advertisements", |connection| {
-            sqlx::query(sql::READ_ADVERTISEMENTS).bind(self.replica.silo_ids()).bind(&ids).fetch_all(&mut *connection)
-        })?;
-        let (found, _) = feed::decode_changes(&rows, 0, self.replica.id.cast_signed())?;
-        Ok(found)
-    }
-
-    async fn list_advertisement_ids(
-        &self,
-        first: AdvertisementId,
-        limit: usize,
-    ) -> Result<Vec<AdvertisementId>, StoreError> {
-        let mut slot = self.background_connection.lock().await;
-        let ids: Vec<Uuid> = query_within!(slot, OPERATION_TIMEOUT, "listing advertisements", |connection| {
-            let query = sqlx::query_scalar(sql::LIST_ADVERTISEMENT_IDS).bind(self.replica.silo_ids());
-            let query = query.bind(Uuid::from_bytes(*first.as_bytes()));
-            query.bind(i64::try_from(limit).unwrap_or(i64::MAX)).fetch_all(&mut *connection)
-        })?;
-        Ok(ids.into_iter().map(|id| AdvertisementId::from_bytes(id.into_bytes())).collect())
-    }
-
-    async fn open_feed(&self) -> Option<Box<dyn AdvertFeed>> {
-        Some(Box::new(self.new_advert_feed()))
-    }
-
-    async fn close(&self) {
-        for session in [&self.advert_session, &self.queue_session] {
-            let closed = run_exclusive_on(session, |mut session| async move {
-                session.closed = true;
-                session.connection.close().await;
-                Ok(())
-            });
-            if let Err(error) = closed.await {
-                tracing::debug!(%error, "store close failed");
-            }
-        }
-    }
-}
-
-/// Removes expired advertisements, 1,000 per batch.
-async fn delete_expired(session: &mut WriteSession, now: UnixMs) -> Result<(), StoreError> {
-    loop {
-        let expired: Vec<Uuid> =
-            query_within!(session.connection, OPERATION_TIMEOUT, "listing expired advertisements", |connection| {
-                sqlx::query_scalar(sql::LIST_EXPIRED_IDS).bind(rows::to_ms(now)).fetch_all(&mut *connection)
-            })?;
-        if expired.is_empty() {
-            return Ok(());
-        }
-        let expire = |id: &Uuid| AdvertWrite::Expire {
-            advertisement_id: AdvertisementId::from_bytes(id.into_bytes()),
-            now,
-            expected_version: None,
-        };
-        transaction::commit_batch(session, &expired.iter().map(expire).collect::<Vec<_>>()).await?;
-    }
-}
-
-async fn purge_rows(slot: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
-    for statement in [sql::PURGE_RESERVATIONS, sql::CLEAR_EXPIRED_DELETIONS, sql::PURGE_TOMBSTONES] {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
-                sqlx::query(statement).bind(rows::to_ms(now)).execute(&mut *connection)
-            })?;
-            if result.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    for _ in 0..PURGE_STATEMENTS_MAX {
-        let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
-            sqlx::query(sql::PURGE_CHANGES).execute(&mut *connection)
-        })?;
-        if result.rows_affected() == 0 {
-            break;
-        }
-    }
-    Ok(())
 }

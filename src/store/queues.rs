@@ -4,10 +4,13 @@
 //! decides outcomes with the same code, and nothing is acknowledged before it is durable. The store alone enforces two
 //! rules: a user has one ticket per queue, and is in one match that has not ended.
 
-mod apply_writes;
 pub(super) mod queue_rows;
-pub(super) mod record_result;
+mod result_body;
+pub(super) mod result_encoding;
 pub(super) mod row_changes;
+pub(super) mod row_checksums;
+mod ticket_match_body;
+pub(super) mod ticket_match_encoding;
 pub(super) mod touched_keys;
 
 use std::sync::Arc;
@@ -21,7 +24,7 @@ use crate::domain::queue::ticket::{PlayerRating, Ticket, TicketEndReason};
 use crate::domain::rating::Skill;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 
 /// Ticket as stored.
 #[derive(Clone, Debug, PartialEq)]

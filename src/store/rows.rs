@@ -1,26 +1,20 @@
 //! Row encoding and decoding between columns and domain values; detects corrupt rows.
 //!
 //! Columns that SQL or an operator queries are separate. The rest of an advertisement is one JSON text, `body`;
-//! `rows/body.rs` documents its keys.
-
-pub(super) mod advert_page;
-mod body;
-pub(super) mod queue;
-mod queue_body;
-pub(super) mod queue_checksums;
-pub(super) mod result;
-mod result_body;
+//! `adverts/row_body.rs` documents its keys.
 
 use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
-use sqlx::Row;
 use sqlx::sqlite::SqliteRow;
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::time::UnixMs;
-use crate::store::{Reservation, ReservationState, StoreError};
+use crate::store::adverts::row_body;
+use crate::store::adverts::{Reservation, ReservationState};
+use crate::store::column_reader::ColumnReader;
+use crate::store::error::StoreError;
 
 /// Row of `advertisement`, without `n`.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +43,7 @@ impl<'a> AdvertisementRow<'a> {
             since_ms: to_ms(advertisement.advertised_since),
             expires_ms: to_ms(expires_at),
             join_seats: i64::from(advertisement.session.join_seats),
-            body: body::encode_advertisement(advertisement).into(),
+            body: row_body::encode_advertisement(advertisement).into(),
             connect_data: advertisement.connect_data.as_slice().into(),
         }
     }
@@ -70,7 +64,7 @@ impl<'a> AdvertisementRow<'a> {
         sum.finish()
     }
 
-    /// Decodes the advertisement. The caller determines the expiry, because a lease row may have extended it.
+    /// Decodes the advertisement. The caller determines the expiry, because a heartbeat row may have extended it.
     pub(super) fn decode(self) -> Result<Advertisement, StoreError> {
         let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
         let kind = match self.kind {
@@ -81,7 +75,7 @@ impl<'a> AdvertisementRow<'a> {
         let set_id = u32::try_from(self.set_id).map_err(|error| corrupt("set_id", error.to_string()))?;
         let join_seats = u16::try_from(self.join_seats).map_err(|error| corrupt("join_seats", error.to_string()))?;
         let mut advertisement =
-            body::decode_advertisement(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
+            row_body::decode_advertisement(&self.body).map_err(|error| corrupt("body", error.to_string()))?;
         advertisement.id = AdvertisementId::from_bytes(self.id);
         advertisement.set_id = SetId(set_id);
         advertisement.kind = kind;
@@ -96,17 +90,17 @@ impl<'a> AdvertisementRow<'a> {
 /// Stored advertisement, as far as writes depend on it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AdvertLookup {
-    /// Value of `n`, the key in table `lease`.
+    /// Value of `n`, the key in table `heartbeat`.
     pub(super) row_number: i64,
     pub(super) advertised_since: UnixMs,
     pub(super) expires_at: UnixMs,
     pub(super) join_seats: u16,
-    /// Whether `lease` has a row for it: a heartbeat extended its expiry after the publication.
-    pub(super) has_heartbeat_lease: bool,
+    /// Whether `heartbeat` has a row for it: a heartbeat extended its expiry after the publication.
+    pub(super) has_heartbeat: bool,
 }
 
 /// Element of the first row of `statements::BEGIN_AND_READ`: index of the id asked for; `n`, `since_ms`, `expires_ms`
-/// and `join_seats` of the advertisement; `expires_ms` of the lease; `until_ms` of the tombstone.
+/// and `join_seats` of the advertisement; `expires_ms` of the heartbeat; `until_ms` of the tombstone.
 type FoundRow = (usize, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>, Option<i64>);
 
 /// Advertisement or tombstone found for an id.
@@ -121,14 +115,14 @@ pub(super) struct LookupResult {
 pub(super) fn decode_lookup_results(json: &str) -> Result<Vec<LookupResult>, StoreError> {
     let corrupt = |column, reason| StoreError::CorruptRow { table: "advertisement", column, reason };
     let rows: Vec<FoundRow> = serde_json::from_str(json).map_err(|error| corrupt("n", error.to_string()))?;
-    let decode = |(key_index, n, since, expires, seats, lease, until): FoundRow| {
+    let decode = |(key_index, n, since, expires, seats, heartbeat, until): FoundRow| {
         let advertisement = match (n, since, expires, seats) {
             (Some(row_number), Some(since), Some(expires), Some(seats)) => Some(AdvertLookup {
                 row_number,
                 advertised_since: from_ms(since),
-                expires_at: from_ms(lease.unwrap_or(expires)),
+                expires_at: from_ms(heartbeat.unwrap_or(expires)),
                 join_seats: u16::try_from(seats).map_err(|error| corrupt("join_seats", error.to_string()))?,
-                has_heartbeat_lease: lease.is_some(),
+                has_heartbeat: heartbeat.is_some(),
             }),
             _ => None,
         };
@@ -143,9 +137,9 @@ pub(super) struct ReservationRow {
     pub(super) advertisement_id: [u8; 16],
     pub(super) seats: i64,
     pub(super) users: Vec<u8>,
-    pub(super) payload: [u8; 16],
+    pub(super) request_digest: [u8; 16],
     pub(super) state: i64,
-    pub(super) until_ms: i64,
+    pub(super) deadline_ms: i64,
 }
 
 impl ReservationRow {
@@ -155,13 +149,13 @@ impl ReservationRow {
             advertisement_id: *reservation.advertisement_id.as_bytes(),
             seats: i64::from(reservation.seats),
             users: reservation.users.iter().flat_map(|user| *user.as_bytes()).collect(),
-            payload: reservation.request_digest,
+            request_digest: reservation.request_digest,
             state: match reservation.state {
                 ReservationState::Held => 0,
                 ReservationState::Confirmed => 1,
                 ReservationState::Ended => 2,
             },
-            until_ms: to_ms(reservation.deadline),
+            deadline_ms: to_ms(reservation.deadline),
         }
     }
 
@@ -170,8 +164,8 @@ impl ReservationRow {
         sum.add_bytes(&self.id);
         sum.add_bytes(&self.advertisement_id);
         sum.add_bytes(&self.users);
-        sum.add_bytes(&self.payload);
-        [self.seats, self.state, self.until_ms].into_iter().for_each(|number| sum.add_number(number));
+        sum.add_bytes(&self.request_digest);
+        [self.seats, self.state, self.deadline_ms].into_iter().for_each(|number| sum.add_number(number));
         sum.finish()
     }
 }
@@ -184,9 +178,9 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
         advertisement_id: columns.id_bytes(1, "advertisement_id")?,
         seats: columns.int64(2, "seats")?,
         users: columns.read(3, "users")?,
-        payload: columns.id_bytes(4, "payload")?,
+        request_digest: columns.id_bytes(4, "request_digest")?,
         state: columns.int64(5, "state")?,
-        until_ms: columns.int64(6, "until_ms")?,
+        deadline_ms: columns.int64(6, "deadline_ms")?,
     };
     columns.verify_checksum("checksum", columns.int64(7, "checksum")?, encoded.checksum())?;
     let (users, rest) = encoded.users.as_chunks::<16>();
@@ -198,14 +192,14 @@ pub(super) fn decode_reservation(row: &SqliteRow) -> Result<Reservation, StoreEr
         advertisement_id: AdvertisementId::from_bytes(encoded.advertisement_id),
         seats: u16::try_from(encoded.seats).map_err(|error| columns.corrupt_row("seats", error.to_string()))?,
         users: users.iter().map(|user| UserKey::from_bytes(*user)).collect(),
-        request_digest: encoded.payload,
+        request_digest: encoded.request_digest,
         state: match encoded.state {
             0 => ReservationState::Held,
             1 => ReservationState::Confirmed,
             2 => ReservationState::Ended,
             other => return Err(columns.corrupt_row("state", format!("unknown state {other}"))),
         },
-        deadline: from_ms(encoded.until_ms),
+        deadline: from_ms(encoded.deadline_ms),
     })
 }
 
@@ -218,74 +212,29 @@ pub(super) fn from_ms(ms: i64) -> UnixMs {
     UnixMs(u64::try_from(ms).unwrap_or(0))
 }
 
-/// Typed access to the columns of a row; errors name the table and column.
-pub(super) struct ColumnReader<'a> {
-    pub(super) table: &'static str,
-    pub(super) row: &'a SqliteRow,
-}
-
-impl<'a> ColumnReader<'a> {
-    pub(super) fn read<T>(&self, index: usize, column: &'static str) -> Result<T, StoreError>
-    where
-        T: sqlx::Decode<'a, sqlx::Sqlite> + sqlx::Type<sqlx::Sqlite>,
-    {
-        self.row.try_get(index).map_err(|error| self.corrupt_row(column, error.to_string()))
-    }
-
-    pub(super) fn int64(&self, index: usize, column: &'static str) -> Result<i64, StoreError> {
-        self.read(index, column)
-    }
-
-    /// Unsigned number of 32 bits.
-    pub(super) fn uint32(&self, index: usize, column: &'static str) -> Result<u32, StoreError> {
-        u32::try_from(self.int64(index, column)?).map_err(|error| self.corrupt_row(column, error.to_string()))
-    }
-
-    /// Compares the stored checksum with the computed one.
-    pub(super) fn verify_checksum(&self, column: &'static str, stored: i64, computed: i64) -> Result<(), StoreError> {
-        if stored == computed { Ok(()) } else { Err(self.corrupt_row(column, "does not match the row".into())) }
-    }
-
-    /// 16 bytes or null.
-    pub(super) fn optional_id(&self, index: usize, column: &'static str) -> Result<Option<[u8; 16]>, StoreError> {
-        let bytes: Option<&[u8]> = self.read(index, column)?;
-        bytes.map(|_| self.id_bytes(index, column)).transpose()
-    }
-
-    /// 16 bytes.
-    pub(super) fn id_bytes(&self, index: usize, column: &'static str) -> Result<[u8; 16], StoreError> {
-        let bytes: &[u8] = self.read(index, column)?;
-        bytes.try_into().map_err(|_| self.corrupt_row(column, format!("length {} is not 16", bytes.len())))
-    }
-
-    fn corrupt_row(&self, column: &'static str, reason: String) -> StoreError {
-        StoreError::CorruptRow { table: self.table, column, reason }
-    }
-}
-
 /// Row checksum; detects disk corruption. No protection against deliberate changes of the file.
-struct RowChecksum(Sha256);
+pub(super) struct RowChecksum(Sha256);
 
 impl RowChecksum {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(Sha256::new())
     }
 
-    fn add_number(&mut self, number: i64) {
+    pub(super) fn add_number(&mut self, number: i64) {
         self.0.update(number.to_be_bytes());
     }
 
-    fn add_optional_number(&mut self, number: Option<i64>) {
+    pub(super) fn add_optional_number(&mut self, number: Option<i64>) {
         self.0.update([u8::from(number.is_some())]);
         self.add_number(number.unwrap_or(0));
     }
 
-    fn add_bytes(&mut self, bytes: &[u8]) {
+    pub(super) fn add_bytes(&mut self, bytes: &[u8]) {
         self.0.update((bytes.len() as u64).to_be_bytes());
         self.0.update(bytes);
     }
 
-    fn finish(self) -> i64 {
+    pub(super) fn finish(self) -> i64 {
         let digest = self.0.finalize();
         let mut first = [0; 8];
         first.copy_from_slice(&digest[..8]);
@@ -294,4 +243,4 @@ impl RowChecksum {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -4,33 +4,23 @@
 //! an error the connection is dropped and the next operation opens a new one. So no half-finished transaction survives.
 //! Other connections read at startup, checkpoint the write-ahead log, and read snapshots for the consistency check.
 
-mod load;
-mod lock;
-mod open;
+mod adverts;
+mod connection;
 mod queues;
-mod snapshot_read;
-mod statements;
-mod transaction;
-mod wal;
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use sqlx::sqlite::SqliteConnection;
-use sqlx::{Connection, Executor};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
-use crate::domain::id::AdvertisementId;
-use crate::domain::time::UnixMs;
-use crate::store::sqlite::lock::DatabaseLock;
-use crate::store::sqlite::statements as sql;
-use crate::store::sqlite::wal::{CheckpointTask, WalCheckpointer, WalLength, WalLimits};
-use crate::store::{AdvertWrite, CommitResult, Store, StoreError, StoredAdvertisement, rows};
-
-/// Maximum number of purge statements per table in one call; each removes at most 1,000 rows.
-const PURGE_STATEMENTS_MAX: usize = 100;
+use crate::store::error::StoreError;
+use crate::store::sqlite::connection::checkpoint_task::CheckpointTask;
+use crate::store::sqlite::connection::error::with_path;
+use crate::store::sqlite::connection::file_access::FileAccess;
+use crate::store::sqlite::connection::lock::DatabaseLock;
+use crate::store::sqlite::connection::open;
+use crate::store::sqlite::connection::wal::{WalCheckpointer, WalLength, WalLimits};
 
 /// SQLite store. Dropping it without `close` loses nothing: the next start reads the write-ahead log.
 #[derive(Debug)]
@@ -38,19 +28,6 @@ pub struct SqliteStore {
     path: PathBuf,
     file_access: Arc<Mutex<FileAccess>>,
     checkpoint_task: CheckpointTask,
-}
-
-/// Connection and lock that an operation needs.
-#[derive(Debug)]
-struct FileAccess {
-    /// `None` after a failure, until the next operation opens a connection.
-    connection: Option<SqliteConnection>,
-    /// Excludes other servers from the file. `None` after `close`.
-    lock: Option<DatabaseLock>,
-    /// Whether the file passed the integrity check since it was opened.
-    integrity_checked: bool,
-    /// Length of the write-ahead log after the last commit or checkpoint.
-    wal_length: WalLength,
 }
 
 impl SqliteStore {
@@ -106,167 +83,8 @@ impl SqliteStore {
     }
 
     #[cfg(test)]
-    async fn connection_for_test(&self) -> tokio::sync::MappedMutexGuard<'_, Option<SqliteConnection>> {
+    async fn connection_for_test(&self) -> tokio::sync::MappedMutexGuard<'_, Option<sqlx::sqlite::SqliteConnection>> {
         tokio::sync::MutexGuard::map(self.file_access.lock().await, |access| &mut access.connection)
-    }
-}
-
-impl FileAccess {
-    fn is_open(&self) -> bool {
-        self.lock.is_some()
-    }
-
-    /// Takes the connection; the caller returns it if the operation succeeded.
-    async fn take_connection(&mut self, path: &Path) -> Result<SqliteConnection, StoreError> {
-        if !self.is_open() {
-            return Err(StoreError::Unavailable("the store is closed".into()));
-        }
-        match self.connection.take() {
-            Some(connection) => Ok(connection),
-            None => open::connect(path).await,
-        }
-    }
-
-    /// Takes the connection for a write. Checkpoints first if the write-ahead log is too long.
-    async fn take_write_connection(
-        &mut self,
-        path: &Path,
-        checkpointer: &WalCheckpointer,
-    ) -> Result<SqliteConnection, StoreError> {
-        if self.wal_length.pages >= checkpointer.limits.writer_waits_pages {
-            self.wal_length = checkpointer.checkpoint_once().await?;
-        }
-        self.take_connection(path).await
-    }
-
-    /// Stores the length of the log after a commit and requests a checkpoint if it is due.
-    fn record_wal_length(&mut self, length: WalLength, checkpointer: &WalCheckpointer) {
-        self.wal_length = length;
-        checkpointer.request_checkpoint_if_due(length);
-    }
-
-    fn return_connection<T>(&mut self, connection: SqliteConnection, result: &Result<T, StoreError>) {
-        if result.is_ok() {
-            self.connection = Some(connection);
-        }
-    }
-}
-
-#[async_trait]
-impl Store for SqliteStore {
-    async fn load_advertisements(&self, now: UnixMs) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        let path = self.path.clone();
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_connection(&path).await?;
-            let check = async { if access.integrity_checked { Ok(()) } else { open::check_integrity(&path).await } };
-            let (loaded, checked) = tokio::join!(load::load_advertisements(&mut connection, &path, now), check);
-            let result = checked.and(loaded);
-            access.integrity_checked |= result.is_ok();
-            access.return_connection(connection, &result);
-            result
-        })
-        .await
-    }
-
-    async fn commit(&self, batch: &[AdvertWrite]) -> Result<CommitResult, StoreError> {
-        if batch.is_empty() {
-            return Ok(CommitResult::default());
-        }
-        let (path, batch, checkpointer) =
-            (self.path.clone(), batch.to_vec(), Arc::clone(&self.checkpoint_task.checkpointer));
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_write_connection(&path, &checkpointer).await?;
-            let result = transaction::commit_batch(&mut connection, &batch).await;
-            access.return_connection(connection, &result);
-            let (outcomes, length) = result?;
-            access.record_wal_length(length, &checkpointer);
-            Ok(CommitResult { outcomes, version_steps: Vec::new() })
-        })
-        .await
-    }
-
-    async fn purge(&self, now: UnixMs) -> Result<(), StoreError> {
-        let path = self.path.clone();
-        self.run_exclusive(move |mut access| async move {
-            let mut connection = access.take_connection(&path).await?;
-            let result = purge_rows(&mut connection, now).await;
-            access.return_connection(connection, &result);
-            result
-        })
-        .await
-    }
-
-    async fn read_advertisements(&self, ids: &[AdvertisementId]) -> Result<Vec<StoredAdvertisement>, StoreError> {
-        snapshot_read::read_advertisements(&self.path, ids).await.map_err(|error| with_path(&self.path, error))
-    }
-
-    async fn list_advertisement_ids(
-        &self,
-        first: AdvertisementId,
-        limit: usize,
-    ) -> Result<Vec<AdvertisementId>, StoreError> {
-        snapshot_read::list_advertisement_ids(&self.path, first, limit)
-            .await
-            .map_err(|error| with_path(&self.path, error))
-    }
-
-    async fn close(&self) {
-        let checkpointer = Arc::clone(&self.checkpoint_task.checkpointer);
-        // Errors are ignored: acknowledged writes are in the log, and the next start reads it.
-        let _ = self
-            .run_exclusive(|mut access| async move {
-                if let Some(mut connection) = access.connection.take() {
-                    checkpointer.close().await;
-                    let _ = connection.execute("pragma wal_checkpoint(truncate)").await;
-                    let _ = connection.close().await;
-                }
-                access.lock = None;
-                Ok(())
-            })
-            .await;
-    }
-}
-
-async fn purge_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
-    for statement in [sql::PURGE_TOMBSTONES, sql::PURGE_RESERVATIONS] {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let query = sqlx::query(statement).bind(rows::to_ms(now));
-            if query.execute(&mut *connection).await.map_err(to_store_error)?.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Maps SQLite's error to a store error. The text contains no row values.
-fn to_store_error(error: sqlx::Error) -> StoreError {
-    const CORRUPT: i32 = 11;
-    const FULL: i32 = 13;
-    const NOT_A_DATABASE: i32 = 26;
-    let code = error.as_database_error().and_then(|error| error.code()).and_then(|code| code.parse::<i32>().ok());
-    // The low byte of an extended result code is the primary code.
-    match code.map(|code| code & 0xff) {
-        Some(CORRUPT | NOT_A_DATABASE) => StoreError::DamagedFile(error.to_string()),
-        Some(FULL) => StoreError::Unavailable("the disk is full; free disk space".into()),
-        _ => StoreError::Unavailable(error.to_string()),
-    }
-}
-
-/// Adds the file's path to the error, on one line, and the remedy if the file is damaged.
-fn with_path(path: &Path, error: StoreError) -> StoreError {
-    let path = path.display();
-    match error {
-        StoreError::DamagedFile(reason) => {
-            let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
-            StoreError::DamagedFile(format!(
-                "{path} is damaged ({reason}); move it and its -wal file away to start with an empty database, or restore \
-                 a copy"
-            ))
-        }
-        StoreError::Incompatible(reason) => StoreError::Incompatible(format!("{path}: {reason}")),
-        StoreError::Unavailable(reason) => StoreError::Unavailable(format!("{path}: {reason}")),
-        other @ (StoreError::Locked(_) | StoreError::CorruptRow { .. }) => other,
     }
 }
 

@@ -105,7 +105,7 @@ async fn late_commit(
     let change = "with moved as (update advertisement set version = pg_current_xact_id()::text::bigint, \
                   connect_data = 'late' where replace(advertisement_id::text, '-', '') = $1 \
                   returning advertisement_id, version) \
-                  insert into change (batch_id, version, replica, advertisement_ids) \
+                  insert into advertisement_change (batch_id, version, replica, advertisement_ids) \
                   select gen_random_uuid(), version, 3, array[advertisement_id] from moved";
     let mut slow = database.connect().await;
     let mut slow = slow.begin().await.expect("a transaction");

@@ -336,7 +336,7 @@ impl Rows {
         connection.execute("begin isolation level repeatable read read only").await.expect("a transaction");
         let name = |id: Uuid| id.simple().to_string();
         let tickets: Vec<(Uuid, i16, Option<Uuid>, i64)> =
-            sqlx::query_as("select ticket_id, state, match_id, edition from ticket")
+            sqlx::query_as("select ticket_id, state, match_id, version from ticket")
                 .fetch_all(&mut connection)
                 .await
                 .expect("tickets");
@@ -349,7 +349,7 @@ impl Rows {
         let results: Vec<Uuid> =
             sqlx::query_scalar("select match_id from result").fetch_all(&mut connection).await.expect("results");
         let ratings: Vec<(f64, i64)> =
-            sqlx::query_as("select rating, matches from rating").fetch_all(&mut connection).await.expect("ratings");
+            sqlx::query_as("select rating, match_count from rating").fetch_all(&mut connection).await.expect("ratings");
         let twice: i64 =
             sqlx::query_scalar("select count(*) - count(distinct (user_key, match_id)) from rating_change")
                 .fetch_one(&mut connection)

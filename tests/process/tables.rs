@@ -48,7 +48,7 @@ impl Tables {
         let mut connection = database.connect().await;
         let sessions: Vec<(Uuid, i64, bool, i32, Vec<u8>, bool)> = sqlx::query_as(
             "select advertisement_id, silo_id, body is not null, join_seats, connect_data, \
-             exists (select from change c where c.version = a.version and a.advertisement_id = any(c.advertisement_ids)) \
+             exists (select from advertisement_change c where c.version = a.version and a.advertisement_id = any(c.advertisement_ids)) \
              from advertisement a",
         )
         .fetch_all(&mut connection)
@@ -56,7 +56,7 @@ impl Tables {
         .expect("advertisements");
         let seats: Vec<(Uuid, Vec<u8>, i32, i16, bool)> = sqlx::query_as(
             "select advertisement_id, users, seats, state, \
-             exists (select from change c where c.version = r.xmin::text::bigint \
+             exists (select from advertisement_change c where c.version = r.xmin::text::bigint \
                      and r.advertisement_id = any(c.advertisement_ids)) \
              from reservation r",
         )

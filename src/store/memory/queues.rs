@@ -8,7 +8,7 @@ use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
 use crate::store::memory::MemoryStore;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};

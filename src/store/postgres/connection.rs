@@ -1,92 +1,17 @@
-//! Connection for one purpose: opened on demand, dropped after any error.
+//! Connections of the Postgres store, commits and change feeds. Shared by advertisements and queues.
 
-use std::time::Duration;
-
-use sqlx::postgres::{PgConnectOptions, PgConnection};
-use sqlx::{ConnectOptions, Connection};
-
-use crate::store::StoreError;
-
-/// Time limit for connecting.
-const CONNECT_TIMEOUT: Duration = Duration::from_millis(1_500);
-
-/// Slot for a connection. It is empty while an operation uses the connection. So an interrupted operation cannot leave
-/// a connection with an open transaction behind.
-#[derive(Debug)]
-pub(super) struct ConnectionSlot {
-    purpose: &'static str,
-    options: PgConnectOptions,
-    connection: Option<PgConnection>,
-}
-
-impl ConnectionSlot {
-    /// Creates an empty slot. The database lists the connection under the name `fireteam` and the purpose.
-    pub(super) fn new(purpose: &'static str, options: PgConnectOptions) -> Self {
-        let options = options.application_name(&format!("fireteam {purpose}"));
-        Self { purpose, options, connection: None }
-    }
-
-    /// Takes the connection, or opens one.
-    pub(super) async fn take_connection(&mut self) -> Result<PgConnection, StoreError> {
-        #[cfg(feature = "mutants")]
-        if let Some(connection) = super::mutant::pooled() {
-            return Ok(connection);
-        }
-        if let Some(connection) = self.connection.take() {
-            return Ok(connection);
-        }
-        match tokio::time::timeout(CONNECT_TIMEOUT, self.options.connect()).await {
-            Ok(Ok(connection)) => {
-                tracing::debug!(purpose = self.purpose, "connected to postgres");
-                Ok(connection)
-            }
-            Ok(Err(error)) => Err(to_store_error(error)),
-            Err(_) => Err(timeout_error("connecting", CONNECT_TIMEOUT)),
-        }
-    }
-
-    /// Returns a connection after success. A connection that is not returned is closed, and the database rolls back its
-    /// open transaction.
-    pub(super) fn return_connection(&mut self, connection: PgConnection) {
-        self.connection = Some(connection);
-    }
-
-    /// Closes the connection, if any.
-    pub(super) async fn close(&mut self) {
-        if let Some(connection) = self.connection.take() {
-            let _ = tokio::time::timeout(CONNECT_TIMEOUT, connection.close()).await;
-        }
-    }
-}
-
-/// Runs a query on the slot's connection with a time limit; drops the connection on an error or timeout.
-macro_rules! query_within {
-    ($slot:expr, $timeout:expr, $operation:literal, |$connection:ident| $query:expr) => {{
-        let mut taken = $slot.take_connection().await?;
-        let $connection = &mut taken;
-        match tokio::time::timeout($timeout, $query).await {
-            Ok(Ok(result)) => {
-                $slot.return_connection(taken);
-                Ok(result)
-            }
-            Ok(Err(error)) => Err($crate::store::postgres::connection::to_store_error(error)),
-            Err(_) => Err($crate::store::postgres::connection::timeout_error($operation, $timeout)),
-        }
-    }};
-}
-pub(super) use query_within;
-
-/// Maps the database's error to a store error. The text contains no row values.
-pub(super) fn to_store_error(error: sqlx::Error) -> StoreError {
-    let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
-    let text = error.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
-    StoreError::Unavailable(match code {
-        Some(code) => format!("postgres: {text} ({code})"),
-        None => format!("postgres: {text}"),
-    })
-}
-
-/// Error for an operation that exceeded its time limit.
-pub(super) fn timeout_error(operation: &str, timeout: Duration) -> StoreError {
-    StoreError::Unavailable(format!("postgres: {operation} timed out after {} ms", timeout.as_millis()))
-}
+pub(super) mod change_feed;
+pub(super) mod commit;
+pub(super) mod cursor;
+pub(super) mod listen;
+#[cfg(feature = "mutants")]
+mod mutant;
+mod notify_throttle;
+pub(super) mod open;
+pub(super) mod purge;
+mod resolve_commit;
+pub(super) mod slot;
+pub(super) mod statements;
+pub(super) mod unresolved_commits;
+pub(super) mod uuid_column;
+pub(super) mod write_session;

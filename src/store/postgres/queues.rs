@@ -2,7 +2,7 @@
 
 mod decode;
 mod feed;
-mod statements;
+pub(super) mod statements;
 mod transaction;
 mod write_rows;
 
@@ -15,17 +15,21 @@ use crate::domain::id::{MatchId, SetId, SiloId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::connection::{ConnectionSlot, query_within};
-use crate::store::postgres::queues::feed::QueueChangeFeed;
+use crate::store::error::StoreError;
+use crate::store::postgres::PostgresStore;
+use crate::store::postgres::connection::change_feed::ChangeFeed;
+use crate::store::postgres::connection::purge::purge_rows;
+use crate::store::postgres::connection::slot::{OPERATION_TIMEOUT, query_within};
+use crate::store::postgres::connection::write_session::run_exclusive_on;
+use crate::store::postgres::queues::feed::QueueFeedRows;
 use crate::store::postgres::queues::statements as sql;
-pub(super) use crate::store::postgres::queues::statements::ABANDON_BATCH;
-use crate::store::postgres::{OPERATION_TIMEOUT, PURGE_STATEMENTS_MAX, PostgresStore, run_exclusive_on};
 use crate::store::queues::{FinishedMatch, QueueFeed, QueueKey, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
-use crate::store::{StoreError, rows};
+use crate::store::rows;
 
 impl PostgresStore {
-    fn new_queue_feed(&self) -> QueueChangeFeed {
-        QueueChangeFeed::new(&self.options, &self.replica, self.unresolved_queue_commits.clone())
+    fn new_queue_feed(&self) -> ChangeFeed<QueueFeedRows> {
+        let rows = QueueFeedRows::new(&self.replica);
+        ChangeFeed::new(rows, &self.options, &self.replica, self.unresolved_queue_commits.clone())
     }
 }
 
@@ -98,7 +102,9 @@ impl QueueStore for PostgresStore {
 
     async fn purge_queues(&self, now: UnixMs) -> Result<(), StoreError> {
         let slot = Arc::clone(&self.background_connection);
-        let task = tokio::spawn(async move { purge_rows(&mut *slot.lock_owned().await, now).await });
+        let task = tokio::spawn(async move {
+            purge_rows(&mut *slot.lock_owned().await, &sql::PURGE_DUE_ROWS, &sql::PURGE_BY_DATABASE_CLOCK, now).await
+        });
         task.await.unwrap_or_else(|_| Err(StoreError::Unavailable("the store task panicked".into())))
     }
 
@@ -166,28 +172,4 @@ fn queue_key_columns(queues: &[QueueKey]) -> (Vec<i64>, Vec<i64>) {
     queues.sort_unstable();
     queues.dedup();
     queues.iter().map(|queue| (i64::from(queue.set_id.0), queue.silo.0.cast_signed())).unzip()
-}
-
-async fn purge_rows(slot: &mut ConnectionSlot, now: UnixMs) -> Result<(), StoreError> {
-    for statement in sql::PURGE_DUE_ROWS {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
-                sqlx::query(statement).bind(rows::to_ms(now)).execute(&mut *connection)
-            })?;
-            if result.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    for statement in sql::PURGE_BY_DATABASE_CLOCK {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let result = query_within!(slot, OPERATION_TIMEOUT, "purging", |connection| {
-                sqlx::query(statement).execute(&mut *connection)
-            })?;
-            if result.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    Ok(())
 }

@@ -1,5 +1,8 @@
 //! Rows of the queues, or those that a batch can touch, as maps that writes are applied to.
 
+mod apply_writes;
+pub(in crate::store) mod record_result;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 

@@ -9,15 +9,15 @@ use crate::domain::id::RulesetHash;
 use crate::domain::locality::Locality;
 use crate::domain::session::{Player, RegionLatency, Session};
 
-pub(super) fn any_user_key() -> impl Strategy<Value = UserKey> {
+pub(in crate::store) fn any_user_key() -> impl Strategy<Value = UserKey> {
     any::<[u8; 16]>().prop_map(UserKey::from_bytes)
 }
 
-pub(super) fn finite_number() -> impl Strategy<Value = f64> {
+pub(in crate::store) fn finite_number() -> impl Strategy<Value = f64> {
     prop_oneof![Just(-0.0), Just(5.0), Just(0.1), Just(f64::MIN_POSITIVE), -1e12..1e12, -10.0..10.0]
 }
 
-pub(super) fn any_text() -> impl Strategy<Value = Box<str>> {
+pub(in crate::store) fn any_text() -> impl Strategy<Value = Box<str>> {
     prop_oneof!["[a-z]{1,8}", "\\PC{0,8}", Just("\"\\\u{0}\n\u{2028}é😀".to_owned())].prop_map(String::into_boxed_str)
 }
 
@@ -30,7 +30,7 @@ fn any_attribute_value() -> impl Strategy<Value = AttributeValue> {
     ]
 }
 
-pub(super) fn any_session() -> impl Strategy<Value = Session> {
+pub(in crate::store) fn any_session() -> impl Strategy<Value = Session> {
     let players = prop::collection::vec((any_user_key(), any_user_key(), prop::option::of(finite_number())), 0..4);
     let attributes = prop::collection::vec((any_text(), any_attribute_value()), 0..5);
     let latencies = prop::collection::vec((any_text(), 0.0_f32..60_000.0), 0..4);

@@ -1,7 +1,7 @@
 //! Queues of the SQLite store, on the connection of the advertisements.
 
 mod decode;
-pub(super) mod statements;
+mod statements;
 mod transaction;
 
 use std::path::Path;
@@ -15,11 +15,15 @@ use crate::domain::id::{MatchId, SetId, UserKey};
 use crate::domain::lifecycle::Match;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
+use crate::store::error::StoreError;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueStore, QueueWrite, StoredQueueData};
+use crate::store::rows;
+use crate::store::sqlite::SqliteStore;
+use crate::store::sqlite::connection::error::{to_store_error, with_path};
+use crate::store::sqlite::connection::hex_json_array::hex_json_array;
+use crate::store::sqlite::connection::open;
+use crate::store::sqlite::connection::purge::purge_rows;
 use crate::store::sqlite::queues::statements as sql;
-use crate::store::sqlite::transaction::hex_json_array;
-use crate::store::sqlite::{PURGE_STATEMENTS_MAX, SqliteStore, open, to_store_error, with_path};
-use crate::store::{StoreError, rows};
 
 #[async_trait]
 impl QueueStore for SqliteStore {
@@ -89,7 +93,7 @@ impl QueueStore for SqliteStore {
         let path = self.path.clone();
         self.run_exclusive(move |mut access| async move {
             let mut connection = access.take_connection(&path).await?;
-            let result = purge_rows(&mut connection, now).await;
+            let result = purge_rows(&mut connection, &sql::PURGE_DUE_ROWS, now).await;
             access.return_connection(connection, &result);
             result
         })
@@ -109,7 +113,7 @@ async fn fetch_rows(
 }
 
 async fn load_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<StoredQueueData, StoreError> {
-    purge_rows(connection, now).await?;
+    purge_rows(connection, &sql::PURGE_DUE_ROWS, now).await?;
     let mut data = StoredQueueData::default();
     for row in sqlx::query(sql::LOAD_TICKETS).fetch_all(&mut *connection).await.map_err(to_store_error)? {
         data.tickets.push(decode::decode_ticket(&row)?);
@@ -121,16 +125,4 @@ async fn load_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<Sto
         data.ratings.push(decode::decode_rating(&row)?);
     }
     Ok(data)
-}
-
-async fn purge_rows(connection: &mut SqliteConnection, now: UnixMs) -> Result<(), StoreError> {
-    for statement in sql::PURGE_DUE_ROWS {
-        for _ in 0..PURGE_STATEMENTS_MAX {
-            let query = sqlx::query(statement).bind(rows::to_ms(now));
-            if query.execute(&mut *connection).await.map_err(to_store_error)?.rows_affected() == 0 {
-                break;
-            }
-        }
-    }
-    Ok(())
 }

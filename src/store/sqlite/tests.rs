@@ -1,11 +1,15 @@
 //! Connection state after failures, and checkpoints of the write-ahead log.
 
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Executor, SqlSafeStr};
 
 use super::*;
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::id::{AdvertisementId, RulesetHash, SetId};
 use crate::domain::session::Session;
+use crate::domain::time::UnixMs;
+use crate::store::Store;
+use crate::store::adverts::AdvertWrite;
+use crate::store::sqlite::connection::sql_script::{MultiRowStatement, ROWS_PER_STATEMENT_MAX};
 
 fn publish(n: u8) -> AdvertWrite {
     publish_until(n, 9_000)
@@ -30,6 +34,25 @@ fn publish_until(n: u8, expires_at: u64) -> AdvertWrite {
         confirmed_reservations: vec![],
         joined_reservations: vec![],
         now,
+    }
+}
+
+/// Checks that every statement is valid SQL, and that its tables and columns exist.
+pub(in crate::store::sqlite) async fn prepare_statements(
+    store: &SqliteStore,
+    single: &[&'static str],
+    multi_row: &[MultiRowStatement],
+) {
+    let mut guard = store.connection_for_test().await;
+    let connection = guard.as_mut().unwrap();
+    for sql in single {
+        connection.prepare(sql.into_sql_str()).await.unwrap_or_else(|error| panic!("{sql}: {error}"));
+    }
+    for statement in multi_row {
+        for rows in [1, 2, ROWS_PER_STATEMENT_MAX] {
+            let sql = AssertSqlSafe(statement.sql_text(rows)).into_sql_str();
+            connection.prepare(sql).await.unwrap_or_else(|error| panic!("{}: {error}", statement.head));
+        }
     }
 }
 

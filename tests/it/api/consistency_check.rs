@@ -106,7 +106,7 @@ async fn consistency_check_reports_rows_changed_in_the_file() {
     let changes = [
         ("delete from reservation where advertisement_id = unhex($1)", Kind::Reservations),
         (
-            "insert into lease select n, expires_ms + 1 from advertisement where advertisement_id = unhex($1)",
+            "insert into heartbeat select n, expires_ms + 1 from advertisement where advertisement_id = unhex($1)",
             Kind::Expiry,
         ),
         ("update advertisement set connect_data = x'00' where advertisement_id = unhex($1)", Kind::Unreadable),
@@ -170,7 +170,7 @@ async fn consistency_check_reports_changed_rows_on_each_replica() {
     }
 
     let condition = "where replace(advertisement_id::text, '-', '') = $1";
-    let copy = "insert into advertisement select gen_random_uuid(), version, version_before, holder, silo_id, set_id, kind, \
+    let copy = "insert into advertisement select gen_random_uuid(), version, version_before, heartbeat_owner, silo_id, set_id, kind, \
                 since_ms, expires_ms, join_seats, body, connect_data, deleted_until_ms from advertisement";
     let changes = [
         (format!("{copy} {condition}"), Kind::MissingInMemory),
@@ -179,7 +179,7 @@ async fn consistency_check_reports_changed_rows_on_each_replica() {
         (format!("update advertisement set connect_data = '' {condition}"), Kind::Content),
         (format!("delete from reservation {condition}"), Kind::Reservations),
         (format!("update advertisement set expires_ms = expires_ms + 1 {condition}"), Kind::Expiry),
-        (format!("update advertisement set holder = 1 {condition}"), Kind::HeartbeatOwner),
+        (format!("update advertisement set heartbeat_owner = 1 {condition}"), Kind::HeartbeatOwner),
     ];
     for (number, (statement, _)) in changes.iter().enumerate() {
         // The fifth advertisement has reservations, and so have the first two.

@@ -37,9 +37,6 @@ const STRAY_IMPLS: &[&str] = &[
     "src/engine/queues/snapshot.rs: SharedState",
     "src/engine/queues/ticket_status.rs: SharedState",
     "src/engine/queues/writer.rs: SharedState",
-    "src/store/postgres/transaction.rs: CommitAttempt",
-    "src/store/queues/apply_writes.rs: QueueRows",
-    "src/store/queues/record_result.rs: QueueRows",
 ];
 
 #[test]
@@ -128,27 +125,40 @@ fn import_circles(tree: &[SourceFile], root: &str) -> Vec<String> {
 
 /// Paths from the crate's root that a file names: in `use` declarations and inline.
 fn imported_paths(code: &str, module: &str) -> Vec<Vec<String>> {
+    let children: Vec<&str> = code.lines().filter_map(declared_module).collect();
     let mut paths = Vec::new();
     for statement in code.split(';') {
         let statement = statement.trim();
-        let Some(at) = statement
-            .rfind("use crate::")
-            .or_else(|| statement.rfind("use super::"))
-            .or_else(|| statement.rfind("use self::"))
-        else {
+        let Some(at) = statement.rfind("use ") else { continue };
+        if at != 0 && !statement[..at].ends_with([' ', '\n', ')']) {
             continue;
-        };
-        if at == 0 || statement[..at].ends_with([' ', '\n', ')']) {
-            expand(&statement[at + 4..].split_whitespace().collect::<String>(), &mut paths);
+        }
+        let tree: String = statement[at + 4..].split_whitespace().collect();
+        match tree.split("::").next().unwrap_or_default() {
+            "crate" | "super" | "self" => expand(&tree, &mut paths),
+            child if children.contains(&child) => expand(&format!("self::{tree}"), &mut paths),
+            _ => {}
         }
     }
-    for rest in code.split("crate::").skip(1) {
+    let mut inline = code.split("crate::");
+    let mut before = inline.next().unwrap_or_default();
+    for rest in inline {
         let path: String =
             rest.chars().take_while(|mark| mark.is_alphanumeric() || matches!(mark, '_' | ':')).collect();
-        paths.push(format!("crate::{path}"));
+        // `pub(in crate::a)` is a visibility, and `use crate::a::{…}` was expanded above.
+        if !before.ends_with("(in ") && !path.ends_with("::") {
+            paths.push(format!("crate::{path}"));
+        }
+        before = rest;
     }
     let own: Vec<&str> = module.split("::").filter(|part| !part.is_empty()).collect();
     paths.iter().map(|path| absolute(path, &own)).collect()
+}
+
+/// `part` of `pub(super) mod part;`.
+fn declared_module(line: &str) -> Option<&str> {
+    let (before, name) = line.trim().strip_suffix(';')?.rsplit_once("mod ")?;
+    (before.is_empty() || before.starts_with("pub")).then_some(name)
 }
 
 /// `a::{b, c::d}` as `a::b` and `a::c::d`.
@@ -267,14 +277,21 @@ fn implemented_type(line: &str) -> Option<String> {
 #[test]
 fn a_tree_with_each_structural_fault_is_noticed() {
     let toy = source_tree::example_tree(&[
-        ("src/lib.rs", "//! Library.\npub mod a;\npub mod b;\npub mod c;\n"),
+        ("src/lib.rs", "//! Library.\npub mod a;\npub mod b;\npub mod c;\npub mod d;\npub mod e;\n"),
         ("src/a.rs", "//! A.\nuse crate::b::{B, inner::Deep};\npub struct A;\npub struct Same;\n"),
         ("src/a/part.rs", "//! Part.\nuse super::A;\nimpl A {}\npub(super) struct Same;\n"),
         ("src/b.rs", "//! B.\npub struct B;\nimpl crate::a::A {}\npub(in crate::b) enum Same {}\n"),
         ("src/b/inner.rs", "//! Inner.\npub struct Deep;\n"),
         ("src/c.rs", "//! C.\nuse crate::b::B;\n#[cfg(test)]\nmod tests { use crate::a::A; struct Same; }\n"),
+        ("src/d.rs", "//! D.\npub(crate) mod part;\npub use part::P;\npub struct D;\n"),
+        ("src/d/part.rs", "//! Part.\nuse super::D;\npub struct P;\n"),
+        ("src/e.rs", "//! E.\nmod part;\nuse crate::e::{part::Low, part::Lower};\n"),
+        ("src/e/part.rs", "//! Part.\npub(in crate::e) struct Low;\npub(in crate::e) struct Lower;\n"),
     ]);
-    assert_exact_violations(&import_circles(&toy, "src/"), &["`a` imports `b`", "`b` imports `a`"]);
+    assert_exact_violations(
+        &import_circles(&toy, "src/"),
+        &["`a` imports `b`", "`b` imports `a`", "`d` imports `d::part`", "`d::part` imports `d`"],
+    );
     assert_exact_violations(&repeated_types(&toy), &["`Same` is defined 3 times"]);
     assert_exact_violations(&stray_impls(&toy), &["src/b.rs: A"]);
 }

@@ -90,7 +90,7 @@ async fn a_late_commit_is_not_skipped() {
     let mut slow = slow.begin().await.unwrap();
     let change = "with moved as (update advertisement set version = pg_current_xact_id()::text::bigint, expires_ms = 7777 \
                   where join_seats = 4 and connect_data = 'b' returning advertisement_id, version) \
-                  insert into change (batch_id, version, replica, advertisement_ids) \
+                  insert into advertisement_change (batch_id, version, replica, advertisement_ids) \
                   select gen_random_uuid(), version, 3, array[advertisement_id] from moved";
     assert_eq!(slow.execute(change).await.unwrap().rows_affected(), 1);
     for n in 10..40 {

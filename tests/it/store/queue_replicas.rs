@@ -258,8 +258,8 @@ async fn a_late_commit_to_the_queues_is_not_skipped() {
     let mut feed = reader(&there).await;
     let mut slow = database.connect().await;
     let mut slow = slow.begin().await.unwrap();
-    let change = "with moved as (update ticket set edition = 9 returning ticket_id) \
-                  insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated) \
+    let change = "with moved as (update ticket set version = 9 returning ticket_id) \
+                  insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated_users) \
                   select gen_random_uuid(), pg_current_xact_id()::text::bigint, 3, array[ticket_id], '{}', '{}' from moved";
     assert_eq!(slow.execute(change).await.unwrap().rows_affected(), 1);
     for n in 0..100 {
@@ -330,7 +330,7 @@ async fn servers_count_whom_they_have_together() {
         "what it says now is what counts"
     );
     let mut old = database.connect().await;
-    old.execute("update attendance set said_at = said_at - interval '11 seconds'").await.unwrap();
+    old.execute("update connected_users set reported_at = reported_at - interval '11 seconds'").await.unwrap();
     assert_eq!(here.report_connected_users(&[]).await.unwrap(), []);
 }
 

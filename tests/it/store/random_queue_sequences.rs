@@ -387,8 +387,8 @@ fn postgres_queues_as_the_model_does() {
                 shared.server(number, before).await
             };
             check(steps, open).await;
-            let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, lease, attendance, \
-                          result, rating_change, score";
+            let tables = "ticket, ticket_user, match, match_user, penalty, rating, queue_change, queue_lease, \
+                          connected_users, result, rating_change, feedback";
             shared.empty(tables).await;
         });
         Ok(())

@@ -286,7 +286,7 @@ async fn a_corrupt_result_names_its_table() {
     store.close().await;
     let mut connection = sqlx::sqlite::SqliteConnection::connect(&format!("sqlite:{}", path.display())).await.unwrap();
     let spoil = "update result set reported_ms = reported_ms + 1; update rating_change set rank = rank + 1; \
-                 update score set score = 5";
+                 update feedback set stars = 5";
     connection.execute(spoil).await.unwrap();
     connection.close().await.unwrap();
     let store = SqliteStore::open(&path).await.unwrap();

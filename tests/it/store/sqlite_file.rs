@@ -225,7 +225,7 @@ async fn a_corrupt_row_names_its_table_and_column() {
     let cases = [
         ("update advertisement set body = replace(body, '7', '8')", "advertisement", "checksum"),
         ("update advertisement set join_seats = 9", "advertisement", "checksum"),
-        ("update reservation set until_ms = until_ms + 1", "reservation", "checksum"),
+        ("update reservation set deadline_ms = deadline_ms + 1", "reservation", "checksum"),
         ("update reservation set seats = 2", "reservation", "checksum"),
     ];
     for (spoil, expected_table, expected_column) in cases {

@@ -1,11 +1,11 @@
-//! The file under SQLite's queues: what an older one becomes, and what is noticed of a damaged one.
+//! Queue rows in the SQLite file: reopening it, and corrupt rows.
 
 use std::path::Path;
 
 use fireteam::domain::id::SetId;
 use fireteam::domain::match_result::SatisfactionStats;
 use fireteam::domain::time::UnixMs;
-use fireteam::store::queues::{QueueOutcome as Out, QueueStore, QueueWrite, RatingRow};
+use fireteam::store::queues::{QueueStore, QueueWrite, RatingRow};
 use fireteam::store::sqlite::SqliteStore;
 use fireteam::store::{Store, StoreError};
 use sqlx::sqlite::SqliteConnection;
@@ -20,56 +20,9 @@ async fn sql(path: &Path, text: &str) {
     connection.close().await.unwrap();
 }
 
-/// R12: a file of the version before queues keeps what it has, and takes them.
+/// R12: ratings keep every value when the file is opened again, zero or not, and feedback counts on top of them.
 #[tokio::test]
-async fn a_file_without_queues_is_given_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.db");
-    let store = SqliteStore::open(&path).await.unwrap();
-    store.commit(&[put(ad(1, 4, 10, "kept"), 900, 10)]).await.unwrap();
-    store.close().await;
-    let before = "drop table ticket; drop table ticket_user; drop table match; drop table match_user; \
-                  drop table penalty; drop table rating; drop table result; drop table rating_change; drop table score; \
-                  delete from _sqlx_migrations where version in (2, 3, 4)";
-    sql(&path, before).await;
-    let store = SqliteStore::open(&path).await.unwrap();
-    assert_eq!(*store.load_advertisements(UnixMs(10)).await.unwrap()[0].advertisement, *ad(1, 4, 10, "kept"));
-    let outcomes = store.commit_queues(&[enter(ticket(1, 1, &[1]), 50, 0)]).await.unwrap();
-    assert!(matches!(outcomes[..], [Out::Entered { is_replay: false, .. }]));
-}
-
-/// R12: a file of the version before results keeps its ratings, which have neither streak nor scores, and takes both.
-#[tokio::test]
-async fn a_file_without_results_is_given_them() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("a.db");
-    let store = SqliteStore::open(&path).await.unwrap();
-    store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![rating(1, 1, 1.5)] }]).await.unwrap();
-    store.close().await;
-    let before = "drop table result; drop table rating_change; drop table score; \
-                  drop index rating_by_played; alter table rating drop column played; \
-                  alter table rating drop column streak; alter table rating drop column abandoned; \
-                  alter table rating drop column scores; alter table rating drop column score_sum; \
-                  delete from _sqlx_migrations where version in (3, 4)";
-    sql(&path, before).await;
-    let store = SqliteStore::open(&path).await.unwrap();
-    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [rating(1, 1, 1.5)]);
-    let score = |user| QueueWrite::RecordFeedback {
-        match_id: match_id(1),
-        set_id: SetId(1),
-        user,
-        stars: 4,
-        rating_spec: None,
-        now: UnixMs(1),
-    };
-    store.commit_queues(&[score(user(1))]).await.unwrap();
-    let row = store.load_queues(UnixMs(1)).await.unwrap().ratings[0];
-    assert_eq!((row.satisfaction.feedback_count, row.satisfaction.feedback_sum), (1, 4));
-}
-
-/// R12: a file of the version before decay could stand still keeps its ratings, checksums and all; none of them has been played by.
-#[tokio::test]
-async fn a_file_that_does_not_count_what_is_played_begins_to() {
+async fn ratings_survive_a_reopened_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.db");
     let store = SqliteStore::open(&path).await.unwrap();
@@ -77,18 +30,26 @@ async fn a_file_that_does_not_count_what_is_played_begins_to() {
         satisfaction: SatisfactionStats { feedback_count: 1, ..SatisfactionStats::default() },
         ..rating(1, 1, 1.5)
     };
-    store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![known] }]).await.unwrap();
+    store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![known, rating(2, 1, 1.5)] }]).await.unwrap();
     store.close().await;
-    let before = "drop index rating_by_played; alter table rating drop column played; \
-                  delete from _sqlx_migrations where version = 4";
-    sql(&path, before).await;
     let store = SqliteStore::open(&path).await.unwrap();
-    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [known]);
+    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [known, rating(2, 1, 1.5)]);
     let counted = RatingRow { active_periods: 3, ..known };
     store.commit_queues(&[QueueWrite::ImportRatings { rows: vec![counted] }]).await.unwrap();
+    let feedback = QueueWrite::RecordFeedback {
+        match_id: match_id(1),
+        set_id: SetId(1),
+        user: user(2),
+        stars: 4,
+        rating_spec: None,
+        now: UnixMs(1),
+    };
+    store.commit_queues(&[feedback]).await.unwrap();
     store.close().await;
     let store = SqliteStore::open(&path).await.unwrap();
-    assert_eq!(store.load_queues(UnixMs(1)).await.unwrap().ratings, [counted]);
+    let ratings = store.load_queues(UnixMs(1)).await.unwrap().ratings;
+    assert_eq!(ratings[0], counted);
+    assert_eq!((ratings[1].satisfaction.feedback_count, ratings[1].satisfaction.feedback_sum), (1, 4));
 }
 
 /// R16: a flipped bit in any row of the queues is found by whoever reads it, and named.
@@ -97,12 +58,12 @@ async fn a_corrupt_row_of_queues_names_its_table_and_column() {
     let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("update ticket set body = replace(body, '2', '3')", "ticket", "checksum"),
-        ("update ticket set expires_ms = expires_ms + 1", "ticket", "standing"),
-        ("update match set edition = edition + 1", "match", "checksum"),
+        ("update ticket set expires_ms = expires_ms + 1", "ticket", "state_checksum"),
+        ("update match set version = version + 1", "match", "checksum"),
         ("update rating set rating = rating + 1", "rating", "checksum"),
-        ("update ticket_user set alone = 1", "ticket_user", "checksum"),
+        ("update ticket_user set exclusive = 1", "ticket_user", "checksum"),
         ("update match_user set match_id = x'01020304050607080102030405060708'", "match_user", "checksum"),
-        ("update penalty set until_ms = 0", "penalty", "checksum"),
+        ("update penalty set cooldown_until_ms = 0", "penalty", "checksum"),
     ];
     for (n, (spoil, table, column)) in cases.into_iter().enumerate() {
         let path = folder.path().join(format!("{n}.db"));

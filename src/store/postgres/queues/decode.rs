@@ -11,13 +11,13 @@ use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
 use crate::domain::queue::ticket::PlayerRating;
-use crate::store::StoreError;
-use crate::store::postgres::decode::ColumnReader;
+use crate::store::column_reader::ColumnReader;
+use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
+use crate::store::queues::result_encoding::ResultRow;
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
 use crate::store::rows::from_ms;
-use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::rows::result::ResultRow;
 
 pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
     let columns = ColumnReader { table: "ticket", row };
@@ -26,16 +26,16 @@ pub(super) fn decode_ticket(row: &PgRow) -> Result<StoredTicket, StoreError> {
         silo_id: columns.read(1, "silo_id")?,
         set_id: columns.read(2, "set_id")?,
         entered_ms: columns.read(3, "entered_ms")?,
-        payload: columns.id_bytes(4, "payload")?,
+        request_digest: columns.id_bytes(4, "request_digest")?,
         body: Cow::Borrowed(columns.read(5, "body")?),
     };
     ticket.decode(TicketStateRow {
         state: i64::from(columns.read::<i16>(6, "state")?),
         match_id: columns.read::<Option<Uuid>>(7, "match_id")?.map(Uuid::into_bytes),
-        ending: columns.read::<Option<i16>>(8, "ending")?.map(i64::from),
+        end_reason: columns.read::<Option<i16>>(8, "end_reason")?.map(i64::from),
         expires_ms: columns.read(9, "expires_ms")?,
-        forget_at_ms: columns.read(10, "forget_at_ms")?,
-        version: columns.read(11, "edition")?,
+        purge_at_ms: columns.read(10, "purge_at_ms")?,
+        version: columns.read(11, "version")?,
     })
 }
 
@@ -46,9 +46,9 @@ pub(super) fn decode_match(row: &PgRow) -> Result<Arc<Match>, StoreError> {
         silo_id: columns.read(1, "silo_id")?,
         set_id: columns.read(2, "set_id")?,
         proposed_ms: columns.read(3, "proposed_ms")?,
-        version: columns.read(4, "edition")?,
+        version: columns.read(4, "version")?,
         stage: i64::from(columns.read::<i16>(5, "stage")?),
-        forget_at_ms: columns.read(6, "forget_at_ms")?,
+        purge_at_ms: columns.read(6, "purge_at_ms")?,
         body: Cow::Borrowed(columns.read(7, "body")?),
     };
     match_row.decode()
@@ -70,14 +70,14 @@ pub(super) fn decode_user_row(row: &PgRow, rows: &mut QueueRows) -> Result<(), S
             let ticket_id = TicketId::from_bytes(columns.id_bytes(2, "ticket_id")?);
             rows.add_ticket_user(
                 user,
-                TicketUser { queue, ticket_id, exclusive: columns.read::<i64>(5, "alone")? == 1 },
+                TicketUser { queue, ticket_id, exclusive: columns.read::<i64>(5, "exclusive")? == 1 },
             );
         }
         1 => rows.add_match_user(user, MatchId::from_bytes(columns.id_bytes(2, "match_id")?)),
         _ => {
             let penalty = Penalty {
-                level: columns.uint32(4, "rung")?,
-                cooldown_until: from_ms(columns.read(5, "until_ms")?),
+                level: columns.uint32(4, "level")?,
+                cooldown_until: from_ms(columns.read(5, "cooldown_until_ms")?),
                 resets_at: from_ms(columns.read(6, "resets_at_ms")?),
             };
             rows.penalties.insert((user, SetId(columns.uint32(3, "set_id")?)), penalty);
@@ -93,15 +93,15 @@ pub(super) fn decode_rating(row: &PgRow) -> Result<RatingRow, StoreError> {
         set_id: SetId(columns.uint32(1, "set_id")?),
         rating: PlayerRating { rating: columns.read(2, "rating")?, deviation: columns.read(3, "deviation")? },
         volatility: columns.read(4, "volatility")?,
-        match_count: columns.uint32(5, "matches")?,
-        last_match_at: from_ms(columns.read(6, "last_ms")?),
+        match_count: columns.uint32(5, "match_count")?,
+        last_match_at: from_ms(columns.read(6, "last_match_ms")?),
         streak: columns.read(7, "streak")?,
         satisfaction: SatisfactionStats {
-            abandoned_matches: columns.uint32(8, "abandoned")?,
-            feedback_count: columns.uint32(9, "scores")?,
-            feedback_sum: columns.uint32(10, "score_sum")?,
+            abandoned_matches: columns.uint32(8, "abandoned_matches")?,
+            feedback_count: columns.uint32(9, "feedback_count")?,
+            feedback_sum: columns.uint32(10, "feedback_sum")?,
         },
-        active_periods: columns.uint32(11, "played")?,
+        active_periods: columns.uint32(11, "active_periods")?,
     })
 }
 
@@ -112,7 +112,7 @@ pub(super) fn decode_result(row: &PgRow) -> Result<Arc<MatchResult>, StoreError>
         silo_id: columns.read(1, "silo_id")?,
         set_id: columns.read(2, "set_id")?,
         reported_ms: columns.read(3, "reported_ms")?,
-        payload: columns.id_bytes(4, "payload")?,
+        request_digest: columns.id_bytes(4, "request_digest")?,
         body: Cow::Borrowed(columns.read(5, "body")?),
     };
     result.decode()
@@ -120,11 +120,11 @@ pub(super) fn decode_result(row: &PgRow) -> Result<Arc<MatchResult>, StoreError>
 
 /// Decodes a result with its feedback.
 pub(super) fn decode_finished_match(row: &PgRow) -> Result<FinishedMatch, StoreError> {
-    let columns = ColumnReader { table: "score", row };
+    let columns = ColumnReader { table: "feedback", row };
     Ok(FinishedMatch {
         result: decode_result(row)?,
-        feedback_count: columns.uint32(6, "score")?,
-        feedback_sum: columns.uint32(7, "score")?,
+        feedback_count: columns.uint32(6, "stars")?,
+        feedback_sum: columns.uint32(7, "stars")?,
     })
 }
 
@@ -133,11 +133,11 @@ pub(super) fn decode_rating_change(row: &PgRow) -> Result<RatingHistoryEntry, St
     Ok(RatingHistoryEntry {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
         set_id: SetId(columns.uint32(1, "set_id")?),
-        rated_match_number: columns.uint32(2, "number")?,
+        rated_match_number: columns.uint32(2, "rated_match_number")?,
         match_id: MatchId::from_bytes(columns.id_bytes(3, "match_id")?),
-        reported_at: from_ms(columns.read(4, "at_ms")?),
+        reported_at: from_ms(columns.read(4, "reported_ms")?),
         rank: columns.uint32(5, "rank")?,
-        side_count: columns.uint32(6, "sides")?,
+        side_count: columns.uint32(6, "side_count")?,
         before: PlayerRating {
             rating: columns.read(7, "rating_before")?,
             deviation: columns.read(8, "deviation_before")?,
@@ -151,10 +151,10 @@ pub(super) fn decode_rating_change(row: &PgRow) -> Result<RatingHistoryEntry, St
 
 /// Decodes a player's feedback into `rows`.
 pub(super) fn decode_feedback(row: &PgRow, rows: &mut QueueRows) -> Result<(), StoreError> {
-    let columns = ColumnReader { table: "score", row };
+    let columns = ColumnReader { table: "feedback", row };
     let key =
         (MatchId::from_bytes(columns.id_bytes(0, "match_id")?), UserKey::from_bytes(columns.id_bytes(1, "user_key")?));
-    let stars = u8::try_from(columns.read::<i16>(2, "score")?).unwrap_or(u8::MAX);
-    rows.feedback.insert(key, (stars, from_ms(columns.read(3, "at_ms")?)));
+    let stars = u8::try_from(columns.read::<i16>(2, "stars")?).unwrap_or(u8::MAX);
+    rows.feedback.insert(key, (stars, from_ms(columns.read(3, "given_ms")?)));
     Ok(())
 }

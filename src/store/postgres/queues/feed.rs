@@ -1,115 +1,91 @@
-//! Change feed of the queues; see `cursor.rs`.
+//! Tickets, matches and ratings of the change feed: their statements and decoding.
 
 use async_trait::async_trait;
-use sqlx::postgres::{PgConnectOptions, PgConnection, PgRow};
+use sqlx::postgres::{PgConnection, PgRow};
 use sqlx::types::Uuid;
 use sqlx::{Executor, Row};
 
 use crate::domain::id::{MatchId, TicketId};
-use crate::store::postgres::connection::{ConnectionSlot, query_within, to_store_error};
-use crate::store::postgres::cursor::{
-    CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT, SNAPSHOT_TIMEOUT,
-};
-use crate::store::postgres::listen::{self, ListenTask};
+use crate::store::error::StoreError;
+use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
+use crate::store::postgres::connection::cursor::{FeedRead, READ_TIMEOUT, SNAPSHOT_TIMEOUT};
+use crate::store::postgres::connection::listen;
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
 use crate::store::postgres::queues::{decode, statements as sql};
-use crate::store::postgres::resolve_commit::UnresolvedCommits;
-use crate::store::postgres::{Replica, open, statements};
+use crate::store::postgres::replica::Replica;
 use crate::store::queues::{QueueFeed, QueueFeedBatch};
-use crate::store::{StoreError, rows};
 
-/// Change feed of this server.
+/// Queues of the silos that this server loads.
 #[derive(Debug)]
-pub(super) struct QueueChangeFeed {
-    poll_connection: ConnectionSlot,
-    load_connection: ConnectionSlot,
-    listen_task: Option<ListenTask>,
-    listen_options: PgConnectOptions,
-    replica_id: i64,
+pub(super) struct QueueFeedRows {
     silos: Option<Vec<i64>>,
-    unresolved_commits: UnresolvedCommits,
-    /// `None` until a snapshot was read.
-    cursor: Option<FeedCursor>,
 }
 
-impl QueueChangeFeed {
-    pub(super) fn new(options: &PgConnectOptions, replica_id: &Replica, unresolved_commits: UnresolvedCommits) -> Self {
-        Self {
-            poll_connection: ConnectionSlot::new("queue feed", open::with_short_timeouts(options)),
-            load_connection: ConnectionSlot::new("load", open::with_long_timeout(options)),
-            listen_task: None,
-            listen_options: open::with_short_timeouts(options),
-            replica_id: replica_id.id.cast_signed(),
-            silos: replica_id.silo_ids(),
-            unresolved_commits,
-            cursor: None,
-        }
+impl QueueFeedRows {
+    pub(super) fn new(replica: &Replica) -> Self {
+        Self { silos: replica.silo_ids() }
+    }
+}
+
+impl FeedRows for QueueFeedRows {
+    type Batch = QueueFeedBatch;
+    type Changes = ChangedKeys;
+    type Also = ();
+
+    const POLL_PURPOSE: &'static str = "queue feed";
+    const CHANNEL: &'static str = listen::QUEUE_CHANNEL;
+
+    async fn fetch_changes(
+        &self,
+        slot: &mut ConnectionSlot,
+        position: FeedPosition,
+        (): &(),
+    ) -> Result<(FeedRead, ChangedKeys), StoreError> {
+        let row: PgRow = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+            position.bind_to(sqlx::query(sql::READ_CHANGES)).fetch_one(&mut *connection)
+        })?;
+        let read = FeedRead::from_row(&row).map_err(to_store_error)?;
+        Ok((read, ChangedKeys::from_row(&row).map_err(to_store_error)?))
     }
 
-    /// Reads a snapshot. The cursor is older than the snapshot, so changes committed meanwhile are read again.
-    pub(super) async fn read_snapshot(&mut self) -> Result<QueueFeedBatch, StoreError> {
-        let (slot, silos) = (&mut self.load_connection, &self.silos);
-        let (oldest_running, now_ms): (i64, i64) =
-            query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-                sqlx::query_as(statements::READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
-            })?;
-        let fetched = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| {
-            fetch_all_rows(connection, silos)
+    async fn decode_changes(&self, slot: &mut ConnectionSlot, keys: ChangedKeys) -> Result<QueueFeedBatch, StoreError> {
+        if keys.is_empty() {
+            return Ok(QueueFeedBatch::default());
+        }
+        let fetched = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+            fetch_changed_rows(connection, &keys, &self.silos)
         })?;
-        slot.close().await;
-        let read_at = rows::from_ms(now_ms);
-        self.cursor = Some(FeedCursor::new(oldest_running, read_at));
         let mut batch = decode_rows(&fetched)?;
-        (batch.read_at, batch.is_snapshot) = (read_at, true);
+        keys.mark_removed(&mut batch);
         Ok(batch)
     }
 
-    /// Reads new changes; `None` if changes may have been missed.
-    async fn read_changes(&mut self) -> Result<Option<QueueFeedBatch>, StoreError> {
-        let Some(cursor) = &mut self.cursor else { return Ok(None) };
-        let (slot, replica_id, silos) = (&mut self.poll_connection, self.replica_id, &self.silos);
-        let (read_versions, unresolved_commits) = (cursor.read_versions(), self.unresolved_commits.list());
-        let row: PgRow = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-            let query = sqlx::query(sql::READ_CHANGES).bind(cursor.low_watermark()).bind(&read_versions);
-            let query = query.bind(replica_id).bind(CHANGES_PER_READ_MAX).bind(&unresolved_commits);
-            query.fetch_one(&mut *connection)
+    async fn read_all(&self, slot: &mut ConnectionSlot) -> Result<QueueFeedBatch, StoreError> {
+        let fetched = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| {
+            fetch_all_rows(connection, &self.silos)
         })?;
-        let read = FeedRead::from_row(&row).map_err(to_store_error)?;
-        if !cursor.can_continue(&read) {
-            return Ok(None);
-        }
-        let keys = ChangedKeys::from_row(&row).map_err(to_store_error)?;
-        let mut batch = QueueFeedBatch::default();
-        if !keys.is_empty() {
-            let fetched = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
-                fetch_changed_rows(connection, &keys, silos)
-            })?;
-            batch = decode_rows(&fetched)?;
-            keys.mark_removed(&mut batch);
-        }
-        batch.read_at = read.read_at;
-        batch.has_more = cursor.advance(read);
-        Ok(Some(batch))
+        slot.close().await;
+        decode_rows(&fetched)
+    }
+
+    fn set_header(batch: &mut QueueFeedBatch, BatchHeader { read_at, is_snapshot, has_more }: BatchHeader) {
+        (batch.read_at, batch.is_snapshot, batch.has_more) = (read_at, is_snapshot, has_more);
     }
 }
 
 #[async_trait]
-impl QueueFeed for QueueChangeFeed {
+impl QueueFeed for ChangeFeed<QueueFeedRows> {
     async fn wait_for_changes(&mut self) {
-        let listen_task =
-            self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, listen::QUEUE_CHANNEL));
-        listen_task.wait(POLL_INTERVAL).await;
+        self.wait().await;
     }
 
     async fn read_batch(&mut self) -> Result<QueueFeedBatch, StoreError> {
-        match self.read_changes().await? {
-            Some(batch) => Ok(batch),
-            None => self.read_snapshot().await,
-        }
+        self.read(&()).await
     }
 }
 
 /// Keys of the changed rows.
-struct ChangedKeys {
+pub(super) struct ChangedKeys {
     ticket_ids: Vec<Uuid>,
     match_ids: Vec<Uuid>,
     rated_users: Vec<Uuid>,

@@ -6,8 +6,8 @@ macro_rules! select_tickets {
     ($source:literal) => {
         concat!(
             "
-    select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.payload, t.body,
-           t.state, t.match_id, t.ending, t.expires_ms, t.forget_at_ms, t.edition",
+    select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.request_digest, t.body,
+           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version",
             $source
         )
     };
@@ -18,7 +18,7 @@ macro_rules! select_matches {
     ($source:literal) => {
         concat!(
             "
-    select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.edition, m.stage, m.forget_at_ms, m.body",
+    select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.version, m.stage, m.purge_at_ms, m.body",
             $source
         )
     };
@@ -29,8 +29,8 @@ macro_rules! select_ratings {
     ($source:literal) => {
         concat!(
             "
-    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms, r.streak, r.abandoned,
-           r.scores, r.score_sum, r.played",
+    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.match_count, r.last_match_ms, r.streak,
+           r.abandoned_matches, r.feedback_count, r.feedback_sum, r.active_periods",
             $source
         )
     };
@@ -39,7 +39,7 @@ macro_rules! select_ratings {
 /// Columns of a result.
 macro_rules! select_results {
     ($source:literal) => {
-        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.payload, r.body", $source)
+        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.request_digest, r.body", $source)
     };
 }
 
@@ -94,8 +94,8 @@ pub(super) const LOCK_RATINGS: &str =
 /// matches that end at once count the same period, and the next match sees both.
 pub(super) const READ_SET_ACTIVITY: &str = select_ratings!(
     " from rating r
-     where r.set_id = $1 and 0 < r.played and 0 < r.matches and r.user_key <> all($2)
-     order by r.played desc, r.last_ms desc
+     where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count and r.user_key <> all($2)
+     order by r.active_periods desc, r.last_match_ms desc
      limit 1"
 );
 
@@ -104,24 +104,24 @@ pub(super) const READ_RESULTS: &str = select_results!(" from result r where r.ma
 
 /// Feedback on the matches in `$1`.
 pub(super) const READ_FEEDBACK: &str = "
-    select match_id, user_key, score, at_ms
-      from score
+    select match_id, user_key, stars, given_ms
+      from feedback
      where match_id = any($1)
 ";
 
 /// History of the rating of user `$1` in set `$2`, latest first.
 pub(super) const READ_RATING_CHANGES: &str = "
-    select user_key, set_id, number, match_id, at_ms, rank, sides, rating_before, deviation_before, rating_after,
-           deviation_after
+    select user_key, set_id, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
+           deviation_before, rating_after, deviation_after
       from rating_change
      where user_key = $1 and set_id = $2
-     order by at_ms desc, number desc
+     order by reported_ms desc, rated_match_number desc
 ";
 
 /// At most `$3` results with their feedback, ordered by time of report and match id, after (`$1`, `$2`).
 pub(super) const LIST_FINISHED_MATCHES: &str = select_results!(
-    ", (select count(*) from score s where s.match_id = r.match_id),
-           (select coalesce(sum(s.score), 0) from score s where s.match_id = r.match_id)
+    ", (select count(*) from feedback f where f.match_id = r.match_id),
+           (select coalesce(sum(f.stars), 0) from feedback f where f.match_id = r.match_id)
       from result r
      where (r.reported_ms, r.match_id) > ($1, $2)
      order by r.reported_ms, r.match_id
@@ -132,7 +132,7 @@ pub(super) const LIST_FINISHED_MATCHES: &str = select_results!(
 /// Tickets, matches and penalties of the users in `$1`, and users of the matches in `$2`. Columns: kind, user, id, four
 /// numbers. A separate statement: it must see rows that were committed while the locks were waited for.
 pub(super) const READ_USER_ROWS: &str = "
-    select 0, user_key, ticket_id, set_id, silo_id, alone::integer::bigint, null::bigint
+    select 0, user_key, ticket_id, set_id, silo_id, exclusive::integer::bigint, null::bigint
       from ticket_user
      where user_key = any($1)
      union all
@@ -144,7 +144,7 @@ pub(super) const READ_USER_ROWS: &str = "
       from match_user
      where match_id = any($2)
      union all
-    select 2, user_key, null, set_id, rung, until_ms, resets_at_ms
+    select 2, user_key, null, set_id, level, cooldown_until_ms, resets_at_ms
       from penalty
      where user_key = any($1)
 ";
@@ -161,8 +161,8 @@ pub(super) const DELETE_MATCH_USERS: &str = "delete from match_user where user_k
 
 /// Inserts tickets. Fewer rows than ids: another server inserted one with the same key first.
 pub(super) const INSERT_TICKETS: &str = "
-    insert into ticket (ticket_id, silo_id, set_id, entered_ms, payload, body, state, match_id, ending, expires_ms,
-                        forget_at_ms, edition)
+    insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, state, match_id,
+                        end_reason, expires_ms, purge_at_ms, version)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::text[], $7::smallint[],
                   $8::uuid[], $9::smallint[], $10::bigint[], $11::bigint[], $12::bigint[])
@@ -172,16 +172,16 @@ pub(super) const INSERT_TICKETS: &str = "
 /// Updates the state of tickets; the other columns never change.
 pub(super) const UPDATE_TICKET_STATES: &str = "
     update ticket t
-       set state = u.state, match_id = u.match_id, ending = u.ending, expires_ms = u.expires_ms,
-           forget_at_ms = u.forget_at_ms, edition = u.edition
+       set state = u.state, match_id = u.match_id, end_reason = u.end_reason, expires_ms = u.expires_ms,
+           purge_at_ms = u.purge_at_ms, version = u.version
       from unnest($1::uuid[], $2::smallint[], $3::uuid[], $4::smallint[], $5::bigint[], $6::bigint[], $7::bigint[])
-        as u (ticket_id, state, match_id, ending, expires_ms, forget_at_ms, edition)
+        as u (ticket_id, state, match_id, end_reason, expires_ms, purge_at_ms, version)
      where t.ticket_id = u.ticket_id
 ";
 
 /// Inserts matches. Fewer rows than ids: another server inserted one with the same id first.
 pub(super) const INSERT_MATCHES: &str = "
-    insert into match (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body)
+    insert into match (match_id, silo_id, set_id, proposed_ms, version, stage, purge_at_ms, body)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
                   $8::text[])
@@ -191,17 +191,17 @@ pub(super) const INSERT_MATCHES: &str = "
 /// Updates matches.
 pub(super) const UPDATE_MATCHES: &str = "
     update match m
-       set silo_id = u.silo_id, set_id = u.set_id, proposed_ms = u.proposed_ms, edition = u.edition, stage = u.stage,
-           forget_at_ms = u.forget_at_ms, body = u.body
+       set silo_id = u.silo_id, set_id = u.set_id, proposed_ms = u.proposed_ms, version = u.version, stage = u.stage,
+           purge_at_ms = u.purge_at_ms, body = u.body
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[],
                   $8::text[])
-        as u (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body)
+        as u (match_id, silo_id, set_id, proposed_ms, version, stage, purge_at_ms, body)
      where m.match_id = u.match_id
 ";
 
 /// Inserts users of tickets. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_TICKET_USERS: &str = "
-    insert into ticket_user (user_key, set_id, silo_id, ticket_id, alone)
+    insert into ticket_user (user_key, set_id, silo_id, ticket_id, exclusive)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::uuid[], $5::boolean[])
         on conflict (user_key, set_id, silo_id) do nothing
@@ -217,7 +217,7 @@ pub(super) const INSERT_MATCH_USERS: &str = "
 
 /// Inserts penalties. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_PENALTIES: &str = "
-    insert into penalty (user_key, set_id, rung, until_ms, resets_at_ms)
+    insert into penalty (user_key, set_id, level, cooldown_until_ms, resets_at_ms)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
         on conflict (user_key, set_id) do nothing
@@ -226,16 +226,16 @@ pub(super) const INSERT_PENALTIES: &str = "
 /// Updates penalties.
 pub(super) const UPDATE_PENALTIES: &str = "
     update penalty p
-       set rung = u.rung, until_ms = u.until_ms, resets_at_ms = u.resets_at_ms
+       set level = u.level, cooldown_until_ms = u.cooldown_until_ms, resets_at_ms = u.resets_at_ms
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::bigint[])
-        as u (user_key, set_id, rung, until_ms, resets_at_ms)
+        as u (user_key, set_id, level, cooldown_until_ms, resets_at_ms)
      where p.user_key = u.user_key and p.set_id = u.set_id
 ";
 
 /// Inserts ratings. Fewer rows than users: another server inserted one first.
 pub(super) const INSERT_RATINGS: &str = "
-    insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
-                        score_sum, played)
+    insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
+                        abandoned_matches, feedback_count, feedback_sum, active_periods)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
                   $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
@@ -245,18 +245,19 @@ pub(super) const INSERT_RATINGS: &str = "
 /// Updates ratings.
 pub(super) const UPDATE_RATINGS: &str = "
     update rating r
-       set rating = u.rating, deviation = u.deviation, volatility = u.volatility, matches = u.matches, last_ms = u.last_ms,
-           streak = u.streak, abandoned = u.abandoned, scores = u.scores, score_sum = u.score_sum, played = u.played
+       set rating = u.rating, deviation = u.deviation, volatility = u.volatility, match_count = u.match_count,
+           last_match_ms = u.last_match_ms, streak = u.streak, abandoned_matches = u.abandoned_matches,
+           feedback_count = u.feedback_count, feedback_sum = u.feedback_sum, active_periods = u.active_periods
       from unnest($1::uuid[], $2::bigint[], $3::double precision[], $4::double precision[], $5::double precision[],
                   $6::bigint[], $7::bigint[], $8::integer[], $9::bigint[], $10::bigint[], $11::bigint[], $12::bigint[])
-        as u (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores, score_sum,
-              played)
+        as u (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak, abandoned_matches,
+              feedback_count, feedback_sum, active_periods)
      where r.user_key = u.user_key and r.set_id = u.set_id
 ";
 
 /// Inserts results. Fewer rows than matches: another server inserted one first.
 pub(super) const INSERT_RESULTS: &str = "
-    insert into result (match_id, silo_id, set_id, reported_ms, payload, body)
+    insert into result (match_id, silo_id, set_id, reported_ms, request_digest, body)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::text[])
         on conflict (match_id) do nothing
@@ -264,21 +265,22 @@ pub(super) const INSERT_RESULTS: &str = "
 
 /// Stores rating history entries; each replaces the entry in the same slot. The writer holds the lock of the rating.
 pub(super) const UPSERT_RATING_CHANGES: &str = "
-    insert into rating_change (user_key, set_id, slot, number, match_id, at_ms, rank, sides, rating_before,
-                               deviation_before, rating_after, deviation_after)
+    insert into rating_change (user_key, set_id, slot, rated_match_number, match_id, reported_ms, rank, side_count,
+                               rating_before, deviation_before, rating_after, deviation_after)
     select *
       from unnest($1::uuid[], $2::bigint[], $3::bigint[], $4::bigint[], $5::uuid[], $6::bigint[], $7::bigint[],
                   $8::bigint[], $9::double precision[], $10::double precision[], $11::double precision[],
                   $12::double precision[])
         on conflict (user_key, set_id, slot) do update
-       set number = excluded.number, match_id = excluded.match_id, at_ms = excluded.at_ms, rank = excluded.rank,
-           sides = excluded.sides, rating_before = excluded.rating_before, deviation_before = excluded.deviation_before,
+       set rated_match_number = excluded.rated_match_number, match_id = excluded.match_id,
+           reported_ms = excluded.reported_ms, rank = excluded.rank, side_count = excluded.side_count,
+           rating_before = excluded.rating_before, deviation_before = excluded.deviation_before,
            rating_after = excluded.rating_after, deviation_after = excluded.deviation_after
 ";
 
 /// Inserts feedback. Fewer rows than feedback: another server inserted one first.
 pub(super) const INSERT_FEEDBACK: &str = "
-    insert into score (match_id, user_key, score, at_ms)
+    insert into feedback (match_id, user_key, stars, given_ms)
     select *
       from unnest($1::uuid[], $2::uuid[], $3::smallint[], $4::bigint[])
         on conflict (match_id, user_key) do nothing
@@ -287,7 +289,7 @@ pub(super) const INSERT_FEEDBACK: &str = "
 /// Records the ids changed by the batch `$1` of server `$2`, and notifies the others if `$6`.
 pub(super) const INSERT_CHANGE: &str = "
     with recorded as (
-        insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated)
+        insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated_users)
         values ($1, pg_current_xact_id()::text::bigint, $2, $3, $4, $5)
         returning version
     )
@@ -298,7 +300,7 @@ pub(super) const INSERT_CHANGE: &str = "
 /// Abandons the batch `$1`. No inserted row means that it was committed. Waits while the batch's transaction is
 /// running.
 pub(in crate::store::postgres) const ABANDON_BATCH: &str = "
-    insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated)
+    insert into queue_change (batch_id, version, replica, ticket_ids, match_ids, rated_users)
     values ($1, pg_current_xact_id()::text::bigint, $2, '{}', '{}', '{}')
         on conflict (batch_id) do nothing
 ";
@@ -318,7 +320,7 @@ pub(super) const READ_CHANGES: &str = "
            (select array_agg(version) from new_changes),
            array(select distinct unnest(ticket_ids) from new_changes),
            array(select distinct unnest(match_ids) from new_changes),
-           array(select distinct unnest(rated) from new_changes)
+           array(select distinct unnest(rated_users) from new_changes)
 ";
 
 /// Begins a read-only transaction on one snapshot.
@@ -353,15 +355,16 @@ pub(super) const LOAD_RATINGS: &str = select_ratings!(" from rating r order by r
 pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
     "
     delete from ticket
-     where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000 for update skip locked)
+     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 limit 1000 for update skip locked)
 ",
     "
     delete from match
-     where match_id in (select match_id from match where forget_at_ms <= $1 limit 1000 for update skip locked)
+     where match_id in (select match_id from match where purge_at_ms <= $1 limit 1000 for update skip locked)
 ",
     "
     delete from penalty
-     where (user_key, set_id) in (select user_key, set_id from penalty where greatest(until_ms, resets_at_ms) <= $1
+     where (user_key, set_id) in (select user_key, set_id from penalty
+                                   where greatest(cooldown_until_ms, resets_at_ms) <= $1
                                    limit 1000 for update skip locked)
 ",
     // RESULT_RETENTION_MS
@@ -371,8 +374,8 @@ pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
                            for update skip locked)
 ",
     "
-    delete from score
-     where (match_id, user_key) in (select match_id, user_key from score where at_ms <= $1 - 7948800000
+    delete from feedback
+     where (match_id, user_key) in (select match_id, user_key from feedback where given_ms <= $1 - 7948800000
                                      limit 1000 for update skip locked)
 ",
 ];
@@ -382,18 +385,19 @@ pub(super) const PURGE_DUE_ROWS: [&str; 5] = [
 pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 3] = [
     "
     delete from queue_change
-     where batch_id in (select batch_id from queue_change where made_at < clock_timestamp() - interval '10 minutes'
+     where batch_id in (select batch_id from queue_change where committed_at < clock_timestamp() - interval '10 minutes'
                          limit 1000 for update skip locked)
 ",
     "
-    delete from lease
-     where (set_id, silo_id) in (select set_id, silo_id from lease where until < clock_timestamp() - interval '1 minute'
+    delete from queue_lease
+     where (set_id, silo_id) in (select set_id, silo_id from queue_lease
+                                  where expires_at < clock_timestamp() - interval '1 minute'
                                   limit 1000 for update skip locked)
 ",
     "
-    delete from attendance
-     where (replica, silo_id) in (select replica, silo_id from attendance
-                                   where said_at < clock_timestamp() - interval '1 minute'
+    delete from connected_users
+     where (replica, silo_id) in (select replica, silo_id from connected_users
+                                   where reported_at < clock_timestamp() - interval '1 minute'
                                    limit 1000 for update skip locked)
 ",
 ];
@@ -401,18 +405,18 @@ pub(super) const PURGE_BY_DATABASE_CLOCK: [&str; 3] = [
 /// Acquires or renews for server `$1` the leases of the sets `$2` in the silos `$3`, in order, for `$4` milliseconds.
 /// Returns the leases held now. A lease that has expired by the database's clock is free.
 pub(super) const ACQUIRE_LEASES: &str = "
-    insert into lease as l (set_id, silo_id, replica, until)
+    insert into queue_lease as l (set_id, silo_id, replica, expires_at)
     select u.set_id, u.silo_id, $1, clock_timestamp() + $4::bigint * interval '1 millisecond'
       from unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
         on conflict (set_id, silo_id) do update
-       set replica = excluded.replica, until = excluded.until
-     where l.replica = excluded.replica or l.until <= clock_timestamp()
+       set replica = excluded.replica, expires_at = excluded.expires_at
+     where l.replica = excluded.replica or l.expires_at <= clock_timestamp()
     returning set_id, silo_id
 ";
 
 /// Releases the leases of server `$1` on the sets `$2` in the silos `$3`, if it holds them.
 pub(super) const RELEASE_LEASES: &str = "
-    delete from lease l
+    delete from queue_lease l
      using unnest($2::bigint[], $3::bigint[]) as u (set_id, silo_id)
      where l.set_id = u.set_id and l.silo_id = u.silo_id and l.replica = $1
 ";
@@ -421,19 +425,19 @@ pub(super) const RELEASE_LEASES: &str = "
 /// within ten seconds, in silo order, with this server's own numbers as just given.
 pub(super) const REPORT_CONNECTED_USERS: &str = "
     with own_counts as (
-        select u.silo_id, u.users
-          from unnest($2::bigint[], $3::bigint[]) as u (silo_id, users)
+        select u.silo_id, u.user_count
+          from unnest($2::bigint[], $3::bigint[]) as u (silo_id, user_count)
     ), reported as (
-        insert into attendance (replica, silo_id, users, said_at)
-        select $1, silo_id, users, clock_timestamp() from own_counts
+        insert into connected_users (replica, silo_id, user_count, reported_at)
+        select $1, silo_id, user_count, clock_timestamp() from own_counts
             on conflict (replica, silo_id) do update
-           set users = excluded.users, said_at = excluded.said_at
+           set user_count = excluded.user_count, reported_at = excluded.reported_at
     )
-    select silo_id, sum(users)::bigint
-      from (select silo_id, users from own_counts
+    select silo_id, sum(user_count)::bigint
+      from (select silo_id, user_count from own_counts
              union all
-            select silo_id, users from attendance
-             where replica <> $1 and said_at >= clock_timestamp() - interval '10 seconds') as all_replicas
+            select silo_id, user_count from connected_users
+             where replica <> $1 and reported_at >= clock_timestamp() - interval '10 seconds') as all_replicas
      group by silo_id
      order by silo_id
 ";

@@ -13,11 +13,11 @@ use sqlx::types::Uuid;
 
 use crate::domain::id::{MatchId, TicketId, UserKey};
 use crate::domain::rating::SetActivity;
-use crate::store::StoreError;
-use crate::store::postgres::WriteSession;
-use crate::store::postgres::commit::{self, BatchWork, CommitAttempt, CommitError};
+use crate::store::error::StoreError;
+use crate::store::postgres::connection::commit::{self, BatchWork, CommitAttempt, CommitError};
+use crate::store::postgres::connection::uuid_column::to_uuids;
+use crate::store::postgres::connection::write_session::WriteSession;
 use crate::store::postgres::queues::{decode, statements as sql, write_rows};
-use crate::store::postgres::transaction::to_uuids;
 use crate::store::queues::queue_rows::QueueRows;
 use crate::store::queues::row_changes::QueueRowChanges;
 use crate::store::queues::touched_keys::TouchedQueueKeys;

@@ -8,15 +8,15 @@ use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry};
 use crate::domain::time::UnixMs;
-use crate::store::postgres::commit::{CommitError, check_row_count};
+use crate::store::postgres::connection::commit::{CommitError, check_row_count};
+use crate::store::postgres::connection::uuid_column::to_uuids;
 use crate::store::postgres::queues::statements as sql;
-use crate::store::postgres::transaction::to_uuids;
 use crate::store::queues::queue_rows::TicketUser;
-use crate::store::queues::record_result::history_slot;
+use crate::store::queues::queue_rows::record_result::history_slot;
+use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
 use crate::store::queues::{QueueKey, RatingRow, StoredTicket};
-use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::rows::result::ResultRow;
 use crate::store::rows::to_ms;
 
 /// Deletes run first: a user can leave one ticket or match and join another in one batch.
@@ -88,13 +88,13 @@ async fn insert_tickets(tickets: &[&StoredTicket], connection: &mut PgConnection
         .bind(to_column(&rows, |row| row.silo_id))
         .bind(to_column(&rows, |row| row.set_id))
         .bind(to_column(&rows, |row| row.entered_ms))
-        .bind(to_uuids(rows.iter().map(|row| &row.payload)))
+        .bind(to_uuids(rows.iter().map(|row| &row.request_digest)))
         .bind(to_column(&rows, |row| &*row.body))
         .bind(to_column(&state_rows, |row| to_int16(row.state)))
         .bind(to_column(&state_rows, |row| row.match_id.map(Uuid::from_bytes)))
-        .bind(to_column(&state_rows, |row| row.ending.map(to_int16)))
+        .bind(to_column(&state_rows, |row| row.end_reason.map(to_int16)))
         .bind(to_column(&state_rows, |row| row.expires_ms))
-        .bind(to_column(&state_rows, |row| row.forget_at_ms))
+        .bind(to_column(&state_rows, |row| row.purge_at_ms))
         .bind(to_column(&state_rows, |row| row.version));
     check_row_count(query.execute(connection).await?.rows_affected(), rows.len())
 }
@@ -108,9 +108,9 @@ async fn update_ticket_states(tickets: &[&StoredTicket], connection: &mut PgConn
         .bind(to_uuids(tickets.iter().map(|stored| stored.ticket.id.as_bytes())))
         .bind(to_column(&state_rows, |row| to_int16(row.state)))
         .bind(to_column(&state_rows, |row| row.match_id.map(Uuid::from_bytes)))
-        .bind(to_column(&state_rows, |row| row.ending.map(to_int16)))
+        .bind(to_column(&state_rows, |row| row.end_reason.map(to_int16)))
         .bind(to_column(&state_rows, |row| row.expires_ms))
-        .bind(to_column(&state_rows, |row| row.forget_at_ms))
+        .bind(to_column(&state_rows, |row| row.purge_at_ms))
         .bind(to_column(&state_rows, |row| row.version));
     query.execute(connection).await?;
     Ok(())
@@ -132,7 +132,7 @@ async fn write_matches(
         .bind(to_column(&rows, |row| row.proposed_ms))
         .bind(to_column(&rows, |row| row.version))
         .bind(to_column(&rows, |row| to_int16(row.stage)))
-        .bind(to_column(&rows, |row| row.forget_at_ms))
+        .bind(to_column(&rows, |row| row.purge_at_ms))
         .bind(to_column(&rows, |row| &*row.body));
     Ok(query.execute(connection).await?.rows_affected())
 }
@@ -217,7 +217,7 @@ async fn insert_results(results: &[&MatchResult], connection: &mut PgConnection)
         .bind(to_column(&rows, |row| row.silo_id))
         .bind(to_column(&rows, |row| row.set_id))
         .bind(to_column(&rows, |row| row.reported_ms))
-        .bind(to_uuids(rows.iter().map(|row| &row.payload)))
+        .bind(to_uuids(rows.iter().map(|row| &row.request_digest)))
         .bind(to_column(&rows, |row| &*row.body));
     check_row_count(query.execute(connection).await?.rows_affected(), rows.len())
 }

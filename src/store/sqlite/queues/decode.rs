@@ -10,16 +10,17 @@ use crate::domain::lifecycle::Match;
 use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
 use crate::domain::queue::ticket::PlayerRating;
-use crate::store::StoreError;
+use crate::store::column_reader::ColumnReader;
+use crate::store::error::StoreError;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
-use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
-use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::rows::queue_checksums::{
+use crate::store::queues::result_encoding::ResultRow;
+use crate::store::queues::row_checksums::{
     feedback_checksum, match_user_checksum, penalty_checksum, rating_change_checksum, rating_checksum,
     ticket_user_checksum,
 };
-use crate::store::rows::result::ResultRow;
-use crate::store::rows::{ColumnReader, from_ms};
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::{FinishedMatch, QueueKey, RatingRow, StoredTicket};
+use crate::store::rows::from_ms;
 
 /// Decodes a row of `statements::READ_TICKETS`.
 pub(super) fn decode_ticket(row: &SqliteRow) -> Result<StoredTicket, StoreError> {
@@ -29,19 +30,19 @@ pub(super) fn decode_ticket(row: &SqliteRow) -> Result<StoredTicket, StoreError>
         silo_id: columns.int64(1, "silo_id")?,
         set_id: columns.int64(2, "set_id")?,
         entered_ms: columns.int64(3, "entered_ms")?,
-        payload: columns.id_bytes(4, "payload")?,
+        request_digest: columns.id_bytes(4, "request_digest")?,
         body: Cow::Borrowed(columns.read(5, "body")?),
     };
     columns.verify_checksum("checksum", columns.int64(6, "checksum")?, ticket.checksum())?;
     let state_row = TicketStateRow {
         state: columns.int64(7, "state")?,
         match_id: columns.optional_id(8, "match_id")?,
-        ending: columns.read(9, "ending")?,
+        end_reason: columns.read(9, "end_reason")?,
         expires_ms: columns.int64(10, "expires_ms")?,
-        forget_at_ms: columns.read(11, "forget_at_ms")?,
-        version: columns.int64(12, "edition")?,
+        purge_at_ms: columns.read(11, "purge_at_ms")?,
+        version: columns.int64(12, "version")?,
     };
-    columns.verify_checksum("standing", columns.int64(13, "standing")?, state_row.checksum(&ticket.id))?;
+    columns.verify_checksum("state_checksum", columns.int64(13, "state_checksum")?, state_row.checksum(&ticket.id))?;
     ticket.decode(state_row)
 }
 
@@ -53,9 +54,9 @@ pub(super) fn decode_match(row: &SqliteRow) -> Result<Arc<Match>, StoreError> {
         silo_id: columns.int64(1, "silo_id")?,
         set_id: columns.int64(2, "set_id")?,
         proposed_ms: columns.int64(3, "proposed_ms")?,
-        version: columns.int64(4, "edition")?,
+        version: columns.int64(4, "version")?,
         stage: columns.int64(5, "stage")?,
-        forget_at_ms: columns.read(6, "forget_at_ms")?,
+        purge_at_ms: columns.read(6, "purge_at_ms")?,
         body: Cow::Borrowed(columns.read(7, "body")?),
     };
     columns.verify_checksum("checksum", columns.int64(8, "checksum")?, match_row.checksum())?;
@@ -74,7 +75,7 @@ pub(super) fn decode_user_row(row: &SqliteRow, rows: &mut QueueRows) -> Result<(
                 set_id: SetId(columns.uint32(3, "set_id")?),
                 silo: SiloId(columns.int64(4, "silo_id")?.cast_unsigned()),
             };
-            let membership = TicketUser { queue, ticket_id, exclusive: columns.int64(5, "alone")? == 1 };
+            let membership = TicketUser { queue, ticket_id, exclusive: columns.int64(5, "exclusive")? == 1 };
             columns.verify_checksum(
                 "checksum",
                 columns.int64(7, "checksum")?,
@@ -93,8 +94,8 @@ pub(super) fn decode_user_row(row: &SqliteRow, rows: &mut QueueRows) -> Result<(
             let columns = ColumnReader { table: "penalty", row };
             let key = (UserKey::from_bytes(columns.id_bytes(1, "user_key")?), SetId(columns.uint32(3, "set_id")?));
             let penalty = Penalty {
-                level: columns.uint32(4, "rung")?,
-                cooldown_until: from_ms(columns.int64(5, "until_ms")?),
+                level: columns.uint32(4, "level")?,
+                cooldown_until: from_ms(columns.int64(5, "cooldown_until_ms")?),
                 resets_at: from_ms(columns.int64(6, "resets_at_ms")?),
             };
             columns.verify_checksum("checksum", columns.int64(7, "checksum")?, penalty_checksum(key, &penalty))?;
@@ -112,15 +113,15 @@ pub(super) fn decode_rating(row: &SqliteRow) -> Result<RatingRow, StoreError> {
         set_id: SetId(columns.uint32(1, "set_id")?),
         rating: PlayerRating { rating: columns.read(2, "rating")?, deviation: columns.read(3, "deviation")? },
         volatility: columns.read(4, "volatility")?,
-        match_count: columns.uint32(5, "matches")?,
-        last_match_at: from_ms(columns.int64(6, "last_ms")?),
+        match_count: columns.uint32(5, "match_count")?,
+        last_match_at: from_ms(columns.int64(6, "last_match_ms")?),
         streak: columns.read(8, "streak")?,
         satisfaction: SatisfactionStats {
-            abandoned_matches: columns.uint32(9, "abandoned")?,
-            feedback_count: columns.uint32(10, "scores")?,
-            feedback_sum: columns.uint32(11, "score_sum")?,
+            abandoned_matches: columns.uint32(9, "abandoned_matches")?,
+            feedback_count: columns.uint32(10, "feedback_count")?,
+            feedback_sum: columns.uint32(11, "feedback_sum")?,
         },
-        active_periods: columns.uint32(12, "played")?,
+        active_periods: columns.uint32(12, "active_periods")?,
     };
     columns.verify_checksum("checksum", columns.int64(7, "checksum")?, rating_checksum(&decoded))?;
     Ok(decoded)
@@ -134,7 +135,7 @@ pub(super) fn decode_result(row: &SqliteRow) -> Result<Arc<MatchResult>, StoreEr
         silo_id: columns.int64(1, "silo_id")?,
         set_id: columns.int64(2, "set_id")?,
         reported_ms: columns.int64(3, "reported_ms")?,
-        payload: columns.id_bytes(4, "payload")?,
+        request_digest: columns.id_bytes(4, "request_digest")?,
         body: Cow::Borrowed(columns.read(5, "body")?),
     };
     columns.verify_checksum("checksum", columns.int64(6, "checksum")?, result.checksum())?;
@@ -143,11 +144,11 @@ pub(super) fn decode_result(row: &SqliteRow) -> Result<Arc<MatchResult>, StoreEr
 
 /// Decodes a row of `statements::LIST_FINISHED_MATCHES`.
 pub(super) fn decode_finished_match(row: &SqliteRow) -> Result<FinishedMatch, StoreError> {
-    let columns = ColumnReader { table: "score", row };
+    let columns = ColumnReader { table: "feedback", row };
     Ok(FinishedMatch {
         result: decode_result(row)?,
-        feedback_count: columns.uint32(7, "score")?,
-        feedback_sum: columns.uint32(8, "score")?,
+        feedback_count: columns.uint32(7, "stars")?,
+        feedback_sum: columns.uint32(8, "stars")?,
     })
 }
 
@@ -157,11 +158,11 @@ pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry
     let decoded = RatingHistoryEntry {
         user: UserKey::from_bytes(columns.id_bytes(0, "user_key")?),
         set_id: SetId(columns.uint32(1, "set_id")?),
-        rated_match_number: columns.uint32(2, "number")?,
+        rated_match_number: columns.uint32(2, "rated_match_number")?,
         match_id: MatchId::from_bytes(columns.id_bytes(3, "match_id")?),
-        reported_at: from_ms(columns.int64(4, "at_ms")?),
+        reported_at: from_ms(columns.int64(4, "reported_ms")?),
         rank: columns.uint32(5, "rank")?,
-        side_count: columns.uint32(6, "sides")?,
+        side_count: columns.uint32(6, "side_count")?,
         before: PlayerRating {
             rating: columns.read(7, "rating_before")?,
             deviation: columns.read(8, "deviation_before")?,
@@ -177,10 +178,10 @@ pub(super) fn decode_rating_change(row: &SqliteRow) -> Result<RatingHistoryEntry
 
 /// Decodes a row of `statements::READ_FEEDBACK` into `rows`.
 pub(super) fn decode_feedback(row: &SqliteRow, rows: &mut QueueRows) -> Result<(), StoreError> {
-    let columns = ColumnReader { table: "score", row };
+    let columns = ColumnReader { table: "feedback", row };
     let key =
         (MatchId::from_bytes(columns.id_bytes(0, "match_id")?), UserKey::from_bytes(columns.id_bytes(1, "user_key")?));
-    let (stars, given_at) = (columns.read(2, "score")?, from_ms(columns.int64(3, "at_ms")?));
+    let (stars, given_at) = (columns.read(2, "stars")?, from_ms(columns.int64(3, "given_ms")?));
     columns.verify_checksum(
         "checksum",
         columns.int64(4, "checksum")?,

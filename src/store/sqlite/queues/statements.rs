@@ -1,15 +1,15 @@
 //! SQL statements of the SQLite store for queues. As for advertisements, ids to look up are one JSON array of
 //! hexadecimal texts, and one statement writes many rows.
 
-use crate::store::sqlite::statements::MultiRowStatement;
+use crate::store::sqlite::connection::sql_script::MultiRowStatement;
 
 /// Columns of a ticket.
 macro_rules! select_tickets {
     ($source:literal) => {
         concat!(
             "
-    select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.payload, t.body, t.checksum,
-           t.state, t.match_id, t.ending, t.expires_ms, t.forget_at_ms, t.edition, t.standing",
+    select t.ticket_id, t.silo_id, t.set_id, t.entered_ms, t.request_digest, t.body, t.checksum,
+           t.state, t.match_id, t.end_reason, t.expires_ms, t.purge_at_ms, t.version, t.state_checksum",
             $source
         )
     };
@@ -20,7 +20,7 @@ macro_rules! select_matches {
     ($source:literal) => {
         concat!(
             "
-    select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.edition, m.stage, m.forget_at_ms, m.body, m.checksum",
+    select m.match_id, m.silo_id, m.set_id, m.proposed_ms, m.version, m.stage, m.purge_at_ms, m.body, m.checksum",
             $source
         )
     };
@@ -31,8 +31,8 @@ macro_rules! select_ratings {
     ($source:literal) => {
         concat!(
             "
-    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.matches, r.last_ms, r.checksum,
-           r.streak, r.abandoned, r.scores, r.score_sum, r.played",
+    select r.user_key, r.set_id, r.rating, r.deviation, r.volatility, r.match_count, r.last_match_ms, r.checksum,
+           r.streak, r.abandoned_matches, r.feedback_count, r.feedback_sum, r.active_periods",
             $source
         )
     };
@@ -41,7 +41,7 @@ macro_rules! select_ratings {
 /// Columns of a result.
 macro_rules! select_results {
     ($source:literal) => {
-        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.payload, r.body, r.checksum", $source)
+        concat!("select r.match_id, r.silo_id, r.set_id, r.reported_ms, r.request_digest, r.body, r.checksum", $source)
     };
 }
 
@@ -60,16 +60,16 @@ pub(in crate::store::sqlite) const READ_MATCHES: &str =
 /// numbers, checksum.
 pub(in crate::store::sqlite) const READ_USER_ROWS: &str = "
     with requested (user_key) as materialized (select unhex(value) from json_each($1))
-    select 0, u.user_key, u.ticket_id, u.set_id, u.silo_id, u.alone, null, u.checksum
+    select 0, u.user_key, u.ticket_id, u.set_id, u.silo_id, u.exclusive, null, u.checksum
       from requested join ticket_user u on u.user_key = requested.user_key
      union all
     select 1, u.user_key, u.match_id, null, null, null, null, u.checksum
       from requested join match_user u on u.user_key = requested.user_key
      union all
     select 1, u.user_key, u.match_id, null, null, null, null, u.checksum
-      from json_each($2) played join match_user u on u.match_id = unhex(played.value)
+      from json_each($2) ended join match_user u on u.match_id = unhex(ended.value)
      union all
-    select 2, p.user_key, null, p.set_id, p.rung, p.until_ms, p.resets_at_ms, p.checksum
+    select 2, p.user_key, null, p.set_id, p.level, p.cooldown_until_ms, p.resets_at_ms, p.checksum
       from requested join penalty p on p.user_key = requested.user_key
 ";
 
@@ -89,9 +89,9 @@ pub(in crate::store::sqlite) const READ_RATINGS: &str =
 /// Rating with the highest count of played periods in set `$1`, among users who are not in `$2`, a JSON array of keys.
 pub(in crate::store::sqlite) const READ_SET_ACTIVITY: &str = select_ratings!(
     " from rating r
-     where r.set_id = $1 and 0 < r.played and 0 < r.matches
+     where r.set_id = $1 and 0 < r.active_periods and 0 < r.match_count
        and r.user_key not in (select unhex(value) from json_each($2))
-     order by r.played desc, r.last_ms desc
+     order by r.active_periods desc, r.last_match_ms desc
      limit 1"
 );
 
@@ -101,23 +101,23 @@ pub(in crate::store::sqlite) const READ_RESULTS: &str =
 
 /// Feedback on the matches in `$1`, a JSON array of ids.
 pub(in crate::store::sqlite) const READ_FEEDBACK: &str = "
-    select s.match_id, s.user_key, s.score, s.at_ms, s.checksum
-      from json_each($1) requested join score s on s.match_id = unhex(requested.value)
+    select f.match_id, f.user_key, f.stars, f.given_ms, f.checksum
+      from json_each($1) requested join feedback f on f.match_id = unhex(requested.value)
 ";
 
 /// History of the rating of user `$1` in set `$2`, latest first.
 pub(in crate::store::sqlite) const READ_RATING_CHANGES: &str = "
-    select user_key, set_id, number, match_id, at_ms, rank, sides, rating_before, deviation_before, rating_after,
-           deviation_after, checksum
+    select user_key, set_id, rated_match_number, match_id, reported_ms, rank, side_count, rating_before,
+           deviation_before, rating_after, deviation_after, checksum
       from rating_change
      where user_key = $1 and set_id = $2
-     order by at_ms desc, number desc
+     order by reported_ms desc, rated_match_number desc
 ";
 
 /// At most `$3` results with their feedback, ordered by time of report and match id, after (`$1`, `$2`).
 pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = select_results!(
-    ", (select count(*) from score s where s.match_id = r.match_id),
-           (select coalesce(sum(s.score), 0) from score s where s.match_id = r.match_id)
+    ", (select count(*) from feedback f where f.match_id = r.match_id),
+           (select coalesce(sum(f.stars), 0) from feedback f where f.match_id = r.match_id)
       from result r
      where (r.reported_ms, r.match_id) > ($1, $2)
      order by r.reported_ms, r.match_id
@@ -128,8 +128,8 @@ pub(in crate::store::sqlite) const LIST_FINISHED_MATCHES: &str = select_results!
 /// Inserts tickets.
 pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowStatement = MultiRowStatement::new(
     "
-    insert into ticket (ticket_id, silo_id, set_id, entered_ms, payload, body, checksum,
-                        state, match_id, ending, expires_ms, forget_at_ms, edition, standing)
+    insert into ticket (ticket_id, silo_id, set_id, entered_ms, request_digest, body, checksum,
+                        state, match_id, end_reason, expires_ms, purge_at_ms, version, state_checksum)
     values ",
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     // A padding row exists already and is the same.
@@ -141,8 +141,8 @@ pub(in crate::store::sqlite) const INSERT_TICKETS: MultiRowStatement = MultiRowS
 pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowStatement = MultiRowStatement::new(
     "
     update ticket
-       set state = v.column2, match_id = v.column3, ending = v.column4, expires_ms = v.column5,
-           forget_at_ms = v.column6, edition = v.column7, standing = v.column8
+       set state = v.column2, match_id = v.column3, end_reason = v.column4, expires_ms = v.column5,
+           purge_at_ms = v.column6, version = v.column7, state_checksum = v.column8
       from (values ",
     "(?, ?, ?, ?, ?, ?, ?, ?)",
     ") v
@@ -153,13 +153,13 @@ pub(in crate::store::sqlite) const UPDATE_TICKET_STATES: MultiRowStatement = Mul
 /// Inserts or replaces matches.
 pub(in crate::store::sqlite) const UPSERT_MATCHES: MultiRowStatement = MultiRowStatement::new(
     "
-    insert into match (match_id, silo_id, set_id, proposed_ms, edition, stage, forget_at_ms, body, checksum)
+    insert into match (match_id, silo_id, set_id, proposed_ms, version, stage, purge_at_ms, body, checksum)
     values ",
     "(?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (match_id) do update
        set silo_id = excluded.silo_id, set_id = excluded.set_id, proposed_ms = excluded.proposed_ms,
-           edition = excluded.edition, stage = excluded.stage, forget_at_ms = excluded.forget_at_ms,
+           version = excluded.version, stage = excluded.stage, purge_at_ms = excluded.purge_at_ms,
            body = excluded.body, checksum = excluded.checksum",
     false,
 );
@@ -174,7 +174,7 @@ pub(in crate::store::sqlite) const DELETE_TICKET_USERS: MultiRowStatement = Mult
 
 /// Inserts users of tickets. Fails if a user is in another ticket of that queue; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_TICKET_USERS: MultiRowStatement = MultiRowStatement::new(
-    "insert into ticket_user (user_key, set_id, silo_id, ticket_id, alone, checksum) values ",
+    "insert into ticket_user (user_key, set_id, silo_id, ticket_id, exclusive, checksum) values ",
     "(?, ?, ?, ?, ?, ?)",
     "
         on conflict (user_key, set_id, silo_id) do update
@@ -198,11 +198,11 @@ pub(in crate::store::sqlite) const INSERT_MATCH_USERS: MultiRowStatement = Multi
 
 /// Inserts or updates penalties.
 pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowStatement = MultiRowStatement::new(
-    "insert into penalty (user_key, set_id, rung, until_ms, resets_at_ms, checksum) values ",
+    "insert into penalty (user_key, set_id, level, cooldown_until_ms, resets_at_ms, checksum) values ",
     "(?, ?, ?, ?, ?, ?)",
     "
         on conflict (user_key, set_id) do update
-       set rung = excluded.rung, until_ms = excluded.until_ms, resets_at_ms = excluded.resets_at_ms,
+       set level = excluded.level, cooldown_until_ms = excluded.cooldown_until_ms, resets_at_ms = excluded.resets_at_ms,
            checksum = excluded.checksum",
     true,
 );
@@ -210,22 +210,23 @@ pub(in crate::store::sqlite) const UPSERT_PENALTIES: MultiRowStatement = MultiRo
 /// Inserts or updates ratings.
 pub(in crate::store::sqlite) const UPSERT_RATINGS: MultiRowStatement = MultiRowStatement::new(
     "
-    insert into rating (user_key, set_id, rating, deviation, volatility, matches, last_ms, streak, abandoned, scores,
-                        score_sum, played, checksum)
+    insert into rating (user_key, set_id, rating, deviation, volatility, match_count, last_match_ms, streak,
+                        abandoned_matches, feedback_count, feedback_sum, active_periods, checksum)
     values ",
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (user_key, set_id) do update
        set rating = excluded.rating, deviation = excluded.deviation, volatility = excluded.volatility,
-           matches = excluded.matches, last_ms = excluded.last_ms, streak = excluded.streak,
-           abandoned = excluded.abandoned, scores = excluded.scores, score_sum = excluded.score_sum,
-           played = excluded.played, checksum = excluded.checksum",
+           match_count = excluded.match_count, last_match_ms = excluded.last_match_ms, streak = excluded.streak,
+           abandoned_matches = excluded.abandoned_matches, feedback_count = excluded.feedback_count,
+           feedback_sum = excluded.feedback_sum, active_periods = excluded.active_periods,
+           checksum = excluded.checksum",
     true,
 );
 
 /// Inserts results. Fails if a match has another result; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowStatement = MultiRowStatement::new(
-    "insert into result (match_id, silo_id, set_id, reported_ms, payload, body, checksum) values ",
+    "insert into result (match_id, silo_id, set_id, reported_ms, request_digest, body, checksum) values ",
     "(?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (match_id) do update
@@ -236,14 +237,15 @@ pub(in crate::store::sqlite) const INSERT_RESULTS: MultiRowStatement = MultiRowS
 /// Stores rating history entries; each replaces the entry in the same slot.
 pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowStatement = MultiRowStatement::new(
     "
-    insert into rating_change (user_key, set_id, slot, number, match_id, at_ms, rank, sides, rating_before,
-                               deviation_before, rating_after, deviation_after, checksum)
+    insert into rating_change (user_key, set_id, slot, rated_match_number, match_id, reported_ms, rank, side_count,
+                               rating_before, deviation_before, rating_after, deviation_after, checksum)
     values ",
     "(?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     "
         on conflict (user_key, set_id, slot) do update
-       set number = excluded.number, match_id = excluded.match_id, at_ms = excluded.at_ms, rank = excluded.rank,
-           sides = excluded.sides, rating_before = excluded.rating_before, deviation_before = excluded.deviation_before,
+       set rated_match_number = excluded.rated_match_number, match_id = excluded.match_id,
+           reported_ms = excluded.reported_ms, rank = excluded.rank, side_count = excluded.side_count,
+           rating_before = excluded.rating_before, deviation_before = excluded.deviation_before,
            rating_after = excluded.rating_after, deviation_after = excluded.deviation_after,
            checksum = excluded.checksum",
     true,
@@ -251,11 +253,11 @@ pub(in crate::store::sqlite) const UPSERT_RATING_CHANGES: MultiRowStatement = Mu
 
 /// Inserts feedback. Fails if there is other feedback of that player; a padding row is the same again.
 pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowStatement = MultiRowStatement::new(
-    "insert into score (match_id, user_key, score, at_ms, checksum) values ",
+    "insert into feedback (match_id, user_key, stars, given_ms, checksum) values ",
     "(?, ?, ?, ?, ?)",
     "
         on conflict (match_id, user_key) do update
-       set checksum = case score.checksum when excluded.checksum then score.checksum end",
+       set checksum = case feedback.checksum when excluded.checksum then feedback.checksum end",
     true,
 );
 
@@ -263,15 +265,16 @@ pub(in crate::store::sqlite) const INSERT_FEEDBACK: MultiRowStatement = MultiRow
 pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 5] = [
     "
     delete from ticket
-     where ticket_id in (select ticket_id from ticket where forget_at_ms <= $1 limit 1000)
+     where ticket_id in (select ticket_id from ticket where purge_at_ms <= $1 limit 1000)
 ",
     "
     delete from match
-     where match_id in (select match_id from match where forget_at_ms <= $1 limit 1000)
+     where match_id in (select match_id from match where purge_at_ms <= $1 limit 1000)
 ",
     "
     delete from penalty
-     where (user_key, set_id) in (select user_key, set_id from penalty where max(until_ms, resets_at_ms) <= $1 limit 1000)
+     where (user_key, set_id) in (select user_key, set_id from penalty
+                                   where max(cooldown_until_ms, resets_at_ms) <= $1 limit 1000)
 ",
     // RESULT_RETENTION_MS
     "
@@ -279,17 +282,19 @@ pub(in crate::store::sqlite) const PURGE_DUE_ROWS: [&str; 5] = [
      where match_id in (select match_id from result where reported_ms <= $1 - 7948800000 limit 1000)
 ",
     "
-    delete from score
-     where (match_id, user_key) in (select match_id, user_key from score where at_ms <= $1 - 7948800000 limit 1000)
+    delete from feedback
+     where (match_id, user_key) in (select match_id, user_key from feedback
+                                     where given_ms <= $1 - 7948800000 limit 1000)
 ",
 ];
 
-/// Lists of all statements, for the test that prepares them.
 #[cfg(test)]
-pub(in crate::store::sqlite) mod tests {
+mod tests {
     use super::*;
+    use crate::store::sqlite::SqliteStore;
+    use crate::store::sqlite::tests::prepare_statements;
 
-    pub(in crate::store::sqlite) const SINGLE_STATEMENTS: [&str; 16] = [
+    const SINGLE_STATEMENTS: [&str; 16] = [
         READ_TICKETS,
         READ_MATCHES,
         READ_USER_ROWS,
@@ -308,7 +313,7 @@ pub(in crate::store::sqlite) mod tests {
         PURGE_DUE_ROWS[4],
     ];
 
-    pub(in crate::store::sqlite) const MULTI_ROW_STATEMENTS: [MultiRowStatement; 12] = [
+    const MULTI_ROW_STATEMENTS: [MultiRowStatement; 12] = [
         INSERT_TICKETS,
         UPDATE_TICKET_STATES,
         UPSERT_MATCHES,
@@ -322,6 +327,13 @@ pub(in crate::store::sqlite) mod tests {
         UPSERT_RATING_CHANGES,
         INSERT_FEEDBACK,
     ];
+
+    #[tokio::test]
+    async fn sqlite_queue_statements_all_prepare() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = SqliteStore::open(&folder.path().join("a.db")).await.unwrap();
+        prepare_statements(&store, &SINGLE_STATEMENTS, &MULTI_ROW_STATEMENTS).await;
+    }
 
     #[test]
     fn purge_statements_use_the_result_retention() {

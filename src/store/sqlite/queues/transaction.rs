@@ -12,24 +12,24 @@ use crate::domain::lifecycle::penalty::Penalty;
 use crate::domain::match_result::{MatchResult, RatingHistoryEntry, SatisfactionStats};
 use crate::domain::rating::SetActivity;
 use crate::domain::time::UnixMs;
-use crate::store::StoreError;
+use crate::store::error::StoreError;
+use crate::store::queues::queue_rows::record_result::history_slot;
 use crate::store::queues::queue_rows::{QueueRows, TicketUser};
-use crate::store::queues::record_result::history_slot;
+use crate::store::queues::result_encoding::ResultRow;
 use crate::store::queues::row_changes::QueueRowChanges;
-use crate::store::queues::touched_keys::TouchedQueueKeys;
-use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
-use crate::store::rows::queue::{MatchRow, TicketRow, TicketStateRow};
-use crate::store::rows::queue_checksums::{
+use crate::store::queues::row_checksums::{
     feedback_checksum, match_user_checksum, penalty_checksum, rating_change_checksum, rating_checksum,
     ticket_user_checksum,
 };
-use crate::store::rows::result::ResultRow;
+use crate::store::queues::ticket_match_encoding::{MatchRow, TicketRow, TicketStateRow};
+use crate::store::queues::touched_keys::TouchedQueueKeys;
+use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket};
 use crate::store::rows::to_ms;
+use crate::store::sqlite::connection::error::to_store_error;
+use crate::store::sqlite::connection::hex_json_array::hex_json_array;
+use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
+use crate::store::sqlite::connection::wal::WalLength;
 use crate::store::sqlite::queues::{decode, statements as sql};
-use crate::store::sqlite::statements::{BindValues, SqlScript};
-use crate::store::sqlite::to_store_error;
-use crate::store::sqlite::transaction::hex_json_array;
-use crate::store::sqlite::wal::WalLength;
 
 /// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
 /// committed. The connection may be inside a transaction, so the caller must close it.
@@ -158,7 +158,12 @@ fn bind_user_and_queue((user, queue): &(UserKey, QueueKey), values: &mut BindVal
 
 fn bind_ticket(stored: &&StoredTicket, values: &mut BindValues) {
     let row = TicketRow::encode(&stored.ticket, stored.request_digest);
-    values.push(row.id.as_slice()).push(row.silo_id).push(row.set_id).push(row.entered_ms).push(row.payload.as_slice());
+    values
+        .push(row.id.as_slice())
+        .push(row.silo_id)
+        .push(row.set_id)
+        .push(row.entered_ms)
+        .push(row.request_digest.as_slice());
     values.push(&*row.body).push(row.checksum());
     bind_ticket_state_columns(stored, values);
 }
@@ -170,8 +175,8 @@ fn bind_ticket_state(stored: &&StoredTicket, values: &mut BindValues) {
 
 fn bind_ticket_state_columns(stored: &StoredTicket, values: &mut BindValues) {
     let state_row = TicketStateRow::encode(stored);
-    values.push(state_row.state).push(state_row.match_id.as_ref().map(<[u8; 16]>::as_slice)).push(state_row.ending);
-    values.push(state_row.expires_ms).push(state_row.forget_at_ms).push(state_row.version);
+    values.push(state_row.state).push(state_row.match_id.as_ref().map(<[u8; 16]>::as_slice)).push(state_row.end_reason);
+    values.push(state_row.expires_ms).push(state_row.purge_at_ms).push(state_row.version);
     values.push(state_row.checksum(stored.ticket.id.as_bytes()));
 }
 
@@ -184,7 +189,7 @@ fn bind_match(found: &&Arc<Match>, values: &mut BindValues) {
         .push(row.proposed_ms)
         .push(row.version)
         .push(row.stage);
-    values.push(row.forget_at_ms).push(&*row.body).push(row.checksum());
+    values.push(row.purge_at_ms).push(&*row.body).push(row.checksum());
 }
 
 fn bind_ticket_user((user, membership): &(UserKey, TicketUser), values: &mut BindValues) {
@@ -226,7 +231,7 @@ fn bind_result(result: &&MatchResult, values: &mut BindValues) {
         .push(row.silo_id)
         .push(row.set_id)
         .push(row.reported_ms)
-        .push(row.payload.as_slice());
+        .push(row.request_digest.as_slice());
     values.push(&*row.body).push(row.checksum());
 }
 

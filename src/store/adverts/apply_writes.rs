@@ -1,0 +1,245 @@
+//! Effect of each advertisement write on the stored rows; the same plain code for every backend.
+//!
+//! A backend passes in the rows that a batch touches and applies its writes here, in order. Then it stores the
+//! difference. So a batch has the same result in every backend.
+
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::domain::advertisement::Advertisement;
+use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
+use crate::domain::limit::RESERVATIONS_PER_ADVERTISEMENT_MAX;
+use crate::domain::time::UnixMs;
+use crate::store::adverts::{
+    AdvertVersion, AdvertWrite, ENDED_RESERVATION_RETENTION_MS, Reservation, ReservationState, WriteOutcome,
+};
+
+/// State of an advertisement row that writes depend on.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct AdvertRowState {
+    /// Start of advertising.
+    pub(in crate::store) advertised_since: UnixMs,
+    pub(in crate::store) expires_at: UnixMs,
+    /// Seats before reservations are deducted.
+    pub(in crate::store) join_seats: u16,
+    /// Version in the store before the batch.
+    pub(in crate::store) version: AdvertVersion,
+    /// Advertisement that this batch publishes; its `since` is not yet the stored one. `None` if the batch does not
+    /// publish it.
+    pub(in crate::store) new_advertisement: Option<Arc<Advertisement>>,
+    /// Inserted by this batch. A row that the store has under this id is an older, removed one.
+    pub(in crate::store) created_in_batch: bool,
+    /// Reservations in it, as keys of [`AdvertRows::reservations`].
+    pub(in crate::store) reservation_ids: BTreeSet<ReservationId>,
+}
+
+impl AdvertRowState {
+    /// Advertisement with its final start of advertising, if this batch publishes it.
+    pub(in crate::store) fn advertisement_to_store(&self) -> Option<Arc<Advertisement>> {
+        let published = self.new_advertisement.as_ref()?;
+        if published.advertised_since == self.advertised_since {
+            return Some(Arc::clone(published));
+        }
+        Some(Arc::new(Advertisement { advertised_since: self.advertised_since, ..(**published).clone() }))
+    }
+}
+
+/// Rows of the store, or those that a batch can touch.
+#[derive(Clone, Debug, Default)]
+pub(in crate::store) struct AdvertRows {
+    pub(in crate::store) advertisements: HashMap<AdvertisementId, AdvertRowState, BuildIdHasher>,
+    pub(in crate::store) reservations: BTreeMap<ReservationId, Reservation>,
+    /// End of each tombstone.
+    pub(in crate::store) tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
+}
+
+impl AdvertRows {
+    /// Applies one write and returns its outcome.
+    pub(in crate::store) fn apply_write(&mut self, write: &AdvertWrite) -> WriteOutcome {
+        match write {
+            AdvertWrite::Publish { advertisement, expires_at, confirmed_reservations, joined_reservations, now } => {
+                let outcome = self.publish(advertisement, *expires_at, *now);
+                if let WriteOutcome::Published { .. } = outcome {
+                    self.confirm_reservations(advertisement.id, confirmed_reservations, *now);
+                    self.end_reservations(advertisement.id, joined_reservations, *now);
+                }
+                outcome
+            }
+            AdvertWrite::ExtendTtl {
+                advertisement_id,
+                expires_at,
+                confirmed_reservations,
+                joined_reservations,
+                now,
+            } => {
+                let Some(row) = self.advertisements.get_mut(advertisement_id) else { return WriteOutcome::NotFound };
+                row.expires_at = row.expires_at.max(*expires_at);
+                self.confirm_reservations(*advertisement_id, confirmed_reservations, *now);
+                self.end_reservations(*advertisement_id, joined_reservations, *now);
+                WriteOutcome::Applied
+            }
+            AdvertWrite::Delete { advertisement_id, tombstone_until } => {
+                self.remove_advertisement(*advertisement_id);
+                let until = self.tombstones.entry(*advertisement_id).or_default();
+                *until = (*until).max(*tombstone_until);
+                WriteOutcome::Applied
+            }
+            AdvertWrite::Expire { advertisement_id, now, expected_version } => {
+                let is_due = |row: &AdvertRowState| {
+                    row.expires_at <= *now && expected_version.is_none_or(|expected| expected == row.version)
+                };
+                if self.advertisements.get(advertisement_id).is_some_and(is_due) {
+                    self.remove_advertisement(*advertisement_id);
+                }
+                WriteOutcome::Applied
+            }
+            AdvertWrite::ReserveSeats { reservation, now } => self.reserve_seats(reservation, *now),
+            AdvertWrite::EndReservation { reservation_id, advertisement_id, purge_at } => {
+                let Some(reservation) = self.reservation_in_advertisement(*advertisement_id, *reservation_id) else {
+                    return WriteOutcome::NotFound;
+                };
+                if reservation.state != ReservationState::Ended {
+                    reservation.state = ReservationState::Ended;
+                    reservation.deadline = *purge_at;
+                }
+                WriteOutcome::Applied
+            }
+        }
+    }
+
+    /// Adds an advertisement that is in the store.
+    pub(in crate::store) fn add_advertisement(
+        &mut self,
+        id: AdvertisementId,
+        (advertised_since, expires_at): (UnixMs, UnixMs),
+        join_seats: u16,
+        version: AdvertVersion,
+    ) {
+        let row = AdvertRowState {
+            advertised_since,
+            expires_at,
+            join_seats,
+            version,
+            new_advertisement: None,
+            created_in_batch: false,
+            reservation_ids: BTreeSet::new(),
+        };
+        self.advertisements.insert(id, row);
+    }
+
+    /// Adds a reservation, also to its advertisement if that is present.
+    pub(in crate::store) fn add_reservation(&mut self, reservation: Reservation) {
+        if let Some(row) = self.advertisements.get_mut(&reservation.advertisement_id) {
+            row.reservation_ids.insert(reservation.id);
+        }
+        self.reservations.insert(reservation.id, reservation);
+    }
+
+    /// Removes an advertisement with its reservations.
+    pub(in crate::store) fn remove_advertisement(&mut self, id: AdvertisementId) {
+        if let Some(row) = self.advertisements.remove(&id) {
+            for reservation in &row.reservation_ids {
+                self.reservations.remove(reservation);
+            }
+        }
+    }
+
+    fn publish(&mut self, advertisement: &Arc<Advertisement>, expires_at: UnixMs, now: UnixMs) -> WriteOutcome {
+        if self.tombstones.get(&advertisement.id).is_some_and(|until| now < *until) {
+            return WriteOutcome::Tombstoned;
+        }
+        let join_seats = advertisement.session.join_seats;
+        match self.advertisements.get_mut(&advertisement.id) {
+            Some(row) => {
+                row.expires_at = expires_at;
+                row.join_seats = join_seats;
+                row.new_advertisement = Some(Arc::clone(advertisement));
+                WriteOutcome::Published { created: false, advertised_since: row.advertised_since }
+            }
+            None => {
+                let advertised_since = advertisement.advertised_since;
+                let row = AdvertRowState {
+                    advertised_since,
+                    expires_at,
+                    join_seats,
+                    version: AdvertVersion::default(),
+                    new_advertisement: Some(Arc::clone(advertisement)),
+                    created_in_batch: true,
+                    reservation_ids: BTreeSet::new(),
+                };
+                self.advertisements.insert(advertisement.id, row);
+                WriteOutcome::Published { created: true, advertised_since }
+            }
+        }
+    }
+
+    fn reserve_seats(&mut self, wanted: &Reservation, now: UnixMs) -> WriteOutcome {
+        if let Some(stored) = self.reservations.get(&wanted.id) {
+            let is_replay =
+                stored.request_digest == wanted.request_digest && stored.advertisement_id == wanted.advertisement_id;
+            return if is_replay {
+                WriteOutcome::SeatsReserved { reservation: stored.clone(), is_replay }
+            } else {
+                WriteOutcome::IdempotencyKeyReused
+            };
+        }
+        let Some(row) = self.advertisements.get(&wanted.advertisement_id) else { return WriteOutcome::NotFound };
+        let all = row.reservation_ids.iter().filter_map(|id| self.reservations.get(id));
+        let live = all.filter(|reservation| occupies_seats(reservation, now));
+        let (count, taken_seats) =
+            live.fold((0, 0_usize), |(count, seats), reservation| (count + 1, seats + usize::from(reservation.seats)));
+        let open_seats = u16::try_from(usize::from(row.join_seats).saturating_sub(taken_seats)).unwrap_or(u16::MAX);
+        if open_seats < wanted.seats {
+            return WriteOutcome::NotEnoughSeats { open_seats };
+        }
+        if count >= RESERVATIONS_PER_ADVERTISEMENT_MAX {
+            return WriteOutcome::TooManyReservations;
+        }
+        let reservation = Reservation { state: ReservationState::Held, ..wanted.clone() };
+        self.add_reservation(reservation.clone());
+        WriteOutcome::SeatsReserved { reservation, is_replay: false }
+    }
+
+    fn confirm_reservations(&mut self, advertisement_id: AdvertisementId, ids: &[ReservationId], now: UnixMs) {
+        for id in ids {
+            if let Some(reservation) = self.reservation_in_advertisement(advertisement_id, *id)
+                && reservation.state == ReservationState::Held
+                && now < reservation.deadline
+            {
+                reservation.state = ReservationState::Confirmed;
+            }
+        }
+    }
+
+    fn end_reservations(&mut self, advertisement_id: AdvertisementId, ids: &[ReservationId], now: UnixMs) {
+        for id in ids {
+            if let Some(reservation) = self.reservation_in_advertisement(advertisement_id, *id)
+                && reservation.state != ReservationState::Ended
+            {
+                reservation.state = ReservationState::Ended;
+                reservation.deadline = now.plus_ms(ENDED_RESERVATION_RETENTION_MS);
+            }
+        }
+    }
+
+    /// The reservation, if it belongs to this advertisement. A host cannot change the reservations of another
+    /// advertisement.
+    fn reservation_in_advertisement(
+        &mut self,
+        advertisement_id: AdvertisementId,
+        id: ReservationId,
+    ) -> Option<&mut Reservation> {
+        self.reservations.get_mut(&id).filter(|reservation| reservation.advertisement_id == advertisement_id)
+    }
+}
+
+/// Whether a reservation's seats are not open.
+fn occupies_seats(reservation: &Reservation, now: UnixMs) -> bool {
+    match reservation.state {
+        ReservationState::Held => now < reservation.deadline,
+        ReservationState::Confirmed => true,
+        ReservationState::Ended => false,
+    }
+}

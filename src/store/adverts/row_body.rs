@@ -1,0 +1,299 @@
+//! JSON encoding of the parts of an advertisement or session without a column, with short keys.
+//!
+//! | key | content | | key | content |
+//! |---|---|---|---|---|
+//! | `h` | ruleset hash | | `s` | publisher, 32 hexadecimal digits |
+//! | `z` | party sizes | | `p` | players: user, client key, stated skill or null |
+//! | `n` | NAT type | | `g` | game in progress |
+//! | `b` | big parties | | `l` | locality: x, y, z |
+//! | `a` | attributes: name, value | | `r` | regions: name, round trip in ms |
+//! | `w` | allowed ranges: attribute, min or null, max or null | | `o` | origin: 0 client, 1 game server |
+//!
+//! Absent and empty values have no key. Unknown keys are ignored, so that older servers can read rows of newer ones.
+//! Numbers round-trip exactly. Domain types do not depend on this format.
+//!
+//! `h`, `s` and `w` belong to an advertisement. The other keys belong to a session, and are also used in a ticket's
+//! body (`queues/ticket_match_body.rs`).
+
+use std::fmt;
+
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::domain::advertisement::{Advertisement, AdvertisementKind, AllowedRange};
+use crate::domain::attribute::{AttributeValue, ValueOrigin};
+use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId, UserKey};
+use crate::domain::locality::Locality;
+use crate::domain::session::{Player, RegionLatency, Session};
+use crate::domain::time::UnixMs;
+
+/// Body as decoded.
+#[derive(Deserialize)]
+pub(in crate::store) struct BodyToRead {
+    #[serde(rename = "h")]
+    ruleset_hash: Option<u32>,
+    #[serde(rename = "s")]
+    publisher: Option<HexKey>,
+    #[serde(rename = "z")]
+    party_sizes: Vec<u8>,
+    #[serde(rename = "p", default)]
+    players: Vec<(HexKey, HexKey, Option<f64>)>,
+    #[serde(rename = "n")]
+    nat_type: Option<i32>,
+    #[serde(rename = "g")]
+    game_in_progress: Option<bool>,
+    #[serde(rename = "b")]
+    big_party_count: Option<i32>,
+    #[serde(rename = "l")]
+    locality: Option<(f32, f32, f32)>,
+    #[serde(rename = "a", default)]
+    attributes: Vec<(Box<str>, JsonValue)>,
+    #[serde(rename = "r", default)]
+    region_latencies: Vec<(Box<str>, f32)>,
+    #[serde(rename = "w", default)]
+    allowed_ranges: Vec<(Box<str>, Option<f64>, Option<f64>)>,
+    #[serde(rename = "o", default)]
+    origin: u8,
+}
+
+/// Body to encode; borrows from the session. A batch has a thousand, and cloning would take longer than encoding.
+#[derive(Serialize)]
+pub(in crate::store) struct BodyToWrite<'a> {
+    #[serde(rename = "h", skip_serializing_if = "Option::is_none")]
+    ruleset_hash: Option<u32>,
+    #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
+    publisher: Option<HexKey>,
+    #[serde(rename = "z")]
+    party_sizes: &'a [u8],
+    #[serde(rename = "p", skip_serializing_if = "JsonList::is_empty")]
+    players: JsonList<'a, Player, (HexKey, HexKey, Option<f64>)>,
+    #[serde(rename = "n", skip_serializing_if = "Option::is_none")]
+    nat_type: Option<i32>,
+    #[serde(rename = "g", skip_serializing_if = "Option::is_none")]
+    game_in_progress: Option<bool>,
+    #[serde(rename = "b", skip_serializing_if = "Option::is_none")]
+    big_party_count: Option<i32>,
+    #[serde(rename = "l", skip_serializing_if = "Option::is_none")]
+    locality: Option<(f32, f32, f32)>,
+    #[serde(rename = "a", skip_serializing_if = "JsonList::is_empty")]
+    attributes: JsonList<'a, (Box<str>, AttributeValue), (&'a str, JsonValueToWrite<'a>)>,
+    #[serde(rename = "r", skip_serializing_if = "JsonList::is_empty")]
+    region_latencies: JsonList<'a, RegionLatency, (&'a str, f32)>,
+    #[serde(rename = "w", skip_serializing_if = "JsonList::is_empty")]
+    allowed_ranges: JsonList<'a, AllowedRange, (&'a str, Option<f64>, Option<f64>)>,
+    #[serde(rename = "o", skip_serializing_if = "is_zero")]
+    origin: u8,
+}
+
+/// JSON list of borrowed elements, each converted when it is written.
+pub(in crate::store) struct JsonList<'a, T, As>(pub(in crate::store) &'a [T], pub(in crate::store) fn(&'a T) -> As);
+
+impl<T, As> JsonList<'_, T, As> {
+    pub(in crate::store) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<T, As: Serialize> Serialize for JsonList<'_, T, As> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.0.iter().map(self.1))
+    }
+}
+
+/// Initial capacity; enough for the body of most sessions.
+const BODY_CAPACITY_BYTES: usize = 512;
+
+/// Encodes an advertisement as JSON text.
+pub(in crate::store) fn encode_advertisement(advertisement: &Advertisement) -> String {
+    to_json_text(&BodyToWrite {
+        ruleset_hash: Some(advertisement.ruleset_hash.0),
+        publisher: advertisement.publisher.map(HexKey::from_user_key),
+        allowed_ranges: JsonList(&advertisement.allowed_ranges, encode_range),
+        ..BodyToWrite::from_session(&advertisement.session)
+    })
+}
+
+fn encode_range(range: &AllowedRange) -> (&str, Option<f64>, Option<f64>) {
+    (&range.attribute, range.min, range.max)
+}
+
+/// Encodes a value as JSON text. The keys are strings and the numbers finite, so encoding cannot fail. If it did, the
+/// empty text would be reported as a corrupt row at the next load.
+pub(in crate::store) fn to_json_text(body: &impl Serialize) -> String {
+    let mut text = Vec::with_capacity(BODY_CAPACITY_BYTES);
+    let written = serde_json::to_writer(&mut text, body);
+    written.ok().and_then(|()| String::from_utf8(text).ok()).unwrap_or_default()
+}
+
+impl<'a> BodyToWrite<'a> {
+    /// Body of a session, without the values that have a column.
+    pub(in crate::store) fn from_session(session: &'a Session) -> Self {
+        Self {
+            ruleset_hash: None,
+            publisher: None,
+            party_sizes: &session.party_sizes,
+            players: JsonList(&session.players, |player| {
+                (HexKey::from_user_key(player.user), HexKey::from_user_key(player.client_key), player.stated_skill)
+            }),
+            nat_type: session.nat_type,
+            game_in_progress: session.game_in_progress,
+            big_party_count: session.big_party_count,
+            locality: session.locality.map(|position| (position.x, position.y, position.z)),
+            attributes: JsonList(&session.attributes, |(name, value)| (name, JsonValueToWrite(value))),
+            region_latencies: JsonList(&session.region_latencies, |latency| (&latency.region, latency.round_trip_ms)),
+            allowed_ranges: JsonList(&[], encode_range),
+            origin: match session.origin {
+                ValueOrigin::Client => 0,
+                ValueOrigin::GameServer => 1,
+            },
+        }
+    }
+}
+
+/// Decodes an advertisement. The caller sets the values that have a column.
+pub(in crate::store) fn decode_advertisement(text: &str) -> Result<Advertisement, serde_json::Error> {
+    let mut body: BodyToRead = serde_json::from_str(text)?;
+    let ruleset_hash = body.ruleset_hash.ok_or_else(|| serde_json::Error::missing_field("h"))?;
+    let publisher = body.publisher.take();
+    let allowed_ranges = std::mem::take(&mut body.allowed_ranges).into_iter();
+    Ok(Advertisement {
+        id: AdvertisementId::from_bytes([0; 16]),
+        set_id: SetId::default(),
+        kind: AdvertisementKind::default(),
+        publisher: publisher.map(HexKey::user_key),
+        advertised_since: UnixMs::default(),
+        ruleset_hash: RulesetHash(ruleset_hash),
+        allowed_ranges: allowed_ranges.map(|(attribute, min, max)| AllowedRange { attribute, min, max }).collect(),
+        connect_data: Vec::new(),
+        session: body.into_session()?,
+    })
+}
+
+impl BodyToRead {
+    /// Converts to a session. The caller sets the values that have a column.
+    pub(in crate::store) fn into_session(self) -> Result<Session, serde_json::Error> {
+        let player = |(user, client_key, stated_skill): (HexKey, HexKey, Option<f64>)| Player {
+            user: user.user_key(),
+            client_key: client_key.user_key(),
+            stated_skill,
+        };
+        Ok(Session {
+            silo: SiloId::default(),
+            party_sizes: self.party_sizes,
+            players: self.players.into_iter().map(player).collect(),
+            nat_type: self.nat_type,
+            game_in_progress: self.game_in_progress,
+            big_party_count: self.big_party_count,
+            join_seats: 0,
+            locality: self.locality.map(|(x, y, z)| Locality { x, y, z }),
+            attributes: self.attributes.into_iter().map(|(name, value)| (name, value.0)).collect(),
+            region_latencies: self
+                .region_latencies
+                .into_iter()
+                .map(|(region, round_trip_ms)| RegionLatency { region, round_trip_ms })
+                .collect(),
+            origin: match self.origin {
+                0 => ValueOrigin::Client,
+                1 => ValueOrigin::GameServer,
+                other => return Err(serde_json::Error::custom(format_args!("unknown origin {other}"))),
+            },
+        })
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u8) -> bool {
+    *number == 0
+}
+
+/// Key of 16 bytes, mostly a user key, written as 32 hexadecimal digits.
+#[derive(Clone, Copy)]
+pub(in crate::store) struct HexKey(pub(in crate::store) [u8; 16]);
+
+impl HexKey {
+    pub(in crate::store) fn from_user_key(user: UserKey) -> Self {
+        Self(*user.as_bytes())
+    }
+
+    pub(in crate::store) fn user_key(self) -> UserKey {
+        UserKey::from_bytes(self.0)
+    }
+}
+
+impl Serialize for HexKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let text = self.user_key().to_hex();
+        serializer.serialize_str(std::str::from_utf8(&text).unwrap_or_default())
+    }
+}
+
+impl<'de> Deserialize<'de> for HexKey {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text: &str = Deserialize::deserialize(deserializer)?;
+        UserKey::parse(text)
+            .map(Self::from_user_key)
+            .ok_or_else(|| D::Error::custom("key is not 32 hexadecimal digits"))
+    }
+}
+
+/// Attribute value decoded from a JSON number, string, boolean or list of strings.
+struct JsonValue(AttributeValue);
+
+/// Attribute value to encode as JSON.
+struct JsonValueToWrite<'a>(&'a AttributeValue);
+
+impl Serialize for JsonValueToWrite<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            AttributeValue::Number(number) => serializer.serialize_f64(*number),
+            AttributeValue::String(text) => serializer.serialize_str(text),
+            AttributeValue::Bool(flag) => serializer.serialize_bool(*flag),
+            AttributeValue::StringList(strings) => serializer.collect_seq(strings.iter()),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonValueVisitor).map(Self)
+    }
+}
+
+struct JsonValueVisitor;
+
+impl<'de> Visitor<'de> for JsonValueVisitor {
+    type Value = AttributeValue;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a number, string, boolean or list of strings")
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<AttributeValue, E> {
+        Ok(AttributeValue::Number(number))
+    }
+
+    // JSON does not distinguish 5 from 5.0. This server writes 5.0; another writer might write 5.
+    fn visit_u64<E: Error>(self, number: u64) -> Result<AttributeValue, E> {
+        Ok(AttributeValue::Number(number as f64))
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<AttributeValue, E> {
+        Ok(AttributeValue::Number(number as f64))
+    }
+
+    fn visit_bool<E: Error>(self, flag: bool) -> Result<AttributeValue, E> {
+        Ok(AttributeValue::Bool(flag))
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<AttributeValue, E> {
+        Ok(AttributeValue::String(text.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut sequence: A) -> Result<AttributeValue, A::Error> {
+        let mut strings = Vec::new();
+        while let Some(text) = sequence.next_element::<Box<str>>()? {
+            strings.push(text);
+        }
+        Ok(AttributeValue::string_list(strings))
+    }
+}

@@ -1,0 +1,140 @@
+//! Decoder of the binary COPY format (`copy … to stdout`, chapter "COPY" of the Postgres manual) into advertisements.
+//! Each row is one message: the number of fields, then each field after its length, -1 for null; numbers are
+//! big-endian.
+
+use std::borrow::Cow;
+
+use crate::store::adverts::{AdvertVersion, StoredAdvertisement};
+use crate::store::error::StoreError;
+use crate::store::rows::AdvertisementRow;
+
+/// Start of the first message; the first row follows in the same message.
+const COPY_SIGNATURE: &[u8] = b"PGCOPY\n\xff\r\n\0";
+
+/// Field count of the last message.
+const END_OF_COPY: i16 = -1;
+
+/// Number of columns of `statements::copy_advertisements_sql`.
+const COLUMN_COUNT: i16 = 11;
+
+/// Decodes the advertisement in a message; `None` for the last message. `replica_id` is this server.
+pub(super) fn decode_advertisement(message: &[u8], replica_id: i64) -> Result<Option<StoredAdvertisement>, StoreError> {
+    let mut fields = CopyReader { remaining: message };
+    if message.starts_with(COPY_SIGNATURE) {
+        // Flags, and an extension of the header.
+        fields.take_bytes(COPY_SIGNATURE.len() + 4, "signature")?;
+        let extension_bytes = i32::from_be_bytes(fields.take_array("signature")?);
+        fields.take_bytes(usize::try_from(extension_bytes).unwrap_or(0), "signature")?;
+        if fields.remaining.is_empty() {
+            return Ok(None);
+        }
+    }
+    match i16::from_be_bytes(fields.take_array("advertisement_id")?) {
+        COLUMN_COUNT => {}
+        END_OF_COPY => return Ok(None),
+        other => return Err(corrupt_row("advertisement_id", format!("{other} columns, not {COLUMN_COUNT}"))),
+    }
+    let id = fields.field_array("advertisement_id")?;
+    let version = AdvertVersion(i64::from_be_bytes(fields.field_array("version")?));
+    let is_heartbeat_owner = i64::from_be_bytes(fields.field_array("heartbeat_owner")?) == replica_id;
+    let row = AdvertisementRow {
+        id,
+        silo_id: i64::from_be_bytes(fields.field_array("silo_id")?),
+        set_id: i64::from_be_bytes(fields.field_array("set_id")?),
+        kind: i64::from(i16::from_be_bytes(fields.field_array("kind")?)),
+        since_ms: i64::from_be_bytes(fields.field_array("since_ms")?),
+        expires_ms: i64::from_be_bytes(fields.field_array("expires_ms")?),
+        join_seats: i64::from(i32::from_be_bytes(fields.field_array("join_seats")?)),
+        body: Cow::Borrowed(fields.field_text("body")?),
+        connect_data: Cow::Borrowed(fields.field_bytes("connect_data")?),
+    };
+    let expires_at = row.published_expiry();
+    let advertisement = row.decode()?.into();
+    Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
+}
+
+/// Remaining bytes of a row.
+struct CopyReader<'a> {
+    remaining: &'a [u8],
+}
+
+impl<'a> CopyReader<'a> {
+    fn take_bytes(&mut self, count: usize, column: &'static str) -> Result<&'a [u8], StoreError> {
+        let (bytes, remaining) =
+            self.remaining.split_at_checked(count).ok_or_else(|| corrupt_row(column, "ends too early".into()))?;
+        self.remaining = remaining;
+        Ok(bytes)
+    }
+
+    fn take_array<const N: usize>(&mut self, column: &'static str) -> Result<[u8; N], StoreError> {
+        let bytes = self.take_bytes(N, column)?;
+        bytes.try_into().map_err(|_| corrupt_row(column, format!("length {} is not {N}", bytes.len())))
+    }
+
+    /// Bytes of a field; no column can be null.
+    fn field_bytes(&mut self, column: &'static str) -> Result<&'a [u8], StoreError> {
+        let length = i32::from_be_bytes(self.take_array(column)?);
+        let length = usize::try_from(length).map_err(|_| corrupt_row(column, "null".into()))?;
+        self.take_bytes(length, column)
+    }
+
+    fn field_text(&mut self, column: &'static str) -> Result<&'a str, StoreError> {
+        std::str::from_utf8(self.field_bytes(column)?).map_err(|error| corrupt_row(column, error.to_string()))
+    }
+
+    /// Bytes of a field of `N` bytes.
+    fn field_array<const N: usize>(&mut self, column: &'static str) -> Result<[u8; N], StoreError> {
+        let bytes = self.field_bytes(column)?;
+        bytes.try_into().map_err(|_| corrupt_row(column, format!("length {} is not {N}", bytes.len())))
+    }
+}
+
+fn corrupt_row(column: &'static str, reason: String) -> StoreError {
+    StoreError::CorruptRow { table: "advertisement", column, reason }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Message with the given fields, as Postgres sends it.
+    fn message(fields: &[&[u8]]) -> Vec<u8> {
+        let mut message = i16::try_from(fields.len()).unwrap().to_be_bytes().to_vec();
+        for field in fields {
+            message.extend(i32::try_from(field.len()).unwrap().to_be_bytes());
+            message.extend(*field);
+        }
+        message
+    }
+
+    #[test]
+    fn copy_decode_reports_the_corrupt_column() {
+        let [id, int64, int16, int32] = [&[1; 16][..], &[0; 8], &[0; 2], &[0; 4]];
+        let body = br#"{"h":1,"z":[1]}"#;
+        let row = [id, int64, int64, int64, int64, int16, int64, int64, int32, body, b"data"];
+        let decode = |fields: &[&[u8]]| decode_advertisement(&message(fields), 0);
+        let stored = decode(&row).unwrap().unwrap();
+        assert_eq!((stored.advertisement.connect_data.as_slice(), stored.is_heartbeat_owner), (&b"data"[..], true));
+        for (column, field, name) in
+            [(0, int16, "advertisement_id"), (5, int32, "kind"), (8, &[255; 4][..], "join_seats"), (9, b"\xff", "body")]
+        {
+            let mut fields = row;
+            fields[column] = field;
+            let error = decode(&fields).unwrap_err().to_string();
+            assert!(error.contains(&format!("column {name}")), "{error}");
+        }
+        assert!(decode(&row[..10]).is_err(), "too few columns");
+        let (short, null) = (message(&row), [&11_i16.to_be_bytes()[..], &[255; 4]].concat());
+        assert!(decode_advertisement(&short[..short.len() - 1], 0).is_err() && decode_advertisement(&null, 0).is_err());
+    }
+
+    #[test]
+    fn copy_decode_of_the_end_is_none() {
+        let header = [COPY_SIGNATURE, &[0; 8]].concat();
+        for end in
+            [header.clone(), END_OF_COPY.to_be_bytes().to_vec(), [&header[..], &END_OF_COPY.to_be_bytes()].concat()]
+        {
+            assert_eq!(decode_advertisement(&end, 0).unwrap(), None);
+        }
+    }
+}

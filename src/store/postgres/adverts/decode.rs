@@ -1,0 +1,105 @@
+//! Decoding of advertisement and reservation rows, with the columns of `statements.rs`.
+
+use std::borrow::Cow;
+
+use sqlx::postgres::PgRow;
+use sqlx::types::Uuid;
+
+use crate::domain::id::{AdvertisementId, ReservationId, UserKey};
+use crate::domain::time::UnixMs;
+use crate::store::adverts::{AdvertVersion, Reservation, ReservationState, StoredAdvertisement};
+use crate::store::column_reader::ColumnReader;
+use crate::store::error::StoreError;
+use crate::store::rows::{self, AdvertisementRow};
+
+/// Row of an id before a batch: an advertisement, a tombstone, or both.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct KeyLookup {
+    pub(super) id: AdvertisementId,
+    pub(super) version: AdvertVersion,
+    pub(super) heartbeat_owner: i64,
+    pub(super) advertised_since: UnixMs,
+    pub(super) expires_at: UnixMs,
+    pub(super) join_seats: u16,
+    /// Whether there is an advertisement.
+    pub(super) is_advertised: bool,
+    /// End of the tombstone, if there is one.
+    pub(super) deleted_until: Option<UnixMs>,
+}
+
+/// Decodes a row of `LOCK_ADVERTISEMENTS`.
+pub(super) fn decode_key_lookup(row: &PgRow) -> Result<KeyLookup, StoreError> {
+    let columns = ColumnReader { table: "advertisement", row };
+    Ok(KeyLookup {
+        id: AdvertisementId::from_bytes(columns.id_bytes(0, "advertisement_id")?),
+        version: AdvertVersion(columns.read(1, "version")?),
+        heartbeat_owner: columns.read(2, "heartbeat_owner")?,
+        advertised_since: rows::from_ms(columns.read(3, "since_ms")?),
+        expires_at: rows::from_ms(columns.read(4, "expires_ms")?),
+        join_seats: columns.uint16(5, "join_seats")?,
+        is_advertised: columns.read(6, "body")?,
+        deleted_until: columns.read::<Option<i64>>(7, "deleted_until_ms")?.map(rows::from_ms),
+    })
+}
+
+/// Number of columns of an advertisement, with its id first.
+pub(super) const ADVERTISEMENT_COLUMN_COUNT: usize = 11;
+
+/// Decodes the advertisement from column `first` on; `None` if there is only an id. `replica_id` is this server.
+pub(super) fn decode_advertisement(
+    row: &PgRow,
+    first: usize,
+    replica_id: i64,
+) -> Result<Option<StoredAdvertisement>, StoreError> {
+    let columns = ColumnReader { table: "advertisement", row };
+    let Some(version) = columns.read(first + 1, "version")? else { return Ok(None) };
+    let is_heartbeat_owner = columns.read::<i64>(first + 2, "heartbeat_owner")? == replica_id;
+    let row = AdvertisementRow {
+        id: columns.id_bytes(first, "advertisement_id")?,
+        silo_id: columns.read(first + 3, "silo_id")?,
+        set_id: columns.read(first + 4, "set_id")?,
+        kind: i64::from(columns.read::<i16>(first + 5, "kind")?),
+        since_ms: columns.read(first + 6, "since_ms")?,
+        expires_ms: columns.read(first + 7, "expires_ms")?,
+        join_seats: i64::from(columns.read::<i32>(first + 8, "join_seats")?),
+        body: Cow::Borrowed(columns.read(first + 9, "body")?),
+        connect_data: Cow::Borrowed(columns.read(first + 10, "connect_data")?),
+    };
+    let expires_at = row.published_expiry();
+    let advertisement = row.decode()?.into();
+    let version = AdvertVersion(version);
+    Ok(Some(StoredAdvertisement { advertisement, expires_at, reservations: Vec::new(), version, is_heartbeat_owner }))
+}
+
+/// Advertisement id in a row of `READ_CHANGES`.
+pub(super) fn decode_advertisement_id(row: &PgRow, index: usize) -> Result<AdvertisementId, StoreError> {
+    ColumnReader { table: "advertisement", row }.id_bytes(index, "advertisement_id").map(AdvertisementId::from_bytes)
+}
+
+/// Decodes the reservation from column `first` on; `None` if that column is null.
+pub(super) fn decode_reservation(row: &PgRow, first: usize) -> Result<Option<Reservation>, StoreError> {
+    let columns = ColumnReader { table: "reservation", row };
+    let Some(id) = columns.read::<Option<Uuid>>(first, "reservation_id")? else { return Ok(None) };
+    let users: &[u8] = columns.read(first + 3, "users")?;
+    let (users, rest) = users.as_chunks::<16>();
+    if !rest.is_empty() {
+        return Err(columns.corrupt_row("users", "length is not a multiple of 16".into()));
+    }
+    let digest: &[u8] = columns.read(first + 4, "request_digest")?;
+    Ok(Some(Reservation {
+        id: ReservationId::from_bytes(id.into_bytes()),
+        advertisement_id: AdvertisementId::from_bytes(columns.id_bytes(first + 1, "advertisement_id")?),
+        seats: columns.uint16(first + 2, "seats")?,
+        users: users.iter().map(|user| UserKey::from_bytes(*user)).collect(),
+        request_digest: digest
+            .try_into()
+            .map_err(|_| columns.corrupt_row("request_digest", format!("length {} is not 16", digest.len())))?,
+        state: match columns.read::<i16>(first + 5, "state")? {
+            0 => ReservationState::Held,
+            1 => ReservationState::Confirmed,
+            2 => ReservationState::Ended,
+            other => return Err(columns.corrupt_row("state", format!("unknown state {other}"))),
+        },
+        deadline: rows::from_ms(columns.read(first + 6, "deadline_ms")?),
+    }))
+}

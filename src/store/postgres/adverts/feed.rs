@@ -1,0 +1,166 @@
+//! Advertisements of the change feed: their statements and decoding.
+
+use std::collections::HashMap;
+
+use async_trait::async_trait;
+use sqlx::postgres::PgRow;
+use sqlx::types::Uuid;
+use tokio_stream::StreamExt;
+
+use crate::domain::id::{AdvertisementId, BuildIdHasher};
+use crate::store::adverts::{AdvertFeed, FeedBatch, Reservation, StoredAdvertisement};
+use crate::store::error::StoreError;
+use crate::store::postgres::adverts::{copy_decode, decode, statements as sql};
+use crate::store::postgres::connection::change_feed::{BatchHeader, ChangeFeed, FeedPosition, FeedRows};
+use crate::store::postgres::connection::cursor::{FeedRead, READ_TIMEOUT, SNAPSHOT_TIMEOUT};
+use crate::store::postgres::connection::listen;
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within, to_store_error};
+use crate::store::postgres::replica::Replica;
+
+/// Number of rows that are decoded as one unit of work.
+const DECODE_CHUNK_ROWS: usize = 2_000;
+
+/// Advertisements of the silos that this server loads.
+#[derive(Debug)]
+pub(super) struct AdvertFeedRows {
+    replica_id: i64,
+    silos: Option<Vec<i64>>,
+}
+
+impl AdvertFeedRows {
+    pub(super) fn new(replica: &Replica) -> Self {
+        Self { replica_id: replica.id.cast_signed(), silos: replica.silo_ids() }
+    }
+}
+
+impl FeedRows for AdvertFeedRows {
+    type Batch = FeedBatch;
+    /// The rows of `READ_CHANGES`; the first has the header.
+    type Changes = Vec<PgRow>;
+    type Also = [AdvertisementId];
+
+    const POLL_PURPOSE: &'static str = "advert feed";
+    const CHANNEL: &'static str = listen::ADVERT_CHANNEL;
+
+    async fn fetch_changes(
+        &self,
+        slot: &mut ConnectionSlot,
+        position: FeedPosition,
+        also: &[AdvertisementId],
+    ) -> Result<(FeedRead, Vec<PgRow>), StoreError> {
+        let ids: Vec<Uuid> = also.iter().map(|id| Uuid::from_bytes(*id.as_bytes())).collect();
+        let rows: Vec<PgRow> = query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+            let query = position.bind_to(sqlx::query(sql::READ_CHANGES));
+            query.bind(&ids).bind(&self.silos).fetch_all(&mut *connection)
+        })?;
+        let first = rows.first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
+        Ok((FeedRead::from_row(first).map_err(to_store_error)?, rows))
+    }
+
+    async fn decode_changes(&self, _: &mut ConnectionSlot, rows: Vec<PgRow>) -> Result<FeedBatch, StoreError> {
+        let (changed, removed) =
+            decode_changes(rows.get(1..).unwrap_or_default(), ADVERTISEMENT_COLUMN, self.replica_id)?;
+        Ok(FeedBatch { changed, removed, ..FeedBatch::default() })
+    }
+
+    async fn read_all(&self, slot: &mut ConnectionSlot) -> Result<FeedBatch, StoreError> {
+        let (copy, replica_id) = (sql::copy_advertisements_sql(self.silos.as_deref()), self.replica_id);
+        let decoding_tasks = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| async {
+            let mut decoding_tasks = Vec::new();
+            let mut rows = Vec::new();
+            let mut stream = connection.copy_out_raw(&copy).await?;
+            // Decoding a row takes longer than receiving it, so other threads decode.
+            while let Some(row) = stream.try_next().await? {
+                rows.push(row);
+                if rows.len() == DECODE_CHUNK_ROWS {
+                    let rows = std::mem::replace(&mut rows, Vec::with_capacity(DECODE_CHUNK_ROWS));
+                    decoding_tasks.push(tokio::task::spawn_blocking(move || decode_chunk(&rows, replica_id)));
+                }
+            }
+            decoding_tasks.push(tokio::task::spawn_blocking(move || decode_chunk(&rows, replica_id)));
+            Ok::<_, sqlx::Error>(decoding_tasks)
+        })?;
+        let mut changed = Vec::with_capacity(decoding_tasks.len() * DECODE_CHUNK_ROWS);
+        for task in decoding_tasks {
+            let decoded = task.await;
+            changed
+                .extend(decoded.unwrap_or_else(|_| Err(StoreError::Unavailable("a decoding task panicked".into())))?);
+        }
+        let rows = query_within!(slot, SNAPSHOT_TIMEOUT, "reading a snapshot", |connection| {
+            sqlx::query(sql::LOAD_RESERVATIONS).fetch_all(&mut *connection)
+        })?;
+        let mut reservations: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
+        for row in &rows {
+            let Some(reservation) = decode::decode_reservation(row, 0)? else { continue };
+            reservations.entry(reservation.advertisement_id).or_default().push(reservation);
+        }
+        attach_reservations(&mut changed, reservations);
+        Ok(FeedBatch { changed, ..FeedBatch::default() })
+    }
+
+    fn set_header(batch: &mut FeedBatch, BatchHeader { read_at, is_snapshot, has_more }: BatchHeader) {
+        (batch.read_at, batch.is_snapshot, batch.has_more) = (read_at, is_snapshot, has_more);
+    }
+}
+
+#[async_trait]
+impl AdvertFeed for ChangeFeed<AdvertFeedRows> {
+    async fn wait_for_changes(&mut self) {
+        self.wait().await;
+    }
+
+    async fn read_batch(&mut self, also: &[AdvertisementId]) -> Result<FeedBatch, StoreError> {
+        self.read(also).await
+    }
+}
+
+fn decode_chunk(messages: &[impl AsRef<[u8]>], replica_id: i64) -> Result<Vec<StoredAdvertisement>, StoreError> {
+    let decoded = messages.iter().map(|message| copy_decode::decode_advertisement(message.as_ref(), replica_id));
+    // The last message ends the copy.
+    decoded.filter_map(Result::transpose).collect()
+}
+
+/// Column of `READ_CHANGES` with the advertisement id; the advertisement's other columns follow.
+const ADVERTISEMENT_COLUMN: usize = 3;
+
+/// Decodes changed advertisements with their reservations, and ids without an advertisement; both in id order. An
+/// advertisement's columns start at `first`, and the reservation's columns follow them.
+pub(super) fn decode_changes(
+    rows: &[PgRow],
+    first: usize,
+    replica_id: i64,
+) -> Result<(Vec<StoredAdvertisement>, Vec<AdvertisementId>), StoreError> {
+    let (mut changed, mut removed) = (Vec::with_capacity(rows.len()), Vec::new());
+    let mut reservations: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher> = HashMap::default();
+    for row in rows {
+        let id = decode::decode_advertisement_id(row, first)?;
+        let reservation = decode::decode_reservation(row, first + decode::ADVERTISEMENT_COLUMN_COUNT)?;
+        if reservation.is_none() || !reservations.contains_key(&id) {
+            match decode::decode_advertisement(row, first, replica_id)? {
+                Some(stored) => changed.push(stored),
+                None => removed.push(id),
+            }
+        }
+        if let Some(reservation) = reservation {
+            reservations.entry(id).or_default().push(reservation);
+        }
+    }
+    attach_reservations(&mut changed, reservations);
+    changed.sort_unstable_by_key(|stored| stored.advertisement.id);
+    removed.sort_unstable();
+    Ok((changed, removed))
+}
+
+/// Adds the reservations to their advertisements, in id order.
+fn attach_reservations(
+    advertisements: &mut [StoredAdvertisement],
+    mut reservations: HashMap<AdvertisementId, Vec<Reservation>, BuildIdHasher>,
+) {
+    if reservations.is_empty() {
+        return;
+    }
+    for stored in advertisements {
+        stored.reservations = reservations.remove(&stored.advertisement.id).unwrap_or_default();
+        stored.reservations.sort_unstable_by_key(|reservation| reservation.id);
+    }
+}

@@ -1,0 +1,71 @@
+//! Rows that an advertisement batch finds: locked and read before the writes are applied.
+
+use std::collections::{BTreeMap, HashMap};
+
+use sqlx::postgres::PgConnection;
+
+use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
+use crate::store::adverts::Reservation;
+use crate::store::adverts::apply_writes::AdvertRows;
+use crate::store::adverts::touched_keys::TouchedAdvertKeys;
+use crate::store::mutant;
+use crate::store::postgres::adverts::decode::{self, KeyLookup};
+use crate::store::postgres::adverts::statements as sql;
+use crate::store::postgres::connection::commit::CommitError;
+use crate::store::postgres::connection::uuid_column::to_uuids;
+
+/// Stored rows for the ids of a batch.
+#[derive(Default)]
+pub(super) struct AdvertRowsBefore {
+    pub(super) advertisements: HashMap<AdvertisementId, KeyLookup, BuildIdHasher>,
+    pub(super) reservations: BTreeMap<ReservationId, Reservation>,
+}
+
+impl AdvertRowsBefore {
+    pub(super) async fn lock_and_read(
+        connection: &mut PgConnection,
+        keys: &TouchedAdvertKeys,
+    ) -> Result<Self, CommitError> {
+        let mut before = Self::default();
+        let locked = to_uuids(keys.locked_advertisements.iter().map(AdvertisementId::as_bytes));
+        for row in sqlx::query(sql::LOCK_ADVERTISEMENTS).bind(locked).fetch_all(&mut *connection).await? {
+            let found = decode::decode_key_lookup(&row)?;
+            before.advertisements.insert(found.id, found);
+        }
+        if keys.reservations.is_empty() && keys.seat_counted_advertisements.is_empty() {
+            return Ok(before);
+        }
+        let reservation_ids = to_uuids(keys.reservations.iter().map(ReservationId::as_bytes));
+        let trust_memory = mutant::is("trust_the_index");
+        let advertisement_ids =
+            to_uuids(keys.seat_counted_advertisements.iter().filter(|_| !trust_memory).map(AdvertisementId::as_bytes));
+        for row in sqlx::query(sql::READ_RESERVATIONS)
+            .bind(reservation_ids)
+            .bind(advertisement_ids)
+            .fetch_all(connection)
+            .await?
+        {
+            let reservation = decode::decode_reservation(&row, 0)?;
+            before.reservations.extend(reservation.map(|reservation| (reservation.id, reservation)));
+        }
+        Ok(before)
+    }
+
+    /// The rows that the writes are applied to.
+    pub(super) fn to_advert_rows(&self) -> AdvertRows {
+        let mut rows = AdvertRows::default();
+        for (id, found) in &self.advertisements {
+            rows.tombstones.extend(found.deleted_until.map(|until| (*id, until)));
+            if found.is_advertised {
+                rows.add_advertisement(
+                    *id,
+                    (found.advertised_since, found.expires_at),
+                    found.join_seats,
+                    found.version,
+                );
+            }
+        }
+        self.reservations.values().for_each(|reservation| rows.add_reservation(reservation.clone()));
+        rows
+    }
+}

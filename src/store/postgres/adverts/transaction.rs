@@ -1,0 +1,121 @@
+//! Transaction of an advertisement batch: lock the touched rows, apply the writes in code, store the difference. Most
+//! batches use one statement instead (`fast_path.rs`).
+//!
+//! If another server inserts a row of a new id first, the batch is retried and finds the row (`commit.rs`).
+
+use std::collections::BTreeSet;
+
+use sqlx::Executor;
+use sqlx::postgres::PgConnection;
+use sqlx::types::Uuid;
+
+use crate::domain::id::AdvertisementId;
+use crate::store::adverts::touched_keys::TouchedAdvertKeys;
+use crate::store::adverts::{AdvertVersion, AdvertWrite, CommitResult, VersionStep, WriteOutcome, transaction_label};
+use crate::store::error::StoreError;
+use crate::store::mutant;
+use crate::store::postgres::adverts::fast_path::{self, FastPathBatch};
+use crate::store::postgres::adverts::rows_before::AdvertRowsBefore;
+use crate::store::postgres::adverts::statements as sql;
+use crate::store::postgres::adverts::write_rows::AdvertRowChanges;
+use crate::store::postgres::connection::commit::{self, BatchWork, CommitAttempt, CommitError};
+use crate::store::postgres::connection::uuid_column::to_uuids;
+use crate::store::postgres::connection::write_session::WriteSession;
+
+/// Commits a batch and returns its result. On an error it was not committed, or the outcome is unknown.
+pub(super) async fn commit_batch(
+    session: &mut WriteSession,
+    batch: &[AdvertWrite],
+) -> Result<CommitResult, StoreError> {
+    let fast_path = FastPathBatch::from_batch(batch).filter(|_| !mutant::is("acknowledge_before_commit"));
+    commit::commit_with_retries(session, AdvertTransaction { batch, fast_path }).await
+}
+
+/// Batch, and its fast path form if it qualifies.
+struct AdvertTransaction<'a> {
+    batch: &'a [AdvertWrite],
+    fast_path: Option<FastPathBatch<'a>>,
+}
+
+impl BatchWork for AdvertTransaction<'_> {
+    type Output = CommitResult;
+
+    fn transaction_label(&self) -> &'static str {
+        transaction_label(self.batch)
+    }
+
+    fn write_count(&self) -> usize {
+        self.batch.len()
+    }
+
+    fn is_single_statement(&self) -> bool {
+        self.fast_path.is_some()
+    }
+
+    fn disable_fast_path(&mut self) {
+        self.fast_path = None;
+    }
+
+    async fn write(&self, connection: &mut PgConnection, attempt: &CommitAttempt) -> Result<CommitResult, CommitError> {
+        match &self.fast_path {
+            Some(fast_path) => fast_path.write(self.batch, attempt, connection).await,
+            None => write_batch(self.batch, connection, attempt).await,
+        }
+    }
+
+    async fn read_committed_result(
+        &self,
+        session: &mut WriteSession,
+        batch_id: Uuid,
+    ) -> Result<CommitResult, StoreError> {
+        fast_path::read_committed_result(session, batch_id, self.batch).await
+    }
+}
+
+/// Locks the rows, applies the batch and writes the difference, without committing it.
+async fn write_batch(
+    batch: &[AdvertWrite],
+    connection: &mut PgConnection,
+    attempt: &CommitAttempt,
+) -> Result<CommitResult, CommitError> {
+    connection.execute("begin").await?;
+    let before = AdvertRowsBefore::lock_and_read(connection, &TouchedAdvertKeys::of_batch(batch)).await?;
+    let mut after = before.to_advert_rows();
+    let outcomes: Vec<WriteOutcome> = batch.iter().map(|write| after.apply_write(write)).collect();
+    let row_changes = AdvertRowChanges::between(&before, &after, &extended_ids(batch, &outcomes), attempt.replica_id);
+    row_changes.write(connection).await?;
+    let changed_ids = row_changes.changed_ids();
+    let version = record_change(changed_ids.iter(), &mut *connection, attempt).await?;
+    let step = |write: &AdvertWrite| {
+        let id = write.advertisement_id();
+        let stored = before.advertisements.get(&id).filter(|stored| stored.is_advertised);
+        let before = stored.map_or(AdvertVersion::default(), |stored| stored.version);
+        let exists = after.advertisements.contains_key(&id);
+        let after = if changed_ids.contains(&id) { version } else { before };
+        VersionStep { before, after: if exists { after } else { AdvertVersion::default() } }
+    };
+    Ok(CommitResult { version_steps: batch.iter().map(step).collect(), outcomes })
+}
+
+/// Records the changed ids for the other servers, if there are any. Returns the transaction's id as version.
+async fn record_change(
+    changed_ids: impl ExactSizeIterator<Item = &AdvertisementId>,
+    connection: &mut PgConnection,
+    attempt: &CommitAttempt,
+) -> Result<AdvertVersion, CommitError> {
+    if changed_ids.len() == 0 {
+        return Ok(AdvertVersion::default());
+    }
+    let ids = to_uuids(changed_ids.map(AdvertisementId::as_bytes));
+    let query = sqlx::query_scalar(sql::INSERT_CHANGE).bind(attempt.batch_id).bind(attempt.replica_id).bind(ids);
+    Ok(AdvertVersion(query.bind(attempt.notify).fetch_one(connection).await?))
+}
+
+/// Advertisements whose heartbeats were applied.
+fn extended_ids(batch: &[AdvertWrite], outcomes: &[WriteOutcome]) -> BTreeSet<AdvertisementId> {
+    let applied = batch.iter().zip(outcomes).filter(|(_, outcome)| **outcome == WriteOutcome::Applied);
+    applied
+        .filter(|(write, _)| matches!(write, AdvertWrite::ExtendTtl { .. }))
+        .map(|(write, _)| write.advertisement_id())
+        .collect()
+}

@@ -1,0 +1,168 @@
+//! Change feed of this server: reads other servers' changes, of advertisements or of queues.
+//!
+//! Reads by transaction id, not by sequence number, so that no change is skipped; see `cursor.rs`.
+
+use std::future::Future;
+
+use sqlx::Postgres;
+use sqlx::postgres::{PgArguments, PgConnectOptions};
+use sqlx::query::Query;
+use sqlx::types::Uuid;
+
+use crate::domain::time::UnixMs;
+use crate::store::error::StoreError;
+use crate::store::postgres::connection::cursor::{
+    CHANGES_PER_READ_MAX, FeedCursor, FeedRead, POLL_INTERVAL, READ_TIMEOUT,
+};
+use crate::store::postgres::connection::listen::ListenTask;
+use crate::store::postgres::connection::open;
+use crate::store::postgres::connection::slot::{ConnectionSlot, query_within};
+use crate::store::postgres::connection::statements::READ_OLDEST_TRANSACTION;
+use crate::store::postgres::connection::unresolved_commits::UnresolvedCommits;
+use crate::store::postgres::replica::Replica;
+use crate::store::rows::from_ms;
+
+/// Rows that a change feed delivers, and how they are read.
+pub(in crate::store::postgres) trait FeedRows: Send + Sync {
+    /// Batch of rows.
+    type Batch: Send;
+    /// Changes that were read, but not yet decoded.
+    type Changes: Send;
+    /// Keys whose current state is read besides the changes.
+    type Also: Sync + ?Sized;
+
+    /// Purpose of the connection that polls.
+    const POLL_PURPOSE: &'static str;
+    /// Channel of the notifications.
+    const CHANNEL: &'static str;
+
+    /// Reads the changes from `position` on.
+    fn fetch_changes(
+        &self,
+        slot: &mut ConnectionSlot,
+        position: FeedPosition,
+        also: &Self::Also,
+    ) -> impl Future<Output = Result<(FeedRead, Self::Changes), StoreError>> + Send;
+
+    /// Decodes changes after the cursor has accepted them; may read further rows.
+    fn decode_changes(
+        &self,
+        slot: &mut ConnectionSlot,
+        changes: Self::Changes,
+    ) -> impl Future<Output = Result<Self::Batch, StoreError>> + Send;
+
+    /// Reads all rows from one snapshot.
+    fn read_all(&self, slot: &mut ConnectionSlot) -> impl Future<Output = Result<Self::Batch, StoreError>> + Send;
+
+    /// Sets the header of a batch.
+    fn set_header(batch: &mut Self::Batch, header: BatchHeader);
+}
+
+/// Header of a batch, as in `FeedBatch` and `QueueFeedBatch`.
+pub(in crate::store::postgres) struct BatchHeader {
+    pub(in crate::store::postgres) read_at: UnixMs,
+    pub(in crate::store::postgres) is_snapshot: bool,
+    pub(in crate::store::postgres) has_more: bool,
+}
+
+/// Position of a feed, as binds of a `READ_CHANGES` statement.
+pub(in crate::store::postgres) struct FeedPosition {
+    low_watermark: i64,
+    read_versions: Vec<i64>,
+    replica_id: i64,
+    unresolved_commits: Vec<Uuid>,
+}
+
+impl FeedPosition {
+    /// Binds `$1` to `$5`.
+    pub(in crate::store::postgres) fn bind_to<'q>(
+        self,
+        query: Query<'q, Postgres, PgArguments>,
+    ) -> Query<'q, Postgres, PgArguments> {
+        let query = query.bind(self.low_watermark).bind(self.read_versions).bind(self.replica_id);
+        query.bind(CHANGES_PER_READ_MAX).bind(self.unresolved_commits)
+    }
+}
+
+/// Change feed of this server.
+#[derive(Debug)]
+pub(in crate::store::postgres) struct ChangeFeed<T> {
+    rows: T,
+    poll_connection: ConnectionSlot,
+    load_connection: ConnectionSlot,
+    listen_task: Option<ListenTask>,
+    listen_options: PgConnectOptions,
+    replica_id: i64,
+    unresolved_commits: UnresolvedCommits,
+    /// `None` until a snapshot was read.
+    cursor: Option<FeedCursor>,
+}
+
+impl<T: FeedRows> ChangeFeed<T> {
+    pub(in crate::store::postgres) fn new(
+        rows: T,
+        options: &PgConnectOptions,
+        replica: &Replica,
+        unresolved_commits: UnresolvedCommits,
+    ) -> Self {
+        Self {
+            rows,
+            poll_connection: ConnectionSlot::new(T::POLL_PURPOSE, open::with_short_timeouts(options)),
+            load_connection: ConnectionSlot::new("load", open::with_long_timeout(options)),
+            listen_task: None,
+            listen_options: open::with_short_timeouts(options),
+            replica_id: replica.id.cast_signed(),
+            unresolved_commits,
+            cursor: None,
+        }
+    }
+
+    /// Waits until a change may be available, or for the poll interval.
+    pub(in crate::store::postgres) async fn wait(&mut self) {
+        let listen_task = self.listen_task.get_or_insert_with(|| ListenTask::start(&self.listen_options, T::CHANNEL));
+        listen_task.wait(POLL_INTERVAL).await;
+    }
+
+    /// Reads new changes; a snapshot if changes may have been missed.
+    pub(in crate::store::postgres) async fn read(&mut self, also: &T::Also) -> Result<T::Batch, StoreError> {
+        match self.read_changes(also).await? {
+            Some(batch) => Ok(batch),
+            None => self.read_snapshot().await,
+        }
+    }
+
+    /// Reads a snapshot. The cursor is older than the snapshot, so changes committed meanwhile are read again.
+    pub(in crate::store::postgres) async fn read_snapshot(&mut self) -> Result<T::Batch, StoreError> {
+        let slot = &mut self.load_connection;
+        let (oldest_running, now_ms): (i64, i64) =
+            query_within!(slot, READ_TIMEOUT, "polling the feed", |connection| {
+                sqlx::query_as(READ_OLDEST_TRANSACTION).fetch_one(&mut *connection)
+            })?;
+        let mut batch = self.rows.read_all(slot).await?;
+        let read_at = from_ms(now_ms);
+        self.cursor = Some(FeedCursor::new(oldest_running, read_at));
+        T::set_header(&mut batch, BatchHeader { read_at, is_snapshot: true, has_more: false });
+        Ok(batch)
+    }
+
+    /// Reads new changes; `None` if changes may have been missed.
+    async fn read_changes(&mut self, also: &T::Also) -> Result<Option<T::Batch>, StoreError> {
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        let slot = &mut self.poll_connection;
+        let position = FeedPosition {
+            low_watermark: cursor.low_watermark(),
+            read_versions: cursor.read_versions(),
+            replica_id: self.replica_id,
+            unresolved_commits: self.unresolved_commits.list(),
+        };
+        let (read, changes) = self.rows.fetch_changes(slot, position, also).await?;
+        if !cursor.can_continue(&read) {
+            return Ok(None);
+        }
+        let mut batch = self.rows.decode_changes(slot, changes).await?;
+        let read_at = read.read_at;
+        let has_more = cursor.advance(read);
+        T::set_header(&mut batch, BatchHeader { read_at, is_snapshot: false, has_more });
+        Ok(Some(batch))
+    }
+}

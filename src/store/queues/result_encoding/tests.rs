@@ -1,0 +1,183 @@
+//! Round trips of result rows, and checksums of results, rating changes and feedback.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::id::{RulesetHash, UserKey};
+use crate::domain::match_result::{
+    MatchExpectation, RatingHistoryEntry, RatingUpdate, ResultReport, SatisfactionStats, SideRank, UnratedReason,
+};
+use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::time::UnixMs;
+use crate::store::queues::RatingRow;
+use crate::store::queues::row_checksums::{feedback_checksum, rating_change_checksum, rating_checksum};
+use crate::store::rows::tests::{any_text, any_user_key, finite_number};
+
+fn number_or_nan() -> impl Strategy<Value = f64> {
+    prop_oneof![8 => finite_number(), 1 => Just(f64::NAN), 1 => Just(1.0 / 3.0)]
+}
+
+fn any_time() -> impl Strategy<Value = UnixMs> {
+    (0_u64..1 << 60).prop_map(UnixMs)
+}
+
+fn any_rating() -> impl Strategy<Value = PlayerRating> {
+    (number_or_nan(), number_or_nan()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation })
+}
+
+fn any_expectation() -> impl Strategy<Value = MatchExpectation> {
+    let lists = (prop::collection::vec(number_or_nan(), 0..3), prop::collection::vec(any::<u64>(), 0..3));
+    let ticket_round_trips_ms = prop::collection::vec(prop::option::of((0_u16..9_000).prop_map(f32::from)), 0..3);
+    (number_or_nan(), number_or_nan(), lists, ticket_round_trips_ms, prop::option::of(any_text())).prop_map(
+        |(match_quality, max_rating_gap, (win_probabilities, ticket_waits_ms), ticket_round_trips_ms, region)| {
+            MatchExpectation {
+                match_quality,
+                win_probabilities,
+                max_rating_gap,
+                ticket_waits_ms,
+                ticket_round_trips_ms,
+                region,
+            }
+        },
+    )
+}
+
+fn any_result() -> impl Strategy<Value = MatchResult> {
+    let users = || prop::collection::vec(any_user_key(), 0..3);
+    let side = (any::<u16>(), users(), any::<u32>()).prop_map(|(team, users, rank)| SideRank {
+        team_index: team,
+        users,
+        rank,
+    });
+    let change = (any_user_key(), any_rating(), any_rating()).prop_map(|(user, before, after)| RatingUpdate {
+        user,
+        before,
+        after,
+    });
+    let unrated_reason = prop::sample::select(vec![
+        UnratedReason::NoRatingSystem,
+        UnratedReason::SingleSide,
+        UnratedReason::PlayerLeftEarly,
+    ]);
+    let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any::<[u8; 16]>());
+    let times = (any_time(), any_time(), any::<Option<u64>>());
+    let lists = (prop::collection::vec(side, 0..3), users(), prop::collection::vec(change, 0..3));
+    (columns, times, lists, prop::option::of(unrated_reason), any_expectation()).prop_map(
+        |(
+            (id, set_id, silo, ruleset_hash, report_digest),
+            (started_at, reported_at, duration_ms),
+            (sides, left_early, rating_updates),
+            unrated_reason,
+            expectation,
+        )| {
+            let report = ResultReport {
+                match_id: MatchId::from_bytes(id),
+                set_id: SetId(set_id),
+                silo: SiloId(silo),
+                ruleset_hash: RulesetHash(ruleset_hash),
+                sides,
+                left_early,
+                started_at,
+                duration_ms,
+                expectation,
+            };
+            MatchResult { report, report_digest, reported_at, rating_updates, unrated_reason }
+        },
+    )
+}
+
+proptest! {
+    /// `Debug` distinguishes -0.0 from 0.0 and shows NaN; `==` does neither.
+    #[test]
+    fn result_row_round_trips(result in any_result()) {
+        let row = ResultRow::encode(&result);
+        let checksum = row.checksum();
+        let decoded = row.clone().decode().unwrap();
+        prop_assert_eq!(format!("{decoded:?}"), format!("{:?}", Arc::new(result)));
+        prop_assert_eq!(ResultRow::encode(&decoded).checksum(), checksum);
+    }
+}
+
+/// R16: the checksum covers every column of every row.
+#[test]
+fn result_checksums_cover_every_column() {
+    let row =
+        ResultRow { id: [1; 16], silo_id: 2, set_id: 3, reported_ms: 4, request_digest: [5; 16], body: "{}".into() };
+    let others = [
+        ResultRow { id: [9; 16], ..row.clone() },
+        ResultRow { silo_id: 9, ..row.clone() },
+        ResultRow { set_id: 9, ..row.clone() },
+        ResultRow { reported_ms: 9, ..row.clone() },
+        ResultRow { request_digest: [9; 16], ..row.clone() },
+        ResultRow { body: "[]".into(), ..row.clone() },
+    ];
+    others.iter().for_each(|other| assert_ne!(other.checksum(), row.checksum(), "{other:?}"));
+
+    let estimate = |rating| PlayerRating { rating, deviation: 2.0 };
+    let change = RatingHistoryEntry {
+        user: UserKey::from_bytes([1; 16]),
+        set_id: SetId(2),
+        rated_match_number: 3,
+        match_id: MatchId::from_bytes([4; 16]),
+        reported_at: UnixMs(5),
+        rank: 6,
+        side_count: 7,
+        before: estimate(8.0),
+        after: estimate(9.0),
+    };
+    let others = [
+        RatingHistoryEntry { user: UserKey::from_bytes([9; 16]), ..change },
+        RatingHistoryEntry { set_id: SetId(9), ..change },
+        RatingHistoryEntry { rated_match_number: 9, ..change },
+        RatingHistoryEntry { match_id: MatchId::from_bytes([9; 16]), ..change },
+        RatingHistoryEntry { reported_at: UnixMs(9), ..change },
+        RatingHistoryEntry { rank: 9, ..change },
+        RatingHistoryEntry { side_count: 9, ..change },
+        RatingHistoryEntry { before: estimate(1.0), ..change },
+        RatingHistoryEntry { after: estimate(1.0), ..change },
+    ];
+    others
+        .iter()
+        .for_each(|other| assert_ne!(rating_change_checksum(other), rating_change_checksum(&change), "{other:?}"));
+
+    let (id, user) = (MatchId::from_bytes([1; 16]), UserKey::from_bytes([2; 16]));
+    let checksum = feedback_checksum(id, user, 3, UnixMs(4));
+    assert_ne!(feedback_checksum(MatchId::from_bytes([9; 16]), user, 3, UnixMs(4)), checksum);
+    assert_ne!(feedback_checksum(id, UserKey::from_bytes([9; 16]), 3, UnixMs(4)), checksum);
+    assert_ne!(feedback_checksum(id, user, 4, UnixMs(4)), checksum);
+    assert_ne!(feedback_checksum(id, user, 3, UnixMs(5)), checksum);
+}
+
+/// Checksum of a rating row as computed before streaks existed.
+const CHECKSUM_BEFORE_STREAKS: i64 = -4_550_200_178_181_031_199;
+
+/// R12: rows without a streak keep their old checksum; a value in a later column changes it.
+#[test]
+fn rating_checksum_ignores_later_columns_while_they_are_zero() {
+    let row = RatingRow {
+        user: UserKey::from_bytes([1; 16]),
+        set_id: SetId(2),
+        rating: PlayerRating { rating: 3.0, deviation: 4.0 },
+        volatility: 5.0,
+        match_count: 6,
+        last_match_at: UnixMs(7),
+        streak: 0,
+        satisfaction: SatisfactionStats::default(),
+        active_periods: 0,
+    };
+    assert_eq!(rating_checksum(&row), CHECKSUM_BEFORE_STREAKS, "the old checksum");
+    let all = SatisfactionStats { abandoned_matches: 1, feedback_count: 1, feedback_sum: 1 };
+    let others = [
+        RatingRow { streak: -1, ..row },
+        RatingRow { satisfaction: SatisfactionStats { abandoned_matches: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: SatisfactionStats { feedback_count: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: SatisfactionStats { feedback_sum: 1, ..row.satisfaction }, ..row },
+        RatingRow { satisfaction: all, ..row },
+        RatingRow { active_periods: 1, ..row },
+        RatingRow { active_periods: 1, satisfaction: all, ..row },
+    ];
+    let mut checksums: Vec<i64> = others.iter().chain([&row]).map(rating_checksum).collect();
+    checksums.sort_unstable();
+    checksums.dedup();
+    assert_eq!(checksums.len(), 8);
+}

@@ -1,0 +1,88 @@
+//! Row checksums of tables keyed by user, whose rows have no body.
+
+use crate::domain::id::{MatchId, SetId, UserKey};
+use crate::domain::lifecycle::penalty::Penalty;
+use crate::domain::match_result::{RatingHistoryEntry, SatisfactionStats};
+use crate::domain::time::UnixMs;
+use crate::store::queues::RatingRow;
+use crate::store::queues::queue_rows::TicketUser;
+use crate::store::queues::queue_rows::record_result::history_slot;
+use crate::store::rows::{RowChecksum, to_ms};
+
+/// Checksum of a row of `ticket_user`.
+pub(in crate::store) fn ticket_user_checksum(user: UserKey, membership: &TicketUser) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(user.as_bytes());
+    sum.add_bytes(membership.ticket_id.as_bytes());
+    sum.add_number(i64::from(membership.queue.set_id.0));
+    sum.add_number(membership.queue.silo.0.cast_signed());
+    sum.add_number(i64::from(membership.exclusive));
+    sum.finish()
+}
+
+/// Checksum of a row of `match_user`.
+pub(in crate::store) fn match_user_checksum(user: UserKey, match_id: MatchId) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(user.as_bytes());
+    sum.add_bytes(match_id.as_bytes());
+    sum.finish()
+}
+
+/// Checksum of a row of `penalty`.
+pub(in crate::store) fn penalty_checksum((user, set_id): (UserKey, SetId), penalty: &Penalty) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(user.as_bytes());
+    sum.add_number(i64::from(set_id.0));
+    sum.add_number(i64::from(penalty.level));
+    sum.add_number(to_ms(penalty.cooldown_until));
+    sum.add_number(to_ms(penalty.resets_at));
+    sum.finish()
+}
+
+/// Checksum of a row of `rating`. The sign of a zero is ignored, because SQLite does not store it.
+pub(in crate::store) fn rating_checksum(row: &RatingRow) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(row.user.as_bytes());
+    sum.add_number(i64::from(row.set_id.0));
+    for number in [row.rating.rating, row.rating.deviation, row.volatility] {
+        sum.add_number((number + 0.0).to_bits().cast_signed());
+    }
+    sum.add_number(i64::from(row.match_count));
+    sum.add_number(to_ms(row.last_match_at));
+    let SatisfactionStats { abandoned_matches, feedback_count, feedback_sum } = row.satisfaction;
+    sum.add_number(i64::from(row.streak));
+    let counts = [abandoned_matches, feedback_count, feedback_sum, row.active_periods];
+    counts.into_iter().for_each(|count| sum.add_number(i64::from(count)));
+    sum.finish()
+}
+
+/// Checksum of a row of `rating_change`.
+pub(in crate::store) fn rating_change_checksum(change: &RatingHistoryEntry) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(change.user.as_bytes());
+    sum.add_bytes(change.match_id.as_bytes());
+    let numbers = [
+        change.set_id.0,
+        history_slot(change.rated_match_number),
+        change.rated_match_number,
+        change.rank,
+        change.side_count,
+    ];
+    numbers.into_iter().for_each(|number| sum.add_number(i64::from(number)));
+    sum.add_number(to_ms(change.reported_at));
+    for estimate in [change.before, change.after] {
+        sum.add_number((estimate.rating + 0.0).to_bits().cast_signed());
+        sum.add_number((estimate.deviation + 0.0).to_bits().cast_signed());
+    }
+    sum.finish()
+}
+
+/// Checksum of a row of `feedback`.
+pub(in crate::store) fn feedback_checksum(match_id: MatchId, user: UserKey, stars: u8, given_at: UnixMs) -> i64 {
+    let mut sum = RowChecksum::new();
+    sum.add_bytes(match_id.as_bytes());
+    sum.add_bytes(user.as_bytes());
+    sum.add_number(i64::from(stars));
+    sum.add_number(to_ms(given_at));
+    sum.finish()
+}

@@ -1,0 +1,287 @@
+//! JSON encoding of the parts of a ticket and of a match without a column, with short keys, as in
+//! `adverts/row_body.rs`.
+//!
+//! | ticket | content | | match | content |
+//! |---|---|---|---|---|
+//! | `s` | subject, 32 hexadecimal digits | | `h` | ruleset hash |
+//! | `q` | session, with the keys of `adverts/row_body.rs` | | `m` | tickets: id, entered, team, players |
+//! | `j` | join seats | | | a player: user, client, role or null, acceptance or null |
+//! | `t` | ratings: rating, deviation | | `q` | quality |
+//! | `b` | blocked users | | `r` | region |
+//! | `a` | exclusive | | `b` | advertisement that it backfills |
+//! | | | | `d` | deadline of the ready check, or of the search for a server |
+//! | | | | `e`, `u` | start; time at which the match ends without a report |
+//! | | | | `v`, `c` | game server: advertisement and reservation; connect data in hexadecimal digits |
+//! | | | | `p` | peer: the host |
+//! | | | | `o` | end reason, as index in `MATCH_END_REASONS` |
+//! | | | | `n` | ended, and was not hosted by fireteam |
+//!
+//! Absent and empty values have no key. Unknown keys are ignored. Times are milliseconds since the Unix epoch. NaN and
+//! infinity, which no correct server writes, become null and are read as NaN.
+
+use serde::de::Error;
+use serde::{Deserialize, Serialize};
+
+use crate::domain::id::{AdvertisementId, MatchId, ReservationId, RulesetHash, SetId, SiloId, TicketId, UserKey};
+use crate::domain::lifecycle::{Assignment, Match, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::queue::ticket::{PlayerRating, Ticket};
+use crate::domain::time::UnixMs;
+use crate::store::adverts::row_body::{BodyToRead, BodyToWrite, HexKey, JsonList, to_json_text};
+
+#[derive(Deserialize)]
+struct TicketBodyToRead {
+    #[serde(rename = "s")]
+    subject: Option<HexKey>,
+    #[serde(rename = "q")]
+    session: BodyToRead,
+    #[serde(rename = "j", default)]
+    join_seats: u16,
+    #[serde(rename = "t", default)]
+    player_ratings: Vec<(Option<f64>, Option<f64>)>,
+    #[serde(rename = "b", default)]
+    blocked_users: Vec<HexKey>,
+    #[serde(rename = "a", default)]
+    exclusive: bool,
+}
+
+#[derive(Serialize)]
+struct TicketBodyToWrite<'a> {
+    #[serde(rename = "s", skip_serializing_if = "Option::is_none")]
+    subject: Option<HexKey>,
+    #[serde(rename = "q")]
+    session: BodyToWrite<'a>,
+    #[serde(rename = "j", skip_serializing_if = "is_zero")]
+    join_seats: u16,
+    #[serde(rename = "t", skip_serializing_if = "JsonList::is_empty")]
+    player_ratings: JsonList<'a, PlayerRating, (f64, f64)>,
+    #[serde(rename = "b", skip_serializing_if = "JsonList::is_empty")]
+    blocked_users: JsonList<'a, UserKey, HexKey>,
+    #[serde(rename = "a", skip_serializing_if = "is_false")]
+    exclusive: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u16) -> bool {
+    *number == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
+pub(in crate::store) fn encode_ticket(ticket: &Ticket) -> String {
+    to_json_text(&TicketBodyToWrite {
+        subject: ticket.subject.map(HexKey::from_user_key),
+        session: BodyToWrite::from_session(&ticket.session),
+        join_seats: ticket.session.join_seats,
+        player_ratings: JsonList(&ticket.player_ratings, |rating| (rating.rating, rating.deviation)),
+        blocked_users: JsonList(&ticket.blocked_users, |user| HexKey::from_user_key(*user)),
+        exclusive: ticket.exclusive,
+    })
+}
+
+/// Decodes a ticket. The caller sets the values that have a column.
+pub(in crate::store) fn decode_ticket(text: &str) -> Result<Ticket, serde_json::Error> {
+    let body: TicketBodyToRead = serde_json::from_str(text)?;
+    let mut session = body.session.into_session()?;
+    session.join_seats = body.join_seats;
+    let player_rating = |(rating, deviation): (Option<f64>, Option<f64>)| PlayerRating {
+        rating: rating.unwrap_or(f64::NAN),
+        deviation: deviation.unwrap_or(f64::NAN),
+    };
+    Ok(Ticket {
+        id: TicketId::from_bytes([0; 16]),
+        set_id: SetId::default(),
+        subject: body.subject.map(HexKey::user_key),
+        entered_at: UnixMs::default(),
+        session,
+        player_ratings: body.player_ratings.into_iter().map(player_rating).collect(),
+        blocked_users: body.blocked_users.into_iter().map(HexKey::user_key).collect(),
+        exclusive: body.exclusive,
+    })
+}
+
+type MatchPlayerBody = (HexKey, HexKey, Option<u16>, Option<bool>);
+
+#[derive(Serialize, Deserialize)]
+struct MatchBody {
+    #[serde(rename = "h")]
+    ruleset_hash: u32,
+    #[serde(rename = "m", default)]
+    tickets: Vec<(HexKey, u64, u16, Vec<MatchPlayerBody>)>,
+    #[serde(rename = "q")]
+    quality: Option<f64>,
+    #[serde(rename = "r", skip_serializing_if = "Option::is_none")]
+    region: Option<Box<str>>,
+    #[serde(rename = "b", skip_serializing_if = "Option::is_none")]
+    backfilled_session: Option<HexKey>,
+    #[serde(rename = "d", skip_serializing_if = "Option::is_none")]
+    deadline_ms: Option<u64>,
+    #[serde(rename = "e", skip_serializing_if = "Option::is_none")]
+    started_at_ms: Option<u64>,
+    #[serde(rename = "u", skip_serializing_if = "Option::is_none")]
+    times_out_at_ms: Option<u64>,
+    #[serde(rename = "v", skip_serializing_if = "Option::is_none")]
+    game_server: Option<(HexKey, HexKey)>,
+    #[serde(rename = "c", skip_serializing_if = "Option::is_none")]
+    connect_data: Option<String>,
+    #[serde(rename = "p", skip_serializing_if = "Option::is_none")]
+    peer_host: Option<HexKey>,
+    #[serde(rename = "o", skip_serializing_if = "Option::is_none")]
+    end_reason: Option<u8>,
+    #[serde(rename = "n", default, skip_serializing_if = "is_false")]
+    unhosted: bool,
+}
+
+/// End reasons of matches, in the order of their stored numbers.
+const MATCH_END_REASONS: [MatchEndReason; 7] = [
+    MatchEndReason::Played,
+    MatchEndReason::TimedOut,
+    MatchEndReason::Declined,
+    MatchEndReason::NotAcceptedInTime,
+    MatchEndReason::NoServer,
+    MatchEndReason::ServerFailed,
+    MatchEndReason::Cancelled,
+];
+
+/// Stage of a match as column value, and the JSON text.
+pub(in crate::store) fn encode_match(found: &Match) -> (i64, String) {
+    let player = |player: &MatchPlayer| {
+        (HexKey::from_user_key(player.user), HexKey::from_user_key(player.client), player.role, player.accepted)
+    };
+    let ticket = |ticket: &MatchTicket| {
+        let players: Vec<MatchPlayerBody> = ticket.players.iter().map(player).collect();
+        (HexKey(*ticket.ticket_id.as_bytes()), ticket.entered_at.0, ticket.team, players)
+    };
+    let mut body = MatchBody {
+        ruleset_hash: found.ruleset_hash.0,
+        tickets: found.tickets.iter().map(ticket).collect(),
+        quality: Some(found.quality),
+        region: found.region.clone(),
+        backfilled_session: found.backfilled_session.map(|id| HexKey(*id.as_bytes())),
+        deadline_ms: None,
+        started_at_ms: None,
+        times_out_at_ms: None,
+        game_server: None,
+        connect_data: None,
+        peer_host: None,
+        end_reason: None,
+        unhosted: false,
+    };
+    let stage = match &found.stage {
+        MatchStage::ReadyCheck { deadline } => {
+            body.deadline_ms = Some(deadline.0);
+            0
+        }
+        MatchStage::Placing { deadline } => {
+            body.deadline_ms = Some(deadline.0);
+            1
+        }
+        MatchStage::Playing { assignment, started_at, times_out_at } => {
+            (body.started_at_ms, body.times_out_at_ms) = (Some(started_at.0), Some(times_out_at.0));
+            body.set_assignment(assignment);
+            2
+        }
+        MatchStage::Ended { end_reason, started_at, assignment, purge_at: _ } => {
+            let index = MATCH_END_REASONS.iter().position(|reason| reason == end_reason);
+            body.end_reason = index.and_then(|index| u8::try_from(index).ok());
+            body.started_at_ms = started_at.map(|started_at| started_at.0);
+            if let Some(assignment) = assignment {
+                body.set_assignment(assignment);
+                body.unhosted = *assignment == Assignment::Unhosted;
+            }
+            3
+        }
+    };
+    (stage, to_json_text(&body))
+}
+
+impl MatchBody {
+    fn set_assignment(&mut self, assignment: &Assignment) {
+        match assignment {
+            Assignment::GameServer { advertisement, reservation, connect_data } => {
+                self.game_server = Some((HexKey(*advertisement.as_bytes()), HexKey(*reservation.as_bytes())));
+                self.connect_data = Some(connect_data.iter().map(|byte| format!("{byte:02x}")).collect());
+            }
+            Assignment::PeerHost { host } => self.peer_host = Some(HexKey::from_user_key(*host)),
+            Assignment::Unhosted => {}
+        }
+    }
+
+    /// Assignment, if there is one.
+    fn take_assignment(&mut self) -> Result<Option<Assignment>, serde_json::Error> {
+        Ok(match (self.game_server.take(), self.peer_host.take()) {
+            (Some((advertisement, reservation)), _) => Some(Assignment::GameServer {
+                advertisement: AdvertisementId::from_bytes(advertisement.0),
+                reservation: ReservationId::from_bytes(reservation.0),
+                connect_data: decode_hex(&self.connect_data.take().unwrap_or_default())
+                    .ok_or_else(|| serde_json::Error::custom("connect data is not hexadecimal"))?,
+            }),
+            (None, Some(host)) => Some(Assignment::PeerHost { host: host.user_key() }),
+            (None, None) => None,
+        })
+    }
+}
+
+/// Decodes a match with the stage and purge time of its columns. The caller sets the other values that have a column.
+pub(in crate::store) fn decode_match(
+    text: &str,
+    stage: i64,
+    purge_at: Option<UnixMs>,
+) -> Result<Match, serde_json::Error> {
+    let mut body: MatchBody = serde_json::from_str(text)?;
+    let player = |(user, client, role, accepted): MatchPlayerBody| MatchPlayer {
+        user: user.user_key(),
+        client: client.user_key(),
+        role,
+        accepted,
+    };
+    let ticket = |(id, entered_at_ms, team, players): (HexKey, u64, u16, Vec<MatchPlayerBody>)| MatchTicket {
+        ticket_id: TicketId::from_bytes(id.0),
+        entered_at: UnixMs(entered_at_ms),
+        team,
+        players: players.into_iter().map(player).collect(),
+    };
+    let required_time =
+        |key, time_ms: Option<u64>| time_ms.map(UnixMs).ok_or_else(|| serde_json::Error::missing_field(key));
+    let stage = match stage {
+        0 => MatchStage::ReadyCheck { deadline: required_time("d", body.deadline_ms)? },
+        1 => MatchStage::Placing { deadline: required_time("d", body.deadline_ms)? },
+        2 => MatchStage::Playing {
+            assignment: body.take_assignment()?.unwrap_or(Assignment::Unhosted),
+            started_at: required_time("e", body.started_at_ms)?,
+            times_out_at: required_time("u", body.times_out_at_ms)?,
+        },
+        3 => MatchStage::Ended {
+            end_reason: body
+                .end_reason
+                .and_then(|index| MATCH_END_REASONS.get(usize::from(index)).copied())
+                .ok_or_else(|| serde_json::Error::custom("unknown end reason"))?,
+            started_at: body.started_at_ms.map(UnixMs),
+            assignment: body.take_assignment()?.or(body.unhosted.then_some(Assignment::Unhosted)),
+            purge_at: purge_at.ok_or_else(|| serde_json::Error::custom("ended match without purge time"))?,
+        },
+        other => return Err(serde_json::Error::custom(format_args!("unknown stage {other}"))),
+    };
+    Ok(Match {
+        id: MatchId::from_bytes([0; 16]),
+        set_id: SetId::default(),
+        silo: SiloId::default(),
+        ruleset_hash: RulesetHash(body.ruleset_hash),
+        proposed_at: UnixMs::default(),
+        version: 0,
+        stage,
+        tickets: body.tickets.into_iter().map(ticket).collect(),
+        quality: body.quality.unwrap_or(f64::NAN),
+        region: body.region,
+        backfilled_session: body.backfilled_session.map(|id| AdvertisementId::from_bytes(id.0)),
+    })
+}
+
+/// Decodes hexadecimal digits; `None` if the text has others or an odd length.
+fn decode_hex(digits: &str) -> Option<Vec<u8>> {
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let to_byte = |pair: &[u8; 2]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    if rest.is_empty() { pairs.iter().map(to_byte).collect() } else { None }
+}

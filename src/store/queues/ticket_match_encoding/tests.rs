@@ -1,0 +1,307 @@
+//! Round trips of ticket and match rows, and their checksums.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::id::{AdvertisementId, ReservationId, RulesetHash, UserKey};
+use crate::domain::lifecycle::{Assignment, MatchEndReason, MatchPlayer, MatchStage, MatchTicket};
+use crate::domain::match_result::SatisfactionStats;
+use crate::domain::queue::ticket::PlayerRating;
+use crate::domain::session::Session;
+use crate::store::queues::RatingRow;
+use crate::store::queues::row_checksums::rating_checksum;
+use crate::store::rows::tests::{any_session, any_text, any_user_key, finite_number};
+
+/// Numbers, including NaN, which JSON cannot represent.
+fn number_or_nan() -> impl Strategy<Value = f64> {
+    prop_oneof![8 => finite_number(), 4 => any::<u32>().prop_map(|n| 1.0 / f64::from(n.max(1))), 1 => Just(f64::NAN)]
+}
+
+fn any_time() -> impl Strategy<Value = UnixMs> {
+    (0_u64..1 << 60).prop_map(UnixMs)
+}
+
+fn any_ticket() -> impl Strategy<Value = Ticket> {
+    let player_rating =
+        (number_or_nan(), number_or_nan()).prop_map(|(rating, deviation)| PlayerRating { rating, deviation });
+    let columns = (any::<[u8; 16]>(), any::<u32>(), prop::option::of(any_user_key()), any_time());
+    let lists = (prop::collection::vec(player_rating, 0..4), prop::collection::vec(any_user_key(), 0..4));
+    (columns, any_session(), lists, any::<bool>()).prop_map(
+        |((id, set_id, subject, entered_at), session, (player_ratings, blocked_users), exclusive)| Ticket {
+            id: TicketId::from_bytes(id),
+            set_id: SetId(set_id),
+            subject,
+            entered_at,
+            session,
+            player_ratings,
+            blocked_users,
+            exclusive,
+        },
+    )
+}
+
+fn any_ticket_state() -> impl Strategy<Value = TicketState> {
+    let id = any::<[u8; 16]>().prop_map(MatchId::from_bytes);
+    let end_reason = prop::sample::select(TICKET_END_REASONS.to_vec());
+    prop_oneof![
+        Just(TicketState::Waiting),
+        id.clone().prop_map(TicketState::InMatch),
+        (end_reason, prop::option::of(id), any_time())
+            .prop_map(|(end_reason, match_id, purge_at)| TicketState::Ended { end_reason, match_id, purge_at }),
+    ]
+}
+
+fn any_stage() -> impl Strategy<Value = MatchStage> {
+    let game_server = (any::<[u8; 16]>(), any::<[u8; 16]>(), prop::collection::vec(any::<u8>(), 0..20)).prop_map(
+        |(advertisement, reservation, connect_data)| Assignment::GameServer {
+            advertisement: AdvertisementId::from_bytes(advertisement),
+            reservation: ReservationId::from_bytes(reservation),
+            connect_data,
+        },
+    );
+    let assignment = prop_oneof![
+        game_server,
+        any_user_key().prop_map(|host| Assignment::PeerHost { host }),
+        Just(Assignment::Unhosted)
+    ];
+    let end_reasons = [
+        MatchEndReason::Played,
+        MatchEndReason::TimedOut,
+        MatchEndReason::Declined,
+        MatchEndReason::NotAcceptedInTime,
+        MatchEndReason::NoServer,
+        MatchEndReason::ServerFailed,
+        MatchEndReason::Cancelled,
+    ];
+    prop_oneof![
+        any_time().prop_map(|deadline| MatchStage::ReadyCheck { deadline }),
+        any_time().prop_map(|deadline| MatchStage::Placing { deadline }),
+        (assignment.clone(), any_time(), any_time()).prop_map(|(assignment, started_at, times_out_at)| {
+            MatchStage::Playing { assignment, started_at, times_out_at }
+        }),
+        (
+            prop::sample::select(end_reasons.to_vec()),
+            prop::option::of(any_time()),
+            prop::option::of(assignment),
+            any_time()
+        )
+            .prop_map(|(end_reason, started_at, assignment, purge_at)| MatchStage::Ended {
+                end_reason,
+                started_at,
+                assignment,
+                purge_at
+            }),
+    ]
+}
+
+fn any_match() -> impl Strategy<Value = Match> {
+    let match_player = (any_user_key(), any_user_key(), any::<Option<u16>>(), any::<Option<bool>>())
+        .prop_map(|(user, client, role, accepted)| MatchPlayer { user, client, role, accepted });
+    let match_ticket = (any::<[u8; 16]>(), any_time(), any::<u16>(), prop::collection::vec(match_player, 0..3))
+        .prop_map(|(ticket, entered_at, team, players)| MatchTicket {
+            ticket_id: TicketId::from_bytes(ticket),
+            entered_at,
+            team,
+            players,
+        });
+    let columns = (any::<[u8; 16]>(), any::<u32>(), any::<u64>(), any::<u32>(), any_time(), any::<u64>());
+    let rest = (number_or_nan(), prop::option::of(any_text()), any::<Option<[u8; 16]>>());
+    (columns, any_stage(), prop::collection::vec(match_ticket, 0..4), rest).prop_map(
+        |(
+            (id, set_id, silo, ruleset_hash, proposed_at, version),
+            stage,
+            tickets,
+            (quality, region, backfilled_session),
+        )| Match {
+            id: MatchId::from_bytes(id),
+            set_id: SetId(set_id),
+            silo: SiloId(silo),
+            ruleset_hash: RulesetHash(ruleset_hash),
+            proposed_at,
+            version,
+            stage,
+            tickets,
+            quality,
+            region,
+            backfilled_session: backfilled_session.map(AdvertisementId::from_bytes),
+        },
+    )
+}
+
+proptest! {
+    /// `Debug` distinguishes -0.0 from 0.0 and shows NaN; `==` does neither.
+    #[test]
+    fn ticket_row_round_trips(ticket in any_ticket(), state in any_ticket_state(), expires_at in any_time(), version: u64) {
+        let request_digest = *ticket.id.as_bytes();
+        let stored = StoredTicket { ticket: Arc::new(ticket), state, expires_at, version, request_digest };
+        let row = TicketRow::encode(&stored.ticket, stored.request_digest);
+        let decoded = row.decode(TicketStateRow::encode(&stored)).unwrap();
+        prop_assert_eq!(format!("{decoded:?}"), format!("{stored:?}"));
+    }
+
+    #[test]
+    fn match_row_round_trips(sample in any_match()) {
+        let decoded = MatchRow::encode(&sample).decode().unwrap();
+        prop_assert_eq!(format!("{decoded:?}"), format!("{sample:?}"));
+    }
+}
+
+fn sample_ticket() -> Ticket {
+    Ticket {
+        id: TicketId::from_bytes([1; 16]),
+        set_id: SetId(3),
+        subject: None,
+        entered_at: UnixMs(100),
+        session: Session { party_sizes: vec![2], ..Session::default() },
+        player_ratings: vec![PlayerRating { rating: 1500.5, deviation: 0.1 }],
+        blocked_users: vec![],
+        exclusive: true,
+    }
+}
+
+fn sample_match() -> Match {
+    let user = UserKey::from_bytes([0xab; 16]);
+    Match {
+        id: MatchId::from_bytes([2; 16]),
+        set_id: SetId(3),
+        silo: SiloId(4),
+        ruleset_hash: RulesetHash(5),
+        proposed_at: UnixMs(6),
+        version: 7,
+        stage: MatchStage::ReadyCheck { deadline: UnixMs(8) },
+        tickets: vec![MatchTicket {
+            ticket_id: TicketId::from_bytes([1; 16]),
+            entered_at: UnixMs(100),
+            team: 0,
+            players: vec![MatchPlayer { user, client: user, role: None, accepted: Some(true) }],
+        }],
+        quality: 0.5,
+        region: None,
+        backfilled_session: None,
+    }
+}
+
+#[test]
+fn queue_bodies_omit_absent_values() {
+    let ticket = TicketRow::encode(&sample_ticket(), [0; 16]);
+    assert_eq!(ticket.body, r#"{"q":{"z":[2]},"t":[[1500.5,0.1]],"a":true}"#);
+    let (one, ab) = ("01".repeat(16), "ab".repeat(16));
+    let expected = format!(r#"{{"h":5,"m":[["{one}",100,0,[["{ab}","{ab}",null,true]]]],"q":0.5,"d":8}}"#);
+    assert_eq!(MatchRow::encode(&sample_match()).body, expected);
+}
+
+/// A server that is downgraded reads rows of the newer version.
+#[test]
+fn match_body_ignores_unknown_keys() {
+    let sample = sample_match();
+    let mut row = MatchRow::encode(&sample);
+    row.body.to_mut().insert_str(1, r#""zz":{"deep":[1]},"#);
+    assert_eq!(*row.decode().unwrap(), sample);
+}
+
+/// R16: an invalid value is reported with its table and column.
+#[test]
+fn queue_row_corruption_names_the_column() {
+    let column = |result: Result<StoreError, String>| match result.unwrap() {
+        StoreError::CorruptRow { table, column, .. } => (table, column),
+        other => panic!("{other}"),
+    };
+    type Corruption = fn(&mut TicketRow<'static>, &mut TicketStateRow);
+    let corruptions: [(&str, Corruption); 6] = [
+        ("set_id", |row, _| row.set_id = -1),
+        ("body", |row, _| row.body = "{".into()),
+        ("body", |row, _| row.body = r#"{"q":{"z":[2],"o":7}}"#.into()),
+        ("state", |_, state_row| state_row.state = 1),
+        ("end_reason", |_, state_row| (state_row.state, state_row.purge_at_ms) = (2, Some(1))),
+        ("purge_at_ms", |_, state_row| (state_row.state, state_row.end_reason) = (2, Some(0))),
+    ];
+    for (expected, corrupt) in corruptions {
+        let mut row = TicketRow::encode(&sample_ticket(), [0; 16]);
+        let mut state_row =
+            TicketStateRow { state: 0, match_id: None, end_reason: None, expires_ms: 0, purge_at_ms: None, version: 1 };
+        corrupt(&mut row, &mut state_row);
+        assert_eq!(
+            column(row.decode(state_row).map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))),
+            ("ticket", expected)
+        );
+    }
+    for body in [r#"{"h":5}"#, r#"{"h":5,"d":1,"m":[["short",1,0,[]]]}"#] {
+        let mut row = MatchRow::encode(&sample_match());
+        row.body = body.into();
+        assert_eq!(column(row.decode().map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))), ("match", "body"));
+    }
+    let ended = MatchRow { stage: 3, ..MatchRow::encode(&sample_match()) };
+    assert_eq!(column(ended.decode().map_or_else(Ok, |decoded| Err(format!("{decoded:?}")))), ("match", "body"));
+}
+
+/// R16: the checksums cover every column and the boundaries between columns.
+#[test]
+fn queue_checksums_cover_every_column() {
+    let ticket = TicketRow::encode(&sample_ticket(), [0; 16]);
+    let corruptions: [fn(&mut TicketRow<'static>); 6] = [
+        |row| row.id[3] ^= 1,
+        |row| row.silo_id += 1,
+        |row| row.set_id += 1,
+        |row| row.entered_ms += 1,
+        |row| row.request_digest[3] ^= 1,
+        |row| row.body.to_mut().push(' '),
+    ];
+    for (index, corrupt) in corruptions.into_iter().enumerate() {
+        let mut row = ticket.clone();
+        corrupt(&mut row);
+        assert_ne!(row.checksum(), ticket.checksum(), "ticket {index}");
+    }
+    let state_row = TicketStateRow {
+        state: 2,
+        match_id: Some([1; 16]),
+        end_reason: Some(0),
+        expires_ms: 5,
+        purge_at_ms: Some(6),
+        version: 7,
+    };
+    let corruptions: [fn(&mut TicketStateRow); 8] = [
+        |row| row.state -= 1,
+        |row| row.match_id = None,
+        |row| row.match_id = Some([2; 16]),
+        |row| row.end_reason = None,
+        |row| row.expires_ms += 1,
+        |row| row.purge_at_ms = Some(0),
+        |row| row.version += 1,
+        |row| (row.end_reason, row.purge_at_ms) = (row.purge_at_ms, row.end_reason),
+    ];
+    for (index, corrupt) in corruptions.into_iter().enumerate() {
+        let mut row = state_row;
+        corrupt(&mut row);
+        assert_ne!(row.checksum(&[9; 16]), state_row.checksum(&[9; 16]), "state {index}");
+    }
+    assert_ne!(state_row.checksum(&[8; 16]), state_row.checksum(&[9; 16]), "the checksum includes the ticket id");
+    let sample = MatchRow::encode(&sample_match());
+    let corruptions: [fn(&mut MatchRow<'static>); 8] = [
+        |row| row.id[3] ^= 1,
+        |row| row.silo_id += 1,
+        |row| row.set_id += 1,
+        |row| row.proposed_ms += 1,
+        |row| row.version += 1,
+        |row| row.stage += 1,
+        |row| row.purge_at_ms = Some(0),
+        |row| row.body.to_mut().push(' '),
+    ];
+    for (index, corrupt) in corruptions.into_iter().enumerate() {
+        let mut row = sample.clone();
+        corrupt(&mut row);
+        assert_ne!(row.checksum(), sample.checksum(), "match {index}");
+    }
+    let rating = |rating| RatingRow {
+        user: UserKey::from_bytes([1; 16]),
+        set_id: SetId(1),
+        rating: PlayerRating { rating, deviation: 0.0 },
+        volatility: 0.0,
+        match_count: 1,
+        last_match_at: UnixMs(1),
+        streak: 0,
+        satisfaction: SatisfactionStats::default(),
+        active_periods: 0,
+    };
+    assert_ne!(rating_checksum(&rating(0.1)), rating_checksum(&rating(0.1 + f64::EPSILON / 8.0)));
+    assert_eq!(rating_checksum(&rating(0.0)), rating_checksum(&rating(-0.0)), "SQLite stores no sign of a zero");
+}

@@ -1,0 +1,269 @@
+//! Transaction of an advertisement batch: read the touched rows, apply the writes in code, store the difference.
+//!
+//! One statement writes all rows of a kind, for any mix of writes. An id that occurs several times is written once, in
+//! its final state.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+use sqlx::Row;
+use sqlx::sqlite::SqliteConnection;
+
+use crate::domain::advertisement::Advertisement;
+use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId};
+use crate::domain::time::UnixMs;
+use crate::store::adverts::apply_writes::{AdvertRowState, AdvertRows};
+use crate::store::adverts::touched_keys::TouchedAdvertKeys;
+use crate::store::adverts::{AdvertVersion, AdvertWrite, Reservation, WriteOutcome};
+use crate::store::error::StoreError;
+use crate::store::rows::{self, AdvertLookup, AdvertisementRow, ReservationRow};
+use crate::store::sqlite::adverts::statements as sql;
+use crate::store::sqlite::connection::error::to_store_error;
+use crate::store::sqlite::connection::hex_json_array::hex_json_array;
+use crate::store::sqlite::connection::sql_script::{BindValues, SqlScript};
+use crate::store::sqlite::connection::wal::WalLength;
+
+/// Applies a batch and returns its outcomes and the new length of the write-ahead log. On an error nothing was
+/// committed. The connection may be inside a transaction, so the caller must close it.
+pub(super) async fn commit_batch(
+    connection: &mut SqliteConnection,
+    batch: &[AdvertWrite],
+) -> Result<(Vec<WriteOutcome>, WalLength), StoreError> {
+    let keys = TouchedAdvertKeys::of_batch(batch);
+    // Polled in this order: SQLite's thread gets the query first, then the bodies are encoded here.
+    let (before, encoded) = tokio::join!(biased; AdvertRowsBefore::begin_and_read(connection, &keys), async { EncodedAdverts::encode_batch(batch) });
+    let before = before?;
+    let mut after = before.to_advert_rows();
+    let outcomes = batch.iter().map(|write| after.apply_write(write)).collect();
+    let script = AdvertRowChanges::between(&before, &after, encoded).to_script();
+    let row = script.execute_and_commit(connection).await.map_err(to_store_error)?;
+    let number = |index| row.try_get::<i64, _>(index).map_err(to_store_error);
+    Ok((outcomes, WalLength { pages: number(1)?, checkpointed_pages: number(2)? }))
+}
+
+/// Stored rows for the ids of a batch.
+#[derive(Default)]
+struct AdvertRowsBefore {
+    advertisements: HashMap<AdvertisementId, AdvertLookup>,
+    reservations: BTreeMap<ReservationId, Reservation>,
+    tombstones: HashMap<AdvertisementId, UnixMs, BuildIdHasher>,
+}
+
+impl AdvertRowsBefore {
+    async fn begin_and_read(connection: &mut SqliteConnection, keys: &TouchedAdvertKeys) -> Result<Self, StoreError> {
+        let mut before = Self::default();
+        let query = sqlx::query(sql::BEGIN_AND_READ)
+            .bind(hex_json_array(keys.advertisements.iter().map(AdvertisementId::as_bytes)))
+            .bind(hex_json_array(keys.reservations.iter().map(ReservationId::as_bytes)))
+            .bind(hex_json_array(keys.seat_counted_advertisements.iter().map(AdvertisementId::as_bytes)));
+        let rows = query.fetch_all(connection).await.map_err(to_store_error)?;
+        let (first, reservations) = rows.split_first().ok_or_else(|| to_store_error(sqlx::Error::RowNotFound))?;
+        let ids: Vec<AdvertisementId> = keys.advertisements.iter().copied().collect();
+        for found in rows::decode_lookup_results(first.try_get(0).map_err(to_store_error)?)? {
+            let Some(&id) = ids.get(found.key_index) else { continue };
+            before.advertisements.extend(found.advertisement.map(|stored| (id, stored)));
+            before.tombstones.extend(found.tombstone_until.map(|until| (id, until)));
+        }
+        for row in reservations {
+            let reservation = rows::decode_reservation(row)?;
+            before.reservations.insert(reservation.id, reservation);
+        }
+        Ok(before)
+    }
+
+    /// The rows that the writes are applied to.
+    fn to_advert_rows(&self) -> AdvertRows {
+        let mut advert_rows = AdvertRows { tombstones: self.tombstones.clone(), ..AdvertRows::default() };
+        for (id, stored) in &self.advertisements {
+            advert_rows.add_advertisement(
+                *id,
+                (stored.advertised_since, stored.expires_at),
+                stored.join_seats,
+                AdvertVersion::default(),
+            );
+        }
+        self.reservations.values().for_each(|reservation| advert_rows.add_reservation(reservation.clone()));
+        advert_rows
+    }
+}
+
+/// Encoded advertisements of a batch, prepared while the database reads. The final row can differ in its start of
+/// advertising and its expiry.
+#[derive(Default)]
+struct EncodedAdverts<'a>(HashMap<AdvertisementId, (&'a Arc<Advertisement>, AdvertPublication<'a>)>);
+
+impl<'a> EncodedAdverts<'a> {
+    fn encode_batch(batch: &'a [AdvertWrite]) -> Self {
+        let mut encoded = Self::default();
+        // Of several publications of an id, the last one is most likely the one to store.
+        for write in batch.iter().rev() {
+            if let AdvertWrite::Publish { advertisement, expires_at, .. } = write {
+                encoded
+                    .0
+                    .entry(advertisement.id)
+                    .or_insert_with(|| (advertisement, AdvertPublication::encode(advertisement, *expires_at)));
+            }
+        }
+        encoded
+    }
+
+    fn take_publication(
+        &mut self,
+        advertisement: &'a Arc<Advertisement>,
+        row_state: &AdvertRowState,
+        row_number: Option<i64>,
+    ) -> AdvertPublication<'a> {
+        let prepared = self.0.remove(&advertisement.id).filter(|(source, _)| Arc::ptr_eq(source, advertisement));
+        let publication = match prepared {
+            Some((_, publication)) => publication,
+            None => AdvertPublication::encode(advertisement, row_state.expires_at),
+        };
+        publication.with_row_state(row_number, row_state)
+    }
+}
+
+/// Row to insert or update, with its checksum.
+struct AdvertPublication<'a> {
+    /// Row number in the database; `None` for a new row.
+    row_number: Option<i64>,
+    row: AdvertisementRow<'a>,
+    checksum: i64,
+}
+
+impl<'a> AdvertPublication<'a> {
+    fn encode(advertisement: &'a Advertisement, expires_at: UnixMs) -> Self {
+        let row = AdvertisementRow::encode(advertisement, expires_at);
+        Self { row_number: None, checksum: row.checksum(), row }
+    }
+
+    fn with_row_state(mut self, row_number: Option<i64>, row_state: &AdvertRowState) -> Self {
+        let (since_ms, expires_ms) = (rows::to_ms(row_state.advertised_since), rows::to_ms(row_state.expires_at));
+        if (since_ms, expires_ms) != (self.row.since_ms, self.row.expires_ms) {
+            (self.row.since_ms, self.row.expires_ms) = (since_ms, expires_ms);
+            self.checksum = self.row.checksum();
+        }
+        Self { row_number, ..self }
+    }
+}
+
+/// Rows to write for a batch.
+#[derive(Default)]
+struct AdvertRowChanges<'a> {
+    /// Removed, or removed and published again.
+    deleted: Vec<AdvertisementId>,
+    published: Vec<AdvertPublication<'a>>,
+    /// Leases of advertisements that were published again.
+    deleted_heartbeats: Vec<i64>,
+    upserted_heartbeats: Vec<(i64, UnixMs)>,
+    upserted_reservations: Vec<&'a Reservation>,
+    upserted_tombstones: Vec<(AdvertisementId, UnixMs)>,
+}
+
+impl<'a> AdvertRowChanges<'a> {
+    fn between(before: &AdvertRowsBefore, after: &'a AdvertRows, mut encoded: EncodedAdverts<'a>) -> Self {
+        let mut changes = Self::default();
+        let mut removed = BTreeSet::new();
+        for (id, stored) in &before.advertisements {
+            match after.advertisements.get(id) {
+                None => {
+                    removed.insert(*id);
+                }
+                Some(row_state) if row_state.created_in_batch => {
+                    removed.insert(*id);
+                }
+                Some(row_state) if row_state.new_advertisement.is_some() && stored.has_heartbeat => {
+                    changes.deleted_heartbeats.push(stored.row_number)
+                }
+                Some(row_state)
+                    if row_state.new_advertisement.is_none() && row_state.expires_at != stored.expires_at =>
+                {
+                    changes.upserted_heartbeats.push((stored.row_number, row_state.expires_at));
+                }
+                Some(_) => {}
+            }
+        }
+        for (id, row_state) in &after.advertisements {
+            if let Some(advertisement) = &row_state.new_advertisement {
+                let row_number = before
+                    .advertisements
+                    .get(id)
+                    .filter(|_| !row_state.created_in_batch)
+                    .map(|stored| stored.row_number);
+                changes.published.push(encoded.take_publication(advertisement, row_state, row_number));
+            }
+        }
+        // In the order of the file, new rows last: adjacent rows are on the same pages.
+        changes.published.sort_unstable_by_key(|publication| publication.row_number.unwrap_or(i64::MAX));
+        for reservation in after.reservations.values() {
+            // A reservation that was removed with its advertisement and made again looks unchanged, but must be
+            // written.
+            let stored = before.reservations.get(&reservation.id);
+            let remaining = stored.filter(|stored| !removed.contains(&stored.advertisement_id));
+            if remaining != Some(reservation) {
+                changes.upserted_reservations.push(reservation);
+            }
+        }
+        let new_tombstones = after.tombstones.iter().filter(|(id, until)| before.tombstones.get(id) != Some(until));
+        changes.upserted_tombstones.extend(new_tombstones.map(|(id, until)| (*id, *until)));
+        changes.deleted.extend(removed);
+        changes
+    }
+
+    /// Deletes run first; otherwise they would remove the new rows.
+    fn to_script(&self) -> SqlScript {
+        let mut script = SqlScript::default();
+        script.add_rows(&sql::DELETE_ADVERTISEMENTS, &self.deleted, bind_id);
+        script.add_rows(&sql::UPSERT_ADVERTISEMENTS, &self.published, bind_advertisement);
+        script.add_rows(&sql::DELETE_HEARTBEATS, &self.deleted_heartbeats, bind_row_number);
+        script.add_rows(&sql::UPSERT_HEARTBEATS, &self.upserted_heartbeats, bind_heartbeat);
+        script.add_rows(&sql::UPSERT_RESERVATIONS, &self.upserted_reservations, bind_reservation);
+        script.add_rows(&sql::UPSERT_TOMBSTONES, &self.upserted_tombstones, bind_tombstone);
+        script
+    }
+}
+
+/// Deletes advertisements, with their heartbeats and reservations.
+pub(super) async fn delete_advertisements(
+    connection: &mut SqliteConnection,
+    ids: &[AdvertisementId],
+) -> Result<(), sqlx::Error> {
+    let mut script = SqlScript::default();
+    script.add_rows(&sql::DELETE_ADVERTISEMENTS, ids, bind_id);
+    script.execute(connection).await
+}
+
+fn bind_id(id: &AdvertisementId, values: &mut BindValues) {
+    values.push(id.as_bytes().as_slice());
+}
+
+fn bind_row_number(row_number: &i64, values: &mut BindValues) {
+    values.push(*row_number);
+}
+
+fn bind_heartbeat((row_number, expires_at): &(i64, UnixMs), values: &mut BindValues) {
+    values.push(*row_number).push(rows::to_ms(*expires_at));
+}
+
+fn bind_tombstone((id, until): &(AdvertisementId, UnixMs), values: &mut BindValues) {
+    values.push(id.as_bytes().as_slice()).push(rows::to_ms(*until));
+}
+
+fn bind_advertisement(
+    AdvertPublication { row_number, row, checksum }: &AdvertPublication<'_>,
+    values: &mut BindValues,
+) {
+    values
+        .push(*row_number)
+        .push(row.id.as_slice())
+        .push(row.silo_id)
+        .push(row.set_id)
+        .push(row.kind)
+        .push(row.since_ms);
+    values.push(row.expires_ms).push(row.join_seats).push(&*row.body).push(&*row.connect_data).push(*checksum);
+}
+
+fn bind_reservation(reservation: &&Reservation, values: &mut BindValues) {
+    let row = ReservationRow::encode(reservation);
+    values.push(row.id.as_slice()).push(row.advertisement_id.as_slice()).push(row.seats).push(row.users.as_slice());
+    values.push(row.request_digest.as_slice()).push(row.state).push(row.deadline_ms).push(row.checksum());
+}
