@@ -54,26 +54,26 @@ pub struct EngineDeps {
 }
 
 /// Dependencies and in-memory state of the engine.
-pub(super) struct Core {
-    pub(super) clock: Arc<dyn Clock>,
-    pub(super) store: Arc<dyn Store>,
-    pub(super) rulesets: Arc<RulesetCatalog>,
-    pub(super) geo_locator: Arc<ReloadableLocator>,
-    pub(super) token_signer: Arc<TokenSigner>,
-    pub(super) match_credential_keys: Arc<MatchCredentialKeys>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) settings: EngineSettings,
+pub(crate) struct Core {
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) rulesets: Arc<RulesetCatalog>,
+    pub(crate) geo_locator: Arc<ReloadableLocator>,
+    pub(crate) token_signer: Arc<TokenSigner>,
+    pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) settings: EngineSettings,
     served_silos: Option<Vec<SiloId>>,
-    pub(super) encode_advert: EncodeAdvertFn,
-    pub(super) advert_sets: AdvertSetMap,
-    pub(super) reservation_events: ReservationEventHub,
-    pub(super) in_flight_changes: InFlightChanges,
+    pub(crate) encode_advert: EncodeAdvertFn,
+    pub(crate) advert_sets: AdvertSetMap,
+    pub(crate) reservation_events: ReservationEventHub,
+    pub(crate) in_flight_changes: InFlightChanges,
     /// Replication state; `None` if the store is not shared.
-    pub(super) replication: Option<Arc<ReplicationState>>,
+    pub(crate) replication: Option<Arc<ReplicationState>>,
 }
 
 impl Core {
-    pub(super) fn new(deps: EngineDeps, replication: Option<Arc<ReplicationState>>) -> Self {
+    pub(crate) fn new(deps: EngineDeps, replication: Option<Arc<ReplicationState>>) -> Self {
         let EngineDeps {
             clock,
             store,
@@ -105,12 +105,12 @@ impl Core {
     }
 
     /// Milliseconds since the shared store last answered, if above the staleness threshold.
-    pub(super) fn store_staleness_ms(&self, now: UnixMs) -> Option<u64> {
+    pub(crate) fn store_staleness_ms(&self, now: UnixMs) -> Option<u64> {
         self.replication.as_ref()?.staleness_ms(now)
     }
 
     /// Current ruleset of a set, or the ruleset with `hash` while it is cached, even if the set's file was removed.
-    pub(super) fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
+    pub(crate) fn ruleset(&self, set_id: SetId, hash: Option<RulesetHash>) -> Result<Arc<Ruleset>, EngineError> {
         let cached = hash.and_then(|requested| self.rulesets.find_by_hash(set_id, requested));
         if let Some(cached) = cached {
             return Ok(cached);
@@ -125,7 +125,7 @@ impl Core {
     /// Session with the locality that the server resolved, and the paths of client fields that it ignored.
     ///
     /// Returns [`EngineError::InvalidFields`] for a silo that this server does not serve.
-    pub(super) fn with_resolved_locality(
+    pub(crate) fn with_resolved_locality(
         &self,
         caller: &Caller,
         session: Session,
@@ -134,7 +134,7 @@ impl Core {
     }
 
     /// Session to publish: locality and latencies are rounded, so that searches do not reveal where its players are.
-    pub(super) fn with_coarse_locality(
+    pub(crate) fn with_coarse_locality(
         &self,
         caller: &Caller,
         mut session: Session,
@@ -167,7 +167,7 @@ impl Core {
     }
 
     /// Client views of an advertisement's reservations, from any set.
-    pub(super) fn reservation_views_of(&self, id: AdvertisementId) -> Vec<ReservationView> {
+    pub(crate) fn reservation_views_of(&self, id: AdvertisementId) -> Vec<ReservationView> {
         let now = self.clock.now();
         let views = |record: &AdvertRecord| UpdateSnapshot::from_record(record, now).reservations;
         let find = |set: &Arc<LockedAdvertSet>| set.read().get(id).map(views);
@@ -176,7 +176,7 @@ impl Core {
 
     /// Answers a command. Ends the in-flight change first, so that a heartbeat after the answer finds memory up to
     /// date.
-    pub(super) fn send_answer<T>(
+    pub(crate) fn send_answer<T>(
         &self,
         reply: ReplySender<T>,
         in_flight: InFlightGuard,

@@ -7,7 +7,7 @@ use crate::engine::core::Core;
 use crate::store::{AdvertWrite, CommitResult, StoreError, mutant};
 
 /// Commits a batch. With the fault enabled, the commit fails as soon as one client has disconnected.
-pub(super) async fn commit_unless_client_gone(
+pub(crate) async fn commit_unless_client_gone(
     core: &Core,
     commands: &[AdvertWriterCommand],
     writes: &[AdvertWrite],

@@ -32,7 +32,7 @@ impl Engine {
 
 impl Core {
     /// Checks a party that searches, reserves or creates: it contains the caller, and the other players consented.
-    pub(super) fn check_party_consents(
+    pub(crate) fn check_party_consents(
         &self,
         caller: &Caller,
         ruleset: &Ruleset,
@@ -49,7 +49,7 @@ impl Core {
     }
 
     /// Checks an updated session: each new player has a reservation or gave consent.
-    pub(super) fn check_new_players_consents(
+    pub(crate) fn check_new_players_consents(
         &self,
         caller: &Caller,
         (id, set_id): (AdvertisementId, SetId),

@@ -76,7 +76,7 @@ pub struct TicketWatch {
 
 impl QueueEngine {
     /// Loads the store's data and starts the tasks.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         core: Arc<Core>,
         advert_writer: mpsc::Sender<AdvertWriterCommand>,
         shutdown: &CancellationToken,

@@ -17,7 +17,7 @@ impl Core {
     /// Applies one committed write to memory and answers it.
     ///
     /// Publications are collected in `batch`; the batch is applied before any other command.
-    pub(in crate::engine) fn apply_commit(
+    pub(crate) fn apply_commit(
         &self,
         batch: &mut PublishBatch,
         command: AdvertWriterCommand,
@@ -179,7 +179,7 @@ impl Core {
     }
 
     /// Confirms held reservations and ends joined ones, as the store did. Returns the events for listeners.
-    pub(in crate::engine) fn confirm_and_end_reservations(
+    pub(crate) fn confirm_and_end_reservations(
         &self,
         reservations: &mut Vec<Reservation>,
         confirmed: &[ReservationId],
@@ -202,7 +202,7 @@ impl Core {
         events
     }
 
-    pub(in crate::engine) fn publish_reservation_events(
+    pub(crate) fn publish_reservation_events(
         &self,
         id: AdvertisementId,
         events: Vec<(Reservation, ReservationChange)>,
@@ -215,7 +215,7 @@ impl Core {
     }
 
     /// The store returned an outcome that does not belong to the write: a bug.
-    pub(in crate::engine) fn unexpected_outcome(&self, operation: &'static str, outcome: &WriteOutcome) -> EngineError {
+    pub(crate) fn unexpected_outcome(&self, operation: &'static str, outcome: &WriteOutcome) -> EngineError {
         tracing::error!(operation, ?outcome, "invalid store outcome received");
         EngineError::Internal
     }

@@ -23,7 +23,7 @@ type ReservationDelta = (Reservation, ReservationChange);
 
 impl Core {
     /// Applies a feed batch that was read after local batch `as_of`. Only the writer may call this.
-    pub(in crate::engine) fn apply_feed(
+    pub(crate) fn apply_feed(
         &self,
         feed_batch: FeedBatch,
         as_of: u64,

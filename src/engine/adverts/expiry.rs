@@ -27,7 +27,7 @@ const EXPIRED_PER_SWEEP_MAX: usize = 2_000;
 const OUTAGE_EXPIRY_GRACE_MS: u64 = 2_000;
 
 /// Sweeps until stopped.
-pub(in crate::engine) async fn run_expiry_sweeps(
+pub(crate) async fn run_expiry_sweeps(
     core: Arc<Core>,
     advert_writer: mpsc::Sender<AdvertWriterCommand>,
     shutdown: CancellationToken,
@@ -52,7 +52,7 @@ pub(in crate::engine) async fn run_expiry_sweeps(
 }
 
 /// Sends expired advertisements and holds to the writer, which checks them again.
-pub(in crate::engine) async fn sweep_expired_adverts(core: &Core, advert_writer: &mpsc::Sender<AdvertWriterCommand>) {
+pub(crate) async fn sweep_expired_adverts(core: &Core, advert_writer: &mpsc::Sender<AdvertWriterCommand>) {
     let now = core.clock.now();
     let mut expired = Vec::new();
     let is_stale = core.store_staleness_ms(now).is_some();
@@ -103,7 +103,7 @@ fn extend_remote_adverts(set: &LockedAdvertSet, now: UnixMs, expiring: &mut Vec<
 }
 
 /// Sets the gauges of the in-memory state.
-pub(in crate::engine) fn update_gauges(core: &Core) {
+pub(crate) fn update_gauges(core: &Core) {
     let (mut advertisements, mut reservations) = (0, 0);
     for (_, set) in core.advert_sets.all_sets() {
         let set = set.read();

@@ -11,7 +11,7 @@ use crate::engine::core::Core;
 use crate::store::{AdvertFeed, mutant};
 
 /// Reads the feed until stopped. Batches go through the writer's inbox, so that only the writer changes memory.
-pub(in crate::engine) async fn follow_advert_feed(
+pub(crate) async fn follow_advert_feed(
     core: Arc<Core>,
     replication: Arc<ReplicationState>,
     mut feed: Box<dyn AdvertFeed>,

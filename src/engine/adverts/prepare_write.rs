@@ -20,7 +20,7 @@ const HEARTBEAT_OWNER_HEAD_START_MS: u64 = 1_000;
 
 impl Core {
     /// Store write for `command`. `None` if the command was answered without one.
-    pub(in crate::engine) fn prepare_write(
+    pub(crate) fn prepare_write(
         &self,
         command: AdvertWriterCommand,
         now: UnixMs,
@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// Restores an expired record whose write failed. It stays invisible, and the next sweep retries.
-    pub(in crate::engine) fn restore_expired(&self, set_id: SetId, record: AdvertRecord) {
+    pub(crate) fn restore_expired(&self, set_id: SetId, record: AdvertRecord) {
         let set = self.advert_sets.get_or_create(set_id);
         let mut set = set.write();
         if set.get(record.advertisement.id).is_none() {

@@ -19,7 +19,7 @@ const PUBLICATIONS_PER_LOCK_MAX: usize = 32;
 
 /// Consecutive publications of one set.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct PublishBatch {
+pub(crate) struct PublishBatch {
     set_id: Option<SetId>,
     publications: Vec<ConfirmedPublication>,
 }
@@ -43,7 +43,7 @@ impl Core {
     /// Adds a publication to `batch`; applies the batch first if it is full or of another set.
     ///
     /// A rejected publication is answered after all before it.
-    pub(in crate::engine) fn add_to_publish_batch(
+    pub(crate) fn add_to_publish_batch(
         &self,
         batch: &mut PublishBatch,
         (publish, reply, in_flight): (PublishAdvert, ReplySender<UpdateAdvertAnswer>, InFlightGuard),
@@ -83,7 +83,7 @@ impl Core {
     }
 
     /// Applies a batch to memory in order, answers, and empties it.
-    pub(in crate::engine) fn apply_publish_batch(&self, batch: &mut PublishBatch, now: UnixMs) {
+    pub(crate) fn apply_publish_batch(&self, batch: &mut PublishBatch, now: UnixMs) {
         let Some(set_id) = batch.set_id.take() else { return };
         let set = self.advert_sets.get_or_create(set_id);
         // Only the writer changes indexes, and it runs here: they cannot change between the two locks.

@@ -14,19 +14,19 @@ use crate::store::{AdvertWrite, FeedBatch, VersionStep};
 
 /// Replication bookkeeping of the advertisement writer.
 #[derive(Debug)]
-pub(in crate::engine) struct ReplicatedWriter {
+pub(crate) struct ReplicatedWriter {
     replication: Arc<ReplicationState>,
     local_changes: LocalChangeLog,
     unwritten: UnwrittenAdverts,
 }
 
 impl ReplicatedWriter {
-    pub(in crate::engine) fn new(replication: Arc<ReplicationState>) -> Self {
+    pub(crate) fn new(replication: Arc<ReplicationState>) -> Self {
         Self { replication, local_changes: LocalChangeLog::default(), unwritten: UnwrittenAdverts::default() }
     }
 
     /// Commits a batch and applies it to memory. Handles it in memory, as far as possible, if the store is down.
-    pub(in crate::engine) async fn commit(
+    pub(crate) async fn commit(
         &mut self,
         core: &Arc<Core>,
         commands: Vec<AdvertWriterCommand>,
@@ -60,12 +60,12 @@ impl ReplicatedWriter {
     }
 
     /// Applies other replicas' changes to memory.
-    pub(in crate::engine) fn apply_feed(&mut self, core: &Core, feed_batch: FeedBatch, as_of: u64) {
+    pub(crate) fn apply_feed(&mut self, core: &Core, feed_batch: FeedBatch, as_of: u64) {
         core.apply_feed(feed_batch, as_of, &mut self.local_changes, &self.replication);
     }
 
     /// Writes the changes that were accepted while the store was down.
-    pub(in crate::engine) async fn write_unwritten_adverts(&mut self, core: &Core) {
+    pub(crate) async fn write_unwritten_adverts(&mut self, core: &Core) {
         while !self.replication.is_store_down() && self.unwritten.len() > 0 {
             let writes = core.catch_up_writes(&mut self.unwritten, core.clock.now());
             let (sets, writes): (Vec<_>, Vec<AdvertWrite>) = writes.into_iter().unzip();

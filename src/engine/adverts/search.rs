@@ -31,7 +31,7 @@ thread_local! {
 
 impl Core {
     /// Finds sessions. Calls `each` per candidate, best first, while the set's index is locked; `each` must be quick.
-    pub(in crate::engine) fn search(
+    pub(crate) fn search(
         &self,
         caller: &Caller,
         search: SearchCommand,
@@ -116,7 +116,7 @@ impl Core {
     /// Ranks candidates by measured round trip instead of locality; ties by latency.
     ///
     /// Drops candidates that did not respond, are gone or full, or are refused at the measured round trip.
-    pub(in crate::engine) fn report_latency(
+    pub(crate) fn report_latency(
         &self,
         caller: &Caller,
         report: ReportLatencyCommand,
@@ -202,7 +202,7 @@ impl Core {
     }
 
     /// Ruleset that a search used: that of `hash`, else that named in the search token, else the current one.
-    pub(in crate::engine) fn ruleset_of_search(
+    pub(crate) fn ruleset_of_search(
         &self,
         set_id: SetId,
         hash: Option<RulesetHash>,
@@ -213,7 +213,7 @@ impl Core {
     }
 
     /// Claim for the next search token: the token's, refreshed, or a new one if the token is empty or idle too long.
-    pub(in crate::engine) fn renew_search_claim(
+    pub(crate) fn renew_search_claim(
         &self,
         ruleset: &Ruleset,
         checked: &CheckedSession,

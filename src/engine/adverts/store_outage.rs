@@ -20,10 +20,10 @@ const CATCH_UP_BATCH_MAX: usize = 1_000;
 
 /// Advertisements whose latest state is not yet in the store.
 #[derive(Debug, Default)]
-pub(in crate::engine) struct UnwrittenAdverts(BTreeMap<AdvertisementId, SetId>);
+pub(crate) struct UnwrittenAdverts(BTreeMap<AdvertisementId, SetId>);
 
 impl UnwrittenAdverts {
-    pub(in crate::engine) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
@@ -35,7 +35,7 @@ impl UnwrittenAdverts {
 
 impl Core {
     /// Executes a command in memory if that is safe; otherwise answers [`EngineError::StoreUnavailable`].
-    pub(in crate::engine) fn handle_without_store(
+    pub(crate) fn handle_without_store(
         &self,
         command: AdvertWriterCommand,
         unwritten: &mut UnwrittenAdverts,
@@ -140,11 +140,7 @@ impl Core {
     }
 
     /// Writes for one batch of unwritten advertisements. Drops those that have expired.
-    pub(in crate::engine) fn catch_up_writes(
-        &self,
-        unwritten: &mut UnwrittenAdverts,
-        now: UnixMs,
-    ) -> Vec<(SetId, AdvertWrite)> {
+    pub(crate) fn catch_up_writes(&self, unwritten: &mut UnwrittenAdverts, now: UnixMs) -> Vec<(SetId, AdvertWrite)> {
         let mut writes = Vec::new();
         for (id, set_id) in unwritten.next_batch() {
             let write = self.advert_sets.get(set_id).and_then(|set| {
@@ -169,7 +165,7 @@ impl Core {
     }
 
     /// Marks an advertisement as written.
-    pub(in crate::engine) fn apply_catch_up_outcome(
+    pub(crate) fn apply_catch_up_outcome(
         &self,
         set_id: SetId,
         write: &AdvertWrite,
@@ -199,7 +195,7 @@ impl Core {
     }
 
     /// Advances the record's version after a commit. Returns `false` if memory did not have the version before it.
-    pub(in crate::engine) fn advance_version(&self, id: AdvertisementId, set_id: SetId, step: VersionStep) -> bool {
+    pub(crate) fn advance_version(&self, id: AdvertisementId, set_id: SetId, step: VersionStep) -> bool {
         let Some(set) = self.advert_sets.get(set_id) else { return true };
         let mut is_known = true;
         set.write().update_unindexed_fields(id, |record| {

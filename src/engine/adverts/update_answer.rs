@@ -11,24 +11,24 @@ use crate::engine::core::Core;
 
 /// Token for `claim`, signed with the current key, so that it need not be signed again while the claim is unchanged.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct SignedToken {
-    pub(in crate::engine) claim: AdvertisementClaim,
-    pub(in crate::engine) token: Vec<u8>,
+pub(crate) struct SignedToken {
+    pub(crate) claim: AdvertisementClaim,
+    pub(crate) token: Vec<u8>,
 }
 
 /// Data of a record that an update's answer needs.
 #[derive(Debug)]
-pub(in crate::engine) struct UpdateSnapshot {
+pub(crate) struct UpdateSnapshot {
     claim: AdvertisementClaim,
     ruleset_hash: RulesetHash,
     expires_at: UnixMs,
     /// Reservations for the host.
-    pub(in crate::engine) reservations: Vec<ReservationView>,
+    pub(crate) reservations: Vec<ReservationView>,
 }
 
 impl UpdateSnapshot {
     /// Captures a record at `now`.
-    pub(in crate::engine) fn from_record(record: &AdvertRecord, now: UnixMs) -> Self {
+    pub(crate) fn from_record(record: &AdvertRecord, now: UnixMs) -> Self {
         let advertisement = &record.advertisement;
         let claim = AdvertisementClaim {
             advertisement_id: advertisement.id,
@@ -47,7 +47,7 @@ impl UpdateSnapshot {
 
 impl Core {
     /// Answer for a captured record. Returns the caller's own token if its claim is unchanged.
-    pub(in crate::engine) fn build_update_answer(
+    pub(crate) fn build_update_answer(
         &self,
         snapshot: UpdateSnapshot,
         signed_token: Option<SignedToken>,
@@ -58,7 +58,7 @@ impl Core {
     }
 
     /// Answer for a captured record whose ruleset is known.
-    pub(in crate::engine) fn build_update_answer_with_ruleset(
+    pub(crate) fn build_update_answer_with_ruleset(
         &self,
         ruleset: Option<&Ruleset>,
         snapshot: UpdateSnapshot,

@@ -17,16 +17,16 @@ use crate::engine::error::EngineError;
 use crate::store::{AdvertWrite, StoreError, WriteOutcome};
 
 /// Inbox capacity. Further commands are rejected with a retry delay.
-pub(in crate::engine) const WRITER_INBOX_CAPACITY: usize = 16_384;
+pub(crate) const WRITER_INBOX_CAPACITY: usize = 16_384;
 
 /// Maximum commands per transaction: enough to amortize a commit, few enough to keep its latency low.
 const BATCH_COMMANDS_MAX: usize = 1_000;
 
 /// Retry delay when the inbox is full or the store is unavailable, milliseconds.
-pub(in crate::engine) const RETRY_AFTER_MS: u32 = 500;
+pub(crate) const RETRY_AFTER_MS: u32 = 500;
 
 /// Processes commands until stopped, and then the rest of the inbox.
-pub(in crate::engine) async fn run_advert_writer(
+pub(crate) async fn run_advert_writer(
     core: Arc<Core>,
     mut inbox: mpsc::Receiver<AdvertWriterCommand>,
     shutdown: CancellationToken,
@@ -128,7 +128,7 @@ impl AdvertBatch {
 }
 
 /// Applies a committed batch to memory and answers its commands.
-pub(in crate::engine) fn apply_committed_batch(
+pub(crate) fn apply_committed_batch(
     core: &Core,
     commands: Vec<AdvertWriterCommand>,
     writes: &[AdvertWrite],

@@ -31,7 +31,7 @@ const SERVER_ATTEMPTS_MAX: usize = 4;
 
 impl SharedState {
     /// Reserves seats for a match; `None` if no server is available now.
-    pub(super) async fn allocate(&self, match_: &Match, ruleset: &Arc<Ruleset>) -> Option<Assignment> {
+    pub(crate) async fn allocate(&self, match_: &Match, ruleset: &Arc<Ruleset>) -> Option<Assignment> {
         let now = self.core.clock.now();
         let tickets: Vec<Arc<Ticket>> = {
             let cache = self.cache.read();
@@ -55,7 +55,7 @@ impl SharedState {
     }
 
     /// Releases a reservation. If the release fails, the hold expires.
-    pub(super) fn release_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
+    pub(crate) fn release_seats(&self, advertisement: AdvertisementId, set_id: SetId, reservation: ReservationId) {
         let (reply, _answer) = oneshot::channel();
         let in_flight = self.core.in_flight_changes.begin_change(advertisement);
         // Do not wait for the advertisement writer: with a full inbox, the hold expires instead.
@@ -69,7 +69,7 @@ impl SharedState {
     }
 
     /// Sessions of a queue with open seats, oldest first.
-    pub(super) fn open_backfill_sessions(&self, key: QueueKey, ruleset: &Ruleset, now: UnixMs) -> Vec<OpenSession> {
+    pub(crate) fn open_backfill_sessions(&self, key: QueueKey, ruleset: &Ruleset, now: UnixMs) -> Vec<OpenSession> {
         let Some(set) = self.core.advert_sets.get(key.set_id) else { return Vec::new() };
         let set = set.read();
         let is_open = |record: &&AdvertRecord| {

@@ -20,7 +20,7 @@ use crate::store::queues::{QueueOutcome, QueueWrite};
 
 impl SharedState {
     /// Enters a party into a queue. Durable when it returns; dropping the future does not cancel the write.
-    pub(super) async fn enter_queue(
+    pub(crate) async fn enter_queue(
         &self,
         caller: &Caller,
         enter: EnterQueueCommand,
@@ -93,7 +93,7 @@ impl SharedState {
 }
 
 /// Ticket expiry after a heartbeat at `now`.
-pub(super) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
+pub(crate) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
     now.plus_ms(u64::from(queue.ticket_ttl_ms))
 }
 

@@ -9,7 +9,7 @@ use crate::engine::queues::writer::QueueWriterCommand;
 use crate::store::queues::QueueFeed;
 
 /// Reads the feed until stopped.
-pub(super) async fn follow_queue_feed(
+pub(crate) async fn follow_queue_feed(
     shared: Arc<SharedState>,
     mut feed: Box<dyn QueueFeed>,
     shutdown: CancellationToken,

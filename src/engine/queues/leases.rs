@@ -31,7 +31,7 @@ struct QueueTask {
 }
 
 /// Acquires leases and runs queues until stopped.
-pub(super) async fn run_lease_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
+pub(crate) async fn run_lease_task(shared: Arc<SharedState>, shutdown: CancellationToken) {
     let mut running: BTreeMap<QueueKey, QueueTask> = BTreeMap::new();
     let mut renewed_at: Option<Instant> = None;
     let mut exchanged_at: Option<Instant> = None;

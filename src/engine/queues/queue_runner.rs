@@ -60,7 +60,7 @@ struct QueueRunner {
 }
 
 /// Runs a queue until stopped or empty.
-pub(super) async fn run_queue(shared: Arc<SharedState>, queue_key: QueueKey, shutdown: CancellationToken) {
+pub(crate) async fn run_queue(shared: Arc<SharedState>, queue_key: QueueKey, shutdown: CancellationToken) {
     let mut changes = shared.queue_changes.subscribe();
     let mut runner = QueueRunner {
         shared,

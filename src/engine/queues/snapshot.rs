@@ -18,19 +18,19 @@ use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::QueueKey;
 
 /// Queue state at one moment, owned, so that another thread can use it.
-pub(super) struct QueueSnapshot {
-    pub(super) ruleset: Arc<Ruleset>,
-    pub(super) prepared_tickets: Vec<Arc<PreparedTicket>>,
+pub(crate) struct QueueSnapshot {
+    pub(crate) ruleset: Arc<Ruleset>,
+    pub(crate) prepared_tickets: Vec<Arc<PreparedTicket>>,
     open_sessions: Vec<OpenSession>,
     past_matches: Arc<PastMatches>,
-    pub(super) queue_counts: QueueCounts,
+    pub(crate) queue_counts: QueueCounts,
     now: UnixMs,
     seed: u64,
 }
 
 impl QueueSnapshot {
     /// Calls `use_input` with the snapshot as pass input; `None` if the set has no queue.
-    pub(super) fn with_pass_input<T>(&self, use_input: impl FnOnce(&PassInput<'_>) -> T) -> Option<T> {
+    pub(crate) fn with_pass_input<T>(&self, use_input: impl FnOnce(&PassInput<'_>) -> T) -> Option<T> {
         let (queue, teams) = (self.ruleset.queue.as_ref()?, self.ruleset.teams.as_ref()?);
         let tickets: Vec<&PreparedTicket> = self.prepared_tickets.iter().map(|ticket| &**ticket).collect();
         Some(use_input(&PassInput {
@@ -50,7 +50,7 @@ impl QueueSnapshot {
 
 /// Prepared tickets and past matches, reused between passes under one ruleset.
 #[derive(Debug, Default)]
-pub(super) struct PreparedTicketCache {
+pub(crate) struct PreparedTicketCache {
     prepared_tickets: HashMap<TicketId, Arc<PreparedTicket>, BuildIdHasher>,
     ruleset_hash: Option<RulesetHash>,
     /// Past matches, with the cache's `past_match_version` at collection.
@@ -59,7 +59,7 @@ pub(super) struct PreparedTicketCache {
 
 impl PreparedTicketCache {
     /// Clears the cache if the ruleset is not `hash`; returns whether it did.
-    pub(super) fn reset_if_ruleset_changed(&mut self, hash: RulesetHash) -> bool {
+    pub(crate) fn reset_if_ruleset_changed(&mut self, hash: RulesetHash) -> bool {
         let is_changed = self.ruleset_hash != Some(hash);
         if is_changed {
             self.prepared_tickets.clear();
@@ -114,7 +114,7 @@ impl PreparedTicketCache {
 
 impl SharedState {
     /// Current queue state, without tickets that have a player in another match.
-    pub(super) fn take_snapshot(
+    pub(crate) fn take_snapshot(
         &self,
         key: QueueKey,
         ruleset: &Arc<Ruleset>,
@@ -135,7 +135,7 @@ impl SharedState {
     }
 
     /// Counts for the gate.
-    pub(super) fn queue_counts(&self, key: QueueKey, now: UnixMs) -> QueueCounts {
+    pub(crate) fn queue_counts(&self, key: QueueKey, now: UnixMs) -> QueueCounts {
         let active_matches = self.cache.read().queue_index(key).map_or(0, |index| index.running_match_count());
         QueueCounts {
             connected_players: self.connected_users.lock().connected_count(key.silo, now),

@@ -25,7 +25,7 @@ fn reported_match_version(phase: TicketPhase, match_: Option<&Match>) -> u64 {
 
 impl SharedState {
     /// Status of a ticket at `now`.
-    pub(super) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
+    pub(crate) fn ticket_status(&self, stored: &StoredTicket, now: UnixMs) -> TicketStatus {
         let ticket = &stored.ticket;
         let cache = self.cache.read();
         let match_ = match stored.state {
@@ -147,12 +147,12 @@ impl SharedState {
 }
 
 /// Region with the shortest round trip of the party; empty if it measured none.
-pub(super) fn nearest_region(stored: &StoredTicket) -> Box<str> {
+pub(crate) fn nearest_region(stored: &StoredTicket) -> Box<str> {
     let regions = stored.ticket.session.region_latencies.iter();
     let nearest = regions.min_by(|left, right| left.round_trip_ms.total_cmp(&right.round_trip_ms));
     nearest.map_or_else(|| "".into(), |nearest| nearest.region.clone())
 }
 
-pub(super) fn is_ticket_ended(stored: &StoredTicket) -> bool {
+pub(crate) fn is_ticket_ended(stored: &StoredTicket) -> bool {
     matches!(stored.state, TicketState::Ended { .. })
 }

@@ -44,7 +44,7 @@ const TRANSITION_ATTEMPTS_MAX: u8 = 16;
 
 /// Command for the queue writer.
 #[derive(Debug)]
-pub(super) enum QueueWriterCommand {
+pub(crate) enum QueueWriterCommand {
     /// Write to commit.
     Write(Box<QueueWrite>, ReplySender<QueueOutcome>),
     /// Match event; answered with the resulting match.
@@ -55,7 +55,7 @@ pub(super) enum QueueWriterCommand {
 
 /// Match event and its reply channel.
 #[derive(Debug)]
-pub(super) struct PendingEvent {
+pub(crate) struct PendingEvent {
     match_id: MatchId,
     event: MatchEvent,
     reply: ReplySender<EventOutcome>,
@@ -64,22 +64,22 @@ pub(super) struct PendingEvent {
 
 /// Result of a match event.
 #[derive(Clone, Debug)]
-pub(super) struct EventOutcome {
+pub(crate) struct EventOutcome {
     /// Result of the state machine.
-    pub(super) result: EventResult,
+    pub(crate) result: EventResult,
     /// Match after the event.
-    pub(super) match_after: Arc<Match>,
+    pub(crate) match_after: Arc<Match>,
 }
 
 impl PendingEvent {
     /// Event for match `id`.
-    pub(super) fn new(match_id: MatchId, event: MatchEvent, reply: ReplySender<EventOutcome>) -> Self {
+    pub(crate) fn new(match_id: MatchId, event: MatchEvent, reply: ReplySender<EventOutcome>) -> Self {
         Self { match_id, event, reply, attempts: 0 }
     }
 }
 
 /// Processes commands until stopped, and then the rest of the inbox.
-pub(super) async fn run_queue_writer(
+pub(crate) async fn run_queue_writer(
     shared: Arc<SharedState>,
     mut inbox: mpsc::Receiver<QueueWriterCommand>,
     shutdown: CancellationToken,
@@ -199,17 +199,17 @@ impl QueueBatch {
 }
 
 /// Transition to write.
-pub(super) struct PlannedTransition {
+pub(crate) struct PlannedTransition {
     /// Match after the transition.
-    pub(super) next_match: Arc<Match>,
+    pub(crate) next_match: Arc<Match>,
     /// Write for the store.
-    pub(super) write: QueueWrite,
+    pub(crate) write: QueueWrite,
     /// Further actions.
-    pub(super) effects: Vec<MatchEffect>,
+    pub(crate) effects: Vec<MatchEffect>,
 }
 
 /// Write for a transition; `None` if it changes nothing.
-pub(super) fn plan_transition(
+pub(crate) fn plan_transition(
     shared: &SharedState,
     ruleset: &Ruleset,
     transition: Transition,
@@ -327,7 +327,7 @@ impl SharedState {
     }
 
     /// Applies other replicas' changes to memory.
-    pub(super) fn apply_feed(&self, feed_batch: QueueFeedBatch) {
+    pub(crate) fn apply_feed(&self, feed_batch: QueueFeedBatch) {
         let now = self.core.clock.now();
         let mut changed_queues = BTreeSet::new();
         let listed = feed_batch.is_snapshot.then(|| {
@@ -410,13 +410,13 @@ impl SharedState {
 
     /// Removes ended tickets and matches from memory once watchers have had time to see them. The store keeps them
     /// longer.
-    pub(super) fn purge_ended(&self, now: UnixMs) {
+    pub(crate) fn purge_ended(&self, now: UnixMs) {
         let retention_ms = self.core.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
         self.cache.write().remove_ended(now.plus_ms(retention_ms));
     }
 
     /// Releases seats that a match no longer needs. If the release fails, the hold expires.
-    pub(super) fn release_unneeded_seats(&self, match_: &Match, effects: &[MatchEffect]) {
+    pub(crate) fn release_unneeded_seats(&self, match_: &Match, effects: &[MatchEffect]) {
         for effect in effects {
             if let MatchEffect::ReleaseReservation { advertisement, reservation } = effect {
                 self.release_seats(*advertisement, match_.set_id, *reservation);
@@ -426,7 +426,7 @@ impl SharedState {
 }
 
 /// Whether a ticket's players report an open NAT, so that any peer can reach them.
-pub(super) fn has_open_nat(cache: &TicketMatchCache, ticket_id: TicketId) -> bool {
+pub(crate) fn has_open_nat(cache: &TicketMatchCache, ticket_id: TicketId) -> bool {
     cache.ticket(ticket_id).is_some_and(|stored| stored.ticket.session.nat_type == Some(OPEN_NAT_TYPE))
 }
 
@@ -434,7 +434,7 @@ pub(super) fn has_open_nat(cache: &TicketMatchCache, ticket_id: TicketId) -> boo
 const OPEN_NAT_TYPE: i32 = 1;
 
 /// Other waiting tickets of the match's players; they end when the match starts.
-pub(super) fn other_waiting_tickets(shared: &SharedState, next_match: &Match) -> Vec<TicketId> {
+pub(crate) fn other_waiting_tickets(shared: &SharedState, next_match: &Match) -> Vec<TicketId> {
     let cache = shared.cache.read();
     let users = next_match.tickets.iter().flat_map(|match_ticket| &match_ticket.players).map(|player| player.user);
     let mut ticket_ids: BTreeSet<TicketId> = users.flat_map(|user| cache.waiting_tickets_of(user)).collect();
