@@ -1,6 +1,7 @@
 //! Matchmaking engine: takes commands, decides from memory, commits through the store and notifies listeners.
 
 mod adverts;
+mod checked_session;
 pub mod command;
 mod consistency;
 mod core;
@@ -12,12 +13,12 @@ pub mod queues;
 pub mod ratings;
 mod ruleset_reload;
 pub mod settings;
+mod writer_inbox;
 
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -37,29 +38,12 @@ use self::command::{
 use self::core::Core;
 use self::error::EngineError;
 use self::queues::QueueEngine;
+use self::writer_inbox::{WRITER_INBOX_CAPACITY, submit_command};
 
 pub use self::adverts::advert_set_map::EncodeAdvertFn;
 pub use self::adverts::reservation_events::ReservationListener;
 pub use self::core::EngineDeps;
-
-/// Answer that is either ready or pending on a store commit. Dropping it does not cancel the submitted change.
-#[derive(Debug)]
-pub enum PendingAnswer<T> {
-    /// The answer is available.
-    Ready(T),
-    /// The writer sends the answer after the commit.
-    Pending(oneshot::Receiver<Result<T, EngineError>>),
-}
-
-impl<T> PendingAnswer<T> {
-    /// Waits for the answer. Returns [`EngineError::Internal`] if the writer dropped the reply.
-    pub async fn wait(self) -> Result<T, EngineError> {
-        match self {
-            PendingAnswer::Ready(answer) => Ok(answer),
-            PendingAnswer::Pending(answer) => answer.await.unwrap_or(Err(EngineError::Internal)),
-        }
-    }
-}
+pub use self::writer_inbox::PendingAnswer;
 
 /// Running matchmaker: memory, the advertisement writer, the queue engine and their background tasks.
 #[derive(Debug)]
@@ -84,7 +68,7 @@ impl Engine {
         let replication = feed.is_some().then(|| Arc::new(ReplicationState::default()));
         let core = Arc::new(Core::new(deps, replication.clone()));
         let shutdown = CancellationToken::new();
-        let (advert_writer, commands) = mpsc::channel(adverts::writer::WRITER_INBOX_CAPACITY);
+        let (advert_writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
         core.advert_sets.set_indexed_rulesets(core.rulesets.active_and_retired());
         let mut tasks = Vec::new();
         match (feed, replication) {
@@ -228,10 +212,7 @@ impl Engine {
         if self.is_draining.load(Ordering::Acquire) {
             return Err(EngineError::Draining);
         }
-        self.advert_writer.try_send(command).map_err(|refused| match refused {
-            TrySendError::Full(_) => EngineError::Overloaded { retry_after_ms: adverts::writer::RETRY_AFTER_MS },
-            TrySendError::Closed(_) => EngineError::Draining,
-        })
+        submit_command(&self.advert_writer, command)
     }
 }
 

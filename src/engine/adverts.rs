@@ -4,7 +4,6 @@ pub(crate) mod advert_set;
 pub(crate) mod advert_set_map;
 pub(crate) mod apply_commit;
 pub(crate) mod apply_feed;
-pub(crate) mod checked_session;
 pub(crate) mod expiry;
 pub(crate) mod follow_feed;
 pub(crate) mod prepare_write;

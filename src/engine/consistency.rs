@@ -16,10 +16,10 @@ use crate::domain::ruleset::Ruleset;
 use crate::engine::Engine;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_set_map::LockedAdvertSet;
-use crate::engine::adverts::writer::RETRY_AFTER_MS;
 use crate::engine::command::{ConsistencyReport, Inconsistency, InconsistencyKind};
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::StoreError;
 
 use self::compare::{MemoryState, StoredState, are_indexes_correct, inconsistency_kinds, is_unchanged};

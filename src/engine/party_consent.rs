@@ -7,10 +7,9 @@ use crate::domain::ruleset::{PartyConsentPolicy, Ruleset};
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::Engine;
-use crate::engine::adverts::checked_session::field_error;
 use crate::engine::command::{Caller, GrantConsentAnswer, PartyConsents};
 use crate::engine::core::Core;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, field_error};
 
 /// Consent TTL: long enough to find a match, short enough not to apply to the next one.
 const CONSENT_TTL_MS: u32 = 5 * 60 * 1000;

@@ -33,19 +33,19 @@ use crate::domain::id::{TicketId, UserKey};
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::queue::ticket::TicketEndReason;
-use crate::engine::adverts::checked_session::field_error;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::command::Caller;
 use crate::engine::core::Core;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{
     EndMatchAnswer, EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer,
     QueueStatistics, ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus,
 };
 use crate::engine::queues::enter_queue::ticket_expires_at;
-use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState, WRITER_INBOX_CAPACITY};
+use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState};
 use crate::engine::queues::ticket_match_cache::QueueIndex;
 use crate::engine::queues::ticket_status::is_ticket_ended;
+use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
 use crate::store::StoreError;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState};
 

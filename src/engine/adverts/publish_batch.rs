@@ -8,10 +8,11 @@ use crate::domain::index::IndexEntry;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::{AdvertRecord, ReplacedRecords, index_entry};
 use crate::engine::adverts::update_answer::UpdateSnapshot;
-use crate::engine::adverts::writer_command::{InFlightGuard, PublishAdvert, ReplySender};
+use crate::engine::adverts::writer_command::{InFlightGuard, PublishAdvert};
 use crate::engine::command::{ReservationChange, UpdateAdvertAnswer};
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::ReplySender;
 use crate::store::{AdvertVersion, AdvertWrite, Reservation, WriteOutcome};
 
 /// Publications per lock: enough to overlap cache misses, few enough not to delay searches.

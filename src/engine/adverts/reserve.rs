@@ -5,11 +5,12 @@ use tokio::sync::oneshot;
 use crate::auth::token::{ReservationClaim, SearchClaim, TokenSigner};
 use crate::domain::advertisement::AdvertisementKind;
 use crate::domain::id::SetId;
-use crate::engine::adverts::checked_session::{CheckedSession, field_error};
+use crate::engine::Engine;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ReserveSeats};
+use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{Caller, ReleaseReservationCommand, ReserveAnswer, ReserveCommand};
-use crate::engine::error::EngineError;
-use crate::engine::{Engine, PendingAnswer};
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::writer_inbox::PendingAnswer;
 
 impl Engine {
     /// Reserves seats for the whole party or for none. The search's rules are checked again when the writer processes

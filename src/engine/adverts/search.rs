@@ -15,14 +15,14 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::score::{score, soft_filter_term};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::candidate_from_record;
-use crate::engine::adverts::checked_session::{CheckedSession, field_error};
 use crate::engine::adverts::search_overrides::apply_overrides;
+use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::{
     Caller, CandidateView, LatencyPhase, ReportLatencyAnswer, ReportLatencyCommand, RoundTrip, SearchAnswer,
     SearchCommand,
 };
 use crate::engine::core::Core;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, field_error};
 
 thread_local! {
     /// Result buffer of each thread, reused so that a search does not allocate per candidate.

@@ -8,11 +8,11 @@ use crate::domain::id::{AdvertisementId, SetId};
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::update_answer::UpdateSnapshot;
-use crate::engine::adverts::writer::RETRY_AFTER_MS;
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
 use crate::engine::command::UpdateAdvertAnswer;
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::{AdvertWrite, VersionStep, WriteOutcome};
 
 /// Advertisements per commit after an outage.

@@ -13,12 +13,13 @@ use crate::domain::limit;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::checked_session::{check_session, field_error};
+use crate::engine::Engine;
 use crate::engine::adverts::update_answer::{SignedToken, UpdateSnapshot};
 use crate::engine::adverts::writer_command::{AdvertWriterCommand, ExtendAdvertTtl, PublishAdvert};
+use crate::engine::checked_session::check_session;
 use crate::engine::command::{Caller, DeleteAdvertCommand, UpdateAdvertAnswer, UpdateAdvertCommand};
-use crate::engine::error::EngineError;
-use crate::engine::{Engine, PendingAnswer};
+use crate::engine::error::{EngineError, field_error};
+use crate::engine::writer_inbox::PendingAnswer;
 
 impl Engine {
     /// Publishes, replaces or extends an advertisement.

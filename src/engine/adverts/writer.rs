@@ -14,16 +14,11 @@ use crate::engine::adverts::replicated_writer::ReplicatedWriter;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
 use crate::engine::core::Core;
 use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::{AdvertWrite, StoreError, WriteOutcome};
-
-/// Inbox capacity. Further commands are rejected with a retry delay.
-pub(crate) const WRITER_INBOX_CAPACITY: usize = 16_384;
 
 /// Maximum commands per transaction: enough to amortize a commit, few enough to keep its latency low.
 const BATCH_COMMANDS_MAX: usize = 1_000;
-
-/// Retry delay when the inbox is full or the store is unavailable, milliseconds.
-pub(crate) const RETRY_AFTER_MS: u32 = 500;
 
 /// Processes commands until stopped, and then the rest of the inbox.
 pub(crate) async fn run_advert_writer(

@@ -14,11 +14,8 @@ use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::update_answer::SignedToken;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
-use crate::engine::error::EngineError;
+use crate::engine::writer_inbox::ReplySender;
 use crate::store::FeedBatch;
-
-/// Reply channel. The receiver may be gone; the change happens regardless.
-pub(crate) type ReplySender<T> = oneshot::Sender<Result<T, EngineError>>;
 
 /// Publishes or replaces an advertisement.
 #[derive(Debug)]

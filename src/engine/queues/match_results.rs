@@ -15,16 +15,16 @@ use crate::domain::rating::Skill;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::rating::RatingSpec;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::checked_session::field_error;
 use crate::engine::command::Caller;
-use crate::engine::error::EngineError;
+use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::QueueEngine;
-use crate::engine::queues::shared_state::{RETRY_AFTER_MS, SharedState};
+use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::writer::{PlannedTransition, has_open_nat, plan_transition};
 use crate::engine::ratings::command::{
     LeaderboardPage, LeaderboardQuery, RatingView, ReportResultAnswer, ReportResultCommand, ReportedRanks,
     ResultReporter, SubmitFeedbackCommand,
 };
+use crate::engine::writer_inbox::RETRY_AFTER_MS;
 use crate::store::queues::{FinishedMatch, QueueOutcome, QueueWrite};
 
 /// Maximum attempts to write a result when the match changes concurrently.

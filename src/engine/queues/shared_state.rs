@@ -20,13 +20,8 @@ use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
 use crate::engine::queues::writer::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::ratings::RatingCache;
+use crate::engine::writer_inbox::submit_command;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
-
-/// Commands that may wait for the queue writer; further ones are rejected.
-pub(crate) const WRITER_INBOX_CAPACITY: usize = 16_384;
-
-/// Retry delay after an overload, milliseconds.
-pub(crate) const RETRY_AFTER_MS: u32 = 500;
 
 /// Maximum delay until another replica's acknowledged change is visible here.
 pub(crate) const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(1);
@@ -115,10 +110,7 @@ impl SharedState {
 
     /// Puts a command in the queue writer's inbox.
     pub(crate) fn send_to_queue_writer(&self, command: QueueWriterCommand) -> Result<(), EngineError> {
-        self.queue_writer.try_send(command).map_err(|refused| match refused {
-            mpsc::error::TrySendError::Full(_) => EngineError::Overloaded { retry_after_ms: RETRY_AFTER_MS },
-            mpsc::error::TrySendError::Closed(_) => EngineError::Draining,
-        })
+        submit_command(&self.queue_writer, command)
     }
 
     /// Wakes the queue runners, and the lease task if a queue is new.

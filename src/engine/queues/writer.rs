@@ -17,13 +17,13 @@ use crate::domain::lifecycle::transition::apply_event;
 use crate::domain::lifecycle::{Match, MatchStage};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::writer_command::ReplySender;
 use crate::engine::error::EngineError;
 use crate::engine::queues::enter_queue::ticket_expires_at;
-use crate::engine::queues::shared_state::{RETRY_AFTER_MS, SharedState};
+use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::ticket_status::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
+use crate::engine::writer_inbox::{RETRY_AFTER_MS, ReplySender};
 use crate::store::StoreError;
 use crate::store::queues::{
     PenaltySchedule, QueueFeedBatch, QueueKey, QueueOutcome, QueueWrite, RatingRow, StoredTicket,

@@ -69,8 +69,3 @@ pub(crate) fn check_session(ruleset: &Ruleset, session: &Session) -> Result<(), 
     }
     Err(EngineError::InvalidFields(problems))
 }
-
-/// Error for one field.
-pub(crate) fn field_error(path: impl Into<String>, message: impl Into<String>) -> EngineError {
-    EngineError::InvalidFields(vec![FieldProblem { path: path.into(), message: message.into() }])
-}
