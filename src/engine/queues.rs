@@ -33,9 +33,9 @@ use crate::domain::id::{TicketId, UserKey};
 use crate::domain::lifecycle::event::{EventResult, MatchEvent};
 use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::queue::ticket::TicketEndReason;
-use crate::engine::adverts::writer_command::AdvertWriterCommand;
+use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::command::Caller;
-use crate::engine::core::Core;
+use crate::engine::common::Common;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::command::{
     EndMatchAnswer, EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer,
@@ -77,13 +77,13 @@ pub struct TicketWatch {
 impl QueueEngine {
     /// Loads the store's data and starts the tasks.
     pub(crate) async fn start(
-        core: Arc<Core>,
-        advert_writer: mpsc::Sender<AdvertWriterCommand>,
+        common: Arc<Common>,
+        adverts: AdvertHandle,
         shutdown: &CancellationToken,
     ) -> Result<(Self, Vec<JoinHandle<()>>), StoreError> {
         let (queue_writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
-        let feed = core.store.open_queue_feed().await;
-        let shared = Arc::new(SharedState::new(Arc::clone(&core), queue_writer, advert_writer, feed.is_some()));
+        let feed = common.store.open_queue_feed().await;
+        let shared = Arc::new(SharedState::new(Arc::clone(&common), adverts, queue_writer, feed.is_some()));
         let mut tasks = vec![tokio::spawn(writer::run_queue_writer(Arc::clone(&shared), commands, shutdown.clone()))];
         match feed {
             Some(mut feed) => {
@@ -91,12 +91,12 @@ impl QueueEngine {
                 tasks.push(tokio::spawn(follow_feed::follow_queue_feed(Arc::clone(&shared), feed, shutdown.clone())));
             }
             None => {
-                let stored = core.store.load_queues(core.clock.now()).await?;
+                let stored = common.store.load_queues(common.clock.now()).await?;
                 shared.apply_feed(stored.into());
             }
         }
         // Sort the leaderboards at startup: a million entries would delay the first query.
-        let rating_specs = core
+        let rating_specs = common
             .rulesets
             .active_and_retired()
             .into_iter()
@@ -124,8 +124,8 @@ impl QueueEngine {
         ticket: &TicketReference,
     ) -> Result<LeaveQueueAnswer, EngineError> {
         let claim = self.verify_ticket_token(caller, ticket)?;
-        let now = self.shared.core.clock.now();
-        let purge_at = now.plus_ms(self.shared.core.settings.ended_ticket_retention_ms);
+        let now = self.shared.common.clock.now();
+        let purge_at = now.plus_ms(self.shared.common.settings.ended_ticket_retention_ms);
         let write =
             QueueWrite::EndTicket { ticket_id: claim.ticket_id, end_reason: TicketEndReason::Left, purge_at, now };
         match self.shared.submit_write(write).await? {
@@ -147,7 +147,7 @@ impl QueueEngine {
         caller: &Caller,
         heartbeat: TicketHeartbeatCommand,
     ) -> Result<(Vec<Option<TicketStatus>>, u32), EngineError> {
-        let now = self.shared.core.clock.now();
+        let now = self.shared.common.clock.now();
         if let Some(own_user) = caller.user
             && heartbeat.connected_users.iter().any(|user| *user != own_user)
         {
@@ -190,7 +190,7 @@ impl QueueEngine {
             EventResult::UnknownParticipant => return Err(EngineError::NotOwner),
         }
         let stored = self.shared.find_ticket(claim.ticket_id).await?;
-        Ok(self.shared.ticket_status(&stored, self.shared.core.clock.now()))
+        Ok(self.shared.ticket_status(&stored, self.shared.common.clock.now()))
     }
 
     /// Ends a match, or reports that its server failed. Idempotent: afterwards returns the end reason.
@@ -203,7 +203,7 @@ impl QueueEngine {
         let reported_by = self.authorize_match_end(caller, &end, &match_)?;
         let is_recent = match match_.stage {
             MatchStage::Playing { started_at, .. } => {
-                self.shared.core.clock.now().ms_since(started_at) < SERVER_FAILURE_WINDOW_MS
+                self.shared.common.clock.now().ms_since(started_at) < SERVER_FAILURE_WINDOW_MS
             }
             MatchStage::Ended { end_reason, .. } => return Ok(Some(end_reason)),
             // Before the start, players decline or leave instead, which may carry a penalty.
@@ -225,7 +225,7 @@ impl QueueEngine {
         end: &EndMatchCommand,
         match_: &Match,
     ) -> Result<Option<UserKey>, EngineError> {
-        let signer = &self.shared.core.token_signer;
+        let signer = &self.shared.common.token_signer;
         match &end.proof {
             EndMatchProof::GameServer(token) => {
                 let claim = signer.verify::<AdvertisementClaim>(token).ok_or(EngineError::NotOwner)?;
@@ -262,7 +262,7 @@ impl QueueEngine {
             let claim = self.verify_ticket_token(caller, ticket)?;
             let resume_claim = self
                 .shared
-                .core
+                .common
                 .token_signer
                 .verify::<ResumeClaim>(&ticket.resume_token)
                 .filter(|resume_claim| resume_claim.ticket_id == claim.ticket_id);
@@ -295,7 +295,7 @@ impl QueueEngine {
     /// Claim of a ticket token that is valid for this ticket and caller.
     fn verify_ticket_token(&self, caller: &Caller, ticket: &TicketReference) -> Result<TicketClaim, EngineError> {
         let claim =
-            self.shared.core.token_signer.verify::<TicketClaim>(&ticket.ticket_token).ok_or(EngineError::NotOwner)?;
+            self.shared.common.token_signer.verify::<TicketClaim>(&ticket.ticket_token).ok_or(EngineError::NotOwner)?;
         if claim.ticket_id != ticket.id || claim.subject != caller.subject {
             return Err(EngineError::NotOwner);
         }
@@ -345,10 +345,10 @@ impl TicketWatch {
             }
             return None;
         };
-        let status = self.shared.ticket_status(&stored, self.shared.core.clock.now());
+        let status = self.shared.ticket_status(&stored, self.shared.common.clock.now());
         let versions = self
             .shared
-            .core
+            .common
             .token_signer
             .verify::<ResumeClaim>(&status.resume_token)
             .map(|resume_claim| (resume_claim.ticket_version, resume_claim.match_version));
@@ -390,10 +390,10 @@ impl SharedState {
     /// milliseconds.
     async fn heartbeat_ticket(&self, id: TicketId) -> Result<Option<(StoredTicket, u32)>, EngineError> {
         let Some(stored) = self.wait_for_cached(|cache| cache.ticket(id).cloned()).await else { return Ok(None) };
-        let now = self.core.clock.now();
+        let now = self.common.clock.now();
         let users: Vec<UserKey> = stored.ticket.session.players.iter().map(|player| player.user).collect();
         self.connected_users.lock().record_connected(stored.ticket.session.silo, users, now);
-        let ruleset = self.core.rulesets.active_ruleset(stored.ticket.set_id);
+        let ruleset = self.common.rulesets.active_ruleset(stored.ticket.set_id);
         let Some(queue) = ruleset.as_ref().and_then(|ruleset| ruleset.queue.as_ref()) else {
             return Ok(Some((stored, DEFAULT_HEARTBEAT_TIMEOUT_MS)));
         };
@@ -411,7 +411,7 @@ impl SharedState {
     }
 
     fn queue_statistics(&self) -> Vec<QueueStatistics> {
-        let now = self.core.clock.now();
+        let now = self.common.clock.now();
         let cache = self.cache.read();
         let (wait_estimator, pass_reports) = (self.wait_estimator.lock(), self.pass_reports.lock());
         let statistics_of = |(key, index): (QueueKey, &QueueIndex)| {

@@ -5,13 +5,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use parking_lot::{RwLock as FairLock, RwLockReadGuard, RwLockWriteGuard};
 
-use crate::domain::advertisement::Advertisement;
 use crate::domain::id::SetId;
 use crate::domain::ruleset::Ruleset;
 use crate::engine::adverts::advert_set::{AdvertSet, build_index};
-
-/// Encodes the part of a search result that does not depend on the search; supplied by the wire layer.
-pub type EncodeAdvertFn = fn(&Advertisement) -> Arc<[u8]>;
 
 /// One set's advertisements behind a lock. Held for one lookup, one search or a few changes; never across an await.
 ///

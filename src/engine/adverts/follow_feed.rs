@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
+use crate::engine::adverts::advert_state::AdvertState;
 use crate::engine::adverts::replication_state::ReplicationState;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::engine::core::Core;
 use crate::store::{AdvertFeed, mutant};
 
 /// Reads the feed until stopped. Batches go through the writer's inbox, so that only the writer changes memory.
 pub(crate) async fn follow_advert_feed(
-    core: Arc<Core>,
+    state: Arc<AdvertState>,
     replication: Arc<ReplicationState>,
     mut feed: Box<dyn AdvertFeed>,
     advert_writer: mpsc::Sender<AdvertWriterCommand>,
@@ -30,7 +30,7 @@ pub(crate) async fn follow_advert_feed(
         // Read the batch number first: all batches in memory were in the store before this read begins.
         let as_of = replication.last_applied_batch();
         let reread_ids = replication.take_reread_requests();
-        let read_started_at = core.clock.now();
+        let read_started_at = state.common.clock.now();
         let result = tokio::select! {
             () = shutdown.cancelled() => return,
             result = feed.read_batch(&reread_ids) => result,
@@ -38,9 +38,9 @@ pub(crate) async fn follow_advert_feed(
         match result {
             Ok(feed_batch) => {
                 if !mutant::is("expiry_by_the_local_clock") {
-                    core.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
+                    state.common.clock.sync_to_store_clock(feed_batch.read_at, read_started_at);
                 }
-                replication.record_store_success(core.clock.now());
+                replication.store_health.record_success(state.common.clock.now());
                 if !std::mem::replace(&mut is_healthy, true) {
                     tracing::info!(unwritten = replication.unwritten_count(), "store connection recovered");
                 }
@@ -58,7 +58,7 @@ pub(crate) async fn follow_advert_feed(
             }
             Err(error) => {
                 // Record the outage here, so that commands fail fast instead of waiting for the store.
-                replication.record_store_failure(core.clock.now());
+                replication.store_health.record_failure(state.common.clock.now());
                 replication.request_reread(reread_ids);
                 if std::mem::replace(&mut is_healthy, false) {
                     tracing::warn!(%error, "advertisement feed read failed, serving searches from memory");

@@ -1,23 +1,20 @@
-//! Replication state of a replica that shares its store: staleness, outages and rows to read again.
+//! Replication state of a replica that shares its store: applied batches, expiry grace and rows to read again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
 
 use crate::domain::id::{AdvertisementId, BuildIdHasher};
 use crate::domain::time::UnixMs;
+use crate::engine::store_health::StoreHealth;
 
-/// Age above which memory counts as stale. The feed is read ten times a second.
-const STALE_AFTER_MS: u64 = 1_000;
-
-/// Shared by the writer, the feed listener and the readers of staleness.
+/// Shared by the writer, the feed listener and the expiry sweep.
 #[derive(Debug, Default)]
 pub(crate) struct ReplicationState {
-    /// Last successful read and last failed commit or read, engine clock, milliseconds.
-    store_success_at: AtomicU64,
-    store_failure_at: AtomicU64,
+    /// Health of the store, which the queues share.
+    pub(crate) store_health: Arc<StoreHealth>,
     /// Time until which other replicas' advertisements do not expire here, because of a recent outage.
     expiry_grace_until: AtomicU64,
     /// Number of batches applied to memory.
@@ -31,25 +28,9 @@ pub(crate) struct ReplicationState {
 }
 
 impl ReplicationState {
-    /// Records a successful read at `now`.
-    pub(crate) fn record_store_success(&self, now: UnixMs) {
-        self.store_success_at.fetch_max(now.0, Ordering::AcqRel);
-    }
-
-    /// Records a failure at `now`.
-    pub(crate) fn record_store_failure(&self, now: UnixMs) {
-        self.store_failure_at.fetch_max(now.0, Ordering::AcqRel);
-    }
-
-    /// Whether the last access to the store failed.
-    pub(crate) fn is_store_down(&self) -> bool {
-        self.store_success_at.load(Ordering::Acquire) <= self.store_failure_at.load(Ordering::Acquire)
-    }
-
-    /// Age of memory in milliseconds, if above `STALE_AFTER_MS`.
-    pub(crate) fn staleness_ms(&self, now: UnixMs) -> Option<u64> {
-        let age = now.ms_since(UnixMs(self.store_success_at.load(Ordering::Acquire)));
-        (age > STALE_AFTER_MS).then_some(age)
+    /// State of a replica that has not read the store yet.
+    pub(crate) fn new(store_health: Arc<StoreHealth>) -> Self {
+        Self { store_health, ..Self::default() }
     }
 
     /// Extends the grace period during which other replicas' advertisements do not expire here.
@@ -134,18 +115,6 @@ impl LocalChangeLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn staleness_grows_until_the_store_is_read() {
-        let replication = ReplicationState::default();
-        replication.record_store_success(UnixMs(10_000));
-        assert_eq!(replication.staleness_ms(UnixMs(11_000)), None);
-        assert_eq!(replication.staleness_ms(UnixMs(12_500)), Some(2_500));
-        replication.record_store_failure(UnixMs(12_600));
-        assert!(replication.is_store_down());
-        replication.record_store_success(UnixMs(12_700));
-        assert!(!replication.is_store_down());
-    }
 
     #[test]
     fn local_change_log_reports_changes_after_a_batch() {

@@ -1,17 +1,17 @@
 //! Commands in the advertisement writer's inbox, each with its reply channel.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
 use crate::domain::advertisement::{Advertisement, AdvertisementKind};
 use crate::domain::attribute_values::AttributeValues;
-use crate::domain::id::{AdvertisementId, BuildIdHasher, ReservationId, SetId, SiloId, UserKey};
+use crate::domain::id::{AdvertisementId, ReservationId, SetId, SiloId, UserKey};
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
 use crate::engine::adverts::advert_set::AdvertRecord;
+use crate::engine::adverts::in_flight_changes::InFlightGuard;
 use crate::engine::adverts::update_answer::SignedToken;
 use crate::engine::command::{ReserveAnswer, UpdateAdvertAnswer};
 use crate::engine::writer_inbox::ReplySender;
@@ -104,46 +104,6 @@ impl AdvertWriterCommand {
             AdvertWriterCommand::ApplyFeed(..)
             | AdvertWriterCommand::SetRulesets(..)
             | AdvertWriterCommand::Flush(_) => None,
-        }
-    }
-}
-
-/// Number of uncommitted changes per advertisement. A heartbeat must not overtake an earlier change.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct InFlightChanges(Arc<Mutex<HashMap<AdvertisementId, u32, BuildIdHasher>>>);
-
-/// One uncommitted change; it ends when dropped.
-#[derive(Debug)]
-pub(crate) struct InFlightGuard {
-    changes: InFlightChanges,
-    advertisement_id: AdvertisementId,
-}
-
-impl InFlightChanges {
-    /// Counts a change of `id` until the guard is dropped.
-    pub(crate) fn begin_change(&self, id: AdvertisementId) -> InFlightGuard {
-        *self.lock().entry(id).or_insert(0) += 1;
-        InFlightGuard { changes: self.clone(), advertisement_id: id }
-    }
-
-    /// Whether `id` has an uncommitted change.
-    pub(crate) fn has_change(&self, id: AdvertisementId) -> bool {
-        self.lock().contains_key(&id)
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<AdvertisementId, u32, BuildIdHasher>> {
-        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-}
-
-impl Drop for InFlightGuard {
-    fn drop(&mut self) {
-        let mut counts = self.changes.lock();
-        if let Some(count) = counts.get_mut(&self.advertisement_id) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(&self.advertisement_id);
-            }
         }
     }
 }

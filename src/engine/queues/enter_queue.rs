@@ -14,6 +14,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::checked_session::check_session;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
+use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::shared_state::SharedState;
 use crate::store::queues::{QueueOutcome, QueueWrite};
@@ -25,18 +26,18 @@ impl SharedState {
         caller: &Caller,
         enter: EnterQueueCommand,
     ) -> Result<EnterQueueAnswer, EngineError> {
-        let now = self.core.clock.now();
-        let ruleset = self.core.ruleset(enter.set_id, enter.ruleset_hash)?;
+        let now = self.common.clock.now();
+        let ruleset = self.common.ruleset(enter.set_id, enter.ruleset_hash)?;
         let (Some(queue), Some(teams)) = (&ruleset.queue, &ruleset.teams) else {
             return Err(EngineError::NoQueue(enter.set_id));
         };
         let key = &enter.idempotency_key;
         check_party_size(&enter.session, teams)?;
-        self.core.check_party_consents(caller, &ruleset, &enter.session, &enter.consents, now)?;
-        let (session, mut ignored_fields) = self.core.with_resolved_locality(caller, enter.session)?;
+        check_party_consents(&self.common, caller, &ruleset, &enter.session, &enter.consents, now)?;
+        let (session, mut ignored_fields) = self.common.with_resolved_locality(caller, enter.session)?;
         check_session(&ruleset, &session)?;
         ignored_fields.extend(attribute_values::untrusted_fields(&ruleset, &session));
-        let id = self.core.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
+        let id = self.common.token_signer.derive_ticket_id(caller.subject, enter.set_id, key);
         let request_digest = TokenSigner::party_digest(caller.subject, &session.sorted_users(), &session.party_sizes);
         let player_ratings = self.entry_ratings(&ruleset, &session, now);
         let ticket = Arc::new(Ticket {
@@ -57,7 +58,7 @@ impl SharedState {
                 self.connected_users.lock().record_connected(silo, users, now);
                 let claim = TicketClaim { ticket_id: id, set_id: enter.set_id, subject: caller.subject };
                 let status = self.ticket_status(&stored, now);
-                let ticket_token = self.core.token_signer.sign(&claim);
+                let ticket_token = self.common.token_signer.sign(&claim);
                 Ok(EnterQueueAnswer { status, ticket_token, expires_in_ms: queue.ticket_ttl_ms, ignored_fields })
             }
             QueueOutcome::AlreadyQueued { user, other_ticket } => {

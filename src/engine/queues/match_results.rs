@@ -44,10 +44,11 @@ impl QueueEngine {
         for _ in 0..WRITE_ATTEMPTS_MAX {
             let (visible_ticket, reported_by) = self.authorize_reporter(caller, &match_, &command.reporter)?;
             let ruleset = shared
+                .common
                 .ruleset_or_current(match_.set_id, match_.ruleset_hash)
                 .ok_or(EngineError::UnknownSet(match_.set_id))?;
             let rating_spec = shared.rating_spec_for_match(&match_);
-            let now = shared.core.clock.now();
+            let now = shared.common.clock.now();
             let report = Arc::new(shared.build_report(&match_, rating_spec.as_ref(), command, now)?);
             let end_transition = shared.plan_match_end(&match_, &ruleset, reported_by, now);
             let effects: Vec<MatchEffect> =
@@ -65,7 +66,7 @@ impl QueueEngine {
                     if !is_replay {
                         shared.release_unneeded_seats(&match_, &effects);
                     }
-                    let signer = &shared.core.token_signer;
+                    let signer = &shared.common.token_signer;
                     let visible = result
                         .rating_updates
                         .iter()
@@ -92,13 +93,13 @@ impl QueueEngine {
     pub async fn submit_feedback(&self, caller: &Caller, command: &SubmitFeedbackCommand) -> Result<(), EngineError> {
         let shared = &self.shared;
         let claim =
-            shared.core.token_signer.verify::<TicketClaim>(&command.ticket_token).ok_or(EngineError::NotOwner)?;
+            shared.common.token_signer.verify::<TicketClaim>(&command.ticket_token).ok_or(EngineError::NotOwner)?;
         let match_ = shared.find_match(command.match_id).await?.ok_or(EngineError::NotOwner)?;
         let match_ticket = caller_ticket_in_match(&match_, &claim, caller)?;
         let users: Vec<UserKey> = match_ticket.players.iter().map(|player| player.user).collect();
         let user = match (command.player_key, &*users) {
             (Some(key), _) => {
-                users.iter().copied().find(|user| shared.core.token_signer.derive_player_key(match_.id, *user) == key)
+                users.iter().copied().find(|user| shared.common.token_signer.derive_player_key(match_.id, *user) == key)
             }
             (None, [only_user]) => Some(*only_user),
             (None, ticket_users) => caller.user.filter(|own_user| ticket_users.contains(own_user)),
@@ -113,7 +114,7 @@ impl QueueEngine {
         if match_.stage.last_assignment().is_none() {
             return Err(EngineError::MatchNotPlayed);
         }
-        let (rating_spec, now) = (shared.rating_spec_for_match(&match_), shared.core.clock.now());
+        let (rating_spec, now) = (shared.rating_spec_for_match(&match_), shared.common.clock.now());
         let write = QueueWrite::RecordFeedback {
             match_id: match_.id,
             set_id: match_.set_id,
@@ -132,7 +133,7 @@ impl QueueEngine {
 
     /// Ratings of users in a set.
     pub fn user_ratings(&self, set_id: SetId, users: &[UserKey]) -> Result<Vec<RatingView>, EngineError> {
-        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.core.clock.now());
+        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.common.clock.now());
         let mut ratings = self.shared.ratings.lock();
         Ok(users.iter().map(|user| ratings.rating_view(set_id, &rating_spec, *user, now)).collect())
     }
@@ -145,7 +146,7 @@ impl QueueEngine {
 
     /// Win probability of each side, in a match that starts now.
     pub fn predict_win_probabilities(&self, set_id: SetId, sides: &[Vec<UserKey>]) -> Result<Vec<f64>, EngineError> {
-        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.core.clock.now());
+        let (rating_spec, now) = (self.rating_spec(set_id)?, self.shared.common.clock.now());
         let skills = self.shared.ratings.lock().skills_of_sides(set_id, &rating_spec, sides, now);
         rating_spec.win_probabilities(&skills).map_err(|error| field_error("sides", error.to_string()))
     }
@@ -153,7 +154,7 @@ impl QueueEngine {
     /// Latest changes of a user's rating in a set, latest first.
     pub async fn rating_history(&self, set_id: SetId, user: UserKey) -> Result<Vec<RatingHistoryEntry>, EngineError> {
         self.rating_spec(set_id)?;
-        self.shared.core.store.read_rating_changes(user, set_id).await.map_err(|error| store_unavailable(&error))
+        self.shared.common.store.read_rating_changes(user, set_id).await.map_err(|error| store_unavailable(&error))
     }
 
     /// Finished matches after `after`, in report order.
@@ -162,11 +163,11 @@ impl QueueEngine {
         after: (UnixMs, MatchId),
         max: usize,
     ) -> Result<Vec<FinishedMatch>, EngineError> {
-        self.shared.core.store.list_finished_matches(after, max).await.map_err(|error| store_unavailable(&error))
+        self.shared.common.store.list_finished_matches(after, max).await.map_err(|error| store_unavailable(&error))
     }
 
     fn rating_spec(&self, set_id: SetId) -> Result<RatingSpec, EngineError> {
-        self.shared.core.ruleset(set_id, None)?.rating.ok_or(EngineError::NoRatingSystem(set_id))
+        self.shared.common.ruleset(set_id, None)?.rating.ok_or(EngineError::NoRatingSystem(set_id))
     }
 
     /// Checks that a reporter may report. Returns the ticket whose ratings it may see (`None` for all) and the
@@ -177,7 +178,7 @@ impl QueueEngine {
         match_: &Match,
         reporter: &ResultReporter,
     ) -> Result<(Option<TicketId>, Option<UserKey>), EngineError> {
-        let signer = &self.shared.core.token_signer;
+        let signer = &self.shared.common.token_signer;
         let permission = match reporter {
             ResultReporter::Operator => (None, None),
             ResultReporter::GameServer(token) => {
@@ -222,15 +223,15 @@ impl SharedState {
         let cached = self.wait_for_cached(|cache| cache.match_by_id(id).cloned()).await;
         match cached {
             Some(match_) => Ok(Some(match_)),
-            None => self.core.store.read_match(id).await.map_err(|error| store_unavailable(&error)),
+            None => self.common.store.read_match(id).await.map_err(|error| store_unavailable(&error)),
         }
     }
 
     /// Rating system for a match, if any. Uses the current ruleset, because stored ratings are on its scale.
     fn rating_spec_for_match(&self, match_: &Match) -> Option<RatingSpec> {
-        let current = self.core.rulesets.active_ruleset(match_.set_id);
+        let current = self.common.rulesets.active_ruleset(match_.set_id);
         current
-            .or_else(|| self.ruleset_or_current(match_.set_id, match_.ruleset_hash))
+            .or_else(|| self.common.ruleset_or_current(match_.set_id, match_.ruleset_hash))
             .and_then(|ruleset| ruleset.rating)
     }
 
@@ -273,7 +274,7 @@ impl SharedState {
                 .flat_map(|match_ticket| match_ticket.players.iter().map(|player| (match_ticket.team, player.user)))
         };
         let users_by_key: BTreeMap<UserKey, (u16, UserKey)> = match_players()
-            .map(|(team, user)| (self.core.token_signer.derive_player_key(match_.id, user), (team, user)))
+            .map(|(team, user)| (self.common.token_signer.derive_player_key(match_.id, user), (team, user)))
             .collect();
         let mut teams: BTreeMap<u16, Vec<UserKey>> = BTreeMap::new();
         match_players().for_each(|(team, user)| teams.entry(team).or_default().push(user));

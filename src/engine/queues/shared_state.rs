@@ -8,11 +8,10 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::time::{Instant, timeout_at};
 
-use crate::domain::id::{MatchId, RulesetHash, SetId};
+use crate::domain::id::MatchId;
 use crate::domain::lifecycle::event::MatchEvent;
-use crate::domain::ruleset::Ruleset;
-use crate::engine::adverts::writer_command::AdvertWriterCommand;
-use crate::engine::core::Core;
+use crate::engine::adverts::advert_handle::AdvertHandle;
+use crate::engine::common::Common;
 use crate::engine::error::EngineError;
 use crate::engine::queues::connected_users::ConnectedUsers;
 use crate::engine::queues::pass_reports::PassReports;
@@ -28,15 +27,15 @@ pub(crate) const REPLICATION_DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// Shared queue state. Each lock is held for a lookup or a few changes, never across an await.
 pub(crate) struct SharedState {
-    pub(crate) core: Arc<Core>,
+    pub(crate) common: Arc<Common>,
+    /// Advertisements: game servers and sessions to backfill.
+    pub(crate) adverts: AdvertHandle,
     pub(crate) cache: RwLock<TicketMatchCache>,
     pub(crate) wait_estimator: Mutex<WaitEstimator>,
     pub(crate) ratings: Mutex<RatingCache>,
     pub(crate) connected_users: Mutex<ConnectedUsers>,
     pub(crate) pass_reports: Mutex<PassReports>,
     pub(crate) queue_writer: mpsc::Sender<QueueWriterCommand>,
-    /// Inbox of the advertisement writer, which reserves seats on game servers for matches.
-    pub(crate) advert_writer: mpsc::Sender<AdvertWriterCommand>,
     /// Replicas share the store, so their acknowledged changes may not be visible here yet.
     pub(crate) has_replicas: bool,
     /// Queues for which the lease task has already requested a lease.
@@ -49,30 +48,25 @@ pub(crate) struct SharedState {
 
 impl SharedState {
     pub(crate) fn new(
-        core: Arc<Core>,
+        common: Arc<Common>,
+        adverts: AdvertHandle,
         queue_writer: mpsc::Sender<QueueWriterCommand>,
-        advert_writer: mpsc::Sender<AdvertWriterCommand>,
         has_replicas: bool,
     ) -> Self {
         Self {
-            core,
+            common,
+            adverts,
             cache: RwLock::default(),
             wait_estimator: Mutex::default(),
             ratings: Mutex::default(),
             connected_users: Mutex::default(),
             pass_reports: Mutex::default(),
             queue_writer,
-            advert_writer,
             has_replicas,
             requested_leases: Mutex::default(),
             lease_wakeup: Notify::new(),
             queue_changes: watch::Sender::new(0),
         }
-    }
-
-    /// Ruleset with `hash`, or the set's current one if it is no longer cached.
-    pub(crate) fn ruleset_or_current(&self, set_id: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
-        self.core.rulesets.find_by_hash(set_id, hash).or_else(|| self.core.rulesets.active_ruleset(set_id))
     }
 
     /// Result of `find` on the cache. With replicas, waits up to `REPLICATION_DELAY_MAX` for it to appear.

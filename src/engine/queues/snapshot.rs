@@ -126,10 +126,14 @@ impl SharedState {
         QueueSnapshot {
             past_matches: self.past_matches(key, queue, ticket_cache, now),
             prepared_tickets: ticket_cache.prepare_tickets(self, ruleset, queue, tickets),
-            open_sessions: if queue.backfill { self.open_backfill_sessions(key, ruleset, now) } else { Vec::new() },
+            open_sessions: if queue.backfill {
+                self.adverts.open_backfill_sessions(key.set_id, key.silo, ruleset, now)
+            } else {
+                Vec::new()
+            },
             queue_counts: self.queue_counts(key, now),
             now,
-            seed: seed_from_fraction(self.core.clock.random_unit_f64()),
+            seed: seed_from_fraction(self.common.clock.random_unit_f64()),
             ruleset: Arc::clone(ruleset),
         }
     }

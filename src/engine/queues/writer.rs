@@ -141,14 +141,14 @@ impl QueueBatch {
 
     /// Adds the transition that an event causes. An event without effect on a committed match is answered at once.
     fn add_match_event(&mut self, shared: &SharedState, pending: PendingEvent) {
-        let now = shared.core.clock.now();
+        let now = shared.common.clock.now();
         let uncommitted = self.uncommitted_matches.get(&pending.match_id).cloned();
         let is_durable = uncommitted.is_none();
         let Some(match_) = uncommitted.or_else(|| shared.cache.read().match_by_id(pending.match_id).cloned()) else {
             send_reply(pending.reply, Err(EngineError::MatchNotFound));
             return;
         };
-        let cached_ruleset = shared.ruleset_or_current(match_.set_id, match_.ruleset_hash);
+        let cached_ruleset = shared.common.ruleset_or_current(match_.set_id, match_.ruleset_hash);
         let Some(ruleset) = cached_ruleset.as_deref() else {
             send_reply(pending.reply, Err(EngineError::UnknownSet(match_.set_id)));
             return;
@@ -227,7 +227,7 @@ pub(crate) fn plan_transition(
         other_tickets: if starts_now { other_waiting_tickets(shared, &next_match) } else { Vec::new() },
         penalized_users: transition.penalized_users,
         penalty_schedule: penalty_schedule(ruleset),
-        purge_at: now.plus_ms(shared.core.settings.ended_ticket_retention_ms),
+        purge_at: now.plus_ms(shared.common.settings.ended_ticket_retention_ms),
         updated_match: Arc::clone(&next_match),
         now,
     };
@@ -237,13 +237,13 @@ pub(crate) fn plan_transition(
 impl SharedState {
     /// Commits writes. Fails fast while the store is down, so that batches do not each wait for the timeout.
     async fn commit_writes(&self, writes: &[QueueWrite]) -> Result<Vec<QueueOutcome>, StoreError> {
-        let replication = self.core.replication.as_ref();
-        if replication.is_some_and(|replication| replication.is_store_down()) {
+        let store_health = self.common.store_health.as_ref();
+        if store_health.is_some_and(|health| health.is_down()) {
             return Err(StoreError::Unavailable("the last access failed".into()));
         }
-        let outcomes = self.core.store.commit_queues(writes).await;
-        if let (Err(_), Some(replication)) = (&outcomes, replication) {
-            replication.record_store_failure(self.core.clock.now());
+        let outcomes = self.common.store.commit_queues(writes).await;
+        if let (Err(_), Some(health)) = (&outcomes, store_health) {
+            health.record_failure(self.common.clock.now());
         }
         outcomes
     }
@@ -257,7 +257,7 @@ impl SharedState {
     ) -> Vec<PendingEvent> {
         let mut changed_queues = BTreeSet::new();
         let mut retries = Vec::new();
-        let now = self.core.clock.now();
+        let now = self.common.clock.now();
         for (write, outcome) in writes.iter().zip(&outcomes) {
             self.apply_write(write, outcome, now, &mut changed_queues);
         }
@@ -328,7 +328,7 @@ impl SharedState {
 
     /// Applies other replicas' changes to memory.
     pub(crate) fn apply_feed(&self, feed_batch: QueueFeedBatch) {
-        let now = self.core.clock.now();
+        let now = self.common.clock.now();
         let mut changed_queues = BTreeSet::new();
         let listed = feed_batch.is_snapshot.then(|| {
             let tickets: BTreeSet<TicketId> = feed_batch.tickets.iter().map(|stored| stored.ticket.id).collect();
@@ -411,7 +411,7 @@ impl SharedState {
     /// Removes ended tickets and matches from memory once watchers have had time to see them. The store keeps them
     /// longer.
     pub(crate) fn purge_ended(&self, now: UnixMs) {
-        let retention_ms = self.core.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
+        let retention_ms = self.common.settings.ended_ticket_retention_ms.saturating_sub(ENDED_TICKET_VISIBLE_MS);
         self.cache.write().remove_ended(now.plus_ms(retention_ms));
     }
 
@@ -419,7 +419,7 @@ impl SharedState {
     pub(crate) fn release_unneeded_seats(&self, match_: &Match, effects: &[MatchEffect]) {
         for effect in effects {
             if let MatchEffect::ReleaseReservation { advertisement, reservation } = effect {
-                self.release_seats(*advertisement, match_.set_id, *reservation);
+                self.adverts.release_seats(*advertisement, match_.set_id, *reservation);
             }
         }
     }

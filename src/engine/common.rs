@@ -1,5 +1,4 @@
-//! Engine state shared by its parts: clock, store, rulesets, settings and advertisements in memory. Searches read it;
-//! only the writer changes advertisements.
+//! Shared dependencies of advertisements and queues: clock, store, rulesets, locator, signer, metrics, settings, silos.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -8,53 +7,23 @@ use std::sync::Arc;
 use crate::auth::match_credential::MatchCredentialKeys;
 use crate::auth::token::TokenSigner;
 use crate::clock::Clock;
-use crate::domain::id::{AdvertisementId, RulesetHash, SetId, SiloId};
+use crate::domain::id::{RulesetHash, SetId, SiloId};
 use crate::domain::locality::Locality;
 use crate::domain::location_privacy::round_region_latencies;
 use crate::domain::ruleset::Ruleset;
 use crate::domain::session::Session;
 use crate::domain::time::UnixMs;
-use crate::engine::adverts::advert_set::AdvertRecord;
-use crate::engine::adverts::advert_set_map::{AdvertSetMap, EncodeAdvertFn, LockedAdvertSet};
-use crate::engine::adverts::replication_state::ReplicationState;
-use crate::engine::adverts::reservation_events::ReservationEventHub;
-use crate::engine::adverts::update_answer::UpdateSnapshot;
-use crate::engine::adverts::writer_command::{InFlightChanges, InFlightGuard};
-use crate::engine::command::{Caller, ReservationView};
+use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::settings::EngineSettings;
-use crate::engine::writer_inbox::ReplySender;
+use crate::engine::store_health::StoreHealth;
 use crate::geo::ReloadableLocator;
 use crate::rules::RulesetCatalog;
 use crate::store::Store;
 use crate::telemetry::metric::Metrics;
 
-/// Dependencies of the engine, supplied by the server.
-pub struct EngineDeps {
-    /// Time and random numbers.
-    pub clock: Arc<dyn Clock>,
-    /// Durable storage.
-    pub store: Arc<dyn Store>,
-    /// Loaded rulesets.
-    pub rulesets: Arc<RulesetCatalog>,
-    /// IP geolocation.
-    pub geo_locator: Arc<ReloadableLocator>,
-    /// Signs and verifies tokens.
-    pub token_signer: Arc<TokenSigner>,
-    /// Keys for match credentials that game servers verify.
-    pub match_credential_keys: Arc<MatchCredentialKeys>,
-    /// Metrics.
-    pub metrics: Arc<Metrics>,
-    /// Limits and switches.
-    pub settings: EngineSettings,
-    /// Silos that this server serves; `None` for all.
-    pub served_silos: Option<Vec<SiloId>>,
-    /// Encodes the part of a search result that does not depend on the search.
-    pub encode_advert: EncodeAdvertFn,
-}
-
-/// Dependencies and in-memory state of the engine.
-pub(crate) struct Core {
+/// Dependencies that both wings of the engine use. It stands below both and imports neither.
+pub(crate) struct Common {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) rulesets: Arc<RulesetCatalog>,
@@ -63,50 +32,16 @@ pub(crate) struct Core {
     pub(crate) match_credential_keys: Arc<MatchCredentialKeys>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) settings: EngineSettings,
-    served_silos: Option<Vec<SiloId>>,
-    pub(crate) encode_advert: EncodeAdvertFn,
-    pub(crate) advert_sets: AdvertSetMap,
-    pub(crate) reservation_events: ReservationEventHub,
-    pub(crate) in_flight_changes: InFlightChanges,
-    /// Replication state; `None` if the store is not shared.
-    pub(crate) replication: Option<Arc<ReplicationState>>,
+    /// Silos that this server serves; `None` for all.
+    pub(crate) served_silos: Option<Vec<SiloId>>,
+    /// Health of the shared store; `None` if the store is not shared.
+    pub(crate) store_health: Option<Arc<StoreHealth>>,
 }
 
-impl Core {
-    pub(crate) fn new(deps: EngineDeps, replication: Option<Arc<ReplicationState>>) -> Self {
-        let EngineDeps {
-            clock,
-            store,
-            rulesets,
-            geo_locator,
-            token_signer,
-            match_credential_keys,
-            metrics,
-            settings,
-            served_silos,
-            encode_advert,
-        } = deps;
-        Self {
-            clock,
-            store,
-            rulesets,
-            geo_locator,
-            token_signer,
-            match_credential_keys,
-            metrics,
-            settings,
-            served_silos,
-            encode_advert,
-            advert_sets: AdvertSetMap::default(),
-            reservation_events: ReservationEventHub::default(),
-            in_flight_changes: InFlightChanges::default(),
-            replication,
-        }
-    }
-
+impl Common {
     /// Milliseconds since the shared store last answered, if above the staleness threshold.
     pub(crate) fn store_staleness_ms(&self, now: UnixMs) -> Option<u64> {
-        self.replication.as_ref()?.staleness_ms(now)
+        self.store_health.as_ref()?.staleness_ms(now)
     }
 
     /// Current ruleset of a set, or the ruleset with `hash` while it is cached, even if the set's file was removed.
@@ -120,6 +55,11 @@ impl Core {
             None => Ok(current),
             Some(requested) => Err(EngineError::UnknownRulesetHash { requested, current: current.hash }),
         }
+    }
+
+    /// Ruleset with `hash`, or the set's current one if it is no longer cached.
+    pub(crate) fn ruleset_or_current(&self, set_id: SetId, hash: RulesetHash) -> Option<Arc<Ruleset>> {
+        self.rulesets.find_by_hash(set_id, hash).or_else(|| self.rulesets.active_ruleset(set_id))
     }
 
     /// Session with the locality that the server resolved, and the paths of client fields that it ignored.
@@ -165,30 +105,10 @@ impl Core {
         }
         Ok((session, ignored_field.into_iter().collect()))
     }
-
-    /// Client views of an advertisement's reservations, from any set.
-    pub(crate) fn reservation_views_of(&self, id: AdvertisementId) -> Vec<ReservationView> {
-        let now = self.clock.now();
-        let views = |record: &AdvertRecord| UpdateSnapshot::from_record(record, now).reservations;
-        let find = |set: &Arc<LockedAdvertSet>| set.read().get(id).map(views);
-        self.advert_sets.all_sets().iter().find_map(|(_, set)| find(set)).unwrap_or_default()
-    }
-
-    /// Answers a command. Ends the in-flight change first, so that a heartbeat after the answer finds memory up to
-    /// date.
-    pub(crate) fn send_answer<T>(
-        &self,
-        reply: ReplySender<T>,
-        in_flight: InFlightGuard,
-        answer: Result<T, EngineError>,
-    ) {
-        drop(in_flight);
-        let _ = reply.send(answer);
-    }
 }
 
-impl fmt::Debug for Core {
+impl fmt::Debug for Common {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("Common").field("settings", &self.settings).finish_non_exhaustive()
     }
 }

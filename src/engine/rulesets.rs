@@ -1,0 +1,3 @@
+//! Rulesets of a running server.
+
+pub(crate) mod activator;
