@@ -10,13 +10,15 @@ mod follow_feed;
 mod leases;
 mod match_results;
 mod pass_reports;
+mod plan_transition;
 mod queue_runner;
 mod shared_state;
 mod snapshot;
+mod stored_ticket;
 mod ticket_match_cache;
-mod ticket_status;
 mod wait_estimator;
 mod writer;
+mod writer_command;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -41,10 +43,10 @@ use crate::engine::queues::command::{
     EndMatchAnswer, EndMatchCommand, EndMatchProof, EnterQueueAnswer, EnterQueueCommand, LeaveQueueAnswer,
     QueueStatistics, ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus,
 };
-use crate::engine::queues::enter_queue::ticket_expires_at;
 use crate::engine::queues::shared_state::{REPLICATION_DELAY_MAX, SharedState};
+use crate::engine::queues::stored_ticket::{is_ticket_ended, ticket_expires_at};
 use crate::engine::queues::ticket_match_cache::QueueIndex;
-use crate::engine::queues::ticket_status::is_ticket_ended;
+use crate::engine::queues::writer::QueueWriter;
 use crate::engine::writer_inbox::WRITER_INBOX_CAPACITY;
 use crate::store::StoreError;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, StoredTicket, TicketState};
@@ -84,7 +86,7 @@ impl QueueEngine {
         let (queue_writer, commands) = mpsc::channel(WRITER_INBOX_CAPACITY);
         let feed = common.store.open_queue_feed().await;
         let shared = Arc::new(SharedState::new(Arc::clone(&common), adverts, queue_writer, feed.is_some()));
-        let mut tasks = vec![tokio::spawn(writer::run_queue_writer(Arc::clone(&shared), commands, shutdown.clone()))];
+        let mut tasks = vec![tokio::spawn(QueueWriter::new(Arc::clone(&shared)).run(commands, shutdown.clone()))];
         match feed {
             Some(mut feed) => {
                 shared.apply_feed(feed.read_batch().await?);

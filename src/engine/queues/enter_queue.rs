@@ -7,7 +7,6 @@ use crate::domain::attribute_values;
 use crate::domain::id::UserKey;
 use crate::domain::queue::ticket::{PlayerRating, Ticket};
 use crate::domain::ruleset::Ruleset;
-use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::ruleset::teams::TeamsSpec;
 use crate::domain::session::{Player, Session};
 use crate::domain::time::UnixMs;
@@ -17,6 +16,7 @@ use crate::engine::error::{EngineError, field_error};
 use crate::engine::party_consent::check_party_consents;
 use crate::engine::queues::command::{EnterQueueAnswer, EnterQueueCommand};
 use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::stored_ticket::ticket_expires_at;
 use crate::store::queues::{QueueOutcome, QueueWrite};
 
 impl SharedState {
@@ -91,11 +91,6 @@ impl SharedState {
         };
         session.players.iter().map(entry_rating).collect()
     }
-}
-
-/// Ticket expiry after a heartbeat at `now`.
-pub(crate) fn ticket_expires_at(queue: &QueueSpec, now: UnixMs) -> UnixMs {
-    now.plus_ms(u64::from(queue.ticket_ttl_ms))
 }
 
 /// Checks that the session is one party, that its players are listed, and that it fits into a team.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::writer::QueueWriterCommand;
+use crate::engine::queues::writer_command::QueueWriterCommand;
 use crate::store::queues::QueueFeed;
 
 /// Reads the feed until stopped.

@@ -18,8 +18,8 @@ use crate::domain::time::UnixMs;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
 use crate::engine::queues::QueueEngine;
+use crate::engine::queues::plan_transition::{PlannedTransition, has_open_nat, plan_transition};
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::writer::{PlannedTransition, has_open_nat, plan_transition};
 use crate::engine::ratings::command::{
     LeaderboardPage, LeaderboardQuery, RatingView, ReportResultAnswer, ReportResultCommand, ReportedRanks,
     ResultReporter, SubmitFeedbackCommand,

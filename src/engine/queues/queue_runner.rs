@@ -24,9 +24,9 @@ use crate::domain::ruleset::Ruleset;
 use crate::domain::ruleset::queue::QueueSpec;
 use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::HostFinder;
+use crate::engine::queues::plan_transition::{has_open_nat, other_waiting_tickets};
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::snapshot::PreparedTicketCache;
-use crate::engine::queues::writer::{has_open_nat, other_waiting_tickets};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Number of tickets from which a pass runs on a blocking thread, so that it does not delay calls.

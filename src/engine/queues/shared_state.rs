@@ -1,5 +1,8 @@
 //! State shared by the queue API, the queue writer and the queue runners.
 
+mod apply_changes;
+mod ticket_status;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +20,7 @@ use crate::engine::queues::connected_users::ConnectedUsers;
 use crate::engine::queues::pass_reports::PassReports;
 use crate::engine::queues::ticket_match_cache::TicketMatchCache;
 use crate::engine::queues::wait_estimator::WaitEstimator;
-use crate::engine::queues::writer::{EventOutcome, PendingEvent, QueueWriterCommand};
+use crate::engine::queues::writer_command::{EventOutcome, PendingEvent, QueueWriterCommand};
 use crate::engine::ratings::RatingCache;
 use crate::engine::writer_inbox::submit_command;
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};

@@ -25,8 +25,6 @@ const STRAY_IMPLS: &[&str] = &[
     "src/engine/queues/enter_queue.rs: SharedState",
     "src/engine/queues/match_results.rs: SharedState",
     "src/engine/queues/snapshot.rs: SharedState",
-    "src/engine/queues/ticket_status.rs: SharedState",
-    "src/engine/queues/writer.rs: SharedState",
     "src/store/postgres/transaction.rs: CommitAttempt",
     "src/store/queues/apply_writes.rs: QueueRows",
     "src/store/queues/record_result.rs: QueueRows",

@@ -9,6 +9,7 @@ use crate::domain::lifecycle::{Assignment, Match, MatchStage};
 use crate::domain::time::UnixMs;
 use crate::engine::queues::command::{MatchView, OwnPlayerView, TicketPhase, TicketStatus};
 use crate::engine::queues::shared_state::SharedState;
+use crate::engine::queues::stored_ticket::nearest_region;
 use crate::engine::queues::wait_estimator::WaitClass;
 use crate::store::queues::{QueueKey, StoredTicket, TicketState};
 
@@ -131,9 +132,7 @@ impl SharedState {
             found_match: Arc::clone(match_),
         }
     }
-}
 
-impl SharedState {
     /// Player's credential for the game server; empty until the match starts.
     fn player_credential(&self, match_: &Match, user_key: UserKey, player: UserKey, team: u16, now: UnixMs) -> String {
         let Some(assignment) = match_.stage.assignment() else { return String::new() };
@@ -145,15 +144,4 @@ impl SharedState {
             String::new()
         })
     }
-}
-
-/// Region with the shortest round trip of the party; empty if it measured none.
-pub(crate) fn nearest_region(stored: &StoredTicket) -> Box<str> {
-    let regions = stored.ticket.session.region_latencies.iter();
-    let nearest = regions.min_by(|left, right| left.round_trip_ms.total_cmp(&right.round_trip_ms));
-    nearest.map_or_else(|| "".into(), |nearest| nearest.region.clone())
-}
-
-pub(crate) fn is_ticket_ended(stored: &StoredTicket) -> bool {
-    matches!(stored.state, TicketState::Ended { .. })
 }
