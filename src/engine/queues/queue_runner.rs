@@ -26,7 +26,7 @@ use crate::domain::time::UnixMs;
 use crate::engine::queues::allocation::HostFinder;
 use crate::engine::queues::plan_transition::{has_open_nat, other_waiting_tickets};
 use crate::engine::queues::shared_state::SharedState;
-use crate::engine::queues::snapshot::PreparedTicketCache;
+use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot, queue_counts};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite};
 
 /// Number of tickets from which a pass runs on a blocking thread, so that it does not delay calls.
@@ -210,7 +210,7 @@ impl QueueRunner {
             self.last_pass = LastPass::default();
         }
         let change_count = self.change_count();
-        let queue_counts = self.shared.queue_counts(self.queue_key, now);
+        let queue_counts = queue_counts(&self.shared, self.queue_key, now);
         self.last_pass_at = Some(Instant::now());
         if !should_run_pass(
             &queue.gate,
@@ -222,7 +222,8 @@ impl QueueRunner {
             return false;
         }
         self.change_count_at_last_pass = change_count;
-        let snapshot = self.shared.take_snapshot(self.queue_key, ruleset, queue, &mut self.prepared_tickets, now);
+        let snapshot =
+            QueueSnapshot::take(&self.shared, self.queue_key, ruleset, queue, &mut self.prepared_tickets, now);
         let started_at = Instant::now();
         let outcome = if snapshot.prepared_tickets.len() < BLOCKING_THREAD_MIN_TICKETS {
             snapshot.with_pass_input(run_pass)

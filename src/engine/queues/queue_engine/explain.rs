@@ -11,9 +11,9 @@ use crate::domain::session::Session;
 use crate::engine::checked_session::CheckedSession;
 use crate::engine::command::Caller;
 use crate::engine::error::{EngineError, field_error};
-use crate::engine::queues::QueueEngine;
 use crate::engine::queues::command::{ExplainSearchAnswer, ExplainTicketAnswer, ImportedRating};
-use crate::engine::queues::snapshot::PreparedTicketCache;
+use crate::engine::queues::queue_engine::QueueEngine;
+use crate::engine::queues::snapshot::{PreparedTicketCache, QueueSnapshot};
 use crate::store::queues::{QueueKey, QueueOutcome, QueueWrite, RatingRow, TicketState};
 
 impl QueueEngine {
@@ -38,7 +38,8 @@ impl QueueEngine {
         let query = ExplainQuery { ticket_id: id, max_near_misses, max_pair_checks: PAIR_CHECKS_PER_PASS_MAX };
         let result = tokio::task::spawn_blocking(move || {
             let queue = snapshot_ruleset.queue.as_ref()?;
-            let snapshot = shared.take_snapshot(
+            let snapshot = QueueSnapshot::take(
+                &shared,
                 key,
                 &snapshot_ruleset,
                 queue,
