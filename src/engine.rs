@@ -12,11 +12,12 @@ mod fail_points;
 mod party_consent;
 pub mod queues;
 pub mod ratings;
-mod rulesets;
+pub mod rulesets;
 pub mod settings;
 mod store_health;
 mod writer_inbox;
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::task::JoinHandle;
@@ -36,6 +37,7 @@ use self::command::{
 use self::common::Common;
 use self::error::EngineError;
 use self::queues::QueueEngine;
+use self::rulesets::RulesetReloader;
 use self::rulesets::activator::RulesetActivator;
 
 pub use self::adverts::advert_state::EncodeAdvertFn;
@@ -200,13 +202,9 @@ impl Engine {
         self.ruleset_activator.purge_retired_rulesets().await
     }
 
-    /// Activates `rulesets` together, once every set has indexes for them. Replaced rulesets stay cached for the
-    /// retention time.
-    pub async fn replace_rulesets(
-        &self,
-        rulesets: Vec<(std::path::PathBuf, Arc<Ruleset>)>,
-    ) -> Result<crate::rules::catalog::CatalogChanges, EngineError> {
-        self.ruleset_activator.replace_rulesets(rulesets).await
+    /// Reloader of the rulesets in `directory`; `None` for the bundled ones. Create one per engine.
+    pub fn ruleset_reloader(&self, directory: Option<PathBuf>) -> RulesetReloader {
+        RulesetReloader::new(directory, Arc::clone(&self.common), Arc::clone(&self.ruleset_activator))
     }
 
     /// Runs an expiry sweep now and waits until its changes are applied. For tests with a manual clock.
