@@ -9,6 +9,7 @@ mod deps;
 pub mod error;
 #[cfg(feature = "mutants")]
 mod fail_points;
+mod follow_feed;
 mod party_consent;
 pub mod queues;
 pub mod ratings;

@@ -6,7 +6,7 @@ pub(crate) mod advert_set;
 pub(crate) mod advert_set_map;
 pub(crate) mod advert_state;
 pub(crate) mod expiry;
-pub(crate) mod follow_feed;
+pub(crate) mod feed_reader;
 pub(crate) mod in_flight_changes;
 pub(crate) mod publish_batch;
 pub(crate) mod replicated_writer;

@@ -4,7 +4,7 @@ mod allocation;
 mod change_notifier;
 pub mod command;
 mod connected_users;
-mod follow_feed;
+mod feed_reader;
 mod leases;
 mod pass_reports;
 mod plan_transition;

@@ -16,7 +16,7 @@ use crate::engine::adverts::advert_handle::AdvertHandle;
 use crate::engine::adverts::advert_set::AdvertRecord;
 use crate::engine::adverts::advert_state::{AdvertState, EncodeAdvertFn};
 use crate::engine::adverts::expiry::{run_expiry_sweeps, sweep_expired_adverts, update_gauges};
-use crate::engine::adverts::follow_feed::follow_advert_feed;
+use crate::engine::adverts::feed_reader::follow_advert_feed;
 use crate::engine::adverts::replication_state::{LocalChangeLog, ReplicationState};
 use crate::engine::adverts::writer::run_advert_writer;
 use crate::engine::adverts::writer_command::AdvertWriterCommand;
@@ -51,7 +51,7 @@ impl AdvertEngine {
             (Some(mut feed), Some(replication)) => {
                 load_from_feed(&state, &mut *feed, &replication).await?;
                 tasks.push(tokio::spawn(follow_advert_feed(
-                    Arc::clone(&state),
+                    Arc::clone(&state.common),
                     replication,
                     feed,
                     writer.clone(),

@@ -25,7 +25,7 @@ use crate::engine::error::EngineError;
 use crate::engine::queues::command::{
     LeaveQueueAnswer, ReadyCheckResponse, TicketHeartbeatCommand, TicketReference, TicketStatus,
 };
-use crate::engine::queues::follow_feed::follow_queue_feed;
+use crate::engine::queues::feed_reader::follow_queue_feed;
 use crate::engine::queues::leases::run_lease_task;
 use crate::engine::queues::shared_state::SharedState;
 use crate::engine::queues::stored_ticket::is_ticket_ended;
