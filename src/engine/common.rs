@@ -22,7 +22,7 @@ use crate::rules::RulesetCatalog;
 use crate::store::Store;
 use crate::telemetry::metric::Metrics;
 
-/// Dependencies that both wings of the engine use. It stands below both and imports neither.
+/// Dependencies of advertisements and of queues. It stands below both and imports neither.
 pub(crate) struct Common {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) store: Arc<dyn Store>,

@@ -40,7 +40,7 @@ pub struct EngineDeps {
 }
 
 impl EngineDeps {
-    /// Splits the dependencies: those that both wings use, and the encoder of advertisements.
+    /// Splits the dependencies: those that both halves use, and the encoder of advertisements.
     pub(crate) fn into_common(self, is_store_shared: bool) -> (Common, EncodeAdvertFn) {
         let Self {
             clock,

@@ -7,7 +7,7 @@ use crate::domain::time::UnixMs;
 /// Age above which memory counts as stale. The feed is read ten times a second.
 const STALE_AFTER_MS: u64 = 1_000;
 
-/// Last accesses to the store; both wings record failures, the advertisement feed records successes.
+/// Last accesses to the store; both halves record failures, the advertisement feed records successes.
 #[derive(Debug, Default)]
 pub(crate) struct StoreHealth {
     /// Last successful read and last failed commit or read, engine clock, milliseconds.
